@@ -1,0 +1,1 @@
+"""Watersmeet: continuous queries that join several data streams over sliding windows."""

@@ -1,0 +1,1 @@
+"""Frozen, self-checking values: expressions, windows, constraints, schemas, queries. No data, no text parsing, no execution."""

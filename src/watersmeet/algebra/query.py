@@ -1,0 +1,244 @@
+"""Queries as frozen values: as written (`Query`) and against known schemas (`BoundQuery`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from watersmeet.algebra.bounds import DifferenceBounds, close
+from watersmeet.algebra.expressions import Expr, has_aggregate
+from watersmeet.algebra.schema import RelationSchema, SourceSchema, StreamSchema
+from watersmeet.algebra.windows import (
+    FOREVER_US,
+    LandmarkWindow,
+    RangeWindow,
+    RowsWindow,
+    TumbleWindow,
+    Window,
+    check_length,
+)
+from watersmeet.errors import InternalError, QueryError, Span, listing
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One entry of FROM: a stream or relation under an alias, with its window."""
+
+    name: str
+    alias: str
+    window: Window | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PairConstraint:
+    """`WINDOW (first, second) = length`: at most so far apart; directed (DWINDOW): second at or after first, at most so much later."""
+
+    first: str
+    second: str
+    length_us: int
+    directed: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_length(self.length_us)
+        if self.first == self.second:
+            raise QueryError(f'a window between "{self.first}" and itself', span=self.span)
+
+
+@dataclass(frozen=True, slots=True)
+class SelectItem:
+    """An output column: an expression, and its alias when the caller gave one."""
+
+    expr: Expr
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Star:
+    """`*`, or `a.*` when `source` is given."""
+
+    source: str | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query as written: names not yet resolved, types unknown.
+
+    `all_pairs_us` is form 1 (`WINDOW = n unit`), `pairs` are forms 2 and 3 and the directed ones. `text` is what the caller
+    wrote, for carets.
+    """
+
+    sources: tuple[Source, ...]
+    select: tuple[SelectItem | Star, ...]
+    where: Expr | None = None
+    all_pairs_us: int | None = None
+    pairs: tuple[PairConstraint, ...] = ()
+    group_by: tuple[Expr, ...] = ()
+    having: Expr | None = None
+    every_us: int | None = None
+    text: str | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_sources(self.sources)
+        _check_pairs(self.sources, self.pairs)
+        if not self.select:
+            raise QueryError("SELECT needs at least one item")
+        for length_us in (self.all_pairs_us, self.every_us):
+            if length_us is not None:
+                check_length(length_us)
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        return tuple(source.alias for source in self.sources)
+
+    def __str__(self) -> str:
+        from watersmeet.algebra.render import query_text
+
+        return query_text(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A named output column of a bound query."""
+
+    name: str
+    expr: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSource:
+    """A source whose schema is known."""
+
+    alias: str
+    schema: SourceSchema
+    window: Window | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.window is not None and isinstance(self.schema, RelationSchema):
+            raise QueryError(f'"{self.schema.name}" is a relation, so it cannot have a window', span=self.span, hint="leave the window out")
+
+    @property
+    def is_stream(self) -> bool:
+        return isinstance(self.schema, StreamSchema)
+
+    @property
+    def time(self) -> str:
+        if not isinstance(self.schema, StreamSchema):
+            raise InternalError(f'relation "{self.alias}" has no time')
+        return self.schema.time
+
+    @property
+    def fields(self) -> pa.Schema:
+        return self.schema.fields
+
+
+@dataclass(frozen=True, slots=True)
+class BoundQuery:
+    """A query whose every column is qualified and whose every coercion is spelled out. Refuses what would need unbounded memory.
+
+    Bound expressions name columns as `Column(name, source=alias)`; `outputs` are what SELECT gives, in order, names unique.
+    """
+
+    query: Query
+    sources: tuple[BoundSource, ...]
+    outputs: tuple[Output, ...]
+    where: Expr | None = None
+    group_by: tuple[Expr, ...] = ()
+    having: Expr | None = None
+
+    def __post_init__(self) -> None:
+        if len({output.name for output in self.outputs}) != len(self.outputs):
+            raise InternalError("two outputs of one name")
+        if not self.streams:
+            raise QueryError("a continuous query needs at least one stream; every source here is a relation")
+        self._refuse_unbounded()
+
+    @property
+    def streams(self) -> list[int]:
+        """Numbers of the sources that are streams."""
+        return [i for i, source in enumerate(self.sources) if source.is_stream]
+
+    @property
+    def is_aggregation(self) -> bool:
+        return bool(self.group_by) or self.having is not None or any(has_aggregate(output.expr) for output in self.outputs)
+
+    @property
+    def waits_for_watermark(self) -> bool:
+        """Row-count windows are decided in time order, so their queries release rows behind the watermark only."""
+        return any(isinstance(source.window, RowsWindow) for source in self.sources)
+
+    @property
+    def given_bounds_us(self) -> list[list[int]]:
+        """What the windows and constraints say directly of each pair, before any derivation."""
+        number = {source.alias: i for i, source in enumerate(self.sources)}
+        bound = [[FOREVER_US] * len(self.sources) for _ in self.sources]
+
+        def tighten(i: int, j: int, length_us: int) -> None:
+            if i != j:
+                bound[i][j] = min(bound[i][j], length_us)
+
+        streams = self.streams
+        for i in streams:
+            for j in streams:
+                tighten(i, j, _own_length_us(self.sources[i].window))
+                if self.query.all_pairs_us is not None:
+                    tighten(i, j, self.query.all_pairs_us)
+        for pair in self.query.pairs:
+            first, second = number[pair.first], number[pair.second]
+            tighten(first, second, pair.length_us)
+            tighten(second, first, 0 if pair.directed else pair.length_us)
+        return bound
+
+    @property
+    def bounds(self) -> DifferenceBounds:
+        """The tightest bound of every pair: given ones, and derived ones as shortest paths."""
+        return close(self.given_bounds_us)
+
+    def _refuse_unbounded(self) -> None:
+        streams, bounds = self.streams, self.bounds
+        for i in streams:
+            source = self.sources[i]
+            needs_window = self.is_aggregation or bounds.retention_us(i, streams) >= FOREVER_US
+            if source.window is None and needs_window:
+                raise QueryError(
+                    f'stream "{source.alias}" has no window, so its rows would have to be kept for ever',
+                    span=source.span,
+                    text=self.query.text,
+                    hint="give it one, like [RANGE 10 SECONDS] or [ROWS 1000]; [LANDMARK] if it really is to keep everything",
+                )
+
+
+def _own_length_us(window: Window | None) -> int:
+    match window:
+        case RangeWindow(length_us):
+            return length_us
+        case TumbleWindow(length_us):
+            return length_us - 1
+        case RowsWindow() | LandmarkWindow() | None:
+            return FOREVER_US
+
+
+def _check_sources(sources: tuple[Source, ...]) -> None:
+    if not sources:
+        raise QueryError("FROM needs at least one source")
+    seen: set[str] = set()
+    for source in sources:
+        if source.alias in seen:
+            raise QueryError(f'two sources are called "{source.alias}"', span=source.span, hint="give one of them another alias with AS")
+        seen.add(source.alias)
+
+
+def _check_pairs(sources: tuple[Source, ...], pairs: tuple[PairConstraint, ...]) -> None:
+    aliases = [source.alias for source in sources]
+    for pair in pairs:
+        for name in (pair.first, pair.second):
+            if name not in aliases:
+                raise QueryError(
+                    f'the window constraint names "{name}", which is not in FROM',
+                    span=pair.span,
+                    hint=f"sources: {listing(aliases)}",
+                )

@@ -1,0 +1,112 @@
+"""Windows: which rows of a stream are valid at an instant.
+
+Every window kind gives each row a validity interval `[ts, end]`: the instants at which the row is inside. A combination of rows is
+a result when the largest `ts` among them lies in every row's interval. That one sentence is all the join kernels know of windows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from watersmeet.errors import QueryError
+
+#: Instants beyond every real one. Times are refused outside ±MAX_TIME_US and lengths above MAX_LENGTH_US, so that sums of a time and
+#: a few lengths never leave int64.
+FOREVER_US = 2**62
+MAX_TIME_US = 2**60
+MAX_LENGTH_US = 2**59
+
+UNITS_US: dict[str, int] = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+    "WEEK": 604_800_000_000,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RangeWindow:
+    """Rows of the last `length_us` microseconds: `t - length_us <= ts <= t`."""
+
+    length_us: int
+
+    def __post_init__(self) -> None:
+        check_length(self.length_us)
+
+    def __str__(self) -> str:
+        return f"RANGE {duration_text(self.length_us)}"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWindow:
+    """The last `count` rows of the stream, or per value of `partition_by`, among those with `ts <= t`."""
+
+    count: int
+    partition_by: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count < 2**31:
+            raise QueryError(f"a ROWS window holds between 1 and {2**31 - 1} rows, got {self.count}")
+        if len(set(self.partition_by)) != len(self.partition_by):
+            raise QueryError("a column stands twice in PARTITION BY")
+
+    def __str__(self) -> str:
+        columns = ", ".join(quoted(name) for name in self.partition_by)
+        return f"PARTITION BY {columns} ROWS {self.count}" if columns else f"ROWS {self.count}"
+
+
+@dataclass(frozen=True, slots=True)
+class TumbleWindow:
+    """Rows since the last multiple of `length_us`: `⌊t/length⌋·length <= ts <= t`."""
+
+    length_us: int
+
+    def __post_init__(self) -> None:
+        check_length(self.length_us)
+
+    def __str__(self) -> str:
+        return f"TUMBLE {duration_text(self.length_us)}"
+
+
+@dataclass(frozen=True, slots=True)
+class LandmarkWindow:
+    """Every row so far: `ts <= t`. The caller asked for it, so unbounded state is the caller's wish."""
+
+    def __str__(self) -> str:
+        return "LANDMARK"
+
+
+Window = RangeWindow | RowsWindow | TumbleWindow | LandmarkWindow
+
+
+def check_length(length_us: int) -> None:
+    """Refuses lengths that mean nothing, or with which window arithmetic would leave int64."""
+    if length_us <= 0:
+        raise QueryError(f"a window must be longer than zero, got {duration_text(length_us)}")
+    if length_us > MAX_LENGTH_US:
+        raise QueryError(f"a window of {length_us} microseconds is too long", hint="the longest is about 18,000 years")
+
+
+def duration_text(length_us: int) -> str:
+    """A length in the largest unit that divides it.
+
+    >>> duration_text(5_000_000), duration_text(3_600_000_000), duration_text(1_500)
+    ('5 SECONDS', '1 HOUR', '1500 MICROSECONDS')
+    """
+    for unit, size_us in sorted(UNITS_US.items(), key=lambda item: -item[1]):
+        if length_us % size_us == 0 and (length_us or size_us == 1):
+            count = length_us // size_us
+            return f"{count} {unit}" if count == 1 else f"{count} {unit}S"
+    raise AssertionError("every length is a number of microseconds")
+
+
+def quoted(name: str) -> str:
+    """A name as the query language writes it, always in double quotes.
+
+    >>> print(quoted('a "b" c'))
+    "a ""b"" c"
+    """
+    return '"' + name.replace('"', '""') + '"'

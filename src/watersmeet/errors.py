@@ -1,0 +1,116 @@
+"""Two families of errors: the caller's mistakes and our own bugs.
+
+A `WatersmeetError` says what is wrong, where (with a caret, when the place is known) and what to do or what exists.
+An `InternalError` means an invariant of ours broke; nobody should ever see one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+_WIDEST_LINE = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of query text: characters `start` (included) to `end` (excluded)."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise InternalError(f"a span cannot run from {self.start} to {self.end}")
+
+    def to(self, other: Span | None) -> Span:
+        """The stretch from the start of this one to the end of the other."""
+        return self if other is None else Span(min(self.start, other.start), max(self.end, other.end))
+
+
+class WatersmeetError(Exception):
+    """A mistake of the caller's: what is wrong, where, and what to do about it.
+
+    >>> print(QueryError('no column "prize"', span=Span(7, 12), text="SELECT prize FROM bids", hint="existing: price"))
+    no column "prize"
+    <BLANKLINE>
+    1 | SELECT prize FROM bids
+               ^^^^^
+    existing: price
+    """
+
+    def __init__(self, message: str, *, span: Span | None = None, text: str | None = None, hint: str | None = None):
+        super().__init__(message)
+        self.message = message
+        self.span = span
+        self.text = text
+        self.hint = hint
+
+    def within(self, text: str) -> Self:
+        """The same error, knowing the text its span points into."""
+        if self.text is None:
+            self.text = text
+        return self
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.span is not None and self.text is not None:
+            parts += ["", caret(self.text, self.span)]
+        if self.hint is not None:
+            parts.append(self.hint)
+        return "\n".join(parts)
+
+
+class QueryError(WatersmeetError):
+    """The query text, or a query value, does not mean anything."""
+
+
+class InputError(WatersmeetError):
+    """Data, a file or a declared stream is not what the query needs."""
+
+
+class PlanError(WatersmeetError):
+    """A pinned plan cannot run this query, or no plan can."""
+
+
+class InternalError(Exception):
+    """An invariant of Watersmeet's own broke: a bug, never the caller's fault."""
+
+
+def caret(text: str, span: Span) -> str:
+    """The line the span starts in, with its number, and carets under the span.
+
+    >>> print(caret("SELECT a\\nFROM b", Span(14, 15)))
+    2 | FROM b
+             ^
+    """
+    start = min(span.start, len(text))
+    line_start = text.rfind("\n", 0, start) + 1
+    line_end = text.find("\n", start)
+    line = text[line_start : line_end if line_end >= 0 else len(text)].replace("\t", " ")
+    number = text.count("\n", 0, line_start) + 1
+    column = start - line_start
+    width = max(1, min(span.end, line_start + len(line)) - start)
+    line, column = _cut_around(line, column)
+    width = max(1, min(width, len(line) - column))
+    prefix = f"{number} | "
+    return f"{prefix}{line}\n{' ' * (len(prefix) + column)}{'^' * width}"
+
+
+def _cut_around(line: str, column: int) -> tuple[str, int]:
+    """A piece of a very long line that shows the column, so that hostile text cannot flood a terminal."""
+    if len(line) <= _WIDEST_LINE:
+        return line, column
+    left = max(0, column - _WIDEST_LINE // 2)
+    return line[left : left + _WIDEST_LINE], column - left
+
+
+def listing(names: list[str] | tuple[str, ...], most: int = 20) -> str:
+    """Names for a hint, cut where the list is long.
+
+    >>> listing(["price", "ts"])
+    'price, ts'
+    """
+    shown = [name if len(name) <= 60 else name[:57] + "..." for name in names[:most]]
+    more = f", … ({len(names) - most} more)" if len(names) > most else ""
+    return (", ".join(shown) + more) or "none"
