@@ -1,1 +1,26 @@
-"""Watersmeet: continuous queries that join several data streams over sliding windows."""
+"""Watersmeet: continuous queries that join several data streams over sliding windows.
+
+    import watersmeet as wm
+
+    query = wm.sql("SELECT a.item, b.price FROM sales [RANGE 1 HOUR] AS a, quotes [RANGE 1 HOUR] AS b WHERE a.item = b.item")
+    table = wm.collect(query, {"sales": wm.stream(sales, time="ts"), "quotes": wm.stream(quotes, time="ts")})
+"""
+
+from watersmeet.api import collect, explain, relation, run, sql, stream
+from watersmeet.errors import InputError, InternalError, PlanError, QueryError, WatersmeetError
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "InputError",
+    "InternalError",
+    "PlanError",
+    "QueryError",
+    "WatersmeetError",
+    "collect",
+    "explain",
+    "relation",
+    "run",
+    "sql",
+    "stream",
+]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from watersmeet.algebra.names import name_text
 from watersmeet.errors import QueryError
 
 #: Instants beyond every real one. Times are refused outside ±MAX_TIME_US and lengths above MAX_LENGTH_US, so that sums of a time and
@@ -54,7 +55,7 @@ class RowsWindow:
             raise QueryError("a column stands twice in PARTITION BY")
 
     def __str__(self) -> str:
-        columns = ", ".join(quoted(name) for name in self.partition_by)
+        columns = ", ".join(name_text(name) for name in self.partition_by)
         return f"PARTITION BY {columns} ROWS {self.count}" if columns else f"ROWS {self.count}"
 
 
@@ -101,12 +102,3 @@ def duration_text(length_us: int) -> str:
             count = length_us // size_us
             return f"{count} {unit}" if count == 1 else f"{count} {unit}S"
     raise AssertionError("every length is a number of microseconds")
-
-
-def quoted(name: str) -> str:
-    """A name as the query language writes it, always in double quotes.
-
-    >>> print(quoted('a "b" c'))
-    "a ""b"" c"
-    """
-    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,1 @@
+"""Numba kernels: flat arrays in, row numbers out, no Python objects. Beside each kernel stands its definition as a plain loop."""

@@ -1,0 +1,25 @@
+"""The slow, obviously right implementation of the semantics: every combination of rows is looked at, in plain Python.
+
+It shares no code with the engine. What it says is the meaning of a query; the engine is tested against it.
+"""
+
+from watersmeet.oracle.aggregate import Evaluation, evaluations, every_instants, groups_at
+from watersmeet.oracle.expressions import evaluate
+from watersmeet.oracle.join import join_rows
+from watersmeet.oracle.values import Instant, as_multiset, table_rows
+from watersmeet.oracle.watermark import Admission, Arrival, admit
+
+__all__ = [
+    "Admission",
+    "Arrival",
+    "Evaluation",
+    "Instant",
+    "admit",
+    "as_multiset",
+    "evaluate",
+    "evaluations",
+    "every_instants",
+    "groups_at",
+    "join_rows",
+    "table_rows",
+]

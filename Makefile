@@ -1,0 +1,69 @@
+# Everything runs in .venv, which is made on first use and brought up to date when the pinned versions change.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+WORKERS ?= 2
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+.PHONY: help demo test quick lint types contract format kernels bench java clean distclean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY) ## joins a year of real flights in three streams, and checks the answer
+	@$(BIN)/watersmeet demo
+
+test: lint types contract kernels ## everything that has to be right before a change goes in
+	$(BIN)/pytest -n $(WORKERS) src tests </dev/null
+
+quick: kernels ## the tests without the long property runs
+	$(BIN)/pytest -x -n $(WORKERS) src tests --ignore tests/properties </dev/null
+
+lint: $(READY) ## style: ruff's rules and its layout
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY) ## mypy, strict
+	$(BIN)/mypy
+
+contract: $(READY) ## which layer may import which
+	$(BIN)/lint-imports --no-cache
+
+format: $(READY) ## lays the code out and fixes what can be fixed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Test workers that start together would otherwise all compile the same kernels.
+kernels: $(READY) ## compiles the kernels into the cache
+	@$(BIN)/python -c 'import watersmeet; from watersmeet.kernels.compile import warm_up; warm_up()'
+
+bench: kernels ## measures this system beside its peers
+	$(BIN)/python -m watersmeet.bench
+
+java: ## checks for the Java that Spark needs, installs one where that is allowed
+	@bash scripts/java.sh
+
+clean: ## removes what was made, but for .venv
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## removes .venv as well
+	rm -rf $(VENV)
+
+$(READY): requirements.txt requirements-dev.txt pyproject.toml scripts/python.sh
+	@python=$$(PYTHON="$(PYTHON)" bash scripts/python.sh); \
+	if ! [ -x $(BIN)/python ] || ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
+		echo "Making $(VENV) with $$python"; \
+		"$$python" -m venv --clear $(VENV) || { echo "watersmeet: $$python cannot make a virtual environment; install its venv module" >&2; exit 1; }; \
+	fi
+	@echo "Installing the pinned packages; this takes a minute the first time"
+	@$(BIN)/python -m pip install -q -r requirements-dev.txt
+	@$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
+	@touch $@

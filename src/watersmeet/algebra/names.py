@@ -1,0 +1,30 @@
+"""Names as the query language writes them."""
+
+from __future__ import annotations
+
+import re
+
+# fmt: off
+#: Words of the language, and words that begin something of SQL's it refuses: as a name they stand in quotes (or after a dot).
+RESERVED = frozenset(
+    (
+        "ALL", "AND", "ANTI", "AS", "ASOF", "BETWEEN", "CASE", "CROSS", "DISTINCT", "DWINDOW", "ELSE", "END", "EVERY", "EXCEPT",
+        "FALSE", "FROM", "FULL", "HAVING", "IN", "INNER", "INTERSECT", "INTERVAL", "IS", "JOIN", "LATERAL", "LEFT", "LIKE",
+        "LIMIT", "NATURAL", "NOT", "NULL", "ON", "OR", "OUTER", "QUALIFY", "RIGHT", "SELECT", "SEMI", "TABLESAMPLE", "THEN",
+        "TRUE", "UNION", "USING", "WHEN", "WHERE", "WINDOW", "WITH",
+    )
+)
+# fmt: on
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def name_text(name: str) -> str:
+    """The name, in double quotes when it could not be read back without them.
+
+    >>> print(name_text("price"), name_text("unit price"), name_text("select"), name_text('a"b'))
+    price "unit price" "select" "a""b"
+    """
+    if _PLAIN.fullmatch(name) and name.upper() not in RESERVED:
+        return name
+    return '"' + name.replace('"', '""') + '"'

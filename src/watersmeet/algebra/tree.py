@@ -1,0 +1,180 @@
+"""Queries and expressions as a neutral tree, the one walk that text, JSON and pictures are printed from.
+
+A node says what it is (`kind`), what is to be known of it (`facts`, plain JSON values) and what it is made of (`parts`).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, cast
+
+import pyarrow as pa
+
+from watersmeet.algebra.expressions import (
+    Aggregate,
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Comparison,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Negate,
+    Not,
+    Or,
+    Value,
+)
+from watersmeet.algebra.query import PairConstraint, Query, SelectItem, Source, Star
+from watersmeet.algebra.windows import LandmarkWindow, RangeWindow, RowsWindow, TumbleWindow, Window, duration_text
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    kind: str
+    facts: dict[str, Json] = field(default_factory=dict)
+    parts: tuple[Node, ...] = ()
+
+
+def query_tree(query: Query) -> Node:
+    """The clauses of the query, in order; those it does not have are left out."""
+    clauses = [
+        Node("select", parts=tuple(_item(item) for item in query.select)),
+        Node("from", parts=tuple(_source(source) for source in query.sources)),
+        Node("window", parts=_constraints(query)),
+        Node("where", parts=_optional(query.where)),
+        Node("group by", parts=tuple(expression_tree(expr) for expr in query.group_by)),
+        Node("having", parts=_optional(query.having)),
+    ]
+    if query.every_us is not None:
+        clauses.append(Node("every", {"length_us": query.every_us}))
+    return Node("query", parts=tuple(clause for clause in clauses if clause.parts or clause.facts))
+
+
+def expression_tree(expr: Expr) -> Node:
+    return _EXPRESSIONS[type(expr)](expr)
+
+
+_TYPE_NAMES = {
+    pa.bool_(): "BOOLEAN",
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.string(): "VARCHAR",
+    pa.date32(): "DATE",
+    pa.timestamp("us"): "TIMESTAMP",
+    pa.binary(): "BINARY",
+}
+
+
+def type_text(kind: pa.DataType) -> str:
+    """A type by its name in CAST, or as Arrow prints it where the language has no name for it.
+
+    >>> type_text(pa.decimal128(10, 2)), type_text(pa.timestamp("ns", "UTC"))
+    ('DECIMAL(10, 2)', 'timestamp[ns, tz=UTC]')
+    """
+    if isinstance(kind, pa.Decimal128Type):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    return _TYPE_NAMES.get(kind) or str(kind)
+
+
+def _optional(expr: Expr | None) -> tuple[Node, ...]:
+    return () if expr is None else (expression_tree(expr),)
+
+
+def _item(item: SelectItem | Star) -> Node:
+    if isinstance(item, Star):
+        return Node("star", {"source": item.source})
+    return Node("item", {"alias": item.alias}, (expression_tree(item.expr),))
+
+
+def _source(source: Source) -> Node:
+    return Node("source", {"name": source.name, "alias": source.alias, "window": _window(source.window)})
+
+
+def _window(window: Window | None) -> Json:
+    match window:
+        case None:
+            return None
+        case RangeWindow(length_us):
+            return {"kind": "range", "length_us": length_us, "text": str(window)}
+        case TumbleWindow(length_us):
+            return {"kind": "tumble", "length_us": length_us, "text": str(window)}
+        case RowsWindow(count, partition_by):
+            return {"kind": "rows", "rows": count, "partition_by": list(partition_by), "text": str(window)}
+        case LandmarkWindow():
+            return {"kind": "landmark", "text": str(window)}
+
+
+def _constraints(query: Query) -> tuple[Node, ...]:
+    everywhere = () if query.all_pairs_us is None else (Node("all pairs", {"length_us": query.all_pairs_us}),)
+    return (*everywhere, *(_pair(pair) for pair in query.pairs))
+
+
+def _pair(pair: PairConstraint) -> Node:
+    return Node("pair", {"first": pair.first, "second": pair.second, "length_us": pair.length_us, "directed": pair.directed})
+
+
+def _literal(literal: Literal) -> Node:
+    return Node("literal", {"value": _json(literal.value), "type": type_text(literal.type)})
+
+
+def _json(value: Value) -> Json:
+    """What JSON has as it is, everything else as text."""
+    show = _AS_TEXT.get(type(value))
+    return cast("Json", value) if show is None else show(value)
+
+
+_AS_TEXT: dict[type, Callable[[Any], Json]] = {
+    float: lambda value: value if math.isfinite(value) else str(value),
+    bytes: bytes.hex,
+    Decimal: lambda value: format(value, "f"),
+    dt.date: dt.date.isoformat,
+    dt.datetime: lambda value: value.isoformat(sep=" "),
+    dt.time: dt.time.isoformat,
+    dt.timedelta: lambda value: duration_text(value // dt.timedelta(microseconds=1)),
+}
+
+
+def _case(case: Case) -> Node:
+    branches = (Node("when", parts=(expression_tree(condition), expression_tree(value))) for condition, value in case.branches)
+    default = () if case.default is None else (Node("else", parts=(expression_tree(case.default),)),)
+    return Node("case", parts=(*branches, *default))
+
+
+def _all(exprs: tuple[Expr, ...]) -> tuple[Node, ...]:
+    return tuple(expression_tree(expr) for expr in exprs)
+
+
+_EXPRESSIONS: dict[type[Expr], Callable[[Any], Node]] = {
+    Column: lambda e: Node("column", {"name": e.name, "source": e.source}),
+    Literal: _literal,
+    Comparison: lambda e: Node("comparison", {"op": e.op}, _all((e.left, e.right))),
+    Arithmetic: lambda e: Node("arithmetic", {"op": e.op}, _all((e.left, e.right))),
+    Negate: lambda e: Node("negate", parts=_all((e.arg,))),
+    And: lambda e: Node("and", parts=_all(e.args)),
+    Or: lambda e: Node("or", parts=_all(e.args)),
+    Not: lambda e: Node("not", parts=_all((e.arg,))),
+    In: lambda e: Node("in", parts=_all((e.arg, *e.options))),
+    Between: lambda e: Node("between", parts=_all((e.arg, e.low, e.high))),
+    Like: lambda e: Node("like", {"pattern": e.pattern}, _all((e.arg,))),
+    IsNull: lambda e: Node("is null", parts=_all((e.arg,))),
+    Case: _case,
+    Call: lambda e: Node("call", {"name": e.name}, _all(e.args)),
+    Cast: lambda e: Node("cast", {"type": type_text(e.type)}, _all((e.arg,))),
+    Aggregate: lambda e: Node("aggregate", {"function": e.function}, _optional(e.arg)),
+}

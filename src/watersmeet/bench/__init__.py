@@ -1,0 +1,1 @@
+"""Seeded workloads, peers, and measurements of both in one run."""

@@ -1,0 +1,337 @@
+"""A window indexed by a B+tree: entries (key, row) in linked leaves, separators above them.
+
+The law: between two operations every leaf but the root holds from ⌊(N+1)/2⌋ to N entries, every inner node but the root from ⌊N/2⌋ to N
+separators, all leaves are equally deep, and a separator is at least every entry on its left and below every entry on its right. So a
+probe reads one node per level, and the arena is bounded whatever the history (`nodes_size`).
+
+Assumed: N is at least 2, and (key, row) is held at most once. Keys and rows are any int64. Within a key, rows stand in their order.
+
+References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", eq. 5. Comer, "The Ubiquitous B-Tree", 1979.
+"""
+
+from __future__ import annotations
+
+from numba.extending import register_jitable
+
+from watersmeet.kernels.compile import piece
+from watersmeet.kernels.tree_entries import (
+    Words,
+    copy_entries,
+    copy_words,
+    drop_entry,
+    entries_below,
+    give_back,
+    is_entry,
+    keys_below,
+    move_down,
+    move_up,
+    put_entry,
+    range_end,
+    take_free,
+    write_rows,
+)
+from watersmeet.kernels.tree_header import (
+    COUNT,
+    FREE,
+    FREE_INNER,
+    HEADER,
+    INSERTS,
+    LEVELS,
+    LINK,
+    NODE_SIZE,
+    NONE,
+    PROBES,
+    REMOVES,
+    ROOM,
+    ROOT,
+    TOUCHED,
+    UP,
+    USED,
+    USED_INNER,
+)
+
+_HEAD = 3
+
+
+@register_jitable
+def nodes_size(rows: int, node_size: int) -> int:
+    """Words of the arena that hold at most `rows` rows at a time, whatever the inserts and removes before.
+
+    Leaves: each but a lone root holds ⌊(N+1)/2⌋ entries. Inner levels: each node but the root has ⌊N/2⌋ + 1 children. An insert only
+    takes nodes and a remove only gives them back, so no operation needs more on its way than the larger of the trees before and after.
+
+    >>> nodes_size(rows=1, node_size=100), nodes_size(rows=100, node_size=100)
+    (205, 717)
+    """
+    if node_size < 2:
+        raise ValueError("a tree node must hold at least two entries")
+    leaves = max(1, rows // ((node_size + 1) // 2))
+    inner = 0
+    level = leaves
+    while level > 1:
+        level = max(1, level // (node_size // 2 + 1))
+        inner += level
+    return leaves * _leaf_words(node_size) + inner * _inner_words(node_size)
+
+
+@register_jitable
+def _leaf_words(node_size: int) -> int:
+    """Head, keys, rows. There is one place to spare, so that a node may overflow first and be split afterwards."""
+    return _HEAD + 2 * (node_size + 1)
+
+
+@register_jitable
+def _inner_words(node_size: int) -> int:
+    return _leaf_words(node_size) + node_size + 2
+
+
+@piece
+def clear(nodes: Words, header: Words, node_size: int) -> None:
+    """Makes the tree empty and its counters zero."""
+    header[:HEADER] = 0
+    header[NODE_SIZE] = node_size
+    header[ROOM] = node_size + 1
+    header[FREE] = NONE
+    header[FREE_INNER] = NONE
+    header[ROOT] = _new_leaf(nodes, header)
+
+
+@piece
+def insert(nodes: Words, header: Words, key: int, row: int) -> None:
+    """Adds the entry (key, row)."""
+    header[INSERTS] += 1
+    leaf = _leaf_of(nodes, header, key, row)
+    put_entry(nodes, header, leaf, entries_below(nodes, header, leaf, 0, key, row), key, row)
+    if nodes[leaf + COUNT] > header[NODE_SIZE]:
+        _split_leaf(nodes, header, leaf)
+
+
+@piece
+def remove(nodes: Words, header: Words, key: int, row: int) -> bool:
+    """Removes the entry (key, row); False if it is not there."""
+    leaf = _leaf_of(nodes, header, key, row)
+    place = entries_below(nodes, header, leaf, 0, key, row)
+    if not is_entry(nodes, header, leaf, place, key, row):
+        return False
+    header[REMOVES] += 1
+    drop_entry(nodes, header, leaf, place)
+    if leaf != header[ROOT] and nodes[leaf + COUNT] < (header[NODE_SIZE] + 1) // 2:
+        _mend_leaf(nodes, header, leaf)
+    return True
+
+
+@piece
+def probe(nodes: Words, header: Words, low: int, high: int, out: Words, at: int) -> int:
+    """Writes the rows of all entries with `low <= key <= high` into `out` from place `at` on, by key and row; returns the place after."""
+    header[PROBES] += 1
+    start = at
+    leaf = _leaf_from(nodes, header, low)
+    first = keys_below(nodes, header, leaf, low)
+    while leaf != NONE:
+        end = range_end(nodes, header, leaf, first, high)
+        at = write_rows(nodes, header, leaf, first, end, out, at)
+        if end < nodes[leaf + COUNT]:
+            break
+        leaf, first = nodes[leaf + LINK], 0
+    header[TOUCHED] += at - start
+    return at
+
+
+@piece
+def count_range(nodes: Words, header: Words, low: int, high: int) -> int:
+    """How many rows `probe` would write."""
+    header[PROBES] += 1
+    found = 0
+    leaf = _leaf_from(nodes, header, low)
+    first = keys_below(nodes, header, leaf, low)
+    while leaf != NONE:
+        end = range_end(nodes, header, leaf, first, high)
+        found += end - first
+        if end < nodes[leaf + COUNT]:
+            break
+        leaf, first = nodes[leaf + LINK], 0
+    header[TOUCHED] += found
+    return found
+
+
+@piece
+def _leaf_from(nodes: Words, header: Words, low: int) -> int:
+    """The leaf where keys from `low` on begin; if it holds none of them, the next leaf begins with them."""
+    node: int = header[ROOT]
+    children = 2 * header[ROOM]
+    for _ in range(header[LEVELS]):
+        node = nodes[node + children + keys_below(nodes, header, node, low)]
+    return node
+
+
+@piece
+def _leaf_of(nodes: Words, header: Words, key: int, row: int) -> int:
+    """The leaf where (key, row) belongs. Each node notes its parent, each parent which child was taken: the way back for this update.
+
+    The notes hold for one operation only, so splits and merges need not correct them in nodes they do not visit.
+    """
+    node: int = header[ROOT]
+    children = 2 * header[ROOM]
+    for _ in range(header[LEVELS]):
+        taken = entries_below(nodes, header, node, 0, key, row)
+        child = nodes[node + children + taken]
+        nodes[node + LINK] = taken
+        nodes[child + UP] = node
+        node = child
+    return node
+
+
+@piece
+def _split_leaf(nodes: Words, header: Words, leaf: int) -> None:
+    """Moves the upper half of an overfull leaf to a new leaf on its right; the last entry that stays separates the two."""
+    right = _new_leaf(nodes, header)
+    move_up(nodes, header, leaf, right, nodes[leaf + COUNT] // 2)
+    nodes[right + LINK] = nodes[leaf + LINK]
+    nodes[leaf + LINK] = right
+    last = leaf + nodes[leaf + COUNT] - 1
+    _add_child(nodes, header, leaf, nodes[last], nodes[last + header[ROOM]], right)
+
+
+@piece
+def _add_child(nodes: Words, header: Words, left: int, key: int, row: int, right: int) -> None:
+    """Puts `right` behind `left` in the parent, parted by (key, row), and splits inner nodes towards the root while they overflow."""
+    children = 2 * header[ROOM]
+    while left != header[ROOT]:
+        parent = nodes[left + UP]
+        taken = nodes[parent + LINK]
+        after = parent + children + taken + 1
+        copy_words(nodes, after, after + 1, nodes[parent + COUNT] - taken)
+        nodes[after] = right
+        put_entry(nodes, header, parent, taken, key, row)
+        if nodes[parent + COUNT] <= header[NODE_SIZE]:
+            return
+        left = parent
+        key, row, right = _split_inner(nodes, header, parent)
+    root = _new_inner(nodes, header)
+    nodes[root + children] = left
+    nodes[root + children + 1] = right
+    put_entry(nodes, header, root, 0, key, row)
+    header[ROOT] = root
+    header[LEVELS] += 1
+
+
+@piece
+def _split_inner(nodes: Words, header: Words, node: int) -> tuple[int, int, int]:
+    """Moves the upper half to a new inner node; returns the separator between the two, which stays in neither, and the new node."""
+    children = 2 * header[ROOM]
+    right = _new_inner(nodes, header)
+    moved = header[NODE_SIZE] // 2
+    move_up(nodes, header, node, right, moved)
+    nodes[node + COUNT] -= 1
+    middle = nodes[node + COUNT]
+    copy_words(nodes, node + children + middle + 1, right + children, moved + 1)
+    return nodes[node + middle], nodes[node + header[ROOM] + middle], right
+
+
+@piece
+def _mend_leaf(nodes: Words, header: Words, leaf: int) -> None:
+    """Shares entries with a neighbour, or merges the two when both are at the minimum."""
+    parent = nodes[leaf + UP]
+    parting, left, right = _neighbours(nodes, header, parent)
+    total = nodes[left + COUNT] + nodes[right + COUNT]
+    if total >= (header[NODE_SIZE] + 1) // 2 * 2:
+        # Evening out, where one entry would do, makes the next removes here free of repair.
+        if nodes[left + COUNT] > nodes[right + COUNT]:
+            move_up(nodes, header, left, right, nodes[left + COUNT] - (total + 1) // 2)
+        else:
+            move_down(nodes, header, left, right, (total + 1) // 2 - nodes[left + COUNT])
+        copy_entries(nodes, header, left + nodes[left + COUNT] - 1, parent + parting, 1)
+        return
+    move_down(nodes, header, left, right, nodes[right + COUNT])
+    nodes[left + LINK] = nodes[right + LINK]
+    give_back(nodes, header, FREE, right)
+    _drop_child(nodes, header, parent, parting)
+    _mend_inner(nodes, header, parent)
+
+
+@piece
+def _mend_inner(nodes: Words, header: Words, node: int) -> None:
+    """Repairs inner nodes towards the root while they are below the minimum; a root left with one child gives way to it."""
+    least = header[NODE_SIZE] // 2
+    while node != header[ROOT] and nodes[node + COUNT] < least:
+        parent = nodes[node + UP]
+        parting, left, right = _neighbours(nodes, header, parent)
+        if nodes[left + COUNT] + nodes[right + COUNT] >= 2 * least:
+            _share_child(nodes, header, parent, parting, left, right)
+            return
+        _merge_inner(nodes, header, parent, parting, left, right)
+        node = parent
+    root = header[ROOT]
+    if header[LEVELS] > 0 and nodes[root + COUNT] == 0:
+        header[ROOT] = nodes[root + 2 * header[ROOM]]
+        header[LEVELS] -= 1
+        give_back(nodes, header, FREE_INNER, root)
+
+
+@piece
+def _neighbours(nodes: Words, header: Words, parent: int) -> tuple[int, int, int]:
+    """The child taken and the one on its left, or on its right if it is the first: (their separator's place, left, right)."""
+    parting = max(nodes[parent + LINK] - 1, 0)
+    left = parent + 2 * header[ROOM] + parting
+    return parting, nodes[left], nodes[left + 1]
+
+
+@piece
+def _share_child(nodes: Words, header: Words, parent: int, parting: int, left: int, right: int) -> None:
+    """Moves one child from the fuller of two inner nodes to the other; the separator turns over the parent."""
+    children = 2 * header[ROOM]
+    if nodes[left + COUNT] > nodes[right + COUNT]:
+        copy_words(nodes, right + children, right + children + 1, nodes[right + COUNT] + 1)
+        nodes[right + children] = nodes[left + children + nodes[left + COUNT]]
+        put_entry(nodes, header, right, 0, nodes[parent + parting], nodes[parent + header[ROOM] + parting])
+        nodes[left + COUNT] -= 1
+        copy_entries(nodes, header, left + nodes[left + COUNT], parent + parting, 1)
+    else:
+        copy_entries(nodes, header, parent + parting, left + nodes[left + COUNT], 1)
+        nodes[left + COUNT] += 1
+        nodes[left + children + nodes[left + COUNT]] = nodes[right + children]
+        copy_words(nodes, right + children + 1, right + children, nodes[right + COUNT])
+        copy_entries(nodes, header, right, parent + parting, 1)
+        drop_entry(nodes, header, right, 0)
+
+
+@piece
+def _merge_inner(nodes: Words, header: Words, parent: int, parting: int, left: int, right: int) -> None:
+    """Appends the separator and all of `right` to `left`."""
+    children = 2 * header[ROOM]
+    copy_entries(nodes, header, parent + parting, left + nodes[left + COUNT], 1)
+    nodes[left + COUNT] += 1
+    copy_words(nodes, right + children, left + children + nodes[left + COUNT], nodes[right + COUNT] + 1)
+    move_down(nodes, header, left, right, nodes[right + COUNT])
+    give_back(nodes, header, FREE_INNER, right)
+    _drop_child(nodes, header, parent, parting)
+
+
+@piece
+def _drop_child(nodes: Words, header: Words, parent: int, parting: int) -> None:
+    """Forgets the separator at `parting` and the child on its right."""
+    gone = parent + 2 * header[ROOM] + parting + 1
+    copy_words(nodes, gone + 1, gone, nodes[parent + COUNT] - parting - 1)
+    drop_entry(nodes, header, parent, parting)
+
+
+@piece
+def _new_leaf(nodes: Words, header: Words) -> int:
+    node: int = take_free(nodes, header, FREE)
+    if node == NONE:
+        node = header[USED] * _leaf_words(header[NODE_SIZE]) + _HEAD
+        header[USED] += 1
+    nodes[node + COUNT] = 0
+    nodes[node + LINK] = NONE
+    return node
+
+
+@piece
+def _new_inner(nodes: Words, header: Words) -> int:
+    """Inner nodes come from the arena's far end, so that leaves, nearly all of the tree, need no words for children."""
+    node: int = take_free(nodes, header, FREE_INNER)
+    if node == NONE:
+        header[USED_INNER] += 1
+        node = nodes.size - header[USED_INNER] * _inner_words(header[NODE_SIZE]) + _HEAD
+    nodes[node + COUNT] = 0
+    return node

@@ -1,0 +1,153 @@
+"""The sorted (key, row) entries inside one node of a tree: found by binary search, shifted to make or close a gap, moved between nodes.
+
+Every comparison is counted where it is made, in a register, and added to the header once per search.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.kernels.compile import piece
+from watersmeet.kernels.tree_header import COMPARISONS, COUNT, LINK, NONE, ROOM
+
+Words = NDArray[np.int64]
+
+
+@piece
+def keys_below(nodes: Words, header: Words, node: int, key: int) -> int:
+    """How many of the node's keys are smaller than `key`: the place of its first entry with that key or a larger one."""
+    low, high = 0, nodes[node + COUNT]
+    comparisons = 0
+    while low < high:
+        middle = (low + high) >> 1
+        comparisons += 1
+        if nodes[node + middle] < key:
+            low = middle + 1
+        else:
+            high = middle
+    header[COMPARISONS] += comparisons
+    return low
+
+
+@piece
+def entries_below(nodes: Words, header: Words, node: int, first: int, key: int, row: int) -> int:
+    """The first place from `first` on whose entry is (key, row) or a larger one. Rows break ties, so duplicates cost a logarithm too."""
+    room = header[ROOM]
+    low, high = first, nodes[node + COUNT]
+    comparisons = 0
+    while low < high:
+        middle = (low + high) >> 1
+        comparisons += 1
+        if nodes[node + middle] < key or (nodes[node + middle] == key and nodes[node + room + middle] < row):
+            low = middle + 1
+        else:
+            high = middle
+    header[COMPARISONS] += comparisons
+    return low
+
+
+@piece
+def is_entry(nodes: Words, header: Words, node: int, place: int, key: int, row: int) -> bool:
+    """Whether the entry at `place`, if there is one, is (key, row)."""
+    if place == nodes[node + COUNT]:
+        return False
+    header[COMPARISONS] += 1
+    return bool(nodes[node + place] == key and nodes[node + header[ROOM] + place] == row)
+
+
+@piece
+def range_end(nodes: Words, header: Words, node: int, first: int, high: int) -> int:
+    """The first place from `first` on whose key is larger than `high`.
+
+    A node whose last key is still inside the range is passed with one comparison. Otherwise the range ends here and the entries are
+    compared one by one, which a probe with few matches does sooner than a search. Either way a probe makes at most two comparisons more
+    than it finds entries, beyond its way down the tree.
+    """
+    count = nodes[node + COUNT]
+    if first == count:
+        return first
+    header[COMPARISONS] += 1
+    if nodes[node + count - 1] <= high:
+        return count  # type: ignore[no-any-return] # numba's int
+    end = first
+    while nodes[node + end] <= high:  # the last key is larger, so this stops inside the node
+        end += 1
+    header[COMPARISONS] += end - first + 1
+    return end
+
+
+@piece
+def write_rows(nodes: Words, header: Words, node: int, first: int, end: int, out: Words, at: int) -> int:
+    """Writes the rows of the entries from `first` up to `end` into `out` from place `at` on; returns the place after the last."""
+    rows = node + header[ROOM]
+    for place in range(first, end):
+        out[at] = nodes[rows + place]
+        at += 1
+    return at
+
+
+@piece
+def copy_words(nodes: Words, source: int, target: int, count: int) -> None:
+    """Copies words inside the arena; source and target may overlap."""
+    if target < source:
+        for at in range(count):
+            nodes[target + at] = nodes[source + at]
+    else:
+        for at in range(count - 1, -1, -1):
+            nodes[target + at] = nodes[source + at]
+
+
+@piece
+def copy_entries(nodes: Words, header: Words, source: int, target: int, count: int) -> None:
+    """Copies keys and their rows; source and target are the places of the first key."""
+    copy_words(nodes, source, target, count)
+    copy_words(nodes, source + header[ROOM], target + header[ROOM], count)
+
+
+@piece
+def put_entry(nodes: Words, header: Words, node: int, place: int, key: int, row: int) -> None:
+    """Inserts an entry at `place`; the node must have room for it."""
+    copy_entries(nodes, header, node + place, node + place + 1, nodes[node + COUNT] - place)
+    nodes[node + place] = key
+    nodes[node + header[ROOM] + place] = row
+    nodes[node + COUNT] += 1
+
+
+@piece
+def drop_entry(nodes: Words, header: Words, node: int, place: int) -> None:
+    nodes[node + COUNT] -= 1
+    copy_entries(nodes, header, node + place + 1, node + place, nodes[node + COUNT] - place)
+
+
+@piece
+def move_up(nodes: Words, header: Words, left: int, right: int, count: int) -> None:
+    """Moves the last `count` entries of `left` to the front of `right`, the next node in order."""
+    copy_entries(nodes, header, right, right + count, nodes[right + COUNT])
+    copy_entries(nodes, header, left + nodes[left + COUNT] - count, right, count)
+    nodes[left + COUNT] -= count
+    nodes[right + COUNT] += count
+
+
+@piece
+def move_down(nodes: Words, header: Words, left: int, right: int, count: int) -> None:
+    """Moves the first `count` entries of `right` to the end of `left`, the node before it in order."""
+    copy_entries(nodes, header, right, left + nodes[left + COUNT], count)
+    copy_entries(nodes, header, right + count, right, nodes[right + COUNT] - count)
+    nodes[left + COUNT] += count
+    nodes[right + COUNT] -= count
+
+
+@piece
+def take_free(nodes: Words, header: Words, free: int) -> int:
+    """A node given back earlier, from the list that starts in header word `free`, or NONE."""
+    node: int = header[free]
+    if node != NONE:
+        header[free] = nodes[node + LINK]
+    return node
+
+
+@piece
+def give_back(nodes: Words, header: Words, free: int, node: int) -> None:
+    nodes[node + LINK] = header[free]
+    header[free] = node

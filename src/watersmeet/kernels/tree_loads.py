@@ -1,0 +1,186 @@
+"""Loads for either tree: replayed operations for tests, probes alone and updates alone for calibration. And the law of both trees.
+
+References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams": the weights P and I of the cost model are fitted to
+the times of a probe-only and an update-only load.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
+
+import numpy as np
+
+from watersmeet.kernels import btree, ttree
+from watersmeet.kernels.compile import IN_INT64, INT, OUT_INT64, kernel, piece
+from watersmeet.kernels.tree_entries import Words
+from watersmeet.kernels.tree_header import HEADER
+
+BTREE = 0
+TTREE = 1
+
+INSERT = 0  # key, row
+REMOVE = 1  # key, row
+PROBE = 2  # low, high
+COUNT_RANGE = 3  # low, high
+
+
+def replay_definition(entries: list[tuple[int, int]], operations: Iterable[tuple[int, int, int]]) -> tuple[list[int], list[int]]:
+    """The law of both trees, on a sorted list: what each operation comes to, and the rows all probes found.
+
+    An insert comes to 0, a remove to 1 if the row was there, a probe or count to the number of its rows.
+
+    >>> replay_definition([], [(INSERT, 5, 0), (INSERT, 3, 1), (INSERT, 5, 2), (PROBE, 4, 5), (REMOVE, 5, 0), (COUNT_RANGE, 5, 5)])
+    ([0, 0, 0, 2, 1, 1], [0, 2])
+    """
+    outcomes: list[int] = []
+    found: list[int] = []
+    for operation, first, second in operations:
+        outcome = 0
+        if operation == INSERT:
+            insort(entries, (first, second))
+        elif operation == REMOVE:
+            place = bisect_left(entries, (first, second))
+            if entries[place : place + 1] == [(first, second)]:
+                del entries[place]
+                outcome = 1
+        else:
+            rows = [row for _, row in entries[bisect_left(entries, (first,)) : bisect_right(entries, (second, math.inf))]]
+            found += rows if operation == PROBE else []
+            outcome = len(rows)
+        outcomes.append(outcome)
+    return outcomes, found
+
+
+@kernel(INT, INT, INT)
+def empty_tree(tree: int, rows: int, node_size: int) -> tuple[Words, Words]:
+    """Arena and header of an empty tree, BTREE or TTREE, for at most `rows` rows at a time."""
+    return _empty(tree, rows, node_size)  # type: ignore[no-any-return]
+
+
+@kernel(INT, OUT_INT64, OUT_INT64, IN_INT64, IN_INT64, IN_INT64)
+def replay(tree: int, nodes: Words, header: Words, operations: Words, firsts: Words, seconds: Words) -> tuple[Words, Words]:
+    """What each operation comes to, and the rows all probes found. `replay_definition` is the law."""
+    outcomes = np.zeros(operations.size, np.int64)
+    found = np.empty(64, np.int64)
+    at = 0
+    for turn in range(operations.size):
+        first, second = firsts[turn], seconds[turn]
+        if operations[turn] == INSERT:
+            _insert(tree, nodes, header, first, second)
+        elif operations[turn] == REMOVE:
+            outcomes[turn] = int(_remove(tree, nodes, header, first, second))
+        else:
+            outcomes[turn] = _count_range(tree, nodes, header, first, second)
+            if operations[turn] == PROBE:
+                if at + outcomes[turn] > found.size:
+                    found = np.append(found, np.empty(at + outcomes[turn], np.int64))
+                outcomes[turn] = _probe(tree, nodes, header, first, second, found, at) - at
+                at += outcomes[turn]
+    return outcomes, found[:at].copy()
+
+
+@kernel(INT, OUT_INT64, OUT_INT64, IN_INT64, INT, INT)
+def slide(tree: int, nodes: Words, header: Words, keys: Words, window_rows: int, start: int) -> None:
+    """Updates only: inserts `keys[start:]`, each row numbered by its place, and removes the oldest row as soon as the window overflows.
+
+    With `keys` no longer than the window this builds it. The new row enters before the oldest leaves, so the tree must have room for
+    `window_rows` + 1 rows if there are more.
+    """
+    _slide(tree, nodes, header, keys, window_rows, start)
+
+
+@kernel(INT, OUT_INT64, OUT_INT64, IN_INT64, IN_INT64, OUT_INT64)
+def probe_many(tree: int, nodes: Words, header: Words, lows: Words, highs: Words, out: Words) -> int:
+    """Probes only: each writes its rows to the start of `out`; returns how many they are in all."""
+    return _probe_many(tree, nodes, header, lows, highs, out)  # type: ignore[no-any-return]
+
+
+@kernel(INT, IN_INT64, IN_INT64, INT)
+def probe_load(tree: int, keys_in_window: Words, probe_keys: Words, node_size: int) -> int:
+    """Builds a window, then looks every probe key up; returns the matches."""
+    nodes, header = _empty(tree, keys_in_window.size, node_size)
+    _slide(tree, nodes, header, keys_in_window, keys_in_window.size, 0)
+    return _probe_many(tree, nodes, header, probe_keys, probe_keys, np.empty(keys_in_window.size, np.int64))  # type: ignore[no-any-return]
+
+
+@kernel(INT, IN_INT64, INT, INT)
+def update_load(tree: int, keys: Words, window_rows: int, node_size: int) -> Words:
+    """Slides a window of `window_rows` rows over all keys; returns the header with its counters."""
+    nodes, header = _empty(tree, min(keys.size, window_rows + 1), node_size)
+    _slide(tree, nodes, header, keys, window_rows, 0)
+    return header  # type: ignore[no-any-return]
+
+
+def btree_probe_load(keys_in_window: Words, probe_keys: Words, node_size: int) -> int:
+    return probe_load(BTREE, keys_in_window, probe_keys, node_size)
+
+
+def ttree_probe_load(keys_in_window: Words, probe_keys: Words, node_size: int) -> int:
+    return probe_load(TTREE, keys_in_window, probe_keys, node_size)
+
+
+def btree_update_load(keys: Words, window_rows: int, node_size: int) -> Words:
+    return update_load(BTREE, keys, window_rows, node_size)
+
+
+def ttree_update_load(keys: Words, window_rows: int, node_size: int) -> Words:
+    return update_load(TTREE, keys, window_rows, node_size)
+
+
+@piece
+def _probe_many(tree: int, nodes: Words, header: Words, lows: Words, highs: Words, out: Words) -> int:
+    matches = 0
+    for turn in range(lows.size):
+        matches += _probe(tree, nodes, header, lows[turn], highs[turn], out, 0)
+    return matches
+
+
+@piece
+def _slide(tree: int, nodes: Words, header: Words, keys: Words, window_rows: int, start: int) -> None:
+    for row in range(start, keys.size):
+        _insert(tree, nodes, header, keys[row], row)
+        if row >= window_rows:
+            _remove(tree, nodes, header, keys[row - window_rows], row - window_rows)
+
+
+@piece
+def _empty(tree: int, rows: int, node_size: int) -> tuple[Words, Words]:
+    header = np.empty(HEADER, np.int64)
+    if tree == BTREE:
+        nodes = np.empty(btree.nodes_size(rows, node_size), np.int64)
+        btree.clear(nodes, header, node_size)
+    else:
+        nodes = np.empty(ttree.nodes_size(rows, node_size), np.int64)
+        ttree.clear(nodes, header, node_size)
+    return nodes, header
+
+
+@piece
+def _insert(tree: int, nodes: Words, header: Words, key: int, row: int) -> None:
+    if tree == BTREE:
+        btree.insert(nodes, header, key, row)
+    else:
+        ttree.insert(nodes, header, key, row)
+
+
+@piece
+def _remove(tree: int, nodes: Words, header: Words, key: int, row: int) -> bool:
+    if tree == BTREE:
+        return btree.remove(nodes, header, key, row)  # type: ignore[no-any-return]
+    return ttree.remove(nodes, header, key, row)  # type: ignore[no-any-return]
+
+
+@piece
+def _probe(tree: int, nodes: Words, header: Words, low: int, high: int, out: Words, at: int) -> int:
+    if tree == BTREE:
+        return btree.probe(nodes, header, low, high, out, at)  # type: ignore[no-any-return]
+    return ttree.probe(nodes, header, low, high, out, at)  # type: ignore[no-any-return]
+
+
+@piece
+def _count_range(tree: int, nodes: Words, header: Words, low: int, high: int) -> int:
+    if tree == BTREE:
+        return btree.count_range(nodes, header, low, high)  # type: ignore[no-any-return]
+    return ttree.count_range(nodes, header, low, high)  # type: ignore[no-any-return]

@@ -1,0 +1,313 @@
+"""A window indexed by a T-tree: an AVL tree whose nodes hold up to N sorted entries (key, row) each.
+
+The law: in order, the entries are sorted; the heights of a node's two sides differ by at most one; no node is empty; with
+m = `least_inside(N)`, a node with two children holds at least m entries, and a half-leaf (one child, then a leaf) and its leaf together at
+least m + 1. Hence the arena is bounded whatever the history (`nodes_size`).
+
+On the way down an entry is compared with a node's first and, if it is not below that, with its last: 1.5 comparisons on average, as the
+paper counts them.
+
+Assumed: N is at least 2, and (key, row) is held at most once. Keys and rows are any int64. Within a key, rows stand in their order.
+
+References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", eq. 6. Lehman, Carey, "A Study of Index Structures for
+Main Memory Database Management Systems", 1986.
+"""
+
+from __future__ import annotations
+
+from numba.extending import register_jitable
+
+from watersmeet.kernels.compile import piece
+from watersmeet.kernels.tree_balance import HEAD, HEIGHT, LEFT, RIGHT, has_both, least_inside, only_child, rebalance, replace_child
+from watersmeet.kernels.tree_entries import (
+    Words,
+    copy_entries,
+    drop_entry,
+    entries_below,
+    give_back,
+    is_entry,
+    keys_below,
+    move_down,
+    move_up,
+    put_entry,
+    range_end,
+    take_free,
+    write_rows,
+)
+from watersmeet.kernels.tree_header import (
+    COMPARISONS,
+    COUNT,
+    FREE,
+    HEADER,
+    INSERTS,
+    NODE_SIZE,
+    NONE,
+    PROBES,
+    REMOVES,
+    ROOM,
+    ROOT,
+    TOUCHED,
+    UP,
+    USED,
+)
+
+_INSIDE = 0
+
+
+@register_jitable
+def nodes_size(rows: int, node_size: int) -> int:
+    """Words of the arena that hold at most `rows` rows at a time, whatever the inserts and removes before.
+
+    With I nodes of two children there are I + 1 leaves; p of these hang below a half-leaf. Nodes: 2I + p + 1. Entries: at least m in each
+    of the I, m + 1 in each of the p pairs, 1 in each other leaf, so I(m + 1) + pm + 1 <= rows, and nodes <= 1 + 2(rows - 1)/(m + 1).
+    An insert takes at most one node and gives none back, so no operation needs more on its way.
+
+    >>> nodes_size(rows=1, node_size=100), nodes_size(rows=100, node_size=100)
+    (205, 615)
+    """
+    if node_size < 2:
+        raise ValueError("a tree node must hold at least two entries")
+    least = max(1, node_size - 2)
+    return (1 + 2 * max(rows - 1, 0) // (least + 1)) * _node_words(node_size)
+
+
+@register_jitable
+def _node_words(node_size: int) -> int:
+    return HEAD + 2 * node_size
+
+
+@piece
+def clear(nodes: Words, header: Words, node_size: int) -> None:
+    """Makes the tree empty and its counters zero."""
+    header[:HEADER] = 0
+    header[NODE_SIZE] = node_size
+    header[ROOM] = node_size
+    header[FREE] = NONE
+    header[ROOT] = NONE
+
+
+@piece
+def insert(nodes: Words, header: Words, key: int, row: int) -> None:
+    """Adds the entry (key, row).
+
+    It goes into the node whose entries enclose it, or else into the last node on its way. An enclosing node that is full passes its
+    smallest entry on to the node before it in order, at the bottom of its left side. A full node at the bottom gets a new leaf.
+    """
+    header[INSERTS] += 1
+    node, side = _enclosing(nodes, header, key, row)
+    if node == NONE:
+        header[ROOT] = _new_leaf(nodes, header, NONE, key, row)
+        return
+    place = 0 if side == LEFT else nodes[node + COUNT]
+    if side == _INSIDE:
+        place = entries_below(nodes, header, node, 1, key, row)
+        if nodes[node + COUNT] == header[NODE_SIZE]:
+            key, row = _push_out_first(nodes, header, node, place, key, row)
+            node, side, place = _bottom_before(nodes, node)
+    if nodes[node + COUNT] < header[NODE_SIZE]:
+        put_entry(nodes, header, node, place, key, row)
+    else:
+        nodes[node + side] = _new_leaf(nodes, header, node, key, row)
+        rebalance(nodes, header, node)
+
+
+@piece
+def remove(nodes: Words, header: Words, key: int, row: int) -> bool:
+    """Removes the entry (key, row); False if it is not there.
+
+    A node with two children that falls short borrows the entry before its own, from the bottom of its left side. There a node left empty
+    is unlinked, and a half-leaf and its leaf that fit one node with room to spare become one.
+    """
+    node, side = _enclosing(nodes, header, key, row)
+    if node == NONE or side != _INSIDE:
+        return False
+    place = entries_below(nodes, header, node, 0, key, row)
+    if not is_entry(nodes, header, node, place, key, row):
+        return False
+    header[REMOVES] += 1
+    inside = has_both(nodes, node)
+    if inside and nodes[node + COUNT] == least_inside(header[NODE_SIZE]):
+        node = _pull_in_before(nodes, header, node, place)
+    else:
+        drop_entry(nodes, header, node, place)
+        if inside:
+            return True
+    _mend(nodes, header, node)
+    return True
+
+
+@piece
+def probe(nodes: Words, header: Words, low: int, high: int, out: Words, at: int) -> int:
+    """Writes the rows of all entries with `low <= key <= high` into `out` from place `at` on, by key and row; returns the place after."""
+    header[PROBES] += 1
+    start = at
+    node, first = _seek(nodes, header, low)
+    while node != NONE:
+        end = range_end(nodes, header, node, first, high)
+        at = write_rows(nodes, header, node, first, end, out, at)
+        if end < nodes[node + COUNT]:
+            break
+        node, first = _next(nodes, node), 0
+    header[TOUCHED] += at - start
+    return at
+
+
+@piece
+def count_range(nodes: Words, header: Words, low: int, high: int) -> int:
+    """How many rows `probe` would write."""
+    header[PROBES] += 1
+    found = 0
+    node, first = _seek(nodes, header, low)
+    while node != NONE:
+        end = range_end(nodes, header, node, first, high)
+        found += end - first
+        if end < nodes[node + COUNT]:
+            break
+        node, first = _next(nodes, node), 0
+    header[TOUCHED] += found
+    return found
+
+
+@piece
+def _seek(nodes: Words, header: Words, low: int) -> tuple[int, int]:
+    """Node and place of the first entry with key `low` or a larger one; (NONE, 0) if there is none.
+
+    A first key equal to `low` does not end the way down: the same key may go on in the left side.
+    """
+    node = header[ROOT]
+    after = NONE
+    comparisons = 0
+    while node != NONE:
+        comparisons += 1
+        if low <= nodes[node]:
+            after = node
+            node = nodes[node + LEFT]
+            continue
+        comparisons += 1
+        if low <= nodes[node + nodes[node + COUNT] - 1]:
+            break
+        node = nodes[node + RIGHT]
+    header[COMPARISONS] += comparisons
+    if node == NONE:
+        return after, 0
+    return node, keys_below(nodes, header, node, low)
+
+
+@piece
+def _next(nodes: Words, node: int) -> int:
+    """The node after `node` in order, or NONE."""
+    if nodes[node + RIGHT] != NONE:
+        return _bottom(nodes, nodes[node + RIGHT], LEFT)  # type: ignore[no-any-return]
+    parent = nodes[node + UP]
+    while parent != NONE and nodes[parent + RIGHT] == node:
+        node = parent
+        parent = nodes[node + UP]
+    return parent  # type: ignore[no-any-return] # numba's int
+
+
+@piece
+def _bottom(nodes: Words, node: int, side: int) -> int:
+    """The outermost node on that side of the subtree of `node`."""
+    while nodes[node + side] != NONE:
+        node = nodes[node + side]
+    return node
+
+
+@piece
+def _enclosing(nodes: Words, header: Words, key: int, row: int) -> tuple[int, int]:
+    """The node whose first and last entries enclose (key, row), and _INSIDE; or the last node on the way, and its side without a child.
+
+    (NONE, _INSIDE) for the empty tree.
+    """
+    node = header[ROOT]
+    last, side = NONE, _INSIDE
+    comparisons = 0
+    while node != NONE:
+        last = node
+        comparisons += 1
+        if key < nodes[node] or (key == nodes[node] and row < nodes[node + header[ROOM]]):
+            side = LEFT
+        else:
+            comparisons += 1
+            end = node + nodes[node + COUNT] - 1
+            if key < nodes[end] or (key == nodes[end] and row <= nodes[end + header[ROOM]]):
+                side = _INSIDE
+                break
+            side = RIGHT
+        node = nodes[node + side]
+    header[COMPARISONS] += comparisons
+    return last, side
+
+
+@piece
+def _push_out_first(nodes: Words, header: Words, node: int, place: int, key: int, row: int) -> tuple[int, int]:
+    """Puts (key, row) before `place` in a full node at the expense of its first entry, which is returned."""
+    first, first_row = nodes[node], nodes[node + header[ROOM]]
+    copy_entries(nodes, header, node + 1, node, place - 1)
+    nodes[node + place - 1] = key
+    nodes[node + header[ROOM] + place - 1] = row
+    return first, first_row
+
+
+@piece
+def _pull_in_before(nodes: Words, header: Words, node: int, place: int) -> int:
+    """Closes the gap at `place` with the entry before the node's first; returns the node that lent it, at the bottom of the left side."""
+    lender: int = _bottom(nodes, nodes[node + LEFT], RIGHT)
+    copy_entries(nodes, header, node, node + 1, place)
+    nodes[lender + COUNT] -= 1
+    copy_entries(nodes, header, lender + nodes[lender + COUNT], node, 1)
+    return lender
+
+
+@piece
+def _bottom_before(nodes: Words, node: int) -> tuple[int, int, int]:
+    """Where the entry just before `node` goes: (node, side of a new leaf there if it is full, place in it)."""
+    if nodes[node + LEFT] == NONE:
+        return node, LEFT, 0
+    before = _bottom(nodes, nodes[node + LEFT], RIGHT)
+    return before, RIGHT, nodes[before + COUNT]
+
+
+@piece
+def _mend(nodes: Words, header: Words, node: int) -> None:
+    """Restores the law after `node`, a leaf or half-leaf, lost an entry.
+
+    A pair is merged at m entries, not as soon as it fits one node, so that the next insert does not split it again.
+    """
+    child = only_child(nodes, node)
+    top = node if child != NONE else nodes[node + UP]
+    leaf = NONE if top == NONE else only_child(nodes, top)
+    if leaf != NONE:
+        emptied = nodes[top + COUNT] == 0 or nodes[leaf + COUNT] == 0
+        if emptied or nodes[top + COUNT] + nodes[leaf + COUNT] <= least_inside(header[NODE_SIZE]):
+            _merge_leaf(nodes, header, top, leaf)
+            rebalance(nodes, header, top)
+    elif nodes[node + COUNT] == 0:
+        replace_child(nodes, header, top, node, NONE)
+        give_back(nodes, header, FREE, node)
+        rebalance(nodes, header, top)
+
+
+@piece
+def _merge_leaf(nodes: Words, header: Words, top: int, leaf: int) -> None:
+    if nodes[top + LEFT] == leaf:
+        move_up(nodes, header, leaf, top, nodes[leaf + COUNT])
+    else:
+        move_down(nodes, header, top, leaf, nodes[leaf + COUNT])
+    replace_child(nodes, header, top, leaf, NONE)
+    give_back(nodes, header, FREE, leaf)
+
+
+@piece
+def _new_leaf(nodes: Words, header: Words, parent: int, key: int, row: int) -> int:
+    node: int = take_free(nodes, header, FREE)
+    if node == NONE:
+        node = header[USED] * _node_words(header[NODE_SIZE]) + HEAD
+        header[USED] += 1
+    nodes[node + COUNT] = 0
+    nodes[node + LEFT] = NONE
+    nodes[node + RIGHT] = NONE
+    nodes[node + UP] = parent
+    nodes[node + HEIGHT] = 1
+    put_entry(nodes, header, node, 0, key, row)
+    return node

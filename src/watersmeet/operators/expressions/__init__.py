@@ -1,0 +1,9 @@
+"""Vectorised evaluation of bound expressions on Arrow columns.
+
+The binder has spelled out every coercion, so nothing here guesses a type. Each kind of node has one function; `evaluator` holds the
+table of them. What the nodes mean is written at the nodes (`watersmeet.algebra.expressions`).
+"""
+
+from watersmeet.operators.expressions.evaluator import evaluate, is_true
+
+__all__ = ["evaluate", "is_true"]

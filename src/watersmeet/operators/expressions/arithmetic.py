@@ -1,0 +1,109 @@
+"""`+ - * / %`, negation and the numeric functions. Integers never wrap; a zero divisor gives NULL."""
+
+from __future__ import annotations
+
+import decimal
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.algebra.expressions import Arithmetic, Call, Expr, Negate
+from watersmeet.operators.expressions.rows import Array, Datum, Rows, call, null_rows, nulls_of, overflow, spread, with_nulls
+from watersmeet.operators.expressions.temporal import is_temporal, temporal_arithmetic
+
+_CHECKED = {"+": "add_checked", "-": "subtract_checked", "*": "multiply_checked"}
+_PLAIN = {"+": "add", "-": "subtract", "*": "multiply"}
+
+
+def evaluate_arithmetic(node: Arithmetic, rows: Rows) -> Datum:
+    left, right = rows.datum(node.left), rows.datum(node.right)
+    if is_temporal(left.type) or is_temporal(right.type):
+        return temporal_arithmetic(node, left, right)
+    if node.op == "/":
+        return _divided(node, left, right)
+    if node.op == "%":
+        return _remainder(spread(left, rows.length), spread(right, rows.length))
+    return guarded(node, (_PLAIN if pa.types.is_floating(left.type) else _CHECKED)[node.op], left, right)
+
+
+def evaluate_negate(node: Negate, rows: Rows) -> Datum:
+    arg = rows.datum(node.arg)
+    if pa.types.is_unsigned_integer(arg.type):
+        return guarded(node, "subtract_checked", pa.scalar(0, arg.type), arg)
+    return guarded(node, "negate" if pa.types.is_floating(arg.type) else "negate_checked", arg)
+
+
+def evaluate_abs(node: Call, rows: Rows) -> Datum:
+    return guarded(node, "abs_checked", rows.datum(node.args[0]))
+
+
+def evaluate_floor(node: Call, rows: Rows) -> Datum:
+    return _to_whole("floor", rows.datum(node.args[0]))
+
+
+def evaluate_ceil(node: Call, rows: Rows) -> Datum:
+    return _to_whole("ceil", rows.datum(node.args[0]))
+
+
+def evaluate_round(node: Call, rows: Rows) -> Datum:
+    """To the nearest whole number, halves away from zero."""
+    return _to_whole("round", rows.datum(node.args[0]), pc.RoundOptions(0, "half_towards_infinity"))
+
+
+def evaluate_sqrt(node: Call, rows: Rows) -> Datum:
+    """The square root; NaN below zero."""
+    return call("sqrt", rows.datum(node.args[0]))
+
+
+def guarded(node: Expr, kernel: str, *args: Datum) -> Array:
+    """A checked kernel, whose complaint becomes an error that shows the expression."""
+    try:
+        return call(kernel, *args)
+    except pa.ArrowInvalid as error:
+        noun = "decimal" if pa.types.is_decimal(args[0].type) else "integer"
+        raise overflow(node, noun) from error
+
+
+def null_where_zero(divisor: Datum) -> Array:
+    zero = pa.scalar(Decimal(0), divisor.type) if pa.types.is_decimal(divisor.type) else pa.scalar(0, divisor.type)
+    return call("if_else", call("equal", divisor, zero), pa.scalar(None, divisor.type), divisor)
+
+
+def _divided(node: Arithmetic, left: Datum, right: Datum) -> Array:
+    return guarded(node, "divide" if pa.types.is_floating(left.type) else "divide_checked", left, null_where_zero(right))
+
+
+def _remainder(left: Array, right: Array) -> Array:
+    """What is left of a division that rounds towards zero: it has the sign of the dividend.
+
+    >>> _remainder(pa.array([7, -7, 7, 7]), pa.array([3, 3, -3, 0])).to_pylist()
+    [1, -1, 1, None]
+    """
+    divisor = null_where_zero(right)
+    nulls = null_rows(left, divisor)
+    if pa.types.is_decimal(left.type):
+        return _decimal_remainder(left, divisor)
+    if pa.types.is_null(left.type) or pa.types.is_null(right.type):
+        return nulls_of(divisor.type, len(left))
+    filler = pa.scalar(1, left.type)
+    dividends, divisors = (call("coalesce", side, filler).to_numpy(zero_copy_only=False) for side in (left, divisor))
+    with np.errstate(invalid="ignore"):
+        return with_nulls(np.fmod(dividends, divisors), nulls, left.type)
+
+
+def _decimal_remainder(left: Array, right: Array) -> Array:
+    """Decimals have no such kernel in Arrow; Python's own remainder truncates as well, and is exact at this precision."""
+    scale = max(left.type.scale, right.type.scale)
+    with decimal.localcontext(prec=100):
+        values = [None if a is None or b is None else a % b for a, b in zip(left.to_pylist(), right.to_pylist(), strict=True)]
+    return pa.array(values, pa.decimal128(38, scale))
+
+
+def _to_whole(kernel: str, arg: Datum, options: pc.FunctionOptions | None = None) -> Datum:
+    if pa.types.is_integer(arg.type):
+        return arg
+    if pa.types.is_decimal(arg.type):
+        return call(kernel, arg, options=options)
+    return call(kernel, arg.cast(pa.float64()), options=options)

@@ -1,0 +1,124 @@
+"""AND, OR, NOT, CASE, COALESCE, NULLIF, GREATEST, LEAST: what decides which other expressions count.
+
+Law: an expression that no row reaches must not raise. CASE evaluates a branch on the rows that take it only. AND, OR and COALESCE try
+all rows at once first, which is fast, and go row by row through their arguments only when that raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.algebra.expressions import And, Call, Case, Expr, Not, Or
+from watersmeet.errors import QueryError
+from watersmeet.operators.expressions.compare import compare
+from watersmeet.operators.expressions.rows import Array, Bools, Datum, Numbers, Rows, call, null_rows, true_rows
+
+#: Rows whose value is settled and the value they have.
+Piece = tuple[Numbers, Array]
+
+
+def evaluate_and(node: And, rows: Rows) -> Datum:
+    return _lazily(node.args, rows, "and_kleene", lambda flags: true_rows(call("invert", flags)))
+
+
+def evaluate_or(node: Or, rows: Rows) -> Datum:
+    return _lazily(node.args, rows, "or_kleene", true_rows)
+
+
+def evaluate_not(node: Not, rows: Rows) -> Datum:
+    return call("invert", rows.datum(node.arg))
+
+
+def evaluate_case(node: Case, rows: Rows) -> Datum:
+    """Filter, evaluate, scatter: every row goes to its first true branch, every branch sees its own rows."""
+    pieces: list[Piece] = []
+    left = np.arange(rows.length)
+    for condition, result in node.branches:
+        taken = rows.only(left).truth(condition)
+        pieces.append((left[taken], rows.only(left[taken]).value(result)))
+        left = left[~taken]
+    otherwise = pa.nulls(len(left)) if node.default is None else rows.only(left).value(node.default)
+    return scatter([*pieces, (left, otherwise)])
+
+
+def evaluate_coalesce(node: Call, rows: Rows) -> Datum:
+    """The first argument that is not NULL."""
+    try:
+        return call("coalesce", *(rows.datum(arg) for arg in node.args))
+    except QueryError:
+        return _coalesce_carefully(node.args, rows)
+
+
+def evaluate_nullif(node: Call, rows: Rows) -> Datum:
+    """NULL where the two are equal, else the first."""
+    first, second = (rows.value(arg) for arg in node.args)
+    same = true_rows(_as_array(compare("=", first, second)))
+    return call("if_else", pa.array(same), pa.scalar(None, first.type), first)
+
+
+def evaluate_greatest(node: Call, rows: Rows) -> Datum:
+    return reduce(lambda best, other: _better(best, other, "<"), (rows.value(arg) for arg in node.args))
+
+
+def evaluate_least(node: Call, rows: Rows) -> Datum:
+    return reduce(lambda best, other: _better(best, other, ">"), (rows.value(arg) for arg in node.args))
+
+
+def scatter(pieces: list[Piece]) -> Array:
+    """One array out of pieces that cover the rows 0, 1, 2, … between them.
+
+    >>> scatter([(np.array([2]), pa.array(["c"])), (np.array([0, 1]), pa.array(["a", "b"]))]).to_pylist()
+    ['a', 'b', 'c']
+    """
+    kind = next((values.type for _, values in pieces if not pa.types.is_null(values.type)), pa.null())
+    arrays = [values if values.type == kind else values.cast(kind) for _, values in pieces]
+    order = np.concatenate([numbers for numbers, _ in pieces])
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return pa.concat_arrays(arrays).take(place)
+
+
+def _lazily(args: tuple[Expr, ...], rows: Rows, kernel: str, decides: Callable[[Array], Bools]) -> Datum:
+    try:
+        return reduce(lambda left, right: call(kernel, left, right), (rows.datum(arg) for arg in args))
+    except QueryError:
+        return _carefully(args, rows, kernel, decides)
+
+
+def _carefully(args: tuple[Expr, ...], rows: Rows, kernel: str, decides: Callable[[Array], Bools]) -> Array:
+    """From left to right, each argument on the rows that are not decided yet; raises what a row that gets there raises."""
+    pieces: list[Piece] = []
+    left = np.arange(rows.length)
+    so_far = rows.value(args[0])
+    for arg in args[1:]:
+        decided = decides(so_far)
+        pieces.append((left[decided], so_far.filter(pa.array(decided))))
+        left, so_far = left[~decided], so_far.filter(pa.array(~decided))
+        so_far = call(kernel, so_far, rows.only(left).value(arg))
+    return scatter([*pieces, (left, so_far)])
+
+
+def _coalesce_carefully(args: tuple[Expr, ...], rows: Rows) -> Array:
+    pieces: list[Piece] = []
+    left = np.arange(rows.length)
+    for arg in args:
+        values = rows.only(left).value(arg)
+        missing = null_rows(values)
+        pieces.append((left[~missing], values.filter(pa.array(~missing))))
+        left = left[missing]
+    return scatter([*pieces, (left, pa.nulls(len(left)))])
+
+
+def _better(best: Array, other: Array, op: str) -> Array:
+    """Whichever of the two wins, NULL counting as no candidate: `best op other` says that the other does."""
+    replaced = call("or", call("is_null", best), call("coalesce", compare(op, best, other), pa.scalar(False)))
+    return call("if_else", replaced, other, best)
+
+
+def _as_array(value: Datum) -> Array:
+    assert isinstance(value, pa.Array)
+    return value

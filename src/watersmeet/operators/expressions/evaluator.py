@@ -1,0 +1,92 @@
+"""The table of evaluators, and the two ways in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.algebra.expressions import (
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Comparison,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Negate,
+    Not,
+    Or,
+)
+from watersmeet.errors import InternalError
+from watersmeet.operators.expressions.arithmetic import evaluate_arithmetic, evaluate_negate
+from watersmeet.operators.expressions.calls import evaluate_call
+from watersmeet.operators.expressions.casts import evaluate_cast
+from watersmeet.operators.expressions.compare import evaluate_between, evaluate_comparison, evaluate_in, evaluate_is_null
+from watersmeet.operators.expressions.conditional import evaluate_and, evaluate_case, evaluate_not, evaluate_or
+from watersmeet.operators.expressions.rows import Array, Bools, Datum, Rows
+from watersmeet.operators.expressions.strings import evaluate_like
+
+
+def evaluate(expr: Expr, columns: Callable[[Column], Array], length: int) -> Array:
+    """The value of a bound expression for each of `length` rows, as one Arrow array.
+
+    `columns` gives a column's values, one per row. Never chunked, never a scalar.
+
+    >>> price = Column("price", source="a")
+    >>> doubled = Arithmetic("*", price, Literal(2, pa.int64()))
+    >>> evaluate(doubled, lambda column: pa.array([1, None, 3]), 3).to_pylist()
+    [2, None, 6]
+    """
+    return Rows(columns, length, EVALUATORS).value(expr)
+
+
+def is_true(expr: Expr, columns: Callable[[Column], Array], length: int) -> Bools:
+    """The rows for which a bound predicate is true; where it is NULL it is not.
+
+    >>> cheap = Comparison("<", Column("price", source="a"), Literal(3, pa.int64()))
+    >>> is_true(cheap, lambda column: pa.array([1, None, 3]), 3)
+    array([ True, False, False])
+    """
+    return Rows(columns, length, EVALUATORS).truth(expr)
+
+
+def _column(column: Column, rows: Rows) -> Datum:
+    values = rows.column(column)
+    if len(values) != rows.length:
+        raise InternalError(f'column "{column.name}" has {len(values)} values for {rows.length} rows')
+    return values
+
+
+def _literal(literal: Literal, rows: Rows) -> Datum:
+    value = literal.value
+    if isinstance(value, float) and not np.isfinite(value):
+        return pa.array([value], literal.type, from_pandas=False)[0]
+    return pa.scalar(value, literal.type)
+
+
+EVALUATORS: Mapping[type[Expr], Callable[[Any, Rows], Datum]] = {
+    Column: _column,
+    Literal: _literal,
+    Comparison: evaluate_comparison,
+    Between: evaluate_between,
+    In: evaluate_in,
+    IsNull: evaluate_is_null,
+    Like: evaluate_like,
+    And: evaluate_and,
+    Or: evaluate_or,
+    Not: evaluate_not,
+    Case: evaluate_case,
+    Arithmetic: evaluate_arithmetic,
+    Negate: evaluate_negate,
+    Cast: evaluate_cast,
+    Call: evaluate_call,
+}

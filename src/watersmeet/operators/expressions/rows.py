@@ -1,0 +1,135 @@
+"""The rows an expression is evaluated over, and the few ways the evaluators call Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.algebra.expressions import Column, Expr
+from watersmeet.errors import InternalError, QueryError
+
+Array: TypeAlias = "pa.Array[Any]"
+Scalar: TypeAlias = "pa.Scalar[Any]"
+#: A value per row, or one value for all rows (constants stay scalars as long as Arrow's kernels take them).
+Datum: TypeAlias = "pa.Array[Any] | pa.Scalar[Any]"
+Bools = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """`length` rows, their columns on demand, and the evaluator of every kind of node."""
+
+    column: Callable[[Column], Array]
+    length: int
+    evaluators: Mapping[type[Expr], Callable[[Any, Rows], Datum]]
+
+    def datum(self, expr: Expr) -> Datum:
+        """The expression's value, a scalar where it is the same for all rows.
+
+        Without rows there are no scalars either: an expression no row reaches must not raise.
+        """
+        evaluator = self.evaluators.get(type(expr))
+        if evaluator is None:
+            raise InternalError(f"{type(expr).__name__} cannot be evaluated row by row")
+        found = evaluator(expr, self)
+        return found if self.length else spread(found, 0)
+
+    def value(self, expr: Expr) -> Array:
+        """The expression's value as one array of `length` values."""
+        return spread(self.datum(expr), self.length)
+
+    def truth(self, expr: Expr) -> Bools:
+        """Where the predicate is true; NULL is not true."""
+        return true_rows(self.value(expr))
+
+    def only(self, numbers: Numbers) -> Rows:
+        """The rows with these numbers, in this order. A column is gathered when first asked for, and once."""
+        if len(numbers) == self.length and (np.diff(numbers) == 1).all():
+            return self
+        picked: dict[Column, Array] = {}
+
+        def column(wanted: Column) -> Array:
+            if wanted not in picked:
+                picked[wanted] = self.column(wanted).take(numbers)
+            return picked[wanted]
+
+        return Rows(column, len(numbers), self.evaluators)
+
+
+def call(function: str, *args: Datum, options: pc.FunctionOptions | None = None) -> Array:
+    """An Arrow kernel by name: its result is a scalar only where every argument is one.
+
+    The published stubs know neither all kernels nor scalars among their arguments, so the kernels are called here and nowhere else.
+    """
+    found: Array = pc.call_function(function, list(args), options)
+    return found
+
+
+def spread(value: Datum, length: int) -> Array:
+    """One value for all rows becomes a value per row."""
+    if not isinstance(value, pa.Scalar):
+        return value
+    if not value.is_valid:
+        return nulls_of(value.type, length)
+    anything: Any = value  # the stubs list scalars by type, and this may be any
+    repeated: Array = pa.repeat(anything, length)
+    return repeated
+
+
+def nulls_of(kind: Any, length: int) -> Array:
+    """`length` NULLs of a type (typed `Any`, since the stubs list the types one by one)."""
+    found: Array = pa.nulls(length, kind)
+    return found
+
+
+def constant_of(value: Datum) -> Any:
+    """The Python value of a constant; None for NULL and for what differs from row to row."""
+    return value.as_py() if isinstance(value, pa.Scalar) else None
+
+
+def true_rows(flags: Array) -> Bools:
+    """A boolean array as numpy, NULL as False."""
+    if pa.types.is_null(flags.type):
+        return np.zeros(len(flags), np.bool_)
+    found: Bools = call("coalesce", flags, pa.scalar(False)).to_numpy(zero_copy_only=False)
+    return found
+
+
+def int_values(values: Array) -> Numbers:
+    """The 64-bit integers (or times, or durations) of an array, 0 where it is null."""
+    plain = values.view(pa.int64())
+    filled: Numbers = call("coalesce", plain, pa.scalar(0)).to_numpy(zero_copy_only=False)
+    return filled
+
+
+def null_rows(*values: Array) -> Bools:
+    """Rows in which any of the arrays is null."""
+    found = np.zeros(len(values[0]), np.bool_)
+    for array in values:
+        if array.null_count:
+            found |= call("is_null", array).to_numpy(zero_copy_only=False)
+    return found
+
+
+def with_nulls(values: npt.NDArray[Any], nulls: Bools, kind: pa.DataType) -> Array:
+    """A numpy array as Arrow, null where `nulls` says so."""
+    return pa.array(values, type=kind, mask=nulls if nulls.any() else None)
+
+
+def expression_words(expr: Expr) -> str:
+    """The expression as an error message shows it."""
+    from watersmeet.algebra.render import expression_text
+
+    text = expression_text(expr)
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def overflow(expr: Expr, noun: str = "integer") -> QueryError:
+    return QueryError(f"{noun} overflow in {expression_words(expr)}", span=expr.span)

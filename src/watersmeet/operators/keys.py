@@ -1,0 +1,93 @@
+"""Join keys of any Arrow type as int64 codes.
+
+Equal keys always have equal codes. Where the type fits into 64 bits the codes are exact: equal codes mean equal keys. Otherwise they are
+hashes, and whoever matches them has to compare the keys themselves afterwards.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from watersmeet.errors import InternalError, QueryError
+from watersmeet.kernels.mixing import hash_slices
+
+_CANONICAL_NAN = np.float64("nan")
+
+
+def has_exact_codes(kind: pa.DataType) -> bool:
+    """Whether keys of this type fit into their codes."""
+    return not (_is_bytes_like(kind) or _is_wide(kind))
+
+
+def key_codes(keys: pa.Array) -> NDArray[np.int64]:
+    """One code per key. Keys are not null: a null key meets nothing, so such rows are gone before.
+
+    >>> key_codes(pa.array([1, 1, -3])).tolist()
+    [1, 1, -3]
+    >>> a, b = key_codes(pa.array([0.0, -0.0])).tolist()
+    >>> a == b
+    True
+    """
+    if keys.null_count:
+        raise InternalError("null keys reached the key codes")
+    kind = keys.type
+    if pa.types.is_floating(kind):
+        return _float_codes(keys)
+    if _is_bytes_like(kind):
+        return _hash_codes(keys)
+    if _is_wide(kind):
+        return _wide_codes(keys)
+    return _fixed_codes(keys)
+
+
+def _is_bytes_like(kind: pa.DataType) -> bool:
+    tests = ("is_string", "is_large_string", "is_string_view", "is_binary", "is_large_binary", "is_binary_view")
+    return any(getattr(pa.types, test)(kind) for test in tests)
+
+
+def _is_wide(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind))
+
+
+def _float_codes(keys: pa.Array) -> NDArray[np.int64]:
+    """Bits of the number, with one NaN and one zero."""
+    values = keys.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0  # −0.0 + 0.0 is 0.0
+    values[np.isnan(values)] = _CANONICAL_NAN
+    return np.asarray(values).view(np.int64)
+
+
+def _fixed_codes(keys: pa.Array) -> NDArray[np.int64]:
+    kind = keys.type
+    if pa.types.is_boolean(kind):
+        keys = keys.cast(pa.int8())
+    elif pa.types.is_temporal(kind):
+        keys = keys.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    elif not pa.types.is_integer(kind):
+        raise QueryError(f"{kind} cannot be a join key", hint="join on numbers, strings, binary, booleans, dates or times")
+    values = np.asarray(keys.to_numpy(zero_copy_only=False))
+    return values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64)
+
+
+def _hash_codes(keys: pa.Array) -> NDArray[np.int64]:
+    flat = keys.cast(pa.large_binary())
+    _, offsets_buffer, data_buffer = flat.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int64)[flat.offset : flat.offset + len(flat) + 1]
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None and data_buffer.size else np.zeros(1, np.uint8)
+    return hash_slices(data, offsets)
+
+
+def _wide_codes(keys: pa.Array) -> NDArray[np.int64]:
+    """Values of a fixed number of bytes. Both sides of an equality have the same type, so bytes are equal when values are."""
+    width = keys.type.bit_width // 8
+    buffer = keys.buffers()[1]
+    data = np.frombuffer(buffer, np.uint8)[keys.offset * width : (keys.offset + len(keys)) * width]
+    offsets = np.arange(len(keys) + 1, dtype=np.int64) * width
+    return hash_slices(np.ascontiguousarray(data) if data.size else np.zeros(1, np.uint8), offsets)
+
+
+def equal_keys(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
+    """Row by row: are the two keys really equal? Only asked of types whose codes are hashes."""
+    return np.asarray(pc.equal(left, right).to_numpy(zero_copy_only=False), np.bool_)

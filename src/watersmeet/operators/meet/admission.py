@@ -1,0 +1,210 @@
+"""From a batch to panes: late rows leave, rows of ROWS queries wait for the watermark, the rest is cut into stretches of time.
+
+A stretch is a pane whose rows all lie between two instants. Cutting a large batch keeps state and access paths the size of the
+windows instead of the size of the batch; rows are counted, selected and given their keys on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.algebra.expressions import Column, columns_of
+from watersmeet.algebra.windows import FOREVER_US, RowsWindow, TumbleWindow
+from watersmeet.operators.expressions import evaluate, is_true
+from watersmeet.operators.keys import has_exact_codes, key_codes
+from watersmeet.operators.meet.comparisons import ordered_codes
+from watersmeet.operators.meet.config import MeetConfig, MeetInput
+from watersmeet.operators.meet.pane import Pane, is_sorted
+from watersmeet.operators.meet.state import InputState
+from watersmeet.operators.ordering import stream_order
+
+Int64s = NDArray[np.int64]
+
+#: A stretch holds at least this many rows of all inputs together, if there are so many.
+STRETCH_ROWS = 1 << 20
+
+WAITING_TIME = "\0time"
+
+
+@dataclass(frozen=True)
+class Delta:
+    """Rows of one input that a batch brings, with their event times."""
+
+    table: pa.Table
+    times: Int64s
+
+    def __post_init__(self) -> None:
+        if self.table.num_rows != self.times.size:
+            raise ValueError("every row needs a time")
+
+    def __len__(self) -> int:
+        return self.times.size
+
+    def filter(self, keep: NDArray[np.bool_]) -> Delta:
+        return Delta(self.table.filter(pa.array(keep)), self.times[keep])
+
+
+@dataclass(frozen=True)
+class Released:
+    """Rows of one input that are to be joined now: `order` puts them in time order (None when they are)."""
+
+    table: pa.Table
+    times: Int64s  # in time order
+    order: Int64s | None
+    ends: Int64s | None = None
+    seqs: Int64s | None = None
+
+    def between(self, from_us: int, before_us: int) -> Released:
+        """The rows with `from <= time < before`."""
+        start, stop = np.searchsorted(self.times, [from_us, before_us])
+        table = self.table.slice(start, stop - start) if self.order is None else self.table.take(pa.array(self.order[start:stop]))
+        return Released(
+            table,
+            self.times[start:stop],
+            None,
+            None if self.ends is None else self.ends[start:stop],
+            None if self.seqs is None else self.seqs[start:stop],
+        )
+
+
+def without_late(delta: Delta, watermark_us: int) -> Delta:
+    """The rows that are not late: a row strictly before the query's watermark is."""
+    if not len(delta) or int(delta.times.min()) >= watermark_us:
+        return delta
+    return delta.filter(delta.times >= watermark_us)
+
+
+def release(source: MeetInput, state: InputState, delta: Delta, future_us: int, waits: bool) -> tuple[Released, InputState]:
+    """What is to be joined now. Rows of a query that waits stay behind until no row before them can come any more."""
+    if not waits:
+        return _in_time_order(source, delta), state
+    table, times = _with_waiting(state, delta)
+    ready = times < future_us
+    kept = None if np.all(ready) else table.filter(pa.array(~ready)).append_column(WAITING_TIME, pa.array(times[~ready]))
+    released = Delta(table, times).filter(ready) if kept is not None else Delta(table, times)
+    state = replace(state, waiting=kept)
+    if isinstance(source.window, RowsWindow):
+        return _counted(source, state, released)
+    return _in_time_order(source, released), state
+
+
+def stretches(released: list[Released], config: MeetConfig) -> Iterator[tuple[int, int]]:
+    """Bounds `[from, before)` in time that cut the released rows, the last one open."""
+    times = [each.times for each in released if each.times.size]
+    total = sum(each.size for each in times)
+    pieces = max(1, total // STRETCH_ROWS)
+    if not times or pieces == 1:
+        yield -FOREVER_US, FOREVER_US
+        return
+    longest = max(times, key=lambda each: each.size)
+    cuts = np.unique(longest[np.linspace(0, longest.size - 1, pieces + 1).astype(np.int64)[1:-1]])
+    bounds = [-FOREVER_US, *cuts.tolist(), FOREVER_US]
+    yield from pairwise(bounds)
+
+
+def pane_of(source: MeetInput, rows: Released) -> Pane:
+    """Selects the rows that can be part of a result, computes their keys, and keeps the columns that are read later."""
+    table, length = rows.table, rows.times.size
+    batch = {name: _one_array(table, name) for name in _names_read(source)}
+
+    def column(wanted: Column) -> pa.Array:
+        return batch[wanted.name]
+
+    keys = {c: evaluate(expr, column, length) for c, expr in (*source.keys, *source.ranges)}
+    keep = np.ones(length, np.bool_) if source.selection is None else is_true(source.selection, column, length)
+    for values in keys.values():
+        if values.null_count:
+            keep &= values.is_valid().to_numpy(zero_copy_only=False)
+    if rows.ends is not None:
+        keep &= rows.ends >= rows.times  # pushed out by rows of the same instant: never visible
+    everything = Pane(
+        times=rows.times,
+        columns={name: batch[name] for name in source.columns},
+        keys=keys,
+        codes={},
+        ends=rows.ends,
+        seqs=rows.seqs,
+    )
+    kept = everything if np.all(keep) else everything.take(keep)
+    ordered = {c for c, _ in source.ranges}
+    return replace(
+        kept,
+        keys={c: values for c, values in kept.keys.items() if not has_exact_codes(values.type)},
+        codes={c: ordered_codes(values) if c in ordered else key_codes(values) for c, values in kept.keys.items()},
+    )
+
+
+def _names_read(source: MeetInput) -> list[str]:
+    exprs = [expr for _, expr in (*source.keys, *source.ranges)] + ([source.selection] if source.selection is not None else [])
+    names = [column.name for expr in exprs for column in columns_of(expr)]
+    return list(dict.fromkeys([*source.columns, *names]))
+
+
+def _one_array(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _in_time_order(source: MeetInput, delta: Delta) -> Released:
+    order = None if is_sorted(delta.times) else np.argsort(delta.times, kind="stable")
+    times = delta.times if order is None else delta.times[order]
+    return Released(delta.table, times, order, ends=_tumble_ends(source, times))
+
+
+def _tumble_ends(source: MeetInput, times: Int64s) -> Int64s | None:
+    if not isinstance(source.window, TumbleWindow):
+        return None
+    length_us = source.window.length_us
+    return (times // length_us + 1) * length_us - 1
+
+
+def _with_waiting(state: InputState, delta: Delta) -> tuple[pa.Table, Int64s]:
+    if state.waiting is None:
+        return delta.table, delta.times
+    waiting = state.waiting.column(WAITING_TIME).combine_chunks().to_numpy()
+    table = pa.concat_tables([state.waiting.drop_columns([WAITING_TIME]), delta.table])
+    return table, np.concatenate([waiting, delta.times])
+
+
+def _counted(source: MeetInput, state: InputState, delta: Delta) -> tuple[Released, InputState]:
+    """Counts the rows in ≺ order. A row's end is the instant before the row that pushes it out; older panes get theirs too."""
+    if state.counter is None:
+        raise ValueError("a ROWS window without its counter")
+    counter = state.counter.copy()
+    rest = [_one_array(delta.table, name) for name in source.fields.names if name != source.time]
+    order = stream_order(delta.times, rest)
+    table, times = delta.table.take(pa.array(order)), delta.times[order]
+    seqs, leaving = counter.push(table)
+    left = leaving >= 0
+    victims, last_us = leaving[left], times[left] - 1
+    by_seq = np.argsort(victims)
+    victims, last_us = victims[by_seq], last_us[by_seq]
+    ends = _ended(np.full(times.size, FOREVER_US, np.int64), seqs, victims, last_us)
+    panes = tuple(_pane_ended(pane, victims, last_us) for pane in state.panes)
+    return Released(table, times, None, ends, seqs), replace(state, counter=counter, panes=panes)
+
+
+def _pane_ended(pane: Pane, victims: Int64s, last_us: Int64s) -> Pane:
+    if pane.ends is None or pane.seqs is None:
+        raise ValueError("a pane of counted rows without its numbers")
+    ends = _ended(pane.ends, pane.seqs, victims, last_us)
+    return pane if ends is pane.ends else pane.with_ends(ends)
+
+
+def _ended(ends: Int64s, seqs: Int64s, victims: Int64s, last_us: Int64s) -> Int64s:
+    """The ends, with those of the victims set; `seqs` and `victims` are sorted."""
+    if not victims.size or not seqs.size:
+        return ends
+    at = np.searchsorted(victims, seqs)
+    hit = victims[np.minimum(at, victims.size - 1)] == seqs
+    if not np.any(hit):
+        return ends
+    changed = ends.copy()
+    changed[hit] = last_us[at[hit]]
+    return changed

@@ -1,0 +1,240 @@
+"""What a meet does, as a frozen value: inputs, windows, bounds, keys, and for each origin the order in which the others are probed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from watersmeet.algebra.bounds import DifferenceBounds
+from watersmeet.algebra.expressions import Column, Expr, columns_of, conjunction, conjuncts, sources_of
+from watersmeet.algebra.query import BoundQuery, Output
+from watersmeet.algebra.windows import FOREVER_US, RowsWindow, TumbleWindow, Window
+from watersmeet.errors import InternalError, PlanError
+from watersmeet.operators.expressions import evaluate
+from watersmeet.operators.keys import has_exact_codes
+from watersmeet.operators.meet.comparisons import Theta, comparison_sides, is_orderable, spread_between
+from watersmeet.operators.meet.equalities import EqualityClasses, equality_classes
+
+
+@dataclass(frozen=True, slots=True)
+class MeetInput:
+    """One input: what is kept of its rows, and when they leave."""
+
+    number: int
+    alias: str
+    name: str
+    fields: pa.Schema
+    time: str | None
+    window: Window | None
+    selection: Expr | None
+    keys: tuple[tuple[int, Expr], ...]  # (equality class, key expression)
+    ranges: tuple[tuple[int, Expr], ...]  # (value column, expression) of theta conditions a kernel checks
+    columns: tuple[str, ...]  # what later steps and the output read
+    retention_us: int
+
+    @property
+    def is_stream(self) -> bool:
+        return self.time is not None
+
+    @property
+    def has_ends(self) -> bool:
+        """Whether rows carry the last instant of their validity, because bounds between times cannot say it."""
+        return isinstance(self.window, RowsWindow | TumbleWindow)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Binding one more input: which key classes connect it, to which bound inputs, and what becomes checkable once it is bound."""
+
+    target: int
+    key_classes: tuple[int, ...]
+    providers: tuple[int, ...]
+    checks: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MeetConfig:
+    """Everything `step` needs that is not data."""
+
+    inputs: tuple[MeetInput, ...]
+    bounds: DifferenceBounds
+    exact_classes: frozenset[int]
+    classes: EqualityClasses
+    thetas: tuple[Theta, ...]
+    residuals: tuple[Expr, ...]  # what only evaluation can check
+    orders: tuple[tuple[Step, ...], ...]  # by origin; relations are never origins
+    outputs: tuple[Output, ...]
+    result: pa.Schema
+    waits_for_watermark: bool
+
+    @property
+    def streams(self) -> tuple[int, ...]:
+        return tuple(each.number for each in self.inputs if each.is_stream)
+
+    @property
+    def aliases(self) -> dict[str, int]:
+        return {each.alias: each.number for each in self.inputs}
+
+
+def meet_config(bound: BoundQuery, orders: dict[int, tuple[int, ...]] | None = None, *, kernel_thetas: bool = False) -> MeetConfig:
+    """The meet that answers a select-project-join query.
+
+    `orders` pins the order of the other inputs for some origins. With `kernel_thetas`, comparisons between two inputs are given to
+    the kernel as conditions on codes instead of being checked on its candidates.
+    """
+    if bound.is_aggregation:
+        raise PlanError("aggregation queries are not answered by a plain meet")
+    local, shared = _split_by_source(bound)
+    number = {source.alias: i for i, source in enumerate(bound.sources)}
+    classes = equality_classes(spread_between(shared), number)
+    thetas, ranges, residuals = _thetas(bound, classes, number) if kernel_thetas else ((), {}, classes.residuals)
+    inputs = tuple(
+        _input(bound, i, local[i], classes, ranges.get(i, ()), _columns_read(bound, source.alias, residuals))
+        for i, source in enumerate(bound.sources)
+    )
+    exact = frozenset(c for c, kind in _class_types(inputs).items() if has_exact_codes(kind))
+    return MeetConfig(
+        inputs=inputs,
+        bounds=bound.bounds,
+        exact_classes=exact,
+        classes=classes,
+        thetas=thetas,
+        residuals=residuals,
+        orders=tuple(
+            _order(inputs, classes, residuals, bound, i, (orders or {}).get(i)) if inputs[i].is_stream else () for i in range(len(inputs))
+        ),
+        outputs=bound.outputs,
+        result=_result_schema(bound),
+        waits_for_watermark=bound.waits_for_watermark,
+    )
+
+
+def _thetas(
+    bound: BoundQuery, classes: EqualityClasses, number: dict[str, int]
+) -> tuple[tuple[Theta, ...], dict[int, tuple[tuple[int, Expr], ...]], tuple[Expr, ...]]:
+    """The residual comparisons a kernel can check, the value columns they need by input, and what is left."""
+    thetas: list[Theta] = []
+    columns: dict[tuple[int, Expr], int] = {}
+    residuals: list[Expr] = []
+    for predicate in classes.residuals:
+        sides = comparison_sides(predicate)
+        if sides is None or not all(is_orderable(_type_in(bound, side)) for side in sides[1:]):
+            residuals.append(predicate)
+            continue
+        op, *exprs = sides
+        places = [(number[next(iter(sources_of(expr)))], expr) for expr in exprs]
+        left, right = (columns.setdefault(place, len(classes.keys) + len(columns)) for place in places)
+        thetas.append(Theta(op, places[0][0], left, places[1][0], right))
+    ranges: dict[int, tuple[tuple[int, Expr], ...]] = {}
+    for (i, expr), column in columns.items():
+        ranges[i] = (*ranges.get(i, ()), (column, expr))
+    return tuple(thetas), ranges, tuple(residuals)
+
+
+def _split_by_source(bound: BoundQuery) -> tuple[list[tuple[Expr, ...]], tuple[Expr, ...]]:
+    """Predicates that read one source, by source; and the rest. A predicate that reads none goes to the first source."""
+    number = {source.alias: i for i, source in enumerate(bound.sources)}
+    local: list[tuple[Expr, ...]] = [() for _ in bound.sources]
+    shared: tuple[Expr, ...] = ()
+    for part in conjuncts(bound.where):
+        read = sources_of(part)
+        if len(read) > 1:
+            shared += (part,)
+        else:
+            local[number[next(iter(read))] if read else bound.streams[0]] += (part,)
+    return local, shared
+
+
+def _columns_read(bound: BoundQuery, alias: str, residuals: tuple[Expr, ...]) -> tuple[str, ...]:
+    read = [column for expr in (*(o.expr for o in bound.outputs), *residuals) for column in columns_of(expr)]
+    return tuple(dict.fromkeys(column.name for column in read if column.source == alias))
+
+
+def _input(
+    bound: BoundQuery,
+    number: int,
+    local: tuple[Expr, ...],
+    classes: EqualityClasses,
+    ranges: tuple[tuple[int, Expr], ...],
+    columns: tuple[str, ...],
+) -> MeetInput:
+    source = bound.sources[number]
+    return MeetInput(
+        number=number,
+        alias=source.alias,
+        name=source.schema.name,
+        fields=source.fields,
+        time=source.time if source.is_stream else None,
+        window=source.window,
+        selection=conjunction(local),
+        keys=classes.keys_of(number),
+        ranges=ranges,
+        columns=columns,
+        retention_us=bound.bounds.retention_us(number, bound.streams) if source.is_stream else FOREVER_US,
+    )
+
+
+def _class_types(inputs: tuple[MeetInput, ...]) -> dict[int, pa.DataType]:
+    return {key_class: expression_type(each, key) for each in inputs for key_class, key in each.keys}
+
+
+def expression_type(source: MeetInput, expr: Expr) -> pa.DataType:
+    """The type of an expression over one input, by evaluating it on no rows."""
+    return evaluate(expr, lambda column: pa.nulls(0, source.fields.field(column.name).type), 0).type
+
+
+def _type_in(bound: BoundQuery, expr: Expr) -> pa.DataType:
+    """The type of any bound expression, by evaluating it on no rows."""
+    fields = {source.alias: source.fields for source in bound.sources}
+
+    def nothing(column: Column) -> pa.Array:
+        if column.source is None:
+            raise InternalError(f'column "{column.name}" was never bound')
+        return pa.nulls(0, fields[column.source].field(column.name).type)
+
+    return evaluate(expr, nothing, 0).type
+
+
+def _result_schema(bound: BoundQuery) -> pa.Schema:
+    return pa.schema([(output.name, _type_in(bound, output.expr)) for output in bound.outputs])
+
+
+def _order(
+    inputs: tuple[MeetInput, ...],
+    classes: EqualityClasses,
+    residuals: tuple[Expr, ...],
+    bound: BoundQuery,
+    origin: int,
+    pinned: tuple[int, ...] | None,
+) -> tuple[Step, ...]:
+    others = [each.number for each in inputs if each.number != origin]
+    if pinned is not None and sorted(pinned) != others:
+        names = ", ".join(inputs[i].alias for i in others)
+        raise PlanError(f'the order for origin "{inputs[origin].alias}" must name each of the other sources once: {names}')
+    order = pinned if pinned is not None else _connected_first(inputs, classes, bound, origin, others)
+    steps: list[Step] = []
+    known = [origin]
+    open_checks = list(residuals)
+    for target in order:
+        connected = tuple((c, p) for c, p in classes.connections(target, known))
+        known.append(target)
+        aliases = {inputs[i].alias for i in known}
+        ready = tuple(check for check in open_checks if sources_of(check) <= aliases)
+        open_checks = [check for check in open_checks if check not in ready]
+        steps.append(Step(target, tuple(c for c, _ in connected), tuple(p for _, p in connected), ready))
+    return tuple(steps)
+
+
+def _connected_first(
+    inputs: tuple[MeetInput, ...], classes: EqualityClasses, bound: BoundQuery, origin: int, others: list[int]
+) -> tuple[int, ...]:
+    """Greedy: next comes an input with the most keys in common with those bound; then the one that keeps rows the shortest."""
+    order: list[int] = []
+    known, left = [origin], list(others)
+    while left:
+        best = min(left, key=lambda j: (-len(classes.connections(j, known)), bound.bounds.later_by_us[j][origin], j))
+        order.append(best)
+        known.append(best)
+        left.remove(best)
+    return tuple(order)

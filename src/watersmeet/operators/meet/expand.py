@@ -1,0 +1,236 @@
+"""The production tactic: combinations grow one input at a time, by row numbers, in bounded pieces.
+
+From an origin's new rows, each step probes the next input's grouped runs for rows with the same key inside the time bounds that every
+row bound so far sets. Candidates whose codes are hashes are compared by value; predicates are checked at the first step that binds all
+they read. Nothing of this outlives the call: partial combinations are never state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial, reduce
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.algebra.expressions import Column, Expr
+from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.errors import InternalError
+from watersmeet.kernels.grouped_run import count_matches, fill_matches
+from watersmeet.kernels.mixing import combine_codes
+from watersmeet.operators.expressions import is_true
+from watersmeet.operators.keys import equal_keys
+from watersmeet.operators.meet.config import MeetConfig, Step
+from watersmeet.operators.meet.pane import Int32s, Int64s, Panes
+
+#: Partial combinations in one piece. Memory is bounded by this times the number of inputs, whatever the number of matches.
+PIECE_ROWS = 1 << 19
+
+
+@dataclass(frozen=True)
+class Combinations:
+    """Row numbers of the inputs bound so far, one array per input, all of one length.
+
+    `latest` is the largest time of the rows so far and `end` the last instant at which all of them are valid; both only where some
+    input carries ends.
+    """
+
+    rows: dict[int, Int32s]
+    times: dict[int, Int64s]
+    latest: Int64s | None
+    end: Int64s | None
+
+    def __len__(self) -> int:
+        return next(iter(self.rows.values())).size
+
+    def take(self, chosen: NDArray[np.integer] | NDArray[np.bool_] | slice) -> Combinations:
+        return Combinations(
+            {i: rows[chosen] for i, rows in self.rows.items()},
+            {i: times[chosen] for i, times in self.times.items()},
+            None if self.latest is None else self.latest[chosen],
+            None if self.end is None else self.end[chosen],
+        )
+
+
+Doubt = Callable[[Combinations], NDArray[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The stretches of each pane's run that each combination meets."""
+
+    first: list[Int64s]
+    count: list[Int32s]
+    total: int
+
+
+def combinations(config: MeetConfig, origin: int, reach: dict[int, Panes]) -> Iterator[Combinations]:
+    """Every combination of the origin's rows (`reach[origin]`) with rows of the others that their panes in `reach` hold."""
+    steps = config.orders[origin]
+    start = _origin_rows(config, origin, steps, reach[origin])
+    for at in range(0, len(start), PIECE_ROWS):
+        yield from _grow(config, reach, start.take(slice(at, at + PIECE_ROWS)), steps)
+
+
+def column_of(config: MeetConfig, reach: dict[int, Panes], found: Combinations, column: Column) -> pa.Array:
+    """The values of one column for each combination."""
+    if column.source is None:
+        raise InternalError(f'column "{column.name}" was never bound')
+    number = config.aliases[column.source]
+    return reach[number].column(column.name, found.rows[number])
+
+
+def _origin_rows(config: MeetConfig, origin: int, steps: tuple[Step, ...], panes: Panes) -> Combinations:
+    """The origin's new rows, in the order of the first key they are probed with: neighbours then look at the same places."""
+    (pane,) = panes.panes
+    keyed = bool(steps and steps[0].key_classes)
+    rows = pane.run(steps[0].key_classes).rows if keyed else np.arange(len(pane), dtype=np.int32)
+    times = pane.times[rows]
+    some_ends = any(each.has_ends for each in config.inputs)
+    end = pane.ends[rows] if pane.ends is not None else np.full(rows.size, FOREVER_US, np.int64)
+    return Combinations({origin: rows}, {origin: times}, times if some_ends else None, end if some_ends else None)
+
+
+def _grow(config: MeetConfig, reach: dict[int, Panes], bound: Combinations, steps: tuple[Step, ...]) -> Iterator[Combinations]:
+    """Depth first over pieces, breadth first inside a piece."""
+    if not len(bound):
+        return
+    if not steps:
+        yield bound
+        return
+    step, rest = steps[0], steps[1:]
+    probe = _probe(config, reach, bound, step)
+    if not probe.total:
+        return
+    for piece in _pieces(probe):
+        grown = _bind(config, reach, bound, step, probe, piece, bool(rest))
+        yield from _grow(config, reach, _checked(config, reach, grown, step), rest)
+
+
+def _probe(config: MeetConfig, reach: dict[int, Panes], bound: Combinations, step: Step) -> Probe:
+    keys = _probe_keys(reach, bound, step)
+    from_us, until_us = _time_bounds(config, bound, step.target)
+    alive_at = bound.latest if bound.latest is not None else from_us
+    first, count, total = [], [], 0
+    for pane in reach[step.target].panes:
+        run = pane.run(step.key_classes)
+        start, matches = np.empty(len(bound), np.int64), np.empty(len(bound), np.int32)
+        total += count_matches(
+            run.slots, run.group_keys, run.offsets, run.times, run.ends, keys, from_us, until_us, alive_at, start, matches
+        )
+        first.append(start)
+        count.append(matches)
+    return Probe(first, count, total)
+
+
+def _probe_keys(reach: dict[int, Panes], bound: Combinations, step: Step) -> Int64s:
+    if not step.key_classes:
+        return np.zeros(len(bound), np.int64)
+    codes = [
+        reach[provider].codes(key_class, bound.rows[provider]) for key_class, provider in zip(step.key_classes, step.providers, strict=True)
+    ]
+    return reduce(combine_codes, codes)
+
+
+def _time_bounds(config: MeetConfig, bound: Combinations, target: int) -> tuple[Int64s, Int64s]:
+    """Between which times the target's row must lie, given the times of the rows bound so far."""
+    later_by = config.bounds.later_by_us
+    lows = [times - later_by[target][i] for i, times in bound.times.items() if later_by[target][i] < FOREVER_US]
+    highs = [times + later_by[i][target] for i, times in bound.times.items() if later_by[i][target] < FOREVER_US]
+    if bound.end is not None and config.inputs[target].is_stream:
+        highs.append(bound.end)
+    low = reduce(np.maximum, lows) if lows else np.full(len(bound), -FOREVER_US, np.int64)
+    high = reduce(np.minimum, highs) if highs else np.full(len(bound), FOREVER_US, np.int64)
+    return low, high
+
+
+def _pieces(probe: Probe) -> Iterator[slice]:
+    """Stretches of the combinations that find at most `PIECE_ROWS` matches each (or are a single one)."""
+    size = probe.count[0].size
+    if probe.total <= PIECE_ROWS:
+        yield slice(0, size)
+        return
+    running = np.cumsum(reduce(np.add, (count.astype(np.int64) for count in probe.count)))
+    start = 0
+    while start < size:
+        before = int(running[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(running, before + PIECE_ROWS, side="right")))
+        yield slice(start, stop)
+        start = stop
+
+
+def _bind(
+    config: MeetConfig, reach: dict[int, Panes], bound: Combinations, step: Step, probe: Probe, piece: slice, more: bool
+) -> Combinations:
+    """The combinations of one piece, each with the rows it met."""
+    panes, target = reach[step.target], step.target
+    total = sum(int(count[piece].sum()) for count in probe.count)
+    parents, matches = np.empty(total, np.int32), np.empty(total, np.int32)
+    at = 0
+    for number, pane in enumerate(panes.panes):
+        rows = pane.run(step.key_classes).rows
+        base = int(panes.bases[number])
+        at = fill_matches(rows, probe.first[number][piece], probe.count[number][piece], base, parents, matches, at)
+    whole = piece.start == 0 and piece.stop == len(bound)
+    grown = (bound if whole else bound.take(piece)).take(parents)
+    return _with_target(config, panes, grown, target, matches, more)
+
+
+def _with_target(config: MeetConfig, panes: Panes, grown: Combinations, target: int, matches: Int32s, more: bool) -> Combinations:
+    rows = {**grown.rows, target: matches}
+    source = config.inputs[target]
+    if not source.is_stream or (grown.latest is None and not more):
+        return Combinations(rows, grown.times, grown.latest, grown.end)
+    times = panes.times(matches)
+    latest, end = grown.latest, grown.end
+    if latest is not None and source.has_ends:
+        end = np.minimum(end, panes.ends(matches)) if end is not None else None
+    if latest is not None:
+        latest = np.maximum(latest, times)
+    return Combinations(rows, {**grown.times, target: times}, latest, end)
+
+
+def _checked(config: MeetConfig, reach: dict[int, Panes], found: Combinations, step: Step) -> Combinations:
+    """Without the candidates the kernel could not decide on and that turn out wrong."""
+    for doubt in _doubts(config, reach, step):
+        if not len(found):
+            break
+        keep = doubt(found)
+        if not np.all(keep):
+            found = found.take(keep)
+    return found
+
+
+def _doubts(config: MeetConfig, reach: dict[int, Panes], step: Step) -> list[Doubt]:
+    """What has to be asked of the candidates of a step, the cheapest question first."""
+    doubts: list[Doubt] = []
+    if any(each.has_ends for each in config.inputs):
+        doubts.append(_still_valid)
+    composite = len(step.key_classes) > 1
+    for key_class, provider in zip(step.key_classes, step.providers, strict=True):
+        if key_class not in config.exact_classes:
+            doubts.append(partial(_same_keys, reach, key_class, provider, step.target))
+        elif composite:
+            doubts.append(partial(_same_codes, reach, key_class, provider, step.target))
+    doubts.extend(partial(_holds, config, reach, check) for check in step.checks)
+    return doubts
+
+
+def _still_valid(found: Combinations) -> NDArray[np.bool_]:
+    if found.latest is None or found.end is None:
+        raise InternalError("combinations without the ends of their rows")
+    return found.latest <= found.end
+
+
+def _same_keys(reach: dict[int, Panes], key_class: int, here: int, there: int, found: Combinations) -> NDArray[np.bool_]:
+    return equal_keys(reach[here].keys(key_class, found.rows[here]), reach[there].keys(key_class, found.rows[there]))
+
+
+def _same_codes(reach: dict[int, Panes], key_class: int, here: int, there: int, found: Combinations) -> NDArray[np.bool_]:
+    return np.equal(reach[here].codes(key_class, found.rows[here]), reach[there].codes(key_class, found.rows[there]))
+
+
+def _holds(config: MeetConfig, reach: dict[int, Panes], check: Expr, found: Combinations) -> NDArray[np.bool_]:
+    return is_true(check, lambda column: column_of(config, reach, found, column), len(found))

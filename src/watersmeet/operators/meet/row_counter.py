@@ -1,0 +1,83 @@
+"""ROWS windows: which row leaves the last C of its stream or partition, and when.
+
+Rows are counted in ≺ order, before the WHERE clause looks at them: a row that fails it still is one of the last C.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.algebra.windows import RowsWindow
+from watersmeet.kernels.last_rows import NONE, push_rows
+from watersmeet.operators.ordering import PartitionKey, partition_groups
+
+Int64s = NDArray[np.int64]
+
+
+def _nothing() -> Int64s:
+    return np.empty(0, np.int64)
+
+
+@dataclass
+class RowCounter:
+    """The last `window.count` rows per partition, as sequence numbers."""
+
+    window: RowsWindow
+    partitions: dict[PartitionKey, int] = field(default_factory=dict)
+    oldest: Int64s = field(default_factory=_nothing)
+    newest: Int64s = field(default_factory=_nothing)
+    held: Int64s = field(default_factory=_nothing)
+    node_seq: Int64s = field(default_factory=_nothing)
+    node_next: Int64s = field(default_factory=_nothing)
+    nodes: int = 0
+    next_seq: int = 0
+
+    def push(self, table: pa.Table) -> tuple[Int64s, Int64s]:
+        """Counts rows that come in ≺ order. Returns their sequence numbers and, per row, the number of the row it pushes out or −1."""
+        numbers = self._partition_numbers(table)
+        self._reserve(numbers)
+        first = self.next_seq
+        leaving, self.nodes = push_rows(
+            numbers, first, self.window.count, self.oldest, self.newest, self.held, self.node_seq, self.node_next, self.nodes
+        )
+        self.next_seq = first + table.num_rows
+        return np.arange(first, self.next_seq, dtype=np.int64), leaving
+
+    def copy(self) -> RowCounter:
+        return RowCounter(
+            self.window,
+            dict(self.partitions),
+            self.oldest.copy(),
+            self.newest.copy(),
+            self.held.copy(),
+            self.node_seq.copy(),
+            self.node_next.copy(),
+            self.nodes,
+            self.next_seq,
+        )
+
+    def _partition_numbers(self, table: pa.Table) -> Int64s:
+        columns = [table.column(name).combine_chunks() for name in self.window.partition_by]
+        groups, values = partition_groups(columns, table.num_rows)
+        known = np.array([self.partitions.setdefault(value, len(self.partitions)) for value in values], np.int64)
+        return known[groups] if known.size else np.empty(0, np.int64)
+
+    def _reserve(self, numbers: Int64s) -> None:
+        """Room for every partition and for the rows that may be held besides those held now."""
+        count = len(self.partitions)
+        self.oldest, self.newest = _grown(self.oldest, count, NONE), _grown(self.newest, count, NONE)
+        self.held = _grown(self.held, count, 0)
+        room = self.nodes + numbers.size
+        self.node_seq, self.node_next = _grown(self.node_seq, room, NONE), _grown(self.node_next, room, NONE)
+
+
+def _grown(values: Int64s, size: int, filler: int) -> Int64s:
+    if values.size >= size:
+        return values
+    grown = np.full(max(size, 2 * values.size), filler, np.int64)
+    grown[: values.size] = values
+    return grown

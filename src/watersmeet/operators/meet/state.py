@@ -1,0 +1,68 @@
+"""What a meet remembers between batches: the panes of its base windows, rows that wait for the watermark, and row counters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from watersmeet.algebra.windows import RowsWindow
+from watersmeet.operators.meet.config import MeetConfig, MeetInput
+from watersmeet.operators.meet.pane import Pane, merged
+from watersmeet.operators.meet.row_counter import RowCounter
+
+#: Panes up to this size are merged with a neighbour of similar size, so that a stream of tiny batches leaves a logarithm of panes.
+_SMALL_ROWS = 1 << 16
+_MOST_PANES = 12
+
+
+@dataclass(frozen=True)
+class InputState:
+    """One input's panes, oldest first; whole rows that wait to be released; the counter of a ROWS window."""
+
+    panes: tuple[Pane, ...] = ()
+    waiting: pa.Table | None = None
+    counter: RowCounter | None = None
+
+    @property
+    def rows(self) -> int:
+        return sum(len(pane) for pane in self.panes) + (self.waiting.num_rows if self.waiting is not None else 0)
+
+    def with_pane(self, pane: Pane, retention_us: int, future_us: int) -> InputState:
+        """The state with a pane added, without the panes nothing can meet any more, and with small panes merged."""
+        panes = [each for each in self.panes if each.last_use_us(retention_us) >= future_us]
+        if len(pane) and pane.last_use_us(retention_us) >= future_us:
+            panes.append(pane)
+        return replace(self, panes=_compacted(panes, retention_us, future_us))
+
+
+@dataclass(frozen=True)
+class MeetState:
+    """The state of a meet. A value: a step makes a new one and leaves the old one as it was."""
+
+    inputs: tuple[InputState, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.inputs)
+
+
+def empty_state(config: MeetConfig) -> MeetState:
+    return MeetState(tuple(_empty_input(each) for each in config.inputs))
+
+
+def _empty_input(source: MeetInput) -> InputState:
+    return InputState(counter=RowCounter(source.window) if isinstance(source.window, RowsWindow) else None)
+
+
+def _compacted(panes: list[Pane], retention_us: int, future_us: int) -> tuple[Pane, ...]:
+    """Merges neighbours while the newer one is at least half as large as the older: each row is then merged a logarithm of times."""
+    while len(panes) > 1 and _worth_merging(panes):
+        alive = [pane.take(pane.alive(retention_us, future_us)) for pane in panes[-2:]]
+        panes = [*panes[:-2], merged(alive)]
+    return tuple(panes)
+
+
+def _worth_merging(panes: list[Pane]) -> bool:
+    older, newer = len(panes[-2]), len(panes[-1])
+    return older <= 2 * newer and (older + newer <= _SMALL_ROWS or len(panes) > _MOST_PANES)

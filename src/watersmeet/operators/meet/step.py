@@ -1,0 +1,109 @@
+"""The driver of the meet operator: one batch in, its results and the next state out.
+
+The batch rule: new rows of input i meet old and new rows of the inputs before i, and old rows of the inputs after i. Summed over i this
+yields every combination with at least one new row exactly once, whatever the order of arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.operators.expressions import evaluate
+from watersmeet.operators.meet.admission import Delta, Released, pane_of, release, stretches, without_late
+from watersmeet.operators.meet.config import MeetConfig, MeetInput
+from watersmeet.operators.meet.expand import Combinations, column_of, combinations
+from watersmeet.operators.meet.pane import Pane, Panes
+from watersmeet.operators.meet.state import InputState, MeetState
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What a step did, per input."""
+
+    arrived: tuple[int, ...]
+    late: tuple[int, ...]
+    results: int
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """The outcome of a step."""
+
+    results: list[pa.RecordBatch]
+    state: MeetState
+    counters: Counters
+
+
+def step(config: MeetConfig, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int) -> Stepped:
+    """Joins a batch. Time is an argument, never a clock.
+
+    `watermark_us` is the query's watermark at the start of the batch: rows before it are late. `future_us` is a promise that no later batch
+    brings a row before it that is not late: rows that wait are released up to it, and state that cannot reach it is dropped.
+    """
+    kept = {i: without_late(delta, watermark_us) for i, delta in deltas.items()}
+    released, inputs = _release(config, state, kept, future_us)
+    results: list[pa.RecordBatch] = []
+    for from_us, before_us in stretches([released[i] for i in config.streams], config):
+        new = {i: pane_of(config.inputs[i], released[i].between(from_us, before_us)) for i in config.streams}
+        results.extend(_join(config, inputs, new))
+        horizon_us = min(before_us, future_us)
+        inputs = [each.with_pane(new[i], config.inputs[i].retention_us, horizon_us) if i in new else each for i, each in enumerate(inputs)]
+    counters = Counters(
+        arrived=tuple(len(deltas[i]) if i in deltas else 0 for i in range(len(inputs))),
+        late=tuple(len(deltas[i]) - len(kept[i]) if i in deltas else 0 for i in range(len(inputs))),
+        results=sum(batch.num_rows for batch in results),
+    )
+    return Stepped(results, MeetState(tuple(inputs)), counters)
+
+
+def with_relation(config: MeetConfig, state: MeetState, number: int, table: pa.Table) -> MeetState:
+    """The state with a relation's rows in it: one pane that never leaves."""
+    rows = Released(table, np.zeros(table.num_rows, np.int64), None)
+    pane = pane_of(config.inputs[number], rows)
+    inputs = list(state.inputs)
+    inputs[number] = replace(inputs[number], panes=(pane,))
+    return MeetState(tuple(inputs))
+
+
+def _release(
+    config: MeetConfig, state: MeetState, deltas: dict[int, Delta], future_us: int
+) -> tuple[dict[int, Released], list[InputState]]:
+    inputs = list(state.inputs)
+    released: dict[int, Released] = {}
+    for i in config.streams:
+        source = config.inputs[i]
+        delta = deltas.get(i) or _no_rows(source)
+        released[i], inputs[i] = release(source, inputs[i], delta, future_us, waits=config.waits_for_watermark)
+    return released, inputs
+
+
+def _no_rows(source: MeetInput) -> Delta:
+    return Delta(source.fields.empty_table(), np.empty(0, np.int64))
+
+
+def _join(config: MeetConfig, inputs: list[InputState], new: dict[int, Pane]) -> Iterator[pa.RecordBatch]:
+    for origin in config.streams:
+        if not len(new[origin]):
+            continue
+        reach = {i: _reach(i, origin, each.panes, new) for i, each in enumerate(inputs)}
+        if all(len(panes) for panes in reach.values()):
+            for found in combinations(config, origin, reach):
+                yield _materialised(config, reach, found)
+
+
+def _reach(number: int, origin: int, old: tuple[Pane, ...], new: dict[int, Pane]) -> Panes:
+    """The rows of an input that new rows of the origin may meet: the batch rule."""
+    if number == origin:
+        return Panes((new[number],))
+    if number < origin and number in new and len(new[number]):
+        return Panes((*old, new[number]))
+    return Panes(old)
+
+
+def _materialised(config: MeetConfig, reach: dict[int, Panes], found: Combinations) -> pa.RecordBatch:
+    arrays = [evaluate(output.expr, lambda column: column_of(config, reach, found, column), len(found)) for output in config.outputs]
+    return pa.RecordBatch.from_arrays(arrays, schema=config.result)

@@ -1,0 +1,155 @@
+"""Aggregation-join queries: the aggregate of the join's result set at an instant, and what changed between instants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Context
+from itertools import product
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.algebra.expressions import Aggregate, Column, Expr, rewrite
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.errors import InternalError, QueryError
+from watersmeet.oracle.expressions import Row, evaluate
+from watersmeet.oracle.functions import greatest, least
+from watersmeet.oracle.join import feed_of, merged, pairs_hold, predicate_is_true
+from watersmeet.oracle.values import event_times_us, sort_key
+
+_EXACT = Context(prec=200)
+_GROUPED = ""  # the alias under which group keys and aggregates stand in a group's row
+
+Group = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A row that an evaluation emits: the instant and the columns in the order of `bound.outputs`."""
+
+    as_of_us: int
+    row: tuple[Any, ...]
+
+
+def groups_at(bound: BoundQuery, tables: Mapping[str, pa.Table], t_us: int) -> dict[Group, tuple[Any, ...]]:
+    """AS(t): per group (named by its keys, in a form where NaN and null equal themselves) its output row, before HAVING."""
+    return {group: _output(bound, rows) for group, rows in _members_at(bound, tables, t_us).items()}
+
+
+def evaluations(bound: BoundQuery, tables: Mapping[str, pa.Table], instants_us: Iterable[int]) -> list[Evaluation]:
+    """What evaluating at each of these instants emits: groups whose row changed, and once more those that emptied."""
+    emitted: list[Evaluation] = []
+    before: dict[Group, tuple[Any, ...]] = {}
+    keys: dict[Group, Row] = {}
+    for t_us in instants_us:
+        members = _members_at(bound, tables, t_us)
+        keys |= {group: rows[0] for group, rows in members.items()}
+        now = {group: _output(bound, rows) for group, rows in members.items()}
+        changed = [group for group in now if group not in before or not _same(now[group], before[group])]
+        emptied = [group for group in before if group not in now]
+        emitted += [Evaluation(t_us, now[group]) for group in changed if _having(bound, members[group])]
+        emitted += [Evaluation(t_us, _output(bound, [], keys[group])) for group in emptied if _having(bound, [], keys[group])]
+        before = now
+    return emitted
+
+
+def every_instants(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[int]:
+    """The multiples of EVERY since the epoch, from the first one that can see a row up to the largest event time."""
+    every_us = bound.query.every_us
+    if every_us is None:
+        raise InternalError("the query has no EVERY")
+    times_us = [time for i in bound.streams for time in event_times_us(tables[bound.sources[i].schema.name].column(bound.sources[i].time))]
+    if not times_us:
+        return []
+    return list(range(-(-min(times_us) // every_us) * every_us, max(times_us) + 1, every_us))
+
+
+def _members_at(bound: BoundQuery, tables: Mapping[str, pa.Table], t_us: int) -> dict[Group, list[Row]]:
+    """Per group the combinations that satisfy predicate and pair constraints with every row in its window at t."""
+    groups: dict[Group, list[Row]] = {}
+    contents = []
+    for source in bound.sources:
+        feed = feed_of(source, tables[source.schema.name])
+        inside = {row.number for row in feed.in_window(t_us)}
+        contents.append([member for member in feed.members if member[0].number in inside])
+    for combination in product(*contents):
+        row = merged(combination)
+        if pairs_hold(bound, [member for member, _ in combination]) and predicate_is_true(bound, row):
+            group = tuple(sort_key(evaluate(key, row)) for key in bound.group_by)
+            groups.setdefault(group, []).append(row)
+    return groups
+
+
+def _output(bound: BoundQuery, rows: list[Row], representative: Row | None = None) -> tuple[Any, ...]:
+    return tuple(_grouped_value(bound, output.expr, rows, representative) for output in bound.outputs)
+
+
+def _having(bound: BoundQuery, rows: list[Row], representative: Row | None = None) -> bool:
+    return bound.having is None or _grouped_value(bound, bound.having, rows, representative) is True
+
+
+def _grouped_value(bound: BoundQuery, expr: Expr, rows: list[Row], representative: Row | None) -> Any:
+    """An output of a group: keys from any of its rows, aggregates over all of them."""
+    values: dict[tuple[str, str], Any] = dict(representative if representative is not None else rows[0])
+
+    def settle(node: Expr) -> Expr:
+        if not isinstance(node, Aggregate):
+            return node
+        name = f"aggregate {len(values)}"
+        values[_GROUPED, name] = _aggregated(node, rows)
+        return Column(name, _GROUPED)
+
+    return evaluate(rewrite(expr, settle), values)
+
+
+def _aggregated(aggregate: Aggregate, rows: list[Row]) -> Any:
+    if aggregate.arg is None:
+        return len(rows)
+    present = [value for row in rows if (value := evaluate(aggregate.arg, row)) is not None]
+    return _AGGREGATES[aggregate.function](present, aggregate.arg)
+
+
+def _count(values: list[Any], arg: Expr) -> int:
+    return len(values)
+
+
+def _sum(values: list[Any], arg: Expr) -> Any:
+    if not values:
+        return None
+    total = values[0]
+    for value in values[1:]:
+        total = total + value if isinstance(value, int | float) else _EXACT.add(total, value)
+    if isinstance(total, int) and not -(2**63) <= total < 2**63:
+        raise QueryError(f"integer overflow in the sum of {_name(arg)}")
+    return total
+
+
+def _average(values: list[Any], arg: Expr) -> Any:
+    total = _sum(values, arg)
+    return None if total is None else float(total) / len(values)
+
+
+def _smallest(values: list[Any], arg: Expr) -> Any:
+    return least(*values)
+
+
+def _largest(values: list[Any], arg: Expr) -> Any:
+    return greatest(*values)
+
+
+def _name(arg: Expr) -> str:
+    return f'"{arg.source}.{arg.name}"' if isinstance(arg, Column) else "an expression"
+
+
+def _same(left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
+    return [sort_key(value) for value in left] == [sort_key(value) for value in right]
+
+
+_AGGREGATES: dict[str, Callable[[list[Any], Expr], Any]] = {
+    "COUNT": _count,
+    "SUM": _sum,
+    "AVG": _average,
+    "MIN": _smallest,
+    "MAX": _largest,
+}

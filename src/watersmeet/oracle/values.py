@@ -1,0 +1,159 @@
+"""Python values for Arrow ones, and the one total order the semantics know.
+
+Every value is what `to_pylist` gives, but for points in time: those become an `Instant`, which keeps nanoseconds and knows no zone.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from watersmeet.errors import InternalError
+
+NS_PER_US = 1_000
+NS_PER_DAY = 86_400_000_000_000
+NS_PER_UNIT = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+
+_EPOCH = dt.datetime(1970, 1, 1)
+_EPOCH_UTC = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_EPOCH_DAY = dt.date(1970, 1, 1)
+
+
+class Instant(NamedTuple):
+    """A point in time, as nanoseconds since the epoch in UTC."""
+
+    ns: int
+
+
+class Duration(NamedTuple):
+    """A stretch of time in nanoseconds."""
+
+    ns: int
+
+
+def column_values(column: pa.ChunkedArray[Any]) -> list[Any]:
+    """A column as Python values: None for null, `Instant` for timestamps.
+
+    >>> column_values(pa.chunked_array([pa.array([1, None], pa.timestamp("ms"))]))
+    [Instant(ns=1000000), None]
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if pa.types.is_timestamp(kind):
+        return [None if count is None else Instant(count * NS_PER_UNIT[kind.unit]) for count in column.cast(pa.int64()).to_pylist()]
+    if pa.types.is_duration(kind):
+        return [None if count is None else Duration(count * NS_PER_UNIT[kind.unit]) for count in column.cast(pa.int64()).to_pylist()]
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def literal_value(value: Any) -> Any:
+    """A literal's value as the oracle computes with it."""
+    if isinstance(value, dt.datetime):
+        return instant_of(value)
+    if isinstance(value, dt.timedelta):
+        return Duration((value // dt.timedelta(microseconds=1)) * NS_PER_US)
+    return value
+
+
+def instant_of(moment: dt.datetime) -> Instant:
+    """A datetime without a zone is taken as UTC."""
+    since_epoch = moment - (_EPOCH if moment.tzinfo is None else _EPOCH_UTC)
+    return Instant((since_epoch // dt.timedelta(microseconds=1)) * NS_PER_US)
+
+
+def datetime_of(instant: Instant) -> dt.datetime:
+    """The calendar's view of an instant, in UTC, nanoseconds cut off (downwards)."""
+    return _EPOCH + dt.timedelta(microseconds=instant.ns // NS_PER_US)
+
+
+def date_of(instant: Instant) -> dt.date:
+    return _EPOCH_DAY + dt.timedelta(days=instant.ns // NS_PER_DAY)
+
+
+def midnight_of(day: dt.date) -> Instant:
+    return Instant((day - _EPOCH_DAY).days * NS_PER_DAY)
+
+
+def event_times_us(column: pa.ChunkedArray[Any]) -> list[int]:
+    """Event times in microseconds, rounded down: timestamps of any unit and zone, dates at midnight, integers as they are.
+
+    >>> event_times_us(pa.chunked_array([pa.array([-1], pa.timestamp("ns"))]))
+    [-1]
+    """
+    return [_event_time_us(value) for value in column_values(column)]
+
+
+def _event_time_us(value: Any) -> int:
+    match value:
+        case Instant(ns):
+            return ns // NS_PER_US
+        case dt.date():
+            return midnight_of(value).ns // NS_PER_US
+        case int():
+            return value
+        case _:
+            raise InternalError(f"{value!r} is not an event time")
+
+
+def is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def compare(left: Any, right: Any) -> int:
+    """-1, 0 or 1: the order of two values that are not null. NaN equals NaN and is above every number; -0.0 equals 0.0.
+
+    >>> compare(float("nan"), float("inf")), compare(-0.0, 0.0), compare("Z", "a")
+    (1, 0, -1)
+    """
+    if is_nan(left) or is_nan(right):
+        return int(is_nan(left)) - int(is_nan(right))
+    return int(left > right) - int(left < right)
+
+
+def sort_key(value: Any) -> tuple[int, Any]:
+    """A key that puts nulls first, then values in their order, then NaN.
+
+    >>> sorted([float("nan"), 1.0, None, -1.0], key=sort_key)
+    [None, -1.0, 1.0, nan]
+    """
+    if value is None:
+        return (0, 0)
+    if is_nan(value):
+        return (2, 0)
+    return (1, value)
+
+
+def table_rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    """The rows of a table as tuples of Python values."""
+    if not table.num_columns:
+        return [()] * table.num_rows
+    return list(zip(*(column_values(column) for column in table.columns), strict=True))
+
+
+def as_multiset(rows: Iterable[Sequence[Any]]) -> Counter[tuple[Any, ...]]:
+    """Rows with their multiplicities; NaN equals NaN, -0.0 equals 0.0, and 1.0 is not mistaken for true.
+
+    >>> as_multiset([(float("nan"),), (float("nan"),)]) == as_multiset([(float("nan"),)] * 2)
+    True
+    """
+    return Counter(tuple(_normal(value) for value in row) for row in rows)
+
+
+def _normal(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if is_nan(value):
+        return "NaN"
+    if isinstance(value, float) and value == 0.0:
+        return 0.0
+    if isinstance(value, Decimal):
+        return value.normalize() if value else Decimal(0)
+    return value

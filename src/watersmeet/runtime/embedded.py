@@ -1,0 +1,147 @@
+"""The embedded host: a query run in this process, batch by batch, on data the caller hands in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+
+import pyarrow as pa
+
+from watersmeet.algebra.query import BoundQuery, Query
+from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.errors import InputError, listing
+from watersmeet.lang import bind, parse
+from watersmeet.operators.meet.admission import Delta
+from watersmeet.operators.meet.config import MeetConfig, meet_config
+from watersmeet.operators.meet.state import MeetState, empty_state
+from watersmeet.operators.meet.step import Stepped, step, with_relation
+from watersmeet.runtime.sources import Relation, Stream, event_times_us
+from watersmeet.runtime.watermark import Lateness, Watermark
+
+Sources = Mapping[str, Stream | Relation]
+
+
+@dataclass
+class Ledger:
+    """Where every row of a stream went: `arrived = kept + shed + late`."""
+
+    arrived: int = 0
+    kept: int = 0
+    shed: int = 0
+    late: int = 0
+
+
+@dataclass
+class EmbeddedRun:
+    """A query under way. `batches()` yields the results of one round of input after the other; `ledger` accounts for every row.
+
+    Round r takes the r-th batch of every stream that still has one.
+    """
+
+    bound: BoundQuery
+    config: MeetConfig
+    sources: Sources
+    state: MeetState
+    watermark: Watermark
+    ledger: dict[str, Ledger] = field(default_factory=dict)
+
+    def batches(self) -> Iterator[list[pa.RecordBatch]]:
+        for tables in self._rounds():
+            yield self.advance(tables)
+        yield self.finish()
+
+    def advance(self, tables: Mapping[str, pa.Table], *, last: bool = False) -> list[pa.RecordBatch]:
+        """Joins one batch per stream name; `last` says that no other batch will come."""
+        rows = {name: self._timed(name, table) for name, table in tables.items()}
+        seen = {name: (int(delta.times.min()), int(delta.times.max())) for name, delta in rows.items() if len(delta)}
+        following = self.watermark.after(seen)
+        deltas = {i: rows[self.config.inputs[i].name] for i in self.config.streams if self.config.inputs[i].name in rows}
+        stepped = step(self.config, self.state, deltas, self.watermark.value_us, FOREVER_US if last else following.value_us)
+        self.state, self.watermark = stepped.state, following
+        self._account(stepped)
+        return stepped.results
+
+    def finish(self) -> list[pa.RecordBatch]:
+        """Releases what still waits for the watermark: the input is over."""
+        return self.advance({}, last=True)
+
+    def collect(self) -> pa.Table:
+        """All results in one table; it carries the ledger in its schema's metadata."""
+        results: list[pa.RecordBatch] = []
+        waiting: dict[str, pa.Table] = {}
+        for tables in self._rounds():  # one round behind, to know which is the last
+            if waiting:
+                results += self.advance(waiting)
+            waiting = tables
+        results += self.advance(waiting, last=True)
+        about = json.dumps({"ledger": {name: asdict(entry) for name, entry in self.ledger.items()}})
+        schema = self.config.result.with_metadata({"watersmeet": about})
+        return pa.Table.from_batches(results, self.config.result).cast(schema) if results else schema.empty_table()
+
+    def _rounds(self) -> Iterator[dict[str, pa.Table]]:
+        names = dict.fromkeys(self.config.inputs[i].name for i in self.config.streams)
+        readers = {name: self.sources[name].batches() for name in names}
+        while True:
+            tables = {name: table for name, reader in readers.items() if (table := next(reader, None)) is not None}
+            if not tables:
+                return
+            yield tables
+
+    def _timed(self, name: str, table: pa.Table) -> Delta:
+        source = self.sources[name]
+        if not isinstance(source, Stream):
+            raise InputError(f'"{name}" is a relation; only streams bring rows')
+        return Delta(table, event_times_us(name, table, source.time))
+
+    def _account(self, stepped: Stepped) -> None:
+        counted: set[str] = set()
+        for i in self.config.streams:
+            name = self.config.inputs[i].name
+            if name in counted:  # a self join reads its stream once per alias
+                continue
+            counted.add(name)
+            entry = self.ledger.setdefault(name, Ledger())
+            entry.arrived += stepped.counters.arrived[i]
+            entry.late += stepped.counters.late[i]
+            entry.kept += stepped.counters.arrived[i] - stepped.counters.late[i]
+
+
+def start(query: Query | str, sources: Sources) -> EmbeddedRun:
+    """A run of the query over the sources, with no row read yet."""
+    bound = bound_query(query, sources)
+    config = meet_config(bound)
+    state = empty_state(config)
+    for each in config.inputs:
+        if not each.is_stream:
+            state = with_relation(config, state, each.number, _whole(sources[each.name]))
+    return EmbeddedRun(bound, config, sources, state, Watermark.start(_lateness(config, sources)))
+
+
+def bound_query(query: Query | str, sources: Sources) -> BoundQuery:
+    """The query against the schemas its sources declare."""
+    parsed = parse(query) if isinstance(query, str) else query
+    for name, source in sources.items():
+        if not isinstance(source, Stream | Relation):
+            raise InputError(
+                f'source "{name}" is a {type(source).__name__}', hint="declare it with wm.stream(source, time=...) or wm.relation(source)"
+            )
+    needed = {source.name.casefold() for source in parsed.sources}
+    return bind(parsed, {name: source.declared(name) for name, source in sources.items() if name.casefold() in needed} or _none(sources))
+
+
+def _none(sources: Sources) -> dict[str, object]:
+    raise InputError("the query names none of the declared sources", hint=f"declared: {listing(list(sources))}")
+
+
+def _whole(source: Stream | Relation) -> pa.Table:
+    return pa.concat_tables(source.batches())
+
+
+def _lateness(config: MeetConfig, sources: Sources) -> dict[str, Lateness]:
+    found: dict[str, Lateness] = {}
+    for i in config.streams:
+        source = sources[config.inputs[i].name]
+        if isinstance(source, Stream):
+            found[config.inputs[i].name] = Lateness(source.lateness_us, source.idle_us)
+    return found

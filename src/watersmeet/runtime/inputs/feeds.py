@@ -1,0 +1,150 @@
+"""Feeds: a schema known before the first row, and batches of rows as Arrow tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from watersmeet.errors import InputError
+from watersmeet.runtime.inputs.files import data_files, read_files
+from watersmeet.runtime.inputs.frames import as_table, is_spark_frame
+from watersmeet.runtime.inputs.schemas import as_declared, difference, plain
+
+_HINT = "a source is a pyarrow Table or RecordBatch, an iterable of them, a pandas, polars or Spark DataFrame, or a path"
+
+
+class Feed(Protocol):
+    """What every source becomes."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def batches(self) -> Iterator[pa.Table]: ...
+
+
+def feed_of(source: Any, time: str | None = None) -> Feed:
+    """The feed of whatever the caller handed in. Nothing is consumed that could not be handed on."""
+    table = as_table(source)
+    if table is not None:
+        return TableFeed(table)
+    if isinstance(source, str | Path):
+        return PathFeed(Path(source), time)
+    if is_spark_frame(source):
+        return SparkFeed(source)
+    if isinstance(source, Iterable) and not isinstance(source, bytes | dict):
+        return BatchFeed(source)
+    raise InputError(f"a {type(source).__name__} is not a source of rows", hint=_HINT)
+
+
+class TableFeed:
+    """One table, one batch, as often as wanted."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.schema = table.schema
+        self._table = table
+
+    def batches(self) -> Iterator[pa.Table]:
+        return iter([self._table])
+
+
+class PathFeed:
+    """A file, or a directory of files, as one batch. Existence is checked at once, content is read when first asked for."""
+
+    def __init__(self, path: Path, time: str | None) -> None:
+        self._files = data_files(path)
+        self._time = time
+        self._table: pa.Table | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._read().schema
+
+    def batches(self) -> Iterator[pa.Table]:
+        return iter([self._read()])
+
+    def _read(self) -> pa.Table:
+        if self._table is None:
+            self._table = read_files(self._files, self._time)
+        return self._table
+
+
+class BatchFeed:
+    """Batches one after the other. The first is looked at for its schema, and still comes first.
+
+    An iterator can be gone through once; any other iterable (a list, say) starts again each time.
+    """
+
+    def __init__(self, source: Iterable[Any]) -> None:
+        self._source = source
+        self._peeked: Iterator[pa.Table] | None = None
+        self._schema: pa.Schema | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        if self._schema is None:
+            opened = self._numbered(iter(self._source))
+            first = next(opened, None)
+            if first is None:
+                raise InputError("a source without any batch: its columns are unknown", hint="hand in one empty table at least")
+            self._schema = first.schema
+            self._peeked = chain([first], opened)
+        return self._schema
+
+    def batches(self) -> Iterator[pa.Table]:
+        schema = self.schema
+        if self._peeked is None and isinstance(self._source, Iterator | pa.RecordBatchReader):
+            raise InputError(
+                "a one-shot source was already gone through", hint="make a new iterator, or hand in a list of batches to use them again"
+            )
+        opened = self._peeked if self._peeked is not None else self._numbered(iter(self._source))
+        self._peeked = None
+        return _agreeing(opened, schema)
+
+    def _numbered(self, opened: Iterator[Any]) -> Iterator[pa.Table]:
+        number = 0
+        while True:
+            number += 1
+            try:
+                item = next(opened, None)
+            except pa.ArrowException as error:
+                raise InputError(f"batch {number} cannot be read: {str(error)[:300]}") from error
+            if item is None:
+                return
+            table = as_table(item)
+            if table is None:
+                raise InputError(f"batch {number} is a {type(item).__name__}", hint="every batch is a pyarrow RecordBatch or Table")
+            yield table
+
+
+class SparkFeed:
+    """A Spark DataFrame. The Spark host takes the `frame` itself; this process can only collect one that is not streaming."""
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+        self._schema: pa.Schema | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        if self._schema is None:
+            empty = self.frame.sparkSession.createDataFrame([], self.frame.schema)
+            self._schema = plain(empty.toArrow()).schema
+        return self._schema
+
+    def batches(self) -> Iterator[pa.Table]:
+        if self.frame.isStreaming:
+            raise InputError("a streaming Spark DataFrame never ends, so it cannot be collected", hint="run the query on Spark instead")
+        return iter([plain(self.frame.toArrow())])
+
+
+def _agreeing(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+    for number, table in enumerate(tables, start=1):
+        words = difference(schema, table.schema)
+        if words is not None:
+            raise InputError(
+                f"batch {number} differs from the first: {words}", hint="all batches of a source have the same columns and types"
+            )
+        yield as_declared(table, schema)

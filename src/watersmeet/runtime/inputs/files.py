@@ -1,0 +1,161 @@
+"""Data files and directories of them. A path is finite data: all of it is one table.
+
+Files come from outside and are not to be trusted: whatever is wrong with one is an `InputError` that names it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.json as pajson
+import pyarrow.parquet as pq
+
+from watersmeet.errors import InputError
+from watersmeet.runtime.inputs.schemas import difference, plain
+from watersmeet.runtime.inputs.times import parsed_times
+
+Reader = Callable[[Path], pa.Table]
+
+#: Types are inferred from the first block of a file, so a block holds the whole of most files.
+_LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 1 << 20, 1 << 26
+
+
+def data_files(path: Path) -> list[Path]:
+    """The data files a path stands for, sorted by name; an error when there is none."""
+    try:
+        if path.is_dir():
+            found = sorted(
+                file for file in path.iterdir() if file.is_file() and _reader(file) is not None and not file.name.startswith((".", "_"))
+            )
+            if not found:
+                raise InputError(f'directory "{path}" has no data files', hint=_known_suffixes())
+            return found
+        if not path.exists():
+            raise InputError(f'there is no file or directory "{path}"')
+        if not path.is_file():
+            raise InputError(f'"{path}" is not a regular file')
+    except OSError as error:
+        raise InputError(f'"{_shown(path)}" cannot be read: {error.strerror or error}') from error
+    except ValueError as error:  # a name with a zero byte in it
+        raise InputError(f'"{_shown(path)}" is not a path: {error}') from error
+    if _reader(path) is None:
+        raise InputError(f'"{path}" is of no known format', hint=_known_suffixes())
+    return [path]
+
+
+def read_files(files: list[Path], time: str | None) -> pa.Table:
+    """All files as one table; `time` is the column that is a time even where the format has only text for it."""
+    tables = [_read(file, time) for file in files]
+    known = tables[0].schema
+    for file, table in zip(files[1:], tables[1:], strict=True):
+        known = _merged(known, table.schema, f'"{file}" differs from "{files[0].name}"')
+    return pa.concat_tables([table.cast(known) for table in tables])
+
+
+def _read(file: Path, time: str | None) -> pa.Table:
+    reader = _reader(file)
+    assert reader is not None, "data_files lists known formats only"
+    try:
+        if file.stat().st_size == 0:
+            raise InputError(f'"{file}" is empty (0 bytes)')
+        table = plain(reader(file))
+    except (pa.ArrowException, OSError, ValueError, EOFError, RecursionError) as error:
+        raise InputError(f'"{file}" cannot be read: {_first_lines(error)}') from error
+    return table if time is None or reader is _read_parquet else parsed_times(f'"{file}"', table, time)
+
+
+def _merged(known: pa.Schema, other: pa.Schema, what: str) -> pa.Schema:
+    """One schema for both: a column that is all empty in one file (type null) takes its type from the other."""
+    for number, name in enumerate(known.names):
+        if name not in other.names:
+            break
+        here, there = known.field(number), other.field(name)
+        if pa.types.is_null(here.type):
+            known = known.set(number, there)
+        elif pa.types.is_null(there.type):
+            other = other.set(other.get_field_index(name), here)
+    words = difference(known, other)
+    if words is not None:
+        raise InputError(f"{what}: {words}")
+    return known
+
+
+def _read_parquet(file: Path) -> pa.Table:
+    with pq.ParquetFile(file) as opened:
+        return opened.read()
+
+
+def _read_csv(file: Path) -> pa.Table:
+    return _read_delimited(file, ",")
+
+
+def _read_tsv(file: Path) -> pa.Table:
+    return _read_delimited(file, "\t")
+
+
+def _read_delimited(file: Path, delimiter: str) -> pa.Table:
+    parse = pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    block_bytes = _block_bytes(file)
+    try:
+        return pacsv.read_csv(str(file), pacsv.ReadOptions(block_size=block_bytes), parse)
+    except pa.ArrowInvalid:
+        # With one thread Arrow knows the number of the bad row, so the second failure is the better message.
+        return pacsv.read_csv(str(file), pacsv.ReadOptions(use_threads=False, block_size=block_bytes), parse)
+
+
+def _read_lines(file: Path) -> pa.Table:
+    return pajson.read_json(str(file), pajson.ReadOptions(block_size=_block_bytes(file)))
+
+
+def _read_json(file: Path) -> pa.Table:
+    """Either one object per line, or one list of objects."""
+    opener = gzip.open if file.suffix == ".gz" else open
+    with opener(file, "rb") as opened:
+        if opened.read(64).lstrip()[:1] != b"[":
+            return _read_lines(file)
+        opened.seek(0)
+        rows = json.loads(opened.read())
+    if not all(isinstance(row, dict) for row in rows):
+        raise InputError(f'"{file}" cannot be read: the list holds something that is no object')
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: [row.get(name) for row in rows] for name in names})
+
+
+def _block_bytes(file: Path) -> int:
+    return min(max(file.stat().st_size + 1, _LEAST_BLOCK_BYTES), _MOST_BLOCK_BYTES)
+
+
+_READERS: dict[str, Reader] = {
+    ".parquet": _read_parquet,
+    ".csv": _read_csv,
+    ".tsv": _read_tsv,
+    ".json": _read_json,
+    ".jsonl": _read_lines,
+    ".ndjson": _read_lines,
+}
+
+
+def _reader(file: Path) -> Reader | None:
+    name = file.name.lower()
+    zipped = name.endswith(".gz")
+    reader = _READERS.get(Path(name.removesuffix(".gz")).suffix)
+    return None if zipped and reader is _read_parquet else reader
+
+
+def _known_suffixes() -> str:
+    return f"known formats: {', '.join(_READERS)}; text formats also with .gz"
+
+
+def _first_lines(error: Exception) -> str:
+    words = " ".join(str(error).split())
+    return words if len(words) <= 300 else words[:297] + "..."
+
+
+def _shown(path: Path) -> str:
+    words = str(path).replace("\0", "\\0")
+    return words if len(words) <= 200 else words[:197] + "..."

@@ -1,0 +1,93 @@
+"""Streams and relations as the caller declares them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.algebra.schema import RelationSchema, StreamSchema
+from watersmeet.errors import InputError
+from watersmeet.runtime.inputs.durations import Duration, parse_duration_us
+from watersmeet.runtime.inputs.feeds import Feed, SparkFeed, feed_of
+from watersmeet.runtime.inputs.times import event_times_us
+
+__all__ = ["Duration", "Relation", "Stream", "event_times_us", "parse_duration_us", "relation", "stream"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Rows with an event time, in batches.
+
+    A row may come up to `lateness_us` behind the largest time of earlier batches; a stream that is silent for longer than `idle_us`
+    stops holding the watermark back (None: it never stops).
+    """
+
+    feed: Feed
+    time: str
+    lateness_us: int = 0
+    idle_us: int | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.feed.schema
+
+    @property
+    def spark_frame(self) -> Any | None:
+        """The Spark DataFrame the stream was declared over, if it was."""
+        return self.feed.frame if isinstance(self.feed, SparkFeed) else None
+
+    def batches(self) -> Iterator[pa.Table]:
+        return self.feed.batches()
+
+    def declared(self, name: str) -> StreamSchema:
+        """What the binder has to know of the stream, under the name it was declared with."""
+        return StreamSchema(name, self.schema, self.time)
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A static table: its rows are valid at every instant."""
+
+    feed: Feed
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.feed.schema
+
+    @property
+    def spark_frame(self) -> Any | None:
+        """The Spark DataFrame the relation was declared over, if it was."""
+        return self.feed.frame if isinstance(self.feed, SparkFeed) else None
+
+    def batches(self) -> Iterator[pa.Table]:
+        return self.feed.batches()
+
+    def declared(self, name: str) -> RelationSchema:
+        """What the binder has to know of the relation, under the name it was declared with."""
+        return RelationSchema(name, self.schema)
+
+
+def stream(source: Any, *, time: str, lateness: Duration = 0, idle: Duration | None = None) -> Stream:
+    """Declares a stream over a source: which column is its event time, how late its rows may come, how long it may be silent.
+
+    >>> bids = stream(pa.table({"price": [5], "ts": [1_000_000]}), time="ts", lateness="5 seconds")
+    >>> bids.lateness_us, bids.schema.names
+    (5000000, ['price', 'ts'])
+    """
+    if not isinstance(time, str):
+        raise InputError(f"the time column is given by its name, not as a {type(time).__name__}")
+    lateness_us = parse_duration_us(lateness, "a lateness")
+    idle_us = None if idle is None else parse_duration_us(idle, "an idle timeout")
+    return Stream(feed_of(source, time), time, lateness_us, idle_us)
+
+
+def relation(source: Any) -> Relation:
+    """Declares a static table over a source.
+
+    >>> relation(pa.table({"item": ["pen"]})).schema.names
+    ['item']
+    """
+    return Relation(feed_of(source))

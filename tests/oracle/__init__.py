@@ -1,0 +1,1 @@
+"""The oracle against hand-made timelines."""

@@ -1,0 +1,45 @@
+"""Short ways to write a timeline and ask the oracle about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.algebra.schema import RelationSchema, SourceSchema, StreamSchema
+from watersmeet.lang import bind, parse
+from watersmeet.oracle import join_rows
+
+Timeline = Sequence[int] | Mapping[str, Any] | pa.Table
+
+
+def meet(text: str, relations: Sequence[str] = (), **timelines: Timeline) -> list[tuple[Any, ...]]:
+    """The query's rows, sorted. A timeline is a list of times in microseconds, or columns of which `ts` is the time."""
+    tables = {name: table_of(timeline) for name, timeline in timelines.items()}
+    return sorted(join_rows(bound_to(text, tables, relations), tables), key=str)
+
+
+def pairs(window_a: str, window_b: str, a: Timeline, b: Timeline, rest: str = "") -> list[tuple[int, int]]:
+    """Times of the rows of `a` and `b` that meet under these windows."""
+    return sorted((left, right) for left, right in meet(f"SELECT a.ts, b.ts FROM a {window_a}, b {window_b} {rest}", a=a, b=b))
+
+
+def bound_to(text: str, tables: Mapping[str, pa.Table], relations: Sequence[str] = ()) -> BoundQuery:
+    schemas: dict[str, SourceSchema] = {
+        name: RelationSchema(name, table.schema) if name in relations else StreamSchema(name, table.schema, "ts")
+        for name, table in tables.items()
+    }
+    return bind(parse(text), schemas)
+
+
+def table_of(timeline: Timeline) -> pa.Table:
+    if isinstance(timeline, pa.Table):
+        return timeline
+    columns = timeline if isinstance(timeline, Mapping) else {"ts": list(timeline)}
+    return pa.table({name: values if isinstance(values, pa.Array) else pa.array(values, _kind(values)) for name, values in columns.items()})
+
+
+def _kind(values: Sequence[Any]) -> pa.DataType | None:
+    return pa.int64() if all(type(value) is int for value in values) else None

@@ -1,0 +1,158 @@
+"""A generated case as a value: tables, and a query in pieces that can be taken away one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.algebra.schema import RelationSchema, SourceSchema, StreamSchema
+from watersmeet.lang import bind, parse
+
+
+@dataclass(frozen=True, slots=True)
+class SourceData:
+    """A stream (with the name of its time column) or a relation, and its rows."""
+
+    name: str
+    table: pa.Table
+    time: str | None
+
+    @property
+    def schema(self) -> SourceSchema:
+        if self.time is None:
+            return RelationSchema(self.name, self.table.schema)
+        return StreamSchema(self.name, self.table.schema, self.time)
+
+
+@dataclass(frozen=True, slots=True)
+class FromItem:
+    """`name [window] AS alias`; the window as text with its brackets, or nothing."""
+
+    name: str
+    alias: str
+    window: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.name, self.window, "AS", self.alias) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of query text and the aliases it speaks of; `portable` when DuckDB reads it with the same meaning."""
+
+    text: str
+    aliases: tuple[str, ...]
+    portable: bool = True
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query with its input. `joined` writes FROM with JOIN … ON instead of commas."""
+
+    seed: int
+    sources: tuple[SourceData, ...]
+    items: tuple[FromItem, ...]
+    select: tuple[Piece, ...]
+    predicates: tuple[Piece, ...] = ()
+    constraints: tuple[Piece, ...] = ()
+    joined: bool = False
+
+    @cached_property
+    def text(self) -> str:
+        parts = ["SELECT " + ", ".join(item.text for item in self.select)]
+        from_text, left_over = self._joined_text() if self.joined else (", ".join(map(str, self.items)), self.predicates)
+        parts.append("FROM " + from_text)
+        if self.constraints:
+            parts.append(" AND ".join(constraint.text for constraint in self.constraints))
+        if left_over:
+            parts.append("WHERE " + " AND ".join(predicate.text for predicate in left_over))
+        return "\n".join(parts)
+
+    @cached_property
+    def bound(self) -> BoundQuery:
+        return bind(parse(self.text), self.schemas)
+
+    @property
+    def schemas(self) -> dict[str, SourceSchema]:
+        return {source.name: source.schema for source in self.sources}
+
+    @property
+    def tables(self) -> dict[str, pa.Table]:
+        return {source.name: source.table for source in self.sources}
+
+    @property
+    def streams(self) -> dict[str, SourceData]:
+        return {source.name: source for source in self.sources if source.time is not None}
+
+    def with_tables(self, tables: Mapping[str, pa.Table]) -> Case:
+        """The same query over other rows."""
+        return replace(self, sources=tuple(replace(source, table=tables[source.name]) for source in self.sources))
+
+    def _joined_text(self) -> tuple[str, tuple[Piece, ...]]:
+        """`a JOIN b ON … JOIN c ON …`: a predicate stands at the first join that knows all its sources, single-source ones in WHERE."""
+        pending = [predicate for predicate in self.predicates if len(predicate.aliases) > 1]
+        text, known = str(self.items[0]), {self.items[0].alias}
+        for item in self.items[1:]:
+            known.add(item.alias)
+            ready = [predicate for predicate in pending if known.issuperset(predicate.aliases)]
+            pending = [predicate for predicate in pending if predicate not in ready]
+            text += f" JOIN {item} ON " + (" AND ".join(predicate.text for predicate in ready) or "TRUE")
+        return text, tuple(predicate for predicate in self.predicates if len(predicate.aliases) <= 1)
+
+    def __str__(self) -> str:
+        """A reproduction: the query, and every table as the Python that makes it."""
+        lines = [f"seed {self.seed}", self.text]
+        for source in self.sources:
+            kind = "relation" if source.time is None else f"stream, time={source.time!r}"
+            lines.append(f"{source.name} ({kind}):")
+            lines += [f"  {field.name}: {field.type} = {source.table.column(field.name).to_pylist()!r}" for field in source.table.schema]
+        return "\n".join(lines)
+
+
+def smaller_cases(case: Case) -> Iterator[Case]:
+    """The case with one thing less: a source, a predicate, a constraint, an output, half the rows, a row."""
+    yield from _with_fewer_items(case)
+    for field in ("predicates", "constraints", "select"):
+        pieces = getattr(case, field)
+        for i in range(len(pieces)):
+            if len(pieces) > 1 or field != "select":
+                yield replace(case, **{field: pieces[:i] + pieces[i + 1 :]})
+    if case.joined:
+        yield replace(case, joined=False)
+    yield from _with_fewer_rows(case)
+    yield from _with_fewer_columns(case)
+
+
+def _with_fewer_items(case: Case) -> Iterator[Case]:
+    for gone in case.items if len(case.items) > 1 else ():
+        items = tuple(item for item in case.items if item is not gone)
+        names = {item.name for item in items}
+        select = tuple(piece for piece in case.select if gone.alias not in piece.aliases)
+        yield replace(
+            case,
+            items=items,
+            sources=tuple(source for source in case.sources if source.name in names),
+            select=select or tuple(replace(piece, text="1 AS one", aliases=()) for piece in case.select[:1]),
+            predicates=tuple(piece for piece in case.predicates if gone.alias not in piece.aliases),
+            constraints=tuple(piece for piece in case.constraints if gone.alias not in piece.aliases),
+        )
+
+
+def _with_fewer_rows(case: Case) -> Iterator[Case]:
+    for source in case.sources:
+        rows = source.table.num_rows
+        for size in (rows // 2, 1):
+            for start in range(0, rows, size) if 0 < size < max(rows, 2) else ():
+                left = pa.concat_tables([source.table.slice(0, start), source.table.slice(start + size)])
+                yield case.with_tables(case.tables | {source.name: left})
+
+
+def _with_fewer_columns(case: Case) -> Iterator[Case]:
+    for source in case.sources:
+        for name in source.table.column_names:
+            if name != source.time:
+                yield case.with_tables(case.tables | {source.name: source.table.drop_columns([name])})

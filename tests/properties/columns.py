@@ -1,0 +1,86 @@
+"""Families of column types whose values can be compared with one another, with pools of awkward values."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+NULL_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Types that compare with each other, and the values a generated column takes; `portable` when DuckDB compares them alike."""
+
+    types: tuple[pa.DataType, ...]
+    pool: tuple[Any, ...]
+    portable: bool = True
+
+
+def _utc(*parts: int) -> dt.datetime:
+    return dt.datetime(*parts, tzinfo=dt.UTC)  # type: ignore[arg-type,misc]  # the parts are a year, a month, a day, …
+
+
+_DAYS = (dt.date(1969, 12, 31), dt.date(1970, 1, 1), dt.date(2024, 2, 29))
+_NAIVE = (dt.datetime(1969, 12, 31, 23, 59, 59), dt.datetime(1970, 1, 1), dt.datetime(2024, 2, 29, 12))
+_FRACTIONS = (Decimal("0.00"), Decimal("1.50"), Decimal("-1.50"), Decimal("2.00"))
+
+FAMILIES: dict[str, Family] = {
+    "signed": Family((pa.int8(), pa.int16(), pa.int32(), pa.int64()), (-1, 0, 1, 2, 127)),
+    "integer": Family((pa.uint8(), pa.uint16(), pa.uint32(), pa.int8(), pa.int64()), (0, 1, 2, 100)),
+    "unsigned": Family((pa.uint64(), pa.uint8()), (0, 1, 2, 255)),
+    "big": Family((pa.int64(),), (-(2**63), -1, 0, 2**53, 2**53 + 1, 2**63 - 1)),
+    "float": Family((pa.float32(), pa.float64()), (0.0, -0.0, 1.5, -1.5, math.nan, math.inf, 0.1)),
+    "number": Family((pa.int32(), pa.float64()), (0, 1, 2)),
+    "text": Family((pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())), ("", "a", "A", "ab", "b", "é", "a%")),
+    "bytes": Family((pa.binary(), pa.large_binary()), (b"", b"a", b"\x00", b"\xff", b"ab")),
+    "decimal": Family((pa.decimal128(5, 2), pa.decimal128(12, 4), pa.decimal128(20, 2)), _FRACTIONS),
+    "bool": Family((pa.bool_(),), (True, False)),
+    "date": Family((pa.date32(), pa.date64()), _DAYS),
+    "moment": Family((pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("ns")), _NAIVE),
+    "zoned": Family(
+        (pa.timestamp("s", "UTC"), pa.timestamp("us", "UTC"), pa.timestamp("ms", "Europe/Berlin"), pa.timestamp("ns", "UTC")),
+        tuple(_utc(*moment.timetuple()[:6]) for moment in _NAIVE),
+    ),
+    "coded": Family((pa.dictionary(pa.int8(), pa.int64()), pa.int64()), (0, 1, 2)),
+}
+
+#: Chances in proportion: the common types more often.
+FAMILY_WEIGHTS = dict.fromkeys(FAMILIES, 1) | {"signed": 4, "float": 3, "text": 3}
+
+
+def choose_family(rng: Random) -> Family:
+    name = rng.choices(tuple(FAMILY_WEIGHTS), tuple(FAMILY_WEIGHTS.values()))[0]
+    return FAMILIES[name]
+
+
+def column_of(rng: Random, family: Family, pool: tuple[Any, ...], rows: int) -> pa.Array[Any]:
+    """A column of one of the family's types: values of the pool, and nulls."""
+    values = [None if rng.random() < NULL_SHARE else rng.choice(pool) for _ in range(rows)]
+    return array_of(values, rng.choice(family.types))
+
+
+def array_of(values: list[Any], kind: pa.DataType) -> pa.Array[Any]:
+    """An array of any type, dictionaries included; NaN stays NaN.
+
+    >>> array_of([1, None, 1], pa.dictionary(pa.int8(), pa.int64())).to_pylist()
+    [1, None, 1]
+    """
+    if pa.types.is_dictionary(kind):
+        plain = pa.array(values, kind.value_type)
+        return plain.dictionary_encode().cast(kind)
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return pa.array([None if value is None else _number(value, kind) for value in values], kind)
+    return pa.array(values, kind)
+
+
+def _number(value: Any, kind: pa.DataType) -> Any:
+    if pa.types.is_decimal(kind):
+        return Decimal(value).quantize(Decimal(1).scaleb(-kind.scale))
+    return float(value)

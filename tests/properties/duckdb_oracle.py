@@ -1,0 +1,130 @@
+"""A second oracle: the same case as one DuckDB query over the finite input, written from the case's own pieces, not from our parser.
+
+A row's window becomes the last instant at which the row is inside; a combination is a result when its largest time is not beyond any of
+those. For ROWS windows the C-th row after a row pushes it out, which is `lead(ts, C)` in ≺ order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+
+import duckdb
+import pyarrow as pa
+
+from .cases import Case, FromItem, Piece, SourceData
+
+_FOREVER_US = 2**62
+_UNITS_US = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 10**3,
+    "SECOND": 10**6,
+    "MINUTE": 60 * 10**6,
+    "DAY": 86_400 * 10**6,
+    "WEEK": 7 * 86_400 * 10**6,
+}
+_LENGTH = re.compile(r"(\d+) ([A-Z]+?)S?\b")
+_PAIR = re.compile(r"(D?)WINDOW \((\w+), (\w+)\) = ")
+
+
+def portable(case: Case) -> Case:
+    """What of the case DuckDB can express: only predicates it reads as we do, and ids as outputs."""
+    return replace(
+        case,
+        predicates=tuple(piece for piece in case.predicates if piece.portable),
+        select=tuple(Piece(f"{item.alias}.id AS {item.alias}_id", (item.alias,)) for item in case.items),
+        joined=False,
+    )
+
+
+def duckdb_rows(connection: duckdb.DuckDBPyConnection, case: Case) -> Counter[tuple[int, ...]]:
+    """Ids of the result rows of a portable case, with their multiplicities."""
+    for source in case.sources:
+        connection.register(source.name, _plain(source))
+    return Counter(connection.execute(duckdb_text(case)).fetchall())
+
+
+def duckdb_text(case: Case) -> str:
+    sources = {source.name: source for source in case.sources}
+    views = ",\n".join(f"{item.alias} AS ({_view(item, sources[item.name])})" for item in case.items)
+    streams = [item.alias for item in case.items if sources[item.name].time is not None]
+    now = f"greatest({', '.join(f'{alias}.__ts' for alias in streams)})"
+    conditions = [f"{now} <= {alias}.__end" for alias in streams]
+    conditions += [condition for piece in case.constraints for condition in _constraint(piece, streams)]
+    conditions += [f"({piece.text})" for piece in case.predicates]
+    ids = ", ".join(f"{item.alias}.id" for item in case.items)
+    return f"WITH {views}\nSELECT {ids} FROM {', '.join(item.alias for item in case.items)} WHERE {' AND '.join(conditions)}"
+
+
+def _plain(source: SourceData) -> pa.Table:
+    """The table with the raw number of its time column, and without what DuckDB takes differently.
+
+    Dictionaries would be ordered by code, and zoned nanoseconds compare with no other unit; keys have no fractions of a second.
+    """
+    table = source.table
+    for i, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            table = table.set_column(i, field.name, table.column(i).cast(field.type.value_type))
+        elif pa.types.is_timestamp(field.type) and field.type.tz and field.name != source.time:
+            table = table.set_column(i, field.name, table.column(i).cast(pa.timestamp("us", "UTC"), safe=False))
+    if source.time is None:
+        return table
+    time = table.column(source.time)
+    raw = time.cast(pa.int32()) if pa.types.is_date32(time.type) else time
+    return table.append_column("__raw", raw.cast(pa.int64()))
+
+
+def _view(item: FromItem, source: SourceData) -> str:
+    if source.time is None:
+        return f"SELECT * FROM {item.name}"
+    return f"SELECT *, {_end(item.window, source)} AS __end FROM (SELECT *, {_time_us(source)} AS __ts FROM {item.name})"
+
+
+def _time_us(source: SourceData) -> str:
+    kind = source.table.schema.field(source.time or "").type
+    if pa.types.is_date32(kind):
+        return "__raw * 86400000000"
+    if pa.types.is_date64(kind):
+        return "__raw * 1000"
+    unit = kind.unit if pa.types.is_timestamp(kind) else "us"
+    return {"s": "__raw * 1000000", "ms": "__raw * 1000", "us": "__raw", "ns": f"({_floor('__raw', 1000)}) // 1000"}[unit]
+
+
+def _floor(value: str, step: int) -> str:
+    """The largest multiple of the step at or below the value, also for negative values."""
+    return f"{value} - ((({value}) % {step}) + {step}) % {step}"
+
+
+def _end(window: str, source: SourceData) -> str:
+    if window.startswith(("[RANGE", "[WINDOW")) and "UNTIL" not in window:
+        return f"__ts + {_length_us(window)}"
+    if window.startswith("[TUMBLE"):
+        length_us = _length_us(window)
+        return f"({_floor('__ts', length_us)}) + {length_us - 1}"
+    rows = re.fullmatch(r"\[(?:PARTITION BY (.*) )?ROWS (\d+)\]", window)
+    if rows is None:
+        return str(_FOREVER_US)
+    remaining = [name for name in source.table.column_names if name != source.time]
+    order = ", ".join(f"{name} NULLS FIRST" for name in ("__ts", *remaining))
+    partition = f"PARTITION BY {_keys(rows[1])} " if rows[1] else ""
+    return f"lead(__ts, {rows[2]}, {_FOREVER_US}) OVER ({partition}ORDER BY {order}) - 1"
+
+
+def _keys(columns: str) -> str:
+    return ", ".join("x + 0.0" if name == "x" else name for name in columns.split(", "))
+
+
+def _constraint(piece: Piece, streams: list[str]) -> list[str]:
+    length_us = _length_us(piece.text)
+    pair = _PAIR.match(piece.text)
+    if pair is None:
+        return [f"abs({a}.__ts - {b}.__ts) <= {length_us}" for a in streams for b in streams if a < b]
+    low = 0 if pair[1] else -length_us
+    return [f"{pair[3]}.__ts - {pair[2]}.__ts BETWEEN {low} AND {length_us}"]
+
+
+def _length_us(text: str) -> int:
+    found = _LENGTH.search(text)
+    assert found is not None, text
+    return int(found[1]) * _UNITS_US[found[2]]

@@ -1,0 +1,76 @@
+"""The engine under test, and what it is compared with."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+import watersmeet
+from watersmeet.oracle import Arrival, as_multiset, join_rows, table_rows
+
+from .cases import Case
+from .shrinking import shrink
+
+Rows = Counter[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a run gives: its rows, and what became of every stream's rows."""
+
+    rows: Rows
+    ledger: dict[str, dict[str, int]]
+
+
+def collect(case: Case, plan: object = None) -> Answer:
+    """The case's tables whole, each as one batch, so nothing is late."""
+    streams = {
+        source.name: watersmeet.relation(source.table) if source.time is None else watersmeet.stream(source.table, time=source.time)
+        for source in case.sources
+    }
+    return _run(case, streams, plan)
+
+
+def collect_arriving(case: Case, arrivals: Mapping[str, Arrival], plan: object = None) -> Answer:
+    """The case's streams in batches, its relations whole."""
+    streams: dict[str, Any] = {source.name: watersmeet.relation(source.table) for source in case.sources if source.time is None}
+    for name, arrival in arrivals.items():
+        streams[name] = watersmeet.stream(
+            list(arrival.batches), time=arrival.time, lateness=_duration(arrival.lateness_us), idle=_duration(arrival.idle_us)
+        )
+    return _run(case, streams, plan)
+
+
+def expected(case: Case) -> Rows:
+    return as_multiset(join_rows(case.bound, case.tables))
+
+
+def assert_same(case: Case, actual: Rows, wanted: Rows, fails: Callable[[Case], bool] | None = None) -> None:
+    """Fails with the rows lost and the rows too many, and with the smallest case that still fails."""
+    if actual == wanted:
+        return
+    report = [
+        f"lost: {sorted(map(str, (wanted - actual).elements()))[:5]}",
+        f"too many: {sorted(map(str, (actual - wanted).elements()))[:5]}",
+    ]
+    report.append(str(case if fails is None else shrink(case, fails)))
+    raise AssertionError("\n".join([f"seed {case.seed}", case.text, *report]))
+
+
+def _run(case: Case, streams: dict[str, Any], plan: object) -> Answer:
+    pinned = {} if plan is None else {"plan": plan}
+    return _answer(watersmeet.collect(watersmeet.sql(case.text), streams, **pinned))
+
+
+def _answer(table: pa.Table) -> Answer:
+    metadata = table.schema.metadata or {}
+    return Answer(as_multiset(table_rows(table)), json.loads(metadata.get(b"watersmeet", b"{}")).get("ledger", {}))
+
+
+def _duration(length_us: int | None) -> str | None:
+    return None if length_us is None else f"{length_us} microseconds"

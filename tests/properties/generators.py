@@ -1,0 +1,202 @@
+"""Seeded cases: `generate(seed)` is always the same query over the same tables.
+
+The generator leans on edges: times exactly at a window's end and one microsecond beyond, equal times on several streams, negative
+times, times far apart, empty tables, one hot key, nulls, NaN, rows that are copies of one another. Tables are small, so that looking
+at every combination takes about a millisecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from .cases import Case, FromItem, Piece, SourceData
+from .columns import FAMILIES, Family, array_of, choose_family, column_of
+from .predicates import TimeWords, choose_predicates
+from .timeline import Timeline, choose_timeline
+
+ALIASES = ("a", "b", "c", "d", "e")
+
+#: Chances of 1, 2, … 5 sources, and the most rows of each then.
+SOURCE_WEIGHTS = (1, 5, 4, 2, 1)
+MOST_ROWS = (10, 12, 8, 5, 4)
+
+EXTRA_OUTPUTS = (
+    "{a}.k",
+    "{a}.m AS {a}_m",
+    "{a}.v + 1 AS {a}_v1",
+    "{a}.x",
+    "{a}.s AS {a}_s",
+    "CASE WHEN {a}.v > 0 THEN {a}.s END AS {a}_case",
+    "{a}.ts AS {a}_ts",
+    "COALESCE({a}.v, 7) AS {a}_or7",
+    "{a}.v / 2 AS {a}_half",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The two families of key columns a case joins on, and the few values that they and the other columns take."""
+
+    k: Family
+    m: Family
+    k_pool: tuple[Any, ...]
+    m_pool: tuple[Any, ...]
+    v_pool: tuple[int | None, ...]
+
+
+def generate(seed: int) -> Case:
+    return generate_with(Random(seed), seed)
+
+
+def generate_with(rng: Random, seed: int = -1) -> Case:
+    """A case out of any source of randomness."""
+    count = rng.choices((1, 2, 3, 4, 5), SOURCE_WEIGHTS)[0]
+    aliases = ALIASES[:count]
+    timeline = choose_timeline(rng)
+    keys = _choose_keys(rng, count)
+    names = _choose_names(rng, aliases)
+    sources = tuple(
+        _source(rng, name, timeline, keys, MOST_ROWS[count - 1], may_be_relation=i > 0) for i, name in enumerate(sorted(set(names)))
+    )
+    times = {source.name: source.time for source in sources}
+    streams = [alias for alias, name in zip(aliases, names, strict=True) if times[name]]
+    constraints = choose_constraints(rng, streams, timeline)
+    bounded = _connected(streams, constraints)
+    items = tuple(
+        FromItem(name, alias, _choose_window(rng, timeline, bounded) if alias in streams else "")
+        for alias, name in zip(aliases, names, strict=True)
+    )
+    return Case(
+        seed=seed,
+        sources=sources,
+        items=items,
+        select=_choose_outputs(rng, aliases),
+        predicates=choose_predicates(rng, aliases, keys.k.portable and keys.m.portable, _time_words(sources, items, timeline)),
+        constraints=constraints,
+        joined=rng.random() < 0.1,
+    )
+
+
+def choose_constraints(rng: Random, streams: Sequence[str], timeline: Timeline) -> tuple[Piece, ...]:
+    """No constraint, form 1, some or all pairs of a tree (forms 2 and 3), or a directed chain."""
+    if len(streams) < 2 or rng.random() < 0.5:
+        return ()
+    if rng.random() < 0.25:
+        return (Piece(f"WINDOW = {timeline.length(rng)}", ()),)
+    order = rng.sample(streams, len(streams))
+    directed = rng.random() < 0.4
+    keep = rng.choice((1.0, 1.0, 0.5))
+    pieces = []
+    for i in range(1, len(order)):
+        first = order[i - 1] if directed or rng.random() < 0.5 else order[rng.randrange(i)]
+        word = "DWINDOW" if directed and rng.random() < 0.9 else "WINDOW"
+        if i == 1 or rng.random() < keep:
+            pieces.append(Piece(f"{word} ({first}, {order[i]}) = {timeline.length(rng)}", (first, order[i])))
+    if len(order) > 2 and rng.random() < 0.2:
+        pieces.append(Piece(f"WINDOW ({order[0]}, {order[-1]}) = {timeline.length(rng)}", (order[0], order[-1])))
+    return tuple(pieces)
+
+
+def _time_words(sources: Sequence[SourceData], items: Sequence[FromItem], timeline: Timeline) -> TimeWords | None:
+    """None when some times are counts and others are not, so that they do not compare."""
+    kinds = {source.name: source.table.schema.field("ts").type for source in sources if source.time is not None}
+    counts = {pa.types.is_integer(kind) for kind in kinds.values()}
+    streams = [item.alias for item in items if item.name in kinds]
+    return TimeWords(streams, timeline.unit, of_calendar=counts == {False}) if len(counts) == 1 else None
+
+
+def _choose_names(rng: Random, aliases: Sequence[str]) -> list[str]:
+    """A physical source per alias; now and then one source stands under several aliases."""
+    names = [f"s{i}" for i in range(len(aliases))]
+    if rng.random() < 0.25:
+        for i in range(1, len(names)):
+            if rng.random() < 0.6:
+                names[i] = names[rng.randrange(i)]
+    return names
+
+
+def _choose_keys(rng: Random, count: int) -> Keys:
+    k, m = choose_family(rng), choose_family(rng)
+    return Keys(k, m, _few(rng, k.pool, count), _few(rng, m.pool, count), (None, *_few(rng, (-1, 0, 1, 1, 2, 3), count)))
+
+
+def _few(rng: Random, pool: tuple[Any, ...], sources: int) -> tuple[Any, ...]:
+    """One hot key, a few, or all of the pool; the more sources have to agree, the fewer."""
+    size = rng.choice((1, 1, 2, 2, 3, len(pool))[: 8 - sources])
+    return tuple(rng.sample(pool, min(size, len(pool))))
+
+
+def _source(rng: Random, name: str, timeline: Timeline, keys: Keys, most_rows: int, may_be_relation: bool) -> SourceData:
+    rows = 0 if rng.random() < 0.02 else rng.choice((*range(1, most_rows + 1), *[most_rows] * 6))
+    table = _table(rng, timeline, keys, rows, first_id=100 * int(name[1:]))
+    is_relation = may_be_relation and rng.random() < 0.15
+    return SourceData(name, _with_copies(rng, table, most_rows), None if is_relation else "ts")
+
+
+def _table(rng: Random, timeline: Timeline, keys: Keys, rows: int, first_id: int) -> pa.Table:
+    columns = {
+        "id": pa.array(range(first_id, first_id + rows), pa.int64()),
+        "ts": timeline.column(rng, rows),
+        "k": column_of(rng, keys.k, keys.k_pool, rows),
+        "m": column_of(rng, keys.m, keys.m_pool, rows),
+        "v": array_of(
+            [rng.choice(keys.v_pool * 2 + keys.v_pool[1:]) for _ in range(rows)], rng.choice((pa.int64(), pa.int64(), pa.int16()))
+        ),
+        "x": column_of(rng, FAMILIES["float"], (-0.0, 0.0, 1.5, -1.5, float("nan")), rows),
+        "s": column_of(rng, FAMILIES["text"], ("", "a", "A", "ab", "b"), rows),
+    }
+    names = list(columns)
+    if rng.random() < 0.5:  # the order of columns decides ties in ROWS windows
+        rng.shuffle(names)
+    return pa.table({name: columns[name] for name in names})
+
+
+def _with_copies(rng: Random, table: pa.Table, most_rows: int) -> pa.Table:
+    """In one table of seven some rows stand twice, equal in every column."""
+    if rng.random() > 0.15 or not 0 < table.num_rows < most_rows:
+        return table
+    return table.take([rng.randrange(table.num_rows) for _ in range(table.num_rows + 1)])
+
+
+def _choose_window(rng: Random, timeline: Timeline, bounded: bool) -> str:
+    if bounded and rng.random() < 0.5:
+        return ""
+    kind = rng.choices(("RANGE", "ROWS", "PARTITION", "TUMBLE", "LANDMARK"), (8, 5, 3, 3, 1))[0]
+    count = rng.choice((1, 1, 2, 2, 3, 5))
+    match kind:
+        case "RANGE":
+            return f"[{rng.choice(('RANGE', 'RANGE', 'WINDOW'))} {timeline.length(rng)}]"
+        case "ROWS":
+            return f"[ROWS {count}]"
+        case "PARTITION":
+            return f"[PARTITION BY {rng.choice(('k', 'v', 'x', 's', 'm', 'k, v'))} ROWS {count}]"
+        case "TUMBLE":
+            return f"[TUMBLE {timeline.length(rng)}]"
+        case _:
+            return rng.choice(("[LANDMARK]", "[WINDOW UNTIL NOW]"))
+
+
+def _connected(streams: Sequence[str], constraints: Sequence[Piece]) -> bool:
+    """Whether the constraints tie all streams together, so that none of them needs a window of its own."""
+    if any(not piece.aliases for piece in constraints) or len(streams) == 1:
+        return True
+    reached = set(streams[:1])
+    for _ in streams:
+        reached |= {alias for piece in constraints if reached & set(piece.aliases) for alias in piece.aliases}
+    return reached == set(streams)
+
+
+def _choose_outputs(rng: Random, aliases: Sequence[str]) -> tuple[Piece, ...]:
+    """Every source's id, so that lost and doubled rows can be told, and now and then more."""
+    if rng.random() < 0.05:
+        return (Piece("*", ()),)
+    outputs = [Piece(f"{alias}.id AS {alias}_id", (alias,)) for alias in aliases]
+    if rng.random() < 0.2:
+        outputs = outputs[:1] + [Piece(f"{alias}.id", (alias,)) for alias in aliases[1:]]
+    extra = rng.sample(EXTRA_OUTPUTS, rng.choice((0, 0, 1, 2)))
+    return (*outputs, *(Piece(text.format(a=alias), (alias,)) for text in extra for alias in (rng.choice(aliases),)))

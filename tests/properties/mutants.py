@@ -1,0 +1,305 @@
+"""The engine, broken on purpose: each mutant is a small mistake somebody could make, as patches of engine functions.
+
+A patch names a module or class, an attribute of it, and how to make the broken one out of the right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.algebra import query
+from watersmeet.algebra.bounds import close
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.algebra.windows import FOREVER_US, RangeWindow
+from watersmeet.operators import keys
+from watersmeet.operators.expressions import compare, is_true
+from watersmeet.operators.meet import admission, expand, pane, row_counter, state, step
+from watersmeet.runtime import embedded, watermark
+
+Original = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    owner: Any
+    attribute: str
+    broken: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    mistake: str
+    patches: tuple[Patch, ...]
+
+
+def _mutant(mistake: str, owner: Any, attribute: str, broken: Callable[[Any], Any]) -> Mutant:
+    return Mutant(mistake, (Patch(owner, attribute, broken),))
+
+
+def _range_longer_by(more_us: int) -> Callable[[Original], Original]:
+    def make(own_length_us: Original) -> Original:
+        return lambda window: own_length_us(window) + (more_us if isinstance(window, RangeWindow) else 0)
+
+    return make
+
+
+def _bounds_of(change: Callable[[BoundQuery], list[list[int]]]) -> Callable[[Any], Any]:
+    return lambda _: property(lambda bound: close(change(bound)))
+
+
+def _pairs_longer_by(more_us: int) -> Callable[[BoundQuery], list[list[int]]]:
+    """The bounds of the same query with other pair lengths; those are frozen into it, so a copy is made."""
+
+    def change(bound: BoundQuery) -> list[list[int]]:
+        pairs = tuple(replace(pair, length_us=max(1, pair.length_us + more_us)) for pair in bound.query.pairs)
+        changed = object.__new__(BoundQuery)
+        for name in ("sources", "outputs", "where", "group_by", "having"):
+            object.__setattr__(changed, name, getattr(bound, name))
+        object.__setattr__(changed, "query", replace(bound.query, pairs=pairs))
+        return changed.given_bounds_us
+
+    return change
+
+
+def _undirected(bound: BoundQuery) -> list[list[int]]:
+    number = {source.alias: i for i, source in enumerate(bound.sources)}
+    given_us = bound.given_bounds_us
+    for pair in bound.query.pairs:
+        first, second = number[pair.first], number[pair.second]
+        given_us[second][first] = max(given_us[second][first], pair.length_us)
+    return given_us
+
+
+def _reversed(bound: BoundQuery) -> list[list[int]]:
+    given_us = bound.given_bounds_us
+    return [[given_us[j][i] for j in range(len(given_us))] for i in range(len(given_us))]
+
+
+def _sliding_tumble(_: Original) -> Original:
+    def ends(source: Any, times: Any) -> Any:
+        return times + source.window.length_us - 1 if isinstance(source.window, query.TumbleWindow) else None
+
+    return ends
+
+
+def _tumble_one_longer(tumble_ends: Original) -> Original:
+    def ends(source: Any, times: Any) -> Any:
+        right = tumble_ends(source, times)
+        return None if right is None else right + 1
+
+    return ends
+
+
+def _late_at_the_watermark(_: Original) -> Original:
+    return lambda delta, watermark_us: delta.filter(delta.times > watermark_us)
+
+
+def _nothing_is_late(_: Original) -> Original:
+    return lambda delta, watermark_us: delta
+
+
+def _without_rounding(_: Original) -> Original:
+    return lambda mark, name: mark.newest_us[name] - mark.streams[name].lateness_us if name in mark.newest_us else -FOREVER_US
+
+
+def _without_lateness(_: Original) -> Original:
+    return lambda mark, name: mark.newest_us[name] // 1_000 * 1_000 if name in mark.newest_us else -FOREVER_US
+
+
+def _largest_watermark(_: Original) -> Original:
+    return lambda mark: max((mark._of(name) for name in mark.streams), default=-FOREVER_US)
+
+
+def _idle_too_soon(_: Original) -> Original:
+    def is_idle(mark: Any, name: str) -> bool:
+        idle_us = mark.streams[name].idle_us
+        if idle_us is None or mark.began_us is None:
+            return False
+        return bool(max(mark.newest_us.values()) - mark.newest_us.get(name, mark.began_us) >= idle_us)
+
+    return is_idle
+
+
+def _moving_back(after: Original) -> Original:
+    return lambda mark, seen_us: after(replace(mark, value_us=-FOREVER_US), seen_us)
+
+
+def _last_row_dropped(timed: Original) -> Original:
+    def broken(run: Any, name: str, table: pa.Table) -> Any:
+        return timed(run, name, table.slice(0, max(0, table.num_rows - 1)) if table.num_rows > 1 else table)
+
+    return broken
+
+
+def _new_meets_new_twice(_: Original) -> Original:
+    def reach(number: int, origin: int, old: Any, new: Any) -> Any:
+        return pane.Panes((new[number],) if number == origin else (*old, new[number]) if number in new else old)
+
+    return reach
+
+
+def _new_never_meets_new(_: Original) -> Original:
+    return lambda number, origin, old, new: pane.Panes((new[number],) if number == origin else old)
+
+
+def _nulls_filled(evaluate: Original) -> Original:
+    """As if NULL were a key like any other, at least among whole numbers."""
+
+    def broken(expr: Any, columns: Any, length: int) -> Any:
+        values = evaluate(expr, columns, length)
+        return values.fill_null(0) if pa.types.is_integer(values.type) else values
+
+    return broken
+
+
+def _expiry_against_now(with_pane: Original) -> Original:
+    """State leaves by the newest time seen instead of by what can still come."""
+
+    def broken(kept: Any, added: Any, retention_us: int, future_us: int) -> Any:
+        newest_us = max((int(each.times[-1]) for each in (*kept.panes, added) if len(each)), default=future_us)
+        return with_pane(kept, added, retention_us, max(newest_us, future_us))
+
+    return broken
+
+
+def _expiry_one_early(last_use_us: Original) -> Original:
+    return lambda rows, retention_us: last_use_us(rows, retention_us) - 1
+
+
+def _counted_after_where(counted: Original) -> Original:
+    def broken(source: Any, kept: Any, delta: Any) -> Any:
+        if source.selection is not None:
+            passes = is_true(source.selection, lambda column: delta.table.column(column.name).combine_chunks(), len(delta))
+            delta = delta.filter(passes)
+        return counted(source, kept, delta)
+
+    return broken
+
+
+def _ties_by_arrival(_: Original) -> Original:
+    return lambda times, columns: np.argsort(times, kind="stable")
+
+
+def _ties_by_the_last_column_first(stream_order: Original) -> Original:
+    return lambda times, columns: stream_order(times, list(reversed(columns)))
+
+
+def _one_partition(_: Original) -> Original:
+    def numbers(counter: Any, table: pa.Table) -> Any:
+        counter.partitions.setdefault((), 0)
+        return np.zeros(table.num_rows, np.int64)
+
+    return numbers
+
+
+def _capacity_of(change: int) -> Callable[[Original], Original]:
+    return lambda push: lambda numbers, first, capacity, *rest: push(numbers, first, max(1, capacity + change), *rest)
+
+
+def _zeros_differ(_: Original) -> Original:
+    return lambda values: values.cast(pa.float64()).to_numpy(zero_copy_only=False).view(np.int64)
+
+
+def _nan_meets_nothing(float_codes: Original) -> Original:
+    def broken(values: Any) -> Any:
+        codes = float_codes(values).copy()
+        unknown = np.isnan(values.cast(pa.float64()).to_numpy(zero_copy_only=False))
+        codes[unknown] = id(codes) + np.arange(unknown.sum())
+        return codes
+
+    return broken
+
+
+def _ieee_floats(_: Original) -> Original:
+    return lambda op, left, right: compare.call(compare._KERNELS[op], left, right)
+
+
+def _valid_before_the_end(_: Original) -> Original:
+    return lambda found: found.latest < found.end
+
+
+def _unchecked(_: Original) -> Original:
+    return lambda config, reach, check, found: np.ones(len(found), np.bool_)
+
+
+def _everything_equal(_: Original) -> Original:
+    return lambda left, right: np.ones(len(left), np.bool_)
+
+
+def _one_bucket(_: Original) -> Original:
+    return lambda data, offsets: np.zeros(len(offsets) - 1, np.int64)
+
+
+def _not_waiting(release: Original) -> Original:
+    return lambda source, kept, delta, future_us, waits: release(source, kept, delta, FOREVER_US, waits)
+
+
+def _late_by_its_own_batch(take_step: Original) -> Original:
+    def broken(config: Any, kept: Any, deltas: Any, watermark_us: int, future_us: int) -> Any:
+        return take_step(config, kept, deltas, watermark_us if future_us == FOREVER_US else future_us, future_us)
+
+    return broken
+
+
+def _never_ending(take_step: Original) -> Original:
+    def broken(config: Any, kept: Any, deltas: Any, watermark_us: int, future_us: int) -> Any:
+        return take_step(config, kept, deltas, watermark_us, min(future_us, max(watermark_us, -FOREVER_US)))
+
+    return broken
+
+
+def _counted_per_alias(account: Original) -> Original:
+    def broken(run: Any, stepped: Any) -> None:
+        for i in run.config.streams:
+            entry = run.ledger.setdefault(run.config.inputs[i].name, embedded.Ledger())
+            entry.arrived += stepped.counters.arrived[i]
+            entry.late += stepped.counters.late[i]
+            entry.kept += stepped.counters.arrived[i] - stepped.counters.late[i]
+
+    return broken
+
+
+MUTANTS = (
+    _mutant("RANGE open at its far end", query, "_own_length_us", _range_longer_by(-1)),
+    _mutant("RANGE one microsecond too long", query, "_own_length_us", _range_longer_by(1)),
+    _mutant("pair windows open", BoundQuery, "bounds", _bounds_of(_pairs_longer_by(-1))),
+    _mutant("pair windows one microsecond too long", BoundQuery, "bounds", _bounds_of(_pairs_longer_by(1))),
+    _mutant("DWINDOW taken as undirected", BoundQuery, "bounds", _bounds_of(_undirected)),
+    _mutant("bounds taken the wrong way round", BoundQuery, "bounds", _bounds_of(_reversed)),
+    _mutant("TUMBLE as a sliding window", admission, "_tumble_ends", _sliding_tumble),
+    _mutant("TUMBLE one microsecond too long", admission, "_tumble_ends", _tumble_one_longer),
+    _mutant("a row at the watermark is late", step, "without_late", _late_at_the_watermark),
+    _mutant("a batch makes its own rows late", embedded, "step", _late_by_its_own_batch),
+    _mutant("late rows are joined", step, "without_late", _nothing_is_late),
+    _mutant("the watermark is not rounded", watermark.Watermark, "_of", _without_rounding),
+    _mutant("lateness is forgotten", watermark.Watermark, "_of", _without_lateness),
+    _mutant("the fastest stream sets the watermark", watermark.Watermark, "_minimum_us", _largest_watermark),
+    _mutant("idle exactly at the timeout", watermark.Watermark, "_is_idle", _idle_too_soon),
+    _mutant("the watermark moves back", watermark.Watermark, "after", _moving_back),
+    _mutant("the last row of a batch is dropped", embedded.EmbeddedRun, "_timed", _last_row_dropped),
+    _mutant("new rows meet new rows twice", step, "_reach", _new_meets_new_twice),
+    _mutant("new rows never meet new rows", step, "_reach", _new_never_meets_new),
+    _mutant("NULL equals NULL", admission, "evaluate", _nulls_filled),
+    _mutant("expiry against now", state.InputState, "with_pane", _expiry_against_now),
+    _mutant("expiry one microsecond early", pane.Pane, "last_use_us", _expiry_one_early),
+    _mutant("ROWS counts only rows that pass WHERE", admission, "_counted", _counted_after_where),
+    _mutant("ties in arrival order", admission, "stream_order", _ties_by_arrival),
+    _mutant("ties by the last column first", admission, "stream_order", _ties_by_the_last_column_first),
+    _mutant("PARTITION BY ignored", row_counter.RowCounter, "_partition_numbers", _one_partition),
+    _mutant("ROWS holds one row too many", row_counter, "push_rows", _capacity_of(1)),
+    _mutant("ROWS holds one row too few", row_counter, "push_rows", _capacity_of(-1)),
+    _mutant("rows are counted before the watermark", step, "release", _not_waiting),
+    _mutant("what waits when the input ends is lost", embedded, "step", _never_ending),
+    _mutant("-0.0 is not 0.0 among keys", keys, "_float_codes", _zeros_differ),
+    _mutant("NaN keys meet nothing", keys, "_float_codes", _nan_meets_nothing),
+    _mutant("floats compare as IEEE 754 has it", compare, "_compare_floats", _ieee_floats),
+    _mutant("a window ends one instant early", expand, "_still_valid", _valid_before_the_end),
+    _mutant("predicates over several sources are not checked", expand, "_holds", _unchecked),
+    Mutant("hashes are trusted", (Patch(keys, "hash_slices", _one_bucket), Patch(expand, "equal_keys", _everything_equal))),
+    _mutant("a self join counts its stream per alias", embedded.EmbeddedRun, "_account", _counted_per_alias),
+)

@@ -1,0 +1,115 @@
+"""Cases made out of cases, of which it is known how their results relate."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.algebra.windows import TumbleWindow
+from watersmeet.oracle.values import column_values, is_nan
+
+from .cases import Case, Piece, SourceData
+from .timeline import from_counts, to_counts
+
+_COUNTED = re.compile(r"\d+")
+_ORDERED_KEY = re.compile(r"\.k (<|>)(?!>)")
+_FURTHEST_US = 2**52
+
+
+def only_ids(case: Case) -> Case:
+    """The case with ids as its only outputs."""
+    return replace(case, select=tuple(Piece(f"{item.alias}.id AS {item.alias}_id", (item.alias,)) for item in case.items))
+
+
+def without_calendar(case: Case) -> Case:
+    """The case without the predicates that say when something has to be, and not only how far apart."""
+    return replace(case, predicates=tuple(p for p in case.predicates if ".ts" not in p.text or len(p.aliases) > 1))
+
+
+def shifted(rng: Random, case: Case) -> Case | None:
+    """All event times moved by one distance, a multiple of every tumbling window; None when times cannot move that far."""
+    lengths_us = [source.window.length_us for source in case.bound.sources if isinstance(source.window, TumbleWindow)]
+    kinds = [source.table.schema.field(source.time or "").type for source in case.streams.values()]
+    step_us = math.lcm(*lengths_us, *(_grain_us(kind) for kind in kinds))
+    distance_us = rng.choice((-7, -1, 1, 3, 1_000)) * step_us
+    if abs(distance_us) > _FURTHEST_US:
+        return None
+    return case.with_tables(case.tables | {name: _moved(source, distance_us) for name, source in case.streams.items()})
+
+
+def with_renamed_keys(rng: Random, case: Case) -> Case | None:
+    """Every value of `k` replaced by another, equal ones by equal ones; None when the query looks at the order of keys.
+
+    Ties in ROWS windows are decided by columns from left to right, so the ids are put first: they decide before `k` can.
+    """
+    if any(_ORDERED_KEY.search(piece.text) for piece in case.predicates):
+        return None
+    names: dict[Any, int] = {}
+    fresh = rng.sample(range(-1000, 1000), 100)
+    tables = {source.name: _renamed(source.table, names, fresh) for source in case.sources}
+    return case.with_tables(tables)
+
+
+def with_ids_first(case: Case) -> Case:
+    def reordered(table: pa.Table) -> pa.Table:
+        return table.select(["id", *(name for name in table.column_names if name != "id")])
+
+    return case.with_tables({name: reordered(table) for name, table in case.tables.items()})
+
+
+def with_a_larger_window(rng: Random, case: Case) -> Case | None:
+    """One window or pair constraint lengthened; None when there is none to lengthen. Tumbling windows grow to a multiple."""
+    windows = [i for i, item in enumerate(case.items) if _COUNTED.search(item.window)]
+    places = [("items", i) for i in windows] + [("constraints", i) for i in range(len(case.constraints))]
+    if not places:
+        return None
+    field, at = rng.choice(places)
+    parts = list(getattr(case, field))
+    if field == "items":
+        parts[at] = replace(parts[at], window=_lengthened(rng, parts[at].window))
+    else:
+        parts[at] = replace(parts[at], text=_lengthened(rng, parts[at].text))
+    changed: Mapping[str, Any] = {field: tuple(parts)}
+    return replace(case, **changed)
+
+
+def _lengthened(rng: Random, text: str) -> str:
+    if "WEEKS" in text:
+        return text.replace("5000", "10000")
+    more = rng.randrange(2, 4) if "TUMBLE" in text else 1
+    return _COUNTED.sub(lambda count: str(int(count[0]) * more + ("TUMBLE" not in text) * rng.choice((1, 2))), text)
+
+
+def _grain_us(kind: pa.DataType) -> int:
+    """The smallest distance a time column of this type can be moved by."""
+    if pa.types.is_date(kind):
+        return 86_400_000_000
+    return {"s": 1_000_000, "ms": 1_000}.get(kind.unit, 1) if pa.types.is_timestamp(kind) else 1
+
+
+def _moved(source: SourceData, distance_us: int) -> pa.Table:
+    assert source.time is not None
+    column = source.table.column(source.time).combine_chunks()
+    distance = _in_counts(distance_us, column.type)
+    moved = from_counts([count + distance for count in to_counts(column)], column.type)
+    return source.table.set_column(source.table.column_names.index(source.time), source.time, moved)
+
+
+def _in_counts(distance_us: int, kind: pa.DataType) -> int:
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return distance_us * 1_000
+    if pa.types.is_date64(kind):
+        return distance_us // 1_000
+    return distance_us // _grain_us(kind)
+
+
+def _renamed(table: pa.Table, names: dict[Any, int], fresh: list[int]) -> pa.Table:
+    values = column_values(table.column("k"))
+    renamed = [None if value is None else names.setdefault("NaN" if is_nan(value) else value, fresh[len(names)]) for value in values]
+    return table.set_column(table.column_names.index("k"), "k", pa.array(renamed, pa.int64()))

@@ -1,0 +1,80 @@
+"""`collect` gives the oracle's rows, whatever the query: the main test.
+
+A failure prints its seed, and the smallest case that still fails; `generate(seed)` makes the case again. WATERSMEET_SEED moves the
+whole run to other seeds.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from random import Random
+
+import pytest
+
+from watersmeet.oracle import admit
+
+from .arrivals import Arrivals, in_any_batches, with_late_rows, within_lateness
+from .cases import Case
+from .engine import assert_same, collect, collect_arriving, expected
+from .generators import generate
+from .plans import plans_of
+
+CHUNKS = 40
+SEEDS_PER_CHUNK = 500
+ARRIVING_CHUNKS = 20
+ARRIVING_SEEDS_PER_CHUNK = 150
+
+FIRST_SEED = int(os.environ.get("WATERSMEET_SEED", "0"))
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_every_plan_of_every_query_gives_the_oracles_rows(chunk: int) -> None:
+    for seed in _seeds(chunk, SEEDS_PER_CHUNK):
+        case = generate(seed)
+        wanted = expected(case)
+        for plan in plans_of(case):
+            assert_same(case, collect(case, plan).rows, wanted, lambda smaller: collect(smaller).rows != expected(smaller))
+
+
+@pytest.mark.parametrize("chunk", range(ARRIVING_CHUNKS))
+def test_any_split_into_batches_gives_the_same_rows(chunk: int) -> None:
+    for seed in _seeds(chunk, ARRIVING_SEEDS_PER_CHUNK):
+        case = generate(seed)
+        arrivals = in_any_batches(Random(seed), case)
+        assert_same(case, collect_arriving(case, arrivals).rows, expected(case), partial(_split_matters, seed))
+
+
+@pytest.mark.parametrize("chunk", range(ARRIVING_CHUNKS))
+def test_any_arrival_order_within_the_lateness_gives_the_same_rows(chunk: int) -> None:
+    for seed in _seeds(chunk, ARRIVING_SEEDS_PER_CHUNK):
+        case = generate(seed)
+        answer = collect_arriving(case, within_lateness(Random(seed), case))
+        assert_same(case, answer.rows, expected(case))
+        assert all(entry["late"] == 0 for entry in answer.ledger.values()), f"seed {seed}"
+
+
+@pytest.mark.parametrize("chunk", range(ARRIVING_CHUNKS))
+def test_late_rows_are_left_out_and_counted(chunk: int) -> None:
+    for seed in _seeds(chunk, ARRIVING_SEEDS_PER_CHUNK):
+        case = generate(seed)
+        check_late_rows(case, with_late_rows(Random(seed), case))
+
+
+def check_late_rows(case: Case, arrivals: Arrivals) -> None:
+    admission = admit(arrivals)
+    answer = collect_arriving(case, arrivals)
+    arrived = {name: sum(batch.num_rows for batch in arrival.batches) for name, arrival in arrivals.items()}
+    wanted = {
+        name: {"arrived": arrived[name], "kept": arrived[name] - late, "late": late, "shed": 0} for name, late in admission.late.items()
+    }
+    assert answer.ledger == wanted, f"{case}\n{arrivals}"
+    assert_same(case, answer.rows, expected(case.with_tables(case.tables | admission.tables)))
+
+
+def _split_matters(seed: int, case: Case) -> bool:
+    return collect_arriving(case, in_any_batches(Random(seed), case)).rows != expected(case)
+
+
+def _seeds(chunk: int, size: int) -> range:
+    return range(FIRST_SEED + chunk * size, FIRST_SEED + (chunk + 1) * size)

@@ -1,0 +1,56 @@
+"""Check the checker: every mutant of the engine must be caught, by the same comparisons, within few cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from .arrivals import in_any_batches, with_late_rows, within_lateness
+from .engine import assert_same, collect, collect_arriving, expected
+from .generators import generate
+from .mutants import MUTANTS, Mutant
+from .test_against_the_oracle import check_late_rows
+
+MOST_SEEDS = 1_500
+
+
+def whole(seed: int) -> None:
+    case = generate(seed)
+    assert_same(case, collect(case).rows, expected(case))
+
+
+def split(seed: int) -> None:
+    case = generate(seed)
+    assert_same(case, collect_arriving(case, in_any_batches(Random(seed), case)).rows, expected(case))
+
+
+def disordered(seed: int) -> None:
+    case = generate(seed)
+    assert_same(case, collect_arriving(case, within_lateness(Random(seed), case)).rows, expected(case))
+
+
+def late(seed: int) -> None:
+    case = generate(seed)
+    check_late_rows(case, with_late_rows(Random(seed), case))
+
+
+CHECKS: tuple[Callable[[int], None], ...] = (whole, split, disordered, late)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.mistake)
+def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    for patch in mutant.patches:
+        monkeypatch.setattr(patch.owner, patch.attribute, patch.broken(getattr(patch.owner, patch.attribute)))
+    assert any(is_caught(seed) for seed in range(MOST_SEEDS)), f"nothing catches: {mutant.mistake}"
+
+
+def is_caught(seed: int) -> bool:
+    """Only a wrong answer counts: a mutant that merely crashes would show nothing of the checker."""
+    try:
+        for check in CHECKS:
+            check(seed)
+    except AssertionError:
+        return True
+    return False

@@ -1,0 +1,31 @@
+"""Brute force against DuckDB, on what both can express."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+from watersmeet.oracle import join_rows
+
+from .duckdb_oracle import duckdb_rows, duckdb_text, portable
+from .generators import generate
+
+CHUNKS = 10
+SEEDS_PER_CHUNK = 300
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(config={"threads": 1}) as opened:
+        opened.execute("SET TimeZone = 'UTC'")
+        yield opened
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_brute_force_agrees_with_duckdb(connection: duckdb.DuckDBPyConnection, chunk: int) -> None:
+    for seed in range(chunk * SEEDS_PER_CHUNK, (chunk + 1) * SEEDS_PER_CHUNK):
+        case = portable(generate(seed))
+        brute, duck = sorted(join_rows(case.bound, case.tables)), sorted(duckdb_rows(connection, case).elements())
+        assert brute == duck, f"{case}\n{duckdb_text(case)}"

@@ -1,0 +1,111 @@
+"""Times that lie where windows begin and end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+_DAY_US = 86_400_000_000
+_UNIT_WORDS = {1: "MICROSECOND", 1_000: "MILLISECOND", 1_000_000: "SECOND", 60_000_000: "MINUTE", _DAY_US: "DAY"}
+_FAR_US = 2**50
+
+_EXACT_TYPES = (
+    pa.int64(),
+    pa.timestamp("us"),
+    pa.timestamp("us", "UTC"),
+    pa.timestamp("us", "America/New_York"),
+    pa.timestamp("ns"),
+    pa.timestamp("ns", "UTC"),
+)
+_PER_UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Times are `base_us` plus up to `steps` units; windows have their lengths in the same unit, so edges are hit often.
+
+    `jitter` puts some times one microsecond off, `far` some of them decades away.
+    """
+
+    base_us: int
+    unit_us: int
+    steps: int
+    jitter: bool
+    far: bool
+    types: tuple[pa.DataType, ...]
+
+    @property
+    def unit(self) -> str:
+        return _UNIT_WORDS[self.unit_us]
+
+    def length(self, rng: Random) -> str:
+        """A window length as the query writes it: a few units, now and then one microsecond less or more, or very long."""
+        count = rng.choice((1, 1, 2, 2, 3, 4, 6))
+        draw = rng.random()
+        if draw < 0.05:
+            return "5000 WEEKS"
+        if draw < 0.15 and self.unit_us > 1:
+            return f"{count * self.unit_us + rng.choice((-1, 1))} MICROSECONDS"
+        return f"{count} {self.unit}{'S' if count > 1 and draw < 0.6 else ''}"
+
+    def time_us(self, rng: Random) -> int:
+        time_us = self.base_us + rng.randrange(self.steps) * self.unit_us
+        if self.jitter and rng.random() < 0.3:
+            time_us += rng.choice((-1, 1))
+        if self.far and rng.random() < 0.2:
+            time_us += rng.choice((-_FAR_US, _FAR_US))
+        return time_us
+
+    def column(self, rng: Random, rows: int) -> pa.Array[Any]:
+        """A time column in one of the timeline's types; what the type cannot hold is rounded down."""
+        kind = rng.choice(self.types)
+        return from_counts([_count(rng, self.time_us(rng), kind) for _ in range(rows)], kind)
+
+
+def choose_timeline(rng: Random) -> Timeline:
+    unit_us = rng.choices((1, 1_000, 1_000_000, 60_000_000, _DAY_US), (6, 2, 3, 1, 1))[0]
+    types: tuple[pa.DataType, ...] = _EXACT_TYPES
+    if unit_us >= 1_000:
+        types += (pa.timestamp("ms"), pa.timestamp("ms", "UTC"))
+    if unit_us >= 1_000_000:
+        types += (pa.timestamp("s"),)
+    if unit_us == _DAY_US:
+        types += (pa.date32(), pa.date64())
+    base_us = rng.choice((0, 0, 0, 7, -3 * unit_us, -5, 1_700_000_000_000_000))
+    return Timeline(
+        base_us=base_us,
+        unit_us=unit_us,
+        steps=rng.choice((1, 3, 6, 6, 10, 20)),
+        jitter=rng.random() < 0.5,
+        far=rng.random() < 0.1,
+        types=types if rng.random() < 0.5 else (rng.choice(types),),
+    )
+
+
+def _count(rng: Random, time_us: int, kind: pa.DataType) -> int:
+    """The number a time column stores for a time; a nanosecond column gets nanoseconds nobody asked for."""
+    if pa.types.is_date32(kind):
+        return time_us // _DAY_US
+    if pa.types.is_date64(kind):
+        return time_us // _DAY_US * 86_400_000
+    if not pa.types.is_timestamp(kind):
+        return time_us
+    if kind.unit == "ns":
+        return time_us * 1_000 + rng.choice((0, 0, 1, 999))
+    return time_us // _PER_UNIT_US[kind.unit]
+
+
+def from_counts(counts: list[int], kind: pa.DataType) -> pa.Array[Any]:
+    """A time column out of the numbers it stores."""
+    return pa.array(counts, _storage(kind)).cast(kind)
+
+
+def to_counts(column: pa.Array[Any]) -> list[int]:
+    return column.cast(_storage(column.type)).to_pylist()
+
+
+def _storage(kind: pa.DataType) -> pa.DataType:
+    return pa.int32() if pa.types.is_date32(kind) else pa.int64()
