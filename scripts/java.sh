@@ -35,6 +35,7 @@ as_root() { # how to become root without being asked anything
 install_java() {
     local root package
     command -v apt-get >/dev/null 2>&1 && root=$(as_root) || return 1
+    echo "No Java $oldest or newer; installing one from the system's packages." >&2
     $root apt-get update -qq >&2 || return 1
     for package in openjdk-21-jre-headless openjdk-17-jre-headless default-jre-headless; do
         if $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >&2; then
@@ -46,7 +47,7 @@ install_java() {
 
 if found=$(find_java); then
     echo "Java $(major_of "$found"): $found"
-elif echo "No Java $oldest or newer; installing one from the system's packages." >&2 && install_java && found=$(find_java); then
+elif install_java && found=$(find_java); then
     echo "Java $(major_of "$found"): $found"
 else
     echo "watersmeet: Spark needs Java $oldest or newer, none was found, and none could be installed from here. Install a headless Java" \

@@ -1,12 +1,12 @@
 """Watersmeet: continuous queries that join several data streams over sliding windows.
 
-    import watersmeet as wm
+import watersmeet as wm
 
-    query = wm.sql("SELECT a.item, b.price FROM sales [RANGE 1 HOUR] AS a, quotes [RANGE 1 HOUR] AS b WHERE a.item = b.item")
-    table = wm.collect(query, {"sales": wm.stream(sales, time="ts"), "quotes": wm.stream(quotes, time="ts")})
+query = wm.sql("SELECT a.item, b.price FROM sales [RANGE 1 HOUR] AS a, quotes [RANGE 1 HOUR] AS b WHERE a.item = b.item")
+table = wm.collect(query, {"sales": wm.stream(sales, time="ts"), "quotes": wm.stream(quotes, time="ts")})
 """
 
-from watersmeet.api import collect, explain, relation, run, sql, stream
+from watersmeet.api import collect, explain, plan, relation, run, sql, stream
 from watersmeet.errors import InputError, InternalError, PlanError, QueryError, WatersmeetError
 
 __version__ = "0.1.0"
@@ -19,6 +19,7 @@ __all__ = [
     "WatersmeetError",
     "collect",
     "explain",
+    "plan",
     "relation",
     "run",
     "sql",

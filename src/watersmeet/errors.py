@@ -94,6 +94,7 @@ def caret(text: str, span: Span) -> str:
     line, column = _cut_around(line, column)
     width = max(1, min(width, len(line) - column))
     prefix = f"{number} | "
+    line = "".join(sign if sign.isprintable() else "�" for sign in line)  # nothing that steers a terminal
     return f"{prefix}{line}\n{' ' * (len(prefix) + column)}{'^' * width}"
 
 

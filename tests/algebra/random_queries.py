@@ -34,6 +34,7 @@ from watersmeet.algebra.expressions import (
 from watersmeet.algebra.query import PairConstraint, Query, SelectItem, Source, Star
 from watersmeet.algebra.windows import MAX_LENGTH_US, LandmarkWindow, RangeWindow, RowsWindow, TumbleWindow, Window
 from watersmeet.lang.functions import FUNCTIONS
+from watersmeet.lang.type_names import TYPES as TYPES_OF_CAST
 
 ANY_TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
 AWKWARD = (
@@ -81,14 +82,11 @@ LITERALS: st.SearchStrategy[Expr] = st.one_of(
     st.datetimes(FIRST, LAST, timezones=st.just(UTC)).map(lambda v: Literal(v, pa.timestamp("us", "UTC"))),
     st.integers(-MAX_LENGTH_US, MAX_LENGTH_US).map(lambda us: Literal(dt.timedelta(microseconds=us), pa.duration("us"))),
 )
-TYPES = st.sampled_from(
-    [pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.date32(), pa.timestamp("us")]
-    + [pa.binary(), pa.decimal128(10, 2), pa.decimal128(38, 0), pa.decimal128(1, 1)]
-)
+TYPES = st.sampled_from([*TYPES_OF_CAST.values(), pa.decimal128(10, 2), pa.decimal128(38, 0), pa.decimal128(1, 1)])
 PATTERNS = ANY_TEXT.map(lambda text: text.rstrip("\\")) | st.sampled_from(["%", "a_%", "100\\%", "'", "\\\\"])
 
 
-def _compound(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+def compound(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     several = st.lists(inner, min_size=2, max_size=4).map(tuple)
     some = st.lists(inner, min_size=1, max_size=3).map(tuple)
     calls = st.sampled_from(sorted(FUNCTIONS)).flatmap(
@@ -126,7 +124,7 @@ WINDOWS: st.SearchStrategy[Window | None] = st.one_of(
 
 # Strategies are slow to build, so there is one for all queries: a column's source is a number, and becomes that source's alias later.
 EXPRESSIONS: st.SearchStrategy[Expr] = st.recursive(
-    LITERALS | st.builds(Column, NAMES, st.none() | st.sampled_from("0123")), _compound, max_leaves=10
+    LITERALS | st.builds(Column, NAMES, st.none() | st.sampled_from("0123")), compound, max_leaves=10
 )
 ALIASES = st.lists(NAMES, min_size=1, max_size=4, unique=True)
 ITEMS = st.lists(

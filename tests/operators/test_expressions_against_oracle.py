@@ -24,7 +24,7 @@ _SLOW_BUT_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
-@settings(max_examples=150, deadline=None, suppress_health_check=_SLOW_BUT_FINE)
+@settings(max_examples=500, deadline=None, suppress_health_check=_SLOW_BUT_FINE)
 @given(data=st.data())
 def test_an_expression_means_the_same_by_column_and_by_row(kind: str, data: st.DataObject) -> None:
     expr, table = data.draw(expressions(kind)), data.draw(tables())
@@ -37,7 +37,7 @@ def test_an_expression_means_the_same_by_column_and_by_row(kind: str, data: st.D
     assert [_comparable(value) for value in column_values(pa.chunked_array([found]))] == [_comparable(value) for value in wanted]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=_SLOW_BUT_FINE)
+@settings(max_examples=500, deadline=None, suppress_health_check=_SLOW_BUT_FINE)
 @given(expr=expressions("flag"), table=tables())
 def test_is_true_where_the_oracle_says_true(expr: Expr, table: pa.Table) -> None:
     wanted = _by_row(expr, table)

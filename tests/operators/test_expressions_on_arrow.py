@@ -206,6 +206,8 @@ def test_upper_follows_pythons_rules() -> None:
         (0, 2, "st"),
         (1, None, "stream"),
         (-2, None, "am"),
+        (-2, 5, "am"),
+        (-3, 2, "ea"),
         (-8, 3, "s"),
         (9, 2, ""),
         (2, 0, ""),
@@ -242,6 +244,13 @@ def test_like_is_anchored_and_takes_nothing_for_a_regular_expression(pattern: st
 def test_a_pattern_of_absurd_length_is_refused() -> None:
     with pytest.raises(QueryError, match="too long"):
         values(Like(column("x"), "_" * 1_000_000), x=["a"])
+
+
+def test_arguments_that_differ_from_row_to_row_are_taken_row_by_row() -> None:
+    texts, parts = ["ab", "ab", "cd", "ab", None], ["a", "b", "c", "a", "a"]
+    assert values(Call("STARTS_WITH", (column("x"), column("y"))), x=texts, y=parts) == [True, False, True, True, None]
+    replaced = Call("REPLACE", (column("x"), column("y"), text("-")))
+    assert values(replaced, x=texts, y=parts) == ["-b", "a-", "-d", "-b", None]
 
 
 def test_concat_is_null_if_any_part_is() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -12,7 +12,7 @@ from watersmeet.algebra.schema import RelationSchema, SourceSchema, StreamSchema
 from watersmeet.lang import bind, parse
 from watersmeet.oracle import join_rows
 
-Timeline = Sequence[int] | Mapping[str, Any] | pa.Table
+Timeline: TypeAlias = "Sequence[int] | Mapping[str, Any] | pa.Table"
 
 
 def meet(text: str, relations: Sequence[str] = (), **timelines: Timeline) -> list[tuple[Any, ...]]:

@@ -58,7 +58,8 @@ def _one(rng: Random, source: SourceData, order: Sequence[int], lateness_us: int
 
 def batches_of(rng: Random, table: pa.Table) -> list[pa.Table]:
     """The table cut anywhere, with empty batches in between; always at least one batch."""
-    cuts = sorted(rng.randint(0, table.num_rows) for _ in range(rng.choice((0, 1, 2, 3, 5))))
+    most = 5 if table.num_rows < 50 else 30
+    cuts = sorted(rng.randint(0, table.num_rows) for _ in range(rng.choice((0, 1, 2, 3, most))))
     bounds = [0, *cuts, table.num_rows]
     return [table.slice(start, stop - start) for start, stop in pairwise(bounds)]
 

@@ -28,6 +28,12 @@ _LENGTH = re.compile(r"(\d+) ([A-Z]+?)S?\b")
 _PAIR = re.compile(r"(D?)WINDOW \((\w+), (\w+)\) = ")
 
 
+def opened() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
 def portable(case: Case) -> Case:
     """What of the case DuckDB can express: only predicates it reads as we do, and ids as outputs."""
     return replace(
@@ -60,19 +66,27 @@ def duckdb_text(case: Case) -> str:
 def _plain(source: SourceData) -> pa.Table:
     """The table with the raw number of its time column, and without what DuckDB takes differently.
 
-    Dictionaries would be ordered by code, and zoned nanoseconds compare with no other unit; keys have no fractions of a second.
+    Dictionaries would be ordered by code, zoned nanoseconds compare with no other unit (keys have no fractions of a second), and
+    half-precision floats are unknown.
     """
     table = source.table
     for i, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):
-            table = table.set_column(i, field.name, table.column(i).cast(field.type.value_type))
-        elif pa.types.is_timestamp(field.type) and field.type.tz and field.name != source.time:
-            table = table.set_column(i, field.name, table.column(i).cast(pa.timestamp("us", "UTC"), safe=False))
+        kind = field.type if field.name == source.time else _plain_type(field.type)
+        if kind != field.type:
+            table = table.set_column(i, field.name, table.column(i).cast(kind, safe=False))
     if source.time is None:
         return table
     time = table.column(source.time)
     raw = time.cast(pa.int32()) if pa.types.is_date32(time.type) else time
     return table.append_column("__raw", raw.cast(pa.int64()))
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    if pa.types.is_timestamp(kind) and kind.tz:
+        return pa.timestamp("us", "UTC")
+    return pa.float32() if pa.types.is_float16(kind) else kind
 
 
 def _view(item: FromItem, source: SourceData) -> str:

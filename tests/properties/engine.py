@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 import watersmeet
+from watersmeet.algebra.plan import Plan
 from watersmeet.oracle import Arrival, as_multiset, join_rows, table_rows
 
 from .cases import Case
@@ -27,7 +29,7 @@ class Answer:
     ledger: dict[str, dict[str, int]]
 
 
-def collect(case: Case, plan: object = None) -> Answer:
+def collect(case: Case, plan: Plan | None = None) -> Answer:
     """The case's tables whole, each as one batch, so nothing is late."""
     streams = {
         source.name: watersmeet.relation(source.table) if source.time is None else watersmeet.stream(source.table, time=source.time)
@@ -36,12 +38,15 @@ def collect(case: Case, plan: object = None) -> Answer:
     return _run(case, streams, plan)
 
 
-def collect_arriving(case: Case, arrivals: Mapping[str, Arrival], plan: object = None) -> Answer:
+def collect_arriving(case: Case, arrivals: Mapping[str, Arrival], plan: Plan | None = None) -> Answer:
     """The case's streams in batches, its relations whole."""
     streams: dict[str, Any] = {source.name: watersmeet.relation(source.table) for source in case.sources if source.time is None}
     for name, arrival in arrivals.items():
         streams[name] = watersmeet.stream(
-            list(arrival.batches), time=arrival.time, lateness=_duration(arrival.lateness_us), idle=_duration(arrival.idle_us)
+            list(arrival.batches),
+            time=arrival.time,
+            lateness=_duration(arrival.lateness_us),
+            idle=None if arrival.idle_us is None else _duration(arrival.idle_us),
         )
     return _run(case, streams, plan)
 
@@ -62,9 +67,18 @@ def assert_same(case: Case, actual: Rows, wanted: Rows, fails: Callable[[Case], 
     raise AssertionError("\n".join([f"seed {case.seed}", case.text, *report]))
 
 
-def _run(case: Case, streams: dict[str, Any], plan: object) -> Answer:
-    pinned = {} if plan is None else {"plan": plan}
-    return _answer(watersmeet.collect(watersmeet.sql(case.text), streams, **pinned))
+@contextmanager
+def labelled(what: str) -> Iterator[None]:
+    """Whatever fails inside says what it was about."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(what)
+        raise
+
+
+def _run(case: Case, streams: dict[str, Any], plan: Plan | None) -> Answer:
+    return _answer(watersmeet.collect(watersmeet.sql(case.text), streams, plan))
 
 
 def _answer(table: pa.Table) -> Answer:
@@ -72,5 +86,5 @@ def _answer(table: pa.Table) -> Answer:
     return Answer(as_multiset(table_rows(table)), json.loads(metadata.get(b"watersmeet", b"{}")).get("ledger", {}))
 
 
-def _duration(length_us: int | None) -> str | None:
-    return None if length_us is None else f"{length_us} microseconds"
+def _duration(length_us: int) -> str:
+    return f"{length_us} microseconds"

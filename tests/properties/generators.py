@@ -50,18 +50,25 @@ class Keys:
 
 
 def generate(seed: int) -> Case:
-    return generate_with(Random(seed), seed)
+    """The case of a seed."""
+    rng = Random(seed)
+    return _case(rng, seed, rng.choices((1, 2, 3, 4, 5), SOURCE_WEIGHTS)[0], crowd=1)
 
 
-def generate_with(rng: Random, seed: int = -1) -> Case:
-    """A case out of any source of randomness."""
-    count = rng.choices((1, 2, 3, 4, 5), SOURCE_WEIGHTS)[0]
+def generate_crowd(seed: int) -> Case:
+    """A case of two or three sources with many more rows: too many for brute force, few enough for a database."""
+    rng = Random(seed)
+    count = rng.choice((2, 2, 3))
+    return _case(rng, seed, count, crowd=25 if count == 2 else 8)
+
+
+def _case(rng: Random, seed: int, count: int, crowd: int) -> Case:
     aliases = ALIASES[:count]
-    timeline = choose_timeline(rng)
+    timeline = choose_timeline(rng, crowd)
     keys = _choose_keys(rng, count)
     names = _choose_names(rng, aliases)
     sources = tuple(
-        _source(rng, name, timeline, keys, MOST_ROWS[count - 1], may_be_relation=i > 0) for i, name in enumerate(sorted(set(names)))
+        _source(rng, name, timeline, keys, crowd * MOST_ROWS[count - 1], may_be_relation=i > 0) for i, name in enumerate(sorted(set(names)))
     )
     times = {source.name: source.time for source in sources}
     streams = [alias for alias, name in zip(aliases, names, strict=True) if times[name]]
@@ -133,7 +140,7 @@ def _few(rng: Random, pool: tuple[Any, ...], sources: int) -> tuple[Any, ...]:
 
 def _source(rng: Random, name: str, timeline: Timeline, keys: Keys, most_rows: int, may_be_relation: bool) -> SourceData:
     rows = 0 if rng.random() < 0.02 else rng.choice((*range(1, most_rows + 1), *[most_rows] * 6))
-    table = _table(rng, timeline, keys, rows, first_id=100 * int(name[1:]))
+    table = _table(rng, timeline, keys, rows, first_id=1_000 * int(name[1:]))
     is_relation = may_be_relation and rng.random() < 0.15
     return SourceData(name, _with_copies(rng, table, most_rows), None if is_relation else "ts")
 

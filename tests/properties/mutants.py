@@ -15,10 +15,12 @@ import pyarrow as pa
 from watersmeet.algebra import query
 from watersmeet.algebra.bounds import close
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.algebra.windows import FOREVER_US, RangeWindow
+from watersmeet.algebra.windows import FOREVER_US, RangeWindow, TumbleWindow
 from watersmeet.operators import keys
 from watersmeet.operators.expressions import compare, is_true
+from watersmeet.operators.expressions.rows import call
 from watersmeet.operators.meet import admission, expand, pane, row_counter, state, step
+from watersmeet.operators.meet.tactics import runs
 from watersmeet.runtime import embedded, watermark
 
 Original = Callable[..., Any]
@@ -82,7 +84,7 @@ def _reversed(bound: BoundQuery) -> list[list[int]]:
 
 def _sliding_tumble(_: Original) -> Original:
     def ends(source: Any, times: Any) -> Any:
-        return times + source.window.length_us - 1 if isinstance(source.window, query.TumbleWindow) else None
+        return times + source.window.length_us - 1 if isinstance(source.window, TumbleWindow) else None
 
     return ends
 
@@ -216,7 +218,7 @@ def _nan_meets_nothing(float_codes: Original) -> Original:
 
 
 def _ieee_floats(_: Original) -> Original:
-    return lambda op, left, right: compare.call(compare._KERNELS[op], left, right)
+    return lambda op, left, right: call(compare._KERNELS[op], left, right)
 
 
 def _valid_before_the_end(_: Original) -> Original:
@@ -282,8 +284,8 @@ MUTANTS = (
     _mutant("idle exactly at the timeout", watermark.Watermark, "_is_idle", _idle_too_soon),
     _mutant("the watermark moves back", watermark.Watermark, "after", _moving_back),
     _mutant("the last row of a batch is dropped", embedded.EmbeddedRun, "_timed", _last_row_dropped),
-    _mutant("new rows meet new rows twice", step, "_reach", _new_meets_new_twice),
-    _mutant("new rows never meet new rows", step, "_reach", _new_never_meets_new),
+    _mutant("new rows meet new rows twice", runs, "_reach", _new_meets_new_twice),
+    _mutant("new rows never meet new rows", runs, "_reach", _new_never_meets_new),
     _mutant("NULL equals NULL", admission, "evaluate", _nulls_filled),
     _mutant("expiry against now", state.InputState, "with_pane", _expiry_against_now),
     _mutant("expiry one microsecond early", pane.Pane, "last_use_us", _expiry_one_early),

@@ -9,7 +9,7 @@ import pytest
 
 from watersmeet.oracle import join_rows
 
-from .duckdb_oracle import duckdb_rows, duckdb_text, portable
+from .duckdb_oracle import duckdb_rows, duckdb_text, opened, portable
 from .generators import generate
 
 CHUNKS = 10
@@ -18,9 +18,8 @@ SEEDS_PER_CHUNK = 300
 
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect(config={"threads": 1}) as opened:
-        opened.execute("SET TimeZone = 'UTC'")
-        yield opened
+    with opened() as connection:
+        yield connection
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

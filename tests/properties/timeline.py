@@ -65,7 +65,8 @@ class Timeline:
         return from_counts([_count(rng, self.time_us(rng), kind) for _ in range(rows)], kind)
 
 
-def choose_timeline(rng: Random) -> Timeline:
+def choose_timeline(rng: Random, crowd: int = 1) -> Timeline:
+    """A timeline for tables `crowd` times as long as usual."""
     unit_us = rng.choices((1, 1_000, 1_000_000, 60_000_000, _DAY_US), (6, 2, 3, 1, 1))[0]
     types: tuple[pa.DataType, ...] = _EXACT_TYPES
     if unit_us >= 1_000:
@@ -75,12 +76,15 @@ def choose_timeline(rng: Random) -> Timeline:
     if unit_us == _DAY_US:
         types += (pa.date32(), pa.date64())
     base_us = rng.choice((0, 0, 0, 7, -3 * unit_us, -5, 1_700_000_000_000_000))
+    far = rng.random() < 0.1
+    if unit_us == 1 and abs(base_us) < 100 and not far:
+        types += (pa.int32(), pa.int16())
     return Timeline(
         base_us=base_us,
         unit_us=unit_us,
-        steps=rng.choice((1, 3, 6, 6, 10, 20)),
+        steps=rng.choice((1, 3, 6, 6, 10, 20)) * crowd,
         jitter=rng.random() < 0.5,
-        far=rng.random() < 0.1,
+        far=far,
         types=types if rng.random() < 0.5 else (rng.choice(types),),
     )
 
@@ -104,7 +108,8 @@ def from_counts(counts: list[int], kind: pa.DataType) -> pa.Array[Any]:
 
 
 def to_counts(column: pa.Array[Any]) -> list[int]:
-    return column.cast(_storage(column.type)).to_pylist()
+    counts: list[int] = column.cast(_storage(column.type)).to_pylist()
+    return counts
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:

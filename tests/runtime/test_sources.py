@@ -137,6 +137,16 @@ def test_mixed_values_in_a_pandas_column_are_refused_by_name() -> None:
         stream(pd.DataFrame({"k": [1, "x"]}), time="k")
 
 
+def test_a_named_pandas_index_is_a_column() -> None:
+    assert _rows(TABLE.to_pandas().set_index("ts")) == [{"ts": row["ts"], "k": row["k"]} for row in TABLE.to_pylist()]
+    assert stream(TABLE.to_pandas().set_index("ts", drop=False), time="ts").schema.names == ["k", "ts"]
+
+
+def test_nothing_among_the_batches_is_refused_and_does_not_end_the_stream() -> None:
+    with pytest.raises(InputError, match="batch 2 is a NoneType"):
+        list(stream([TABLE, None, TABLE], time="ts").batches())
+
+
 def test_string_views_become_strings() -> None:
     viewed = pa.table({"s": pa.array(["a"], pa.string_view()), "ts": [1]})
     assert stream(viewed, time="ts").schema.field("s").type == pa.string()

@@ -78,7 +78,7 @@ def test_a_missing_path_is_refused_at_once(tmp_path: Path) -> None:
         stream(tmp_path / "nothing.csv", time="ts")
 
 
-@pytest.mark.parametrize("path", ["", "x" * 100_000, "a\0b.csv", "/dev/null"])
+@pytest.mark.parametrize("path", ["", "  ", "x" * 100_000, "a\0b.csv", "/dev/null"])
 def test_a_path_that_cannot_be_one_is_refused(path: str) -> None:
     with pytest.raises(InputError) as caught:
         _ = stream(path, time="ts").schema

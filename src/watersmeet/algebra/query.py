@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,6 +20,9 @@ from watersmeet.algebra.windows import (
     check_length,
 )
 from watersmeet.errors import InternalError, QueryError, Span, listing
+
+if TYPE_CHECKING:
+    from watersmeet.algebra.tree import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,16 @@ class Query:
         from watersmeet.algebra.render import query_text
 
         return query_text(self)
+
+    def to_dict(self) -> dict[str, Json]:
+        from watersmeet.algebra.render import query_dict
+
+        return query_dict(self)
+
+    def to_mermaid(self) -> str:
+        from watersmeet.algebra.render import query_mermaid
+
+        return query_mermaid(self)
 
 
 @dataclass(frozen=True, slots=True)

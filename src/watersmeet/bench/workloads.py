@@ -57,7 +57,9 @@ class CommonKey:
         """The same rows in DuckDB's SQL: on the finite input, two RANGE windows are a band on the times of every pair."""
         joins = []
         for number, alias in enumerate(self.aliases[1:], start=1):
-            bands = (f"{alias}.ts BETWEEN {other}.ts - {self.window_us} AND {other}.ts + {self.window_us}" for other in self.aliases[:number])
+            bands = (
+                f"{alias}.ts BETWEEN {other}.ts - {self.window_us} AND {other}.ts + {self.window_us}" for other in self.aliases[:number]
+            )
             joins.append(f"JOIN {alias} ON a.k = {alias}.k AND {' AND '.join(bands)}")
         return f"SELECT {', '.join(self.outputs)} FROM a {' '.join(joins)}"
 

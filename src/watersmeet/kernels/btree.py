@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from numba.extending import register_jitable
 
+from watersmeet.errors import InternalError
 from watersmeet.kernels.compile import piece
 from watersmeet.kernels.tree_entries import (
     Words,
@@ -64,7 +65,7 @@ def nodes_size(rows: int, node_size: int) -> int:
     (205, 717)
     """
     if node_size < 2:
-        raise ValueError("a tree node must hold at least two entries")
+        raise InternalError("a tree node must hold at least two entries")
     leaves = max(1, rows // ((node_size + 1) // 2))
     inner = 0
     level = leaves

@@ -6,8 +6,10 @@ reads is declared read-only, which takes both.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -49,7 +51,15 @@ def kernel(*argument_types: Any) -> Callable[[Function], Function]:
 
 def piece(function: Function) -> Any:
     """A piece of a kernel, for kernels to call."""
-    return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    # Numba takes a cached build as long as the kernel's own file is unchanged, even if a piece it is made of changed in another.
+    dispatcher._cache._cache_file._source_stamp = _sources_digest()
+    return dispatcher
+
+
+def inlined(function: Function) -> Any:
+    """A piece of a kernel's innermost loop, written into its caller: passing groups of arrays costs more than the piece's work."""
+    return numba.njit(inline="always")(function)
 
 
 def warm_up() -> None:
@@ -57,6 +67,15 @@ def warm_up() -> None:
     for dispatcher, argument_types in KERNELS.values():
         if not dispatcher.overloads:
             _build(dispatcher, argument_types)
+
+
+@cache
+def _sources_digest() -> str:
+    """Of all the sources kernels are made of: a build is used only as long as none of them changes."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def _build(dispatcher: Any, argument_types: tuple[Any, ...]) -> None:

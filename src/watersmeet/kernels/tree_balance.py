@@ -5,10 +5,12 @@ Rotations are the AVL tree's, with one thing more. The node that comes out on to
 its parent, with that parent; a pair holds at least `least_inside` + 1 entries, so it can be topped up from its partner. Lehman and Carey's
 special rotation, where a new leaf of one entry rises between a full half-leaf and its parent, is one case of this.
 
-Reference: Lehman, Carey, "A Study of Index Structures for Main Memory Database Management Systems", 1986, section 3.
+Reference: Lehman, Carey, "A Study of Index Structures for Main Memory Database Management Systems", 1986.
 """
 
 from __future__ import annotations
+
+from numba.extending import register_jitable
 
 from watersmeet.kernels.compile import piece
 from watersmeet.kernels.tree_entries import Words, move_down, move_up
@@ -20,7 +22,7 @@ HEIGHT = -5
 HEAD = 5
 
 
-@piece
+@register_jitable
 def least_inside(node_size: int) -> int:
     """Entries a node with two children holds at least. Two below the most, as Lehman and Carey advise, absorbs updates that even out."""
     return max(1, node_size - 2)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from numba.extending import register_jitable
 
+from watersmeet.errors import InternalError
 from watersmeet.kernels.compile import piece
 from watersmeet.kernels.tree_balance import HEAD, HEIGHT, LEFT, RIGHT, has_both, least_inside, only_child, rebalance, replace_child
 from watersmeet.kernels.tree_entries import (
@@ -66,9 +67,8 @@ def nodes_size(rows: int, node_size: int) -> int:
     (205, 615)
     """
     if node_size < 2:
-        raise ValueError("a tree node must hold at least two entries")
-    least = max(1, node_size - 2)
-    return (1 + 2 * max(rows - 1, 0) // (least + 1)) * _node_words(node_size)
+        raise InternalError("a tree node must hold at least two entries")
+    return (1 + 2 * max(rows - 1, 0) // (least_inside(node_size) + 1)) * _node_words(node_size)
 
 
 @register_jitable

@@ -103,7 +103,7 @@ class Binder:
         return Typed(expr, expr.type)
 
     def comparison(self, expr: Comparison) -> Typed:
-        (left, right), _ = unified([self.bind(expr.left), self.bind(expr.right)], expr.op)
+        left, right = self._compared((expr.left, expr.right), expr.op)
         return _boolean(Comparison(expr.op, left, right, span=expr.span))
 
     def arithmetic(self, expr: Arithmetic) -> Typed:
@@ -134,11 +134,11 @@ class Binder:
         return _boolean(Not(self.condition(expr.arg, "NOT"), span=expr.span))
 
     def membership(self, expr: In) -> Typed:
-        (arg, *options), _ = unified([self.bind(part) for part in (expr.arg, *expr.options)], "IN")
+        arg, *options = self._compared((expr.arg, *expr.options), "IN")
         return _boolean(In(arg, tuple(options), span=expr.span))
 
     def between(self, expr: Between) -> Typed:
-        (arg, low, high), _ = unified([self.bind(part) for part in (expr.arg, expr.low, expr.high)], "BETWEEN")
+        arg, low, high = self._compared((expr.arg, expr.low, expr.high), "BETWEEN")
         return _boolean(Between(arg, low, high, span=expr.span))
 
     def like(self, expr: Like) -> Typed:
@@ -172,6 +172,12 @@ class Binder:
     def aggregate(self, expr: Aggregate) -> Typed:
         arg, kind = aggregate(expr.function, None if expr.arg is None else self.bind(expr.arg))
         return Typed(Aggregate(expr.function, arg, span=expr.span), kind)
+
+    def _compared(self, parts: tuple[Expr, ...], what: str) -> list[Expr]:
+        """The parts as values of one type; where all are NULL, of one that compares."""
+        operands = [self.bind(part) for part in parts]
+        exprs, kind = unified(operands, what)
+        return [converted(operand, pa.bool_()) for operand in operands] if kind == pa.null() else exprs
 
 
 def _boolean(expr: Expr) -> Typed:

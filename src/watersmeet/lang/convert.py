@@ -39,7 +39,8 @@ def cast(operand: Typed, kind: pa.DataType) -> Typed:
     source, target = operand.family, family(kind)
     if not (source is target or source is Family.NULL or {source, target} <= NUMBERS or (source, target) in _CASTS):
         raise QueryError(f"a {type_text(operand.type)} cannot be made a {type_text(kind)}", span=operand.span)
-    return Typed(Cast(plainly(operand).expr, kind, span=operand.span), kind)
+    used = operand if plain(operand.type) == kind else plainly(operand)
+    return Typed(Cast(used.expr, kind, span=operand.span), kind)
 
 
 _CASTS = {

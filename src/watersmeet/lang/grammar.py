@@ -14,6 +14,7 @@ from sqlglot import exp
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from watersmeet.algebra.names import RESERVED
 from watersmeet.errors import QueryError, Span
 from watersmeet.lang.functions import CALLABLE, EXTRACTED_UNITS, unknown_function
 from watersmeet.lang.literals import DATE_OR_TIMESTAMP, duration_us
@@ -51,6 +52,7 @@ class ExpressionGrammar(Parser):
         TokenType.NULL: lambda self, token: self.expression(exp.Null(), token),
         TokenType.TRUE: lambda self, token: self.expression(exp.Boolean(this=True), token),
         TokenType.FALSE: lambda self, token: self.expression(exp.Boolean(this=False), token),
+        TokenType.DOT: lambda self, token: self._parse_fraction(token),
         TokenType.L_PAREN: lambda self, token: self._parse_parenthesis(token),
         TokenType.CASE: lambda self, token: self._parse_branches(token),
         TokenType.INTERVAL: lambda self, token: self._parse_interval_literal(token),
@@ -107,8 +109,8 @@ class ExpressionGrammar(Parser):
 
     def _parse_is(self, this: exp.Expr | None) -> exp.Expr | None:
         negated = self._match(TokenType.NOT)
-        self._expect(TokenType.NULL, "IS NULL or IS NOT NULL")
-        test: exp.Expr = self.expression(exp.Is(this=this, expression=exp.Null()))
+        null = self._expect(TokenType.NULL, "IS NULL or IS NOT NULL")
+        test: exp.Expr = self.expression(exp.Is(this=this, expression=exp.Null().update_positions(null)))
         return self.expression(exp.Not(this=test)) if negated else test
 
     # --- operands -------------------------------------------------------------------------------------------------------------------
@@ -192,6 +194,14 @@ class ExpressionGrammar(Parser):
         if word in _CALL_SUFFIXES:
             raise QueryError(f"{name}(…) {word} is not supported", span=self._here(), hint=_CALL_SUFFIXES[word])
 
+    def _parse_fraction(self, token: Token) -> exp.Expr:
+        """`.5`, which the tokenizer gives as a point and a number."""
+        digits = self._curr.text
+        if not self._at(TokenType.NUMBER) or not self._is_connected() or "." in digits:
+            raise self._surprise("digits behind the point")
+        self._advance()
+        return self._placed(exp.Literal(this=f"0.{digits}", is_string=False), token.start)
+
     def _parse_parenthesis(self, token: Token) -> exp.Expr:
         inner = self._parse_disjunction()
         if self._at(TokenType.COMMA):
@@ -235,7 +245,10 @@ class ExpressionGrammar(Parser):
     def _name(self, expected: str) -> exp.Identifier:
         token = self._curr
         if token.token_type not in self.IDENTIFIER_TOKENS:
-            raise self._surprise(expected)
+            error = self._surprise(expected)
+            if token.text.upper() in RESERVED:
+                error.hint = f'a word of the language is a name only in quotes: "{token.text}"'
+            raise error
         self._advance()
         return exp.Identifier(this=token.text, quoted=token.token_type == TokenType.IDENTIFIER).update_positions(token)
 

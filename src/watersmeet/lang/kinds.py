@@ -109,14 +109,16 @@ def family(kind: pa.DataType) -> Family:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """The type a value is used as: one encoding per family of strings, binaries and dates, no dictionaries.
+    """The type a value is used as: one encoding of strings, binaries and dates, decimals of 128 bits, no half floats or dictionaries.
 
     >>> plain(pa.dictionary(pa.int32(), pa.large_string()))
     DataType(string)
     """
     if isinstance(kind, pa.DictionaryType):
         return plain(kind.value_type)
-    return _ONE_TYPE.get(family(kind), kind)
+    if isinstance(kind, pa.Decimal32Type | pa.Decimal64Type):
+        return pa.decimal128(kind.precision, kind.scale)
+    return pa.float32() if kind == pa.float16() else _ONE_TYPE.get(family(kind), kind)
 
 
 def common_type(operands: Sequence[Typed]) -> pa.DataType | None:

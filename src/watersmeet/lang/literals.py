@@ -33,7 +33,10 @@ def number(text: str, span: Span | None) -> Literal:
     """
     if text.isdecimal():
         return integer(int(text), span)
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        raise QueryError("this is not a number", span=span) from None
     if math.isinf(value):
         raise QueryError("this number is too large for a DOUBLE", span=span)
     return Literal(value, pa.float64(), span=span)

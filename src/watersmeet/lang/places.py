@@ -44,9 +44,9 @@ def place(error: QueryError, text: str | None) -> None:
 
 def _visible(text: str) -> str:
     """
-    >>> _visible("a\x1b[31mb\tc")
-    'a�[31mb\tc'
+    >>> _visible("bell \\a")
+    'bell �'
     """
     if text.isprintable():
         return text
-    return "".join(sign if sign.isprintable() or sign in "\n\t" else "�" for sign in text)
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else "�" for sign in text.replace("\r", " "))

@@ -9,9 +9,11 @@ import pyarrow as pa
 
 from watersmeet.algebra.expressions import Column
 from watersmeet.algebra.query import BoundSource, Query, Source
+from watersmeet.algebra.render import type_text
 from watersmeet.algebra.schema import RelationSchema, SourceSchema
 from watersmeet.algebra.windows import RowsWindow, Window
 from watersmeet.errors import QueryError, Span, listing
+from watersmeet.lang.kinds import Family, family
 from watersmeet.lang.names import matches
 from watersmeet.lang.places import pointing_at
 
@@ -109,6 +111,9 @@ def _window(source: Source, schema: SourceSchema) -> Window | None:
             raise QueryError(f'"{name}" could be {" or ".join(found)}', span=source.span)
         if not found:
             raise _no_column(name, schema, source.span)
+        kind = schema.fields.field(found[0]).type
+        if family(kind) is Family.OTHER:
+            raise QueryError(f"PARTITION BY cannot take a {type_text(kind)}", span=source.span)
         columns.append(found[0])
     with pointing_at(source.span):
         return RowsWindow(source.window.count, tuple(columns))

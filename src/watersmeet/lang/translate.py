@@ -139,6 +139,8 @@ class Translator:
 
     def null_test(self, node: exp.Expr) -> Expr:
         _only(node, "this", "expression")
+        if span_of_node(node.expression) is None:  # sqlglot's own, made of `x NOT NULL`
+            raise QueryError("NOT NULL is not a condition", span=span_of_node(node), hint="write IS NOT NULL")
         return IsNull(self.expression(node.this), span=span_of_node(node))
 
     def case(self, node: exp.Expr) -> Expr:

@@ -113,7 +113,7 @@ def _summed(function: str, arg: Typed) -> pa.DataType:
 
 
 def _arithmetic_operands(op: str, left: Typed, right: Typed) -> tuple[pa.DataType, pa.DataType]:
-    left, right = _beside(left, right), _beside(right, left)
+    left, right = _beside(op, left, right), _beside(op, right, left)
     families = {left.family, right.family}
     if families <= NUMBERS:
         return _number_operands(op, left, right, families)
@@ -123,11 +123,11 @@ def _arithmetic_operands(op: str, left: Typed, right: Typed) -> tuple[pa.DataTyp
     return kinds
 
 
-def _beside(operand: Typed, other: Typed) -> Typed:
-    """NULL as the other's type; a string constant beside an instant as an instant."""
+def _beside(op: str, operand: Typed, other: Typed) -> Typed:
+    """NULL as the other's type (an interval where it is added to an instant); a string constant beside an instant as an instant."""
     if operand.family is Family.NULL:
         kind = pa.int64() if other.family is Family.NULL else plain(other.type)
-        return Typed(operand.expr, kind)
+        return Typed(operand.expr, pa.duration("us") if op == "+" and other.family in INSTANTS else kind)
     if operand.is_string_constant and other.family in INSTANTS:
         return Typed(operand.expr, pa.timestamp("us"))
     return Typed(operand.expr, plain(operand.type))

@@ -8,14 +8,16 @@ from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 
+from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, Query
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.errors import InputError, listing
+from watersmeet.errors import InputError
 from watersmeet.lang import bind, parse
 from watersmeet.operators.meet.admission import Delta
-from watersmeet.operators.meet.config import MeetConfig, meet_config
+from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.state import MeetState, empty_state
 from watersmeet.operators.meet.step import Stepped, step, with_relation
+from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.runtime.sources import Relation, Stream, event_times_us
 from watersmeet.runtime.watermark import Lateness, Watermark
 
@@ -107,10 +109,10 @@ class EmbeddedRun:
             entry.kept += stepped.counters.arrived[i] - stepped.counters.late[i]
 
 
-def start(query: Query | str, sources: Sources) -> EmbeddedRun:
-    """A run of the query over the sources, with no row read yet."""
+def start(query: Query | str, sources: Sources, plan: Plan | None = None) -> EmbeddedRun:
+    """A run of the query over the sources, with no row read yet; a pinned plan that cannot run it is refused here."""
     bound = bound_query(query, sources)
-    config = meet_config(bound)
+    config = settled_config(bound, plan or Plan())
     state = empty_state(config)
     for each in config.inputs:
         if not each.is_stream:
@@ -126,12 +128,7 @@ def bound_query(query: Query | str, sources: Sources) -> BoundQuery:
             raise InputError(
                 f'source "{name}" is a {type(source).__name__}', hint="declare it with wm.stream(source, time=...) or wm.relation(source)"
             )
-    needed = {source.name.casefold() for source in parsed.sources}
-    return bind(parsed, {name: source.declared(name) for name, source in sources.items() if name.casefold() in needed} or _none(sources))
-
-
-def _none(sources: Sources) -> dict[str, object]:
-    raise InputError("the query names none of the declared sources", hint=f"declared: {listing(list(sources))}")
+    return bind(parsed, {name: source.declared(name) for name, source in sources.items()})
 
 
 def _whole(source: Stream | Relation) -> pa.Table:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.algebra.expressions import Arithmetic, Call, Expr, Negate
-from watersmeet.operators.expressions.rows import Array, Datum, Rows, call, null_rows, nulls_of, overflow, spread, with_nulls
+from watersmeet.operators.expressions.rows import Array, Datum, Rows, call, null_rows, overflow, spread, with_nulls
 from watersmeet.operators.expressions.temporal import is_temporal, temporal_arithmetic
 
 _CHECKED = {"+": "add_checked", "-": "subtract_checked", "*": "multiply_checked"}
@@ -85,8 +85,6 @@ def _remainder(left: Array, right: Array) -> Array:
     nulls = null_rows(left, divisor)
     if pa.types.is_decimal(left.type):
         return _decimal_remainder(left, divisor)
-    if pa.types.is_null(left.type) or pa.types.is_null(right.type):
-        return nulls_of(divisor.type, len(left))
     filler = pa.scalar(1, left.type)
     dividends, divisors = (call("coalesce", side, filler).to_numpy(zero_copy_only=False) for side in (left, divisor))
     with np.errstate(invalid="ignore"):

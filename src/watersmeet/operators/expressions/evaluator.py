@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from watersmeet.algebra.expressions import (
@@ -67,10 +66,8 @@ def _column(column: Column, rows: Rows) -> Datum:
 
 
 def _literal(literal: Literal, rows: Rows) -> Datum:
-    value = literal.value
-    if isinstance(value, float) and not np.isfinite(value):
-        return pa.array([value], literal.type, from_pandas=False)[0]
-    return pa.scalar(value, literal.type)
+    constant: Datum = pa.scalar(literal.value, literal.type)
+    return constant
 
 
 EVALUATORS: Mapping[type[Expr], Callable[[Any, Rows], Datum]] = {

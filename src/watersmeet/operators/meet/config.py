@@ -8,9 +8,10 @@ import pyarrow as pa
 
 from watersmeet.algebra.bounds import DifferenceBounds
 from watersmeet.algebra.expressions import Column, Expr, columns_of, conjunction, conjuncts, sources_of
+from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, Output
 from watersmeet.algebra.windows import FOREVER_US, RowsWindow, TumbleWindow, Window
-from watersmeet.errors import InternalError, PlanError
+from watersmeet.errors import InternalError, PlanError, listing
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.keys import has_exact_codes
 from watersmeet.operators.meet.comparisons import Theta, comparison_sides, is_orderable, spread_between
@@ -67,6 +68,7 @@ class MeetConfig:
     outputs: tuple[Output, ...]
     result: pa.Schema
     waits_for_watermark: bool
+    plan: Plan
 
     @property
     def streams(self) -> tuple[int, ...]:
@@ -77,12 +79,13 @@ class MeetConfig:
         return {each.alias: each.number for each in self.inputs}
 
 
-def meet_config(bound: BoundQuery, orders: dict[int, tuple[int, ...]] | None = None, *, kernel_thetas: bool = False) -> MeetConfig:
+def meet_config(bound: BoundQuery, plan: Plan | None = None, *, kernel_thetas: bool = False) -> MeetConfig:
     """The meet that answers a select-project-join query.
 
-    `orders` pins the order of the other inputs for some origins. With `kernel_thetas`, comparisons between two inputs are given to
-    the kernel as conditions on codes instead of being checked on its candidates.
+    With `kernel_thetas`, comparisons between two inputs are given to the kernel as conditions on codes instead of being checked on
+    its candidates.
     """
+    plan = plan or Plan()
     if bound.is_aggregation:
         raise PlanError("aggregation queries are not answered by a plain meet")
     local, shared = _split_by_source(bound)
@@ -102,12 +105,25 @@ def meet_config(bound: BoundQuery, orders: dict[int, tuple[int, ...]] | None = N
         thetas=thetas,
         residuals=residuals,
         orders=tuple(
-            _order(inputs, classes, residuals, bound, i, (orders or {}).get(i)) if inputs[i].is_stream else () for i in range(len(inputs))
+            _order(inputs, classes, residuals, bound, i, _pinned(bound, plan, i)) if inputs[i].is_stream else () for i in range(len(inputs))
         ),
         outputs=bound.outputs,
         result=_result_schema(bound),
         waits_for_watermark=bound.waits_for_watermark,
+        plan=plan,
     )
+
+
+def _pinned(bound: BoundQuery, plan: Plan, origin: int) -> tuple[int, ...] | None:
+    """The order of the other inputs that the plan gives for an origin, as numbers."""
+    order = plan.order(bound.sources[origin].alias)
+    if order is None:
+        return None
+    number = {source.alias: i for i, source in enumerate(bound.sources)}
+    for name in order:
+        if name not in number:
+            raise PlanError(f'the plan names "{name}", which is not a source of the query', hint=f"sources: {listing(list(number))}")
+    return tuple(number[name] for name in order if number[name] != origin)
 
 
 def _thetas(

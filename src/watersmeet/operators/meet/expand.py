@@ -82,6 +82,33 @@ def column_of(config: MeetConfig, reach: dict[int, Panes], found: Combinations, 
     return reach[number].column(column.name, found.rows[number])
 
 
+def refined(config: MeetConfig, reach: dict[int, Panes], found: Combinations, compared: frozenset[int]) -> Combinations:
+    """Whole combinations without those that only values can rule out: keys behind equal hashes, and predicates no kernel checks.
+
+    `compared` are the equality classes whose codes the kernel compared.
+    """
+    doubts: list[Doubt] = []
+    for key_class, members in enumerate(config.classes.keys):
+        exact = key_class in config.exact_classes
+        if not (exact and key_class in compared):
+            first, *others = members
+            same = _same_codes if exact else _same_keys
+            doubts.extend(partial(same, reach, key_class, first, other) for other in others)
+    doubts.extend(partial(_holds, config, reach, check) for check in config.residuals)
+    return _without_doubt(doubts, found)
+
+
+def within_bounds(config: MeetConfig, reach: dict[int, Panes], found: Combinations) -> Combinations:
+    """Whole combinations of streams, without those that break a bound between two times."""
+    times = {i: reach[i].times(rows) for i, rows in found.rows.items()}
+    keep = np.ones(len(found), np.bool_)
+    for i, its in times.items():
+        for j, others in times.items():
+            if i != j and config.bounds.later_by_us[i][j] < FOREVER_US:
+                keep &= others - its <= config.bounds.later_by_us[i][j]
+    return found if np.all(keep) else found.take(keep)
+
+
 def _origin_rows(config: MeetConfig, origin: int, steps: tuple[Step, ...], panes: Panes) -> Combinations:
     """The origin's new rows, in the order of the first key they are probed with: neighbours then look at the same places."""
     (pane,) = panes.panes
@@ -194,7 +221,11 @@ def _with_target(config: MeetConfig, panes: Panes, grown: Combinations, target: 
 
 def _checked(config: MeetConfig, reach: dict[int, Panes], found: Combinations, step: Step) -> Combinations:
     """Without the candidates the kernel could not decide on and that turn out wrong."""
-    for doubt in _doubts(config, reach, step):
+    return _without_doubt(_doubts(config, reach, step), found)
+
+
+def _without_doubt(doubts: list[Doubt], found: Combinations) -> Combinations:
+    for doubt in doubts:
         if not len(found):
             break
         keep = doubt(found)

@@ -1,7 +1,7 @@
 """The driver of the meet operator: one batch in, its results and the next state out.
 
-The batch rule: new rows of input i meet old and new rows of the inputs before i, and old rows of the inputs after i. Summed over i this
-yields every combination with at least one new row exactly once, whatever the order of arrival.
+The driver admits rows, cuts the batch into stretches of time, lets expired panes go, and decides which rows are old and which are new. A
+tactic finds every combination with at least one new row, each exactly once.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import pyarrow as pa
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.meet.admission import Delta, Released, pane_of, release, stretches, without_late
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
-from watersmeet.operators.meet.expand import Combinations, column_of, combinations
+from watersmeet.operators.meet.expand import Combinations, column_of
 from watersmeet.operators.meet.pane import Pane, Panes
 from watersmeet.operators.meet.state import InputState, MeetState
+from watersmeet.operators.meet.tactics.base import Tally
+from watersmeet.operators.meet.tactics.registry import tactic_of
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Counters:
     arrived: tuple[int, ...]
     late: tuple[int, ...]
     results: int
+    tally: Tally
 
 
 @dataclass(frozen=True)
@@ -47,15 +50,17 @@ def step(config: MeetConfig, state: MeetState, deltas: dict[int, Delta], waterma
     kept = {i: without_late(delta, watermark_us) for i, delta in deltas.items()}
     released, inputs = _release(config, state, kept, future_us)
     results: list[pa.RecordBatch] = []
+    tally = Tally(len(inputs))
     for from_us, before_us in stretches([released[i] for i in config.streams], config):
         new = {i: pane_of(config.inputs[i], released[i].between(from_us, before_us)) for i in config.streams}
-        results.extend(_join(config, inputs, new))
+        results.extend(_join(config, inputs, new, tally))
         horizon_us = min(before_us, future_us)
         inputs = [each.with_pane(new[i], config.inputs[i].retention_us, horizon_us) if i in new else each for i, each in enumerate(inputs)]
     counters = Counters(
         arrived=tuple(len(deltas[i]) if i in deltas else 0 for i in range(len(inputs))),
         late=tuple(len(deltas[i]) - len(kept[i]) if i in deltas else 0 for i in range(len(inputs))),
         results=sum(batch.num_rows for batch in results),
+        tally=tally,
     )
     return Stepped(results, MeetState(tuple(inputs)), counters)
 
@@ -85,23 +90,13 @@ def _no_rows(source: MeetInput) -> Delta:
     return Delta(source.fields.empty_table(), np.empty(0, np.int64))
 
 
-def _join(config: MeetConfig, inputs: list[InputState], new: dict[int, Pane]) -> Iterator[pa.RecordBatch]:
-    for origin in config.streams:
-        if not len(new[origin]):
-            continue
-        reach = {i: _reach(i, origin, each.panes, new) for i, each in enumerate(inputs)}
-        if all(len(panes) for panes in reach.values()):
-            for found in combinations(config, origin, reach):
-                yield _materialised(config, reach, found)
-
-
-def _reach(number: int, origin: int, old: tuple[Pane, ...], new: dict[int, Pane]) -> Panes:
-    """The rows of an input that new rows of the origin may meet: the batch rule."""
-    if number == origin:
-        return Panes((new[number],))
-    if number < origin and number in new and len(new[number]):
-        return Panes((*old, new[number]))
-    return Panes(old)
+def _join(config: MeetConfig, inputs: list[InputState], new: dict[int, Pane], tally: Tally) -> Iterator[pa.RecordBatch]:
+    if not any(len(pane) for pane in new.values()):
+        return
+    search = tactic_of(config.plan).settle(config, config.plan)
+    for reach, found in search(config, [each.panes for each in inputs], new, tally):
+        if len(found):
+            yield _materialised(config, reach, found)
 
 
 def _materialised(config: MeetConfig, reach: dict[int, Panes], found: Combinations) -> pa.RecordBatch:

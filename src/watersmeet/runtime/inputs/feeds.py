@@ -16,6 +16,8 @@ from watersmeet.runtime.inputs.schemas import as_declared, difference, plain
 
 _HINT = "a source is a pyarrow Table or RecordBatch, an iterable of them, a pandas, polars or Spark DataFrame, or a path"
 
+_END = object()
+
 
 class Feed(Protocol):
     """What every source becomes."""
@@ -32,12 +34,18 @@ def feed_of(source: Any, time: str | None = None) -> Feed:
     if table is not None:
         return TableFeed(table)
     if isinstance(source, str | Path):
-        return PathFeed(Path(source), time)
+        return PathFeed(_path(source), time)
     if is_spark_frame(source):
         return SparkFeed(source)
     if isinstance(source, Iterable) and not isinstance(source, bytes | dict):
         return BatchFeed(source)
     raise InputError(f"a {type(source).__name__} is not a source of rows", hint=_HINT)
+
+
+def _path(source: str | Path) -> Path:
+    if not str(source).strip():
+        raise InputError("an empty path")  # Path("") would be the current directory
+    return Path(source)
 
 
 class TableFeed:
@@ -109,10 +117,10 @@ class BatchFeed:
         while True:
             number += 1
             try:
-                item = next(opened, None)
+                item = next(opened, _END)
             except pa.ArrowException as error:
                 raise InputError(f"batch {number} cannot be read: {str(error)[:300]}") from error
-            if item is None:
+            if item is _END:
                 return
             table = as_table(item)
             if table is None:

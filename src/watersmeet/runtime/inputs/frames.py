@@ -35,8 +35,11 @@ def as_table(source: Any) -> pa.Table | None:
 
 
 def _from_pandas(frame: Any) -> pa.Table:
+    """A pandas frame with its index as columns where that has names of its own: a time often is the index."""
+    names = list(frame.index.names)
     try:
-        return pa.Table.from_pandas(frame, preserve_index=False)
+        named = all(name is not None and name not in frame.columns for name in names)
+        return pa.Table.from_pandas(frame.reset_index() if named else frame, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
         details = ": ".join(str(part) for part in reversed(error.args))
         raise InputError(f"a pandas frame cannot be read: {details}"[:400], hint="give every column values of one type") from error

@@ -1,0 +1,106 @@
+"""The flat arrays that nested loops work on, grouped and named. Numba takes named tuples of arrays as they are."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.int32]
+
+# Kinds of access to a window.
+LIST, HASH, BTREE, TTREE = 0, 1, 2, 3
+
+# Comparisons between a value of a loop's row and one of a row bound before.
+EQUAL, UNEQUAL, LESS, AT_MOST, MORE, AT_LEAST = 0, 1, 2, 3, 4, 5
+
+# Counters by origin and target, and by window.
+COMPARISONS, PROBES, TOUCHED = 0, 1, 2
+INSERTS, EXPIRATIONS = 0, 1
+
+LOWEST = int(np.iinfo(np.int64).min)
+HIGHEST = int(np.iinfo(np.int64).max)
+
+
+class Windows(NamedTuple):
+    """All rows of all windows. Row r of window w stands at `offsets[w] + r`; its value in column c at `column_at[w, c] + r`."""
+
+    offsets: Int64s
+    times: Int64s
+    ends: Int64s  # last instant of validity
+    ranks: Int64s  # place in the order of arrival; −1 for rows of earlier batches
+    values: Int64s
+    column_at: Int64s  # 2-D, −1 where a window has no such column
+    later_by: Int64s  # 2-D: the most by which a row of the second window can be later than one of the first
+    keep: Int64s  # how long after its time a row can meet others
+
+
+class Arrivals(NamedTuple):
+    """The new rows in order of arrival."""
+
+    input: Int64s
+    row: Int64s
+
+
+class Steps(NamedTuple):
+    """For each origin, a loop per window: which window, by which index (−1 none), and which conditions hold towards outer loops."""
+
+    order: Int64s  # 2-D: [origin, loop]
+    access: Int64s  # 2-D
+    conditions: Int64s  # 3-D: [origin, loop, from and to]
+    op: Int64s
+    column: Int64s
+    bound: Int64s  # the outer loop compared with
+    bound_column: Int64s
+
+
+class Indexes(NamedTuple):
+    """Indexes on windows, those of one window side by side. Hash buckets are stretches of `placed_*` in arrival order."""
+
+    of_window: Int64s  # indexes of window w are of_window[w] … of_window[w + 1]
+    column: Int64s
+    kind: Int64s
+    size: Int64s  # buckets, or entries per node
+    bucket_at: Int64s
+    heads: Int64s
+    tails: Int64s
+    placed_at: Int64s
+    placed_row: Int64s
+    placed_value: Int64s
+    placed_bucket: Int64s  # by row, not by place
+    nodes_at: Int64s  # one more than there are indexes
+    nodes: Int64s
+    headers: Int64s  # 2-D
+
+
+class Progress(NamedTuple):
+    """How far the join is: per window the oldest row kept, the first row not joined yet, the first row not arrived yet."""
+
+    oldest: Int64s
+    evaluated: Int64s
+    tail: Int64s
+    clock: Int64s  # next arrival, next evaluation, next expiration
+
+
+class Counters(NamedTuple):
+    """What the join did, exactly."""
+
+    by_pair: Int64s  # 3-D: [origin, target, comparisons | probes | touched]
+    by_window: Int64s  # 2-D: [window, inserts | expirations]
+
+
+def _type(group: type[tuple[Any, ...]], *dimensions: int) -> Any:
+    """Numba's type of a group whose arrays have these dimensions."""
+    arrays = [types.Array(types.int64, count, "C") for count in dimensions]
+    return types.BaseTuple.from_types(arrays, group)  # type: ignore[no-untyped-call] # numba publishes no types
+
+
+WINDOWS = _type(Windows, 1, 1, 1, 1, 1, 2, 2, 1)
+ARRIVALS = _type(Arrivals, 1, 1)
+STEPS = _type(Steps, 2, 2, 3, 1, 1, 1, 1)
+INDEXES = _type(Indexes, *[1] * 13, 2)
+PROGRESS = _type(Progress, 1, 1, 1, 1)
+COUNTERS = _type(Counters, 3, 2)

@@ -1,0 +1,276 @@
+"""Multi-way joins as nested loops over sliding windows: the shared core of the first and third paper's algorithms.
+
+Windows hold rows in arrival order. A new row k of one window, the origin, meets the rows that arrived before it in every other window; at
+each loop either the whole window is scanned or what an index on it returns. Which orders, where k stands in them, when joins are
+evaluated and when expired rows leave are arguments; the papers' algorithms are choices of them (`operators.meet.tactics`).
+
+What a combination must satisfy is checked as soon as two of its rows are known: every time bound between them, and that each is still
+valid at the latest time among them. So no result depends on when it is computed, and rows that are expired late do no harm.
+
+References: Golab, Özsu, "Processing sliding window multi-joins in continuous queries over data streams", sections 3.2 to 3.6;
+Kang, Naughton, Viglas, "Evaluating window joins over unbounded streams", section 3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from watersmeet.kernels.compile import INT, inlined, kernel, piece
+from watersmeet.kernels.loop_arguments import (
+    ARRIVALS,
+    AT_LEAST,
+    AT_MOST,
+    COMPARISONS,
+    COUNTERS,
+    EQUAL,
+    HASH,
+    HIGHEST,
+    INDEXES,
+    LESS,
+    LOWEST,
+    MORE,
+    PROBES,
+    PROGRESS,
+    STEPS,
+    TOUCHED,
+    UNEQUAL,
+    WINDOWS,
+    Arrivals,
+    Counters,
+    Indexes,
+    Progress,
+    Rows,
+    Steps,
+    Windows,
+)
+from watersmeet.kernels.loop_windows import expire, insert, tree_candidates
+
+# Ways to find the rows of a loop besides the kinds of index: all rows, or those equal to a key.
+SCAN, SCAN_EQUAL = -1, 0
+
+# What limits the rows of a loop: times, the time at which they must be valid, places in the order of arrival.
+FROM, UNTIL, LATEST, AFTER, BEFORE = 0, 1, 2, 3, 4
+
+
+@kernel(WINDOWS, ARRIVALS, STEPS, INDEXES, PROGRESS, COUNTERS, INT, INT, INT)
+def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
+    windows: Windows,
+    arrivals: Arrivals,
+    steps: Steps,
+    indexes: Indexes,
+    progress: Progress,
+    counters: Counters,
+    evaluate_us: int,
+    expire_us: int,
+    most_rows: int,
+) -> Rows:
+    """Lets rows arrive, in order, until `most_rows` combinations are found or all have arrived; the next call goes on from there.
+
+    `evaluate_us` 0 joins every row as it arrives, otherwise all rows of each interval together; `expire_us` likewise for expiration.
+
+    Arrays are taken out of their groups once and the loops are one function: inside a loop, each look into a group, and each call
+    that passes one, would count references, which costs more than the comparisons it is for.
+    """
+    order, access, conditions = steps.order, steps.access, steps.conditions
+    op, column, bound, bound_column = steps.op, steps.column, steps.bound, steps.bound_column
+    times, ends, ranks, offsets = windows.times, windows.ends, windows.ranks, windows.offsets
+    values, column_at, later_by, keep = windows.values, windows.column_at, windows.later_by, windows.keep
+    of_window, index_column, index_kind, index_size = indexes.of_window, indexes.column, indexes.kind, indexes.size
+    bucket_at, heads, tails, placed_at = indexes.bucket_at, indexes.heads, indexes.tails, indexes.placed_at
+    placed_row, placed_value, placed_bucket = indexes.placed_row, indexes.placed_value, indexes.placed_bucket
+    nodes_at, nodes, headers = indexes.nodes_at, indexes.nodes, indexes.headers
+    oldest, evaluated, tail, clock = progress.oldest, progress.evaluated, progress.tail, progress.clock
+    by_pair, by_window = counters.by_pair, counters.by_window
+    arriving, arriving_row = arrivals.input, arrivals.row
+
+    inputs = order.shape[0]
+    last = inputs - 1
+    out = np.empty((inputs, 1 << 12), np.int32)
+    candidates = np.empty((inputs, 16), np.int64)
+    chosen, cursor, stop = np.empty(inputs, np.int64), np.empty(inputs, np.int64), np.empty(inputs, np.int64)
+    kind, key = np.empty(inputs, np.int64), np.empty(inputs, np.int64)
+    bounds = np.empty((inputs, 5), np.int64)
+    used, at, total = 0, clock[0], arriving.size
+    pending, since = False, LOWEST
+    while True:
+        now = times[offsets[arriving[at]] + arriving_row[at]] if at < total else HIGHEST
+        if pending and (evaluate_us == 0 or now >= clock[1]):
+            for origin in range(inputs):
+                if evaluated[origin] == tail[origin]:
+                    continue
+                level, opening = 0, True
+                while level >= 0:
+                    window = order[origin, level]
+                    if opening:
+                        opening = False
+                        way = _way(order, access, conditions, index_kind, op, origin, level)
+                        kind[level] = way
+                        if way >= SCAN_EQUAL:
+                            first = conditions[origin, level, 0]
+                            outer = bound[first]
+                            key[level] = values[column_at[order[origin, outer], bound_column[first]] + chosen[outer]]
+                        if window == origin:
+                            cursor[level], stop[level] = evaluated[window], tail[window]
+                        elif way <= SCAN_EQUAL:
+                            cursor[level], stop[level] = oldest[window], tail[window]
+                        elif way == HASH:
+                            index = access[origin, level]
+                            bucket = bucket_at[index] + key[level] % index_size[index]
+                            cursor[level], stop[level] = heads[bucket], tails[bucket]
+                        else:
+                            low, high = _range(values, column_at, order, conditions, op, column, bound, bound_column, chosen, origin, level)
+                            index = access[origin, level]
+                            tree = nodes[nodes_at[index] : nodes_at[index + 1]]
+                            found, compared, candidates = tree_candidates(way, tree, headers[index], low, high, level, candidates)
+                            cursor[level], stop[level] = 0, found
+                            by_pair[origin, window, COMPARISONS] += compared
+                        if way <= HASH and level > 0:
+                            by_pair[origin, window, COMPARISONS] += stop[level] - cursor[level]
+                        by_pair[origin, window, PROBES] += 1
+                        _limit(times, ends, ranks, offsets, later_by, order, chosen, origin, level, bounds)
+                    place, until, way = cursor[level], stop[level], kind[level]
+                    if way == HASH:
+                        wanted = key[level]
+                        while place < until and placed_value[place] != wanted:
+                            place += 1
+                    elif way == SCAN_EQUAL:
+                        wanted = key[level]
+                        start = column_at[window, column[conditions[origin, level, 0]]]
+                        while place < until and values[start + place] != wanted:
+                            place += 1
+                    cursor[level] = place + 1
+                    if place >= until:
+                        level -= 1
+                        continue
+                    row = place
+                    if way == HASH:
+                        row = placed_row[place]
+                    elif way > HASH:
+                        row = candidates[level, place]
+                    here = offsets[window] + row
+                    if not bounds[level, FROM] <= times[here] <= bounds[level, UNTIL] or ends[here] < bounds[level, LATEST]:
+                        continue
+                    if evaluate_us > 0 and not bounds[level, AFTER] < ranks[here] < bounds[level, BEFORE]:
+                        continue
+                    found_by_key = 1 if SCAN_EQUAL <= way <= HASH else 0
+                    if not _agrees(
+                        values, column_at, order, conditions, op, column, bound, bound_column, chosen, origin, level, row, found_by_key
+                    ):
+                        continue
+                    by_pair[origin, window, TOUCHED] += 1
+                    chosen[level] = row
+                    if level < last:
+                        level += 1
+                        opening = True
+                        continue
+                    if used == out.shape[1]:
+                        out = doubled(out)
+                    for loop in range(inputs):
+                        out[order[origin, loop], used] = np.int32(chosen[loop])
+                    used += 1
+            for origin in range(inputs):
+                evaluated[origin] = tail[origin]
+            pending = False
+        if at == total or used >= most_rows:
+            break
+        if evaluate_us > 0 and now >= clock[1]:
+            clock[1] = (now // evaluate_us + 1) * evaluate_us
+        if expire_us == 0 or now >= clock[2]:
+            # Rows that arrive later are not earlier than this one, but rows that wait to be joined are: what they can meet has to stay.
+            for window in range(inputs):
+                expire(times, ends, offsets, keep, values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket,
+                       heads, nodes_at, nodes, headers, oldest, evaluated, by_window, window, since if pending else now)  # fmt: skip
+            if expire_us > 0:
+                clock[2] = (now // expire_us + 1) * expire_us
+        insert(values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket, tails, nodes_at, nodes, headers,
+               tail, by_window, arriving[at], arriving_row[at])  # fmt: skip
+        if not pending:
+            pending, since = True, now
+        at += 1
+    clock[0] = at
+    return out[:, :used]
+
+
+@piece
+def doubled(out: Rows) -> Rows:
+    """The same combinations with room for as many again."""
+    grown = np.empty((out.shape[0], 2 * out.shape[1]), np.int32)
+    grown[:, : out.shape[1]] = out
+    return grown
+
+
+@inlined
+def _way(order, access, conditions, index_kind, op, origin, level):  # type: ignore[no-untyped-def] # numba infers
+    """How a loop finds its rows: by its index, or by scanning the window or the new rows, for a key where an equality says which."""
+    if order[origin, level] != origin and access[origin, level] >= 0:
+        return index_kind[access[origin, level]]
+    first = conditions[origin, level, 0]
+    return SCAN_EQUAL if first < conditions[origin, level, 1] and op[first] == EQUAL else SCAN
+
+
+@inlined
+def _range(values, column_at, order, conditions, op, column, bound, bound_column, chosen, origin, level):  # type: ignore[no-untyped-def] # numba infers
+    """What all conditions on the column of the first one, which is the indexed one, leave of its values."""
+    low, high = LOWEST, HIGHEST
+    first = conditions[origin, level, 0]
+    for condition in range(first, conditions[origin, level, 1]):
+        if column[condition] != column[first]:
+            continue
+        outer = bound[condition]
+        value = values[column_at[order[origin, outer], bound_column[condition]] + chosen[outer]]
+        if op[condition] in (EQUAL, AT_LEAST):
+            low = max(low, value)
+        if op[condition] in (EQUAL, AT_MOST):
+            high = min(high, value)
+        if op[condition] == MORE:
+            low = max(low, value + 1) if value < HIGHEST else HIGHEST
+        if op[condition] == LESS:
+            high = min(high, value - 1) if value > LOWEST else LOWEST
+    return low, high
+
+
+@inlined
+def _limit(times, ends, ranks, offsets, later_by, order, chosen, origin, level, bounds):  # type: ignore[no-untyped-def] # numba infers
+    """Between which times and ranks a loop's row must lie, given the rows bound so far.
+
+    Every time bound towards each of them, the validity of each of them, and the latest time among them, at which the row must be valid. Of
+    the rows of one combination the origin's is the last to have arrived.
+    """
+    window = order[origin, level]
+    since, until, latest, after, before = LOWEST, HIGHEST, LOWEST, LOWEST, HIGHEST
+    for loop in range(level):
+        other = order[origin, loop]
+        there = offsets[other] + chosen[loop]
+        since = max(since, times[there] - later_by[window, other])
+        until = min(until, times[there] + later_by[other, window], ends[there])
+        latest = max(latest, times[there])
+        if other == origin:
+            before = ranks[there]
+        elif window == origin:
+            after = max(after, ranks[there])
+    bounds[level, FROM], bounds[level, UNTIL], bounds[level, LATEST] = since, until, latest
+    bounds[level, AFTER], bounds[level, BEFORE] = after, before
+
+
+@inlined
+def _agrees(values, column_at, order, conditions, op, column, bound, bound_column, chosen, origin, level, row, found_by_key):  # type: ignore[no-untyped-def] # numba infers
+    """Whether every condition of a loop holds for a row, but for the equality it was found by."""
+    for condition in range(conditions[origin, level, 0] + found_by_key, conditions[origin, level, 1]):
+        left = values[column_at[order[origin, level], column[condition]] + row]
+        right = values[column_at[order[origin, bound[condition]], bound_column[condition]] + chosen[bound[condition]]]
+        if not _holds(op[condition], left, right):
+            return False
+    return True
+
+
+@inlined
+def _holds(op: int, left: int, right: int) -> bool:
+    """`left op right` on order-preserving codes."""
+    return (
+        (op == EQUAL and left == right)
+        or (op == UNEQUAL and left != right)
+        or (op == LESS and left < right)
+        or (op == AT_MOST and left <= right)
+        or (op == MORE and left > right)
+        or (op == AT_LEAST and left >= right)
+    )

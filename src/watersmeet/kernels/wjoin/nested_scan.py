@@ -1,0 +1,172 @@
+"""One new row against the buffers of the other streams: nested loops, depth first, with nothing kept but the row chosen at each depth.
+
+The streams follow the origin in a circle (for a row of C: D, E, A, B). The period of the rows chosen so far is what every one of
+them reaches, `[max ts - w, min ts + w]`; it shrinks from depth to depth. NLW-join and HW-join look only at rows inside it. Ripple
+join and XJoin know no windows: they join whatever they hold, and the windows are checked on complete combinations.
+
+References: Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with Window Constraints" (2002), section 3.1 and figure 2.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.kernels.compile import piece
+from watersmeet.kernels.wjoin.buffers import Buffers
+from watersmeet.kernels.wjoin.outputs import Counters, fill_others, with_room
+from watersmeet.kernels.wjoin.reach import FIRST_US, LAST_US, after, before
+
+_BEGIN = -1
+
+
+class Scan(NamedTuple):
+    """The loops' state. By stream: its reach, the bucket to scan and the row chosen.
+
+    By position in the circle, the origin's being 0: the stream, its reach, and the time of the row chosen. The loop at depth d goes over
+    the stream at position d + 1: how far it is, and the period it looks at. From depth `checked_from` on that is the period of the
+    rows chosen so far, before that it is all time.
+    """
+
+    reach: NDArray[np.int64]
+    buckets: NDArray[np.int64]
+    chosen: NDArray[np.int32]
+    circle: NDArray[np.int64]
+    circle_reach: NDArray[np.int64]
+    chosen_us: NDArray[np.int64]
+    at: NDArray[np.int64]
+    from_us: NDArray[np.int64]
+    until_us: NDArray[np.int64]
+    checked_from: int
+
+
+@piece
+def scan_of(reach: NDArray[np.int64], checked_from: int) -> Scan:
+    n = reach.size
+    return Scan(
+        reach,
+        np.arange(n),
+        np.zeros(n, np.int32),
+        np.zeros(n, np.int64),
+        np.zeros(n, np.int64),
+        np.zeros(n, np.int64),
+        np.zeros(n, np.int64),
+        np.zeros(n, np.int64),
+        np.zeros(n, np.int64),
+        checked_from,
+    )
+
+
+@piece
+def join_arrival(
+    buffers: Buffers, scan: Scan, origin: int, place: int, counters: Counters, rows: NDArray[np.int32], count: int
+) -> tuple[NDArray[np.int32], int]:
+    """Appends every combination of the row at `place`, of the origin, with rows in the scanned buckets of the others."""
+    times, codes, numbers = buffers.times, buffers.codes, buffers.rows
+    code, depth, innermost = codes[place], np.int64(0), scan.reach.size - 2
+    _set_circle(scan.reach, origin, scan.circle, scan.circle_reach)
+    scan.chosen[origin], scan.chosen_us[0] = numbers[place], times[place]
+    scan.at[0] = _BEGIN
+    while depth >= 0:
+        target = scan.circle[depth + 1]
+        bucket = scan.buckets[target]
+        start, stop = scan.at[depth], buffers.filled[bucket]
+        if start == _BEGIN:
+            start = buffers.front[bucket]
+            counters.probes[origin, target] += 1
+            counters.touched[origin, target] += stop - start
+            _set_period(scan.circle_reach, scan.chosen_us, scan.checked_from, depth, scan.from_us, scan.until_us)
+        from_us, until_us = scan.from_us[depth], scan.until_us[depth]
+        if depth < innermost:
+            found, inside = _next_match(times, codes, start, stop, from_us, until_us, code)
+            scan.at[depth] = found + 1
+            depth -= 1
+            if found < stop:
+                depth += 2
+                scan.chosen[target], scan.chosen_us[depth] = numbers[found], times[found]
+                scan.at[depth] = _BEGIN
+        else:
+            rows = with_room(rows, count, stop - start)
+            matched, inside = _take_matches(times, codes, numbers, start, stop, from_us, until_us, code, rows[target], count)
+            fill_others(rows, count, matched, target, scan.chosen)
+            count = matched
+            depth -= 1
+        counters.comparisons[origin, target] += inside
+    return rows, count
+
+
+@piece
+def _set_circle(reach: NDArray[np.int64], origin: int, circle: NDArray[np.int64], circle_reach: NDArray[np.int64]) -> None:
+    stream = origin
+    for position in range(reach.size):
+        circle[position], circle_reach[position] = stream, reach[stream]
+        stream = stream + 1 if stream + 1 < reach.size else 0
+
+
+@piece
+def _set_period(
+    reach: NDArray[np.int64],
+    chosen_us: NDArray[np.int64],
+    checked_from: int,
+    depth: int,
+    from_us: NDArray[np.int64],
+    until_us: NDArray[np.int64],
+) -> None:
+    """The period of the rows chosen so far, for the stream looped over at this depth; empty if they do not even reach each other."""
+    from_us[depth], until_us[depth] = FIRST_US, LAST_US
+    if depth >= checked_from:
+        from_us[depth], until_us[depth] = _period(reach, chosen_us, depth)
+    for each in range(depth if 0 < checked_from <= depth else 0):  # no loop further out has checked these
+        least_us, most_us = _period(reach, chosen_us, each)
+        if not least_us <= chosen_us[each + 1] <= most_us:
+            from_us[depth], until_us[depth] = LAST_US, FIRST_US
+
+
+@piece
+def _period(reach: NDArray[np.int64], chosen_us: NDArray[np.int64], depth: int) -> tuple[int, int]:
+    from_us, until_us = FIRST_US, LAST_US
+    for each in range(depth + 1):
+        both_reach = min(reach[each], reach[depth + 1])
+        from_us = max(from_us, before(chosen_us[each], both_reach))
+        until_us = min(until_us, after(chosen_us[each], both_reach))
+    return from_us, until_us  # type: ignore[return-value] # numba's int
+
+
+@piece
+def _next_match(
+    times: NDArray[np.int64], codes: NDArray[np.int64], start: int, stop: int, from_us: int, until_us: int, code: int
+) -> tuple[int, int]:
+    """The next place that joins, or `stop`, and how many rows up to there were inside the period."""
+    inside = 0
+    for at in range(np.uint64(start), np.uint64(stop)):  # unsigned: no check for indexes that count from the end
+        if (times[at] >= from_us) & (times[at] <= until_us):
+            inside += 1
+            if codes[at] == code:
+                return np.int64(at), inside  # type: ignore[return-value] # numba's int
+    return stop, inside
+
+
+@piece
+def _take_matches(
+    times: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    numbers: NDArray[np.int32],
+    start: int,
+    stop: int,
+    from_us: int,
+    until_us: int,
+    code: int,
+    column: NDArray[np.int32],
+    count: int,
+) -> tuple[int, int]:
+    """The innermost loop: writes the row numbers that join from place `count` on; returns the place behind them and the rows inside."""
+    inside = 0
+    for at in range(np.uint64(start), np.uint64(stop)):
+        if (times[at] >= from_us) & (times[at] <= until_us):
+            inside += 1
+            if codes[at] == code:
+                column[np.uint64(count)] = numbers[at]
+                count += 1
+    return count, inside

@@ -1,0 +1,59 @@
+"""XJoin, adapted as the paper's baseline: ripple join with a hash table per stream.
+
+A new row probes the others' tables and is compared with all rows in the buckets it visits, window-related or not; the windows are checked
+on complete combinations, and every `clean_up_every` new rows all buckets are cleaned. The buffers are in memory, so XJoin's later stages,
+which join what was spilled to disk, have nothing to do.
+
+References: Urhan, Franklin, "XJoin: A Reactively-Scheduled Pipelined Join Operator" (2000); Hammad, Aref, Elmagarmid, "Joining Multiple
+Data Streams with Window Constraints" (2002), section 4.3 and figure 8.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.kernels.compile import IN_INT64, INT, kernel
+from watersmeet.kernels.wjoin.arrivals import NONE, arrivals_of, arrive, leave, next_stream, out_before
+from watersmeet.kernels.wjoin.buffers import buffers_of, expire_all, probed_buckets
+from watersmeet.kernels.wjoin.nested_scan import join_arrival, scan_of
+from watersmeet.kernels.wjoin.outputs import WindowJoin, compared_all_touched, finished, no_rows, no_work
+from watersmeet.kernels.wjoin.reach import capped_reach
+
+
+@kernel(*[IN_INT64] * 4, INT, *[IN_INT64] * 2, INT)
+def xjoin(
+    times: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    old: NDArray[np.int64],
+    window_us: int,
+    reach_us: NDArray[np.int64],
+    buckets: NDArray[np.int64],
+    clean_up_every: int,
+) -> WindowJoin:
+    """The combinations of `window_join_definition`, by hash tables of all that has been seen since the last clean-up."""
+    n = old.size
+    reach = capped_reach(offsets, old, window_us, reach_us)
+    buffers = buffers_of(times, codes, offsets, old, buckets)
+    arrivals = arrivals_of(times, offsets, old)
+    scan = scan_of(reach, n - 2)
+    counters, rows, count = no_work(n), no_rows(n), np.int64(0)
+    until_clean_up = clean_up_every
+    origin = next_stream(times, arrivals)
+    while origin != NONE:
+        row = arrive(times, arrivals, origin)
+        probed_buckets(buffers, codes[row], scan.buckets)
+        bucket = scan.buckets[origin]
+        rows, count = join_arrival(buffers, scan, origin, buffers.filled[bucket], counters, rows, count)
+        buffers.filled[bucket] += 1
+        counters.inserts[origin] += 1
+        leave(arrivals, origin)
+        until_clean_up -= 1
+        if until_clean_up <= 0:
+            until_clean_up = clean_up_every
+            for stream in range(n):
+                counters.expirations[stream] += expire_all(buffers, stream, out_before(arrivals, reach, stream))
+        origin = next_stream(times, arrivals)
+    compared_all_touched(counters)
+    return finished(rows, count, counters)  # type: ignore[no-any-return] # numba infers it

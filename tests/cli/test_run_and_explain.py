@@ -1,0 +1,190 @@
+"""The commands as a caller types them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import watersmeet as wm
+from watersmeet.cli import main as cli
+
+QUERY = "SELECT a.k, a.ts AS first, b.ts AS second FROM a [RANGE 10 SECONDS] AS a, b [RANGE 10 SECONDS] AS b WHERE a.k = b.k"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Two streams of three rows each, and the query that joins them."""
+    #  s      0    5    11
+    #  a      1         1
+    #  b           1    2
+    second = 1_000_000
+    for name, keys, seconds in [("a", [1, 1], [0, 11]), ("b", [1, 2], [5, 11])]:
+        at = pa.array([each * second for each in seconds], pa.timestamp("us"))
+        pacsv.write_csv(pa.table({"k": keys, "ts": at}), tmp_path / f"{name}.csv")
+    (tmp_path / "query.sql").write_text(QUERY)
+    return tmp_path
+
+
+def called(*args: object) -> Any:
+    return CliRunner().invoke(cli.app, [str(arg) for arg in args])
+
+
+def _streams(files: Path) -> list[str]:
+    return ["--stream", f"a={files}/a.csv,time=ts", "--stream", f"b={files}/b.csv,time=ts,lateness=5s"]
+
+
+def test_run_shows_the_rows_and_how_many_there_are(files: Path) -> None:
+    result = called("run", files / "query.sql", *_streams(files))
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["k", "first", "second"]
+    assert lines[-1] == "2 rows"
+    assert len(lines) == 4
+
+
+def test_run_shows_no_more_rows_than_asked_for(files: Path) -> None:
+    result = called("run", files / "query.sql", *_streams(files), "--limit", 1)
+    assert result.stdout.splitlines()[-1] == "2 rows, the first 1 shown"
+    assert len(result.stdout.splitlines()) == 3
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
+def test_run_writes_the_rows_to_a_file(files: Path, suffix: str) -> None:
+    out = files / f"rows{suffix}"
+    result = called("run", files / "query.sql", *_streams(files), "--out", out)
+    assert result.exit_code == 0, result.output
+    assert "2 rows written" in result.stdout
+    table = wm.relation(out).batches()
+    assert [row["k"] for batch in table for row in batch.to_pylist()] == [1, 1]
+    assert not [path for path in files.iterdir() if path.name.startswith(".")]
+
+
+def test_a_relation_is_joined_beside_the_streams(files: Path) -> None:
+    pq.write_table(pa.table({"k": [1], "name": ["one"]}), files / "names.parquet")
+    (files / "query.sql").write_text("SELECT n.name FROM a [RANGE 1 SECOND] AS a, names AS n WHERE a.k = n.k")
+    result = called("run", files / "query.sql", *_streams(files)[:2], "--relation", f"names={files}/names.parquet")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.split()[:3] == ["name", "one", "one"]
+
+
+def test_explain_says_what_would_run(files: Path) -> None:
+    result = called("explain", files / "query.sql", *_streams(files))
+    assert result.exit_code == 0, result.output
+    assert "10 seconds apart" in result.stdout
+
+
+def test_explain_speaks_json_to_programs(files: Path) -> None:
+    result = called("explain", files / "query.sql", *_streams(files), "--json")
+    assert json.loads(result.stdout)["pairs"][0]["within_us"] == 10_000_000
+
+
+def test_version() -> None:
+    assert called("--version").stdout == f"watersmeet {wm.__version__}\n"
+
+
+# --- mistakes ---------------------------------------------------------------------------------------------------------------------------
+
+
+def _said(result: Any) -> str:
+    assert result.exit_code == 1, result.output
+    assert result.stderr.startswith("watersmeet: ")
+    assert "Traceback" not in result.stderr
+    return str(result.stderr)
+
+
+def test_a_mistake_in_the_query_points_at_the_place(files: Path) -> None:
+    (files / "query.sql").write_text(QUERY.replace("a.k = b.k", "a.prize = b.k"))
+    said = _said(called("run", files / "query.sql", *_streams(files)))
+    assert "prize" in said
+    assert "^^^" in said
+
+
+@pytest.mark.parametrize(
+    ("stream", "words"),
+    [
+        ("a", "does not name its source"),
+        ("=x.csv", "does not name its source"),
+        ("a=", '"a" has no path'),
+        ("a=nothing.csv,time=ts", 'no file or directory "nothing.csv"'),
+        ("a=nothing.csv", 'stream "a" has no time column'),
+        ("a=nothing.csv,tme=ts", 'unknown setting "tme"'),
+        ("a=nothing.csv,time=ts,time=ts", '"a" has time twice'),
+        ("a=nothing.csv,time=ts,lateness=soon", "'soon' is not a lateness"),
+    ],
+)
+def test_a_mistake_in_a_stream_says_what_and_how_to_write_it(files: Path, stream: str, words: str) -> None:
+    assert words in _said(called("run", files / "query.sql", "--stream", stream))
+
+
+def test_a_source_declared_twice_is_refused(files: Path) -> None:
+    assert 'source "a" is declared twice' in _said(called("run", files / "query.sql", *_streams(files), *_streams(files)))
+
+
+def test_a_path_may_have_commas_and_equals_signs_in_it(files: Path) -> None:
+    odd = files / "x=1,y=2.csv"
+    (files / "a.csv").rename(odd)
+    result = called("run", files / "query.sql", "--stream", f"a={odd},time=ts", *_streams(files)[2:])
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("name", ["rows.xlsx", "rows", "nowhere/rows.csv"])
+def test_a_target_that_cannot_be_written_is_refused_before_the_query_runs(files: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wm, "collect", lambda *_: pytest.fail("the query ran"))
+    _said(called("run", files / "query.sql", *_streams(files), "--out", files / name))
+
+
+def test_a_missing_or_binary_query_file_is_named(files: Path) -> None:
+    assert 'query file "nothing.sql" cannot be read' in _said(called("run", "nothing.sql"))
+    (files / "query.sql").write_bytes(b"\xff\xfe\x00")
+    assert "is not UTF-8 text" in _said(called("run", files / "query.sql"))
+
+
+def test_spark_is_refused_in_plain_words(files: Path) -> None:
+    assert "not available in this version" in _said(called("run", files / "query.sql", *_streams(files), "--engine", "spark"))
+
+
+def test_a_mistake_in_the_call_is_code_two(files: Path) -> None:
+    assert called("run").exit_code == 2
+    assert called("run", files / "query.sql", "--engine", "abacus").exit_code == 2
+    assert called("fly").exit_code == 2
+
+
+def test_an_interrupt_ends_quietly_with_its_own_code(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(wm, "collect", interrupted)
+    result = called("run", files / "query.sql", *_streams(files))
+    assert result.exit_code == 130
+    assert result.output == ""
+
+
+def test_rows_that_came_late_are_mentioned(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = json.dumps({"ledger": {"a": {"arrived": 10, "kept": 7, "shed": 0, "late": 3}}})
+    monkeypatch.setattr(wm, "collect", lambda *_: pa.table({"k": [1]}).replace_schema_metadata({"watersmeet": ledger}))
+    assert called("run", files / "query.sql", *_streams(files)).stderr == "3 of 10 rows of a came late and were left out\n"
+
+
+def test_values_cannot_steer_the_terminal(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wm, "collect", lambda *_: pa.table({"[red]k\x1b[2J": ["\x1b[31m[bold]x[/bold]\x07\n"]}))
+    shown = called("run", files / "query.sql", *_streams(files)).stdout
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    assert r"\x1b[31m[bold]x[/bold]\x07\n" in shown
+    assert r"[red]k\x1b[2J" in shown
+
+
+def test_the_installed_command_works_without_a_terminal(files: Path) -> None:
+    command = [sys.executable, "-c", "from watersmeet.cli.main import main; main()", "run", str(files / "query.sql"), *_streams(files)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "2 rows"

@@ -1,0 +1,105 @@
+"""Small window joins to try: streams of (time, code), what is old, what is new, and every algorithm under one signature."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.kernels.wjoin.definition import window_join_definition
+from watersmeet.kernels.wjoin.hw_join import hw_join
+from watersmeet.kernels.wjoin.mw_join import mw_join
+from watersmeet.kernels.wjoin.nlw_join import nlw_join
+from watersmeet.kernels.wjoin.outputs import WindowJoin
+from watersmeet.kernels.wjoin.ripple_join import ripple_join
+from watersmeet.kernels.wjoin.xjoin import xjoin
+
+Row = tuple[int, int]
+Streams = Sequence[Sequence[Row]]
+Arguments = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int, NDArray[np.int64]]
+Algorithm = Callable[["Case"], WindowJoin]
+
+FOREVER_US = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """Per stream its old and its new rows, and how far they reach; buckets per hash table and the clean-up interval for those that ask."""
+
+    old: Streams
+    new: Streams
+    window_us: int
+    reach_us: tuple[int, ...]
+    buckets: int = 3
+    clean_up_every: int = 4
+
+    @property
+    def arguments(self) -> Arguments:
+        streams = [[*sorted(old), *sorted(new)] for old, new in zip(self.old, self.new, strict=True)]
+        rows = np.array([row for stream in streams for row in stream], np.int64).reshape(-1, 2)
+        offsets = np.cumsum([0, *map(len, streams)], dtype=np.int64)
+        old = np.array([len(stream) for stream in self.old], np.int64)
+        times, codes = rows[:, 0].copy(), rows[:, 1].copy()
+        return times, codes, offsets, old, self.window_us, np.array(self.reach_us, np.int64)
+
+    @property
+    def bucket_counts(self) -> NDArray[np.int64]:
+        return np.full(len(self.new), self.buckets, np.int64)
+
+
+ALGORITHMS: dict[str, Algorithm] = {
+    "nlw_join": lambda case: nlw_join(*case.arguments),
+    "hw_join": lambda case: hw_join(*case.arguments, case.bucket_counts),
+    "mw_join": lambda case: mw_join(*case.arguments),
+    "ripple_join": lambda case: ripple_join(*case.arguments, case.clean_up_every),
+    "xjoin": lambda case: xjoin(*case.arguments, case.bucket_counts, case.clean_up_every),
+}
+
+
+def expected(case: Case) -> list[tuple[int, ...]]:
+    return window_join_definition(*case.arguments)
+
+
+def found(result: WindowJoin) -> list[tuple[int, ...]]:
+    """The results in the definition's order, with repetitions, if there are any."""
+    return sorted(zip(*result.rows.tolist(), strict=True))
+
+
+def one_window(new: Streams, window_us: int, old: Streams | None = None) -> Case:
+    return Case([[] for _ in new] if old is None else old, new, window_us, (window_us,) * len(new))
+
+
+def random_case(seed: int) -> Case:
+    """Two to five streams that lean on the edges: equal times, silent streams, old rows after new ones, bursts, a hot key, no key."""
+    draw = random.Random(seed)
+    n = draw.randint(2, 5)
+    span = draw.choice((0, 3, 8, 20))
+    origin_us = draw.choice((0, 0, 0, -10, 2**62, -(2**63), 2**63 - 1 - 2 * span))
+    keys = draw.choice(((0,), (0, 1), (0, 0, 0, 0, 1, 2), (-(2**63), 2**63 - 1)))
+    streams = [_random_stream(draw, {2: 14, 3: 9, 4: 6, 5: 5}[n], span, origin_us, keys) for _ in range(n)]
+    cuts = [draw.choice((0, len(stream) // 2, draw.randint(0, len(stream)))) for stream in streams]
+    if draw.random() < 0.5:  # otherwise old rows are as often later than new ones
+        streams = [sorted(stream) for stream in streams]
+    window_us = draw.choice((0, draw.randint(0, span + 1), draw.randint(0, span + 1), draw.randint(0, span + 1), FOREVER_US))
+    one = draw.random() < 0.5
+    reach_us = tuple(window_us if one else draw.choice((window_us, draw.randint(0, span + 1))) for _ in range(n))
+    return Case(
+        [stream[:cut] for stream, cut in zip(streams, cuts, strict=True)],
+        [stream[cut:] for stream, cut in zip(streams, cuts, strict=True)],
+        window_us,
+        reach_us,
+        buckets=draw.randint(1, 5),
+        clean_up_every=draw.randint(1, 8),
+    )
+
+
+def _random_stream(draw: random.Random, most: int, span: int, origin_us: int, keys: Sequence[int]) -> list[Row]:
+    if draw.random() < 0.08:
+        return []
+    burst = origin_us + draw.randint(0, span)
+    bursty = draw.random() < 0.3
+    times = [burst if bursty and draw.random() < 0.7 else origin_us + draw.randint(0, span) for _ in range(draw.randint(1, most))]
+    return [(time, draw.choice(keys)) for time in times]

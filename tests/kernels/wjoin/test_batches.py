@@ -1,0 +1,69 @@
+"""Any split into calls, in any order of arrival, finds what one call over all rows finds."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.kernels.wjoin.cases import ALGORITHMS, Algorithm, Case, Row, expected, random_case
+
+Ids = dict[int, tuple[int, Row]]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
+@pytest.mark.parametrize("in_order", [True, False], ids=["in order", "in any order"])
+def test_every_split_into_calls_finds_the_same_combinations(algorithm: Algorithm, in_order: bool) -> None:
+    for seed in range(300):
+        case = random_case(seed)
+        draw = random.Random(seed)
+        rows = _numbered(case)
+        assert _fed(algorithm, case, rows, _batches(rows, draw, in_order), draw) == _at_once(case, rows), f"seed {seed}: {case}"
+
+
+def _numbered(case: Case) -> Ids:
+    """Every row of the case, old or new, under a number of its own."""
+    streams = [sorted([*old, *new]) for old, new in zip(case.old, case.new, strict=True)]
+    return dict(enumerate((stream, row) for stream, rows in enumerate(streams) for row in rows))
+
+
+def _batches(rows: Ids, draw: random.Random, in_order: bool) -> list[list[int]]:
+    ids = sorted(rows, key=lambda each: (rows[each][1][0], draw.random()) if in_order else (0, draw.random()))
+    cuts = sorted(draw.randint(0, len(ids)) for _ in range(draw.randint(0, 4)))
+    return [ids[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(ids)], strict=True)]
+
+
+def _at_once(case: Case, rows: Ids) -> list[tuple[int, ...]]:
+    everything, ids = _case_of(case, rows, [], list(rows))
+    return sorted(tuple(ids[s][row] for s, row in enumerate(result)) for result in expected(everything))
+
+
+def _fed(algorithm: Algorithm, case: Case, rows: Ids, batches: list[list[int]], draw: random.Random) -> list[tuple[int, ...]]:
+    """The results of one call per batch, with the rows held from before as the old ones."""
+    held: list[int] = []
+    results = []
+    for number, batch in enumerate(batches):
+        call, ids = _case_of(case, rows, held, batch)
+        results += [tuple(ids[s][row] for s, row in enumerate(result)) for result in zip(*algorithm(call).rows.tolist(), strict=True)]
+        future = [each for later in batches[number + 1 :] for each in later]
+        held = [each for each in [*held, *batch] if draw.random() < 0.3 or _can_matter(case, rows, each, future)]
+    return sorted(results)
+
+
+def _case_of(case: Case, rows: Ids, old: list[int], new: list[int]) -> tuple[Case, list[list[int]]]:
+    """The call, and the row numbers behind each stream's rows in it."""
+    n = len(case.new)
+    olds, news = ([sorted((rows[each][1], each) for each in ids if rows[each][0] == s) for s in range(n)] for ids in (old, new))
+    old_rows, new_rows = ([[row for row, _ in stream] for stream in part] for part in (olds, news))
+    ids = [[each for _, each in [*before, *fresh]] for before, fresh in zip(olds, news, strict=True)]
+    return Case(old_rows, new_rows, case.window_us, case.reach_us, case.buckets, case.clean_up_every), ids
+
+
+def _can_matter(case: Case, rows: Ids, each: int, future: list[int]) -> bool:
+    """Whether a row to come on another stream is in reach."""
+    stream, (time, _) = rows[each]
+    return any(
+        rows[other][0] != stream
+        and abs(rows[other][1][0] - time) <= min(case.window_us, case.reach_us[stream], case.reach_us[rows[other][0]])
+        for other in future
+    )

@@ -1,0 +1,52 @@
+"""Inputs too large for brute force, against DuckDB; and small ones cut as if they were large.
+
+Small tables never fill a pane, a piece or a stretch, so here either the tables grow or the limits shrink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import duckdb
+import pytest
+
+from watersmeet.operators.meet import admission, expand, state
+
+from .arrivals import in_any_batches, within_lateness
+from .duckdb_oracle import duckdb_rows, opened, portable
+from .engine import assert_same, collect, collect_arriving, expected
+from .generators import generate, generate_crowd
+
+CHUNKS = 10
+CROWDS_PER_CHUNK = 30
+SEEDS_PER_CHUNK = 100
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with opened() as connection:
+        yield connection
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_larger_inputs_give_duckdbs_rows(connection: duckdb.DuckDBPyConnection, chunk: int) -> None:
+    for seed in range(chunk * CROWDS_PER_CHUNK, (chunk + 1) * CROWDS_PER_CHUNK):
+        case, rng = portable(generate_crowd(seed)), Random(seed)
+        wanted = duckdb_rows(connection, case)
+        assert_same(case, collect(case).rows, wanted)
+        assert_same(case, collect_arriving(case, in_any_batches(rng, case)).rows, wanted)
+        assert_same(case, collect_arriving(case, within_lateness(rng, case)).rows, wanted)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_cutting_work_into_tiny_pieces_changes_nothing(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expand, "PIECE_ROWS", 1 + chunk % 3)
+    monkeypatch.setattr(admission, "STRETCH_ROWS", 1 + chunk % 4)
+    monkeypatch.setattr(state, "_SMALL_ROWS", chunk % 5)
+    monkeypatch.setattr(state, "_MOST_PANES", 1 + chunk % 2)
+    for seed in range(chunk * SEEDS_PER_CHUNK, (chunk + 1) * SEEDS_PER_CHUNK):
+        case, rng = generate(seed), Random(seed)
+        wanted = expected(case)
+        assert_same(case, collect(case).rows, wanted)
+        assert_same(case, collect_arriving(case, in_any_batches(rng, case)).rows, wanted)
