@@ -18,6 +18,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## joins a year of real flights in three streams, and checks the answer
+	@bash scripts/java.sh || echo "Going on without Java: the demo runs in one process." >&2
 	@$(BIN)/watersmeet demo
 
 test: lint types contract kernels ## everything that has to be right before a change goes in
@@ -45,7 +46,7 @@ kernels: $(READY) ## compiles the kernels into the cache
 	@$(BIN)/python -c 'import watersmeet; from watersmeet.kernels.compile import warm_up; warm_up()'
 
 bench: kernels ## measures this system beside its peers
-	$(BIN)/python -m watersmeet.bench
+	$(BIN)/watersmeet bench all
 
 java: ## checks for the Java that Spark needs, installs one where that is allowed
 	@bash scripts/java.sh

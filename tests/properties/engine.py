@@ -78,7 +78,9 @@ def labelled(what: str) -> Iterator[None]:
 
 
 def _run(case: Case, streams: dict[str, Any], plan: Plan | None) -> Answer:
-    return _answer(watersmeet.collect(watersmeet.sql(case.text), streams, plan))
+    table = watersmeet.collect(watersmeet.sql(case.text), streams, plan)
+    assert table.column_names == [output.name for output in case.bound.outputs], case.text
+    return _answer(table)
 
 
 def _answer(table: pa.Table) -> Answer:

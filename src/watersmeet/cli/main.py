@@ -1,4 +1,4 @@
-"""`watersmeet run`, `explain` and `demo`.
+"""`watersmeet run`, `explain`, `bench` and `demo`.
 
 Exit codes: 0 done, 1 a mistake in query or data (said on stderr), 2 a mistake in how the command was called, 130 interrupted.
 """
@@ -92,6 +92,19 @@ def demo() -> None:
     with reported():
         if not flights.show(console()):
             raise typer.Exit(1)
+
+
+@app.command()
+def bench(
+    name: Annotated[str, typer.Argument(help="Which benchmark, or all.")],
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: one object per line.")] = False,
+) -> None:
+    """Measures this system beside its peers in one run, on seeded workloads."""
+    from watersmeet.bench.suite import findings
+
+    with reported():
+        for finding in findings(name):
+            typer.echo(json.dumps(finding.values) if as_json else finding.text)
 
 
 @app.callback(invoke_without_command=True)

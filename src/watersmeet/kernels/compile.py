@@ -51,7 +51,7 @@ def kernel(*argument_types: Any) -> Callable[[Function], Function]:
 
 def piece(function: Function) -> Any:
     """A piece of a kernel, for kernels to call."""
-    dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    dispatcher: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     # Numba takes a cached build as long as the kernel's own file is unchanged, even if a piece it is made of changed in another.
     dispatcher._cache._cache_file._source_stamp = _sources_digest()
     return dispatcher

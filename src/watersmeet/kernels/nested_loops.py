@@ -128,46 +128,48 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
                             by_pair[origin, window, COMPARISONS] += stop[level] - cursor[level]
                         by_pair[origin, window, PROBES] += 1
                         _limit(times, ends, ranks, offsets, later_by, order, chosen, origin, level, bounds)
-                    place, until, way = cursor[level], stop[level], kind[level]
-                    if way == HASH:
-                        wanted = key[level]
-                        while place < until and placed_value[place] != wanted:
-                            place += 1
-                    elif way == SCAN_EQUAL:
-                        wanted = key[level]
-                        start = column_at[window, column[conditions[origin, level, 0]]]
-                        while place < until and values[start + place] != wanted:
-                            place += 1
-                    cursor[level] = place + 1
-                    if place >= until:
-                        level -= 1
-                        continue
-                    row = place
-                    if way == HASH:
-                        row = placed_row[place]
-                    elif way > HASH:
-                        row = candidates[level, place]
-                    here = offsets[window] + row
-                    if not bounds[level, FROM] <= times[here] <= bounds[level, UNTIL] or ends[here] < bounds[level, LATEST]:
-                        continue
-                    if evaluate_us > 0 and not bounds[level, AFTER] < ranks[here] < bounds[level, BEFORE]:
-                        continue
+                    place, until, way, wanted = cursor[level], stop[level], kind[level], key[level]
+                    since_us, until_us, latest_us = bounds[level, FROM], bounds[level, UNTIL], bounds[level, LATEST]
+                    after, before = bounds[level, AFTER], bounds[level, BEFORE]
+                    base = offsets[window]
+                    start = column_at[window, column[conditions[origin, level, 0]]] if way == SCAN_EQUAL else 0
                     found_by_key = 1 if SCAN_EQUAL <= way <= HASH else 0
-                    if not _agrees(
-                        values, column_at, order, conditions, op, column, bound, bound_column, chosen, origin, level, row, found_by_key
-                    ):
-                        continue
-                    by_pair[origin, window, TOUCHED] += 1
-                    chosen[level] = row
-                    if level < last:
-                        level += 1
-                        opening = True
-                        continue
-                    if used == out.shape[1]:
-                        out = doubled(out)
-                    for loop in range(inputs):
-                        out[order[origin, loop], used] = np.int32(chosen[loop])
-                    used += 1
+                    touched = 0
+                    descend = False
+                    while True:
+                        if way == HASH:
+                            while place < until and placed_value[place] != wanted:
+                                place += 1
+                        elif way == SCAN_EQUAL:
+                            while place < until and values[start + place] != wanted:
+                                place += 1
+                        if place >= until:
+                            break
+                        row = placed_row[place] if way == HASH else candidates[level, place] if way > HASH else place
+                        place += 1
+                        here = base + row
+                        if not since_us <= times[here] <= until_us or ends[here] < latest_us:
+                            continue
+                        if evaluate_us > 0 and not after < ranks[here] < before:
+                            continue
+                        if not _agrees(
+                            values, column_at, order, conditions, op, column, bound, bound_column, chosen, origin, level, row, found_by_key
+                        ):
+                            continue
+                        touched += 1
+                        chosen[level] = row
+                        if level < last:
+                            descend = True
+                            break
+                        if used == out.shape[1]:
+                            out = doubled(out)
+                        for loop in range(inputs):
+                            out[order[origin, loop], used] = np.int32(chosen[loop])
+                        used += 1
+                    by_pair[origin, window, TOUCHED] += touched
+                    cursor[level] = place
+                    opening = descend
+                    level += 1 if descend else -1
             for origin in range(inputs):
                 evaluated[origin] = tail[origin]
             pending = False

@@ -17,6 +17,7 @@ from watersmeet.operators.meet.admission import Delta
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.state import MeetState, empty_state
 from watersmeet.operators.meet.step import Stepped, step, with_relation
+from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.runtime.sources import Relation, Stream, event_times_us
 from watersmeet.runtime.watermark import Lateness, Watermark
@@ -36,7 +37,8 @@ class Ledger:
 
 @dataclass
 class EmbeddedRun:
-    """A query under way. `batches()` yields the results of one round of input after the other; `ledger` accounts for every row.
+    """A query under way. `batches()` yields the results of one round of input after the other; `ledger` accounts for every row,
+    `tally` for the work.
 
     Round r takes the r-th batch of every stream that still has one.
     """
@@ -46,6 +48,7 @@ class EmbeddedRun:
     sources: Sources
     state: MeetState
     watermark: Watermark
+    tally: Tally
     ledger: dict[str, Ledger] = field(default_factory=dict)
 
     def batches(self) -> Iterator[list[pa.RecordBatch]]:
@@ -61,6 +64,7 @@ class EmbeddedRun:
         deltas = {i: rows[self.config.inputs[i].name] for i in self.config.streams if self.config.inputs[i].name in rows}
         stepped = step(self.config, self.state, deltas, self.watermark.value_us, FOREVER_US if last else following.value_us)
         self.state, self.watermark = stepped.state, following
+        self.tally.add(stepped.counters.tally)
         self._account(stepped)
         return stepped.results
 
@@ -117,7 +121,7 @@ def start(query: Query | str, sources: Sources, plan: Plan | None = None) -> Emb
     for each in config.inputs:
         if not each.is_stream:
             state = with_relation(config, state, each.number, _whole(sources[each.name]))
-    return EmbeddedRun(bound, config, sources, state, Watermark.start(_lateness(config, sources)))
+    return EmbeddedRun(bound, config, sources, state, Watermark.start(_lateness(config, sources)), Tally(len(config.inputs)))
 
 
 def bound_query(query: Query | str, sources: Sources) -> BoundQuery:

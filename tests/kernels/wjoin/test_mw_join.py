@@ -70,6 +70,12 @@ def test_a_pair_may_be_as_far_apart_as_the_shorter_of_its_streams_reaches() -> N
     assert found(mw_join(Case(silent, rows, 20, (19, 10, 20)))) == []
 
 
+def test_the_shorter_reach_of_a_pair_decides_what_enters_a_buffer() -> None:
+    busy = [(time, 0) for time in range(1_000)]
+    counters = mw_join(Case([[], []], [busy, [(500, 0)]], 100, (100, 5))).counters
+    assert counters.inserts.tolist() == [11, 1]
+
+
 def test_lca_keeps_every_result_of_the_pairs_windows_and_no_more_than_gca() -> None:
     for seed in range(300):
         case = random_case(seed)

@@ -1,0 +1,82 @@
+"""The benchmarks by name: each prints what it measures, in one run, and refuses figures whose rows differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from watersmeet.bench import golab
+from watersmeet.bench.embedded import SideBySide, beside_duckdb, seconds_per_row
+from watersmeet.bench.workloads import CommonKey
+from watersmeet.errors import InputError, listing
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A line of a benchmark's report, and the same as plain values."""
+
+    text: str
+    values: dict[str, Any]
+
+
+def embedded() -> Iterator[Finding]:
+    """Two streams of 4,000,000 rows beside DuckDB on one thread, and memory beyond input and result."""
+    yield _side_by_side(beside_duckdb("two-way-embedded", CommonKey()))
+
+
+def five_way() -> Iterator[Finding]:
+    """Five streams of 1,000,000 rows on a common key, with base windows as the only state."""
+    yield _side_by_side(beside_duckdb("five-way-embedded", CommonKey(streams=5, rows=1_000_000)))
+
+
+def window_growth() -> Iterator[Finding]:
+    """Time per row as the window doubles and matches per probe stay the same."""
+    start = CommonKey(rows=2_000_000, keys=250_000, window_s=5)
+    seconds_per_row(CommonKey(rows=10_000))
+    first = None
+    for window_s in (5, 10, 20):
+        per_row = seconds_per_row(start.with_window(window_s))
+        first = first or per_row
+        text = f"window {window_s:>2} s  {per_row * 1e9:6.1f} ns per row  {per_row / first:5.2f} times the shortest window's"
+        yield Finding(text, {"workload": "window-growth", "window_s": window_s, "seconds_per_row": per_row})
+
+
+def table_8() -> Iterator[Finding]:
+    """The first paper's Table 8: tuples per second by algorithm, best and worst order, ours beside the paper's."""
+    best, worst = golab.table_8_plans(golab.BEST_ORDER), golab.table_8_plans(golab.WORST_ORDER)
+    for label, (paper_best, paper_worst) in golab.TABLE_8.items():
+        golab.run(golab.TABLE_5, best[label], 10_000)
+        ours = [max(golab.run(golab.TABLE_5, plan, rows).rows_per_s for _ in range(3)) for plan, rows in
+                ((best[label], 300_000), (worst[label], 100_000))]  # fmt: skip
+        text = (
+            f"{label:<18} best {ours[0]:>11,.0f} per s (paper {paper_best:>6,}; {ours[0] / paper_best:6,.0f} times)"
+            f"   worst {ours[1]:>11,.0f} per s (paper {paper_worst:>5,})   best/worst {ours[0] / ours[1]:4.1f}"
+        )
+        yield Finding(text, {"workload": "table-8", "row": label, "best_rows_per_s": ours[0], "worst_rows_per_s": ours[1]})
+
+
+BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
+    "embedded": embedded,
+    "five-way-embedded": five_way,
+    "window-growth": window_growth,
+    "table-8": table_8,
+}
+
+
+def findings(name: str) -> Iterator[Finding]:
+    """The findings of one benchmark, or of all."""
+    if name != "all" and name not in BENCHMARKS:
+        raise InputError(f'there is no benchmark "{name}"', hint=f"benchmarks: {listing([*BENCHMARKS, 'all'])}")
+    for chosen, benchmark in BENCHMARKS.items():
+        if name in (chosen, "all"):
+            yield from benchmark()
+
+
+def _side_by_side(found: SideBySide) -> Finding:
+    text = (
+        f"{found.workload}: {found.rows_in:,} rows in, {found.rows_out:,} out, the same rows in both\n"
+        f"  watersmeet {found.ours_s:6.2f} s   duckdb (one thread) {found.duckdb_s:6.2f} s   {found.ratio:.2f} times as fast\n"
+        f"  memory beyond input and result {found.extra_bytes / 1e6:,.0f} MB, input {found.input_bytes / 1e6:,.0f} MB"
+    )
+    return Finding(text, found.to_dict())
