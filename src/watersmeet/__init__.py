@@ -6,16 +6,24 @@ query = wm.sql("SELECT a.item, b.price FROM sales [RANGE 1 HOUR] AS a, quotes [R
 table = wm.collect(query, {"sales": wm.stream(sales, time="ts"), "quotes": wm.stream(quotes, time="ts")})
 """
 
+from watersmeet.algebra.plan import Index, Plan
+from watersmeet.algebra.query import Query
 from watersmeet.api import collect, explain, plan, relation, run, sql, stream
 from watersmeet.errors import InputError, InternalError, PlanError, QueryError, WatersmeetError
+from watersmeet.runtime.sources import Relation, Stream
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Index",
     "InputError",
     "InternalError",
+    "Plan",
     "PlanError",
+    "Query",
     "QueryError",
+    "Relation",
+    "Stream",
     "WatersmeetError",
     "collect",
     "explain",

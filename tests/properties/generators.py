@@ -25,6 +25,9 @@ ALIASES = ("a", "b", "c", "d", "e")
 SOURCE_WEIGHTS = (1, 5, 4, 2, 1)
 MOST_ROWS = (10, 12, 8, 5, 4)
 
+WINDOW_WEIGHTS = {"RANGE": 8, "ROWS": 5, "PARTITION": 3, "TUMBLE": 3, "LANDMARK": 1}
+TIMED_WINDOWS = {"RANGE": 1}
+
 EXTRA_OUTPUTS = (
     "{a}.k",
     "{a}.m AS {a}_m",
@@ -49,41 +52,67 @@ class Keys:
     v_pool: tuple[int | None, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is decided before anything else: how many sources, how much longer than usual, and whether only time bounds them.
+
+    In a `timed` case every source is a stream and every pair of them is bounded in time, as W-joins want it.
+    """
+
+    count: int
+    crowd: int = 1
+    timed: bool = False
+
+    @property
+    def most_rows(self) -> int:
+        return self.crowd * MOST_ROWS[self.count - 1]
+
+
 def generate(seed: int) -> Case:
     """The case of a seed."""
     rng = Random(seed)
-    return _case(rng, seed, rng.choices((1, 2, 3, 4, 5), SOURCE_WEIGHTS)[0], crowd=1)
+    return _case(rng, seed, Shape(rng.choices((1, 2, 3, 4, 5), SOURCE_WEIGHTS)[0]))
+
+
+def generate_timed(seed: int) -> Case:
+    """A case that W-joins can run, more often than not."""
+    rng = Random(seed)
+    return _case(rng, seed, Shape(rng.choices((2, 3, 4, 5), SOURCE_WEIGHTS[1:])[0], timed=True))
 
 
 def generate_crowd(seed: int) -> Case:
     """A case of two or three sources with many more rows: too many for brute force, few enough for a database."""
     rng = Random(seed)
     count = rng.choice((2, 2, 3))
-    return _case(rng, seed, count, crowd=25 if count == 2 else 8)
+    return _case(rng, seed, Shape(count, crowd=25 if count == 2 else 8))
 
 
-def _case(rng: Random, seed: int, count: int, crowd: int) -> Case:
-    aliases = ALIASES[:count]
-    timeline = choose_timeline(rng, crowd)
-    keys = _choose_keys(rng, count)
+def _case(rng: Random, seed: int, shape: Shape) -> Case:
+    aliases = ALIASES[: shape.count]
+    timeline = choose_timeline(rng, shape.crowd)
+    keys = _choose_keys(rng, shape.count)
     names = _choose_names(rng, aliases)
     sources = tuple(
-        _source(rng, name, timeline, keys, crowd * MOST_ROWS[count - 1], may_be_relation=i > 0) for i, name in enumerate(sorted(set(names)))
+        _source(rng, name, timeline, keys, shape.most_rows, relation_share=0.15 if i and not shape.timed else 0)
+        for i, name in enumerate(sorted(set(names)))
     )
     times = {source.name: source.time for source in sources}
     streams = [alias for alias, name in zip(aliases, names, strict=True) if times[name]]
     constraints = choose_constraints(rng, streams, timeline)
+    kinds = TIMED_WINDOWS if shape.timed else WINDOW_WEIGHTS
     bounded = _connected(streams, constraints)
     items = tuple(
-        FromItem(name, alias, _choose_window(rng, timeline, bounded) if alias in streams else "")
+        FromItem(name, alias, _choose_window(rng, timeline, bounded, kinds) if alias in streams else "")
         for alias, name in zip(aliases, names, strict=True)
     )
+    words = _time_words(sources, items, timeline)
+    predicates = choose_predicates(rng, aliases, keys.k.portable and keys.m.portable, words, common_share=0.7 if shape.timed else 0.2)
     return Case(
         seed=seed,
         sources=sources,
         items=items,
         select=_choose_outputs(rng, aliases),
-        predicates=choose_predicates(rng, aliases, keys.k.portable and keys.m.portable, _time_words(sources, items, timeline)),
+        predicates=predicates,
         constraints=constraints,
         joined=rng.random() < 0.1,
     )
@@ -138,10 +167,10 @@ def _few(rng: Random, pool: tuple[Any, ...], sources: int) -> tuple[Any, ...]:
     return tuple(rng.sample(pool, min(size, len(pool))))
 
 
-def _source(rng: Random, name: str, timeline: Timeline, keys: Keys, most_rows: int, may_be_relation: bool) -> SourceData:
+def _source(rng: Random, name: str, timeline: Timeline, keys: Keys, most_rows: int, relation_share: float) -> SourceData:
     rows = 0 if rng.random() < 0.02 else rng.choice((*range(1, most_rows + 1), *[most_rows] * 6))
     table = _table(rng, timeline, keys, rows, first_id=1_000 * int(name[1:]))
-    is_relation = may_be_relation and rng.random() < 0.15
+    is_relation = rng.random() < relation_share
     return SourceData(name, _with_copies(rng, table, most_rows), None if is_relation else "ts")
 
 
@@ -170,10 +199,10 @@ def _with_copies(rng: Random, table: pa.Table, most_rows: int) -> pa.Table:
     return table.take([rng.randrange(table.num_rows) for _ in range(table.num_rows + 1)])
 
 
-def _choose_window(rng: Random, timeline: Timeline, bounded: bool) -> str:
+def _choose_window(rng: Random, timeline: Timeline, bounded: bool, weights: dict[str, int]) -> str:
     if bounded and rng.random() < 0.5:
         return ""
-    kind = rng.choices(("RANGE", "ROWS", "PARTITION", "TUMBLE", "LANDMARK"), (8, 5, 3, 3, 1))[0]
+    kind = rng.choices(tuple(weights), tuple(weights.values()))[0]
     count = rng.choice((1, 1, 2, 2, 3, 5))
     match kind:
         case "RANGE":

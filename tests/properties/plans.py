@@ -13,7 +13,8 @@ from .cases import Case
 
 Knobs = Callable[[Random, str, Sequence[str]], Plan]
 
-_INTERVALS_US = (1, 2, 1_000, 1_000_000, 10**12)
+#: Also such that neither is a multiple of the other.
+_INTERVALS_US = (1, 2, 3, 7, 1_000, 1_000_000, 10**12)
 
 
 def plans_of(rng: Random, case: Case) -> Iterator[Plan]:
@@ -73,6 +74,15 @@ def _hybrid(rng: Random, name: str, aliases: Sequence[str]) -> Plan:
     return _indexed("list", "hash")(rng.choice((_eager, _lazy)))(rng, name, aliases)
 
 
+def _cleaned(rng: Random, name: str, aliases: Sequence[str]) -> Plan:
+    return Plan(name, cleanup_rows=rng.choice((1, 2, 3, 10_000)))
+
+
+def _hashed_and_cleaned(rng: Random, name: str, aliases: Sequence[str]) -> Plan:
+    indexes = tuple((alias, _index(rng, "hash")) for alias in aliases)
+    return Plan(name, indexes=indexes, cleanup_rows=rng.choice((1, 2, 3, 10_000)))
+
+
 def _index(rng: Random, kind: str) -> Index:
     return Index(kind, {"list": 0, "hash": rng.choice((1, 2, 5))}.get(kind, rng.choice((2, 3, 4))))
 
@@ -97,6 +107,8 @@ KNOBS: dict[str, Knobs] = {
     "lazy-hash": _indexed("hash")(_lazy),
     "hybrid-nlj-hash": _hybrid,
     "window-join": _indexed("list", "hash", "btree", "ttree")(_eager),
+    "ripple-join": _cleaned,
+    "xjoin": _hashed_and_cleaned,
 }
 
 #: Plans with as few knobs as the algorithm can be run with, where that is more than none.

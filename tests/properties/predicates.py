@@ -158,9 +158,12 @@ class TimeWords:
         return [Piece(rng.choice(CALENDAR).format(a=alias), (alias,), portable=False)]
 
 
-def choose_predicates(rng: Random, aliases: Sequence[str], portable_keys: bool, times: TimeWords | None) -> tuple[Piece, ...]:
+def choose_predicates(
+    rng: Random, aliases: Sequence[str], portable_keys: bool, times: TimeWords | None, common_share: float
+) -> tuple[Piece, ...]:
     """A WHERE clause: how the sources are joined, then filters and mixtures, in any order."""
-    pieces = list(rng.choice(_JOIN_SHAPES)(rng, aliases, portable_keys)) if len(aliases) > 1 else []
+    shape = _common_key if rng.random() < common_share else rng.choice(_JOIN_SHAPES)
+    pieces = shape(rng, aliases, portable_keys) if len(aliases) > 1 else []
     pieces += [_local(rng, aliases) for _ in range(rng.choice((0, 0, 0, 0, 1, 1, 2)[: 9 - len(aliases)]))]
     if len(aliases) > 1 and rng.random() < 0.25:
         pieces.append(_pair(rng, MIXED, aliases, portable_keys))
@@ -213,8 +216,6 @@ def _no_predicate(rng: Random, aliases: Sequence[str], portable: bool) -> list[P
 _JoinShape = Callable[[Random, Sequence[str], bool], list[Piece]]
 
 _JOIN_SHAPES: tuple[_JoinShape, ...] = (
-    _common_key,
-    _common_key,
     _common_key,
     _attribute_per_pair,
     _attribute_per_pair,

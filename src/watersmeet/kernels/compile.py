@@ -31,11 +31,15 @@ OUT_INT32 = types.Array(types.int32, 1, "C")
 KERNELS: dict[str, Any] = {}
 
 
-def kernel(*argument_types: Any) -> Callable[[Function], Function]:
-    """A kernel that Python calls. It is compiled, or loaded from the cache on disk, at its first call and never again."""
+def kernel(*argument_types: Any, allocates: bool = True) -> Callable[[Function], Function]:
+    """A kernel that Python calls. It is compiled, or loaded from the cache on disk, at its first call and never again.
+
+    One that says it allocates nothing is compiled without the counting of references, which in the innermost loops can cost more than
+    their work.
+    """
 
     def decorate(function: Function) -> Function:
-        dispatcher = piece(function)
+        dispatcher = piece(function) if allocates else piece(function, _nrt=False)
         KERNELS[f"{function.__module__}.{function.__name__}"] = (dispatcher, argument_types)
 
         @wraps(function)
@@ -49,9 +53,9 @@ def kernel(*argument_types: Any) -> Callable[[Function], Function]:
     return decorate
 
 
-def piece(function: Function) -> Any:
+def piece(function: Function, **options: Any) -> Any:
     """A piece of a kernel, for kernels to call."""
-    dispatcher: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    dispatcher: Any = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
     # Numba takes a cached build as long as the kernel's own file is unchanged, even if a piece it is made of changed in another.
     dispatcher._cache._cache_file._source_stamp = _sources_digest()
     return dispatcher

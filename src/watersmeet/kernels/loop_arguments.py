@@ -21,6 +21,9 @@ EQUAL, UNEQUAL, LESS, AT_MOST, MORE, AT_LEAST = 0, 1, 2, 3, 4, 5
 COMPARISONS, PROBES, TOUCHED = 0, 1, 2
 INSERTS, EXPIRATIONS = 0, 1
 
+# Places of the clock: what comes next, where the loops stand (no loop is open at level −1), and whether rows wait since when.
+NEXT_ARRIVAL, NEXT_EVALUATION, NEXT_EXPIRATION, ORIGIN, LEVEL, PENDING, PENDING_SINCE = range(7)
+
 LOWEST = int(np.iinfo(np.int64).min)
 HIGHEST = int(np.iinfo(np.int64).max)
 
@@ -82,7 +85,19 @@ class Progress(NamedTuple):
     oldest: Int64s
     evaluated: Int64s
     tail: Int64s
-    clock: Int64s  # next arrival, next evaluation, next expiration
+    clock: Int64s  # see the names of its places
+
+
+class Loops(NamedTuple):
+    """Where each of the nested loops stands. Kept between calls, so that a full output can be emptied in the middle of them."""
+
+    chosen: Int64s  # the row of each loop
+    cursor: Int64s
+    stop: Int64s
+    kind: Int64s
+    key: Int64s
+    bounds: Int64s  # 2-D
+    candidates: Int64s  # 2-D: rows a tree gave, per loop
 
 
 class Counters(NamedTuple):
@@ -103,4 +118,6 @@ ARRIVALS = _type(Arrivals, 1, 1)
 STEPS = _type(Steps, 2, 2, 3, 1, 1, 1, 1)
 INDEXES = _type(Indexes, *[1] * 13, 2)
 PROGRESS = _type(Progress, 1, 1, 1, 1)
+LOOPS = _type(Loops, 1, 1, 1, 1, 1, 2, 2)
 COUNTERS = _type(Counters, 3, 2)
+OUT_ROWS = types.Array(types.int32, 2, "C")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from watersmeet.kernels import btree, ttree
 from watersmeet.kernels.compile import IN_INT64, INT, OUT_INT64, inlined, kernel, piece
 from watersmeet.kernels.loop_arguments import BTREE, EXPIRATIONS, HASH, INSERTS, Int64s
@@ -77,21 +75,10 @@ def take_from_tree(kind: int, nodes: Int64s, header: Int64s, value: int, row: in
 
 
 @piece
-def tree_candidates(
-    kind: int, nodes: Int64s, header: Int64s, low: int, high: int, level: int, candidates: Int64s
-) -> tuple[int, int, Int64s]:
-    """Rows between two values, written to the loop's line of `candidates`; their number, and the comparisons it took."""
+def tree_candidates(kind: int, nodes: Int64s, header: Int64s, low: int, high: int, found: Int64s) -> tuple[int, int]:
+    """Writes the rows between two values to `found`; their number, and the comparisons it took."""
     if low > high:
-        return 0, 0, candidates
+        return 0, 0
     before = header[COMPARISONS]
-    found = btree.count_range(nodes, header, low, high) if kind == BTREE else ttree.count_range(nodes, header, low, high)
-    if found > candidates.shape[1]:
-        wider = np.empty((candidates.shape[0], max(found, 2 * candidates.shape[1])), np.int64)
-        wider[:, : candidates.shape[1]] = candidates
-        candidates = wider
-    header[COMPARISONS] = before  # what was counted for sizing is not the algorithm's
-    if kind == BTREE:
-        btree.probe(nodes, header, low, high, candidates[level], 0)
-    else:
-        ttree.probe(nodes, header, low, high, candidates[level], 0)
-    return found, header[COMPARISONS] - before, candidates
+    count = btree.probe(nodes, header, low, high, found, 0) if kind == BTREE else ttree.probe(nodes, header, low, high, found, 0)
+    return count, header[COMPARISONS] - before

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.kernels.compile import INT, inlined, kernel, piece
+from watersmeet.kernels.compile import INT, inlined, kernel
 from watersmeet.kernels.loop_arguments import (
     ARRIVALS,
     AT_LEAST,
@@ -27,8 +27,17 @@ from watersmeet.kernels.loop_arguments import (
     HIGHEST,
     INDEXES,
     LESS,
+    LEVEL,
+    LOOPS,
     LOWEST,
     MORE,
+    NEXT_ARRIVAL,
+    NEXT_EVALUATION,
+    NEXT_EXPIRATION,
+    ORIGIN,
+    OUT_ROWS,
+    PENDING,
+    PENDING_SINCE,
     PROBES,
     PROGRESS,
     STEPS,
@@ -38,6 +47,7 @@ from watersmeet.kernels.loop_arguments import (
     Arrivals,
     Counters,
     Indexes,
+    Loops,
     Progress,
     Rows,
     Steps,
@@ -52,24 +62,25 @@ SCAN, SCAN_EQUAL = -1, 0
 FROM, UNTIL, LATEST, AFTER, BEFORE = 0, 1, 2, 3, 4
 
 
-@kernel(WINDOWS, ARRIVALS, STEPS, INDEXES, PROGRESS, COUNTERS, INT, INT, INT)
+@kernel(WINDOWS, ARRIVALS, STEPS, INDEXES, PROGRESS, LOOPS, COUNTERS, INT, INT, OUT_ROWS, allocates=False)
 def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
     windows: Windows,
     arrivals: Arrivals,
     steps: Steps,
     indexes: Indexes,
     progress: Progress,
+    loops: Loops,
     counters: Counters,
     evaluate_us: int,
     expire_us: int,
-    most_rows: int,
-) -> Rows:
-    """Lets rows arrive, in order, until `most_rows` combinations are found or all have arrived; the next call goes on from there.
+    out: Rows,
+) -> int:
+    """Lets rows arrive, in order, until `out` is full of combinations or all rows have arrived and been joined; returns how many it found.
 
-    `evaluate_us` 0 joins every row as it arrives, otherwise all rows of each interval together; `expire_us` likewise for expiration.
+    The next call goes on where this one stopped, inside the loops if need be. `evaluate_us` 0 joins every row as it arrives, otherwise
+    all rows of each interval together; `expire_us` likewise for expiration.
 
-    Arrays are taken out of their groups once and the loops are one function: inside a loop, each look into a group, and each call
-    that passes one, would count references, which costs more than the comparisons it is for.
+    It allocates nothing and is one function, its pieces written into it, so that no references have to be counted in the loops.
     """
     order, access, conditions = steps.order, steps.access, steps.conditions
     op, column, bound, bound_column = steps.op, steps.column, steps.bound, steps.bound_column
@@ -80,25 +91,24 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
     placed_row, placed_value, placed_bucket = indexes.placed_row, indexes.placed_value, indexes.placed_bucket
     nodes_at, nodes, headers = indexes.nodes_at, indexes.nodes, indexes.headers
     oldest, evaluated, tail, clock = progress.oldest, progress.evaluated, progress.tail, progress.clock
+    chosen, cursor, stop, kind, key = loops.chosen, loops.cursor, loops.stop, loops.kind, loops.key
+    bounds, candidates = loops.bounds, loops.candidates
     by_pair, by_window = counters.by_pair, counters.by_window
     arriving, arriving_row = arrivals.input, arrivals.row
 
     inputs = order.shape[0]
-    last = inputs - 1
-    out = np.empty((inputs, 1 << 12), np.int32)
-    candidates = np.empty((inputs, 16), np.int64)
-    chosen, cursor, stop = np.empty(inputs, np.int64), np.empty(inputs, np.int64), np.empty(inputs, np.int64)
-    kind, key = np.empty(inputs, np.int64), np.empty(inputs, np.int64)
-    bounds = np.empty((inputs, 5), np.int64)
-    used, at, total = 0, clock[0], arriving.size
-    pending, since = False, LOWEST
+    last, room = inputs - 1, out.shape[1]
+    used, at, total = 0, clock[NEXT_ARRIVAL], arriving.size
     while True:
         now = times[offsets[arriving[at]] + arriving_row[at]] if at < total else HIGHEST
-        if pending and (evaluate_us == 0 or now >= clock[1]):
-            for origin in range(inputs):
-                if evaluated[origin] == tail[origin]:
-                    continue
-                level, opening = 0, True
+        if clock[PENDING] and (evaluate_us == 0 or now >= clock[NEXT_EVALUATION]):
+            origin, level, opening = clock[ORIGIN], clock[LEVEL], False
+            while origin < inputs:
+                if level < 0:
+                    if evaluated[origin] == tail[origin]:
+                        origin += 1
+                        continue
+                    level, opening = 0, True
                 while level >= 0:
                     window = order[origin, level]
                     if opening:
@@ -121,7 +131,7 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
                             low, high = _range(values, column_at, order, conditions, op, column, bound, bound_column, chosen, origin, level)
                             index = access[origin, level]
                             tree = nodes[nodes_at[index] : nodes_at[index + 1]]
-                            found, compared, candidates = tree_candidates(way, tree, headers[index], low, high, level, candidates)
+                            found, compared = tree_candidates(way, tree, headers[index], low, high, candidates[level])
                             cursor[level], stop[level] = 0, found
                             by_pair[origin, window, COMPARISONS] += compared
                         if way <= HASH and level > 0:
@@ -135,19 +145,17 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
                     start = column_at[window, column[conditions[origin, level, 0]]] if way == SCAN_EQUAL else 0
                     found_by_key = 1 if SCAN_EQUAL <= way <= HASH else 0
                     touched = 0
-                    descend = False
+                    descend = full = False
                     while True:
                         if way == HASH:
-                            while place < until and placed_value[place] != wanted:
-                                place += 1
+                            place = _seek(placed_value, 0, place, until, wanted)
                         elif way == SCAN_EQUAL:
-                            while place < until and values[start + place] != wanted:
-                                place += 1
+                            place = _seek(values, start, place, until, wanted)
                         if place >= until:
                             break
                         row = placed_row[place] if way == HASH else candidates[level, place] if way > HASH else place
-                        place += 1
                         here = base + row
+                        place += 1
                         if not since_us <= times[here] <= until_us or ends[here] < latest_us:
                             continue
                         if evaluate_us > 0 and not after < ranks[here] < before:
@@ -156,49 +164,62 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
                             values, column_at, order, conditions, op, column, bound, bound_column, chosen, origin, level, row, found_by_key
                         ):
                             continue
+                        if level == last and used == room:
+                            full = True
+                            place -= 1
+                            break
                         touched += 1
                         chosen[level] = row
                         if level < last:
                             descend = True
                             break
-                        if used == out.shape[1]:
-                            out = doubled(out)
                         for loop in range(inputs):
                             out[order[origin, loop], used] = np.int32(chosen[loop])
                         used += 1
                     by_pair[origin, window, TOUCHED] += touched
                     cursor[level] = place
+                    if full:
+                        clock[NEXT_ARRIVAL], clock[ORIGIN], clock[LEVEL] = at, origin, level
+                        return used
                     opening = descend
                     level += 1 if descend else -1
-            for origin in range(inputs):
-                evaluated[origin] = tail[origin]
-            pending = False
-        if at == total or used >= most_rows:
-            break
-        if evaluate_us > 0 and now >= clock[1]:
-            clock[1] = (now // evaluate_us + 1) * evaluate_us
-        if expire_us == 0 or now >= clock[2]:
+                origin += 1
+            for joined in range(inputs):
+                evaluated[joined] = tail[joined]
+            clock[PENDING], clock[ORIGIN], clock[LEVEL] = 0, 0, -1
+        if at == total:
+            clock[NEXT_ARRIVAL] = at + 1
+            return used
+        if evaluate_us > 0 and now >= clock[NEXT_EVALUATION]:
+            clock[NEXT_EVALUATION] = (now // evaluate_us + 1) * evaluate_us
+        if expire_us == 0 or now >= clock[NEXT_EXPIRATION]:
             # Rows that arrive later are not earlier than this one, but rows that wait to be joined are: what they can meet has to stay.
-            for window in range(inputs):
+            horizon = clock[PENDING_SINCE] if clock[PENDING] else now
+            for leaving in range(inputs):
                 expire(times, ends, offsets, keep, values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket,
-                       heads, nodes_at, nodes, headers, oldest, evaluated, by_window, window, since if pending else now)  # fmt: skip
+                       heads, nodes_at, nodes, headers, oldest, evaluated, by_window, leaving, horizon)  # fmt: skip
             if expire_us > 0:
-                clock[2] = (now // expire_us + 1) * expire_us
+                clock[NEXT_EXPIRATION] = (now // expire_us + 1) * expire_us
         insert(values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket, tails, nodes_at, nodes, headers,
                tail, by_window, arriving[at], arriving_row[at])  # fmt: skip
-        if not pending:
-            pending, since = True, now
+        if not clock[PENDING]:
+            clock[PENDING], clock[PENDING_SINCE] = 1, now
         at += 1
-    clock[0] = at
-    return out[:, :used]
 
 
-@piece
-def doubled(out: Rows) -> Rows:
-    """The same combinations with room for as many again."""
-    grown = np.empty((out.shape[0], 2 * out.shape[1]), np.int32)
-    grown[:, : out.shape[1]] = out
-    return grown
+@inlined
+def _seek(values, start, place, until, wanted):  # type: ignore[no-untyped-def] # numba infers
+    """The first place from here on whose value is the wanted one, or `until`. Eight at a time, which the compiler turns into vectors."""
+    while place + 8 <= until:
+        hit = False
+        for lane in range(8):
+            hit |= values[start + place + lane] == wanted
+        if hit:
+            break
+        place += 8
+    while place < until and values[start + place] != wanted:
+        place += 1
+    return place
 
 
 @inlined

@@ -68,6 +68,10 @@ class EmbeddedRun:
         self._account(stepped)
         return stepped.results
 
+    def replan(self, plan: Plan) -> None:
+        """Goes on by another plan from the next batch on. There is nothing to migrate: state is the windows, whatever the plan."""
+        self.config = settled_config(self.bound, plan)
+
     def finish(self) -> list[pa.RecordBatch]:
         """Releases what still waits for the watermark: the input is over."""
         return self.advance({}, last=True)

@@ -27,7 +27,11 @@ Where the paper's text loses results, repeats them, blocks or is silent, and wha
    than those of the calls before. Old rows take part in the sweep at their own times, and where the last row of a combination is an old
    one, some other row must be new. What is dropped is dropped for this call only.
 6. *Silent: the order of the nested loops.* Shortest buffer outermost, which compares least; with equal rates it makes no difference.
-   Rows that are admitted while some other buffer is empty join nothing and compare nothing.
+   Rows that are admitted while some other buffer is empty join nothing and compare nothing. The order is ours, and where every stream
+   is busy all the saving in comparisons over NLW-join is due to it: rows arrive in order of time, so NLW-join's buffers hold hardly
+   anything outside the window either, and in NLW-join's circular order both compare the same rows. What the sweep itself saves is
+   the window test per row and, where some stream is slow against the window, the rows nothing can be completed with. With two
+   streams there is no order to choose, and the sweep costs more than it saves.
 7. *Silent: LCA.* The paper omits Mode 1 with a window per stream. Two rows of streams s and r have to be within the smaller of the two
    reaches, since a pair's window never exceeds the largest window of either stream. The period ends at the first head's time plus
    its own stream's reach. Buffers of streams with a longer reach may then hold rows too early for a given combination, so loops go from

@@ -18,7 +18,6 @@ from watersmeet.algebra.expressions import Column, columns_of
 from watersmeet.algebra.windows import FOREVER_US, RowsWindow, TumbleWindow
 from watersmeet.operators.expressions import evaluate, is_true
 from watersmeet.operators.keys import has_exact_codes, key_codes
-from watersmeet.operators.meet.comparisons import ordered_codes
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.pane import Pane, is_sorted
 from watersmeet.operators.meet.state import InputState
@@ -116,7 +115,7 @@ def pane_of(source: MeetInput, rows: Released) -> Pane:
     def column(wanted: Column) -> pa.Array:
         return batch[wanted.name]
 
-    keys = {c: evaluate(expr, column, length) for c, expr in (*source.keys, *source.ranges)}
+    keys = {c: evaluate(expr, column, length) for c, expr in source.keys}
     keep = np.ones(length, np.bool_) if source.selection is None else is_true(source.selection, column, length)
     for values in keys.values():
         if values.null_count:
@@ -132,16 +131,15 @@ def pane_of(source: MeetInput, rows: Released) -> Pane:
         seqs=rows.seqs,
     )
     kept = everything if np.all(keep) else everything.take(keep)
-    ordered = {c for c, _ in source.ranges}
     return replace(
         kept,
         keys={c: values for c, values in kept.keys.items() if not has_exact_codes(values.type)},
-        codes={c: ordered_codes(values) if c in ordered else key_codes(values) for c, values in kept.keys.items()},
+        codes={c: key_codes(values) for c, values in kept.keys.items()},
     )
 
 
 def _names_read(source: MeetInput) -> list[str]:
-    exprs = [expr for _, expr in (*source.keys, *source.ranges)] + ([source.selection] if source.selection is not None else [])
+    exprs = [expr for _, expr in source.keys] + ([source.selection] if source.selection is not None else [])
     names = [column.name for expr in exprs for column in columns_of(expr)]
     return list(dict.fromkeys([*source.columns, *names]))
 

@@ -1,7 +1,7 @@
 """Theta conditions a kernel can check: comparisons between an expression over one input and an expression over another.
 
-Both sides become order-preserving int64 codes when rows are admitted, so `a.x < b.y + 5` is one integer comparison, and a tree index on
-`a.x` can answer it. A NULL side makes the comparison not true, so such rows leave at admission like rows with NULL keys.
+Both sides become order-preserving int64 codes, so `a.x < b.y + 5` is one integer comparison, and a tree index on `a.x` can answer it.
+A NULL side makes the comparison not true, so such rows meet nothing.
 """
 
 from __future__ import annotations

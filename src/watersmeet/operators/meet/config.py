@@ -31,7 +31,7 @@ class MeetInput:
     selection: Expr | None
     keys: tuple[tuple[int, Expr], ...]  # (equality class, key expression)
     ranges: tuple[tuple[int, Expr], ...]  # (value column, expression) of theta conditions a kernel checks
-    columns: tuple[str, ...]  # what later steps and the output read
+    columns: tuple[str, ...]  # what any plan reads after admission, so that state does not depend on the plan
     retention_us: int
 
     @property
@@ -93,7 +93,7 @@ def meet_config(bound: BoundQuery, plan: Plan | None = None, *, kernel_thetas: b
     classes = equality_classes(spread_between(shared), number)
     thetas, ranges, residuals = _thetas(bound, classes, number) if kernel_thetas else ((), {}, classes.residuals)
     inputs = tuple(
-        _input(bound, i, local[i], classes, ranges.get(i, ()), _columns_read(bound, source.alias, residuals))
+        _input(bound, i, local[i], classes, ranges.get(i, ()), _columns_read(bound, source.alias, classes.residuals))
         for i, source in enumerate(bound.sources)
     )
     exact = frozenset(c for c, kind in _class_types(inputs).items() if has_exact_codes(kind))

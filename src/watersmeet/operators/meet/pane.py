@@ -10,9 +10,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from watersmeet.algebra.expressions import Expr
 from watersmeet.errors import InternalError
 from watersmeet.kernels.grouped_run import group_rows, running_maximum
 from watersmeet.kernels.mixing import combine_codes
+from watersmeet.operators.expressions import evaluate
+from watersmeet.operators.meet.comparisons import ordered_codes
 
 Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]
@@ -47,6 +50,7 @@ class Pane:
     ends: Int64s | None = None
     seqs: Int64s | None = None
     _runs: dict[tuple[int, ...], Run] = field(default_factory=dict, compare=False, repr=False)
+    _ranges: dict[Expr, tuple[Int64s, NDArray[np.bool_]]] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
         return self.times.size
@@ -62,9 +66,19 @@ class Pane:
             found = self._runs[classes] = _build_run(self, classes)
         return found
 
+    def ranged(self, expr: Expr) -> tuple[Int64s, NDArray[np.bool_]]:
+        """Order-preserving codes of an expression over the pane's columns, and which rows have a value; computed once."""
+        found = self._ranges.get(expr)
+        if found is None:
+            values = evaluate(expr, lambda column: self.columns[column.name], len(self))
+            valid = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+            filled = values if not values.null_count else values.fill_null(pa.scalar(0).cast(values.type, safe=False))
+            found = self._ranges[expr] = ordered_codes(filled), valid
+        return found
+
     def with_ends(self, ends: Int64s) -> Pane:
         """The same rows with other ends; access paths are made anew because they are pruned by ends."""
-        return replace(self, ends=ends, _runs={})
+        return replace(self, ends=ends, _runs={}, _ranges=self._ranges)
 
     def last_use_us(self, retention_us: int) -> int:
         """The last instant at which any row of the pane can still meet a new one."""

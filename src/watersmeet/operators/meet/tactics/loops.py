@@ -18,16 +18,20 @@ from watersmeet.kernels.loop_arguments import (
     EXPIRATIONS,
     INSERTS,
     LESS,
+    LOWEST,
     MORE,
+    NEXT_ARRIVAL,
     PROBES,
     TOUCHED,
     UNEQUAL,
     Arrivals,
     Counters,
+    Indexes,
     Progress,
     Steps,
     Windows,
 )
+from watersmeet.kernels.loop_arguments import Loops as LoopState
 from watersmeet.kernels.nested_loops import join_arrivals
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.expand import Combinations, refined
@@ -39,8 +43,8 @@ Int64s = NDArray[np.int64]
 
 OPS = {"=": EQUAL, "<>": UNEQUAL, "<": LESS, "<=": AT_MOST, ">": MORE, ">=": AT_LEAST}
 
-#: Combinations a kernel call returns at most (but for the rows of one evaluation), so that memory stays bounded.
-MOST_ROWS = 1 << 19
+#: Combinations a kernel call returns at most, so that memory stays bounded.
+MOST_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +139,11 @@ def search_with(loops: Loops) -> Search:
         indexes, steps = build_indexes(config, loops, _steps(config, loops), windows, progress)
         compared = frozenset(range(len(config.classes.keys)))
         counters = Counters(np.zeros((len(old), len(old), 3), np.int64), np.zeros((len(old), 2), np.int64))
-        while progress.clock[0] < arrivals.input.size:
-            rows = join_arrivals(windows, arrivals, steps, indexes, progress, counters, loops.evaluate_us, loops.expire_us, MOST_ROWS)
-            found = Combinations({i: rows[i] for i in range(len(old))}, {}, None, None)
-            if rows.shape[1]:
+        nest, out = _nest(windows, indexes), np.empty((len(old), MOST_ROWS), np.int32)
+        while progress.clock[NEXT_ARRIVAL] <= arrivals.input.size:
+            used = join_arrivals(windows, arrivals, steps, indexes, progress, nest, counters, loops.evaluate_us, loops.expire_us, out)
+            found = Combinations({i: out[i, :used].copy() for i in range(len(old))}, {}, None, None)
+            if used:
                 yield reach, refined(config, reach, found, compared)
         _count(tally, counters)
 
@@ -153,16 +158,15 @@ def _windows(config: MeetConfig, reach: Reach, new: dict[int, Pane]) -> Windows:
     values: list[Int64s] = []
     at = 0
     for each in config.inputs:
-        for column, _ in (*each.keys, *each.ranges):
+        its_panes = reach[each.number].panes
+        for column, parts in _value_columns(each, its_panes):
             column_at[each.number, column] = at
-            values += [pane.codes[column] for pane in reach[each.number].panes]
+            values += parts
             at += len(reach[each.number])
-    panes = [pane for i in range(count) for pane in reach[i].panes]
-    ends = [np.full(len(pane), FOREVER_US, np.int64) if pane.ends is None else pane.ends for pane in panes]
     return Windows(
         offsets=offsets,
-        times=np.concatenate([_times(config.inputs[i], pane) for i in range(count) for pane in reach[i].panes]),
-        ends=np.concatenate(ends),
+        times=np.concatenate([_times(each, pane) for each in config.inputs for pane in reach[each.number].panes]),
+        ends=np.concatenate([_ends(each, pane) for each in config.inputs for pane in reach[each.number].panes]),
         ranks=_ranks(config, reach, new, offsets),
         values=np.concatenate(values) if values else np.zeros(1, np.int64),
         column_at=column_at,
@@ -174,6 +178,21 @@ def _windows(config: MeetConfig, reach: Reach, new: dict[int, Pane]) -> Windows:
 def _times(source: MeetInput, pane: Pane) -> Int64s:
     """A relation's rows are earlier than all others and bounded by nothing, so they are never the latest of a combination."""
     return pane.times if source.is_stream else np.full(len(pane), -MAX_TIME_US, np.int64)
+
+
+def _ends(source: MeetInput, pane: Pane) -> Int64s:
+    """The last instant of each row's validity; before all time for rows whose NULL makes a comparison not true."""
+    ends = np.full(len(pane), FOREVER_US, np.int64) if pane.ends is None else pane.ends
+    for _, expr in source.ranges:
+        ends = np.where(pane.ranged(expr)[1], ends, LOWEST)
+    return ends
+
+
+def _value_columns(source: MeetInput, panes: tuple[Pane, ...]) -> Iterator[tuple[int, list[Int64s]]]:
+    for column, _ in source.keys:
+        yield column, [pane.codes[column] for pane in panes]
+    for column, expr in source.ranges:
+        yield column, [pane.ranged(expr)[0] for pane in panes]
 
 
 def _arrivals(config: MeetConfig, reach: Reach, new: dict[int, Pane]) -> Arrivals:
@@ -195,12 +214,20 @@ def _ranks(config: MeetConfig, reach: Reach, new: dict[int, Pane], offsets: Int6
 def _progress(config: MeetConfig, reach: Reach, new: dict[int, Pane], windows: Windows, arrivals: Arrivals, loops: Loops) -> Progress:
     old = np.array([len(reach[i]) - (len(new[i]) if i in new else 0) for i in range(len(config.inputs))], np.int64)
     first = int(windows.times[windows.offsets[arrivals.input[0]] + arrivals.row[0]]) if arrivals.input.size else 0
-    clock = np.array([0, _next_multiple(first, loops.evaluate_us), _next_multiple(first, loops.expire_us)], np.int64)
+    clock = np.array([0, _next_multiple(first, loops.evaluate_us), _next_multiple(first, loops.expire_us), 0, -1, 0, 0], np.int64)
     return Progress(np.zeros(old.size, np.int64), old.copy(), old.copy(), clock)
 
 
 def _next_multiple(time_us: int, interval_us: int) -> int:
     return (time_us // interval_us + 1) * interval_us if interval_us else 0
+
+
+def _nest(windows: Windows, indexes: Indexes) -> LoopState:
+    """Loops that are not open yet, with room for what the largest tree can answer."""
+    count = windows.keep.size
+    most = max((int(windows.offsets[i + 1] - windows.offsets[i]) for i in range(count)), default=0) if indexes.nodes.size else 0
+    lines = [np.zeros(count, np.int64) for _ in range(5)]
+    return LoopState(*lines, np.zeros((count, 5), np.int64), np.zeros((count, max(1, most)), np.int64))
 
 
 def _steps(config: MeetConfig, loops: Loops) -> Steps:
