@@ -94,17 +94,21 @@ def release(source: MeetInput, state: InputState, delta: Delta, future_us: int, 
 
 
 def stretches(released: list[Released], config: MeetConfig) -> Iterator[tuple[int, int]]:
-    """Bounds `[from, before)` in time that cut the released rows, the last one open."""
+    """Bounds `[from, before)` in time that cut the released rows, the last one open.
+
+    A stretch is at least as long as rows are kept, so that a probe meets a few panes, however long the windows are.
+    """
     times = [each.times for each in released if each.times.size]
     total = sum(each.size for each in times)
-    pieces = max(1, total // STRETCH_ROWS)
-    if not times or pieces == 1:
+    if total < 2 * STRETCH_ROWS:
         yield -FOREVER_US, FOREVER_US
         return
+    span_us = max(int(each[-1]) for each in times) - min(int(each[0]) for each in times) + 1
+    kept_us = min(span_us, max((config.inputs[i].retention_us for i in config.streams if not config.inputs[i].has_ends), default=0))
+    pieces = max(1, total // max(STRETCH_ROWS, total * kept_us // span_us))
     longest = max(times, key=lambda each: each.size)
     cuts = np.unique(longest[np.linspace(0, longest.size - 1, pieces + 1).astype(np.int64)[1:-1]])
-    bounds = [-FOREVER_US, *cuts.tolist(), FOREVER_US]
-    yield from pairwise(bounds)
+    yield from pairwise([-FOREVER_US, *cuts.tolist(), FOREVER_US])
 
 
 def pane_of(source: MeetInput, rows: Released) -> Pane:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -154,37 +155,46 @@ class Panes:
     def __len__(self) -> int:
         return int(self.bases[-1])
 
+    @cached_property
+    def _whole(self) -> dict[str, Any]:
+        """Columns that were put together over all panes, because many of their rows were wanted."""
+        return {}
+
     def column(self, name: str, rows: Int32s) -> pa.Array:
-        return self._gather([pane.columns[name] for pane in self.panes], rows)
+        return self._gather(f"column {name}", [pane.columns[name] for pane in self.panes], rows)
 
     def keys(self, key_class: int, rows: Int32s) -> pa.Array:
-        return self._gather([pane.keys[key_class] for pane in self.panes], rows)
+        return self._gather(f"keys {key_class}", [pane.keys[key_class] for pane in self.panes], rows)
 
     def codes(self, key_class: int, rows: Int32s) -> Int64s:
-        return self._numbers([pane.codes[key_class] for pane in self.panes], rows)
+        return self._numbers(f"codes {key_class}", [pane.codes[key_class] for pane in self.panes], rows)
 
     def times(self, rows: Int32s) -> Int64s:
-        return self._numbers([pane.times for pane in self.panes], rows)
+        return self._numbers("times", [pane.times for pane in self.panes], rows)
 
     def ends(self, rows: Int32s) -> Int64s:
-        return self._numbers([_present(pane.ends) for pane in self.panes], rows)
+        return self._numbers("ends", [_present(pane.ends) for pane in self.panes], rows)
 
-    def _gather(self, parts: list[pa.Array], rows: Int32s) -> pa.Array:
+    def _gather(self, what: str, parts: list[pa.Array], rows: Int32s) -> pa.Array:
         if len(parts) == 1:
             return parts[0].take(pa.array(rows))
         if rows.size * 8 >= len(self):  # copying everything once costs less than sorting the rows by pane
-            return pa.concat_arrays(parts).take(pa.array(rows))
+            if what not in self._whole:
+                self._whole[what] = pa.concat_arrays(parts)
+            return self._whole[what].take(pa.array(rows))
         places = self._places(rows)
         found = pa.concat_arrays([part.take(pa.array(local)) for part, (_, local) in zip(parts, places, strict=True)])
         back = np.empty(rows.size, np.int64)
         back[np.concatenate([at for at, _ in places])] = np.arange(rows.size)
         return found.take(pa.array(back))
 
-    def _numbers(self, parts: list[Int64s], rows: Int32s) -> Int64s:
+    def _numbers(self, what: str, parts: list[Int64s], rows: Int32s) -> Int64s:
         if len(parts) == 1:
             return parts[0][rows]
         if rows.size * 8 >= len(self):
-            found: Int64s = np.concatenate(parts)[rows]
+            if what not in self._whole:
+                self._whole[what] = np.concatenate(parts)
+            found: Int64s = self._whole[what][rows]
             return found
         numbers = np.empty(rows.size, np.int64)
         for part, (at, local) in zip(parts, self._places(rows), strict=True):
