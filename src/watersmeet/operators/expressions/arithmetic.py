@@ -88,7 +88,7 @@ def _remainder(left: Array, right: Array) -> Array:
     filler = pa.scalar(1, left.type)
     dividends, divisors = (call("coalesce", side, filler).to_numpy(zero_copy_only=False) for side in (left, divisor))
     with np.errstate(invalid="ignore"):
-        return with_nulls(np.mod(dividends, divisors), nulls, left.type)
+        return with_nulls(np.fmod(dividends, divisors), nulls, left.type)
 
 
 def _decimal_remainder(left: Array, right: Array) -> Array:

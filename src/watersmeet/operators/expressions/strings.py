@@ -125,7 +125,7 @@ def substring(text: str, start: int, count: int = _FAR) -> str:
 def _sliced(text: Datum, start: int, count: int = _FAR) -> Array:
     start, count = max(-_FAR, min(start, _FAR)), max(0, min(count, _FAR))
     first = start - 1 if start > 0 else start
-    last = None if first < 0 <= first + count else first + count
+    last = first + count
     return call("utf8_slice_codeunits", text, options=pc.SliceOptions(first, last))
 
 

@@ -226,8 +226,9 @@ def _nest(windows: Windows, indexes: Indexes) -> LoopState:
     """Loops that are not open yet, with room for what the largest tree can answer."""
     count = windows.keep.size
     most = max((int(windows.offsets[i + 1] - windows.offsets[i]) for i in range(count)), default=0) if indexes.nodes.size else 0
-    lines = [np.zeros(count, np.int64) for _ in range(5)]
-    return LoopState(*lines, np.zeros((count, 5), np.int64), np.zeros((count, max(1, most)), np.int64))
+    chosen, cursor, stop, kind, key = (np.zeros(count, np.int64) for _ in range(5))
+    bounds, candidates = np.zeros((count, 5), np.int64), np.zeros((count, max(1, most)), np.int64)
+    return LoopState(chosen, cursor, stop, kind, key, bounds, candidates)
 
 
 def _steps(config: MeetConfig, loops: Loops) -> Steps:
