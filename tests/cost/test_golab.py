@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import permutations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from watersmeet.cost.golab import (
@@ -129,6 +129,7 @@ def appendix_a(join: CommonAttribute, tau: float) -> tuple[list[float], list[flo
     return [c1, c2, c3, c4], [c1, c2, h3, h4]
 
 
+@settings(max_examples=40)
 @given(four_streams)
 def test_intermediate_sizes_do_not_depend_on_the_order_of_joining(join: CommonAttribute) -> None:
     sizes = [stepwise_size(join, each) for each in permutations(range(4))]
@@ -144,6 +145,7 @@ def stepwise_size(join: CommonAttribute, members: Order) -> float:
     return rows
 
 
+@settings(max_examples=30)
 @given(four_streams, st.sampled_from([1, 5]))
 def test_the_general_algorithm_is_never_dearer_than_the_lazy_and_the_naive_one(join: CommonAttribute, tau: int) -> None:
     intervals = Intervals(tau)

@@ -136,6 +136,15 @@ def test_different_attributes_follow_the_graph_from_the_origin() -> None:
     assert origin_comparisons(graph, 0, (0, 1, 2, 3)) == pytest.approx(20 + 10 * 30 + 3 * 40)
 
 
+def test_a_small_window_that_no_predicate_reaches_has_to_wait() -> None:
+    #  0 --.9-- 1 --.9-- 2, and 2 holds a single row
+    graph = JoinGraph((Stream(1, 10), Stream(1, 50), Stream(1, 1)), (Predicate(0, 1, 0.9), Predicate(1, 2, 0.9)))
+    assert intermediate_rows(graph, (0, 2)) < intermediate_rows(graph, (0, 1))
+    assert most_selective_next(graph, origin=0).order == (0, 1, 2)
+    assert exhaustive_from(graph, origin=0).looked_at == 1, "the graph leaves one order"
+    assert exhaustive_from(graph, origin=1).looked_at == 2
+
+
 def test_where_the_graph_falls_apart_the_smallest_window_is_multiplied_in() -> None:
     graph = JoinGraph((Stream(1, 10), Stream(1, 50), Stream(1, 20)), (Predicate(1, 2, 0.1),))
     assert most_selective_next(graph, origin=0).order == (0, 2, 1)

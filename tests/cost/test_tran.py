@@ -109,6 +109,13 @@ def test_the_showcases_do_not_hang_on_the_weights(best: str) -> None:
         assert plan_name(best_plan(join, weighed), 2) == best
 
 
+def test_hashing_on_all_grouping_attributes_shortens_chains_and_keeps_the_winners() -> None:
+    for best, both in SHOWCASES.items():
+        on_first, on_all = AggregationJoin(both, "nested loops"), AggregationJoin(both, "nested loops", hashed_on="all")
+        assert plan_cost(on_all) <= plan_cost(on_first)
+        assert plan_name(best_plan(on_all), 2) == best
+
+
 def test_low_groups_on_a_side_call_for_early_aggregation_on_that_side() -> None:
     low, high = Input(300, 500, 1, 0.01), Input(300, 500, 1500, 0.01)
     chosen = {(a is low, b is low): best_plan(AggregationJoin((a, b), "nested loops")) for a in (low, high) for b in (low, high)}

@@ -1,10 +1,9 @@
-"""Text from outside: whatever it is, a query or a `QueryError`, within a second."""
+"""Text from outside: whatever it is, a query or a `QueryError`; a hang shows up as a dump of stacks."""
 
 from __future__ import annotations
 
 import logging
 import sys
-import time
 from collections import Counter
 
 import pytest
@@ -70,11 +69,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_text_is_refused_within_a_second_and_nothing_is_logged(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    start = time.process_time()
+def test_hostile_text_is_refused_and_nothing_is_logged(name: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG), pytest.raises(QueryError) as failure:
         parse(HOSTILE[name])
-    assert time.process_time() - start < 1
     assert not caplog.records
     assert len(str(failure.value)) < 3_000
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from watersmeet.cost.ayad import Budget, PlanCost, PlanNode, plan_cost, plan_text, sources_of
 from watersmeet.cost.ayad_search import MOST_LISTED, JoinQuery, all_plans, best_plan
@@ -22,8 +23,10 @@ from watersmeet.errors import PlanError, listing
 
 #: Drop boxes before time windows take longer to find: of how many sources all plans are tried.
 MOST_THINNED = 4
+#: Of how many sources every pair is a start of its own where not all plans can be tried.
+MOST_PAIRED = 7
 
-_ROUNDS = 20
+_ROUNDS, _HARDLY = 20, 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +158,12 @@ def _drops_or_none(plan: PlanNode, budget: Budget, wishes: Wishes) -> Approximat
 
 
 def _promising(query: JoinQuery, budget: Budget, wishes: Wishes) -> list[PlanNode]:
-    """Plans met while plans and drop boxes are improved in turn, starting with everything kept and with each source favoured."""
+    """Plans met while plans and drop boxes are improved in turn, starting with everything kept and with one or two sources favoured."""
     names = [source.name for source in query.sources]
+    pairs = combinations(names, 2) if len(names) <= MOST_PAIRED else ()
     met: dict[PlanNode, None] = {}
-    for favoured in (None, *names):
-        kept = {name: 1.0 if favoured in (None, name) else 0.01 for name in names}
+    for favoured in (names, *((name,) for name in names), *pairs):
+        kept = {name: 1.0 if name in favoured else _HARDLY for name in names}
         for _ in range(_ROUNDS):
             plan = best_plan(query, budget, kept=kept).plan
             if plan in met:

@@ -157,10 +157,10 @@ def result_rows_per_s(join: Join) -> float:
 def origin_comparisons(join: Join, origin: int, order: Order, intervals: Intervals = EAGER) -> float:
     """Comparisons per unit of time for the new rows of one origin, which may stand at any place of the order.
 
-    >>> two = CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50), Stream(1, 200, 40)))
-    >>> origin_comparisons(two, origin=0, order=(0, 1, 2))
+    >>> three = CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50), Stream(1, 200, 40)))
+    >>> origin_comparisons(three, origin=0, order=(0, 1, 2))
     1400.0
-    >>> origin_comparisons(two, origin=2, order=(0, 1, 2))  # every pair of S1 and S2 is compared before the new row is reached
+    >>> origin_comparisons(three, origin=2, order=(0, 1, 2))  # every pair of S1 and S2 is compared before the new row is reached
     100200.0
 
     References: Golab, Özsu, appendix A: C and L (origin first), G and H (origin anywhere).

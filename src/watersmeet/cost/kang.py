@@ -188,9 +188,8 @@ def winners(rows_a: float, rows_b: float, weights: Weights = PAPER_WEIGHTS, lett
 
     References: Kang, Naughton, Viglas, Figure 2.
     """
-    ratios = sorted(
-        {1 / ratio for ratio in _crossings(rows_a, weights, letters)} | set(_crossings(rows_b, weights, letters))
-    )  # window A is probed by b and filled by a: its ratio is upside down
+    on_a = {1 / ratio for ratio in _crossings(rows_a, weights, letters)}  # window A is probed by b: its ratio is upside down
+    ratios = sorted(on_a | set(_crossings(rows_b, weights, letters)))
     edges = [0.0, *ratios, 2 * ratios[-1] if ratios else 1.0]
     between = [((low + high) / 2, high) for low, high in pairwise(edges)]
     found = [(best_pair(TwoStreams(rows_a, rows_b, ratio, 1.0), weights, letters), up_to) for ratio, up_to in between]

@@ -80,17 +80,23 @@ UNIT_WEIGHTS = AggregationWeights()
 
 @dataclass(frozen=True, slots=True)
 class AggregationJoin:
-    """An aggregation over the join of these inputs; hash tables have at most `most_buckets` (B) buckets."""
+    """An aggregation over the join of these inputs; hash tables have at most `most_buckets` (B) buckets.
+
+    The paper hashes the query's aggregation set on the grouping attribute of the first input alone; "all" hashes it on all of them.
+    """
 
     inputs: tuple[Input, ...]
     method: Method = "hash"
     most_buckets: int = 1021
+    hashed_on: Literal["first", "all"] = "first"
 
     def __post_init__(self) -> None:
         if len(self.inputs) < 2:
             raise PlanError("an aggregation join needs at least two inputs")
         if self.method not in ("hash", "nested loops"):
             raise PlanError(f'there is no join method "{self.method}"', hint="methods: hash, nested loops")
+        if self.hashed_on not in ("first", "all"):
+            raise PlanError(f'groups are hashed on the "first" input or on "all" of them, not on "{self.hashed_on}"')
         check_whole(self.most_buckets, 1, "the most buckets of a hash table")
 
 
@@ -126,8 +132,9 @@ def join_buckets(each: Input, most_buckets: int) -> float:
 
 
 def group_buckets(join: AggregationJoin) -> float:
-    """Bg: buckets of the query's aggregation set, hashed on the first input's grouping attribute. References: Tran, Lee, eq. 22."""
-    return min(join.inputs[0].groups, join.most_buckets)
+    """Bg: buckets of the query's aggregation set, one per value it is hashed on up to B. References: Tran, Lee, eq. 22."""
+    values = join.inputs[0].groups if join.hashed_on == "first" else math.prod(each.groups for each in join.inputs)
+    return min(values, join.most_buckets)
 
 
 def plan_cost(join: AggregationJoin, early: Collection[int] = (), weights: AggregationWeights = UNIT_WEIGHTS) -> float:

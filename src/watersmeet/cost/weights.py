@@ -41,7 +41,7 @@ class Weights:
         check_whole(self.node_rows, 2, "the rows of a tree node")
 
 
-#: The weights the paper measured (eq. 7). It does not name their unit; read as milliseconds they fit the machine of its day.
+#: The weights the paper measured (eq. 7). It does not name their unit, so costs with them compare only with each other.
 PAPER_WEIGHTS = Weights(
     list=StructureWeights(3e-4, 1e-4),
     hash=StructureWeights(5.5e-4, 7.8e-4),

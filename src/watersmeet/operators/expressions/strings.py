@@ -20,11 +20,11 @@ _LONGEST_PATTERN = 10_000
 
 
 def evaluate_lower(node: Call, rows: Rows) -> Datum:
-    return _in_case(rows.value(node.args[0]), "ascii_lower", str.lower)
+    return _in_case(rows.value(node.args[0]), "utf8_lower", str.lower)
 
 
 def evaluate_upper(node: Call, rows: Rows) -> Datum:
-    return _in_case(rows.value(node.args[0]), "ascii_upper", str.upper)
+    return _in_case(rows.value(node.args[0]), "utf8_upper", str.upper)
 
 
 def evaluate_length(node: Call, rows: Rows) -> Datum:
@@ -125,7 +125,7 @@ def substring(text: str, start: int, count: int = _FAR) -> str:
 def _sliced(text: Datum, start: int, count: int = _FAR) -> Array:
     start, count = max(-_FAR, min(start, _FAR)), max(0, min(count, _FAR))
     first = start - 1 if start > 0 else start
-    last = first + count
+    last = None if first < 0 <= first + count else first + count
     return call("utf8_slice_codeunits", text, options=pc.SliceOptions(first, last))
 
 
