@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -256,3 +256,16 @@ def _check_pairs(sources: tuple[Source, ...], pairs: tuple[PairConstraint, ...])
                     span=pair.span,
                     hint=f"sources: {listing(aliases)}",
                 )
+
+
+def path_reversed(query: Query) -> Query:
+    """The same path walked the other way: every directed constraint turned round.
+
+    A path join both ways is the union of a query and its reverse; a result whose rows all have the same time is in both.
+
+    References: Hammad, Aref, Elmagarmid, "Joining multiple data streams with window constraints", section 5.2.
+    """
+    if not any(pair.directed for pair in query.pairs):
+        raise QueryError("only a path has a reverse, and this query has no DWINDOW")
+    turned = tuple(replace(pair, first=pair.second, second=pair.first) if pair.directed else pair for pair in query.pairs)
+    return replace(query, pairs=turned)

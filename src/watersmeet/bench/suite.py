@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from watersmeet.bench import golab
+from watersmeet.bench.counters import share_of_counting
 from watersmeet.bench.embedded import SideBySide, beside_duckdb, seconds_per_row
 from watersmeet.bench.workloads import CommonKey
 from watersmeet.errors import InputError, listing
@@ -56,11 +57,18 @@ def table_8() -> Iterator[Finding]:
         yield Finding(text, {"workload": "table-8", "row": label, "best_rows_per_s": ours[0], "worst_rows_per_s": ours[1]})
 
 
+def counters() -> Iterator[Finding]:
+    """What exact counters cost the nested loops."""
+    share = share_of_counting()
+    yield Finding(f"counting takes {share:.1%} of the eager hash join's time", {"workload": "counters", "share": share})
+
+
 BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "embedded": embedded,
     "five-way-embedded": five_way,
     "window-growth": window_growth,
     "table-8": table_8,
+    "counters": counters,
 }
 
 
