@@ -87,7 +87,7 @@ def meet_config(bound: BoundQuery, plan: Plan | None = None, *, kernel_thetas: b
     """
     plan = plan or Plan()
     if bound.is_aggregation:
-        raise PlanError("aggregation queries are not answered by a plain meet")
+        raise PlanError("this version joins but does not aggregate", hint="leave GROUP BY, HAVING and aggregates out")
     local, shared = _split_by_source(bound)
     number = {source.alias: i for i, source in enumerate(bound.sources)}
     classes = equality_classes(spread_between(shared), number)
