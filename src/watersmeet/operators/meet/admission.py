@@ -196,7 +196,7 @@ def _pane_ended(pane: Pane, victims: Int64s, last_us: Int64s) -> Pane:
     if pane.ends is None or pane.seqs is None:
         raise ValueError("a pane of counted rows without its numbers")
     ends = _ended(pane.ends, pane.seqs, victims, last_us)
-    return pane if ends is pane.ends else pane.with_ends(ends)
+    return pane if ends is pane.ends else pane.with_ends(ends, int(np.count_nonzero(ends != pane.ends)))
 
 
 def _ended(ends: Int64s, seqs: Int64s, victims: Int64s, last_us: Int64s) -> Int64s:

@@ -50,6 +50,7 @@ class Pane:
     codes: Mapping[int, Int64s]
     ends: Int64s | None = None
     seqs: Int64s | None = None
+    ended_since: int = field(default=0, compare=False)  # rows whose end was set after the access paths were made
     _runs: dict[tuple[int, ...], Run] = field(default_factory=dict, compare=False, repr=False)
     _ranges: dict[Expr, tuple[Int64s, NDArray[np.bool_]]] = field(default_factory=dict, compare=False, repr=False)
 
@@ -77,9 +78,16 @@ class Pane:
             found = self._ranges[expr] = ordered_codes(filled), valid
         return found
 
-    def with_ends(self, ends: Int64s) -> Pane:
-        """The same rows with other ends; access paths are made anew because they are pruned by ends."""
-        return replace(self, ends=ends, _runs={}, _ranges=self._ranges)
+    def with_ends(self, ends: Int64s, changed: int) -> Pane:
+        """The same rows, `changed` of them with an earlier end.
+
+        Access paths prune by the ends they were made with. Those are never earlier than the true ones, which are checked on every
+        candidate, so the paths stay right; they are made anew when a quarter of the rows has ended since.
+        """
+        stale = self.ended_since + changed
+        if 4 * stale > len(self):
+            return replace(self, ends=ends, ended_since=0, _runs={}, _ranges=self._ranges)
+        return replace(self, ends=ends, ended_since=stale, _runs=dict(self._runs), _ranges=self._ranges)
 
     def last_use_us(self, retention_us: int) -> int:
         """The last instant at which any row of the pane can still meet a new one."""
