@@ -8,13 +8,15 @@ table = wm.collect(query, {"sales": wm.stream(sales, time="ts"), "quotes": wm.st
 
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.algebra.query import Query
-from watersmeet.api import collect, explain, plan, relation, run, sql, stream
+from watersmeet.api import Budget, collect, explain, plan, relation, run, sql, stream
 from watersmeet.errors import InputError, InternalError, PlanError, QueryError, WatersmeetError
 from watersmeet.runtime.sources import Relation, Stream
+from watersmeet.stats.stream_stats import StreamStats, stats
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Budget",
     "Index",
     "InputError",
     "InternalError",
@@ -24,6 +26,7 @@ __all__ = [
     "QueryError",
     "Relation",
     "Stream",
+    "StreamStats",
     "WatersmeetError",
     "collect",
     "explain",
@@ -31,5 +34,6 @@ __all__ = [
     "relation",
     "run",
     "sql",
+    "stats",
     "stream",
 ]

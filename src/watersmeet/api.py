@@ -9,14 +9,17 @@ import pyarrow as pa
 
 from watersmeet.algebra.plan import DEFAULT_CLEANUP_ROWS, Index, Plan
 from watersmeet.algebra.query import Query
-from watersmeet.lang import parse
-from watersmeet.operators.meet.config import meet_config
-from watersmeet.optimizer.explain import Explanation
+from watersmeet.lang import bind, parse
+from watersmeet.optimizer.calibration.store import current as current_profile
+from watersmeet.optimizer.explain import Budget, Explanation, explained
 from watersmeet.runtime import embedded
-from watersmeet.runtime.embedded import EmbeddedRun, Sources, bound_query
-from watersmeet.runtime.sources import Duration, parse_duration_us, relation, stream
+from watersmeet.runtime.embedded import EmbeddedRun, Sources
+from watersmeet.runtime.sources import Duration, Relation, Stream, parse_duration_us, relation, stream
+from watersmeet.runtime.statistics import schema_of_stats, statistics_of
+from watersmeet.stats.stream_stats import StreamStats
+from watersmeet.stats.stream_stats import stats as declare_stats
 
-__all__ = ["collect", "explain", "plan", "relation", "run", "sql", "stream"]
+__all__ = ["Budget", "collect", "declare_stats", "explain", "plan", "relation", "run", "sql", "stream"]
 
 
 def sql(text: str) -> Query:
@@ -76,7 +79,31 @@ def _plan(pinned: Plan | Mapping[str, Any] | None) -> Plan | None:
     return Plan.from_dict(pinned) if isinstance(pinned, Mapping) else pinned
 
 
-def explain(query: Query | str, streams: Sources) -> Explanation:
-    """What would run, before it runs."""
-    bound = bound_query(query, streams)
-    return Explanation(bound, meet_config(bound))
+def explain(
+    query: Query | str,
+    streams: Mapping[str, Stream | Relation | StreamStats],
+    *,
+    stats: Mapping[str, StreamStats] | None = None,
+    plan: Plan | Mapping[str, Any] | None = None,
+    budget: Budget | None = None,
+    all_plans: bool = False,
+) -> Explanation:
+    """What would run, what it would cost and what the other plans would: before anything runs.
+
+    A stream may be declared by its statistics alone (`wm.stats`); `stats` overrides what would be measured from the data.
+
+    >>> about = explain(
+    ...     "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k",
+    ...     {"a": declare_stats(rate=1000, distinct={"k": 500}), "b": declare_stats(rate=1000, distinct={"k": 500})},
+    ... )
+    >>> about.chosen.cost.rows_out_per_s
+    40000.0
+    """
+    parsed = parse(query) if isinstance(query, str) else query
+    schemas = {
+        name: schema_of_stats(parsed, name, source) if isinstance(source, StreamStats) else source.declared(name)
+        for name, source in streams.items()
+    }
+    bound = bind(parsed, schemas)
+    known = statistics_of(bound, streams, stats or {})
+    return explained(bound, known, current_profile(), budget=budget, plan=_plan(plan), all_plans=all_plans)

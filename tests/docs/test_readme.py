@@ -16,7 +16,7 @@ def test_a_code_block_of_the_readme_runs(block: str, capsys: pytest.CaptureFixtu
     exec(compile(block, "README.md", "exec"), {})
     printed = capsys.readouterr().out
     assert "order of probing" in printed
-    assert "tea" in printed
+    assert "item" in printed
 
 
 def test_the_readme_has_code_and_begins_with_the_two_commands() -> None:

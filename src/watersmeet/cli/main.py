@@ -1,4 +1,4 @@
-"""`watersmeet run`, `explain`, `bench` and `demo`.
+"""`watersmeet run`, `explain`, `calibrate`, `bench` and `demo`.
 
 Exit codes: 0 done, 1 a mistake in query or data (said on stderr), 2 a mistake in how the command was called, 130 interrupted.
 """
@@ -22,6 +22,7 @@ from watersmeet.cli.declare import declared_sources
 from watersmeet.cli.show import console, counted, late_rows, printable, rows_as_table
 from watersmeet.cli.write import check_target, write
 from watersmeet.errors import InputError, InternalError, PlanError, WatersmeetError
+from watersmeet.stats.toml import read_stats
 
 INTERRUPTED = 130
 
@@ -78,11 +79,16 @@ def explain(
     query: QueryFile,
     stream: Streams = None,
     relation: Relations = None,
+    stats: Annotated[Path | None, typer.Option(help="TOML file with declared statistics; streams need no data then.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    all_plans: Annotated[bool, typer.Option("--all-plans", help="List every plan that lost.")] = False,
 ) -> None:
-    """Says what would run, before it runs."""
+    """Says what would run and what it would cost, before it runs."""
     with reported():
-        explanation = wm.explain(_text_of(query), declared_sources(stream or [], relation or []))
+        known = read_stats(stats) if stats is not None else {}
+        sources = declared_sources(stream or [], relation or [])
+        declared = {name: known[name] for name in known if name in sources}
+        explanation = wm.explain(_text_of(query), {**known, **sources}, stats=declared, all_plans=all_plans)
         typer.echo(json.dumps(explanation.to_dict(), indent=2) if as_json else str(explanation))
 
 
@@ -92,6 +98,18 @@ def demo() -> None:
     with reported():
         if not flights.show(console()):
             raise typer.Exit(1)
+
+
+@app.command()
+def calibrate(
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer points: a few seconds, less exact.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Measures this machine's weight factors and saves the profile that explain and the optimizer use."""
+    from watersmeet.cli import calibrate as calibration
+
+    with reported():
+        calibration.calibrate(quick=quick, as_json=as_json)
 
 
 @app.command()

@@ -92,20 +92,22 @@ def meet_config(bound: BoundQuery, plan: Plan | None = None, *, kernel_thetas: b
     number = {source.alias: i for i, source in enumerate(bound.sources)}
     classes = equality_classes(spread_between(shared), number)
     thetas, ranges, residuals = _thetas(bound, classes, number) if kernel_thetas else ((), {}, classes.residuals)
+    bounds = bound.bounds
     inputs = tuple(
-        _input(bound, i, local[i], classes, ranges.get(i, ()), _columns_read(bound, source.alias, classes.residuals))
+        _input(bound, bounds, i, local[i], classes, ranges.get(i, ()), _columns_read(bound, source.alias, classes.residuals))
         for i, source in enumerate(bound.sources)
     )
     exact = frozenset(c for c, kind in _class_types(inputs).items() if has_exact_codes(kind))
     return MeetConfig(
         inputs=inputs,
-        bounds=bound.bounds,
+        bounds=bounds,
         exact_classes=exact,
         classes=classes,
         thetas=thetas,
         residuals=residuals,
         orders=tuple(
-            _order(inputs, classes, residuals, bound, i, _pinned(bound, plan, i)) if inputs[i].is_stream else () for i in range(len(inputs))
+            _order(inputs, classes, residuals, bounds, i, _pinned(bound, plan, i)) if inputs[i].is_stream else ()
+            for i in range(len(inputs))
         ),
         outputs=bound.outputs,
         result=_result_schema(bound),
@@ -169,6 +171,7 @@ def _columns_read(bound: BoundQuery, alias: str, residuals: tuple[Expr, ...]) ->
 
 def _input(
     bound: BoundQuery,
+    bounds: DifferenceBounds,
     number: int,
     local: tuple[Expr, ...],
     classes: EqualityClasses,
@@ -187,7 +190,7 @@ def _input(
         keys=classes.keys_of(number),
         ranges=ranges,
         columns=columns,
-        retention_us=bound.bounds.retention_us(number, bound.streams) if source.is_stream else FOREVER_US,
+        retention_us=bounds.retention_us(number, bound.streams) if source.is_stream else FOREVER_US,
     )
 
 
@@ -220,7 +223,7 @@ def _order(
     inputs: tuple[MeetInput, ...],
     classes: EqualityClasses,
     residuals: tuple[Expr, ...],
-    bound: BoundQuery,
+    bounds: DifferenceBounds,
     origin: int,
     pinned: tuple[int, ...] | None,
 ) -> tuple[Step, ...]:
@@ -228,7 +231,7 @@ def _order(
     if pinned is not None and sorted(pinned) != others:
         names = ", ".join(inputs[i].alias for i in others)
         raise PlanError(f'the order for origin "{inputs[origin].alias}" must name each of the other sources once: {names}')
-    order = pinned if pinned is not None else _connected_first(inputs, classes, bound, origin, others)
+    order = pinned if pinned is not None else _connected_first(classes, bounds, origin, others)
     steps: list[Step] = []
     known = [origin]
     open_checks = list(residuals)
@@ -242,14 +245,12 @@ def _order(
     return tuple(steps)
 
 
-def _connected_first(
-    inputs: tuple[MeetInput, ...], classes: EqualityClasses, bound: BoundQuery, origin: int, others: list[int]
-) -> tuple[int, ...]:
+def _connected_first(classes: EqualityClasses, bounds: DifferenceBounds, origin: int, others: list[int]) -> tuple[int, ...]:
     """Greedy: next comes an input with the most keys in common with those bound; then the one that keeps rows the shortest."""
     order: list[int] = []
     known, left = [origin], list(others)
     while left:
-        best = min(left, key=lambda j: (-len(classes.connections(j, known)), bound.bounds.later_by_us[j][origin], j))
+        best = min(left, key=lambda j: (-len(classes.connections(j, known)), bounds.later_by_us[j][origin], j))
         order.append(best)
         known.append(best)
         left.remove(best)

@@ -1,0 +1,104 @@
+"""A number and where it comes from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from numbers import Real
+
+from watersmeet.errors import InputError
+
+#: Beyond this, products of a few statistics would overflow.
+LARGEST = 1e20
+
+
+class Provenance(StrEnum):
+    """Where a number comes from. A number is only as good as the worst it was computed from."""
+
+    DECLARED = "declared"
+    MEASURED = "measured"
+    DERIVED = "derived"
+    ASSUMED = "assumed"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A finite number of at least zero, where it comes from and, where that says too little, a note.
+
+    >>> print(Estimate(5000, Provenance.MEASURED), Estimate(1 / 3, Provenance.ASSUMED), sep=", ")
+    5000 (measured), 0.3333 (assumed)
+    """
+
+    value: float
+    provenance: Provenance
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", checked_number(self.value, "a statistic"))
+
+    @property
+    def is_assumed(self) -> bool:
+        return self.provenance is Provenance.ASSUMED
+
+    def __str__(self) -> str:
+        return f"{number_text(self.value)} ({self.provenance})"
+
+
+def assumed(value: float, note: str) -> Estimate:
+    """A default; the note says why this one."""
+    return Estimate(value, Provenance.ASSUMED, note)
+
+
+def derived(value: float, *inputs: Estimate, note: str = "") -> Estimate:
+    """A number computed from others: derived, or assumed if any of them is.
+
+    >>> rate, window_s = Estimate(50, Provenance.MEASURED), Estimate(100, Provenance.DECLARED)
+    >>> print(derived(rate.value * window_s.value, rate, window_s))
+    5000 (derived)
+    >>> print(derived(1 / 200, assumed(200, "no statistics")))
+    0.005 (assumed)
+    """
+    is_assumed = any(each.is_assumed for each in inputs)
+    return Estimate(value, Provenance.ASSUMED if is_assumed else Provenance.DERIVED, note)
+
+
+def checked_number(value: object, what: str) -> float:
+    """The value as a float; refuses what is not a finite number of at least zero.
+
+    >>> checked_number(float("nan"), "a rate")
+    Traceback (most recent call last):
+    watersmeet.errors.InputError: a rate must be a finite number of at least zero, got nan
+    """
+    number = _as_float(value)
+    if not 0 <= number <= LARGEST:
+        raise InputError(f"{what} must be a finite number of at least zero, got {shown(value)}")
+    return number
+
+
+def number_text(value: float) -> str:
+    """Whole where whole or large, otherwise four digits.
+
+    >>> number_text(5000.0), number_text(12345.678), number_text(0.012345)
+    ('5000', '12346', '0.01235')
+    """
+    return f"{value:.0f}" if value.is_integer() or value >= 1000 else f"{value:.4g}"
+
+
+def shown(value: object) -> str:
+    """The value as in an error message, cut where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not print whole numbers of more than 4300 digits
+        return "a number of thousands of digits"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _as_float(value: object) -> float:
+    """The number, or NaN for what is none; truth values are none."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:  # whole numbers have no largest
+        return math.inf

@@ -1,0 +1,201 @@
+"""What the cost model wants to know of a stream, as declared, measured or assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+
+import pyarrow as pa
+
+from watersmeet.algebra.schema import SourceSchema
+from watersmeet.errors import InputError, listing
+from watersmeet.stats.estimate import Estimate, Provenance, assumed, checked_number, number_text, shown
+
+ASSUMED_ROWS_PER_S = 1000.0
+ASSUMED_ROW_BYTES = 64.0
+ASSUMED_DISTINCT = 200.0
+ASSUMED_TEXT_BYTES = 16.0
+
+#: Shares and their reciprocals are rounded; only a contradiction beyond rounding is one.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStats:
+    """Statistics of one stream or relation; columns nothing is known of are not in the mappings.
+
+    `distinct` counts the values of a column, nulls aside, and `hot_share` is the most frequent value's share of the rows that have one: at
+    least 1/distinct. `null_share` is the share of the rows that have none. `rows` and `span_s` are those of the rows that were measured.
+    """
+
+    rows_per_s: Estimate
+    row_bytes: Estimate
+    distinct: Mapping[str, Estimate] = field(default_factory=dict)
+    hot_share: Mapping[str, Estimate] = field(default_factory=dict)
+    span_s: Estimate | None = None
+    rows: Estimate | None = None
+    null_share: Mapping[str, Estimate] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for part in fields(self):
+            if isinstance(value := getattr(self, part.name), Mapping):
+                object.__setattr__(self, part.name, dict(value))  # a copy, so that nobody else can change it
+        _check_above_zero(self.rows_per_s, "the rate of a stream")
+        _check_above_zero(self.row_bytes, "the size of a row")
+        for column, count in self.distinct.items():
+            _check_distinct(column, count)
+        for column, share in self.hot_share.items():
+            _check_hot(column, share, self.distinct.get(column))
+        for column, share in self.null_share.items():
+            _check_share(share, f'the share of nulls in column "{column}"')
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Every column anything is known of."""
+        return tuple(dict.fromkeys((*self.distinct, *self.hot_share, *self.null_share)))
+
+    def checked_against(self, schema: SourceSchema) -> StreamStats:
+        """The same statistics, if the source has every column they speak of."""
+        unknown = [column for column in self.columns if column not in schema.fields.names]
+        if unknown:
+            raise InputError(
+                f'the statistics of {schema.noun} "{schema.name}" name column "{unknown[0]}", which it does not have',
+                hint=f"existing columns: {listing(schema.fields.names)}",
+            )
+        return self
+
+    def with_assumptions(self, schema: SourceSchema, window_rows: float | None = None) -> StreamStats:
+        """These statistics with what is missing filled by defaults, each marked and explained.
+
+        A row's size comes from its Arrow types, distinct values are 200 per column but no more than the type has or than the rows of the
+        window, and all values are equally frequent. What is declared or measured stays.
+        """
+        self.checked_against(schema)
+        if window_rows is not None:
+            checked_number(window_rows, "the rows of a window")
+        distinct = {each.name: self.distinct.get(each.name) or self._assumed_distinct(each, window_rows) for each in schema.fields}
+        hot = {name: self.hot_share.get(name) or _evenly(count) for name, count in distinct.items()}
+        row_bytes = _bytes_by_type(schema.fields) if self.row_bytes.is_assumed else self.row_bytes
+        return replace(self, row_bytes=row_bytes, distinct=distinct, hot_share=hot)
+
+    def _assumed_distinct(self, column: pa.Field, window_rows: float | None) -> Estimate:
+        reasons = {
+            ASSUMED_DISTINCT: "no statistics: PostgreSQL's default",
+            _values_of_type(column.type): f"no statistics: values of {column.type}",
+        }
+        if window_rows is not None:
+            reasons[max(1.0, window_rows)] = "no statistics: no more values than rows in the window"
+        value = min(reasons)
+        hot = self.hot_share.get(column.name)
+        if hot is not None and hot.value * value < 1:
+            return assumed(1 / hot.value, f"no statistics: a most frequent value of {number_text(hot.value)} leaves at least so many")
+        return assumed(value, reasons[value])
+
+
+def stats(
+    rate: float | None = None,
+    distinct: Mapping[str, float] | None = None,
+    row_bytes: float | None = None,
+    hot: Mapping[str, float] | None = None,
+) -> StreamStats:
+    """Declares statistics of a stream, to plan without data: rows per second, distinct values per column, bytes per row, and the share of
+    the most frequent value per column. What is left out is assumed, and marked so wherever it shows.
+
+    >>> bids = stats(rate=5000, distinct={"auction": 100}, hot={"auction": 0.2})
+    >>> print(bids.rows_per_s, bids.distinct["auction"], bids.row_bytes, sep=", ")
+    5000 (declared), 100 (declared), 64 (assumed)
+    """
+    return StreamStats(
+        rows_per_s=unknown_rate("no rate was declared") if rate is None else _declared_rate(rate),
+        row_bytes=unknown_row_bytes("no row size was declared") if row_bytes is None else _declared(row_bytes, "row_bytes"),
+        distinct=_declared_columns(distinct, "distinct"),
+        hot_share=_declared_columns(hot, "hot"),
+    )
+
+
+def unknown_rate(why: str) -> Estimate:
+    return assumed(ASSUMED_ROWS_PER_S, f"{why}: 1000 rows/s, a round number to compare plans with")
+
+
+def unknown_row_bytes(why: str) -> Estimate:
+    return assumed(ASSUMED_ROW_BYTES, f"{why}: 64 bytes, eight numbers, until the columns are known")
+
+
+def _declared_rate(rate: object) -> Estimate:
+    found = _declared(rate, "rate")
+    if found.value == 0:
+        raise InputError(
+            "a rate of 0 rows per second means no stream", hint="leave the stream out, or leave the rate out to have it assumed"
+        )
+    return found
+
+
+def _declared(value: object, what: str) -> Estimate:
+    return Estimate(checked_number(value, what), Provenance.DECLARED)
+
+
+def _declared_columns(values: object, what: str) -> dict[str, Estimate]:
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise InputError(f"{what} must map columns to numbers, got {shown(values)}", hint=f'write it like {what}={{"item": 0.5}}')
+    for column in values:
+        if not isinstance(column, str):
+            raise InputError(f"{what} names columns by their name, got {shown(column)}")
+    return {column: _declared(value, f'{what} of column "{column}"') for column, value in values.items()}
+
+
+def _check_above_zero(estimate: Estimate, what: str) -> None:
+    if estimate.value <= 0:
+        raise InputError(f"{what} must be above zero, got {number_text(estimate.value)}")
+
+
+def _check_share(share: Estimate, what: str) -> None:
+    if share.value > 1:
+        raise InputError(f"{what} must be at most one, got {number_text(share.value)}")
+
+
+def _check_distinct(column: str, count: Estimate) -> None:
+    if count.value < 1:
+        raise InputError(
+            f'column "{column}" cannot have {number_text(count.value)} distinct values', hint="the least is 1: leave out what is not known"
+        )
+
+
+def _check_hot(column: str, share: Estimate, count: Estimate | None) -> None:
+    what = f'the share of the most frequent value of column "{column}"'
+    _check_share(share, what)
+    _check_above_zero(share, what)
+    if count is not None and share.value * count.value < 1 - _ROUNDING:
+        raise InputError(
+            f"{what} cannot be {number_text(share.value)}: with {number_text(count.value)} distinct values it is at least "
+            f"{number_text(1 / count.value)}"
+        )
+
+
+def _evenly(count: Estimate) -> Estimate:
+    return assumed(1 / count.value, "no statistics: all values equally frequent")
+
+
+def _values_of_type(kind: pa.DataType) -> float:
+    if pa.types.is_null(kind):
+        return 1.0
+    if pa.types.is_boolean(kind):
+        return 2.0
+    return 2.0**kind.bit_width if pa.types.is_integer(kind) else float("inf")
+
+
+def _bytes_by_type(fields_: Iterable[pa.Field]) -> Estimate:
+    total = sum(_type_bytes(each.type) for each in fields_)
+    return assumed(max(1.0, total), "no rows were seen: the widths of the Arrow types, 16 bytes for each of varying width")
+
+
+def _type_bytes(kind: pa.DataType) -> float:
+    if pa.types.is_dictionary(kind):
+        return _type_bytes(kind.index_type)
+    if pa.types.is_null(kind):
+        return 0.0
+    try:
+        return float(kind.bit_width) / 8
+    except ValueError:  # strings, binary and nested types have no fixed width
+        return ASSUMED_TEXT_BYTES

@@ -1,0 +1,129 @@
+"""The values of a column of any Arrow type, each once, as something sketches take: whole numbers or short text."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from watersmeet.errors import InputError, listing
+
+_LONGEST_ITEM = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ValueCounts:
+    """How often each value occurs, nulls aside. Two values are equal when the join says so: one NaN, one zero."""
+
+    values: pa.Array
+    counts: NDArray[np.int64]
+
+    @property
+    def rows(self) -> int:
+        return int(self.counts.sum())
+
+    def items(self) -> list[int] | list[str]:
+        """The values as numbers or as text, different for different values of the column's type (text beyond 64 signs: as its hash)."""
+        kind = self.values.type
+        if pa.types.is_integer(kind):
+            found: list[int] = self.values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False).tolist()
+            return found
+        if pa.types.is_decimal(kind):
+            return [str(value) for value in self.values.cast(pa.string()).to_pylist()]
+        return [_short(value) for value in self.values.to_pylist()]
+
+
+def value_counts(column: pa.ChunkedArray, name: str = "", chosen: NDArray[np.int64] | None = None) -> ValueCounts:
+    """Counts the values of a column, or of the chosen rows of it.
+
+    >>> counted = value_counts(pa.chunked_array([[0.0, None], [-0.0, float("nan")]]))
+    >>> sorted(counted.counts.tolist()), counted.rows
+    ([1, 2], 3)
+    """
+    plain = _unwrapped(column, name)
+    counted = pc.value_counts(_countable(plain if chosen is None else plain.take(pa.array(chosen))).drop_null())
+    return ValueCounts(counted.field(0), np.asarray(counted.field(1).to_numpy(zero_copy_only=False), np.int64))
+
+
+def as_table(rows: pa.Table | pa.RecordBatch) -> pa.Table:
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    if not isinstance(rows, pa.Table):
+        raise InputError(f"statistics are taken of a pyarrow Table or RecordBatch, not of a {type(rows).__name__}")
+    return rows
+
+
+def column_of(table: pa.Table, name: str) -> pa.ChunkedArray:
+    if table.schema.names.count(name) != 1:
+        raise InputError(f'there is no single column "{name}" to measure', hint=f"existing columns: {listing(table.schema.names)}")
+    return table.column(name)
+
+
+def checked_times(times_us: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
+    times = np.asarray(times_us)
+    if times.shape != (rows,) or (rows and times.dtype.kind not in "iu"):
+        raise InputError(f"{rows} rows need as many event times in whole microseconds, got {times.dtype} of shape {times.shape}")
+    return times
+
+
+def sample_rows(rows: int, most: int, seed: int) -> NDArray[np.int64] | None:
+    """At most `most` row numbers, one at random out of each of so many equal stretches; None when that is every row.
+
+    One per stretch follows a stream that changes over time, and the random place inside keeps periodic data from lining up with it. The
+    same seed gives the same rows.
+    """
+    if rows <= most:
+        return None
+    edges = np.arange(most + 1, dtype=np.int64) * rows // most
+    return np.random.default_rng(seed).integers(edges[:-1], edges[1:], dtype=np.int64)
+
+
+def _unwrapped(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """The same values without run ends, extensions and views, from which Arrow cannot take single rows."""
+    kind = column.type
+    if pa.types.is_run_end_encoded(kind):
+        return _unwrapped(pa.chunked_array([pc.run_end_decode(chunk) for chunk in column.chunks], kind.value_type), name)
+    if isinstance(kind, pa.BaseExtensionType):
+        return _unwrapped(pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type), name)
+    if pa.types.is_nested(kind):
+        raise InputError(f'column "{name}" is {kind}, which has no statistics', hint="measure columns of single values")
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return column.cast(pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary())
+    return column
+
+
+def _countable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The same values in a type Arrow counts and sketches take: points in time, truth values and floats as whole numbers."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _countable(column.cast(kind.value_type))
+    if pa.types.is_floating(kind):
+        return pa.chunked_array([_float_bits(column.drop_null())])
+    if pa.types.is_decimal(kind) and kind.bit_width < 128:
+        return column.cast(pa.decimal128(kind.precision, kind.scale))
+    if pa.types.is_boolean(kind):
+        return column.cast(pa.int8())
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        whole = pa.int32() if kind.bit_width == 32 else pa.int64()
+        return pa.chunked_array([chunk.view(whole) for chunk in column.chunks], whole)
+    return column
+
+
+def _float_bits(values: pa.ChunkedArray) -> pa.Array:
+    """Bits of the numbers, with one NaN and one zero."""
+    numbers = values.cast(pa.float64()).to_numpy() + 0.0  # −0.0 + 0.0 is 0.0
+    numbers[np.isnan(numbers)] = np.float64("nan")
+    return pa.array(numbers.view(np.int64))
+
+
+def _short(value: Any) -> str:
+    """Text that begins with a sign, since DataSketches takes no empty text, and which tells text from hashes."""
+    text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
+    if len(text) <= _LONGEST_ITEM:
+        return "=" + text
+    return "#" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
