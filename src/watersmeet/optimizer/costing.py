@@ -9,8 +9,7 @@ References: Kang, Naughton, Viglas, section 3; Golab, Özsu, section 4.2; Ayad, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.cost.profile import Profile
@@ -20,8 +19,6 @@ from watersmeet.optimizer.orders import Ordered, best_order
 
 #: A probe of grouped runs looks into about so many panes: the one just made and those behind it.
 PANES_PER_PROBE = 2.0
-
-Touched = Callable[[frozenset[int], int], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +69,6 @@ def costed(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan)
 
 
 def _with_orders(plan: Plan, orders: tuple[tuple[str, tuple[str, ...]], ...]) -> Plan:
-    from dataclasses import replace
-
     return plan if plan.global_order or plan.orders or not any(order for _, order in orders) else replace(plan, orders=orders)
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Column, columns_of
 from watersmeet.algebra.windows import FOREVER_US, RowsWindow, TumbleWindow
+from watersmeet.errors import InternalError
 from watersmeet.operators.expressions import evaluate, is_true
 from watersmeet.operators.keys import has_exact_codes, key_codes
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
@@ -40,7 +41,7 @@ class Delta:
 
     def __post_init__(self) -> None:
         if self.table.num_rows != self.times.size:
-            raise ValueError("every row needs a time")
+            raise InternalError("every row needs a time")
 
     def __len__(self) -> int:
         return self.times.size
@@ -177,7 +178,7 @@ def _with_waiting(state: InputState, delta: Delta) -> tuple[pa.Table, Int64s]:
 def _counted(source: MeetInput, state: InputState, delta: Delta) -> tuple[Released, InputState]:
     """Counts the rows in ≺ order. A row's end is the instant before the row that pushes it out; older panes get theirs too."""
     if state.counter is None:
-        raise ValueError("a ROWS window without its counter")
+        raise InternalError("a ROWS window without its counter")
     counter = state.counter.copy()
     rest = [_one_array(delta.table, name) for name in source.fields.names if name != source.time]
     order = stream_order(delta.times, rest)
@@ -194,7 +195,7 @@ def _counted(source: MeetInput, state: InputState, delta: Delta) -> tuple[Releas
 
 def _pane_ended(pane: Pane, victims: Int64s, last_us: Int64s) -> Pane:
     if pane.ends is None or pane.seqs is None:
-        raise ValueError("a pane of counted rows without its numbers")
+        raise InternalError("a pane of counted rows without its numbers")
     ends = _ended(pane.ends, pane.seqs, victims, last_us)
     return pane if ends is pane.ends else pane.with_ends(ends, int(np.count_nonzero(ends != pane.ends)))
 
