@@ -15,7 +15,7 @@ print(len(KERNELS), sum(sum(kernel.stats.cache_misses.values()) for kernel, _ in
 
 def test_nothing_compiles_when_the_cache_is_warm() -> None:
     kernels, _ = _misses()
-    assert kernels > 15
+    assert kernels >= 10
     assert _misses() == (kernels, 0)
 
 

@@ -41,7 +41,7 @@ def test_a_profile_says_where_it_is_from(measured: Profile) -> None:
 def test_a_larger_list_takes_as_long_as_the_weights_say(measured: Profile) -> None:
     larger = structures.probed("list", structures.Load(window_rows=100_000, arrivals=400), repeats=3)
     assert larger.compared == 100_000 * 400
-    predicted_s = larger.compared * measured.list.compare_s + larger.lookups * measured.list.lookup_s
+    predicted_s = larger.layout_s + larger.compared * measured.list.compare_s + larger.lookups * measured.list.lookup_s
     assert predicted_s / 3 < larger.seconds < predicted_s * 3
 
 
@@ -53,17 +53,20 @@ def test_loads_count_what_the_model_counts() -> None:
     assert runs.point(1000, 4, repeats=1).matches == pytest.approx(4000, rel=0.1)
 
 
-def test_a_step_counts_matches_whether_rows_are_put_out_or_not() -> None:
+def test_a_run_counts_matches_whether_rows_are_put_out_or_not() -> None:
     silent, loud = (around.point(500, 3, repeats=1, selects=True, puts_out=puts_out) for puts_out in (False, True))
-    assert silent.matches == loud.matches == loud.put_out
-    assert (silent.put_out, loud.rows, loud.asked, loud.passed) == (0, 1000, 500, (250, 500))
+    assert silent.matches == loud.matches == loud.put_out > 0
+    assert silent.put_out == 0
+    batches = around.BATCHES
+    assert (loud.rows, loud.asked) == (batches * 1000, batches * 500)
+    assert loud.lookups >= batches * 500
 
 
 def test_no_weight_is_below_zero_and_what_is_known_is_taken_off() -> None:
     # 2 s per unit of the first quantity; the second would have to be negative
     assert fitted([[1, 0], [2, 1], [4, 3]], [2.0, 3.9, 7.7])[1] == 0.0
     assert fitted([[1], [2]], [3.0, 5.0], known_s=[1.0, 1.0]) == (2.0,)
-    assert fitted([[1], [1]], [-1.0, 2.0]) == (2.0,)  # a difference that came out negative says nothing
+    assert fitted([[1], [1]], [0.0, 2.0]) == (2.0,)  # no time at all says nothing
     assert fitted([[1, 1]], [0.0]) == (0.0, 0.0)
     with pytest.raises(InternalError, match="do not belong"):
         fitted([[1]], [1.0, 2.0])

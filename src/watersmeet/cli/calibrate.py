@@ -29,7 +29,7 @@ _SCALAR_MEANINGS = {
     "match_s": "a match handed on",
     "row_out_s": "a row put out",
     "select_s": "a row a predicate is asked of",
-    "group_s": "a group looked at in an aggregation set",
+    "group_s": "a group looked at in an aggregation set; not measured",
     "batch_s": "a batch, whatever it holds",
 }
 
@@ -61,10 +61,10 @@ def duration(seconds: float) -> str:
     """A short time with three digits.
 
     >>> duration(3.5e-10), duration(0.000245), duration(0.0)
-    ('0.350 ns', '245 µs', 'not measurable')
+    ('0.350 ns', '245 µs', '0')
     """
     if not seconds:
-        return "not measurable"
+        return "0"
     size, unit = next((each for each in ((1e-3, "ms"), (1e-6, "µs")) if seconds >= each[0]), (1e-9, "ns"))
     amount = seconds / size
     return f"{amount:.{0 if amount >= 100 else 1 if amount >= 10 else 2 if amount >= 1 else 3}f} {unit}"

@@ -17,10 +17,6 @@ LIST, HASH, BTREE, TTREE = 0, 1, 2, 3
 # Comparisons between a value of a loop's row and one of a row bound before.
 EQUAL, UNEQUAL, LESS, AT_MOST, MORE, AT_LEAST = 0, 1, 2, 3, 4, 5
 
-# Counters by origin and target, and by window.
-COMPARISONS, PROBES, TOUCHED = 0, 1, 2
-INSERTS, EXPIRATIONS = 0, 1
-
 # Places of the clock: what comes next, where the loops stand (no loop is open at level −1), and whether rows wait since when.
 NEXT_ARRIVAL, NEXT_EVALUATION, NEXT_EXPIRATION, ORIGIN, LEVEL, PENDING, PENDING_SINCE = range(7)
 
@@ -101,10 +97,10 @@ class Loops(NamedTuple):
 
 
 class Counters(NamedTuple):
-    """What the join did, exactly."""
+    """What the join did, exactly, by origin and target. All else follows from these and from how far the join is."""
 
-    by_pair: Int64s  # 3-D: [origin, target, comparisons | probes | touched]
-    by_window: Int64s  # 2-D: [window, inserts | expirations]
+    comparisons: Int64s  # 2-D: rows a loop looked at
+    touched: Int64s  # 2-D: rows that passed a loop
 
 
 def _type(group: type[tuple[Any, ...]], *dimensions: int) -> Any:
@@ -119,5 +115,5 @@ STEPS = _type(Steps, 2, 2, 3, 1, 1, 1, 1)
 INDEXES = _type(Indexes, *[1] * 13, 2)
 PROGRESS = _type(Progress, 1, 1, 1, 1)
 LOOPS = _type(Loops, 1, 1, 1, 1, 1, 2, 2)
-COUNTERS = _type(Counters, 3, 2)
+COUNTERS = _type(Counters, 2, 2)
 OUT_ROWS = types.Array(types.int32, 2, "C")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from watersmeet.kernels import btree, ttree
 from watersmeet.kernels.compile import IN_INT64, INT, OUT_INT64, inlined, kernel, piece
-from watersmeet.kernels.loop_arguments import BTREE, EXPIRATIONS, HASH, INSERTS, Int64s
+from watersmeet.kernels.loop_arguments import BTREE, HASH, Int64s
 from watersmeet.kernels.tree_header import COMPARISONS
 
 
@@ -22,7 +22,7 @@ def fill_tree(kind: int, nodes: Int64s, header: Int64s, values: Int64s, node_row
 @inlined
 def insert(  # type: ignore[no-untyped-def] # numba infers
     values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket, tails, nodes_at, nodes, headers,
-           tail, by_window, window, row
+           tail, window, row
 ):  # fmt: skip
     """A row arrives: it is the newest of its window, of its bucket, and an entry of its trees."""
     tail[window] = row + 1
@@ -32,13 +32,12 @@ def insert(  # type: ignore[no-untyped-def] # numba infers
         else:
             value = values[column_at[window, index_column[index]] + row]
             add_to_tree(index_kind[index], nodes[nodes_at[index] : nodes_at[index + 1]], headers[index], value, row)
-    by_window[window, INSERTS] += 1
 
 
 @inlined
 def expire(  # type: ignore[no-untyped-def] # numba infers
     times, ends, offsets, keep, values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket,
-           heads, nodes_at, nodes, headers, oldest, evaluated, by_window, window, now
+           heads, nodes_at, nodes, headers, oldest, evaluated, window, now
 ):  # fmt: skip
     """Rows that can meet nothing at or after `now` leave, oldest first, up to the first that has to stay.
 
@@ -53,7 +52,6 @@ def expire(  # type: ignore[no-untyped-def] # numba infers
             else:
                 value = values[column_at[window, index_column[index]] + row]
                 take_from_tree(index_kind[index], nodes[nodes_at[index] : nodes_at[index + 1]], headers[index], value, row)
-        by_window[window, EXPIRATIONS] += 1
         row += 1
     oldest[window] = row
 

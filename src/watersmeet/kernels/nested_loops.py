@@ -20,7 +20,6 @@ from watersmeet.kernels.loop_arguments import (
     ARRIVALS,
     AT_LEAST,
     AT_MOST,
-    COMPARISONS,
     COUNTERS,
     EQUAL,
     HASH,
@@ -38,10 +37,8 @@ from watersmeet.kernels.loop_arguments import (
     OUT_ROWS,
     PENDING,
     PENDING_SINCE,
-    PROBES,
     PROGRESS,
     STEPS,
-    TOUCHED,
     UNEQUAL,
     WINDOWS,
     Arrivals,
@@ -93,7 +90,7 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
     oldest, evaluated, tail, clock = progress.oldest, progress.evaluated, progress.tail, progress.clock
     chosen, cursor, stop, kind, key = loops.chosen, loops.cursor, loops.stop, loops.kind, loops.key
     bounds, candidates = loops.bounds, loops.candidates
-    by_pair, by_window = counters.by_pair, counters.by_window
+    comparisons, passed = counters.comparisons, counters.touched
     arriving, arriving_row = arrivals.input, arrivals.row
 
     inputs = order.shape[0]
@@ -133,10 +130,9 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
                             tree = nodes[nodes_at[index] : nodes_at[index + 1]]
                             found, compared = tree_candidates(way, tree, headers[index], low, high, candidates[level])
                             cursor[level], stop[level] = 0, found
-                            by_pair[origin, window, COMPARISONS] += compared
+                            comparisons[origin, window] += compared
                         if way <= HASH and level > 0:
-                            by_pair[origin, window, COMPARISONS] += stop[level] - cursor[level]
-                        by_pair[origin, window, PROBES] += 1
+                            comparisons[origin, window] += stop[level] - cursor[level]
                         _limit(times, ends, ranks, offsets, later_by, order, chosen, origin, level, bounds)
                     place, until, way, wanted = cursor[level], stop[level], kind[level], key[level]
                     since_us, until_us, latest_us = bounds[level, FROM], bounds[level, UNTIL], bounds[level, LATEST]
@@ -176,7 +172,7 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
                         for loop in range(inputs):
                             out[order[origin, loop], used] = np.int32(chosen[loop])
                         used += 1
-                    by_pair[origin, window, TOUCHED] += touched
+                    passed[origin, window] += touched
                     cursor[level] = place
                     if full:
                         clock[NEXT_ARRIVAL], clock[ORIGIN], clock[LEVEL] = at, origin, level
@@ -197,11 +193,11 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
             horizon = clock[PENDING_SINCE] if clock[PENDING] else now
             for leaving in range(inputs):
                 expire(times, ends, offsets, keep, values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket,
-                       heads, nodes_at, nodes, headers, oldest, evaluated, by_window, leaving, horizon)  # fmt: skip
+                       heads, nodes_at, nodes, headers, oldest, evaluated, leaving, horizon)  # fmt: skip
             if expire_us > 0:
                 clock[NEXT_EXPIRATION] = (now // expire_us + 1) * expire_us
         insert(values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket, tails, nodes_at, nodes, headers,
-               tail, by_window, arriving[at], arriving_row[at])  # fmt: skip
+               tail, arriving[at], arriving_row[at])  # fmt: skip
         if not clock[PENDING]:
             clock[PENDING], clock[PENDING_SINCE] = 1, now
         at += 1

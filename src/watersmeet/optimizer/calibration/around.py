@@ -1,7 +1,8 @@
 """What the embedded engine spends around the kernels: on a batch, a row that comes in, a predicate, a match, a row that goes out.
 
-Whole steps of the meet are measured, from nothing to a first batch of two streams. What the runs account for is known by then; the rest is
-split by least squares over steps that differ in rows, in matches per row, in whether a predicate selects, and in whether rows are put out.
+Short runs of the meet are measured, from nothing to windows that slide, so that keeping panes few and putting columns together is in the
+weights at the rate at which it happens. What grouped runs account for is known by then; the rest is split by least squares over what
+differs: rows per batch, matches per row, whether a predicate is asked of each row of `a`, whether rows are put out.
 """
 
 from __future__ import annotations
@@ -14,28 +15,30 @@ import pyarrow as pa
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.cost.profile import Structure
+from watersmeet.operators.meet.admission import Delta
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.state import empty_state
-from watersmeet.operators.meet.step import Stepped, step
+from watersmeet.operators.meet.step import step
 from watersmeet.optimizer.calibration.fit import fitted
 from watersmeet.optimizer.calibration.streams import A, B, delta_of, joined
 from watersmeet.optimizer.calibration.timing import timed
 
+BATCHES, WINDOW_BATCHES = 12, 4
+
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A step: rows that came in, rows a predicate was asked of, rows it let pass by input, matches, rows put out, and its seconds."""
+    """A short run: rows that came in, rows a predicate was asked of, lookups, matches, rows put out, seconds."""
 
     rows: int
     asked: int
-    passed: tuple[int, int]
+    lookups: int
     matches: int
     put_out: int
     seconds: float
 
     def runs_s(self, runs: Structure) -> float:
-        """Both inputs are put into runs, the second one's rows look the first one's up."""
-        return sum(self.passed) * runs.update_s + self.passed[B] * runs.lookup_s + self.matches * runs.compare_s
+        return self.rows * runs.update_s + self.lookups * runs.lookup_s + self.matches * runs.compare_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +52,18 @@ class Around:
     row_out_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """Lookups and results of a run."""
+
+    lookups: int
+    results: int
+
+
 def around(points: list[Point], runs: Structure) -> Around:
     return Around(
         *fitted(
-            [(1, each.rows, each.asked, each.matches, each.put_out) for each in points],
+            [(BATCHES, each.rows, each.asked, each.matches, each.put_out) for each in points],
             [each.seconds for each in points],
             [each.runs_s(runs) for each in points],
         )
@@ -60,8 +71,7 @@ def around(points: list[Point], runs: Structure) -> Around:
 
 
 def points(repeats: int, *, quick: bool) -> list[Point]:
-    sizes = (1, 20_000) if quick else (1, 10_000, 40_000, 160_000)
-    densities = (1, 8) if quick else (0, 1, 4, 12)
+    sizes, densities = ((1, 5_000), (1, 8)) if quick else ((1, 2_000, 10_000, 50_000), (0, 1, 8))
     return [
         point(rows, matches, repeats, selects=selects, puts_out=puts_out)
         for rows in sizes
@@ -72,29 +82,45 @@ def points(repeats: int, *, quick: bool) -> list[Point]:
 
 
 def point(rows: int, matches_per_row: int, repeats: int, *, selects: bool, puts_out: bool) -> Point:
-    """One step over `rows` rows of each stream; the predicate lets half of `a` pass."""
+    """A run with `rows` rows of each stream in a batch, each of which meets so many in a full window.
+
+    The predicate lets every row pass: what it saves is counted in rows and matches, not in its weight.
+    """
+    window_us = WINDOW_BATCHES * rows
+    loud = joined(Plan(), window_a_us=window_us, window_b_us=window_us, where=" AND a.id >= 0" if selects else "")
+    config = loud if puts_out else replace(loud, outputs=(), result=pa.schema([]))
+    batches = _batches(rows, matches_per_row)
+    matches = _run(loud, batches).results
+    taken = timed(lambda: _run(config, batches), repeats)
+    return Point(
+        rows=BATCHES * 2 * rows,
+        asked=BATCHES * rows if selects else 0,
+        lookups=taken.result.lookups,
+        matches=matches,
+        put_out=matches if puts_out else 0,
+        seconds=taken.seconds,
+    )
+
+
+def _batches(rows: int, matches_per_row: int) -> list[dict[int, Delta]]:
+    """One row of each stream per microsecond."""
     rng = np.random.default_rng([rows, matches_per_row])
-    config = joined(Plan(), where=f" AND a.id < {(rows + 1) // 2}" if selects else "")
-    distinct = max(1, rows // max(1, matches_per_row))
-    apart = np.array([0, 0 if matches_per_row else distinct])  # keys that never meet where there are to be no matches
-    keys = rng.integers(0, distinct, (2, rows)) + apart[:, None]
-    deltas = {number: delta_of(np.arange(rows), keys[number]) for number in (A, B)}
-    run = config if puts_out else _only_counting(config)
-
-    def first_step() -> Stepped:
-        return step(run, empty_state(run), deltas, -FOREVER_US, 0)
-
-    taken = timed(first_step, repeats)
-    passed = ((rows + 1) // 2 if selects else rows, rows)
-    matches = _matches(keys[A][: passed[A]], keys[B])
-    return Point(2 * rows, rows if selects else 0, passed, matches, taken.result.counters.results, taken.seconds)
+    distinct = max(1, WINDOW_BATCHES * rows // max(1, matches_per_row))
+    first_key = {A: 0, B: 0 if matches_per_row else distinct}  # keys that never meet where there are to be no matches
+    return [
+        {i: delta_of(number * rows + np.arange(rows), first_key[i] + rng.integers(0, distinct, rows)) for i in (A, B)}
+        for number in range(BATCHES)
+    ]
 
 
-def _only_counting(config: MeetConfig) -> MeetConfig:
-    """The same meet with no columns to gather."""
-    return replace(config, outputs=(), result=pa.schema([]))
-
-
-def _matches(left: np.typing.NDArray[np.int64], right: np.typing.NDArray[np.int64]) -> int:
-    size = int(max(left.max(), right.max())) + 1
-    return int(np.bincount(left, minlength=size) @ np.bincount(right, minlength=size))
+def _run(config: MeetConfig, batches: list[dict[int, Delta]]) -> Ran:
+    """By the batch rule, new rows of A look up the old panes of B, and new rows of B the old ones of A and the new one."""
+    state = empty_state(config)
+    lookups = results = 0
+    for batch in batches:
+        after_us = int(batch[A].times[-1]) + 1
+        before, stepped = state.inputs, step(config, state, batch, -FOREVER_US, after_us)
+        lookups += len(batch[A]) * len(before[B].panes) + len(batch[B]) * (len(before[A].panes) + 1)
+        results += stepped.counters.results
+        state = stepped.state
+    return Ran(lookups, results)

@@ -16,8 +16,8 @@ Floats = NDArray[np.float64]
 def fitted(quantities: Sequence[Sequence[float]], seconds: Sequence[float], known_s: Sequence[float] | None = None) -> tuple[float, ...]:
     """Weights w, none negative, for which `known_s + quantities · w` comes closest to the measured seconds.
 
-    Errors are taken relative to each point's seconds, so that small loads count as much as large ones. A point that took no time at all,
-    as a difference of two measurements can, says nothing and is left out.
+    Errors are taken relative to each point's seconds, so that small loads count as much as large ones, and points of which little is left
+    beside what is known count little. A point too short for the clock says nothing and is left out.
 
     >>> fitted([[1000, 10], [2000, 10], [4000, 20]], [0.6, 1.1, 2.2])
     (0.0005, 0.01)

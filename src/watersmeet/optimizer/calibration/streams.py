@@ -23,11 +23,11 @@ _HOUR_US = 3_600_000_000
 _LARGEST_KEY = 1 << 40
 
 
-def joined(plan: Plan, *, window_b_us: int = _HOUR_US, where: str = "") -> MeetConfig:
-    """The meet of `a` and `b` on their keys. Rows of `a` stay for an hour, which no load is long enough to see the end of."""
+def joined(plan: Plan, *, window_a_us: int = _HOUR_US, window_b_us: int = _HOUR_US, where: str = "") -> MeetConfig:
+    """The meet of `a` and `b` on their keys. Windows are an hour unless given, which no load is long enough to see the end of."""
     text = (
         "SELECT a.k AS k, a.ts AS a_ts, a.id AS a_id, b.ts AS b_ts, b.id AS b_id "
-        f"FROM a [RANGE {_HOUR_US} MICROSECONDS], b [RANGE {window_b_us} MICROSECONDS] WHERE a.k = b.k{where}"
+        f"FROM a [RANGE {window_a_us} MICROSECONDS], b [RANGE {window_b_us} MICROSECONDS] WHERE a.k = b.k{where}"
     )
     return settled_config(bind(parse(text), {name: StreamSchema(name, FIELDS, "ts") for name in ("a", "b")}), plan)
 

@@ -25,7 +25,7 @@ from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.operators.meet.tactics.registry import tactic_of
 from watersmeet.optimizer.calibration.fit import fitted
 from watersmeet.optimizer.calibration.streams import A, B, even_keys, joined, odd_keys, pane
-from watersmeet.optimizer.calibration.timing import timed
+from watersmeet.optimizer.calibration.timing import Timed, timed
 
 #: Few enough buckets that a long one takes as long to compare as to find.
 INDEXES = {
@@ -58,21 +58,23 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """A probe-only load: rows compared as the cost model counts them, lookups, seconds."""
+    """A probe-only load: rows compared as the cost model counts them, lookups, seconds, and how many of these went into the layout."""
 
     compared: float
     lookups: int
+    layout_s: float
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """An update-only load: rows touched as the cost model counts them, seconds, and how many of these are the loops' own.
+    """An update-only load: rows touched as the cost model counts them, seconds, how many of these went into the layout and the loops.
 
     The loops' own are measured with the same rows entering a list that none leaves.
     """
 
     touched: float
+    layout_s: float
     loops_s: float
     seconds: float
 
@@ -93,8 +95,12 @@ def update_loads(kind: str, *, quick: bool) -> list[Load]:
 
 def structure(probed: list[Probed], updated: list[Updated]) -> Structure:
     """The weights that fit both kinds of load best."""
-    compare_s, lookup_s = fitted([(each.compared, each.lookups) for each in probed], [each.seconds for each in probed])
-    (update_s,) = fitted([(each.touched,) for each in updated], [each.seconds for each in updated], [each.loops_s for each in updated])
+    compare_s, lookup_s = fitted(
+        [(each.compared, each.lookups) for each in probed], [each.seconds for each in probed], [each.layout_s for each in probed]
+    )
+    (update_s,) = fitted(
+        [(each.touched,) for each in updated], [each.seconds for each in updated], [each.layout_s + each.loops_s for each in updated]
+    )
     return Structure(compare_s, update_s, lookup_s)
 
 
@@ -108,19 +114,22 @@ def probed(kind: str, load: Load, repeats: int) -> Probed:
     def new(arrivals: int) -> dict[int, Pane]:
         return {A: pane(config, A, np.full(arrivals, load.window_rows), keys[:arrivals]), B: _no_rows(config, B)}
 
-    tally, seconds = _beyond_layout(config, [(), (window,)], new(load.arrivals), new(1), repeats)
-    lookups, compared = int(tally.probes[A, B]), float(tally.comparisons[A, B])
-    return Probed(lookups * _path_rows(kind, load.window_rows) if kind in PATH_ROWS else compared, lookups, seconds)
+    whole, layout = _joined(config, [(), (window,)], new(load.arrivals), new(1), repeats)
+    lookups, compared = int(whole.result.probes[A, B]), float(whole.result.comparisons[A, B])
+    touched = lookups * _path_rows(kind, load.window_rows) if kind in PATH_ROWS else compared
+    return Probed(touched, lookups, layout.seconds, whole.seconds)
 
 
 def updated(kind: str, load: Load, repeats: int) -> Updated:
     """Rows of B push each other out of a full window; each also looks up the one row of window A."""
-    tally, seconds = _arriving(kind, load, repeats, window_us=load.window_rows)
-    _, loops_s = _arriving("list", load, repeats, window_us=2 * (load.window_rows + load.arrivals))
-    return Updated(int(tally.inserts[B] + tally.expirations[B]) * _path_rows(kind, load.window_rows), loops_s, seconds)
+    steady, layout = _arriving(kind, load, repeats, window_us=load.window_rows)
+    bare, bare_layout = _arriving("list", load, repeats, window_us=2 * (load.window_rows + load.arrivals))
+    updates = int(steady.result.inserts[B] + steady.result.expirations[B])
+    touched = updates * _path_rows(kind, load.window_rows)
+    return Updated(touched, layout.seconds, max(0.0, bare.seconds - bare_layout.seconds), steady.seconds)
 
 
-def _arriving(kind: str, load: Load, repeats: int, window_us: int) -> tuple[Tally, float]:
+def _arriving(kind: str, load: Load, repeats: int, window_us: int) -> tuple[Timed[Tally], Timed[Tally]]:
     """Rows of B arrive one microsecond after the other."""
     rng = np.random.default_rng([load.window_rows, load.arrivals, 1])
     config = joined(_plan(kind), window_b_us=window_us)
@@ -132,16 +141,14 @@ def _arriving(kind: str, load: Load, repeats: int, window_us: int) -> tuple[Tall
         times = load.window_rows + np.arange(arrivals)
         return {A: _no_rows(config, A), B: pane(config, B, times, keys[:arrivals])}
 
-    return _beyond_layout(config, [(other,), (window,)], new(load.arrivals), new(1), repeats)
+    return _joined(config, [(other,), (window,)], new(load.arrivals), new(1), repeats)
 
 
-def _beyond_layout(
+def _joined(
     config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], hardly_any: dict[int, Pane], repeats: int
-) -> tuple[Tally, float]:
-    """What the join counted, and how much longer it took than with a single arrival."""
-    whole = timed(lambda: _search(config, old, new), repeats)
-    layout = timed(lambda: _search(config, old, hardly_any), repeats)
-    return whole.result, whole.seconds - layout.seconds
+) -> tuple[Timed[Tally], Timed[Tally]]:
+    """The join of all arrivals, and of a single one: that is what laying the windows out takes."""
+    return timed(lambda: _search(config, old, new), repeats), timed(lambda: _search(config, old, hardly_any), repeats)
 
 
 def _search(config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane]) -> Tally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +14,11 @@ from watersmeet.algebra.windows import FOREVER_US, MAX_TIME_US
 from watersmeet.kernels.loop_arguments import (
     AT_LEAST,
     AT_MOST,
-    COMPARISONS,
     EQUAL,
-    EXPIRATIONS,
-    INSERTS,
     LESS,
     LOWEST,
     MORE,
     NEXT_ARRIVAL,
-    PROBES,
-    TOUCHED,
     UNEQUAL,
     Arrivals,
     Counters,
@@ -138,14 +134,15 @@ def search_with(loops: Loops) -> Search:
         progress = _progress(config, reach, new, windows, arrivals, loops)
         indexes, steps = build_indexes(config, loops, _steps(config, loops), windows, progress)
         compared = frozenset(range(len(config.classes.keys)))
-        counters = Counters(np.zeros((len(old), len(old), 3), np.int64), np.zeros((len(old), 2), np.int64))
+        counters = Counters(*(np.zeros((len(old), len(old)), np.int64) for _ in range(2)))
+        before = progress.tail.copy()
         nest, out = _nest(windows, indexes), np.empty((len(old), MOST_ROWS), np.int32)
         while progress.clock[NEXT_ARRIVAL] <= arrivals.input.size:
             used = join_arrivals(windows, arrivals, steps, indexes, progress, nest, counters, loops.evaluate_us, loops.expire_us, out)
             found = Combinations({i: out[i, :used].copy() for i in range(len(old))}, {}, None, None)
             if used:
                 yield reach, refined(config, reach, found, compared)
-        _count(tally, counters)
+        _count(tally, loops, counters, progress, before)
 
     return search
 
@@ -246,9 +243,12 @@ def _steps(config: MeetConfig, loops: Loops) -> Steps:
     return Steps(order, access, spans, *(np.array(values, np.int64) for values in fields))
 
 
-def _count(tally: Tally, counters: Counters) -> None:
-    tally.comparisons += counters.by_pair[:, :, COMPARISONS]
-    tally.probes += counters.by_pair[:, :, PROBES]
-    tally.touched += counters.by_pair[:, :, TOUCHED]
-    tally.inserts += counters.by_window[:, INSERTS]
-    tally.expirations += counters.by_window[:, EXPIRATIONS]
+def _count(tally: Tally, loops: Loops, counters: Counters, progress: Progress, before: Int64s) -> None:
+    """Adds up the work. A loop is opened once for every row that passes the loop around it; rows entered since `before` were inserted."""
+    tally.comparisons += counters.comparisons
+    tally.touched += counters.touched
+    for origin, order in enumerate(loops.orders):
+        for outer, inner in pairwise(order):
+            tally.probes[origin, inner] += counters.touched[origin, outer]
+    tally.inserts += progress.tail - before
+    tally.expirations += progress.oldest
