@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -38,12 +38,6 @@ def collect(query: Query | str, streams: Sources, plan: Plan | Mapping[str, Any]
 def run(query: Query | str, streams: Sources, plan: Plan | Mapping[str, Any] | None = None) -> EmbeddedRun:
     """The query under way in this process: iterate over its `batches()`, look at its `ledger`, or feed it with `advance`."""
     return embedded.start(query, streams, _plan(plan))
-
-
-def results(query: Query | str, streams: Sources) -> Iterator[pa.RecordBatch]:
-    """The rows of the query, as they come."""
-    for batches in run(query, streams).batches():
-        yield from batches
 
 
 def plan(

@@ -97,7 +97,7 @@ def meet_config(bound: BoundQuery, plan: Plan | None = None, *, kernel_thetas: b
         _input(bound, bounds, i, local[i], classes, ranges.get(i, ()), _columns_read(bound, source.alias, classes.residuals))
         for i, source in enumerate(bound.sources)
     )
-    exact = frozenset(c for c, kind in _class_types(inputs).items() if has_exact_codes(kind))
+    exact = frozenset(c for c, kind in _class_types(bound, inputs).items() if has_exact_codes(kind))
     return MeetConfig(
         inputs=inputs,
         bounds=bounds,
@@ -194,13 +194,8 @@ def _input(
     )
 
 
-def _class_types(inputs: tuple[MeetInput, ...]) -> dict[int, pa.DataType]:
-    return {key_class: expression_type(each, key) for each in inputs for key_class, key in each.keys}
-
-
-def expression_type(source: MeetInput, expr: Expr) -> pa.DataType:
-    """The type of an expression over one input, by evaluating it on no rows."""
-    return evaluate(expr, lambda column: pa.nulls(0, source.fields.field(column.name).type), 0).type
+def _class_types(bound: BoundQuery, inputs: tuple[MeetInput, ...]) -> dict[int, pa.DataType]:
+    return {key_class: _type_in(bound, key) for each in inputs for key_class, key in each.keys}
 
 
 def _type_in(bound: BoundQuery, expr: Expr) -> pa.DataType:
