@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.algebra.plan import DEFAULT_CLEANUP_ROWS, Index, Plan
+from watersmeet.algebra.plan import DEFAULT_CLEANUP_ROWS, Index, Plan, tree_of
 from watersmeet.algebra.query import Query
 from watersmeet.lang import bind, parse
 from watersmeet.optimizer.calibration.store import current as current_profile
@@ -48,11 +48,16 @@ def plan(
     evaluate: Duration = 0,
     expire: Duration = 0,
     cleanup_rows: int = DEFAULT_CLEANUP_ROWS,
+    tree: Any = None,
+    early: Sequence[str] = (),
+    drop: Mapping[str, float] | None = None,
+    drop_seed: int = 0,
 ) -> Plan:
     """A plan to pin: an algorithm by its name, and its knobs.
 
     `order` is one order for all origins, or an order per origin; `indexes` one of list, hash(b), btree(n), ttree(n) per source;
-    `evaluate` and `expire` are intervals, 0 for eager.
+    `evaluate` and `expire` are intervals, 0 for eager; `tree` nests sources in pairs, `early` names sources to aggregate before the join,
+    `drop` is the share of each stream to shed.
 
     >>> plan("eager-hash", order=["a", "b"], indexes={"a": "hash(5)"}).index("a")
     Index(kind='hash', size=5)
@@ -66,6 +71,10 @@ def plan(
         evaluate_us=parse_duration_us(evaluate, "the evaluation interval"),
         expire_us=parse_duration_us(expire, "the expiration interval"),
         cleanup_rows=cleanup_rows,
+        tree=tree_of(tree),
+        early=tuple(early),
+        drop=tuple((drop or {}).items()),
+        drop_seed=drop_seed,
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from watersmeet.errors import PlanError, listing
 
@@ -52,12 +52,43 @@ class Index:
         return self.kind if self.kind == "list" else f"{self.kind}({self.size})"
 
 
+Tree: TypeAlias = "str | tuple[Tree, Tree]"
+
+
+def leaves(tree: Tree) -> list[str]:
+    """The sources of a tree of joins, from left to right.
+
+    >>> leaves((("a", "b"), "c"))
+    ['a', 'b', 'c']
+    """
+    return [tree] if isinstance(tree, str) else [*leaves(tree[0]), *leaves(tree[1])]
+
+
+def tree_of(nested: Any) -> Tree | None:
+    """A tree from lists as JSON has them.
+
+    >>> tree_of([["a", "b"], "c"])
+    (('a', 'b'), 'c')
+    """
+    if nested is None or isinstance(nested, str):
+        return nested
+    if not isinstance(nested, list | tuple) or len(nested) != 2:
+        raise PlanError("a tree of joins is written as nested pairs of sources", hint='write (("a", "b"), "c")')
+    left, right = (tree_of(side) for side in nested)
+    if left is None or right is None:
+        raise PlanError("a tree of joins has a source at every leaf")
+    return left, right
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """An algorithm and its knobs.
 
     `orders` gives, per origin, the order of the loops: the other sources, or all of them with the origin at any place where the algorithm
     allows that. `global_order` is one order for every origin. `evaluate_us` and `expire_us` 0 mean eager.
+
+    `tree` is the shape of a tree of two-input joins, sources nested in pairs. `early` names the sources that are aggregated before the
+    join. `drop` gives the share of a stream's rows that is shed, by stream name or alias; which rows, `drop_seed` and their values decide.
     """
 
     algorithm: str = "runs"
@@ -67,6 +98,10 @@ class Plan:
     evaluate_us: int = 0
     expire_us: int = 0
     cleanup_rows: int = DEFAULT_CLEANUP_ROWS
+    tree: Tree | None = None
+    early: tuple[str, ...] = ()
+    drop: tuple[tuple[str, float], ...] = ()
+    drop_seed: int = 0
 
     def __post_init__(self) -> None:
         if self.evaluate_us < 0 or self.expire_us < 0:
@@ -75,6 +110,11 @@ class Plan:
             raise PlanError("clean-up needs at least one row between two rounds")
         if self.global_order and self.orders:
             raise PlanError("give either one order for all origins or an order per origin, not both")
+        for name, share in self.drop:
+            if not 0 <= share <= 1:  # also refuses NaN
+                raise PlanError(f'the share of "{name}" to drop is {share}; it goes from 0 to 1')
+        if self.tree is not None and len(set(leaves(self.tree))) < len(leaves(self.tree)):
+            raise PlanError("a tree of joins names each source once")
 
     def order(self, origin: str) -> tuple[str, ...] | None:
         return dict(self.orders).get(origin, self.global_order or None)
@@ -92,6 +132,10 @@ class Plan:
             "evaluate_us": self.evaluate_us,
             "expire_us": self.expire_us,
             "cleanup_rows": self.cleanup_rows,
+            "tree": self.tree,
+            "early": list(self.early),
+            "drop": dict(self.drop),
+            "drop_seed": self.drop_seed,
         }
 
     @classmethod
@@ -108,4 +152,8 @@ class Plan:
             evaluate_us=saved.get("evaluate_us", 0),
             expire_us=saved.get("expire_us", 0),
             cleanup_rows=saved.get("cleanup_rows", DEFAULT_CLEANUP_ROWS),
+            tree=tree_of(saved.get("tree")),
+            early=tuple(saved.get("early", ())),
+            drop=tuple(saved.get("drop", {}).items()),
+            drop_seed=saved.get("drop_seed", 0),
         )

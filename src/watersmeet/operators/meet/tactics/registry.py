@@ -29,7 +29,14 @@ def tactic_of(plan: Plan) -> Tactic:
 
 def settled_config(bound: BoundQuery, plan: Plan) -> MeetConfig:
     """The meet that runs a query by a plan; refuses a plan that cannot, with the reason."""
+    _refuse_what_is_not_built(plan)
     tactic = tactic_of(plan)
     config = meet_config(bound, plan, kernel_thetas=tactic.kernel_thetas)
     tactic.settle(config, plan)
     return config
+
+
+def _refuse_what_is_not_built(plan: Plan) -> None:
+    for knob, given in (("tree", plan.tree), ("early", plan.early), ("drop", plan.drop)):
+        if given:
+            raise PlanError(f'this version does not run a plan with "{knob}"')
