@@ -1,9 +1,10 @@
 """A row's identity: 64 bits out of all its values, the same in every process, on every host, in every batch.
 
 It is Spark SQL's `xxhash64(column, column, …)` over the stream's columns in their declared order, bit for bit, so that Spark can tell a
-row's identity before the row leaves the JVM. Missing values leave the hash as it is, −0.0 is 0.0 and every NaN is one. Types that Spark does
-not have are hashed as the type it reads them as: unsigned integers as the next wider signed one (64 bits as DECIMAL(20, 0)), half floats as
-FLOAT, seconds, milliseconds and nanoseconds as microseconds. Spark hashes no maps, so columns with a map in them are no part of the identity.
+row's identity before the row leaves the JVM. Missing values leave the hash as it is, −0.0 is 0.0 and every NaN is one. Types that Spark
+does not have are hashed as the type it reads them as: unsigned integers as the next wider signed one (64 bits as DECIMAL(20, 0)), half
+floats as FLOAT, seconds, milliseconds and nanoseconds as microseconds. Spark hashes no maps, so columns with a map in them are no part
+of the identity.
 """
 
 from __future__ import annotations
