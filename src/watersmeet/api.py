@@ -9,9 +9,11 @@ import pyarrow as pa
 
 from watersmeet.algebra.plan import DEFAULT_CLEANUP_ROWS, Index, Plan, tree_of
 from watersmeet.algebra.query import Query
+from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
 from watersmeet.lang import bind, parse
+from watersmeet.optimizer.budget import Budget
 from watersmeet.optimizer.calibration.store import current as current_profile
-from watersmeet.optimizer.explain import Budget, Explanation, explained
+from watersmeet.optimizer.explain import Explanation, explained
 from watersmeet.runtime import embedded
 from watersmeet.runtime.embedded import EmbeddedRun, Sources
 from watersmeet.runtime.sources import Duration, Relation, Stream, parse_duration_us, relation, stream
@@ -19,7 +21,7 @@ from watersmeet.runtime.statistics import schema_of_stats, statistics_of
 from watersmeet.stats.stream_stats import StreamStats
 from watersmeet.stats.stream_stats import stats as declare_stats
 
-__all__ = ["Budget", "collect", "declare_stats", "explain", "plan", "relation", "run", "sql", "stream"]
+__all__ = ["Budget", "Wishes", "collect", "declare_stats", "explain", "plan", "relation", "run", "sql", "stream"]
 
 
 def sql(text: str) -> Query:
@@ -27,17 +29,43 @@ def sql(text: str) -> Query:
     return parse(text)
 
 
-def collect(query: Query | str, streams: Sources, plan: Plan | Mapping[str, Any] | None = None) -> pa.Table:
+def collect(
+    query: Query | str,
+    streams: Sources,
+    plan: Plan | Mapping[str, Any] | None = None,
+    *,
+    budget: Budget | None = None,
+    shed: bool | Wishes = False,
+    stats: Mapping[str, StreamStats] | None = None,
+) -> pa.Table:
     """Runs the query in this process over finite data and returns all its rows; `plan` pins how.
+
+    With a `budget`, a query that cannot keep up with its streams is refused, with what would help; or, with `shed`, run on as many rows as
+    it can keep up with, those dropped chosen so that most of the answer is left. Without one, finite data just takes as long as it takes.
 
     `table.schema.metadata[b"watersmeet"]` holds, as JSON, the ledger of rows arrived, kept, shed and late per stream.
     """
-    return embedded.start(query, streams, _plan(plan)).collect()
+    return run(query, streams, plan, budget=budget, shed=shed, stats=stats).collect()
 
 
-def run(query: Query | str, streams: Sources, plan: Plan | Mapping[str, Any] | None = None) -> EmbeddedRun:
-    """The query under way in this process: iterate over its `batches()`, look at its `ledger`, or feed it with `advance`."""
-    return embedded.start(query, streams, _plan(plan))
+def run(
+    query: Query | str,
+    streams: Sources,
+    plan: Plan | Mapping[str, Any] | None = None,
+    *,
+    budget: Budget | None = None,
+    shed: bool | Wishes = False,
+    stats: Mapping[str, StreamStats] | None = None,
+) -> EmbeddedRun:
+    """The query under way in this process: iterate over its `batches()`, look at its `ledger`, or feed it with `advance`.
+
+    `budget`, `shed` and `stats` as for `collect` and `explain`.
+    """
+    pinned = _plan(plan)
+    if budget is not None or shed:
+        about = _explained(query, streams, stats, pinned, budget, wishes=shed if isinstance(shed, Wishes) else NO_WISHES)
+        pinned = about.runnable(shed=bool(shed)) or pinned
+    return embedded.start(query, streams, pinned)
 
 
 def plan(
@@ -102,6 +130,19 @@ def explain(
     >>> about.chosen.cost.rows_out_per_s
     40000.0
     """
+    return _explained(query, streams, stats, _plan(plan), budget, all_plans=all_plans)
+
+
+def _explained(
+    query: Query | str,
+    streams: Mapping[str, Stream | Relation | StreamStats],
+    stats: Mapping[str, StreamStats] | None,
+    plan: Plan | None,
+    budget: Budget | None,
+    *,
+    all_plans: bool = False,
+    wishes: Wishes = NO_WISHES,
+) -> Explanation:
     parsed = parse(query) if isinstance(query, str) else query
     schemas = {
         name: schema_of_stats(parsed, name, source) if isinstance(source, StreamStats) else source.declared(name)
@@ -109,4 +150,4 @@ def explain(
     }
     bound = bind(parsed, schemas)
     known = statistics_of(bound, streams, stats or {})
-    return explained(bound, known, current_profile(), budget=budget, plan=_plan(plan), all_plans=all_plans)
+    return explained(bound, known, current_profile(), budget=budget, plan=plan, all_plans=all_plans, wishes=wishes)
