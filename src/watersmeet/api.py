@@ -10,18 +10,19 @@ import pyarrow as pa
 from watersmeet.algebra.plan import DEFAULT_CLEANUP_ROWS, Index, Plan, tree_of
 from watersmeet.algebra.query import Query
 from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
+from watersmeet.cost.kang_limited import Pair
 from watersmeet.lang import bind, parse
 from watersmeet.optimizer.budget import Budget
 from watersmeet.optimizer.calibration.store import current as current_profile
 from watersmeet.optimizer.explain import Explanation, explained
-from watersmeet.runtime import embedded
+from watersmeet.runtime import allocation, embedded
 from watersmeet.runtime.embedded import EmbeddedRun, Sources
 from watersmeet.runtime.sources import Duration, Relation, Stream, parse_duration_us, relation, stream
 from watersmeet.runtime.statistics import schema_of_stats, statistics_of
 from watersmeet.stats.stream_stats import StreamStats
 from watersmeet.stats.stream_stats import stats as declare_stats
 
-__all__ = ["Budget", "Wishes", "collect", "declare_stats", "explain", "plan", "relation", "run", "sql", "stream"]
+__all__ = ["Budget", "Wishes", "allocate", "collect", "declare_stats", "explain", "plan", "relation", "run", "sql", "stream"]
 
 
 def sql(text: str) -> Query:
@@ -66,6 +67,30 @@ def run(
         about = _explained(query, streams, stats, pinned, budget, wishes=shed if isinstance(shed, Wishes) else NO_WISHES)
         pinned = about.runnable(shed=bool(shed)) or pinned
     return embedded.start(query, streams, pinned)
+
+
+def allocate(
+    query: Query | str,
+    streams: Sources,
+    *,
+    probes: str = allocation.BEST,
+    windows: str = allocation.BEST,
+    service_per_s: float = float("inf"),
+    memory_rows: float = float("inf"),
+    least_per_s: tuple[float, float] = (0.0, 0.0),
+    least_rows: tuple[float, float] = (0.0, 0.0),
+    stats: Mapping[str, StreamStats] | None = None,
+    seed: int = 0,
+) -> pa.Table:
+    """Runs a join of two streams with too little to serve or to hold all rows: who probes and who is held, by the third paper's strategies.
+
+    `probes` is one of MaxA, MaxB, by rate, by window, equal; `windows` one of MaxA, MaxB, proportional, inverse, equal; "best" for both is
+    the best by formula. A is the first stream of the query. The shares used are in the table's metadata.
+    """
+    parsed = parse(query) if isinstance(query, str) else query
+    about = _explained(parsed, streams, stats, None, None)
+    limits = allocation.Limits(service_per_s, memory_rows, Pair(*least_per_s), Pair(*least_rows))
+    return allocation.collect_within(parsed, streams, about.workload, about.config, limits, probes, windows, seed)
 
 
 def plan(
