@@ -66,9 +66,7 @@ def counters() -> Iterator[Finding]:
 def allocation() -> Iterator[Finding]:
     """The third paper's Figures 5 to 7: rows out per second of every strategy, predicted and measured."""
     for bar in kang_limited.bars():
-        text = (
-            f"figure {bar.figure}  {bar.strategy:<12} predicted {bar.predicted_per_s:6.1f} per s   measured {bar.measured_per_s:6.1f}"
-        )
+        text = f"figure {bar.figure}  {bar.strategy:<12} predicted {bar.predicted_per_s:6.1f} per s   measured {bar.measured_per_s:6.1f}"
         yield Finding(text, {"workload": "allocation", **asdict(bar)})
 
 
