@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from watersmeet.bench.kang_limited import Bar, bars
 from watersmeet.errors import PlanError
 from watersmeet.runtime.allocation import Shares, collect_allocated
+from watersmeet.workloads.kang_limited import Bar, bars
 
 QUERY = "SELECT a.ts AS x, b.ts AS y FROM a [RANGE 30 MICROSECONDS], b [RANGE 50 MICROSECONDS] WHERE a.k = b.k"
 
