@@ -10,12 +10,12 @@ import pyarrow as pa
 from watersmeet.algebra.plan import DEFAULT_CLEANUP_ROWS, Index, Plan, tree_of
 from watersmeet.algebra.query import Query
 from watersmeet.lang import bind, parse
-from watersmeet.optimizer.calibration.store import current as current_profile
-from watersmeet.optimizer.explain import Budget, Explanation, explained
+from watersmeet.optimizer.explain import Budget, Explanation
 from watersmeet.runtime import embedded
 from watersmeet.runtime.embedded import EmbeddedRun, Sources
+from watersmeet.runtime.planning import explanation
 from watersmeet.runtime.sources import Duration, Relation, Stream, parse_duration_us, relation, stream
-from watersmeet.runtime.statistics import schema_of_stats, statistics_of
+from watersmeet.runtime.statistics import schema_of_stats
 from watersmeet.stats.stream_stats import StreamStats
 from watersmeet.stats.stream_stats import stats as declare_stats
 
@@ -28,7 +28,7 @@ def sql(text: str) -> Query:
 
 
 def collect(query: Query | str, streams: Sources, plan: Plan | Mapping[str, Any] | None = None) -> pa.Table:
-    """Runs the query in this process over finite data and returns all its rows; `plan` pins how.
+    """Runs the query in this process over finite data and returns all its rows; `plan` pins how, else the cheapest plan is chosen.
 
     `table.schema.metadata[b"watersmeet"]` holds, as JSON, the ledger of rows arrived, kept, shed and late per stream.
     """
@@ -108,5 +108,4 @@ def explain(
         for name, source in streams.items()
     }
     bound = bind(parsed, schemas)
-    known = statistics_of(bound, streams, stats or {})
-    return explained(bound, known, current_profile(), budget=budget, plan=_plan(plan), all_plans=all_plans)
+    return explanation(bound, streams, declared=stats, plan=_plan(plan), budget=budget, all_plans=all_plans)

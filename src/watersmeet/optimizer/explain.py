@@ -14,8 +14,10 @@ from watersmeet.cost.profile import Profile
 from watersmeet.errors import PlanError
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.tactics.registry import settled_config
+from watersmeet.optimizer.arrivals import Arriving
 from watersmeet.optimizer.costing import Costed, PlanCost, costed
 from watersmeet.optimizer.estimates import Workload, workload_of
+from watersmeet.optimizer.samples import Samples
 from watersmeet.optimizer.search import candidates
 from watersmeet.stats.estimate import Estimate
 from watersmeet.stats.stream_stats import StreamStats
@@ -66,6 +68,7 @@ class Explanation:
     budget: Budget
     profile: Profile
     all_plans: bool = False
+    reason: str = ""  # why this plan was taken without comparing
 
     @property
     def plan(self) -> Plan:
@@ -78,6 +81,11 @@ class Explanation:
     @property
     def feasible(self) -> bool:
         return self.budget.shortfall(self.chosen.cost) is None
+
+    @property
+    def trace(self) -> tuple[str, ...]:
+        """How the plan was found."""
+        return (self.reason,) if self.reason else (f"{len(self.others) + 1} plans compared by predicted CPU time",)
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values, for programs."""
@@ -93,6 +101,7 @@ class Explanation:
             "orders": self._orders(),
             "waits_for_watermark": self.config.waits_for_watermark,
             "alternatives": [{"plan": each.plan.to_dict(), "cost": _cost_dict(each.cost)} for each in self.others],
+            "trace": list(self.trace),
             "profile": {"name": self.profile.name, "source": self.profile.source},
         }
 
@@ -112,6 +121,7 @@ class Explanation:
         yield "it keeps up" if shortfall is None else f"it cannot keep up: {shortfall}"
         yield f"weight factors: {self.profile.name}{f', {self.profile.source}' if self.profile.source else ''}"
         yield from self._about_inputs()
+        yield from ("how it was chosen", *(f"  {line}" for line in self.trace))
         yield from self._about_alternatives()
 
     def _about_inputs(self) -> Iterator[str]:
@@ -190,14 +200,26 @@ def explained(
     budget: Budget | None = None,
     plan: Plan | None = None,
     all_plans: bool = False,
+    samples: Samples | None = None,
+    arriving: Arriving | None = None,
+    reason: str = "",
 ) -> Explanation:
-    """The cheapest plan, or the pinned one, and what the others would cost."""
+    """The cheapest feasible plan, or the pinned one, and what the others would cost.
+
+    `samples` and `arriving` tell what the rows at hand show; `reason` is why the given plan was taken, if not because it was pinned.
+    """
     config = settled_config(bound, plan or Plan())
-    workload = workload_of(bound, config, stats)
+    workload = workload_of(bound, config, stats, samples, arriving)
+    budget = budget or Budget()
     found = candidates(bound, config, workload, profile)
-    chosen = costed(config, workload, profile, plan) if plan is not None else found[0]
+    chosen = costed(config, workload, profile, plan) if plan is not None else _cheapest_feasible(found, budget)
     others = tuple(each for each in found if each.plan != chosen.plan)
-    return Explanation(bound, config, workload, stats, chosen, others, budget or Budget(), profile, all_plans)
+    return Explanation(bound, config, workload, stats, chosen, others, budget, profile, all_plans, reason)
+
+
+def _cheapest_feasible(found: list[Costed], budget: Budget) -> Costed:
+    """The first that fits the budget, or the first of all where none does: then it is the nearest to keeping up."""
+    return next((each for each in found if budget.shortfall(each.cost) is None), found[0])
 
 
 def _cost_dict(cost: PlanCost) -> dict[str, Any]:
