@@ -13,12 +13,12 @@ from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
 from watersmeet.cost.kang_limited import Pair
 from watersmeet.lang import bind, parse
 from watersmeet.optimizer.budget import Budget
-from watersmeet.optimizer.calibration.store import current as current_profile
-from watersmeet.optimizer.explain import Explanation, explained
+from watersmeet.optimizer.explain import Explanation
 from watersmeet.runtime import allocation, embedded
 from watersmeet.runtime.embedded import EmbeddedRun, Sources
+from watersmeet.runtime.planning import explanation
 from watersmeet.runtime.sources import Duration, Relation, Stream, parse_duration_us, relation, stream
-from watersmeet.runtime.statistics import schema_of_stats, statistics_of
+from watersmeet.runtime.statistics import schema_of_stats
 from watersmeet.stats.stream_stats import StreamStats
 from watersmeet.stats.stream_stats import stats as declare_stats
 
@@ -39,7 +39,7 @@ def collect(
     shed: bool | Wishes = False,
     stats: Mapping[str, StreamStats] | None = None,
 ) -> pa.Table:
-    """Runs the query in this process over finite data and returns all its rows; `plan` pins how.
+    """Runs the query in this process over finite data and returns all its rows; `plan` pins how, else the cheapest plan is chosen.
 
     With a `budget`, a query that cannot keep up with its streams is refused, with what would help; or, with `shed`, run on as many rows as
     it can keep up with, those dropped chosen so that most of the answer is left. Without one, finite data just takes as long as it takes.
@@ -174,5 +174,4 @@ def _explained(
         for name, source in streams.items()
     }
     bound = bind(parsed, schemas)
-    known = statistics_of(bound, streams, stats or {})
-    return explained(bound, known, current_profile(), budget=budget, plan=plan, all_plans=all_plans, wishes=wishes)
+    return explanation(bound, streams, declared=stats, plan=plan, budget=budget, all_plans=all_plans, wishes=wishes)

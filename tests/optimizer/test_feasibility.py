@@ -17,7 +17,7 @@ from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.optimizer.estimates import workload_of
 from watersmeet.optimizer.overload import Situation, approximate, best_shares, least_shares, thinned
 from watersmeet.optimizer.search import candidates
-from watersmeet.runtime.statistics import schema_of_stats, statistics_of
+from watersmeet.runtime.statistics import completed, schema_of_stats
 
 TIMED = "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 20 SECONDS] WHERE a.k = b.k"
 COUNTED = "SELECT a.k FROM a [ROWS 1000], b [ROWS 4000], c [ROWS 500] WHERE a.k = b.k AND b.k = c.k"
@@ -45,7 +45,7 @@ def situation(text: str, budget: wm.Budget) -> tuple[Situation, list[Plan]]:
     stats = {source.name: STATS[source.name] for source in parsed.sources}
     bound = bind(parsed, {name: schema_of_stats(parsed, name, known) for name, known in stats.items()})
     config = settled_config(bound, Plan())
-    workload = workload_of(bound, config, statistics_of(bound, stats, {}))
+    workload = workload_of(bound, config, completed(bound, stats))
     plans = [Plan(each.plan.algorithm, indexes=each.plan.indexes) for each in candidates(bound, config, workload, PROFILE)]
     return Situation(config, workload, PROFILE, budget), plans
 

@@ -10,17 +10,19 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.render import query_text
 from watersmeet.algebra.windows import FOREVER_US, duration_text
-from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
+from watersmeet.cost.ayad_drops import Wishes
 from watersmeet.cost.profile import Profile
 from watersmeet.errors import PlanError
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.operators.shedding import drop_boxes
+from watersmeet.optimizer.arrivals import Arriving
 from watersmeet.optimizer.budget import Budget, bytes_text
 from watersmeet.optimizer.costing import Costed, PlanCost
 from watersmeet.optimizer.estimates import Workload, workload_of
 from watersmeet.optimizer.feasibility import Remedies, remedies
 from watersmeet.optimizer.overload import Situation
+from watersmeet.optimizer.samples import Samples
 from watersmeet.optimizer.search import candidates
 from watersmeet.stats.estimate import Estimate
 from watersmeet.stats.stream_stats import StreamStats
@@ -42,7 +44,8 @@ class Explanation:
     budget: Budget
     profile: Profile
     all_plans: bool = False
-    remedies: Remedies | None = None  # where the chosen plan does not keep up
+    reason: str = ""  # why this plan was taken without comparing
+    remedies: Remedies | None = None  # where the chosen plan does not keep up, and somebody wants to know what would help
 
     @property
     def plan(self) -> Plan:
@@ -55,6 +58,11 @@ class Explanation:
     @property
     def feasible(self) -> bool:
         return self.budget.shortfall(self.chosen.cost) is None
+
+    @property
+    def trace(self) -> tuple[str, ...]:
+        """How the plan was found."""
+        return (self.reason,) if self.reason else (f"{len(self.others) + 1} plans compared by predicted CPU time",)
 
     def runnable(self, *, shed: bool) -> Plan | None:
         """A plan that drops what has to be dropped, None where nothing has to be; refused, with what would help, if that is not allowed."""
@@ -81,6 +89,7 @@ class Explanation:
             "orders": self._orders(),
             "waits_for_watermark": self.config.waits_for_watermark,
             "alternatives": [{"plan": each.plan.to_dict(), "cost": _cost_dict(each.cost)} for each in self.others],
+            "trace": list(self.trace),
             "profile": {"name": self.profile.name, "source": self.profile.source},
         }
 
@@ -103,6 +112,7 @@ class Explanation:
             yield from (f"  {sentence}" for sentence in self.remedies.sentences())
         yield f"weight factors: {self.profile.name}{f', {self.profile.source}' if self.profile.source else ''}"
         yield from self._about_inputs()
+        yield from ("how it was chosen", *(f"  {line}" for line in self.trace))
         yield from self._about_alternatives()
 
     def _about_inputs(self) -> Iterator[str]:
@@ -181,19 +191,31 @@ def explained(
     budget: Budget | None = None,
     plan: Plan | None = None,
     all_plans: bool = False,
-    wishes: Wishes = NO_WISHES,
+    samples: Samples | None = None,
+    arriving: Arriving | None = None,
+    reason: str = "",
+    wishes: Wishes | None = None,
 ) -> Explanation:
-    """The cheapest plan, or the pinned one, and what the others would cost; where it does not keep up, what would help."""
+    """The cheapest feasible plan, or the pinned one, and what the others would cost.
+
+    `samples` and `arriving` tell what the rows at hand show; `reason` is why the given plan was taken, if not because it was pinned. With
+    `wishes`, even with none in them, a plan that does not keep up comes with what would help.
+    """
     config = settled_config(bound, plan or Plan())
-    now = Situation(config, workload_of(bound, config, stats), profile, budget or Budget())
+    now = Situation(config, workload_of(bound, config, stats, samples, arriving), profile, budget or Budget())
     found = candidates(bound, config, now.workload, profile)
-    chosen = found[0] if plan is None else now.pinned(plan, {name: box.keep for name, box in drop_boxes(bound, plan).items()})
+    chosen = _cheapest_feasible(found, now.budget) if plan is None else now.pinned(plan, drop_boxes(bound, plan))
     others = tuple(each for each in found if each.plan != chosen.plan)
     helps = None
-    if now.budget.shortfall(chosen.cost) is not None:
-        open_plans = [plan] if plan is not None else [replace(each.plan, orders=()) for each in found]
+    if wishes is not None and now.budget.shortfall(chosen.cost) is not None:
+        open_plans = [plan] if plan is not None and not reason else [replace(each.plan, orders=()) for each in found]
         helps = remedies(now, chosen.cost, chosen.plan, open_plans, wishes)
-    return Explanation(bound, config, now.workload, stats, chosen, others, now.budget, profile, all_plans, helps)
+    return Explanation(bound, config, now.workload, stats, chosen, others, now.budget, profile, all_plans, reason, helps)
+
+
+def _cheapest_feasible(found: list[Costed], budget: Budget) -> Costed:
+    """The first that fits the budget, or the first of all where none does: then it is the nearest to keeping up."""
+    return next((each for each in found if budget.shortfall(each.cost) is None), found[0])
 
 
 def _cost_dict(cost: PlanCost) -> dict[str, Any]:
