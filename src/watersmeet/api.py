@@ -15,6 +15,7 @@ from watersmeet.lang import bind, parse
 from watersmeet.optimizer.budget import Budget
 from watersmeet.optimizer.explain import Explanation
 from watersmeet.runtime import allocation, embedded
+from watersmeet.runtime.adaptive import Overload
 from watersmeet.runtime.embedded import EmbeddedRun, Sources
 from watersmeet.runtime.planning import explanation
 from watersmeet.runtime.sources import Duration, Relation, Stream, parse_duration_us, relation, stream
@@ -63,10 +64,14 @@ def run(
     `budget`, `shed` and `stats` as for `collect` and `explain`.
     """
     pinned = _plan(plan)
-    if budget is not None or shed:
-        about = _explained(query, streams, stats, pinned, budget, wishes=shed if isinstance(shed, Wishes) else NO_WISHES)
-        pinned = about.runnable(shed=bool(shed)) or pinned
-    return embedded.start(query, streams, pinned)
+    if budget is None and not shed:
+        return embedded.start(query, streams, pinned)
+    wishes = shed if isinstance(shed, Wishes) else NO_WISHES
+    about = _explained(query, streams, stats, pinned, budget, wishes=wishes)
+    fitting = about.runnable(shed=bool(shed))
+    if pinned is not None:
+        return embedded.start(query, streams, fitting or pinned)
+    return embedded.start(query, streams, overload=Overload(fitting or about.plan, about.budget, wishes if shed else None))
 
 
 def allocate(

@@ -20,7 +20,8 @@ from watersmeet.operators.meet.step import Stepped, step, with_relation
 from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.operators.shedding import DropBox, drop_boxes
-from watersmeet.runtime.planning import Planner, at_hand, plan_of
+from watersmeet.runtime.adaptive import Adaptive, Decision, Overload
+from watersmeet.runtime.planning import at_hand, plan_of
 from watersmeet.runtime.sources import Relation, Stream, event_times_us
 from watersmeet.runtime.watermark import Lateness, Watermark
 
@@ -60,7 +61,12 @@ class EmbeddedRun:
     boxes: Mapping[str, DropBox]
     ledger: dict[str, Ledger] = field(default_factory=dict)
     batch_ledger: dict[str, Ledger] = field(default_factory=dict)
-    planner: Planner | None = None  # None where the plan is pinned
+    planner: Adaptive | None = None  # None where the plan is pinned
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """When the plan was looked at again, why, and what came of it."""
+        return self.planner.decisions if self.planner is not None else []
 
     def batches(self) -> Iterator[list[pa.RecordBatch]]:
         for tables in self._rounds():
@@ -70,9 +76,9 @@ class EmbeddedRun:
     def advance(self, tables: Mapping[str, pa.Table], *, last: bool = False) -> list[pa.RecordBatch]:
         """Joins one batch per stream name; `last` says that no other batch will come."""
         rows = {name: self._timed(name, table) for name, table in tables.items()}
-        better = self.planner.see(tables) if self.planner is not None else None
+        better = self.planner.see(tables, {name: delta.times for name, delta in rows.items()}) if self.planner is not None else None
         if better is not None:
-            self.config = settled_config(self.bound, better)
+            self._go_on_by(better)
         seen = {name: (int(delta.times.min()), int(delta.times.max())) for name, delta in rows.items() if len(delta)}
         following = self.watermark.after(seen)
         passed = {name: self._without_shed(name, delta) for name, delta in rows.items()}
@@ -80,13 +86,15 @@ class EmbeddedRun:
         stepped = step(self.config, self.state, deltas, self.watermark.value_us, FOREVER_US if last else following.value_us)
         self.state, self.watermark = stepped.state, following
         self.tally.add(stepped.counters.tally)
+        if self.planner is not None:
+            self.planner.ran(stepped.counters)
         self._account(stepped, {name: len(rows[name]) - len(passed[name]) for name in rows})
         return stepped.results
 
     def replan(self, plan: Plan) -> None:
         """Goes on by this plan from the next batch on. There is nothing to migrate: state is the windows, whatever the plan."""
         self.planner = None
-        self.config, self.boxes = settled_config(self.bound, plan), drop_boxes(self.bound, plan)
+        self._go_on_by(plan)
 
     def finish(self) -> list[pa.RecordBatch]:
         """Releases what still waits for the watermark: the input is over."""
@@ -120,6 +128,9 @@ class EmbeddedRun:
             raise InputError(f'"{name}" is a relation; only streams bring rows')
         return Delta(table, event_times_us(name, table, source.time))
 
+    def _go_on_by(self, plan: Plan) -> None:
+        self.config, self.boxes = settled_config(self.bound, plan), drop_boxes(self.bound, plan)
+
     def _without_shed(self, name: str, delta: Delta) -> Delta:
         return without_shed(delta, self.boxes[name], self.watermark.value_us) if name in self.boxes else delta
 
@@ -132,16 +143,18 @@ class EmbeddedRun:
             self.ledger.setdefault(name, Ledger()).add(entry)
 
 
-def start(query: Query | str, sources: Sources, plan: Plan | None = None) -> EmbeddedRun:
+def start(query: Query | str, sources: Sources, plan: Plan | None = None, overload: Overload | None = None) -> EmbeddedRun:
     """A run of the query over the sources, with no row joined yet; a pinned plan that cannot run it is refused here.
 
-    Without one, the cheapest plan by its predicted cost on the rows at hand runs, and is looked at again as rows flow.
+    Without one, the cheapest plan by its predicted cost on the rows at hand runs, and is looked at again as rows flow. `overload` is what
+    the run begins with where a budget had to be kept.
     """
     bound = bound_query(query, sources)
     planner = None
     if plan is None:
         hand = at_hand(bound, sources)
-        plan, planner = plan_of(bound, hand), Planner(bound, sources, hand.rows)
+        begun = overload or Overload(plan_of(bound, hand))
+        plan, planner = begun.plan, Adaptive(bound, sources, begun.plan, hand.rows, begun.budget, begun.wishes)
     config = settled_config(bound, plan)
     state = empty_state(config)
     for each in config.inputs:
