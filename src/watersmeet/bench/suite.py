@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from watersmeet.bench.adaptive import adapted
 from watersmeet.bench.counters import share_of_counting
 from watersmeet.bench.embedded import SideBySide, beside_duckdb, seconds_per_row
 from watersmeet.bench.workloads import CommonKey
@@ -70,6 +71,19 @@ def allocation() -> Iterator[Finding]:
         yield Finding(text, {"workload": "allocation", **asdict(bar)})
 
 
+def adaptive() -> Iterator[Finding]:
+    """A rate that jumps fifty-fold mid-run: CPU per batch afterwards, beside the right plan from the start and the wrong one kept."""
+    found = adapted()
+    text = (
+        f"adaptive: {found.adaptive_s * 1e3:.2f} ms per batch after the jump, {found.ratio:.2f} times the right plan's"
+        f" {found.right_s * 1e3:.2f} ms; the plan before the jump takes {found.wrong_s * 1e3:.2f} ms\n"
+        + "\n".join(f"  {decision}" for decision in found.decisions)
+        + f"\n  on steady streams the plan changed {found.steady_changes} times once windows were full"
+    )
+    values = {"adaptive_s": found.adaptive_s, "right_s": found.right_s, "wrong_s": found.wrong_s, "steady_changes": found.steady_changes}
+    yield Finding(text, {"workload": "adaptive", **values, "decisions": [each.to_dict() for each in found.decisions]})
+
+
 BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "embedded": embedded,
     "five-way-embedded": five_way,
@@ -77,6 +91,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "table-8": table_8,
     "counters": counters,
     "allocation": allocation,
+    "adaptive": adaptive,
 }
 
 

@@ -167,7 +167,7 @@ class Adaptive:
         self._since.work += int(counters.tally.probes.sum() + counters.tally.touched.sum())
 
     def _take_in(self, tables: Mapping[str, pa.Table]) -> None:
-        self._since.batches += 1
+        self._since.batches += any(table.num_rows for table in tables.values())
         for name, table in tables.items():
             self._seen_rows += table.num_rows
             self._since.rows[name] = self._since.rows.get(name, 0) + table.num_rows
