@@ -121,7 +121,7 @@ def explained_on(
     budget: Budget | None = None,
     all_plans: bool = False,
     arriving: Arriving | None = None,
-    wishes: Wishes = NO_WISHES,
+    wishes: Wishes | None = None,
 ) -> Explanation:
     config = meet_config(bound, Plan())
     found = {name: known.get(name) or _measured(bound, hand, name) for name in dict.fromkeys(each.schema.name for each in bound.sources)}
