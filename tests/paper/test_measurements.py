@@ -1,4 +1,4 @@
-"""What is measured is what is meant: blocks lose and repeat no result, windows stay as full as they should, shares are the strategies'."""
+"""What is measured is what is meant: blocks lose and repeat no result, and windows stay as full as they should."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import pytest
 
 from watersmeet.cost.golab_figures import FOUR_EQUAL, ONE_FAST
 from watersmeet.cost.kang import TwoStreams
-from watersmeet.cost.kang_limited import Pair
 from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.operators.meet.tactics.registry import tactic_of
 from watersmeet.paper.golab.figure_3 import FAST, best_plan
 from watersmeet.paper.hammad import service, streams
 from watersmeet.paper.hammad.pair_windows import GCA, LCA, along_path, derived, refined, within_pairs
 from watersmeet.paper.kang import runs
-from watersmeet.paper.kang.figures_5_to_7 import strategy_shares
 from watersmeet.paper.tran.figures_8_and_9 import gain
 
 
@@ -71,13 +69,6 @@ def test_the_windows_of_two_streams_stay_full(pair: str) -> None:
         assert not found.rows[0].size, "keys never meet"
     assert tally.inserts.tolist() == [200, 500]
     assert np.abs(tally.expirations - tally.inserts).max() <= 2
-
-
-def test_the_strategies_divide_what_there_is() -> None:
-    assert strategy_shares(5, "MaxA").probing == Pair(0.125, 0)
-    assert strategy_shares(6, "MaxA").kept == Pair(1, 0)
-    both = strategy_shares(7, "MaxA/MaxB")
-    assert (both.kept, both.probing) == (Pair(1, 0), Pair(0, 1))
 
 
 def test_plans_of_figure_3_evaluate_as_often_as_said() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from watersmeet.cost.kang_figures import FIGURE_5, FIGURE_6, FIGURE_7, figure_5, figure_6, figure_7
-from watersmeet.cost.kang_limited import LimitedJoin, kept_rows, served_rates
+from watersmeet.cost.kang_figures import figure_5, figure_6, figure_7
 from watersmeet.paper.claims import Claim, exact, shape, words
 from watersmeet.paper.effort import Effort
 from watersmeet.paper.exhibit import BarPanel, Bars, Exhibit, Plot, Table
-from watersmeet.paper.kang.limited import Shares, output_rate, shares_of
+from watersmeet.workloads.kang_limited import bars
 
 #: The output rates that follow from the paper's parameters, the best strategy first.
 PRINTED = {
@@ -16,9 +15,7 @@ PRINTED = {
     7: {"MaxA/MaxB": 10.0, "MaxB/MaxA": 10.0, "equal": 5.0, "MaxA/MaxA": 0.0, "MaxB/MaxB": 0.0},
 }
 SHORT = {5: "computing is short", 6: "memory is short", 7: "both are short"}
-JOINS = {5: FIGURE_5, 6: FIGURE_6, 7: FIGURE_7}
-#: Seconds of stream that give some ten thousand results.
-_SECONDS = {5: 200, 6: 1000, 7: 5000}
+_SECONDS = 400
 
 #: Output rates by figure and strategy.
 Rates = dict[int, dict[str, float]]
@@ -27,7 +24,9 @@ Rates = dict[int, dict[str, float]]
 def figures_5_to_7(effort: Effort) -> Exhibit:
     effort.say("kang, Figures 5 to 7: output with too little of something")
     model: Rates = {5: figure_5(), 6: figure_6(), 7: figure_7()}
-    ours: Rates = {number: {name: _measured(effort, number, name) for name in names} for number, names in PRINTED.items()}
+    ours: Rates = {number: {} for number in PRINTED}
+    for bar in bars(effort.rows(_SECONDS, least=20)):
+        ours[bar.figure][bar.strategy] = bar.measured_per_s
     rows = tuple(
         (f"Figure {n}", name, rate, model[n][name], ours[n][name]) for n, printed in PRINTED.items() for name, rate in printed.items()
     )
@@ -41,21 +40,6 @@ def figures_5_to_7(effort: Effort) -> Exhibit:
         (Table("figures-5-to-7", "Output rate by strategy", ("figure", "strategy", "paper", "model", "measured"), rows),),
         (Plot("figures-5-to-7", "Figures 5 to 7: output rate by strategy", tuple(_panel(n, model[n], ours[n]) for n in PRINTED)),),
     )
-
-
-def strategy_shares(number: int, strategy: str) -> Shares:
-    """What a strategy of the figure serves and keeps."""
-    join: LimitedJoin = JOINS[number]
-    if number == 5:
-        return shares_of(join, served_rates(join, 100, strategy), join.window_rows)
-    if number == 6:
-        return shares_of(join, join.rows_per_s, kept_rows(join, 1000, strategy))
-    windows, _, probes = strategy.partition("/")
-    return shares_of(join, served_rates(join, 10, probes or windows), kept_rows(join, 100, windows))
-
-
-def _measured(effort: Effort, number: int, strategy: str) -> float:
-    return output_rate(JOINS[number], strategy_shares(number, strategy), effort.rows(_SECONDS[number], least=20))
 
 
 def _claims(number: int, model: dict[str, float], ours: dict[str, float]) -> list[Claim]:
@@ -79,7 +63,7 @@ def _measured_claim(number: int, ours: dict[str, float]) -> Claim:
         f"kang.figure{number}.measured",
         f"our engine with drop boxes puts out what each strategy should, {SHORT[number]}",
         "the results conformed to the analysis",
-        ", ".join(f"{name} {rate:.1f}" for name, rate in ours.items()) + " rows per second",
+        ", ".join(f"{name} {ours[name]:.1f}" for name in printed) + " rows per second",
         holds=max(errors) < 0.04,
         reason=f"off by up to {max(errors):.0%} of the best: the run is too short for the samples to average out",
     )
