@@ -27,17 +27,20 @@ def sql(text: str) -> Query:
     return parse(text)
 
 
-def collect(query: Query | str, streams: Sources, plan: Plan | Mapping[str, Any] | None = None) -> pa.Table:
+def collect(query: Query | str, streams: Sources, plan: Plan | Mapping[str, Any] | None = None, *, evaluate: str | None = None) -> pa.Table:
     """Runs the query in this process over finite data and returns all its rows; `plan` pins how.
+
+    An aggregation query gives the rows of its groups that changed, with the instant of evaluation in `as_of`; `evaluate="row"` evaluates
+    it at the time of every row.
 
     `table.schema.metadata[b"watersmeet"]` holds, as JSON, the ledger of rows arrived, kept, shed and late per stream.
     """
-    return embedded.start(query, streams, _plan(plan)).collect()
+    return embedded.start(query, streams, _plan(plan), evaluate=evaluate).collect()
 
 
-def run(query: Query | str, streams: Sources, plan: Plan | Mapping[str, Any] | None = None) -> EmbeddedRun:
+def run(query: Query | str, streams: Sources, plan: Plan | Mapping[str, Any] | None = None, *, evaluate: str | None = None) -> EmbeddedRun:
     """The query under way in this process: iterate over its `batches()`, look at its `ledger`, or feed it with `advance`."""
-    return embedded.start(query, streams, _plan(plan))
+    return embedded.start(query, streams, _plan(plan), evaluate=evaluate)
 
 
 def plan(
