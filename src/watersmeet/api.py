@@ -38,15 +38,19 @@ def collect(
     budget: Budget | None = None,
     shed: bool | Wishes = False,
     stats: Mapping[str, StreamStats] | None = None,
+    evaluate: str | None = None,
 ) -> pa.Table:
     """Runs the query in this process over finite data and returns all its rows; `plan` pins how, else the cheapest plan is chosen.
 
     With a `budget`, a query that cannot keep up with its streams is refused, with what would help; or, with `shed`, run on as many rows as
     it can keep up with, those dropped chosen so that most of the answer is left. Without one, finite data just takes as long as it takes.
 
+    An aggregation query gives the rows of its groups that changed, with the instant of evaluation in `as_of`; `evaluate="row"` evaluates
+    it at the time of every row.
+
     `table.schema.metadata[b"watersmeet"]` holds, as JSON, the ledger of rows arrived, kept, shed and late per stream.
     """
-    return run(query, streams, plan, budget=budget, shed=shed, stats=stats).collect()
+    return run(query, streams, plan, budget=budget, shed=shed, stats=stats, evaluate=evaluate).collect()
 
 
 def run(
@@ -57,16 +61,17 @@ def run(
     budget: Budget | None = None,
     shed: bool | Wishes = False,
     stats: Mapping[str, StreamStats] | None = None,
+    evaluate: str | None = None,
 ) -> EmbeddedRun:
     """The query under way in this process: iterate over its `batches()`, look at its `ledger`, or feed it with `advance`.
 
-    `budget`, `shed` and `stats` as for `collect` and `explain`.
+    `budget`, `shed`, `stats` and `evaluate` as for `collect` and `explain`.
     """
     pinned = _plan(plan)
     if budget is not None or shed:
         about = _explained(query, streams, stats, pinned, budget, wishes=shed if isinstance(shed, Wishes) else NO_WISHES)
         pinned = about.runnable(shed=bool(shed)) or pinned
-    return embedded.start(query, streams, pinned)
+    return embedded.start(query, streams, pinned, evaluate=evaluate)
 
 
 def allocate(
