@@ -124,8 +124,8 @@ def start(query: Query | str, sources: Sources, plan: Plan | None = None) -> Emb
     state = empty_state(config)
     for each in config.inputs:
         if not each.is_stream:
-            state = with_relation(config, state, each.number, _whole(sources[each.name]))
-    return EmbeddedRun(bound, config, sources, state, Watermark.start(_lateness(config, sources)), Tally(len(config.inputs)))
+            state = with_relation(config, state, each.number, whole(sources[each.name]))
+    return EmbeddedRun(bound, config, sources, state, Watermark.start(lateness_of(config, sources)), Tally(len(config.inputs)))
 
 
 def bound_query(query: Query | str, sources: Sources) -> BoundQuery:
@@ -139,11 +139,11 @@ def bound_query(query: Query | str, sources: Sources) -> BoundQuery:
     return bind(parsed, {name: source.declared(name) for name, source in sources.items()})
 
 
-def _whole(source: Stream | Relation) -> pa.Table:
+def whole(source: Stream | Relation) -> pa.Table:
     return pa.concat_tables(source.batches())
 
 
-def _lateness(config: MeetConfig, sources: Sources) -> dict[str, Lateness]:
+def lateness_of(config: MeetConfig, sources: Sources) -> dict[str, Lateness]:
     found: dict[str, Lateness] = {}
     for i in config.streams:
         source = sources[config.inputs[i].name]

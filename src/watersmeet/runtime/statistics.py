@@ -31,7 +31,8 @@ def statistics_of(
 
 
 def _measured(bound: BoundQuery, name: str, source: Stream | Relation) -> StreamStats:
-    if not isinstance(source.feed, TableFeed | PathFeed):
+    endless = isinstance(source, Stream) and source.is_endless
+    if endless or not isinstance(source.feed, TableFeed | PathFeed):
         return stats()
     table = next(iter(source.batches()))
     times = event_times_us(name, table, source.time) if isinstance(source, Stream) else None
