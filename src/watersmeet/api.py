@@ -22,7 +22,21 @@ from watersmeet.runtime.statistics import schema_of_stats
 from watersmeet.stats.stream_stats import StreamStats
 from watersmeet.stats.stream_stats import stats as declare_stats
 
-__all__ = ["Budget", "Wishes", "allocate", "collect", "declare_stats", "explain", "plan", "relation", "run", "sql", "stream"]
+__all__ = [
+    "Budget",
+    "Wishes",
+    "allocate",
+    "collect",
+    "declare_stats",
+    "explain",
+    "on_spark",
+    "plan",
+    "relation",
+    "run",
+    "session",
+    "sql",
+    "stream",
+]
 
 
 def sql(text: str) -> Query:
@@ -96,6 +110,31 @@ def allocate(
     about = _explained(parsed, streams, stats, None, None)
     limits = allocation.Limits(service_per_s, memory_rows, Pair(*least_per_s), Pair(*least_rows))
     return allocation.collect_within(parsed, streams, about.workload, about.config, limits, probes, windows, seed)
+
+
+def on_spark(
+    query: Query | str,
+    streams: Sources,
+    *,
+    plan: Plan | Mapping[str, Any] | None = None,
+    session: Any = None,
+    buckets: int | None = None,
+) -> Any:
+    """The query's rows as a Spark DataFrame: streaming when any of its streams is, else finite. Write it anywhere with Spark's own sinks.
+
+    `session` is the SparkSession to use, by default the active one, or a new `wm.session()`; `buckets` the number of pieces the query is
+    spread over, by default one per shuffle partition.
+    """
+    from watersmeet.runtime.spark import host
+
+    return host.on_spark(query, streams, plan=_plan(plan), session=session, buckets=buckets)
+
+
+def session(**settings: Any) -> Any:
+    """A local SparkSession with the settings the engine wants; keywords are more settings, with points written as underscores."""
+    from watersmeet.runtime.spark.session import session as local_session
+
+    return local_session(**settings)
 
 
 def plan(

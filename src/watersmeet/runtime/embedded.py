@@ -182,8 +182,8 @@ def start(query: Query | str, sources: Sources, plan: Plan | None = None, *, eva
     state = empty_state(config)
     for each in config.inputs:
         if not each.is_stream:
-            state = with_relation(config, state, each.number, _whole(sources[each.name]))
-    watermark = Watermark.start(_lateness(config, sources))
+            state = with_relation(config, state, each.number, whole(sources[each.name]))
+    watermark = Watermark.start(lateness_of(config, sources))
     boxes = drop_boxes(bound, config.plan)
     return EmbeddedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner)
 
@@ -195,8 +195,8 @@ def _start_aggregation(bound: BoundQuery, sources: Sources, plan: Plan | None, *
     state = aggregate_state(config)
     for each in config.inputs:
         if not each.is_stream:
-            state = aggregate_relation(config, state, each.number, _whole(sources[each.name]))
-    watermark = Watermark.start(_lateness(config, sources))
+            state = aggregate_relation(config, state, each.number, whole(sources[each.name]))
+    watermark = Watermark.start(lateness_of(config, sources))
     boxes = drop_boxes(bound, plan or Plan())
     return AggregatedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes)
 
@@ -212,11 +212,11 @@ def bound_query(query: Query | str, sources: Sources) -> BoundQuery:
     return bind(parsed, {name: source.declared(name) for name, source in sources.items()})
 
 
-def _whole(source: Stream | Relation) -> pa.Table:
+def whole(source: Stream | Relation) -> pa.Table:
     return pa.concat_tables(source.batches())
 
 
-def _lateness(config: MeetConfig | AggregateConfig, sources: Sources) -> dict[str, Lateness]:
+def lateness_of(config: MeetConfig | AggregateConfig, sources: Sources) -> dict[str, Lateness]:
     found: dict[str, Lateness] = {}
     for i in config.streams:
         source = sources[config.inputs[i].name]

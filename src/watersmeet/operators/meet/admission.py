@@ -127,7 +127,7 @@ def stretches(released: list[Released], config: MeetConfig) -> Iterator[tuple[in
 def pane_of(source: MeetInput, rows: Released) -> Pane:
     """Selects the rows that can be part of a result, computes their keys, and keeps the columns that are read later."""
     table, length = rows.table, rows.times.size
-    batch = {name: _one_array(table, name) for name in _names_read(source)}
+    batch = {name: _one_array(table, name) for name in names_read(source)}
 
     def column(wanted: Column) -> pa.Array:
         return batch[wanted.name]
@@ -155,7 +155,8 @@ def pane_of(source: MeetInput, rows: Released) -> Pane:
     )
 
 
-def _names_read(source: MeetInput) -> list[str]:
+def names_read(source: MeetInput) -> list[str]:
+    """The columns of an input that are looked at when its rows are admitted, or later."""
     exprs = [expr for _, expr in source.keys] + ([source.selection] if source.selection is not None else [])
     names = [column.name for expr in exprs for column in columns_of(expr)]
     return list(dict.fromkeys([*source.columns, *names]))
