@@ -125,6 +125,20 @@ def calibrate(
 
 
 @app.command()
+def paper(
+    name: Annotated[str, typer.Argument(help="golab, hammad, kang, tran, ayad, or all.")],
+    out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("paper-report"),
+    quick: Annotated[bool, typer.Option("--quick", help="Small runs: seconds instead of minutes; measured figures say little.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: the claims as one list.")] = False,
+) -> None:
+    """Reproduces a paper's tables and figures: numbers, plots, and a verdict for each claim."""
+    from watersmeet.cli import paper as papers
+
+    with reported():
+        papers.paper(name, out, quick=quick, as_json=as_json)
+
+
+@app.command()
 def bench(
     name: Annotated[str, typer.Argument(help="Which benchmark, or all.")],
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one object per line.")] = False,

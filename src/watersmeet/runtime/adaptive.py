@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.cost.ayad_drops import Wishes
-from watersmeet.operators.meet.step import Counters
+from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.operators.shedding import drop_boxes
 from watersmeet.optimizer.arrivals import Arriving
 from watersmeet.optimizer.budget import Budget
@@ -161,10 +161,10 @@ class Adaptive:
         self._known = replace(signals, work_per_row=0.0) if decided.changed else signals  # another plan, another work per row
         return decided.plan if decided.changed else None
 
-    def ran(self, counters: Counters) -> None:
-        """What the join of a batch took."""
-        self._since.joined += sum(counters.arrived)
-        self._since.work += int(counters.tally.probes.sum() + counters.tally.touched.sum())
+    def ran(self, rows: int, tally: Tally) -> None:
+        """What the join of a batch of so many rows took."""
+        self._since.joined += rows
+        self._since.work += int(tally.probes.sum() + tally.touched.sum())
 
     def _take_in(self, tables: Mapping[str, pa.Table]) -> None:
         self._since.batches += any(table.num_rows for table in tables.values())
