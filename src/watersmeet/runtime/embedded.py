@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import pyarrow as pa
 
@@ -74,6 +74,11 @@ class EmbeddedRun:
         """When the plan was looked at again, why, and what came of it."""
         return self.planner.decisions if self.planner is not None else []
 
+    @property
+    def result(self) -> pa.Schema:
+        """The columns of the rows that come out."""
+        return self.config.result
+
     def batches(self) -> Iterator[list[pa.RecordBatch]]:
         for tables in self._rounds():
             yield self.advance(tables)
@@ -121,8 +126,8 @@ class EmbeddedRun:
             waiting = tables
         results += self.advance(waiting, last=True)
         about = json.dumps({"ledger": {name: asdict(entry) for name, entry in self.ledger.items()}})
-        schema = self.config.result.with_metadata({"watersmeet": about})
-        return pa.Table.from_batches(results, self.config.result).cast(schema) if results else schema.empty_table()
+        schema = self.result.with_metadata({"watersmeet": about})
+        return pa.Table.from_batches(results, self.result).cast(schema) if results else schema.empty_table()
 
     def _rounds(self) -> Iterator[dict[str, pa.Table]]:
         names = dict.fromkeys(self.config.inputs[i].name for i in self.config.streams)
@@ -207,16 +212,21 @@ def start(
     return EmbeddedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner)
 
 
-def _start_aggregation(bound: BoundQuery, sources: Sources, plan: Plan | None, *, every_row: bool) -> AggregatedRun:
+def _start_aggregation(bound: BoundQuery, sources: Sources, plan: Plan | None, *, every_row: bool) -> EmbeddedRun:
+    if plan is not None and drop_boxes(bound, plan):
+        from watersmeet.runtime.shed_aggregation import start_shed_aggregation
+
+        return start_shed_aggregation(bound, sources, plan, every_row=every_row)
+    plan = replace(plan, drop=()) if plan is not None else Plan()
     if every_row and bound.query.every_us is not None:
         raise InputError("the query says EVERY, so it is not evaluated at every row", hint="leave one of the two out")
-    config = aggregate_config(bound, plan or Plan(), every_row=every_row)
+    config = aggregate_config(bound, plan, every_row=every_row)
     state = aggregate_state(config)
     for each in config.inputs:
         if not each.is_stream:
             state = aggregate_relation(config, state, each.number, whole(sources[each.name]))
     watermark = Watermark.start(lateness_of(config, sources))
-    boxes = drop_boxes(bound, plan or Plan())
+    boxes = drop_boxes(bound, plan)
     return AggregatedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes)
 
 
