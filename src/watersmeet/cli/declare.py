@@ -6,32 +6,58 @@ Settings are read from the right, so a path may have commas and equals signs in 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import watersmeet as wm
+from watersmeet.cli.jobfile import STREAM_SETTINGS, JobFile
 from watersmeet.errors import InputError
+from watersmeet.runtime.job.inbox import Inbox
 from watersmeet.runtime.sources import Relation, Stream
 
-_STREAM_SETTINGS = ("time", "lateness", "idle")
 _SETTING = re.compile(r"(\w+)=(.*)", re.DOTALL)
 
 
-def declared_sources(streams: Iterable[str], relations: Iterable[str]) -> dict[str, Stream | Relation]:
-    """All sources by name; a name given twice is refused."""
+def declared_sources(
+    streams: Iterable[str], relations: Iterable[str], job: JobFile | None = None, *, growing: bool = False
+) -> dict[str, Stream | Relation]:
+    """All sources by name; a name given twice is refused, but an option may replace what the job file says.
+
+    Streams that grow are read file by file, as they appear.
+    """
     found: dict[str, Stream | Relation] = {}
     for text in streams:
-        _add(found, *declared_stream(text))
+        _add(found, *declared_stream(text, growing=growing))
     for text in relations:
         _add(found, *declared_relation(text))
-    return found
+    if job is None:
+        return found
+    in_file = {
+        name: stream_over(settings["path"], settings, growing=growing) for name, settings in job.streams.items() if name not in found
+    }
+    return {**in_file, **{name: wm.relation(each["path"]) for name, each in job.relations.items() if name not in found}, **found}
 
 
-def declared_stream(text: str) -> tuple[str, Stream]:
-    name, path, settings = split(text, "--stream", _STREAM_SETTINGS)
+def declared_stream(text: str, *, growing: bool = False) -> tuple[str, Stream]:
+    name, path, settings = split(text, "--stream", STREAM_SETTINGS)
     if "time" not in settings:
         raise InputError(f'stream "{name}" has no time column', hint=f"say which column is its time: --stream {name}=PATH,time=COLUMN")
-    return name, wm.stream(path, time=settings["time"], lateness=settings.get("lateness", 0), idle=settings.get("idle"))
+    return name, stream_over(path, settings, growing=growing)
+
+
+def stream_over(path: str, settings: Mapping[str, Any], *, growing: bool = False) -> Stream:
+    """A stream over the files at a path: those that are there, or those that appear as well."""
+    given = {"time": settings["time"], "lateness": settings.get("lateness", 0), "idle": settings.get("idle")}
+    if not growing:
+        return wm.stream(path, **given)
+    if not Path(path).exists():
+        raise InputError(
+            f'there is no file or directory "{path}"', hint="a directory that is to be followed may be empty, but has to be there"
+        )
+    declared = wm.stream([], **given)  # settings are checked in one place
+    return replace(declared, feed=Inbox(Path(path), declared.time))
 
 
 def declared_relation(text: str) -> tuple[str, Relation]:

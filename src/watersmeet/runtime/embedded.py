@@ -85,6 +85,10 @@ class EmbeddedRun:
                 results += self.advance(waiting)
             waiting = tables
         results += self.advance(waiting, last=True)
+        return self.gathered(results)
+
+    def gathered(self, results: list[pa.RecordBatch]) -> pa.Table:
+        """Results in one table that carries the ledger."""
         about = json.dumps({"ledger": {name: asdict(entry) for name, entry in self.ledger.items()}})
         schema = self.config.result.with_metadata({"watersmeet": about})
         return pa.Table.from_batches(results, self.config.result).cast(schema) if results else schema.empty_table()
