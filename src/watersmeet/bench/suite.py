@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from watersmeet.bench import golab
 from watersmeet.bench.counters import share_of_counting
 from watersmeet.bench.embedded import SideBySide, beside_duckdb, seconds_per_row
 from watersmeet.bench.workloads import CommonKey
 from watersmeet.errors import InputError, listing
+from watersmeet.workloads import golab
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.meet.watch import ALL
-from watersmeet.runtime.embedded import EmbeddedRun, Ledger
+from watersmeet.runtime.embedded import EmbeddedRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +70,18 @@ def advanced(
     run: EmbeddedRun, batch: int, tables: Mapping[str, pa.Table], *, last: bool = False
 ) -> tuple[list[pa.RecordBatch], BatchFigures]:
     """One batch of an embedded run, with its figures."""
-    before = {name: (entry.late, entry.shed) for name, entry in run.ledger.items()}
     spent = dict(run.tally.watch.spent_s)
     started = time.perf_counter()
     results = run.advance(tables, last=last)
     took_s = time.perf_counter() - started
-    late, shed = (_grown(before, run.ledger, which) for which in (0, 1))
     figures = BatchFigures(
         batch=batch,
         ended_s=time.time(),
         took_s=took_s,
         rows_in={name: table.num_rows for name, table in tables.items()},
         rows_out=sum(each.num_rows for each in results),
-        late=late,
-        shed=shed,
+        late={name: entry.late for name, entry in run.batch_ledger.items()},
+        shed={name: entry.shed for name, entry in run.batch_ledger.items()},
         state_rows=run.state.rows,
         state_bytes=run.state.nbytes,
         watermark_us=run.watermark.value_us if run.watermark.value_us > -FOREVER_US else None,
@@ -92,11 +90,6 @@ def advanced(
         plan=run.config.plan,
     )
     return results, figures
-
-
-def _grown(before: Mapping[str, tuple[int, int]], ledger: Mapping[str, Ledger], which: int) -> dict[str, int]:
-    now = {name: (entry.late, entry.shed)[which] for name, entry in ledger.items()}
-    return {name: count - before.get(name, (0, 0))[which] for name, count in now.items()}
 
 
 def _operators(run: EmbeddedRun, before: Mapping[tuple[str, int], float]) -> dict[str, float]:
