@@ -17,7 +17,6 @@ from typing import Annotated
 import typer
 
 import watersmeet as wm
-from watersmeet.cli import demo as flights
 from watersmeet.cli.declare import declared_sources
 from watersmeet.cli.jobfile import JobFile, read_job
 from watersmeet.cli.show import console, printable
@@ -120,10 +119,13 @@ def explain(
 
 
 @app.command()
-def demo() -> None:
+def demo(ui: Ui = False, port: Port = DEFAULT_PORT) -> None:
     """The main job on real data: a year of departures from three airports, joined and checked."""
+    from watersmeet.cli.demo import steps
+
     with reported():
-        if not flights.show(console()):
+        shown = steps.watched_show(console(), port) if ui else steps.show(console())
+        if not shown:
             raise typer.Exit(1)
 
 

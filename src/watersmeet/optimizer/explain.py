@@ -16,6 +16,7 @@ from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.optimizer.costing import Costed, PlanCost, costed
 from watersmeet.optimizer.estimates import Workload, workload_of
+from watersmeet.optimizer.explain_html import explanation_html
 from watersmeet.optimizer.search import candidates
 from watersmeet.stats.estimate import Estimate
 from watersmeet.stats.stream_stats import StreamStats
@@ -98,6 +99,9 @@ class Explanation:
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        return explanation_html(self.to_dict())
 
     def _lines(self) -> Iterator[str]:
         cost = self.chosen.cost

@@ -61,7 +61,7 @@ class EmbeddedRun:
     batch_ledger: dict[str, Ledger] = field(default_factory=dict)
 
     def batches(self) -> Iterator[list[pa.RecordBatch]]:
-        for tables in self._rounds():
+        for tables in self.rounds():
             yield self.advance(tables)
         yield self.finish()
 
@@ -90,7 +90,7 @@ class EmbeddedRun:
         """All results in one table; it carries the ledger in its schema's metadata."""
         results: list[pa.RecordBatch] = []
         waiting: dict[str, pa.Table] = {}
-        for tables in self._rounds():  # one round behind, to know which is the last
+        for tables in self.rounds():  # one round behind, to know which is the last
             if waiting:
                 results += self.advance(waiting)
             waiting = tables
@@ -103,7 +103,8 @@ class EmbeddedRun:
         schema = self.config.result.with_metadata({"watersmeet": about})
         return pa.Table.from_batches(results, self.config.result).cast(schema) if results else schema.empty_table()
 
-    def _rounds(self) -> Iterator[dict[str, pa.Table]]:
+    def rounds(self) -> Iterator[dict[str, pa.Table]]:
+        """The next batch of every stream that still has one, until none has."""
         names = dict.fromkeys(self.config.inputs[i].name for i in self.config.streams)
         readers = {name: self.sources[name].batches() for name in names}
         while True:

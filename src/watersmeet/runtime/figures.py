@@ -66,6 +66,23 @@ class BatchFigures:
 Observer = Callable[[BatchFigures], None]
 
 
+def observed(run: EmbeddedRun, observe: Observer) -> pa.Table:
+    """All results of an embedded run over finite data, every batch shown to the observer when it is over."""
+    results: list[pa.RecordBatch] = []
+    waiting: dict[str, pa.Table] = {}
+    number = 0
+    for tables in run.rounds():  # one round behind, to know which is the last
+        if waiting:
+            found, figures = advanced(run, number, waiting)
+            observe(figures)
+            results += found
+            number += 1
+        waiting = tables
+    found, figures = advanced(run, number, waiting, last=True)
+    observe(figures)
+    return run.gathered(results + found)
+
+
 def advanced(
     run: EmbeddedRun, batch: int, tables: Mapping[str, pa.Table], *, last: bool = False
 ) -> tuple[list[pa.RecordBatch], BatchFigures]:
