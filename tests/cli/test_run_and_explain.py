@@ -160,7 +160,7 @@ def test_a_mistake_in_the_call_is_code_two(files: Path) -> None:
 
 
 def test_an_interrupt_ends_quietly_with_its_own_code(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(wm, "run", interrupted)

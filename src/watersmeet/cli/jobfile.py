@@ -4,7 +4,12 @@ query = "query.sql"            # a file beside this one; or sql = "SELECT ..."
 out = "joined"                 # a file, a directory, "console" or "memory"
 format = "parquet"
 follow = true
+shed = false                   # whether rows may be dropped if it cannot keep up
 checkpoint = "checkpoint"
+
+[budget]
+processors = 2
+memory = "4 GB"
 
 [streams.orders]
 path = "orders"
@@ -25,12 +30,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from watersmeet.api import Budget
+from watersmeet.cli.budget import declared_budget
 from watersmeet.errors import InputError, listing
 
 STREAM_SETTINGS = ("time", "lateness", "idle")
 
 _TEXT = ("query", "sql", "out", "format", "checkpoint", "engine")
-_KEYS = (*_TEXT, "follow", "streams", "relations")
+_SWITCHES = ("follow", "shed")
+_BUDGET = ("processors", "headroom", "memory")
+_KEYS = (*_TEXT, *_SWITCHES, "budget", "streams", "relations")
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,8 @@ class JobFile:
     checkpoint: str | None = None
     engine: str | None = None
     follow: bool = False
+    shed: bool = False
+    budget: Budget | None = None
     streams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     relations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -55,14 +66,16 @@ def read_job(place: Path) -> JobFile:
     for key in _TEXT:
         if key in content and not isinstance(content[key], str):
             raise InputError(f"{place}: {key} must be text")
-    if not isinstance(content.get("follow", False), bool):
-        raise InputError(f"{place}: follow must be true or false")
+    for key in _SWITCHES:
+        if not isinstance(content.get(key, False), bool):
+            raise InputError(f"{place}: {key} must be true or false")
     beside: dict[str, str] = {key: str(place.parent / content[key]) for key in ("query", "checkpoint") if key in content}
     if "out" in content and content["out"] not in ("console", "memory"):
         beside["out"] = str(place.parent / content["out"])
     streams = _sources(place, content, "streams", ("path", *STREAM_SETTINGS), ("path", "time"))
     relations = _sources(place, content, "relations", ("path",), ("path",))
-    known: dict[str, Any] = {**content, **beside, "streams": streams, "relations": relations}
+    budget = _budget(content["budget"], f"{place}: budget") if "budget" in content else None
+    known: dict[str, Any] = {**content, **beside, "budget": budget, "streams": streams, "relations": relations}
     return JobFile(**known)
 
 
@@ -85,6 +98,17 @@ def _sources(place: Path, content: dict[str, Any], kind: str, known: tuple[str, 
                 raise InputError(f"{where} needs its {key}, as text", hint=f'write {key} = "..." in the section [{kind}.{name}]')
         found[name] = {**settings, "path": str(place.parent / settings["path"])}
     return found
+
+
+def _budget(values: object, where: str) -> Budget | None:
+    """What the machine gives; a size of memory is written as text with its unit, or as a number of bytes."""
+    settings = _section(values, where)
+    _check(settings, _BUDGET, where)
+    for key in ("processors", "headroom"):
+        if isinstance(settings.get(key, 0), bool) or not isinstance(settings.get(key, 0), int | float):
+            raise InputError(f"{where}: {key} must be a number")
+    memory = settings.get("memory")
+    return declared_budget(settings.get("processors"), settings.get("headroom", 0.0), None if memory is None else str(memory))
 
 
 def _section(values: object, where: str) -> dict[str, Any]:

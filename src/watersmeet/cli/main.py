@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 
 import watersmeet as wm
+from watersmeet.cli.budget import declared_budget
 from watersmeet.cli.declare import declared_sources
 from watersmeet.cli.jobfile import JobFile, read_job
 from watersmeet.cli.show import console, printable
@@ -55,6 +56,9 @@ Streams = Annotated[
 ]
 Ui = Annotated[bool, typer.Option("--ui", help="Open the dashboard beside it.")]
 Port = Annotated[int, typer.Option(help="Port of the dashboard on 127.0.0.1; 0 takes any that is free.")]
+Processors = Annotated[float | None, typer.Option(help="Processors the query may use; it is refused if it needs more.")]
+Headroom = Annotated[float, typer.Option(help="The share of the processors that is to stay free.")]
+Memory = Annotated[str | None, typer.Option(metavar="SIZE", help="Memory for its windows, as in 500MB or 2GB.")]
 Relations = Annotated[list[str] | None, typer.Option("--relation", metavar="NAME=PATH", help="A static table.")]
 
 
@@ -73,6 +77,10 @@ def run(
     ui: Ui = False,
     port: Port = DEFAULT_PORT,
     as_json: Annotated[bool, typer.Option("--json", help="Rows as JSON lines; with --out, figures instead.")] = False,
+    shed: Annotated[bool, typer.Option("--shed", help="Drop rows if it cannot keep up, so that most of the answer is left.")] = False,
+    processors: Processors = None,
+    headroom: Headroom = 0.0,
+    memory: Memory = None,
 ) -> None:
     """Runs a query over files, once or for as long as they grow, and shows its rows or writes them."""
     from watersmeet.cli.run import Run
@@ -94,6 +102,8 @@ def run(
                 limit=limit,
                 follow=follow or job.follow,
                 checkpoint=checkpoint or (Path(job.checkpoint) if job.checkpoint else None),
+                budget=declared_budget(processors, headroom, memory) or job.budget,
+                shed=shed or job.shed,
                 as_json=as_json,
                 ui_port=port if ui else None,
             )
@@ -108,13 +118,17 @@ def explain(
     stats: Annotated[Path | None, typer.Option(help="TOML file with declared statistics; streams need no data then.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
     all_plans: Annotated[bool, typer.Option("--all-plans", help="List every plan that lost.")] = False,
+    processors: Processors = None,
+    headroom: Headroom = 0.0,
+    memory: Memory = None,
 ) -> None:
     """Says what would run and what it would cost, before it runs."""
     with reported():
         known = read_stats(stats) if stats is not None else {}
         sources = declared_sources(stream or [], relation or [])
         declared = {name: known[name] for name in known if name in sources}
-        explanation = wm.explain(_text_of(query), {**known, **sources}, stats=declared, all_plans=all_plans)
+        budget = declared_budget(processors, headroom, memory)
+        explanation = wm.explain(_text_of(query), {**known, **sources}, stats=declared, budget=budget, all_plans=all_plans)
         typer.echo(json.dumps(explanation.to_dict(), indent=2) if as_json else str(explanation))
 
 
@@ -139,6 +153,20 @@ def calibrate(
 
     with reported():
         calibration.calibrate(quick=quick, as_json=as_json)
+
+
+@app.command()
+def paper(
+    name: Annotated[str, typer.Argument(help="golab, hammad, kang, tran, ayad, or all.")],
+    out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("paper-report"),
+    quick: Annotated[bool, typer.Option("--quick", help="Small runs: seconds instead of minutes; measured figures say little.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: the claims as one list.")] = False,
+) -> None:
+    """Reproduces a paper's tables and figures: numbers, plots, and a verdict for each claim."""
+    from watersmeet.cli import paper as papers
+
+    with reported():
+        papers.paper(name, out, quick=quick, as_json=as_json)
 
 
 @app.command()

@@ -16,7 +16,7 @@ import typer
 import watersmeet as wm
 from watersmeet.algebra.query import Query
 from watersmeet.cli.live import View, live_view
-from watersmeet.cli.show import console, counted, late_rows, printable, rows_as_table, several
+from watersmeet.cli.show import console, counted, late_rows, printable, rows_as_table, several, shed_rows
 from watersmeet.cli.stopping import Stopped, stopping
 from watersmeet.cli.ui import shown_for, watched
 from watersmeet.dashboard.live import Live
@@ -46,6 +46,8 @@ class Run:
     limit: int = 20
     follow: bool = False
     checkpoint: Path | None = None
+    budget: wm.Budget | None = None
+    shed: bool = False
     as_json: bool = False
     ui_port: int | None = None
 
@@ -85,7 +87,8 @@ class Beside:
 
     def started(self, run: EmbeddedRun) -> None:
         if self._job.ui_port is not None:
-            shown = shown_for(self._job.title, self._job.query, {name: _at_hand(each) for name, each in run.sources.items()})
+            at_hand = {name: _at_hand(each) for name, each in run.sources.items()}
+            shown = shown_for(self._job.title, self._job.query, at_hand, budget=self._job.budget)
             self._live = self._open.enter_context(watched(shown, self._job.ui_port))
 
     def observe(self, figures: BatchFigures) -> None:
@@ -116,13 +119,13 @@ def _finite(job: Run, beside: Beside, stop: threading.Event) -> None:
     else:
         screen.print(rows_as_table(rows, job.limit))
         screen.print(counted(rows, job.limit), style="dim")
-    for sentence in late_rows(rows):
+    for sentence in (*late_rows(rows), *shed_rows(rows)):
         console(stderr=True).print(sentence, markup=False)
 
 
 def collected(job: Run, beside: Beside, stop: threading.Event) -> pa.Table:
     """All rows, piece after piece of the input where it is large."""
-    started = wm.run(job.query, job.sources)
+    started = wm.run(job.query, job.sources, budget=job.budget, shed=job.shed)
     beside.started(started)
     results: list[pa.RecordBatch] = []
     with _observed(job, beside) as observe:
@@ -163,12 +166,21 @@ def _grow(job: Run, beside: Beside, stop: threading.Event) -> None:
         follow=job.follow,
         checkpoint=job.checkpoint,
         out=None if job.out in (CONSOLE, MEMORY) else str(Path(job.out).absolute()),
+        choose=lambda: _chosen(job),
     )
     with _observed(job, beside) as observe:
         progress = grow(growing, stop, observe, beside.started)
     _say(job, progress, stopped=stop.is_set())
     if stop.is_set():
         raise Stopped
+
+
+def _chosen(job: Run) -> wm.Plan | None:
+    """What has to be dropped to stay within a budget, judged by the first files; without a budget nothing is pinned."""
+    if job.budget is None and not job.shed:
+        return None
+    about = wm.explain(job.query, {name: _at_hand(each) for name, each in job.sources.items()}, budget=job.budget)
+    return about.runnable(shed=job.shed)
 
 
 def _outbox(job: Run) -> Outbox:
@@ -215,6 +227,8 @@ def _say(job: Run, progress: Progress, *, stopped: bool) -> None:
     for name, entry in progress.run.ledger.items():
         if entry.late:
             screen.print(f"{entry.late:,} of {entry.arrived:,} rows of {printable(name)} came late and were left out", markup=False)
+        if entry.shed:
+            screen.print(f"{entry.shed:,} of {entry.arrived:,} rows of {printable(name)} were shed to keep up", markup=False)
 
 
 # --- both -------------------------------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from watersmeet.operators.meet.step import Stepped, step, with_relation
 from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.operators.shedding import DropBox, drop_boxes
+from watersmeet.runtime.planning import Planner, at_hand, plan_of
 from watersmeet.runtime.sources import Relation, Stream, event_times_us
 from watersmeet.runtime.watermark import Lateness, Watermark
 
@@ -59,6 +60,7 @@ class EmbeddedRun:
     boxes: Mapping[str, DropBox]
     ledger: dict[str, Ledger] = field(default_factory=dict)
     batch_ledger: dict[str, Ledger] = field(default_factory=dict)
+    planner: Planner | None = None  # None where the plan is pinned
 
     def batches(self) -> Iterator[list[pa.RecordBatch]]:
         for tables in self.rounds():
@@ -68,6 +70,9 @@ class EmbeddedRun:
     def advance(self, tables: Mapping[str, pa.Table], *, last: bool = False) -> list[pa.RecordBatch]:
         """Joins one batch per stream name; `last` says that no other batch will come."""
         rows = {name: self._timed(name, table) for name, table in tables.items()}
+        better = self.planner.see(tables) if self.planner is not None else None
+        if better is not None:
+            self.config = settled_config(self.bound, better)
         seen = {name: (int(delta.times.min()), int(delta.times.max())) for name, delta in rows.items() if len(delta)}
         following = self.watermark.after(seen)
         passed = {name: self._without_shed(name, delta) for name, delta in rows.items()}
@@ -79,7 +84,8 @@ class EmbeddedRun:
         return stepped.results
 
     def replan(self, plan: Plan) -> None:
-        """Goes on by another plan from the next batch on. There is nothing to migrate: state is the windows, whatever the plan."""
+        """Goes on by this plan from the next batch on. There is nothing to migrate: state is the windows, whatever the plan."""
+        self.planner = None
         self.config, self.boxes = settled_config(self.bound, plan), drop_boxes(self.bound, plan)
 
     def finish(self) -> list[pa.RecordBatch]:
@@ -132,15 +138,23 @@ class EmbeddedRun:
 
 
 def start(query: Query | str, sources: Sources, plan: Plan | None = None) -> EmbeddedRun:
-    """A run of the query over the sources, with no row read yet; a pinned plan that cannot run it is refused here."""
+    """A run of the query over the sources, with no row joined yet; a pinned plan that cannot run it is refused here.
+
+    Without one, the cheapest plan by its predicted cost on the rows at hand runs, and is looked at again as rows flow.
+    """
     bound = bound_query(query, sources)
-    config = settled_config(bound, plan or Plan())
+    planner = None
+    if plan is None:
+        hand = at_hand(bound, sources)
+        plan, planner = plan_of(bound, hand), Planner(bound, sources, hand.rows)
+    config = settled_config(bound, plan)
     state = empty_state(config)
     for each in config.inputs:
         if not each.is_stream:
             state = with_relation(config, state, each.number, _whole(sources[each.name]))
     watermark = Watermark.start(_lateness(config, sources))
-    return EmbeddedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), drop_boxes(bound, config.plan))
+    boxes = drop_boxes(bound, config.plan)
+    return EmbeddedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner)
 
 
 def bound_query(query: Query | str, sources: Sources) -> BoundQuery:

@@ -55,6 +55,9 @@ class TableFeed:
         self.schema = table.schema
         self._table = table
 
+    def peek(self) -> pa.Table:
+        return self._table
+
     def batches(self) -> Iterator[pa.Table]:
         return iter([self._table])
 
@@ -70,6 +73,9 @@ class PathFeed:
     @property
     def schema(self) -> pa.Schema:
         return self._read().schema
+
+    def peek(self) -> pa.Table:
+        return self._read()
 
     def batches(self) -> Iterator[pa.Table]:
         return iter([self._read()])
@@ -89,7 +95,12 @@ class BatchFeed:
     def __init__(self, source: Iterable[Any]) -> None:
         self._source = source
         self._peeked: Iterator[pa.Table] | None = None
+        self._first: pa.Table | None = None
         self._schema: pa.Schema | None = None
+
+    def peek(self) -> pa.Table | None:
+        """The first batch, which still comes first; None when batches were asked for before."""
+        return None if self.schema is None else self._first
 
     @property
     def schema(self) -> pa.Schema:
@@ -98,7 +109,7 @@ class BatchFeed:
             first = next(opened, None)
             if first is None:
                 raise InputError("a source without any batch: its columns are unknown", hint="hand in one empty table at least")
-            self._schema = first.schema
+            self._first, self._schema = first, first.schema
             self._peeked = chain([first], opened)
         return self._schema
 
@@ -110,6 +121,8 @@ class BatchFeed:
             )
         opened = self._peeked if self._peeked is not None else self._numbered(iter(self._source))
         self._peeked = None
+        if isinstance(self._source, Iterator | pa.RecordBatchReader):
+            self._first = None  # a source that is gone through once is not kept in memory
         return _agreeing(opened, schema)
 
     def _numbered(self, opened: Iterator[Any]) -> Iterator[pa.Table]:

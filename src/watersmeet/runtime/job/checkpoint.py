@@ -22,6 +22,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
+from watersmeet.algebra.plan import Plan
 from watersmeet.errors import InputError
 from watersmeet.runtime.job.saved import opened
 
@@ -66,13 +67,14 @@ class Checkpoint:
             self.close()
             raise
 
-    def begin(self, schemas: Mapping[str, pa.Schema]) -> None:
+    def begin(self, schemas: Mapping[str, pa.Schema], plan: Plan | None) -> None:
         """Writes down what the run is, once the first files have been looked at."""
         text = {
             "format": FORMAT,
             "query": self._about.query,
             "streams": self._about.streams,
             "out": self._about.out,
+            "plan": None if plan is None else plan.to_dict(),
             "schemas": {name: base64.b64encode(schema.serialize().to_pybytes()).decode() for name, schema in schemas.items()},
         }
         write_whole(self.path / "about.json", json.dumps(text, indent=2).encode())
@@ -81,6 +83,11 @@ class Checkpoint:
     def schemas(self) -> dict[str, pa.Schema]:
         saved = _json(self.path / "about.json")["schemas"]
         return {name: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))) for name, text in saved.items()}
+
+    def plan(self) -> Plan | None:
+        """The plan the run is pinned to, if it is."""
+        saved = _json(self.path / "about.json")["plan"]
+        return None if saved is None else Plan.from_dict(saved)
 
     def decide(self, batch: int, files: Files) -> None:
         write_whole(batch_path(self.path, batch), json.dumps({"files": files}).encode())

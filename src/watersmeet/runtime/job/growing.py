@@ -34,7 +34,10 @@ class Outbox(Protocol):
 
 @dataclass(frozen=True)
 class Growing:
-    """What is to run: streams are directories or files, `follow` goes on when they are worked off, `checkpoint` remembers."""
+    """What is to run: streams are directories or files, `follow` goes on when they are worked off, `checkpoint` remembers.
+
+    `choose` pins a plan, one that drops rows for instance, once every stream has a file; a run that goes on keeps the plan it began with.
+    """
 
     query: Query
     sources: Mapping[str, Stream | Relation]
@@ -42,7 +45,7 @@ class Growing:
     follow: bool = True
     checkpoint: Path | None = None
     out: str | None = None
-    plan: Plan | None = None
+    choose: Callable[[], Plan | None] = lambda: None
 
     @property
     def inboxes(self) -> dict[str, Inbox]:
@@ -76,7 +79,7 @@ def _grow(
     progress = Progress()
     if not _ready(job, checkpoint, stop, progress):
         return progress
-    run = progress.run = embedded.start(job.query, job.sources, job.plan)
+    run = progress.run = embedded.start(job.query, job.sources, _plan(job, checkpoint))
     batch, pending = _resumed(job, checkpoint, run, progress)
     started(run)
     while not stop.is_set() or pending:
@@ -105,9 +108,16 @@ def _ready(job: Growing, checkpoint: Checkpoint | None, stop: threading.Event, p
             name = progress.waiting_for[0]
             raise InputError(f'directory "{inboxes[name].path}" of stream "{name}" has no data files', hint="--follow waits for them")
         stop.wait(POLL_S)
-    if not progress.waiting_for and checkpoint is not None and checkpoint.is_new:
-        checkpoint.begin({name: inbox.schema for name, inbox in inboxes.items()})
     return not progress.waiting_for
+
+
+def _plan(job: Growing, checkpoint: Checkpoint | None) -> Plan | None:
+    """The pinned plan: rows dropped in a batch that is run again have to be the same rows, so it is remembered."""
+    if checkpoint is None:
+        return job.choose()
+    if checkpoint.is_new:
+        checkpoint.begin({name: inbox.schema for name, inbox in job.inboxes.items()}, job.choose())
+    return checkpoint.plan()
 
 
 def _resumed(job: Growing, checkpoint: Checkpoint | None, run: EmbeddedRun, progress: Progress) -> tuple[int, list[Files]]:
