@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 
@@ -21,6 +23,7 @@ QUERIES = {
     "A × C": ("a [ROWS 10], c [ROWS 10]", "", 800),
     "A ⋈ B ⋈ C": ("a [ROWS 10], b [ROWS 10], c [ROWS 10]", "a.a = b.a AND b.b = c.b", 1000),
 }
+WHOLE = "A ⋈ B ⋈ C"
 _SECONDS = 1000
 _SECOND_US = 1_000_000
 
@@ -40,21 +43,22 @@ def example_1(effort: Effort) -> Exhibit:
     )
 
 
-def rate_of(label: str, seconds: int) -> float:
-    """Rows per second the engine puts out for a query of `QUERIES`, once the windows are full."""
+def rate_of(label: str, seconds: int, kept: Mapping[str, float] | None = None) -> float:
+    """Rows per second the engine puts out for a query of `QUERIES`; `kept` is the share of A, B and C that drop boxes let through."""
     sources, predicate, _ = QUERIES[label]
     rng = np.random.default_rng(0)
     streams = {name: wm.stream(_stream(rng, rate, seconds), time="ts") for name, rate in RATES.items()}
     used = {name: stream for name, stream in streams.items() if f"{name} [" in sources}
     select = ", ".join(f"{name}.ts AS {name}" for name in used)
-    rows = wm.collect(f"SELECT {select} FROM {sources}" + (f" WHERE {predicate}" if predicate else ""), used)
+    plan = wm.plan(drop={name.lower(): 1 - share for name, share in (kept or {}).items()})
+    rows = wm.collect(f"SELECT {select} FROM {sources}" + (f" WHERE {predicate}" if predicate else ""), used, plan)
     return int(rows.num_rows) / seconds
 
 
 def _stream(rng: np.random.Generator, rate: int, seconds: int) -> pa.Table:
     count = rate * seconds
     times = np.sort(rng.integers(0, seconds * _SECOND_US, count))
-    return pa.table({"ts": times, "a": rng.integers(0, 2, count), "b": rng.integers(0, 5, count)})
+    return pa.table({"ts": times, "a": rng.integers(0, 2, count), "b": rng.integers(0, 5, count), "id": np.arange(count)})
 
 
 def _exact_claims(costs: dict[str, PlanCost]) -> list[Claim]:

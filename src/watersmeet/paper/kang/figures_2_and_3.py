@@ -8,7 +8,7 @@ from watersmeet.cost.kang_figures import figure_2 as modelled
 from watersmeet.cost.series import Figure, figure_of
 from watersmeet.paper.claims import Claim, shape
 from watersmeet.paper.effort import Effort
-from watersmeet.paper.exhibit import Exhibit, Line, LinePanel, Plot, columns_of, model_lines
+from watersmeet.paper.exhibit import Exhibit, Line, LinePanel, Plot, columns_of
 from watersmeet.paper.kang.runs import measured
 from watersmeet.paper.kang.weights import calibrated, estimated_figure, weights_table
 
@@ -47,15 +47,21 @@ def figures_2_and_3(effort: Effort) -> Exhibit:
 
 
 def _plot(theirs: Figure, ours: Figure) -> Plot:
-    milli = tuple(Line(name, ours.x, tuple(1e3 * y for y in line)) for name, line in ours.lines)
-    estimates = tuple(Line(name, theirs.x, tuple(1e3 * y for y in line), "model") for name, line in theirs.lines)
-    x_label, y_label = "λa of 1000 per second", "ms of CPU per second"
-    panels = (
-        LinePanel("Figure 2: the paper's weights", x_label, "cost per unit of time", model_lines(modelled()), log_y=True),
-        LinePanel("with our weights", x_label, y_label, estimates, log_y=True),
-        LinePanel("Figure 3: measured", x_label, y_label, milli, log_y=True),
+    x_label, y_label = "λa / λb", "ms of CPU per second"
+    panels = tuple(
+        LinePanel(title, x_label, unit, _lines(figure, scale), log_x=True, log_y=True)
+        for title, unit, figure, scale in (
+            ("Figure 2: the paper's weights", "cost per unit of time", modelled(), 1.0),
+            ("Figure 2: our weights", y_label, theirs, 1e3),
+            ("Figure 3: measured", y_label, ours, 1e3),
+        )
     )
     return Plot("figures-2-and-3", "Figures 2 and 3: cost of eight pairs of structures", panels)
+
+
+def _lines(figure: Figure, scale: float) -> tuple[Line, ...]:
+    ratios = tuple(a_per_s / (1000 - a_per_s) for a_per_s in figure.x)
+    return tuple(Line(name, ratios, tuple(scale * y for y in line)) for name, line in figure.lines)
 
 
 def winners_along(figure: Figure) -> list[str]:
