@@ -149,8 +149,11 @@ def test_a_missing_or_binary_query_file_is_named(files: Path) -> None:
     assert "is not UTF-8 text" in _said(called("run", files / "query.sql"))
 
 
-def test_spark_is_refused_in_plain_words(files: Path) -> None:
-    assert "not available in this version" in _said(called("run", files / "query.sql", *_streams(files), "--engine", "spark"))
+def test_without_java_spark_is_refused_with_what_to_do(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(files))
+    words = _said(called("run", files / "query.sql", *_streams(files), "--engine", "spark"))
+    assert "Spark needs Java 17 or newer" in words
+    assert "openjdk-17-jre-headless" in words
 
 
 def test_a_mistake_in_the_call_is_code_two(files: Path) -> None:

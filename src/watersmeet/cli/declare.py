@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,16 @@ from watersmeet.runtime.sources import Relation, Stream
 _SETTING = re.compile(r"(\w+)=(.*)", re.DOTALL)
 
 
+class Reading(StrEnum):
+    """How the files of a stream are read: all that are there, or each as it appears, by this process or by Spark."""
+
+    WHOLE = "whole"
+    FILE_BY_FILE = "file by file"
+    ON_SPARK = "on Spark"
+
+
 def declared_sources(
-    streams: Iterable[str], relations: Iterable[str], job: JobFile | None = None, *, growing: bool = False
+    streams: Iterable[str], relations: Iterable[str], job: JobFile | None = None, *, reading: Reading = Reading.WHOLE
 ) -> dict[str, Stream | Relation]:
     """All sources by name; a name given twice is refused, but an option may replace what the job file says.
 
@@ -29,29 +38,29 @@ def declared_sources(
     """
     found: dict[str, Stream | Relation] = {}
     for text in streams:
-        _add(found, *declared_stream(text, growing=growing))
+        _add(found, *declared_stream(text, reading=reading))
     for text in relations:
         _add(found, *declared_relation(text))
     if job is None:
         return found
     in_file = {
-        name: stream_over(settings["path"], settings, growing=growing) for name, settings in job.streams.items() if name not in found
+        name: stream_over(settings["path"], settings, reading=reading) for name, settings in job.streams.items() if name not in found
     }
     return {**in_file, **{name: wm.relation(each["path"]) for name, each in job.relations.items() if name not in found}, **found}
 
 
-def declared_stream(text: str, *, growing: bool = False) -> tuple[str, Stream]:
+def declared_stream(text: str, *, reading: Reading = Reading.WHOLE) -> tuple[str, Stream]:
     name, path, settings = split(text, "--stream", STREAM_SETTINGS)
     if "time" not in settings:
         raise InputError(f'stream "{name}" has no time column', hint=f"say which column is its time: --stream {name}=PATH,time=COLUMN")
-    return name, stream_over(path, settings, growing=growing)
+    return name, stream_over(path, settings, reading=reading)
 
 
-def stream_over(path: str, settings: Mapping[str, Any], *, growing: bool = False) -> Stream:
+def stream_over(path: str, settings: Mapping[str, Any], *, reading: Reading = Reading.WHOLE) -> Stream:
     """A stream over the files at a path: those that are there, or those that appear as well."""
     given = {"time": settings["time"], "lateness": settings.get("lateness", 0), "idle": settings.get("idle")}
-    if not growing:
-        return wm.stream(path, **given)
+    if reading is not Reading.FILE_BY_FILE:
+        return wm.stream(path, **given, follow=reading is Reading.ON_SPARK and Path(path).is_dir())
     if not Path(path).exists():
         raise InputError(
             f'there is no file or directory "{path}"', hint="a directory that is to be followed may be empty, but has to be there"

@@ -18,10 +18,10 @@ import typer
 
 import watersmeet as wm
 from watersmeet.cli.budget import declared_budget
-from watersmeet.cli.declare import declared_sources
+from watersmeet.cli.declare import Reading, declared_sources
 from watersmeet.cli.jobfile import JobFile, read_job
 from watersmeet.cli.show import console, printable
-from watersmeet.errors import InputError, InternalError, PlanError, WatersmeetError
+from watersmeet.errors import InputError, InternalError, WatersmeetError
 from watersmeet.stats.toml import read_stats
 
 INTERRUPTED = 130
@@ -90,13 +90,13 @@ def run(
         job = read_job(config) if config is not None else JobFile()
         if query is None and job.query is None and job.sql is None:
             raise typer.BadParameter("name the file with the query, or a --config that does")
-        _refuse_spark(engine or Engine(job.engine or Engine.EMBEDDED))
+        on_spark = _engine(engine, job.engine) is Engine.SPARK
         grows = follow or job.follow or checkpoint is not None or job.checkpoint is not None
         run_job(
             Run(
                 query=wm.sql(_text_of(query) if query is not None else job.sql or _text_of(Path(str(job.query)))),
                 title=(query or Path(job.query or str(config))).name,
-                sources=declared_sources(stream or [], relation or [], job, growing=grows),
+                sources=declared_sources(stream or [], relation or [], job, reading=_reading(grows=grows, on_spark=on_spark)),
                 out=out or job.out or "memory",
                 format=format_ or job.format,
                 limit=limit,
@@ -104,6 +104,7 @@ def run(
                 checkpoint=checkpoint or (Path(job.checkpoint) if job.checkpoint else None),
                 budget=declared_budget(processors, headroom, memory) or job.budget,
                 shed=shed or job.shed,
+                on_spark=on_spark,
                 as_json=as_json,
                 ui_port=port if ui else None,
             )
@@ -259,9 +260,18 @@ def _say(message: str) -> None:
     typer.echo("watersmeet: " + "\n".join(printable(line) for line in message.split("\n")), err=True)
 
 
-def _refuse_spark(engine: Engine) -> None:
-    if engine is Engine.SPARK:
-        raise PlanError("the Spark engine is not available in this version", hint="leave --engine out to run in this process")
+def _engine(option: Engine | None, in_file: str | None) -> Engine:
+    if option is not None:
+        return option
+    if in_file is not None and in_file not in list(Engine):
+        raise InputError(f'there is no engine "{in_file[:40]}"', hint=f"engines: {', '.join(Engine)}")
+    return Engine(in_file or Engine.EMBEDDED)
+
+
+def _reading(*, grows: bool, on_spark: bool) -> Reading:
+    if not grows:
+        return Reading.WHOLE
+    return Reading.ON_SPARK if on_spark else Reading.FILE_BY_FILE
 
 
 def _text_of(path: Path) -> str:

@@ -15,6 +15,7 @@ import typer
 
 import watersmeet as wm
 from watersmeet.algebra.query import Query
+from watersmeet.cli import spark
 from watersmeet.cli.live import View, live_view
 from watersmeet.cli.show import console, counted, late_rows, printable, rows_as_table, several, shed_rows
 from watersmeet.cli.stopping import Stopped, stopping
@@ -23,7 +24,7 @@ from watersmeet.dashboard.live import Live
 from watersmeet.errors import InputError
 from watersmeet.runtime.embedded import EmbeddedRun
 from watersmeet.runtime.figures import BatchFigures, advanced
-from watersmeet.runtime.inputs.feeds import feed_of
+from watersmeet.runtime.inputs.feeds import PathFeed, feed_of
 from watersmeet.runtime.job.growing import Growing, Outbox, Progress, grow
 from watersmeet.runtime.job.inbox import Inbox
 from watersmeet.runtime.job.outbox import PartFiles
@@ -48,6 +49,7 @@ class Run:
     checkpoint: Path | None = None
     budget: wm.Budget | None = None
     shed: bool = False
+    on_spark: bool = False
     as_json: bool = False
     ui_port: int | None = None
 
@@ -85,9 +87,9 @@ class Beside:
     def __exit__(self, *error: Any) -> bool | None:
         return self._open.__exit__(*error)
 
-    def started(self, run: EmbeddedRun) -> None:
+    def started(self, sources: Mapping[str, Stream | Relation]) -> None:
         if self._job.ui_port is not None:
-            at_hand = {name: _at_hand(each) for name, each in run.sources.items()}
+            at_hand = {name: _at_hand(each) for name, each in sources.items()}
             shown = shown_for(self._job.title, self._job.query, at_hand, budget=self._job.budget)
             self._live = self._open.enter_context(watched(shown, self._job.ui_port))
 
@@ -98,7 +100,7 @@ class Beside:
 
 def _at_hand(source: Stream | Relation) -> Stream | Relation:
     """The same source with the rows at hand, to be planned by: a directory that grows is judged by its next file."""
-    first = source.feed.peek() if isinstance(source.feed, Inbox) else None
+    first = source.feed.peek() if isinstance(source.feed, Inbox | PathFeed) else None
     return source if first is None else replace(source, feed=feed_of(first))
 
 
@@ -111,7 +113,8 @@ def _finite(job: Run, beside: Beside, stop: threading.Event) -> None:
     if job.out not in (CONSOLE, MEMORY):
         write(rows, Path(job.out))
         if job.as_json:
-            typer.echo(json.dumps({"rows": rows.num_rows, "out": job.out, **json.loads(rows.schema.metadata[b"watersmeet"])}))
+            ledger = json.loads((rows.schema.metadata or {}).get(b"watersmeet", b"{}"))
+            typer.echo(json.dumps({"rows": rows.num_rows, "out": job.out, **ledger}))
         else:
             screen.print(f"{several(rows.num_rows, 'row')} written to {printable(job.out)}", markup=False, soft_wrap=True)
     elif job.as_json:
@@ -125,8 +128,11 @@ def _finite(job: Run, beside: Beside, stop: threading.Event) -> None:
 
 def collected(job: Run, beside: Beside, stop: threading.Event) -> pa.Table:
     """All rows, piece after piece of the input where it is large."""
+    if job.on_spark:
+        with console(stderr=True).status("running on Spark"):
+            return spark.collected(job.query, job.sources, _chosen(job))
     started = wm.run(job.query, job.sources, budget=job.budget, shed=job.shed)
-    beside.started(started)
+    beside.started(started.sources)
     results: list[pa.RecordBatch] = []
     with _observed(job, beside) as observe:
         for number, (tables, last) in enumerate(_rounds(started)):
@@ -159,6 +165,24 @@ def _used(started: EmbeddedRun) -> set[str]:
 
 
 def _grow(job: Run, beside: Beside, stop: threading.Event) -> None:
+    if job.on_spark:
+        _grow_on_spark(job, beside, stop)
+    else:
+        _grow_here(job, beside, stop)
+    if stop.is_set():
+        raise Stopped
+
+
+def _grow_on_spark(job: Run, beside: Beside, stop: threading.Event) -> None:
+    out = None if job.out in (CONSOLE, MEMORY) else Path(job.out)
+    on_spark = spark.OnSpark(job.query, job.sources, job.checkpoint, out, job.format or "parquet", job.follow)
+    beside.started(job.sources)
+    with _observed(job, beside) as observe:
+        said = spark.grow(on_spark, _chosen(job), stop, observe, _Printed(job).put)
+    console(stderr=True).print(said, markup=False)
+
+
+def _grow_here(job: Run, beside: Beside, stop: threading.Event) -> None:
     growing = Growing(
         query=job.query,
         sources=job.sources,
@@ -169,10 +193,8 @@ def _grow(job: Run, beside: Beside, stop: threading.Event) -> None:
         choose=lambda: _chosen(job),
     )
     with _observed(job, beside) as observe:
-        progress = grow(growing, stop, observe, beside.started)
+        progress = grow(growing, stop, observe, lambda run: beside.started(run.sources))
     _say(job, progress, stopped=stop.is_set())
-    if stop.is_set():
-        raise Stopped
 
 
 def _chosen(job: Run) -> wm.Plan | None:
