@@ -56,7 +56,7 @@ def picture(about: Mapping[str, Any]) -> list[Card]:
     probes = [_probe_card(alias, order, left, shared) for alias, order in origins.items()]
     out_operators = _taken(left, lambda name: name == "rows out")
     others = [_other_card(name, seconds, inputs) for name, seconds in left.items()]
-    after = tuple(card.key for card in (*probes, *others)) or tuple(card.key for card in inputs)
+    after = tuple(card.key for card in (*probes, *others) if card.after) or tuple(card.key for card in inputs)
     rows_out = about["cost"]["rows_out_per_s"]
     out = _card("out", 2, "rows out", (f"{_count(rows_out)} rows per second",), after, out_operators, ("rows out",))
     return [*inputs, *probes, *others, out]
@@ -84,8 +84,9 @@ def _probe_card(alias: str, order: list[str], left: dict[str, float], shared: Op
 
 
 def _other_card(name: str, seconds: float, inputs: list[Card]) -> Card:
-    title = "every batch" if name == "batches" else name
-    return _card(f"other {name}", 1, title, (), tuple(card.key for card in inputs), ((name, seconds),), (name,))
+    if name == "batches":  # no rows flow through it
+        return _card("other batches", 1, "every batch", (), (), ((name, seconds),), (name,))
+    return _card(f"other {name}", 1, name, (), tuple(card.key for card in inputs), ((name, seconds),), (name,))
 
 
 def _card(
