@@ -57,6 +57,8 @@ def test_the_demo_ends_with_one_when_the_rows_differ(departures: Tables, monkeyp
     fine = CliRunner().invoke(cli.app, ["demo"])
     assert fine.exit_code == 0, fine.output
     assert "The same rows, each exactly once." in fine.output
+    assert "before the join gives the same rows" in fine.output
+    assert "the ledger closes to the row" in fine.output
     monkeypatch.setattr(check, "join_rows", lambda *_: [])
     broken = CliRunner().invoke(cli.app, ["demo"])
     assert broken.exit_code == 1

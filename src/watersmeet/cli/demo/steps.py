@@ -5,6 +5,7 @@ The engine is a function from a query and its streams to rows: which host it sta
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,14 +21,21 @@ from watersmeet.cli.demo.check import CHECKED_HOURS, QUERY, checked
 from watersmeet.cli.demo.flights import Tables, daily_streams, flights
 from watersmeet.cli.show import rows_as_table
 from watersmeet.cli.ui import shown_for, watched
+from watersmeet.oracle import as_multiset, table_rows
 from watersmeet.runtime.embedded import Sources
 from watersmeet.runtime.figures import BatchFigures, Observer, observed
 
 _SAMPLE_ROWS = 8
 _WATCHED_BATCH_S = 0.08
 
-#: Query and streams in, rows out; the observer sees every batch.
-Engine = Callable[[str, Sources, Observer], pa.Table]
+#: Query, streams and a pinned plan (None: the cheapest) in, rows out; the observer sees every batch.
+Engine = Callable[[str, Sources, wm.Plan | None, Observer], pa.Table]
+
+BUSY = """\
+SELECT e.dest, COUNT(*) AS pairs
+FROM ewr [RANGE 30 MINUTES] AS e, lga [RANGE 30 MINUTES] AS l
+WHERE e.dest = l.dest
+GROUP BY e.dest EVERY 1 DAY"""
 
 
 @dataclass
@@ -48,9 +56,9 @@ class Stage:
         return sum(table.num_rows for table in self.departures.values())
 
 
-def embedded_engine(query: str, streams: Sources, observe: Observer) -> pa.Table:
+def embedded_engine(query: str, streams: Sources, plan: wm.Plan | None, observe: Observer) -> pa.Table:
     """The host in this process."""
-    return observed(wm.run(query, streams), observe)
+    return observed(wm.run(query, streams, plan), observe)
 
 
 def show(
@@ -108,7 +116,7 @@ def plan(stage: Stage) -> None:
 
 def join(stage: Stage) -> None:
     started = time.perf_counter()
-    stage.rows = stage.engine(QUERY, daily_streams(stage.departures), stage.observe)
+    stage.rows = stage.engine(QUERY, daily_streams(stage.departures), None, stage.observe)
     seconds = time.perf_counter() - started
     stage.screen.print(
         f"[bold]{stage.rows.num_rows:,}[/bold] such triples of flights, out of {stage.arrived:,} departures in {seconds:.2f} s: "
@@ -132,6 +140,52 @@ def check(stage: Stage) -> None:
     stage.agreed &= verdict.holds
 
 
+def aggregate(stage: Stage) -> None:
+    """An aggregation over a join, by two plans: aggregating after the join, and one input before it. They must agree."""
+    stage.screen.print("How many pairs of flights to one place left Newark and LaGuardia within half an hour, as of every midnight?\n")
+    stage.screen.print(Syntax(BUSY, "sql", background_color="default"))
+    two = {name: table for name, table in stage.departures.items() if name in ("ewr", "lga")}
+    late = stage.engine(BUSY, daily_streams(two), wm.plan(), stage.observe)
+    early = stage.engine(BUSY, daily_streams(two), wm.plan(early=["l"]), stage.observe)
+    same = as_multiset(table_rows(late)) == as_multiset(table_rows(early))
+    stage.screen.print(f"\n{late.num_rows:,} changes of a group over the year. The last:")
+    stage.screen.print(rows_as_table(late.slice(max(0, late.num_rows - 3)), 3))
+    if same:
+        stage.screen.print("[bold green]Aggregating one stream before the join gives the same rows.[/bold green]")
+    else:
+        stage.screen.print("[bold red]Aggregating one stream before the join gives other rows.[/bold red]")
+    stage.agreed &= same
+
+
+def overload(stage: Stage) -> None:
+    """Three quarters of the CPU the join needs: what is dropped, what is left, and whether the ledger closes."""
+    if stage.rows is None:
+        return
+    whole = {name: wm.stream(table, time="departed") for name, table in stage.departures.items()}
+    needed = wm.explain(QUERY, whole).chosen.cost.cpu_per_s
+    about = wm.explain(QUERY, whole, budget=wm.Budget(processors=needed * 3 / 4))
+    stage.screen.print(
+        f"Say the machine had three quarters of the {duration(needed)} of CPU per second that the join needs. What would help:"
+    )
+    for sentence in about.remedies.sentences() if about.remedies is not None else ():
+        stage.screen.print(f"  {sentence}", markup=False)
+    kept = stage.engine(QUERY, daily_streams(stage.departures), about.runnable(shed=True), stage.observe)
+    ledger = json.loads((kept.schema.metadata or {}).get(b"watersmeet", b"{}")).get("ledger", {})
+    for name, entry in ledger.items():
+        stage.screen.print(
+            f"  {name}: {entry['arrived']:,} arrived = {entry['kept']:,} kept + {entry['shed']:,} shed + {entry['late']:,} late"
+        )
+    closes = all(each["arrived"] == each["kept"] + each["shed"] + each["late"] for each in ledger.values())
+    subset = not as_multiset(table_rows(kept)) - as_multiset(table_rows(stage.rows))
+    left = kept.num_rows / max(1, stage.rows.num_rows)
+    stage.screen.print(f"{kept.num_rows:,} rows are left, {left:.0%} of the answer.")
+    if closes and subset:
+        stage.screen.print("[bold green]All of them are in the full answer, and the ledger closes to the row.[/bold green]")
+    else:
+        stage.screen.print("[bold red]They are not all in the full answer, or the ledger does not close.[/bold red]")
+    stage.agreed &= closes and subset
+
+
 def look_further(stage: Stage) -> None:
     seconds = time.perf_counter() - stage.began_s
     stage.screen.print(
@@ -146,6 +200,8 @@ STEPS: tuple[tuple[str, Callable[[Stage], None]], ...] = (
     ("The plan, and why", plan),
     ("The answer", join),
     ("The same again, the slow way", check),
+    ("An aggregation over a join", aggregate),
+    ("Not enough machine", overload),
     ("Where to look next", look_further),
 )
 
