@@ -20,6 +20,7 @@ from watersmeet.optimizer.arrivals import Arriving
 from watersmeet.optimizer.budget import Budget, bytes_text
 from watersmeet.optimizer.costing import Costed, PlanCost
 from watersmeet.optimizer.estimates import Workload, workload_of
+from watersmeet.optimizer.explain_html import explanation_html
 from watersmeet.optimizer.feasibility import Remedies, remedies
 from watersmeet.optimizer.overload import Situation
 from watersmeet.optimizer.samples import Samples
@@ -95,6 +96,9 @@ class Explanation:
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        return explanation_html(self.to_dict())
 
     def _lines(self) -> Iterator[str]:
         cost = self.chosen.cost
