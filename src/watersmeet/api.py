@@ -90,6 +90,7 @@ def explain(
     plan: Plan | Mapping[str, Any] | None = None,
     budget: Budget | None = None,
     all_plans: bool = False,
+    engine: str = "embedded",
 ) -> Explanation:
     """What would run, what it would cost and what the other plans would: before anything runs.
 
@@ -108,4 +109,4 @@ def explain(
         for name, source in streams.items()
     }
     bound = bind(parsed, schemas)
-    return explanation(bound, streams, declared=stats, plan=_plan(plan), budget=budget, all_plans=all_plans)
+    return explanation(bound, streams, declared=stats, plan=_plan(plan), budget=budget, all_plans=all_plans, engine=engine)

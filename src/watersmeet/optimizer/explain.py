@@ -6,53 +6,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from watersmeet.algebra.expression_text import expression_text
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.render import query_text
 from watersmeet.algebra.windows import FOREVER_US, duration_text
 from watersmeet.cost.profile import Profile
-from watersmeet.errors import PlanError
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.optimizer.arrivals import Arriving
+from watersmeet.optimizer.budget import Budget, bytes_text
+from watersmeet.optimizer.cost_of_spark import on_spark
 from watersmeet.optimizer.costing import Costed, PlanCost, costed
 from watersmeet.optimizer.estimates import Workload, workload_of
 from watersmeet.optimizer.samples import Samples
-from watersmeet.optimizer.search import candidates
+from watersmeet.optimizer.search import searched
 from watersmeet.stats.estimate import Estimate
 from watersmeet.stats.stream_stats import StreamStats
 
+__all__ = ["Budget", "Explanation", "explained"]
+
 #: Alternatives the text lists unless all are asked for.
 SHOWN = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What the machine gives: processors, the share of them that is to stay free, bytes of memory (None: not limited)."""
-
-    processors: float = 1.0
-    headroom: float = 0.0
-    memory_bytes: float | None = None
-
-    def __post_init__(self) -> None:
-        if not self.processors > 0:
-            raise PlanError(f"a budget needs processors, got {self.processors}")
-        if not 0 <= self.headroom < 1:
-            raise PlanError(f"headroom is a share from 0 up to 1, got {self.headroom}")
-        if self.memory_bytes is not None and not self.memory_bytes > 0:
-            raise PlanError(f"a memory budget must be more than nothing, got {self.memory_bytes}")
-
-    @property
-    def cpu_per_s(self) -> float:
-        return self.processors * (1 - self.headroom)
-
-    def shortfall(self, cost: PlanCost) -> str | None:
-        """Why a cost does not fit, or None when it does."""
-        if cost.cpu_per_s > self.cpu_per_s:
-            return f"it needs {cost.cpu_per_s:.2f} s of CPU per second and {self.cpu_per_s:.2f} s are to be had"
-        if self.memory_bytes is not None and cost.state_bytes > self.memory_bytes:
-            return f"it keeps {_bytes(cost.state_bytes)} and {_bytes(self.memory_bytes)} are to be had"
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +43,8 @@ class Explanation:
     budget: Budget
     profile: Profile
     all_plans: bool = False
-    reason: str = ""  # why this plan was taken without comparing
+    trace: tuple[str, ...] = ()  # how the plan was found
+    engine: str = "embedded"
 
     @property
     def plan(self) -> Plan:
@@ -81,11 +57,6 @@ class Explanation:
     @property
     def feasible(self) -> bool:
         return self.budget.shortfall(self.chosen.cost) is None
-
-    @property
-    def trace(self) -> tuple[str, ...]:
-        """How the plan was found."""
-        return (self.reason,) if self.reason else (f"{len(self.others) + 1} plans compared by predicted CPU time",)
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values, for programs."""
@@ -102,6 +73,13 @@ class Explanation:
             "waits_for_watermark": self.config.waits_for_watermark,
             "alternatives": [{"plan": each.plan.to_dict(), "cost": _cost_dict(each.cost)} for each in self.others],
             "trace": list(self.trace),
+            "engine": self.engine,
+            "batch_s": self.workload.arriving.batch_s,
+            "checks": [
+                {"predicate": str(text), "share": _estimate_dict(each.share)}
+                for each in self.workload.checks
+                for text in [expression_text(each.predicate)]
+            ],
             "profile": {"name": self.profile.name, "source": self.profile.source},
         }
 
@@ -114,15 +92,22 @@ class Explanation:
         for part in cost.parts:
             yield f"  {part.name:<32} {part.cpu_per_s:>10.3g} s per s  {part.rows_per_s:>12,.6g} rows per s"
         yield (
-            f"predicted {self.utilisation:.1%} of {self.budget.processors:g} processor(s), {_bytes(cost.state_bytes)} in"
+            f"predicted {self.utilisation:.1%} of {self.budget.processors:g} processor(s), {bytes_text(cost.state_bytes)} in"
             f" {cost.state_rows:,.0f} rows of state, {cost.rows_out_per_s:,.6g} rows out per second"
         )
         shortfall = self.budget.shortfall(cost)
         yield "it keeps up" if shortfall is None else f"it cannot keep up: {shortfall}"
         yield f"weight factors: {self.profile.name}{f', {self.profile.source}' if self.profile.source else ''}"
+        if self.engine == "spark" and self.profile.spark.assumed:
+            yield "what Spark itself takes per row and per batch is assumed, not measured on this machine"
+        yield f"rows are taken to come in batches of {self._batches()}"
         yield from self._about_inputs()
         yield from ("how it was chosen", *(f"  {line}" for line in self.trace))
         yield from self._about_alternatives()
+
+    def _batches(self) -> str:
+        arriving = self.workload.arriving
+        return f"{arriving.batch_s:.3g} s of stream ({'assumed' if arriving.is_assumed else 'measured'})"
 
     def _about_inputs(self) -> Iterator[str]:
         yield "rows kept"
@@ -130,6 +115,8 @@ class Explanation:
             yield f"  {source.alias}: {self._keeps(source)}; {_said(each.rows_per_s)} rows per s, {_said(each.held_rows)} rows held"
             for name, distinct in self.stats[source.name].distinct.items():
                 yield f"    {name}: {_said(distinct)} distinct values"
+        for check in self.workload.checks:
+            yield f"  {expression_text(check.predicate)}: holds for {_said(check.share)} of the combinations"
         pairs = self._pairs()
         if pairs:
             yield "times in a result, given and derived"
@@ -147,7 +134,8 @@ class Explanation:
         for each in shown:
             indexes = ", ".join(f"{alias} {index}" for alias, index in each.plan.indexes)
             times = each.cost.cpu_per_s / self.chosen.cost.cpu_per_s if self.chosen.cost.cpu_per_s else 1.0
-            name = f"{each.plan.algorithm} ({indexes})" if indexes else each.plan.algorithm
+            knobs = indexes or ("" if each.plan.tree is None else str(each.plan.tree).replace("'", ""))
+            name = f"{each.plan.algorithm} ({knobs})" if knobs else each.plan.algorithm
             yield f"  {name}: {each.cost.cpu_per_s:.3g} s per s, {times:,.1f} times as much"
         if len(self.others) > len(shown):
             yield f"  and {len(self.others) - len(shown)} more"
@@ -203,23 +191,22 @@ def explained(
     samples: Samples | None = None,
     arriving: Arriving | None = None,
     reason: str = "",
+    engine: str = "embedded",
 ) -> Explanation:
     """The cheapest feasible plan, or the pinned one, and what the others would cost.
 
-    `samples` and `arriving` tell what the rows at hand show; `reason` is why the given plan was taken, if not because it was pinned.
+    `samples` and `arriving` tell what the rows at hand show; `reason` is why the given plan was taken, if not because it was pinned. With
+    the engine "spark", what Spark takes per row and per batch comes on top.
     """
     config = settled_config(bound, plan or Plan())
     workload = workload_of(bound, config, stats, samples, arriving)
     budget = budget or Budget()
-    found = candidates(bound, config, workload, profile)
-    chosen = costed(config, workload, profile, plan) if plan is not None else _cheapest_feasible(found, budget)
+    search = searched(bound, config, workload, profile, budget)
+    found = [on_spark(config, workload, profile, each) if engine == "spark" else each for each in search.found]
+    chosen = costed(config, workload, profile, plan) if plan is not None else found[0]
+    trace = search.trace if plan is None else (*search.trace, reason or "the plan is pinned")
     others = tuple(each for each in found if each.plan != chosen.plan)
-    return Explanation(bound, config, workload, stats, chosen, others, budget, profile, all_plans, reason)
-
-
-def _cheapest_feasible(found: list[Costed], budget: Budget) -> Costed:
-    """The first that fits the budget, or the first of all where none does: then it is the nearest to keeping up."""
-    return next((each for each in found if budget.shortfall(each.cost) is None), found[0])
+    return Explanation(bound, config, workload, stats, chosen, others, budget, profile, all_plans, trace, engine)
 
 
 def _cost_dict(cost: PlanCost) -> dict[str, Any]:
@@ -238,13 +225,6 @@ def _estimate_dict(estimate: Estimate) -> dict[str, Any]:
 
 def _said(estimate: Estimate) -> str:
     return f"{estimate.value:,.6g} ({estimate.provenance})"
-
-
-def _bytes(count: float) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:,.1f} {unit}"
-    return f"{count:,.0f} bytes"
 
 
 def _length(length_us: int) -> str:

@@ -67,12 +67,13 @@ def explanation(
     plan: Plan | None = None,
     budget: Budget | None = None,
     all_plans: bool = False,
+    engine: str = "embedded",
 ) -> Explanation:
     """What a run of the query over these sources would be planned as, and why."""
     known = {**{name: source for name, source in sources.items() if isinstance(source, StreamStats)}, **(declared or {})}
     hand = at_hand(bound, {name: source for name, source in sources.items() if not isinstance(source, StreamStats) and name not in known})
     default = default_plan(bound) if plan is None and not known and hand.rows < FEW_ROWS and hand.tables else None
-    return explained_on(bound, hand, known, plan=plan, default=default, budget=budget, all_plans=all_plans)
+    return explained_on(bound, hand, known, plan=plan, default=default, budget=budget, all_plans=all_plans, engine=engine)
 
 
 def plan_of(bound: BoundQuery, hand: AtHand) -> Plan:
@@ -117,6 +118,7 @@ def explained_on(
     default: Plan | None = None,
     budget: Budget | None = None,
     all_plans: bool = False,
+    engine: str = "embedded",
     arriving: Arriving | None = None,
 ) -> Explanation:
     config = meet_config(bound, Plan())
@@ -128,6 +130,7 @@ def explained_on(
         budget=budget,
         plan=plan or default,
         all_plans=all_plans,
+        engine=engine,
         samples=_samples(config, hand, known),
         arriving=arriving or hand.arriving(),
         reason=f"fewer than {FEW_ROWS} rows at hand: the default plan is taken, nothing is compared" if default is not None else "",

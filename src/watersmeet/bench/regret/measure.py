@@ -25,7 +25,7 @@ from watersmeet.runtime import embedded
 from watersmeet.runtime.planning import at_hand, explained_on
 
 #: A plan that is predicted to take this many times the chosen one's time, and more than a second, is left out and counted.
-HOPELESS, HOPELESS_S = 40.0, 1.0
+HOPELESS, HOPELESS_S = 20.0, 0.4
 
 #: A run that has taken this many times the best one's time is not repeated.
 SLOW = 3.0
@@ -96,7 +96,7 @@ def measured(workload: RegretWorkload, *, most: int = 200, repeats: int = 3, sca
     tables = {alias: pa.concat_tables([each[alias] for each in rounds]) for alias in workload.aliases}
     bound, about = explanation_of(workload, tables, seconds)
     profile = profile or about.profile
-    plans = dict.fromkeys((about.plan, *plan_space(bound, about.config, about.workload, most)))
+    plans = dict.fromkeys((about.plan, *plan_space(bound, about.config, about.workload, profile, most)))
     predicted = {plan: costed(about.config, about.workload, profile, plan).cost.cpu_per_s * seconds for plan in plans}
     hopeless = max(HOPELESS_S, HOPELESS * predicted[about.plan])
     kept = [plan for plan in plans if predicted[plan] <= hopeless]

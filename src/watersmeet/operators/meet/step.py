@@ -18,7 +18,7 @@ from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.expand import Combinations, column_of
 from watersmeet.operators.meet.pane import Pane, Panes
 from watersmeet.operators.meet.state import InputState, MeetState
-from watersmeet.operators.meet.tactics.base import Tally
+from watersmeet.operators.meet.tactics.base import Memory, Tally
 from watersmeet.operators.meet.tactics.registry import tactic_of
 
 
@@ -51,9 +51,10 @@ def step(config: MeetConfig, state: MeetState, deltas: dict[int, Delta], waterma
     released, inputs = _release(config, state, kept, future_us)
     results: list[pa.RecordBatch] = []
     tally = Tally(len(inputs))
+    memory = Memory(state.derived if tactic_of(config.plan).recall is not None else None)
     for from_us, before_us in stretches([released[i] for i in config.streams], config):
         new = {i: pane_of(config.inputs[i], released[i].between(from_us, before_us)) for i in config.streams}
-        results.extend(_join(config, inputs, new, tally))
+        results.extend(_join(config, inputs, new, tally, memory))
         horizon_us = min(before_us, future_us)
         inputs = [each.with_pane(new[i], config.inputs[i].retention_us, horizon_us) if i in new else each for i, each in enumerate(inputs)]
     counters = Counters(
@@ -62,7 +63,7 @@ def step(config: MeetConfig, state: MeetState, deltas: dict[int, Delta], waterma
         results=sum(batch.num_rows for batch in results),
         tally=tally,
     )
-    return Stepped(results, MeetState(tuple(inputs)), counters)
+    return Stepped(results, MeetState(tuple(inputs), memory.kept), counters)
 
 
 def with_relation(config: MeetConfig, state: MeetState, number: int, table: pa.Table) -> MeetState:
@@ -90,10 +91,10 @@ def _no_rows(source: MeetInput) -> Delta:
     return Delta(source.fields.empty_table(), np.empty(0, np.int64))
 
 
-def _join(config: MeetConfig, inputs: list[InputState], new: dict[int, Pane], tally: Tally) -> Iterator[pa.RecordBatch]:
+def _join(config: MeetConfig, inputs: list[InputState], new: dict[int, Pane], tally: Tally, memory: Memory) -> Iterator[pa.RecordBatch]:
     if not any(len(pane) for pane in new.values()):
         return
-    search = tactic_of(config.plan).settle(config, config.plan)
+    search = tactic_of(config.plan).search(config, memory)
     for reach, found in search(config, [each.panes for each in inputs], new, tally):
         if len(found):
             yield _materialised(config, reach, found)

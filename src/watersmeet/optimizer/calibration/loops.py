@@ -50,6 +50,7 @@ class Loops:
     check_s: float
     probe_batch_s: float
     count_s: float
+    scan_s: float
 
 
 def loops(structures: dict[str, Structure], around: Around, repeats: int, *, quick: bool) -> Loops:
@@ -60,7 +61,9 @@ def loops(structures: dict[str, Structure], around: Around, repeats: int, *, qui
         [each.known_s(structures[each.kind], around) for each in found],
     )
     rows = 2_000 if quick else 10_000
-    return Loops(match_s, layout_s, batch_s, check_s(rows, repeats), probe_batch_s(repeats), count_s(rows, repeats))
+    return Loops(
+        match_s, layout_s, batch_s, check_s(rows, repeats), probe_batch_s(repeats), count_s(rows, repeats), scan_s(rows // 4, repeats)
+    )
 
 
 def points(repeats: int, *, quick: bool) -> list[Point]:
@@ -116,6 +119,16 @@ def count_s(rows: int, repeats: int) -> float:
         return timed(lambda: run_of(config, batches), repeats).seconds
 
     return max(0.0, seconds(f"ROWS {held}") - seconds(f"RANGE {held} MICROSECONDS")) / (BATCHES * 2 * rows)
+
+
+def scan_s(rows: int, repeats: int) -> float:
+    """Seconds per row of a window that no equality leads into, so that times and conditions of all of it are looked at."""
+    text = "SELECT a.id AS a, b.id AS b FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE a.id > b.id + 1000000000 AND b.k > a.k + 1000000000"
+    schemas = {name: StreamSchema(name, FIELDS, "ts") for name in ("a", "b")}
+    config = settled_config(bind(parse(text), schemas), Plan("eager-nlj"))
+    batches, tally = batches_of(rows, 0)[:2], Tally(2)
+    run_of(config, batches, tally)
+    return timed(lambda: run_of(config, batches), repeats).seconds / int(tally.comparisons.sum())
 
 
 def _common_key(streams: int, windows: list[str]) -> MeetConfig:
