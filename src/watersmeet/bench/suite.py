@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from watersmeet.bench import golab
 from watersmeet.bench.counters import share_of_counting
 from watersmeet.bench.embedded import SideBySide, beside_duckdb, seconds_per_row
 from watersmeet.bench.planning import BARS_S, planning_s
@@ -16,6 +15,7 @@ from watersmeet.bench.regret.measure import measured
 from watersmeet.bench.regret.workloads import SUITE
 from watersmeet.bench.workloads import CommonKey
 from watersmeet.errors import InputError, listing
+from watersmeet.workloads import golab, kang_limited
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,13 @@ def planning() -> Iterator[Finding]:
         yield Finding(text, {"workload": "planning", "streams": streams, "seconds": seconds})
 
 
+def allocation() -> Iterator[Finding]:
+    """The third paper's Figures 5 to 7: rows out per second of every strategy, predicted and measured."""
+    for bar in kang_limited.bars():
+        text = f"figure {bar.figure}  {bar.strategy:<12} predicted {bar.predicted_per_s:6.1f} per s   measured {bar.measured_per_s:6.1f}"
+        yield Finding(text, {"workload": "allocation", **asdict(bar)})
+
+
 BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "embedded": embedded,
     "five-way-embedded": five_way,
@@ -95,6 +102,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "counters": counters,
     "regret": regret,
     "planning": planning,
+    "allocation": allocation,
 }
 
 

@@ -36,13 +36,19 @@ class Budget:
     def cpu_per_s(self) -> float:
         return self.processors * (1 - self.headroom)
 
+    def load(self, cost: PlanCost) -> float:
+        """The share of the scarcer resource that a plan takes; above 1 it does not keep up."""
+        memory = cost.state_bytes / self.memory_bytes if self.memory_bytes is not None else 0.0
+        return max(cost.cpu_per_s / self.cpu_per_s, memory)
+
     def shortfall(self, cost: PlanCost) -> str | None:
         """Why a cost does not fit, or None when it does."""
+        short = []
         if cost.cpu_per_s > self.cpu_per_s:
-            return f"it needs {cost.cpu_per_s:.2f} s of CPU per second and {self.cpu_per_s:.2f} s are to be had"
+            short.append(f"it needs {cost.cpu_per_s:.3g} s of CPU per second and {self.cpu_per_s:.3g} s are to be had")
         if self.memory_bytes is not None and cost.state_bytes > self.memory_bytes:
-            return f"it keeps {bytes_text(cost.state_bytes)} and {bytes_text(self.memory_bytes)} are to be had"
-        return None
+            short.append(f"it keeps {bytes_text(cost.state_bytes)} and {bytes_text(self.memory_bytes)} are to be had")
+        return "; ".join(short) or None
 
 
 def bytes_text(count: float) -> str:

@@ -37,7 +37,8 @@ class LoopsModel:
         kind = self._access(known, target)
         weights = self.profile.structure(kind)
         touched = self._touched_rows(kind, known, target) * weights.compare_s
-        touched += self._held_rows(target) * self._indexed_share(kind, known, target) * self.profile.scan_s
+        if not self.config.classes.connections(target, sorted(known)):  # no key rules rows out before their times are looked at
+            touched += self._held_rows(target) * self._indexed_share(kind, known, target) * self.profile.scan_s
         handed_on = self.workload.growth(self.config, known, target) * self.profile.loop_match_s
         return weights.lookup_s + touched + handed_on
 

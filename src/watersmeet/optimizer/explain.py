@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from watersmeet.algebra.expression_text import expression_text
@@ -11,14 +11,19 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.render import query_text
 from watersmeet.algebra.windows import FOREVER_US, duration_text
+from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
 from watersmeet.cost.profile import Profile
+from watersmeet.errors import PlanError
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.tactics.registry import settled_config
+from watersmeet.operators.shedding import drop_boxes
 from watersmeet.optimizer.arrivals import Arriving
 from watersmeet.optimizer.budget import Budget, bytes_text
 from watersmeet.optimizer.cost_of_spark import on_spark
-from watersmeet.optimizer.costing import Costed, PlanCost, costed
+from watersmeet.optimizer.costing import Costed, PlanCost
 from watersmeet.optimizer.estimates import Workload, workload_of
+from watersmeet.optimizer.feasibility import Remedies, remedies
+from watersmeet.optimizer.overload import Situation
 from watersmeet.optimizer.samples import Samples
 from watersmeet.optimizer.search import searched
 from watersmeet.stats.estimate import Estimate
@@ -44,6 +49,7 @@ class Explanation:
     profile: Profile
     all_plans: bool = False
     trace: tuple[str, ...] = ()  # how the plan was found
+    remedies: Remedies | None = None  # where the chosen plan does not keep up
     engine: str = "embedded"
 
     @property
@@ -58,6 +64,16 @@ class Explanation:
     def feasible(self) -> bool:
         return self.budget.shortfall(self.chosen.cost) is None
 
+    def runnable(self, *, shed: bool) -> Plan | None:
+        """A plan that drops what has to be dropped, None where nothing has to be; refused, with what would help, if that is not allowed."""
+        shortfall = self.budget.shortfall(self.chosen.cost)
+        if shortfall is None or self.remedies is None:
+            return None
+        if shed and self.remedies.approximation is not None:
+            return self.remedies.approximation.plan
+        allow = "" if shed else "; allow rows to be dropped with shed=True"
+        raise PlanError(f"the query cannot keep up: {shortfall}", hint="one of: " + "; ".join(self.remedies.sentences()) + allow)
+
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values, for programs."""
         return {
@@ -67,6 +83,7 @@ class Explanation:
             "utilisation": self.utilisation,
             "feasible": self.feasible,
             "reason": self.budget.shortfall(self.chosen.cost),
+            "remedies": None if self.remedies is None else self.remedies.to_dict(),
             "inputs": [self._input(each) for each in self.config.inputs],
             "pairs": [{"first": a, "second": b, "within_us": within} for a, b, within in self._pairs()],
             "orders": self._orders(),
@@ -97,6 +114,9 @@ class Explanation:
         )
         shortfall = self.budget.shortfall(cost)
         yield "it keeps up" if shortfall is None else f"it cannot keep up: {shortfall}"
+        if self.remedies is not None:
+            yield "what would help"
+            yield from (f"  {sentence}" for sentence in self.remedies.sentences())
         yield f"weight factors: {self.profile.name}{f', {self.profile.source}' if self.profile.source else ''}"
         if self.engine == "spark" and self.profile.spark.assumed:
             yield "what Spark itself takes per row and per batch is assumed, not measured on this machine"
@@ -191,22 +211,30 @@ def explained(
     samples: Samples | None = None,
     arriving: Arriving | None = None,
     reason: str = "",
+    wishes: Wishes = NO_WISHES,
     engine: str = "embedded",
 ) -> Explanation:
-    """The cheapest feasible plan, or the pinned one, and what the others would cost.
+    """The cheapest feasible plan, or the pinned one, and what the others would cost; where it does not keep up, what would help.
 
     `samples` and `arriving` tell what the rows at hand show; `reason` is why the given plan was taken, if not because it was pinned. With
     the engine "spark", what Spark takes per row and per batch comes on top.
     """
     config = settled_config(bound, plan or Plan())
-    workload = workload_of(bound, config, stats, samples, arriving)
-    budget = budget or Budget()
-    search = searched(bound, config, workload, profile, budget)
-    found = [on_spark(config, workload, profile, each) if engine == "spark" else each for each in search.found]
-    chosen = costed(config, workload, profile, plan) if plan is not None else found[0]
-    trace = search.trace if plan is None else (*search.trace, reason or "the plan is pinned")
+    now = Situation(config, workload_of(bound, config, stats, samples, arriving), profile, budget or Budget())
+    search = searched(bound, config, now.workload, profile, now.budget)
+    found, trace = list(search.found), search.trace
+    chosen = found[0]
+    if plan is not None:
+        chosen = now.pinned(plan, {name: box.keep for name, box in drop_boxes(bound, plan).items()})
+        trace = (*trace, reason or "the plan is pinned")
+    if engine == "spark":
+        chosen, *found = (on_spark(config, now.workload, profile, each) for each in (chosen, *found))
     others = tuple(each for each in found if each.plan != chosen.plan)
-    return Explanation(bound, config, workload, stats, chosen, others, budget, profile, all_plans, trace, engine)
+    helps = None
+    if now.budget.shortfall(chosen.cost) is not None:
+        open_plans = [plan] if plan is not None else [replace(each.plan, orders=()) for each in found]
+        helps = remedies(now, chosen.cost, chosen.plan, open_plans, wishes)
+    return Explanation(bound, config, now.workload, stats, chosen, others, now.budget, profile, all_plans, trace, helps, engine)
 
 
 def _cost_dict(cost: PlanCost) -> dict[str, Any]:

@@ -13,12 +13,13 @@ from watersmeet.algebra.query import BoundQuery, Query
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InputError
 from watersmeet.lang import bind, parse
-from watersmeet.operators.meet.admission import Delta
+from watersmeet.operators.meet.admission import Delta, without_shed
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.state import MeetState, empty_state
 from watersmeet.operators.meet.step import Stepped, step, with_relation
 from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.operators.meet.tactics.registry import settled_config
+from watersmeet.operators.shedding import DropBox, drop_boxes
 from watersmeet.runtime.planning import Planner, at_hand, plan_of
 from watersmeet.runtime.sources import Relation, Stream, event_times_us
 from watersmeet.runtime.watermark import Lateness, Watermark
@@ -28,18 +29,24 @@ Sources = Mapping[str, Stream | Relation]
 
 @dataclass
 class Ledger:
-    """Where every row of a stream went: `arrived = kept + shed + late`."""
+    """Where every row of a stream went: `arrived = kept + shed + late`. A late row is late, whether it would have been shed or not."""
 
     arrived: int = 0
     kept: int = 0
     shed: int = 0
     late: int = 0
 
+    def add(self, other: Ledger) -> None:
+        self.arrived += other.arrived
+        self.kept += other.kept
+        self.shed += other.shed
+        self.late += other.late
+
 
 @dataclass
 class EmbeddedRun:
     """A query under way. `batches()` yields the results of one round of input after the other; `ledger` accounts for every row,
-    `tally` for the work.
+    `batch_ledger` for those of the last batch, `tally` for the work.
 
     Round r takes the r-th batch of every stream that still has one.
     """
@@ -50,7 +57,9 @@ class EmbeddedRun:
     state: MeetState
     watermark: Watermark
     tally: Tally
+    boxes: Mapping[str, DropBox]
     ledger: dict[str, Ledger] = field(default_factory=dict)
+    batch_ledger: dict[str, Ledger] = field(default_factory=dict)
     planner: Planner | None = None  # None where the plan is pinned
 
     def batches(self) -> Iterator[list[pa.RecordBatch]]:
@@ -66,17 +75,18 @@ class EmbeddedRun:
             self.config = settled_config(self.bound, better)
         seen = {name: (int(delta.times.min()), int(delta.times.max())) for name, delta in rows.items() if len(delta)}
         following = self.watermark.after(seen)
-        deltas = {i: rows[self.config.inputs[i].name] for i in self.config.streams if self.config.inputs[i].name in rows}
+        passed = {name: self._without_shed(name, delta) for name, delta in rows.items()}
+        deltas = {i: passed[self.config.inputs[i].name] for i in self.config.streams if self.config.inputs[i].name in passed}
         stepped = step(self.config, self.state, deltas, self.watermark.value_us, FOREVER_US if last else following.value_us)
         self.state, self.watermark = stepped.state, following
         self.tally.add(stepped.counters.tally)
-        self._account(stepped)
+        self._account(stepped, {name: len(rows[name]) - len(passed[name]) for name in rows})
         return stepped.results
 
     def replan(self, plan: Plan) -> None:
         """Goes on by this plan from the next batch on. There is nothing to migrate: state is the windows, whatever the plan."""
         self.planner = None
-        self.config = settled_config(self.bound, plan)
+        self.config, self.boxes = settled_config(self.bound, plan), drop_boxes(self.bound, plan)
 
     def finish(self) -> list[pa.RecordBatch]:
         """Releases what still waits for the watermark: the input is over."""
@@ -110,17 +120,16 @@ class EmbeddedRun:
             raise InputError(f'"{name}" is a relation; only streams bring rows')
         return Delta(table, event_times_us(name, table, source.time))
 
-    def _account(self, stepped: Stepped) -> None:
-        counted: set[str] = set()
-        for i in self.config.streams:
-            name = self.config.inputs[i].name
-            if name in counted:  # a self join reads its stream once per alias
-                continue
-            counted.add(name)
-            entry = self.ledger.setdefault(name, Ledger())
-            entry.arrived += stepped.counters.arrived[i]
-            entry.late += stepped.counters.late[i]
-            entry.kept += stepped.counters.arrived[i] - stepped.counters.late[i]
+    def _without_shed(self, name: str, delta: Delta) -> Delta:
+        return without_shed(delta, self.boxes[name], self.watermark.value_us) if name in self.boxes else delta
+
+    def _account(self, stepped: Stepped, shed: Mapping[str, int]) -> None:
+        self.batch_ledger = {}
+        for i in self.config.streams:  # a self join reads its stream once per alias: the same rows each time
+            name, late, passed = self.config.inputs[i].name, stepped.counters.late[i], stepped.counters.arrived[i]
+            self.batch_ledger[name] = Ledger(passed + shed.get(name, 0), passed - late, shed.get(name, 0), late)
+        for name, entry in self.batch_ledger.items():
+            self.ledger.setdefault(name, Ledger()).add(entry)
 
 
 def start(query: Query | str, sources: Sources, plan: Plan | None = None) -> EmbeddedRun:
@@ -139,7 +148,8 @@ def start(query: Query | str, sources: Sources, plan: Plan | None = None) -> Emb
         if not each.is_stream:
             state = with_relation(config, state, each.number, _whole(sources[each.name]))
     watermark = Watermark.start(_lateness(config, sources))
-    return EmbeddedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), planner=planner)
+    boxes = drop_boxes(bound, config.plan)
+    return EmbeddedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner)
 
 
 def bound_query(query: Query | str, sources: Sources) -> BoundQuery:

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
+from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
 from watersmeet.operators.meet.config import MeetConfig, meet_config
 from watersmeet.optimizer.arrivals import Arriving
+from watersmeet.optimizer.budget import Budget
 from watersmeet.optimizer.calibration.store import current as current_profile
-from watersmeet.optimizer.explain import Budget, Explanation, explained
+from watersmeet.optimizer.explain import Explanation, explained
 from watersmeet.optimizer.samples import Sample, Samples, sample_of
 from watersmeet.runtime.inputs.feeds import BatchFeed, PathFeed, TableFeed
 from watersmeet.runtime.sources import Relation, Stream, event_times_us
@@ -67,13 +69,14 @@ def explanation(
     plan: Plan | None = None,
     budget: Budget | None = None,
     all_plans: bool = False,
+    wishes: Wishes = NO_WISHES,
     engine: str = "embedded",
 ) -> Explanation:
     """What a run of the query over these sources would be planned as, and why."""
     known = {**{name: source for name, source in sources.items() if isinstance(source, StreamStats)}, **(declared or {})}
     hand = at_hand(bound, {name: source for name, source in sources.items() if not isinstance(source, StreamStats) and name not in known})
     default = default_plan(bound) if plan is None and not known and hand.rows < FEW_ROWS and hand.tables else None
-    return explained_on(bound, hand, known, plan=plan, default=default, budget=budget, all_plans=all_plans, engine=engine)
+    return explained_on(bound, hand, known, plan=plan, default=default, budget=budget, all_plans=all_plans, wishes=wishes, engine=engine)
 
 
 def plan_of(bound: BoundQuery, hand: AtHand) -> Plan:
@@ -120,6 +123,7 @@ def explained_on(
     all_plans: bool = False,
     engine: str = "embedded",
     arriving: Arriving | None = None,
+    wishes: Wishes = NO_WISHES,
 ) -> Explanation:
     config = meet_config(bound, Plan())
     found = {name: known.get(name) or _measured(bound, hand, name) for name in dict.fromkeys(each.schema.name for each in bound.sources)}
@@ -134,6 +138,7 @@ def explained_on(
         samples=_samples(config, hand, known),
         arriving=arriving or hand.arriving(),
         reason=f"fewer than {FEW_ROWS} rows at hand: the default plan is taken, nothing is compared" if default is not None else "",
+        wishes=wishes,
     )
 
 

@@ -23,6 +23,7 @@ from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.pane import Pane, is_sorted
 from watersmeet.operators.meet.state import InputState
 from watersmeet.operators.ordering import stream_order
+from watersmeet.operators.shedding import DropBox
 
 Int64s = NDArray[np.int64]
 
@@ -78,6 +79,11 @@ def without_late(delta: Delta, watermark_us: int) -> Delta:
     if not len(delta) or int(delta.times.min()) >= watermark_us:
         return delta
     return delta.filter(delta.times >= watermark_us)
+
+
+def without_shed(delta: Delta, box: DropBox, watermark_us: int) -> Delta:
+    """The rows that the drop box keeps, and the late ones: a row that is late is late, kept or not."""
+    return delta.filter(box.keeps(delta.table) | (delta.times < watermark_us)) if box.drops else delta
 
 
 def release(source: MeetInput, state: InputState, delta: Delta, future_us: int, waits: bool) -> tuple[Released, InputState]:

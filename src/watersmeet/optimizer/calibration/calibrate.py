@@ -54,10 +54,10 @@ def _settle_memory() -> None:
 
 def _source(*, quick: bool) -> str:
     today = dt.datetime.now(dt.UTC).date().isoformat()
-    return f"{'quickly ' if quick else ''}measured on {_cpu_name()}, {today}"
+    return f"{'quickly ' if quick else ''}measured on {cpu_name()}, {today}"
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
     """What the processor calls itself, where the system tells; its architecture elsewhere."""
     lines = _CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines() if _CPU_INFO.exists() else []
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -17,6 +17,7 @@ from watersmeet.operators.meet.tactics.runs import RUNS
 from watersmeet.operators.meet.tactics.tree import TREE
 from watersmeet.operators.meet.tactics.w_joins import W_JOINS
 from watersmeet.operators.meet.tactics.window_join import WINDOW_JOIN
+from watersmeet.operators.shedding import drop_boxes
 
 TACTICS = {
     tactic.name: tactic for tactic in (RUNS, NAIVE, EAGER, LAZY, GENERAL, EAGER_HASH, LAZY_HASH, HYBRID, WINDOW_JOIN, *W_JOINS, TREE)
@@ -35,6 +36,7 @@ def tactic_of(plan: Plan) -> Tactic:
 def settled_config(bound: BoundQuery, plan: Plan) -> MeetConfig:
     """The meet that runs a query by a plan; refuses a plan that cannot, with the reason."""
     _refuse_what_is_not_built(plan)
+    drop_boxes(bound, plan)
     tactic = tactic_of(plan)
     if plan.tree is not None and tactic is not TREE:
         raise refuse(plan, "it is not a tree of joins", hint="leave the tree out, or the algorithm")
@@ -44,6 +46,6 @@ def settled_config(bound: BoundQuery, plan: Plan) -> MeetConfig:
 
 
 def _refuse_what_is_not_built(plan: Plan) -> None:
-    for knob, given in (("early", plan.early), ("drop", plan.drop)):
+    for knob, given in (("early", plan.early),):
         if given:
             raise PlanError(f'this version does not run a plan with "{knob}"')
