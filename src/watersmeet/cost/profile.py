@@ -63,7 +63,7 @@ class Profile:
     out, `select_s` for each row a predicate is evaluated on, `check_s` for each candidate one is evaluated on, `group_s` for each group
     looked at in an aggregation set, `batch_s` for each batch whatever it holds, `probe_batch_s` for each pane a batch looks into. Of nested
     loops: `loop_match_s` for each row handed on to the next loop, `layout_s` for each row laid out for a batch, `scan_s` for each row whose
-    times and conditions are looked at, `loops_batch_s` for a batch.
+    times and conditions are looked at, `loops_batch_s` for a batch. `node_batch_s` for each batch at a node of a tree of joins.
     """
 
     name: str
@@ -87,6 +87,7 @@ class Profile:
     loops_batch_s: float = 0.0
     count_s: float = 0.0
     scan_s: float = 0.0
+    node_batch_s: float = 0.0
     spark: SparkCosts = SparkCosts()
 
     def __post_init__(self) -> None:
@@ -141,6 +142,7 @@ SCALARS = (
     "loops_batch_s",
     "count_s",
     "scan_s",
+    "node_batch_s",
 )
 STRUCTURES = ("list", "hash", "btree", "ttree", "runs")
 _TEXTS = ("name", "unit", "source")

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, field
 
 from watersmeet.algebra.plan import Tree, leaves
+from watersmeet.algebra.windows import RowsWindow
 from watersmeet.cost.profile import Profile
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.optimizer.estimates import Check, Workload
@@ -66,7 +67,9 @@ class TreeModel:
         probes = (here.rows_per_s + there.rows_per_s) * self.profile.runs.lookup_s * self._chunks()
         met = candidates * (self.profile.runs.compare_s + 2 * self.profile.match_s + checks * self.profile.check_s)
         rows = out.rows_per_s * len(left | right) * (self.profile.row_out_s + self.profile.runs.update_s)
-        batches = 4 * self._chunks() * self.profile.probe_batch_s / self.workload.arriving.batch_s
+        counted = sum(1 for i in left | right if isinstance(self.config.inputs[i].window, RowsWindow))  # their ends are looked up again
+        probes_in_batch = 2 * self._chunks() * self.profile.probe_batch_s
+        batches = (probes_in_batch + (1 + counted / 2) * self.profile.node_batch_s) / self.workload.arriving.batch_s
         return probes + met + rows + batches
 
     def parts(self, tree: Tree) -> list[Part]:
