@@ -193,6 +193,7 @@ def explain(
     plan: Plan | Mapping[str, Any] | None = None,
     budget: Budget | None = None,
     all_plans: bool = False,
+    engine: str = "embedded",
 ) -> Explanation:
     """What would run, what it would cost and what the other plans would: before anything runs.
 
@@ -205,7 +206,7 @@ def explain(
     >>> about.chosen.cost.rows_out_per_s
     40000.0
     """
-    return _explained(query, streams, stats, _plan(plan), budget, all_plans=all_plans)
+    return _explained(query, streams, stats, _plan(plan), budget, all_plans=all_plans, engine=engine)
 
 
 def _explained(
@@ -217,6 +218,7 @@ def _explained(
     *,
     all_plans: bool = False,
     wishes: Wishes = NO_WISHES,
+    engine: str = "embedded",
 ) -> Explanation:
     parsed = parse(query) if isinstance(query, str) else query
     schemas = {
@@ -224,4 +226,4 @@ def _explained(
         for name, source in streams.items()
     }
     bound = bind(parsed, schemas)
-    return explanation(bound, streams, declared=stats, plan=plan, budget=budget, all_plans=all_plans, wishes=wishes)
+    return explanation(bound, streams, declared=stats, plan=plan, budget=budget, all_plans=all_plans, wishes=wishes, engine=engine)
