@@ -22,7 +22,21 @@ from watersmeet.runtime.statistics import schema_of_stats
 from watersmeet.stats.stream_stats import StreamStats
 from watersmeet.stats.stream_stats import stats as declare_stats
 
-__all__ = ["Budget", "Wishes", "allocate", "collect", "declare_stats", "explain", "plan", "relation", "run", "sql", "stream"]
+__all__ = [
+    "Budget",
+    "Wishes",
+    "allocate",
+    "collect",
+    "declare_stats",
+    "explain",
+    "on_spark",
+    "plan",
+    "relation",
+    "run",
+    "session",
+    "sql",
+    "stream",
+]
 
 
 def sql(text: str) -> Query:
@@ -38,15 +52,19 @@ def collect(
     budget: Budget | None = None,
     shed: bool | Wishes = False,
     stats: Mapping[str, StreamStats] | None = None,
+    evaluate: str | None = None,
 ) -> pa.Table:
     """Runs the query in this process over finite data and returns all its rows; `plan` pins how, else the cheapest plan is chosen.
 
     With a `budget`, a query that cannot keep up with its streams is refused, with what would help; or, with `shed`, run on as many rows as
     it can keep up with, those dropped chosen so that most of the answer is left. Without one, finite data just takes as long as it takes.
 
+    An aggregation query gives the rows of its groups that changed, with the instant of evaluation in `as_of`; `evaluate="row"` evaluates
+    it at the time of every row.
+
     `table.schema.metadata[b"watersmeet"]` holds, as JSON, the ledger of rows arrived, kept, shed and late per stream.
     """
-    return run(query, streams, plan, budget=budget, shed=shed, stats=stats).collect()
+    return run(query, streams, plan, budget=budget, shed=shed, stats=stats, evaluate=evaluate).collect()
 
 
 def run(
@@ -57,16 +75,17 @@ def run(
     budget: Budget | None = None,
     shed: bool | Wishes = False,
     stats: Mapping[str, StreamStats] | None = None,
+    evaluate: str | None = None,
 ) -> EmbeddedRun:
     """The query under way in this process: iterate over its `batches()`, look at its `ledger`, or feed it with `advance`.
 
-    `budget`, `shed` and `stats` as for `collect` and `explain`.
+    `budget`, `shed`, `stats` and `evaluate` as for `collect` and `explain`.
     """
     pinned = _plan(plan)
     if budget is not None or shed:
         about = _explained(query, streams, stats, pinned, budget, wishes=shed if isinstance(shed, Wishes) else NO_WISHES)
         pinned = about.runnable(shed=bool(shed)) or pinned
-    return embedded.start(query, streams, pinned)
+    return embedded.start(query, streams, pinned, evaluate=evaluate)
 
 
 def allocate(
@@ -91,6 +110,31 @@ def allocate(
     about = _explained(parsed, streams, stats, None, None)
     limits = allocation.Limits(service_per_s, memory_rows, Pair(*least_per_s), Pair(*least_rows))
     return allocation.collect_within(parsed, streams, about.workload, about.config, limits, probes, windows, seed)
+
+
+def on_spark(
+    query: Query | str,
+    streams: Sources,
+    *,
+    plan: Plan | Mapping[str, Any] | None = None,
+    session: Any = None,
+    buckets: int | None = None,
+) -> Any:
+    """The query's rows as a Spark DataFrame: streaming when any of its streams is, else finite. Write it anywhere with Spark's own sinks.
+
+    `session` is the SparkSession to use, by default the active one, or a new `wm.session()`; `buckets` the number of pieces the query is
+    spread over, by default one per shuffle partition.
+    """
+    from watersmeet.runtime.spark import host
+
+    return host.on_spark(query, streams, plan=_plan(plan), session=session, buckets=buckets)
+
+
+def session(**settings: Any) -> Any:
+    """A local SparkSession with the settings the engine wants; keywords are more settings, with points written as underscores."""
+    from watersmeet.runtime.spark.session import session as local_session
+
+    return local_session(**settings)
 
 
 def plan(

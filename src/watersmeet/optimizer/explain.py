@@ -10,7 +10,7 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.render import query_text
 from watersmeet.algebra.windows import FOREVER_US, duration_text
-from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
+from watersmeet.cost.ayad_drops import Wishes
 from watersmeet.cost.profile import Profile
 from watersmeet.errors import PlanError
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
@@ -45,7 +45,7 @@ class Explanation:
     profile: Profile
     all_plans: bool = False
     reason: str = ""  # why this plan was taken without comparing
-    remedies: Remedies | None = None  # where the chosen plan does not keep up
+    remedies: Remedies | None = None  # where the chosen plan does not keep up, and somebody wants to know what would help
 
     @property
     def plan(self) -> Plan:
@@ -194,23 +194,21 @@ def explained(
     samples: Samples | None = None,
     arriving: Arriving | None = None,
     reason: str = "",
-    wishes: Wishes = NO_WISHES,
+    wishes: Wishes | None = None,
 ) -> Explanation:
-    """The cheapest feasible plan, or the pinned one, and what the others would cost; where it does not keep up, what would help.
+    """The cheapest feasible plan, or the pinned one, and what the others would cost.
 
-    `samples` and `arriving` tell what the rows at hand show; `reason` is why the given plan was taken, if not because it was pinned.
+    `samples` and `arriving` tell what the rows at hand show; `reason` is why the given plan was taken, if not because it was pinned. With
+    `wishes`, even with none in them, a plan that does not keep up comes with what would help.
     """
     config = settled_config(bound, plan or Plan())
     now = Situation(config, workload_of(bound, config, stats, samples, arriving), profile, budget or Budget())
     found = candidates(bound, config, now.workload, profile)
-    if plan is None:
-        chosen = _cheapest_feasible(found, now.budget)
-    else:
-        chosen = now.pinned(plan, {name: box.keep for name, box in drop_boxes(bound, plan).items()})
+    chosen = _cheapest_feasible(found, now.budget) if plan is None else now.pinned(plan, drop_boxes(bound, plan))
     others = tuple(each for each in found if each.plan != chosen.plan)
     helps = None
-    if now.budget.shortfall(chosen.cost) is not None:
-        open_plans = [plan] if plan is not None else [replace(each.plan, orders=()) for each in found]
+    if wishes is not None and now.budget.shortfall(chosen.cost) is not None:
+        open_plans = [plan] if plan is not None and not reason else [replace(each.plan, orders=()) for each in found]
         helps = remedies(now, chosen.cost, chosen.plan, open_plans, wishes)
     return Explanation(bound, config, now.workload, stats, chosen, others, now.budget, profile, all_plans, reason, helps)
 

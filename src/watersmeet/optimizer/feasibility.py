@@ -71,5 +71,5 @@ def remedies(now: Situation, cost: PlanCost, plan: Plan, plans: Sequence[Plan], 
 
 def drops_text(found: Approximation) -> str:
     """The drop rates of an approximation in words."""
-    drops = " and ".join(f"{1 - share:.1%} of {name}" for name, share in found.keep if share < 1)
+    drops = " and ".join(f"{1 - share:.1%} of {name}" for name, share in found.keep if share < 0.9995)
     return f"dropping {drops}, by {found.plan.algorithm}: {found.share_of_output:.1%} of the rows out are left"

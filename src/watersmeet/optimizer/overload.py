@@ -21,13 +21,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from watersmeet.algebra.plan import Plan
-from watersmeet.algebra.windows import RowsWindow
+from watersmeet.algebra.windows import FOREVER_US, RowsWindow
 from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
 from watersmeet.cost.ayad_thinning import LAST_STEP, Shares, climb, shrunk
 from watersmeet.cost.knapsack import Item, continuous_knapsack
 from watersmeet.cost.profile import Profile
 from watersmeet.errors import PlanError, listing
 from watersmeet.operators.meet.config import MeetConfig
+from watersmeet.operators.shedding import DropBox
 from watersmeet.optimizer.budget import Budget
 from watersmeet.optimizer.costing import Costed, Part, PlanCost, costed
 from watersmeet.optimizer.estimates import InputEstimate, Workload
@@ -35,10 +36,10 @@ from watersmeet.stats.estimate import Estimate, derived
 
 #: Plans are compared at these shares of everything and with each stream favoured, and so many of the cheapest at each are given drop boxes.
 THINNINGS = (1.0, 0.3, 0.05)
-TRIED = 3
+TRIED = 2
 #: Of those, so many with the highest output by rough steps are looked at closely.
-FINALISTS = 3
-_ROUGH_STEP = 0.05
+FINALISTS = 2
+_ROUGH_STEP = 0.1
 
 #: Of a stream with a ROWS window at least so much is kept: shut off, its window would never fill, or hold the same rows for ever.
 LEAST_COUNTED = 0.01
@@ -82,9 +83,9 @@ class Situation:
         ]
         return Costed(thin.plan, replace(thin.cost, parts=(*boxes, *thin.cost.parts)))
 
-    def pinned(self, plan: Plan, keep: Mapping[str, float]) -> Costed:
-        """The plan with its own drop rates, and what it costs with them."""
-        found = self.cost(plan, keep)
+    def pinned(self, plan: Plan, boxes: Mapping[str, DropBox]) -> Costed:
+        """The plan with its own drop boxes, and what it costs with them."""
+        found = self.cost(plan, {name: box.keep for name, box in boxes.items()})
         return Costed(replace(found.plan, drop=plan.drop, drop_seed=plan.drop_seed), found.cost)
 
     def load(self, plan: Plan, keep: Mapping[str, float]) -> float:
@@ -153,7 +154,7 @@ def best_shares(now: Situation, plan: Plan, least: Mapping[str, float], wishes: 
     found: list[Shares] = []
     if any(counted.values()):
         found.append(_knapsack(now, plan, least, wishes))
-    if not all(counted.values()):
+    if not wishes.weights or not any(counted.values()):
         found += [climb(output, load, least, start, last_step) for start in ({}, *found)]
     best = max(found, key=lambda keep: output(keep) if not wishes.weights else 0.0)
     return {name: _rounded(share, least[name]) for name, share in best.items()}
@@ -171,17 +172,17 @@ def window_scale(now: Situation, plan: Plan) -> float | None:
 
 
 def _knapsack(now: Situation, plan: Plan, least: Mapping[str, float], wishes: Wishes) -> Shares:
-    """What each stream adds to output and load when it alone is kept whole; exact where both are linear in the shares."""
-    nothing = dict.fromkeys(least, _NOTHING)
-    base_out, base_load = now.cost(plan, nothing).cost.rows_out_per_s, now.load(plan, nothing)
-    items = []
-    for name in least:
-        alone = now.cost(plan, {**nothing, name: 1.0})
-        gain = max(alone.cost.rows_out_per_s - base_out, 0.0) * wishes.weights.get(name, 1.0)
-        items.append(Item(gain, max(now.budget.load(alone.cost) - base_load, 0.0), least[name]))
-    shares = dict(zip(least, continuous_knapsack(items, max(1 - base_load, 0.0)), strict=True))
+    """What each stream adds to output and load when it alone is raised from its least; exact where both are linear in the shares."""
     lowest = {name: max(share, _NOTHING) for name, share in least.items()}
-    return shrunk(lambda keep: now.load(plan, keep), lowest, {name: max(share, _NOTHING) for name, share in shares.items()})
+    base = now.cost(plan, lowest).cost
+    items = []
+    for name in lowest:
+        raised = now.cost(plan, {**lowest, name: 1.0}).cost
+        gain = max(raised.rows_out_per_s - base.rows_out_per_s, 0.0) * wishes.weights.get(name, 1.0)
+        items.append(Item(gain, max(now.budget.load(raised) - now.budget.load(base), 0.0)))
+    taken = continuous_knapsack(items, max(1 - now.budget.load(base), 0.0))
+    shares = {name: share + part * (1 - share) for (name, share), part in zip(lowest.items(), taken, strict=True)}
+    return shrunk(lambda keep: now.load(plan, keep), lowest, shares)
 
 
 def _promising(now: Situation, plans: Sequence[Plan]) -> list[Plan]:
@@ -229,8 +230,8 @@ def _scaled_windows(now: Situation, plan: Plan, scale: float) -> PlanCost:
         replace(each, held_rows=derived(each.held_rows.value * scale, each.held_rows)) if source.is_stream else each
         for source, each in zip(now.config.inputs, now.workload.inputs, strict=True)
     )
-    gaps = tuple(tuple(int(gap * scale) for gap in row) for row in now.workload.gaps_us)
-    shorter = replace(now.workload, inputs=inputs, gaps_us=gaps, _matches={})
+    gaps = tuple(tuple(int(gap * scale) if gap < FOREVER_US else gap for gap in row) for row in now.workload.gaps_us)
+    shorter = replace(now.workload, inputs=inputs, gaps_us=gaps, _matches={}, _reach={})
     return costed(now.config, shorter, now.profile, replace(plan, drop=())).cost
 
 

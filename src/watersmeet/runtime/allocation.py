@@ -66,9 +66,8 @@ def limited_join(workload: Workload, config: MeetConfig) -> LimitedJoin:
     if len(lengths_us) != 2:
         raise PlanError("both streams need a RANGE window to be held as samples", hint="a ROWS window always holds its last rows")
     windows = Pair(*(rate * length_us / 1e6 for rate, length_us in zip(rates, lengths_us, strict=True)))
-    reached = workload.matches(config, frozenset({0}), 1) * workload.residual.value
-    reachable = min(b.held_rows.value, b.kept_per_s.value * config.bounds.later_by_us[1][0] / 1e6)
-    return LimitedJoin(rates, windows, min(1.0, reached / reachable))
+    share = workload.key_share(config, frozenset({0}), 1) * workload.passing(frozenset({0}), 1)
+    return LimitedJoin(rates, windows, min(1.0, share))
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,8 +98,9 @@ def at_hand(bound: BoundQuery, sources: Mapping[str, Stream | Relation]) -> AtHa
     names = dict.fromkeys(each.schema.name for each in bound.sources if each.schema.name in sources)
     tables: dict[str, pa.Table] = {}
     for name in names:
-        feed = sources[name].feed
-        found = feed.peek() if isinstance(feed, TableFeed | PathFeed | BatchFeed) else None
+        source = sources[name]
+        endless = isinstance(source, Stream) and source.is_endless
+        found = source.feed.peek() if isinstance(source.feed, TableFeed | PathFeed | BatchFeed) and not endless else None
         if found is not None:
             tables[name] = found
     whole = all(isinstance(sources[name].feed, TableFeed | PathFeed) for name in names)
@@ -121,7 +122,7 @@ def explained_on(
     budget: Budget | None = None,
     all_plans: bool = False,
     arriving: Arriving | None = None,
-    wishes: Wishes = NO_WISHES,
+    wishes: Wishes | None = None,
 ) -> Explanation:
     config = meet_config(bound, Plan())
     found = {name: known.get(name) or _measured(bound, hand, name) for name in dict.fromkeys(each.schema.name for each in bound.sources)}

@@ -26,20 +26,25 @@ def state_bytes(state: MeetState) -> bytes:
     """The whole state. Access paths are not part of it: they are made again when first probed."""
     parts: list[bytes] = []
     header = [_put_input(each, parts) for each in state.inputs]
-    text = json.dumps({"inputs": header, "sizes": [len(part) for part in parts]}).encode()
-    body = struct.pack("<I", len(text)) + text + b"".join(parts)
-    return _MAGIC + struct.pack("<I", zlib.crc32(body)) + body
+    return packed({"inputs": header}, parts)
 
 
 def state_from_bytes(config: MeetConfig, blob: bytes) -> MeetState:
     """The inverse of `state_bytes`, for the same query."""
-    header, parts = _opened(blob)
+    header, parts = opened(blob)
     if len(header["inputs"]) != len(config.inputs):
         raise InputError(f"the saved state has {len(header['inputs'])} inputs, the query has {len(config.inputs)}")
     return MeetState(tuple(_get_input(source, saved, parts) for source, saved in zip(config.inputs, header["inputs"], strict=True)))
 
 
-def _opened(blob: bytes) -> tuple[dict[str, Any], Iterator[pa.Table]]:
+def packed(header: dict[str, Any], parts: list[bytes]) -> bytes:
+    """One blob out of a header and Arrow streams."""
+    text = json.dumps({**header, "sizes": [len(part) for part in parts]}).encode()
+    body = struct.pack("<I", len(text)) + text + b"".join(parts)
+    return _MAGIC + struct.pack("<I", zlib.crc32(body)) + body
+
+
+def opened(blob: bytes) -> tuple[dict[str, Any], Iterator[pa.Table]]:
     if len(blob) < 12 or blob[:4] != _MAGIC:
         raise InputError("these bytes are not a saved state")
     body = memoryview(blob)[8:]
@@ -58,24 +63,24 @@ def _tables(body: memoryview, sizes: list[int]) -> Iterator[pa.Table]:
 
 
 def _put_input(state: InputState, parts: list[bytes]) -> dict[str, Any]:
-    parts.extend(_ipc(_pane_table(pane)) for pane in state.panes)
+    parts.extend(ipc_bytes(pane_table(pane)) for pane in state.panes)
     if state.waiting is not None:
-        parts.append(_ipc(state.waiting))
+        parts.append(ipc_bytes(state.waiting))
     return {
         "panes": len(state.panes),
         "waiting": state.waiting is not None,
-        "counter": None if state.counter is None else _put_counter(state.counter),
+        "counter": None if state.counter is None else counter_values(state.counter),
     }
 
 
 def _get_input(source: MeetInput, saved: dict[str, Any], parts: Iterator[pa.Table]) -> InputState:
-    panes = tuple(_pane(next(parts)) for _ in range(saved["panes"]))
+    panes = tuple(pane_from_table(next(parts)) for _ in range(saved["panes"]))
     waiting = next(parts) if saved["waiting"] else None
-    counter = None if saved["counter"] is None else _get_counter(source, saved["counter"])
+    counter = None if saved["counter"] is None else counter_from_values(source, saved["counter"])
     return InputState(panes, waiting, counter)
 
 
-def _pane_table(pane: Pane) -> pa.Table:
+def pane_table(pane: Pane) -> pa.Table:
     columns: dict[str, pa.Array] = {"t": pa.array(pane.times)}
     if pane.ends is not None:
         columns["e"] = pa.array(pane.ends)
@@ -87,7 +92,7 @@ def _pane_table(pane: Pane) -> pa.Table:
     return pa.table(columns)
 
 
-def _pane(table: pa.Table) -> Pane:
+def pane_from_table(table: pa.Table) -> Pane:
     found = {name: table.column(name).combine_chunks() for name in table.column_names}
     numbers = {name: values.to_numpy() for name, values in found.items() if name[0] in "tesh"}
     return Pane(
@@ -100,12 +105,12 @@ def _pane(table: pa.Table) -> Pane:
     )
 
 
-def _put_counter(counter: RowCounter) -> dict[str, Any]:
+def counter_values(counter: RowCounter) -> dict[str, Any]:
     arrays = {name: getattr(counter, name).tolist() for name in _ARRAYS}
     return {**arrays, "partitions": list(counter.partitions), "nodes": counter.nodes, "next_seq": counter.next_seq}
 
 
-def _get_counter(source: MeetInput, saved: dict[str, Any]) -> RowCounter:
+def counter_from_values(source: MeetInput, saved: dict[str, Any]) -> RowCounter:
     if not isinstance(source.window, RowsWindow):
         raise InternalError(f'state of a ROWS window for "{source.alias}", which has none')
     arrays = {name: np.array(saved[name], np.int64) for name in _ARRAYS}
@@ -113,7 +118,7 @@ def _get_counter(source: MeetInput, saved: dict[str, Any]) -> RowCounter:
     return RowCounter(source.window, partitions, **arrays, nodes=saved["nodes"], next_seq=saved["next_seq"])
 
 
-def _ipc(table: pa.Table) -> bytes:
+def ipc_bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

@@ -39,6 +39,8 @@ def settled_config(bound: BoundQuery, plan: Plan) -> MeetConfig:
 
 
 def _refuse_what_is_not_built(plan: Plan) -> None:
-    for knob, given in (("tree", plan.tree), ("early", plan.early)):
+    if plan.early:
+        raise PlanError('the plan has "early", but a query that does not aggregate has nothing to aggregate early', hint="leave it out")
+    for knob, given in (("tree", plan.tree),):
         if given:
             raise PlanError(f'this version does not run a plan with "{knob}"')
