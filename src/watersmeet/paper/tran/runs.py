@@ -40,7 +40,8 @@ def query(join: AggregationJoin, names: list[str]) -> str:
     Windows are a microsecond short of the time in which their rows arrive, so that they hold no row more.
     """
     sources = ", ".join(
-        f"{name} [RANGE {_window_us(each.window_rows, each.rows_per_s)} MICROSECONDS]" for name, each in zip(names, join.inputs, strict=True)
+        f"{name} [RANGE {_window_us(each.window_rows, each.rows_per_s)} MICROSECONDS]"
+        for name, each in zip(names, join.inputs, strict=True)
     )
     keys = ", ".join(f"{name}.g" for name, each in zip(names, join.inputs, strict=True) if each.groups > 1) or f"{names[0]}.g"
     shown = ", ".join(f"{key} AS g{at}" for at, key in enumerate(keys.split(", ")))
