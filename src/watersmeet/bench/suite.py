@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from watersmeet.bench import golab
 from watersmeet.bench.counters import share_of_counting
 from watersmeet.bench.embedded import SideBySide, beside_duckdb, seconds_per_row
 from watersmeet.bench.workloads import CommonKey
 from watersmeet.errors import InputError, listing
+from watersmeet.workloads import golab, kang_limited
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,20 @@ def counters() -> Iterator[Finding]:
     yield Finding(f"counting takes {share:.1%} of the eager hash join's time", {"workload": "counters", "share": share})
 
 
+def allocation() -> Iterator[Finding]:
+    """The third paper's Figures 5 to 7: rows out per second of every strategy, predicted and measured."""
+    for bar in kang_limited.bars():
+        text = f"figure {bar.figure}  {bar.strategy:<12} predicted {bar.predicted_per_s:6.1f} per s   measured {bar.measured_per_s:6.1f}"
+        yield Finding(text, {"workload": "allocation", **asdict(bar)})
+
+
 BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "embedded": embedded,
     "five-way-embedded": five_way,
     "window-growth": window_growth,
     "table-8": table_8,
     "counters": counters,
+    "allocation": allocation,
 }
 
 

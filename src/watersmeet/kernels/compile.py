@@ -26,6 +26,12 @@ IN_UINT8 = types.Array(types.uint8, 1, "C", readonly=True)
 IN_BOOL = types.Array(types.boolean, 1, "C", readonly=True)
 OUT_INT64 = types.Array(types.int64, 1, "C")
 OUT_INT32 = types.Array(types.int32, 1, "C")
+OUT_BOOL = types.Array(types.boolean, 1, "C")
+IN_INT64_2D = types.Array(types.int64, 2, "C", readonly=True)
+IN_FLOAT64_2D = types.Array(types.float64, 2, "C", readonly=True)
+OUT_INT64_2D = types.Array(types.int64, 2, "C")
+OUT_INT64_3D = types.Array(types.int64, 3, "C")
+OUT_FLOAT64_2D = types.Array(types.float64, 2, "C")
 
 #: Every kernel by module and name, for warming up and for the test that nothing compiles twice.
 KERNELS: dict[str, Any] = {}

@@ -69,14 +69,17 @@ _SIGNS = {
     ">": TokenType.GT,
     ";": TokenType.SEMICOLON,
 }
-_REFUSED_SIGNS = "!#$&:?@\\^{|}~'`\""
+_REFUSED_SIGNS = "!#$&:?@\\^{|}~'`\"“”‘’"
 
 
 class WatersmeetTokenizer(Tokenizer):
-    """Double quotes and backticks around names, single quotes around strings, each doubled inside; comments as `--` and `/* */`."""
+    """Double quotes and backticks around names, single quotes around strings, each doubled inside; comments as `--` and `/* */`.
+
+    Typographic quotes, as papers and mail programs print them, stand around strings too.
+    """
 
     IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
-    QUOTES: ClassVar[list[tuple[str, str] | str]] = ["'"]
+    QUOTES: ClassVar[list[tuple[str, str] | str]] = ["'", ("“", "”"), ("‘", "’")]
     STRING_ESCAPES: ClassVar[list[str]] = ["'"]
     NESTED_COMMENTS = False
     COMMANDS: ClassVar[set[TokenType]] = set()

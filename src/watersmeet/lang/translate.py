@@ -200,6 +200,9 @@ class Translator:
     def _aggregate(self, name: str, args: list[exp.Expr], span: Span | None) -> Expr:
         if len(args) != 1:
             raise QueryError(f"{name} takes one argument, not {len(args)}", span=span)
+        if name == "COUNT" and isinstance(args[0], exp.Column) and isinstance(args[0].this, exp.Star):
+            self.source(args[0].args["table"])  # every row of a join has a row of each source, so COUNT(a.*) counts them all
+            return Aggregate(name, span=span)
         if not isinstance(args[0], exp.Star):
             return Aggregate(name, self.expression(args[0]), span=span)
         if name != "COUNT":

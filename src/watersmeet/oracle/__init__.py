@@ -3,7 +3,7 @@
 It shares no code with the engine. What it says is the meaning of a query; the engine is tested against it.
 """
 
-from watersmeet.oracle.aggregate import Evaluation, evaluations, every_instants, groups_at
+from watersmeet.oracle.aggregate import Evaluation, batch_evaluations, evaluations, every_instants, groups_at
 from watersmeet.oracle.expressions import evaluate
 from watersmeet.oracle.join import join_rows
 from watersmeet.oracle.values import Instant, as_multiset, table_rows
@@ -16,6 +16,7 @@ __all__ = [
     "Instant",
     "admit",
     "as_multiset",
+    "batch_evaluations",
     "evaluate",
     "evaluations",
     "every_instants",

@@ -15,8 +15,8 @@ from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import InternalError, QueryError
 from watersmeet.oracle.expressions import Row, evaluate
 from watersmeet.oracle.functions import greatest, least
-from watersmeet.oracle.join import feed_of, merged, pairs_hold, predicate_is_true
-from watersmeet.oracle.values import event_times_us, sort_key
+from watersmeet.oracle.join import Feed, feed_of, merged, pairs_hold, predicate_is_true
+from watersmeet.oracle.values import Duration, event_times_us, sort_key
 
 _EXACT = Context(prec=200)
 _GROUPED = ""  # the alias under which group keys and aggregates stand in a group's row
@@ -32,18 +32,38 @@ class Evaluation:
     row: tuple[Any, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Combination:
+    """Rows that satisfy predicate and pair constraints together, whatever the windows: their numbers, their columns, their group."""
+
+    numbers: tuple[int, ...]
+    row: Row
+    group: Group
+
+
 def groups_at(bound: BoundQuery, tables: Mapping[str, pa.Table], t_us: int) -> dict[Group, tuple[Any, ...]]:
     """AS(t): per group (named by its keys, in a form where NaN and null equal themselves) its output row, before HAVING."""
-    return {group: _output(bound, rows) for group, rows in _members_at(bound, tables, t_us).items()}
+    feeds = _feeds(bound, tables)
+    return {group: _output(bound, rows) for group, rows in _members_at(feeds, _combinations(bound, feeds), t_us).items()}
 
 
 def evaluations(bound: BoundQuery, tables: Mapping[str, pa.Table], instants_us: Iterable[int]) -> list[Evaluation]:
     """What evaluating at each of these instants emits: groups whose row changed, and once more those that emptied."""
+    feeds = _feeds(bound, tables)
+    combinations = _combinations(bound, feeds)
+    return _emitted(bound, ((t_us, _members_at(feeds, combinations, t_us)) for t_us in instants_us))
+
+
+def batch_evaluations(bound: BoundQuery, batches: Iterable[tuple[int, Mapping[str, pa.Table]]]) -> list[Evaluation]:
+    """What evaluating at the end of each batch emits, given each batch's instant and the rows that are there by then."""
+    return _emitted(bound, ((t_us, _members(bound, tables, t_us)) for t_us, tables in batches))
+
+
+def _emitted(bound: BoundQuery, contents: Iterable[tuple[int, dict[Group, list[Row]]]]) -> list[Evaluation]:
     emitted: list[Evaluation] = []
     before: dict[Group, tuple[Any, ...]] = {}
     keys: dict[Group, Row] = {}
-    for t_us in instants_us:
-        members = _members_at(bound, tables, t_us)
+    for t_us, members in contents:
         keys |= {group: rows[0] for group, rows in members.items()}
         now = {group: _output(bound, rows) for group, rows in members.items()}
         changed = [group for group in now if group not in before or not _same(now[group], before[group])]
@@ -65,19 +85,32 @@ def every_instants(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[in
     return list(range(-(-min(times_us) // every_us) * every_us, max(times_us) + 1, every_us))
 
 
-def _members_at(bound: BoundQuery, tables: Mapping[str, pa.Table], t_us: int) -> dict[Group, list[Row]]:
-    """Per group the combinations that satisfy predicate and pair constraints with every row in its window at t."""
-    groups: dict[Group, list[Row]] = {}
-    contents = []
-    for source in bound.sources:
-        feed = feed_of(source, tables[source.schema.name])
-        inside = {row.number for row in feed.in_window(t_us)}
-        contents.append([member for member in feed.members if member[0].number in inside])
-    for combination in product(*contents):
-        row = merged(combination)
-        if pairs_hold(bound, [member for member, _ in combination]) and predicate_is_true(bound, row):
+def _feeds(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[Feed]:
+    return [feed_of(source, tables[source.schema.name]) for source in bound.sources]
+
+
+def _combinations(bound: BoundQuery, feeds: list[Feed]) -> list[_Combination]:
+    found = []
+    for combination in product(*(feed.members for feed in feeds)):
+        rows = [row for row, _ in combination]
+        if pairs_hold(bound, rows) and predicate_is_true(bound, row := merged(combination)):
             group = tuple(sort_key(evaluate(key, row)) for key in bound.group_by)
-            groups.setdefault(group, []).append(row)
+            found.append(_Combination(tuple(each.number for each in rows), row, group))
+    return found
+
+
+def _members(bound: BoundQuery, tables: Mapping[str, pa.Table], t_us: int) -> dict[Group, list[Row]]:
+    feeds = _feeds(bound, tables)
+    return _members_at(feeds, _combinations(bound, feeds), t_us)
+
+
+def _members_at(feeds: list[Feed], combinations: list[_Combination], t_us: int) -> dict[Group, list[Row]]:
+    """Per group the combinations with every row in its window at t."""
+    inside = [{row.number for row in feed.in_window(t_us)} for feed in feeds]
+    groups: dict[Group, list[Row]] = {}
+    for each in combinations:
+        if all(number in window for number, window in zip(each.numbers, inside, strict=True)):
+            groups.setdefault(each.group, []).append(each.row)
     return groups
 
 
@@ -119,10 +152,16 @@ def _sum(values: list[Any], arg: Expr) -> Any:
         return None
     total = values[0]
     for value in values[1:]:
-        total = total + value if isinstance(value, int | float) else _EXACT.add(total, value)
+        total = _plus(total, value)
     if isinstance(total, int) and not -(2**63) <= total < 2**63:
         raise QueryError(f"integer overflow in the sum of {_name(arg)}")
     return total
+
+
+def _plus(total: Any, value: Any) -> Any:
+    if isinstance(value, Duration):
+        return Duration(total.ns + value.ns)
+    return total + value if isinstance(value, int | float) else _EXACT.add(total, value)
 
 
 def _average(values: list[Any], arg: Expr) -> Any:

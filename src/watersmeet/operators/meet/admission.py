@@ -21,8 +21,10 @@ from watersmeet.operators.expressions import evaluate, is_true
 from watersmeet.operators.keys import has_exact_codes, key_codes
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.pane import Pane, is_sorted
+from watersmeet.operators.meet.row_counter import RowCounter
 from watersmeet.operators.meet.state import InputState
 from watersmeet.operators.ordering import stream_order
+from watersmeet.operators.shedding import DropBox
 
 Int64s = NDArray[np.int64]
 
@@ -80,18 +82,28 @@ def without_late(delta: Delta, watermark_us: int) -> Delta:
     return delta.filter(delta.times >= watermark_us)
 
 
+def without_shed(delta: Delta, box: DropBox, watermark_us: int) -> Delta:
+    """The rows that the drop box keeps, and the late ones: a row that is late is late, kept or not."""
+    return delta.filter(box.keeps(delta.table) | (delta.times < watermark_us)) if box.drops else delta
+
+
 def release(source: MeetInput, state: InputState, delta: Delta, future_us: int, waits: bool) -> tuple[Released, InputState]:
     """What is to be joined now. Rows of a query that waits stay behind until no row before them can come any more."""
     if not waits:
         return _in_time_order(source, delta), state
-    table, times = _with_waiting(state, delta)
+    table, times = with_waiting(state.waiting, delta)
     ready = times < future_us
-    kept = None if np.all(ready) else table.filter(pa.array(~ready)).append_column(WAITING_TIME, pa.array(times[~ready]))
+    kept = None if np.all(ready) else to_wait(table, times, ~ready)
     released = Delta(table, times).filter(ready) if kept is not None else Delta(table, times)
     state = replace(state, waiting=kept)
     if isinstance(source.window, RowsWindow):
         return _counted(source, state, released)
     return _in_time_order(source, released), state
+
+
+def to_wait(table: pa.Table, times: Int64s, which: NDArray[np.bool_]) -> pa.Table:
+    """Rows that wait for the watermark, with their times beside them."""
+    return table.filter(pa.array(which)).append_column(WAITING_TIME, pa.array(times[which]))
 
 
 def stretches(released: list[Released], config: MeetConfig) -> Iterator[tuple[int, int]]:
@@ -168,12 +180,13 @@ def _tumble_ends(source: MeetInput, times: Int64s) -> Int64s | None:
     return (times // length_us + 1) * length_us - 1
 
 
-def _with_waiting(state: InputState, delta: Delta) -> tuple[pa.Table, Int64s]:
-    if state.waiting is None:
+def with_waiting(waiting: pa.Table | None, delta: Delta) -> tuple[pa.Table, Int64s]:
+    """The rows that waited, then those of the batch."""
+    if waiting is None:
         return delta.table, delta.times
-    waiting = state.waiting.column(WAITING_TIME).combine_chunks().to_numpy()
-    table = pa.concat_tables([state.waiting.drop_columns([WAITING_TIME]), delta.table])
-    return table, np.concatenate([waiting, delta.times])
+    times = waiting.column(WAITING_TIME).combine_chunks().to_numpy()
+    table = pa.concat_tables([waiting.drop_columns([WAITING_TIME]), delta.table])
+    return table, np.concatenate([times, delta.times])
 
 
 def _counted(source: MeetInput, state: InputState, delta: Delta) -> tuple[Released, InputState]:
@@ -181,6 +194,13 @@ def _counted(source: MeetInput, state: InputState, delta: Delta) -> tuple[Releas
     if state.counter is None:
         raise InternalError("a ROWS window without its counter")
     counter = state.counter.copy()
+    released, victims, last_us = count_rows(source, counter, delta)
+    panes = tuple(_pane_ended(pane, victims, last_us) for pane in state.panes)
+    return released, replace(state, counter=counter, panes=panes)
+
+
+def count_rows(source: MeetInput, counter: RowCounter, delta: Delta) -> tuple[Released, Int64s, Int64s]:
+    """The rows in ≺ order with their ends; and the numbers of all rows pushed out, sorted, with the last instant of each."""
     rest = [_one_array(delta.table, name) for name in source.fields.names if name != source.time]
     order = stream_order(delta.times, rest)
     table, times = delta.table.take(pa.array(order)), delta.times[order]
@@ -189,19 +209,18 @@ def _counted(source: MeetInput, state: InputState, delta: Delta) -> tuple[Releas
     victims, last_us = leaving[left], times[left] - 1
     by_seq = np.argsort(victims)
     victims, last_us = victims[by_seq], last_us[by_seq]
-    ends = _ended(np.full(times.size, FOREVER_US, np.int64), seqs, victims, last_us)
-    panes = tuple(_pane_ended(pane, victims, last_us) for pane in state.panes)
-    return Released(table, times, None, ends, seqs), replace(state, counter=counter, panes=panes)
+    ends = ended(np.full(times.size, FOREVER_US, np.int64), seqs, victims, last_us)
+    return Released(table, times, None, ends, seqs), victims, last_us
 
 
 def _pane_ended(pane: Pane, victims: Int64s, last_us: Int64s) -> Pane:
     if pane.ends is None or pane.seqs is None:
         raise InternalError("a pane of counted rows without its numbers")
-    ends = _ended(pane.ends, pane.seqs, victims, last_us)
+    ends = ended(pane.ends, pane.seqs, victims, last_us)
     return pane if ends is pane.ends else pane.with_ends(ends, int(np.count_nonzero(ends != pane.ends)))
 
 
-def _ended(ends: Int64s, seqs: Int64s, victims: Int64s, last_us: Int64s) -> Int64s:
+def ended(ends: Int64s, seqs: Int64s, victims: Int64s, last_us: Int64s) -> Int64s:
     """The ends, with those of the victims set; `seqs` and `victims` are sorted."""
     if not victims.size or not seqs.size:
         return ends

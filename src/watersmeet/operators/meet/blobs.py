@@ -26,20 +26,25 @@ def state_bytes(state: MeetState) -> bytes:
     """The whole state. Access paths are not part of it: they are made again when first probed."""
     parts: list[bytes] = []
     header = [_put_input(each, parts) for each in state.inputs]
-    text = json.dumps({"inputs": header, "sizes": [len(part) for part in parts]}).encode()
-    body = struct.pack("<I", len(text)) + text + b"".join(parts)
-    return _MAGIC + struct.pack("<I", zlib.crc32(body)) + body
+    return packed({"inputs": header}, parts)
 
 
 def state_from_bytes(config: MeetConfig, blob: bytes) -> MeetState:
     """The inverse of `state_bytes`, for the same query."""
-    header, parts = _opened(blob)
+    header, parts = opened(blob)
     if len(header["inputs"]) != len(config.inputs):
         raise InputError(f"the saved state has {len(header['inputs'])} inputs, the query has {len(config.inputs)}")
     return MeetState(tuple(_get_input(source, saved, parts) for source, saved in zip(config.inputs, header["inputs"], strict=True)))
 
 
-def _opened(blob: bytes) -> tuple[dict[str, Any], Iterator[pa.Table]]:
+def packed(header: dict[str, Any], parts: list[bytes]) -> bytes:
+    """One blob out of a header and Arrow streams."""
+    text = json.dumps({**header, "sizes": [len(part) for part in parts]}).encode()
+    body = struct.pack("<I", len(text)) + text + b"".join(parts)
+    return _MAGIC + struct.pack("<I", zlib.crc32(body)) + body
+
+
+def opened(blob: bytes) -> tuple[dict[str, Any], Iterator[pa.Table]]:
     if len(blob) < 12 or blob[:4] != _MAGIC:
         raise InputError("these bytes are not a saved state")
     body = memoryview(blob)[8:]

@@ -20,6 +20,7 @@ from watersmeet.operators.meet.pane import Pane, Panes
 from watersmeet.operators.meet.state import InputState, MeetState
 from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.operators.meet.tactics.registry import tactic_of
+from watersmeet.operators.meet.watch import KEEP, PROBE, ROWS_OUT, TAKE_IN, Watch
 
 
 @dataclass(frozen=True)
@@ -62,16 +63,18 @@ def steps(
 ) -> Generator[pa.RecordBatch, None, tuple[MeetState, Counters]]:
     """`step` with its results one piece at a time: none is held here, however many there are. Returns the next state and the counters."""
     kept = {i: without_late(delta, watermark_us) for i, delta in deltas.items()}
-    released, inputs = _release(config, state, kept, future_us)
+    tally = Tally(len(state.inputs))
+    released, inputs = _release(config, state, kept, future_us, tally.watch)
     found = 0
-    tally = Tally(len(inputs))
     for from_us, before_us in stretches([released[i] for i in config.streams], config):
-        new = {i: pane_of(config.inputs[i], released[i].between(from_us, before_us)) for i in config.streams}
+        new = {i: _new_pane(config.inputs[i], released[i].between(from_us, before_us), tally.watch) for i in config.streams}
         for batch in _join(config, inputs, new, tally):
             found += batch.num_rows
             yield batch
         horizon_us = min(before_us, future_us)
-        inputs = [each.with_pane(new[i], config.inputs[i].retention_us, horizon_us) if i in new else each for i, each in enumerate(inputs)]
+        inputs = [
+            _with_pane(config.inputs[i], each, new[i], horizon_us, tally.watch) if i in new else each for i, each in enumerate(inputs)
+        ]
     counters = Counters(
         arrived=tuple(len(deltas[i]) if i in deltas else 0 for i in range(len(inputs))),
         late=tuple(len(deltas[i]) - len(kept[i]) if i in deltas else 0 for i in range(len(inputs))),
@@ -91,15 +94,26 @@ def with_relation(config: MeetConfig, state: MeetState, number: int, table: pa.T
 
 
 def _release(
-    config: MeetConfig, state: MeetState, deltas: dict[int, Delta], future_us: int
+    config: MeetConfig, state: MeetState, deltas: dict[int, Delta], future_us: int, watch: Watch
 ) -> tuple[dict[int, Released], list[InputState]]:
     inputs = list(state.inputs)
     released: dict[int, Released] = {}
     for i in config.streams:
         source = config.inputs[i]
         delta = deltas[i] if i in deltas else _no_rows(source)  # a delta without rows still knows its columns
-        released[i], inputs[i] = release(source, inputs[i], delta, future_us, waits=config.waits_for_watermark)
+        with watch.on(TAKE_IN, i):
+            released[i], inputs[i] = release(source, inputs[i], delta, future_us, waits=config.waits_for_watermark)
     return released, inputs
+
+
+def _new_pane(source: MeetInput, rows: Released, watch: Watch) -> Pane:
+    with watch.on(KEEP, source.number):
+        return pane_of(source, rows)
+
+
+def _with_pane(source: MeetInput, state: InputState, pane: Pane, future_us: int, watch: Watch) -> InputState:
+    with watch.on(KEEP, source.number):
+        return state.with_pane(pane, source.retention_us, future_us)
 
 
 def _no_rows(source: MeetInput) -> Delta:
@@ -110,9 +124,11 @@ def _join(config: MeetConfig, inputs: list[InputState], new: dict[int, Pane], ta
     if not any(len(pane) for pane in new.values()):
         return
     search = tactic_of(config.plan).settle(config, config.plan)
-    for reach, found in search(config, [each.panes for each in inputs], new, tally):
+    for reach, found in tally.watch.each(PROBE, search(config, [each.panes for each in inputs], new, tally)):
         if len(found):
-            yield _materialised(config, reach, found)
+            with tally.watch.on(ROWS_OUT):
+                batch = _materialised(config, reach, found)
+            yield batch
 
 
 def _materialised(config: MeetConfig, reach: dict[int, Panes], found: Combinations) -> pa.RecordBatch:

@@ -58,6 +58,9 @@ class TableFeed:
         self.schema = table.schema
         self._table = table
 
+    def peek(self) -> pa.Table:
+        return self._table
+
     def batches(self) -> Iterator[pa.Table]:
         return iter([self._table])
 
@@ -92,6 +95,9 @@ class PathFeed:
     def schema(self) -> pa.Schema:
         return self._read(self.files[:1] if self.following is not None else self.files).schema
 
+    def peek(self) -> pa.Table:
+        return next(self.batches())
+
     def batches(self) -> Iterator[pa.Table]:
         if self.following is not None:
             raise InputError(f'"{self.path}" is followed and never ends, so it cannot be collected', hint="run the query on Spark instead")
@@ -112,7 +118,12 @@ class BatchFeed:
     def __init__(self, source: Iterable[Any]) -> None:
         self._source = source
         self._peeked: Iterator[pa.Table] | None = None
+        self._first: pa.Table | None = None
         self._schema: pa.Schema | None = None
+
+    def peek(self) -> pa.Table | None:
+        """The first batch, which still comes first; None when batches were asked for before."""
+        return None if self.schema is None else self._first
 
     @property
     def schema(self) -> pa.Schema:
@@ -121,7 +132,7 @@ class BatchFeed:
             first = next(opened, None)
             if first is None:
                 raise InputError("a source without any batch: its columns are unknown", hint="hand in one empty table at least")
-            self._schema = first.schema
+            self._first, self._schema = first, first.schema
             self._peeked = chain([first], opened)
         return self._schema
 
@@ -133,6 +144,8 @@ class BatchFeed:
             )
         opened = self._peeked if self._peeked is not None else self._numbered(iter(self._source))
         self._peeked = None
+        if isinstance(self._source, Iterator | pa.RecordBatchReader):
+            self._first = None  # a source that is gone through once is not kept in memory
         return _agreeing(opened, schema)
 
     def _numbered(self, opened: Iterator[Any]) -> Iterator[pa.Table]:

@@ -1,0 +1,147 @@
+"""The flat arrays that aggregation kernels work on, grouped and named.
+
+An entry is what a probe meets: one row of a window, or, on an input that aggregates early, all rows that share join keys and every
+attribute that is read later. Entries of all inputs live side by side; numbers given back are used again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+NONE = -1
+
+
+class Events(NamedTuple):
+    """Rows that enter (+1) or leave (−1) the window of an input, in the order in which they do."""
+
+    input: Int64s
+    sign: Int64s
+    entry: Int64s
+    ints: Int64s  # 2-D: what the row adds to the whole-number columns of its entry
+    approx: Float64s  # 2-D
+    floats: Float64s  # 2-D
+
+
+class Entries(NamedTuple):
+    """Per entry: how many rows it stands for, its join keys by class, the codes its conditions read, its time, and its sums.
+
+    A whole-number sum is kept modulo 2⁶⁴ beside its approximation: together they give the exact sum, however often it wrapped.
+    A sum of floats is a pair of doubles, side by side.
+    """
+
+    rows: Int64s
+    words: Int64s  # 2-D
+    ranges: Int64s  # 2-D
+    times: Int64s
+    ints: Int64s  # 2-D
+    approx: Float64s  # 2-D
+    pairs: Float64s  # 2-D
+
+
+class Directories(NamedTuple):
+    """Ways to find entries: each finds those of one input that agree in some key classes. A node is one combination of keys."""
+
+    classes: Int64s  # 2-D: [directory, place], −1 where there are fewer
+    of_input: Int64s  # 2-D: [input, place], −1 where there are fewer
+    slots: Int64s  # 2-D: [directory, slot]; as many as a power of two
+    node_words: Int64s  # 3-D: [directory, node, place]
+    head: Int64s  # 2-D: [directory, node]
+    nodes: Int64s  # nodes in use
+    following: Int64s  # 2-D: [directory, entry]
+    preceding: Int64s  # 2-D
+    node_of: Int64s  # 2-D
+
+
+class Steps(NamedTuple):
+    """For each origin, which input is probed next, by which directory, with keys from which inputs."""
+
+    target: Int64s  # 2-D: [origin, step]
+    directory: Int64s  # 2-D
+    providers: Int64s  # 3-D: [origin, step, place]
+
+
+class Conditions(NamedTuple):
+    """Comparisons between codes of two inputs, and the bounds between times (no rows where there are none)."""
+
+    op: Int64s
+    left: Int64s
+    left_column: Int64s
+    right: Int64s
+    right_column: Int64s
+    later_by: Int64s  # 2-D
+
+
+class Columns(NamedTuple):
+    """For each column of the result its owner (−1: computed elsewhere) and its place among the owner's columns."""
+
+    int_owner: Int64s
+    int_place: Int64s
+    approx_owner: Int64s
+    approx_place: Int64s
+    pair_owner: Int64s
+    pair_place: Int64s
+
+
+class Work(NamedTuple):
+    """What was done, by origin and target: probes, and entries that passed."""
+
+    probes: Int64s  # 2-D
+    touched: Int64s  # 2-D
+
+
+class Result(NamedTuple):
+    """An aggregation set: per group its sums, the sums it had when last shown, and whether it changed since.
+
+    Column 0 of the whole numbers is COUNT(*).
+    """
+
+    ints: Int64s  # 2-D
+    approx: Float64s  # 2-D
+    pairs: Float64s  # 2-D
+    shown_ints: Int64s  # 2-D
+    shown_approx: Float64s  # 2-D
+    shown_pairs: Float64s  # 2-D
+    dirty: Int64s  # groups that changed, the first `clock[DIRTY]` places
+    is_dirty: Bools
+    clock: Int64s
+
+
+# Places of a result's clock: how many groups are dirty, and the instant that is under way (−1: none).
+DIRTY, OPEN = 0, 1
+
+
+class Heaps(NamedTuple):
+    """Pairing heaps, one per group, over distinct values with their multiplicities."""
+
+    held: Int64s  # multiplicity
+    key: Int64s  # smaller comes first
+    child: Int64s
+    sibling: Int64s
+    in_heap: Bools
+    root: Int64s  # by group
+
+
+def _type(group: type[tuple[Any, ...]], *arrays: tuple[Any, int]) -> Any:
+    kinds = [types.Array(kind, dimensions, "C") for kind, dimensions in arrays]
+    return types.BaseTuple.from_types(kinds, group)  # type: ignore[no-untyped-call] # numba publishes no types
+
+
+_I, _F, _B = types.int64, types.float64, types.boolean
+
+EVENTS = _type(Events, (_I, 1), (_I, 1), (_I, 1), (_I, 2), (_F, 2), (_F, 2))
+ENTRIES = _type(Entries, (_I, 1), (_I, 2), (_I, 2), (_I, 1), (_I, 2), (_F, 2), (_F, 2))
+DIRECTORIES = _type(Directories, (_I, 2), (_I, 2), (_I, 2), (_I, 3), (_I, 2), (_I, 1), (_I, 2), (_I, 2), (_I, 2))
+STEPS = _type(Steps, (_I, 2), (_I, 2), (_I, 3))
+CONDITIONS = _type(Conditions, *[(_I, 1)] * 5, (_I, 2))
+COLUMNS = _type(Columns, *[(_I, 1)] * 6)
+WORK = _type(Work, (_I, 2), (_I, 2))
+RESULT = _type(Result, *[(_I, 2), (_F, 2), (_F, 2)] * 2, (_I, 1), (_B, 1), (_I, 1))
+HEAPS = _type(Heaps, *[(_I, 1)] * 4, (_B, 1), (_I, 1))

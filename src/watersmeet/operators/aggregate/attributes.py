@@ -1,0 +1,103 @@
+"""What is carried of an input's rows: each distinct combination of values has a number, and so has each combination of its group keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.operators.aggregate.codes import ValueCodes, plain
+from watersmeet.operators.aggregate.config import Carried
+from watersmeet.operators.aggregate.interner import Interner
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass
+class ValueLists:
+    """Values by number, one growing column per attribute."""
+
+    types: tuple[pa.DataType, ...]
+    _parts: list[list[pa.Array]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._parts = [[] for _ in self.types]
+
+    def append(self, columns: list[pa.Array]) -> None:
+        for parts, column in zip(self._parts, columns, strict=True):
+            parts.append(column)
+
+    def column(self, place: int) -> pa.Array:
+        parts = self._parts[place]
+        if len(parts) != 1:
+            self._parts[place] = parts = [pa.concat_arrays(parts) if parts else pa.nulls(0, self.types[place])]
+        return parts[0]
+
+    def take(self, place: int, numbers: Int64s) -> pa.Array:
+        return self.column(place).take(pa.array(numbers))
+
+
+class Attributes:
+    """The carried attributes of one input: numbers of their combinations, and back."""
+
+    def __init__(self, carried: Carried):
+        types = tuple(kind.value_type if pa.types.is_dictionary(kind) else kind for kind in carried.types)
+        self.carried = carried
+        self.coders = [ValueCodes.of(kind) for kind in types]
+        self.values = ValueLists(types)
+        self._numbers = Interner(len(types) + 1)
+        self._groups = Interner(carried.group_keys + 1)
+        self._group_of: Int64s = np.empty(0, np.int64)
+        self._example_of: Int64s = np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        return self._numbers.used
+
+    @property
+    def words(self) -> Int64s:
+        return self._numbers.words
+
+    def restore(self, words: Int64s, columns: list[pa.Array]) -> None:
+        """Everything as it was when these words were the combinations known, in their order."""
+        if words.shape[0]:
+            self._remember(columns, words, self._numbers.numbers(words), 0)
+
+    def numbers(self, columns: list[pa.Array], rows: int) -> Int64s:
+        """The number of each row's combination of values."""
+        columns = [plain(column) for column in columns]
+        words = np.zeros((rows, len(columns) + 1), np.int64)
+        for place, (coder, column) in enumerate(zip(self.coders, columns, strict=True)):
+            words[:, place] = coder.codes(column)
+            if column.null_count:
+                words[:, -1] |= np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.int64) << place
+        before = len(self)
+        found = self._numbers.numbers(words)
+        if len(self) > before:
+            self._remember(columns, words, found, before)
+        return found
+
+    def groups(self, numbers: Int64s) -> Int64s:
+        """The number of the group keys in each combination."""
+        return self._group_of[numbers]
+
+    def group_values(self, place: int, groups: Int64s) -> pa.Array:
+        """The values of one group key, by numbers of groups."""
+        return self.values.take(place, self._example_of[groups])
+
+    def _remember(self, columns: list[pa.Array], words: Int64s, found: Int64s, before: int) -> None:
+        """The values of new combinations, from the first row that has each."""
+        fresh = np.flatnonzero(found >= before)
+        _, at = np.unique(found[fresh], return_index=True)
+        first = fresh[at]
+        self.values.append([column.take(pa.array(first)) for column in columns])
+        keys = self.carried.group_keys
+        mask = words[first, -1:] & ((1 << keys) - 1)
+        known = self._groups.used
+        groups = self._groups.numbers(np.concatenate([words[first, :keys], mask], axis=1))
+        self._group_of = np.concatenate([self._group_of, groups])
+        examples = np.full(self._groups.used - known, -1, np.int64)
+        new = groups >= known
+        examples[groups[new][::-1] - known] = (before + np.flatnonzero(new))[::-1]
+        self._example_of = np.concatenate([self._example_of, examples])

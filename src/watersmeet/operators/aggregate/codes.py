@@ -1,0 +1,121 @@
+"""Values of any type as exact int64 codes: equal codes mean equal values, so nothing after this has to look at values again.
+
+Where a type fits into 64 bits the code is in the value. Otherwise values are numbered as they come, and the numbers are state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from watersmeet.operators.keys import has_exact_codes, key_codes
+from watersmeet.operators.meet.comparisons import is_orderable, ordered_codes
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass
+class Numbered:
+    """Values of a type that does not fit a code, numbered in order of appearance."""
+
+    type: pa.DataType
+    known: dict[Hashable, int] = field(default_factory=dict)
+    _values: pa.Array | None = None
+
+    def codes(self, values: pa.Array) -> Int64s:
+        """The number of each value; values are not null."""
+        encoded = values.dictionary_encode()
+        numbers = [self.known.setdefault(value, len(self.known)) for value in encoded.dictionary.to_pylist()]
+        return np.array(numbers, np.int64)[encoded.indices.to_numpy()] if numbers else np.empty(0, np.int64)
+
+    @property
+    def values(self) -> pa.Array:
+        if self._values is None or len(self._values) != len(self.known):
+            self._values = pa.array(list(self.known), self.type)
+        return self._values
+
+    @property
+    def ranks(self) -> Int64s:
+        """The place of each number's value among all. Two values never change their order, so neither do their places."""
+        order = pc.sort_indices(self.values).to_numpy()
+        ranks = np.empty(order.size, np.int64)
+        ranks[order] = np.arange(order.size)
+        return ranks
+
+
+@dataclass
+class ValueCodes:
+    """Codes of one attribute's values: for equality, nulls as zero."""
+
+    type: pa.DataType
+    numbered: Numbered | None = None
+
+    @classmethod
+    def of(cls, kind: pa.DataType) -> ValueCodes:
+        plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+        exact = pa.types.is_null(plain) or has_exact_codes(plain)
+        return cls(plain, None if exact else Numbered(plain))
+
+    def codes(self, values: pa.Array) -> Int64s:
+        return _on_present(plain(values), key_codes if self.numbered is None else self.numbered.codes)
+
+
+@dataclass
+class OrderCodes:
+    """Codes of one attribute's values that tell the order as well; nulls as zero. Codes can be turned back into values."""
+
+    type: pa.DataType
+    numbered: Numbered | None = None
+
+    @classmethod
+    def of(cls, kind: pa.DataType) -> OrderCodes:
+        plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+        return cls(plain, None if pa.types.is_null(plain) or is_orderable(plain) else Numbered(plain))
+
+    def codes(self, values: pa.Array) -> Int64s:
+        return _on_present(plain(values), ordered_codes if self.numbered is None else self.numbered.codes)
+
+    def order(self, codes: Int64s) -> Int64s:
+        """Numbers that compare as the values do, as of now."""
+        return codes if self.numbered is None or not codes.size else self.numbered.ranks[codes]
+
+    def values(self, codes: Int64s, missing: NDArray[np.bool_]) -> pa.Array:
+        """The values of codes, null where they are missing."""
+        if pa.types.is_null(self.type):
+            return pa.nulls(codes.size)
+        if self.numbered is not None:
+            return self.numbered.values.take(pa.array(np.where(missing, 0, codes), mask=missing))
+        return _decoded(self.type, codes, missing)
+
+
+def plain(values: pa.Array) -> pa.Array:
+    """Dictionary-encoded values as what they encode."""
+    return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+
+
+def _on_present(values: pa.Array, codes: Any) -> Int64s:
+    if not values.null_count:
+        return np.asarray(codes(values), np.int64) if len(values) else np.empty(0, np.int64)
+    spread = np.zeros(len(values), np.int64)
+    valid = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+    if valid.any():
+        spread[valid] = codes(values.drop_null())
+    return spread
+
+
+def _decoded(kind: pa.DataType, codes: Int64s, missing: NDArray[np.bool_]) -> pa.Array:
+    if pa.types.is_floating(kind):
+        bits = np.where(codes < 0, codes ^ np.int64(2**63 - 1), codes)
+        return pa.array(bits.view(np.float64), mask=missing).cast(kind)
+    if pa.types.is_uint64(kind):
+        return pa.array((codes ^ np.int64(-(2**63))).view(np.uint64), mask=missing)
+    if pa.types.is_temporal(kind):
+        storage = pa.int32() if kind.bit_width == 32 else pa.int64()
+        return pa.array(codes.astype(storage.to_pandas_dtype()), mask=missing).cast(kind)
+    return pa.array(codes, mask=missing).cast(kind)

@@ -1,0 +1,239 @@
+"""What an aggregation over a join does, as a frozen value: the join, what is carried of each input, what is summed, what is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from watersmeet.algebra.expressions import Aggregate, Column, Expr, columns_of, sources_of
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery, Output
+from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.errors import InternalError, PlanError, QueryError, listing
+from watersmeet.lang.typing import type_of
+from watersmeet.operators.aggregate.measures import COUNTED, Measure, kind_of
+from watersmeet.operators.aggregate.outputs import GROUP, GroupOutputs, aggregate_name, group_outputs, key_name
+from watersmeet.operators.expressions import evaluate
+from watersmeet.operators.meet.config import MeetConfig, MeetInput, meet_config
+
+AS_OF = "as_of"
+AS_OF_TYPE = pa.timestamp("us", "UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """The argument of MIN and MAX; `owner` as for a measure."""
+
+    arg: Expr
+    owner: int | None
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What is kept of an input's rows besides keys and measures: its own group keys first, then whatever is read of single results."""
+
+    attributes: tuple[Expr, ...]
+    types: tuple[pa.DataType, ...]
+    group_keys: int
+
+    @property
+    def group_types(self) -> tuple[pa.DataType, ...]:
+        return self.types[: self.group_keys]
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateConfig:
+    """Everything a step needs that is not data."""
+
+    join: MeetConfig
+    carried: tuple[Carried, ...]  # by input
+    spanning_keys: tuple[Expr, ...]  # group keys that read several inputs
+    spanning_types: tuple[pa.DataType, ...]
+    class_types: tuple[pa.DataType, ...]  # of join keys, by equality class
+    measures: tuple[Measure, ...]
+    extremes: tuple[Extreme, ...]
+    shown: GroupOutputs
+    result: pa.Schema
+    later_by_us: tuple[tuple[int, ...], ...] | None  # what pair constraints say of the times of a result
+    early: frozenset[int]
+    every_us: int | None
+    every_row: bool
+
+    @property
+    def plan(self) -> Plan:
+        return self.join.plan
+
+    @property
+    def inputs(self) -> tuple[MeetInput, ...]:
+        return self.join.inputs
+
+    @property
+    def streams(self) -> tuple[int, ...]:
+        return self.join.streams
+
+    def key_owner(self, key: Expr) -> int:
+        """The input a group key reads."""
+        return next(number for number, carried in enumerate(self.carried) if key in carried.attributes[: carried.group_keys])
+
+
+def aggregate_config(bound: BoundQuery, plan: Plan | None = None, *, every_row: bool = False) -> AggregateConfig:
+    """The aggregation that answers a query by a plan; a plan that cannot is refused with the reason."""
+    plan = plan or Plan()
+    _refuse_foreign_knobs(plan)
+    _refuse_as_of(bound)
+    shown = group_outputs(bound)
+    spanning = tuple(key for key in shown.keys if len(sources_of(key)) > 1)
+    arguments = [aggregate for aggregate in shown.aggregates if aggregate.arg is not None]
+    join = meet_config(_joined(bound, shown), plan, kernel_thetas=True)
+    measures = _measures(bound, join, arguments)
+    extremes = _extremes(bound, join, arguments)
+    read_whole = [
+        *join.residuals,
+        *spanning,
+        *(measure.arg for measure in measures if measure.owner is None),
+        *(extreme.arg for extreme in extremes if extreme.owner is None),
+    ]
+    return AggregateConfig(
+        join=join,
+        carried=tuple(_carried(bound, shown, each.alias, read_whole) for each in join.inputs),
+        spanning_keys=spanning,
+        class_types=tuple(type_of(next(iter(keys.values())), bound.sources) for keys in join.classes.keys),
+        spanning_types=tuple(type_of(key, bound.sources) for key in spanning),
+        measures=measures,
+        extremes=extremes,
+        shown=shown,
+        result=_result_schema(bound, shown),
+        later_by_us=pair_bounds_us(bound),
+        early=early_inputs(bound, plan),
+        every_us=bound.query.every_us,
+        every_row=every_row,
+    )
+
+
+def early_inputs(bound: BoundQuery, plan: Plan) -> frozenset[int]:
+    """The inputs a plan aggregates early; refuses those that cannot be."""
+    number = {source.alias: i for i, source in enumerate(bound.sources)}
+    found = set()
+    for alias in plan.early:
+        if alias not in number:
+            raise PlanError(f'the plan aggregates "{alias}" early, which is not a source', hint=f"sources: {listing(list(number))}")
+        reason = why_not_early(bound, number[alias])
+        if reason is not None:
+            raise PlanError(
+                f'"{alias}" cannot be aggregated early: {reason}', hint="leave it out; the late aggregation gives the same rows"
+            )
+        found.add(number[alias])
+    return frozenset(found)
+
+
+def why_not_early(bound: BoundQuery, number: int) -> str | None:
+    """Why an input cannot be aggregated before the join; None when it can.
+
+    Rows that are aggregated lose their times. Whatever else the join reads of a row becomes part of its group, so nothing else forbids it.
+    """
+    source = bound.sources[number]
+    if not source.is_stream or len(bound.streams) < 2:
+        return None
+    if bound.query.all_pairs_us is not None:
+        return "WINDOW bounds the times of all rows of a result, and aggregated rows have no times of their own"
+    for pair in bound.query.pairs:
+        if source.alias in (pair.first, pair.second):
+            word = "DWINDOW" if pair.directed else "WINDOW"
+            return f"{word} ({pair.first}, {pair.second}) compares the times of single rows, and aggregated rows have none of their own"
+    return None
+
+
+def pair_bounds_us(bound: BoundQuery) -> tuple[tuple[int, ...], ...] | None:
+    """By how much a row of the second input may be later than one of the first, as pair constraints have it; None when there are none."""
+    if bound.query.all_pairs_us is None and not bound.query.pairs:
+        return None
+    number = {source.alias: i for i, source in enumerate(bound.sources)}
+    most_us = FOREVER_US if bound.query.all_pairs_us is None else bound.query.all_pairs_us
+    streams = set(bound.streams)
+    bounds = [[most_us if {i, j} <= streams else FOREVER_US for j in number.values()] for i in number.values()]
+    for pair in bound.query.pairs:
+        first, second = number[pair.first], number[pair.second]
+        bounds[first][second] = min(bounds[first][second], pair.length_us)
+        bounds[second][first] = min(bounds[second][first], 0 if pair.directed else pair.length_us)
+    return tuple(tuple(row) for row in bounds)
+
+
+def _refuse_foreign_knobs(plan: Plan) -> None:
+    default = Plan()
+    for knob in ("algorithm", "indexes", "evaluate_us", "expire_us", "cleanup_rows", "tree", "drop"):
+        if getattr(plan, knob) != getattr(default, knob):
+            name = knob.removesuffix("_us")
+            raise PlanError(f'an aggregation query has no "{name}" to choose', hint='it has "early" and the order of probing')
+
+
+def _refuse_as_of(bound: BoundQuery) -> None:
+    if any(output.name == AS_OF for output in bound.outputs):
+        raise QueryError(f'an output column is called "{AS_OF}", which is the column of evaluation instants', hint="give it another alias")
+
+
+def _joined(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
+    """The join below the aggregation: it gives every column the aggregation reads."""
+    read = [*shown.keys, *(aggregate.arg for aggregate in shown.aggregates if aggregate.arg is not None)]
+    columns = dict.fromkeys(column for expr in read for column in columns_of(expr))
+    outputs = tuple(Output(f"{column.source}.{column.name}", column) for column in columns)
+    return replace(bound, outputs=outputs, group_by=(), having=None)
+
+
+def _measures(bound: BoundQuery, join: MeetConfig, arguments: list[Aggregate]) -> tuple[Measure, ...]:
+    """One measure per argument that is counted or summed; a sum counts as well."""
+    summed = [aggregate for aggregate in arguments if aggregate.function in ("SUM", "AVG")]
+    counted = [aggregate for aggregate in arguments if aggregate.function == "COUNT"]
+    found: dict[Expr, Measure] = {}
+    for aggregate in [*summed, *counted]:
+        arg = _arg(aggregate)
+        kind = COUNTED if aggregate.function == "COUNT" else kind_of(type_of(arg, bound.sources))
+        found.setdefault(arg, Measure(arg, _owner(join, arg), kind, type_of(arg, bound.sources)))
+    return tuple(found.values())
+
+
+def _extremes(bound: BoundQuery, join: MeetConfig, arguments: list[Aggregate]) -> tuple[Extreme, ...]:
+    args = dict.fromkeys(_arg(aggregate) for aggregate in arguments if aggregate.function in ("MIN", "MAX"))
+    return tuple(Extreme(arg, _owner(join, arg), type_of(arg, bound.sources)) for arg in args)
+
+
+def _arg(aggregate: Aggregate) -> Expr:
+    if aggregate.arg is None:
+        raise InternalError("COUNT(*) has no argument")
+    return aggregate.arg
+
+
+def _owner(join: MeetConfig, arg: Expr) -> int | None:
+    """The input an argument reads; a constant belongs to the first stream."""
+    read = sources_of(arg)
+    if not read:
+        return join.streams[0]
+    return join.aliases[next(iter(read))] if len(read) == 1 else None
+
+
+def _carried(bound: BoundQuery, shown: GroupOutputs, alias: str, read_whole: list[Expr]) -> Carried:
+    own = [
+        key for key in shown.keys if sources_of(key) == {alias} or (not sources_of(key) and alias == bound.sources[bound.streams[0]].alias)
+    ]
+    columns = [column for expr in read_whole for column in columns_of(expr) if column.source == alias]
+    attributes = tuple(dict.fromkeys([*own, *columns]))
+    return Carried(attributes, tuple(type_of(each, bound.sources) for each in attributes), len(dict.fromkeys(own)))
+
+
+def _result_schema(bound: BoundQuery, shown: GroupOutputs) -> pa.Schema:
+    """Types as they come out of the evaluation of no rows; keys and aggregates have the types of what they stand for."""
+    types = {key_name(i): _plain(type_of(key, bound.sources)) for i, key in enumerate(shown.keys)}
+    types |= {aggregate_name(i): type_of(each, bound.sources) for i, each in enumerate(shown.aggregates)}
+
+    def nothing(column: Column) -> pa.Array:
+        if column.source != GROUP:
+            raise InternalError(f'column "{column.name}" is not of the group')
+        return pa.nulls(0, types[column.name])
+
+    fields = [(output.name, evaluate(output.expr, nothing, 0).type) for output in shown.outputs]
+    return pa.schema([*fields, (AS_OF, AS_OF_TYPE)])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind

@@ -1,0 +1,145 @@
+"""From rows as they come to rows as the kernels read them: selected, keys and attributes as codes, arguments as numbers, ends set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.algebra.expressions import Column, Expr, columns_of
+from watersmeet.algebra.windows import FOREVER_US, RangeWindow, TumbleWindow, Window
+from watersmeet.operators.aggregate.attributes import Attributes
+from watersmeet.operators.aggregate.codes import OrderCodes, ValueCodes
+from watersmeet.operators.aggregate.config import AggregateConfig
+from watersmeet.operators.aggregate.layout import Layout
+from watersmeet.operators.aggregate.measures import numbers_of
+from watersmeet.operators.aggregate.rows import OUTSIDE, WindowRows
+from watersmeet.operators.expressions import evaluate, is_true
+from watersmeet.operators.meet.admission import Released
+from watersmeet.operators.meet.comparisons import ordered_codes
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Evaluated = Callable[[Expr], pa.Array]
+
+
+def encoded(
+    config: AggregateConfig,
+    layout: Layout,
+    number: int,
+    released: Released,
+    classes: list[ValueCodes],
+    attributes: Attributes,
+    orders: list[OrderCodes],
+) -> WindowRows:
+    """The rows that can be part of a result. A row with a NULL in a key or in a compared value meets nothing."""
+    source = config.join.inputs[number]
+    rows, chosen = _selected(config, number, released)
+    size = chosen.size
+    value = _evaluator(rows, size)
+    words = np.zeros((size, len(classes)), np.int64)
+    for key_class, key in source.keys:
+        words[:, key_class] = classes[key_class].codes(value(key))
+    first = len(config.join.classes.keys)
+    ranges = np.zeros((size, sum(len(each.ranges) for each in config.join.inputs)), np.int64)
+    for column, expr in source.ranges:
+        ranges[:, column - first] = ordered_codes(value(expr))
+    extremes, has_extreme = np.zeros((size, len(orders)), np.int64), np.zeros((size, len(orders)), np.bool_)
+    for place, extreme in enumerate(config.extremes):
+        if extreme.owner == number:
+            found = value(extreme.arg)
+            extremes[:, place] = orders[place].codes(found)
+            has_extreme[:, place] = found.is_valid().to_numpy(zero_copy_only=False)
+    ints, approx, floats = _measured(config, layout, number, value, size)
+    times = released.times[chosen]
+    return WindowRows(
+        times=times,
+        ends=ends_of(source.window, times) if released.ends is None else released.ends[chosen],
+        seqs=np.zeros(size, np.int64) if released.seqs is None else released.seqs[chosen],
+        words=words,
+        carried=attributes.numbers([value(each) for each in config.carried[number].attributes], size),
+        ranges=ranges,
+        extremes=extremes,
+        has_extreme=has_extreme,
+        ints=ints,
+        approx=approx,
+        floats=floats,
+        entry=np.full(size, OUTSIDE, np.int64),
+    )
+
+
+def ends_of(window: Window | None, times: Int64s) -> Int64s:
+    """The last instant at which each row is in its window; windows that count rows are told elsewhere."""
+    match window:
+        case RangeWindow(length_us):
+            return times + length_us
+        case TumbleWindow(length_us):
+            return (times // length_us + 1) * length_us - 1
+        case _:
+            return np.full(times.size, FOREVER_US, np.int64)
+
+
+def _selected(config: AggregateConfig, number: int, released: Released) -> tuple[pa.Table, Int64s]:
+    source = config.join.inputs[number]
+    needed = [
+        *(key for _, key in source.keys),
+        *(expr for _, expr in source.ranges),
+    ]
+    size = released.times.size
+    value = _evaluator(released.table, size)
+    keep = np.ones(size, np.bool_) if source.selection is None else is_true(source.selection, _columns(released.table), size)
+    for expr in needed:
+        found = value(expr)
+        if found.null_count:
+            keep &= np.asarray(found.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+    if released.ends is not None:
+        keep &= released.ends >= released.times  # pushed out by rows of the same instant: never visible
+    if keep.all():
+        return released.table, np.arange(size)
+    names = _names(config, number)
+    return released.table.select(names).filter(pa.array(keep)) if names else released.table, np.flatnonzero(keep)
+
+
+def _names(config: AggregateConfig, number: int) -> list[str]:
+    source = config.join.inputs[number]
+    exprs = [*(key for _, key in source.keys), *(expr for _, expr in source.ranges)]
+    read = [column.name for expr in exprs for column in columns_of(expr)]
+    return list(dict.fromkeys([*source.columns, *read]))
+
+
+def _columns(table: pa.Table) -> Callable[[Column], pa.Array]:
+    def column(wanted: Column) -> pa.Array:
+        found = table.column(wanted.name)
+        return found.chunk(0) if found.num_chunks == 1 else found.combine_chunks()
+
+    return column
+
+
+def _evaluator(table: pa.Table, size: int) -> Evaluated:
+    """Expressions over the table, each evaluated once."""
+    found: dict[Expr, pa.Array] = {}
+    columns = _columns(table)
+
+    def value(expr: Expr) -> pa.Array:
+        if expr not in found:
+            found[expr] = evaluate(expr, columns, size)
+        return found[expr]
+
+    return value
+
+
+def _measured(
+    config: AggregateConfig, layout: Layout, number: int, value: Evaluated, size: int
+) -> tuple[Int64s, NDArray[np.float64], NDArray[np.float64]]:
+    widths = layout.row_widths
+    ints = np.zeros((size, widths.ints), np.int64)
+    approx, floats = np.zeros((size, widths.approx), np.float64), np.zeros((size, widths.pairs), np.float64)
+    for measure, at in zip(config.measures, layout.in_row, strict=True):
+        if measure.owner == number:
+            numbers = numbers_of(measure.kind, value(measure.arg))
+            ints[:, at.ints : at.ints + measure.kind.ints] = numbers.ints
+            approx[:, at.approx : at.approx + measure.kind.approx] = numbers.approx
+            floats[:, at.pairs : at.pairs + measure.kind.pairs] = numbers.floats
+    return ints, approx, floats

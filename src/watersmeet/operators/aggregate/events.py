@@ -1,0 +1,200 @@
+"""What happens to the windows between evaluations, and the results that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.algebra.expressions import Column, Expr
+from watersmeet.errors import InternalError
+from watersmeet.kernels.aggregation.arguments import Events, Work
+from watersmeet.kernels.aggregation.as_join import as_join
+from watersmeet.operators.aggregate.config import AggregateConfig
+from watersmeet.operators.aggregate.measures import numbers_of, times
+from watersmeet.operators.aggregate.result_set import Contributions
+from watersmeet.operators.aggregate.rows import WindowRows
+from watersmeet.operators.aggregate.state import AggregateState
+from watersmeet.operators.expressions import evaluate, is_true
+from watersmeet.operators.meet.tactics.base import Tally
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+#: Results in one piece: memory is bounded by it (and by the matches of a single row), whatever the batch.
+PIECE_RESULTS = 1 << 18
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One input's part: its rows with their entries, which of them enter and which leave, at which instants, and which are then gone."""
+
+    number: int
+    rows: WindowRows
+    entering: Int64s
+    entering_at: Int64s
+    leaving: Int64s
+    leaving_at: Int64s
+    gone: Bools
+
+    def undone(self) -> Happening:
+        return Happening(self.number, self.rows, self.leaving, self.leaving_at, self.entering, self.entering_at, self.gone)
+
+
+def happenings(config: AggregateConfig, state: AggregateState, instants_us: Int64s) -> list[Happening]:
+    """Who enters and who leaves at which of these instants. A row is inside at t when its time and its end are around t."""
+    return [_happening(state, number, instants_us) for number in config.streams]
+
+
+def _happening(state: AggregateState, number: int, instants_us: Int64s) -> Happening:
+    rows = state.sides[number].rows
+    enters = np.searchsorted(instants_us, rows.times, side="left")
+    leaves = np.searchsorted(instants_us, rows.ends, side="right")
+    inside = rows.entry >= 0
+    gone = leaves < instants_us.size
+    entering = np.flatnonzero(~inside & (enters < leaves) & (enters < instants_us.size))
+    entry = rows.entry.copy()
+    if entering.size:
+        entry[entering] = state.tables.entries_for(number, rows.take(entering))
+        state.tables.reserve(entering.size)
+    leaving = np.flatnonzero(gone & (entry >= 0))
+    return Happening(number, rows.at(entry), entering, enters[entering], leaving, leaves[leaving], gone)
+
+
+def run(
+    config: AggregateConfig, state: AggregateState, happening: list[Happening], instants_us: Int64s, tally: Tally, *, closing: int
+) -> list[pa.RecordBatch]:
+    """Lets it all happen, in order of instants, and returns what the instants show; `closing` ends the last one, −1 leaves it open."""
+    events, at = _events(config, state, happening)
+    tables, start, shown = state.tables, 0, list[pa.RecordBatch]()
+    work = Work(tally.probes, tally.touched)
+    while start < events.input.size:
+        found, start, of_event, met, ints, approx, pairs = as_join(
+            events,
+            tables.entries,
+            tables.directories,
+            tables.steps,
+            tables.conditions,
+            state.layout.columns,
+            work,
+            start,
+            PIECE_RESULTS,
+            True,
+        )
+        if found:
+            results = _contributions(config, state, at[of_event], met, ints, approx, pairs)
+            shown += state.result.add(results, instants_us, -1)
+    if closing >= 0:
+        shown += state.result.add(_nothing(config, state), instants_us, closing)
+    for each in happening:
+        tally.inserts[each.number] += each.entering.size
+        tally.expirations[each.number] += each.leaving.size
+    return shown
+
+
+def _events(config: AggregateConfig, state: AggregateState, happening: list[Happening]) -> tuple[Events, Int64s]:
+    """All events in order: by instant, and in an instant those that leave first."""
+    parts: list[tuple[int, int, WindowRows, Int64s, Int64s]] = []
+    for each in happening:
+        parts.append((each.number, -1, each.rows, each.leaving, each.leaving_at))
+        parts.append((each.number, 1, each.rows, each.entering, each.entering_at))
+    parts = [part for part in parts if part[3].size]
+    if not parts:
+        widths = state.layout.row_widths
+        nothing = np.empty(0, np.int64)
+        empty = Events(
+            nothing, nothing, nothing, np.empty((0, widths.ints), np.int64), np.empty((0, widths.approx)), np.empty((0, widths.pairs))
+        )
+        return empty, nothing
+    at = np.concatenate([when for *_, when in parts])
+    signs = np.concatenate([np.full(which.size, sign, np.int64) for _, sign, _, which, _ in parts])
+    order = np.argsort(2 * at + (signs > 0), kind="stable")
+    events = Events(
+        input=np.concatenate([np.full(which.size, number, np.int64) for number, _, _, which, _ in parts])[order],
+        sign=signs[order],
+        entry=np.concatenate([rows.entry[which] for _, _, rows, which, _ in parts])[order],
+        ints=np.concatenate([rows.ints[which] for _, _, rows, which, _ in parts])[order],
+        approx=np.concatenate([rows.approx[which] for _, _, rows, which, _ in parts])[order],
+        floats=np.concatenate([rows.floats[which] for _, _, rows, which, _ in parts])[order],
+    )
+    return events, at[order]
+
+
+def _contributions(
+    config: AggregateConfig,
+    state: AggregateState,
+    instants: Int64s,
+    met: Int64s,
+    ints: Int64s,
+    approx: NDArray[np.float64],
+    pairs: NDArray[np.float64],
+) -> Contributions:
+    """Results with their groups; those that a predicate rules out which only values can decide are left out."""
+    tables = state.tables
+    if config.join.residuals:
+        keep = np.ones(instants.size, np.bool_)
+        column = _columns(config, state, met)
+        for predicate in config.join.residuals:
+            keep &= is_true(predicate, column, instants.size)
+        if not keep.all():
+            instants, met, ints, approx, pairs = instants[keep], met[keep], ints[keep], approx[keep], pairs[keep]
+    column = _columns(config, state, met)
+    size = instants.size
+
+    def value(expr: Expr) -> pa.Array:
+        return evaluate(expr, column, size)
+
+    groups = state.result.group_numbers(
+        [state.sides[i].attributes.groups(tables.carried[met[:, i]]) for i in state.result.grouped],
+        [value(key) for key in config.spanning_keys],
+        size,
+    )
+    for measure, at in zip(config.measures, state.layout.in_result, strict=True):
+        if measure.owner is None:
+            numbers = times(numbers_of(measure.kind, value(measure.arg)), ints[:, 0])
+            ints[:, 1 + at.ints : 1 + at.ints + measure.kind.ints] = numbers.ints
+            approx[:, at.approx : at.approx + measure.kind.approx] = numbers.approx
+            pairs[:, 2 * at.pairs : 2 * (at.pairs + measure.kind.pairs)] = numbers.floats
+    codes, present = [], []
+    for place, extreme in enumerate(config.extremes):
+        if extreme.owner is None:
+            found = value(extreme.arg)
+            codes.append(state.result.order_codes[place].codes(found))
+            present.append(np.asarray(found.is_valid().to_numpy(zero_copy_only=False), np.bool_))
+        else:
+            codes.append(tables.extremes[met[:, extreme.owner], place])
+            present.append(tables.has_extreme[met[:, extreme.owner], place])
+    return Contributions(groups, instants, ints, approx, pairs, codes, present)
+
+
+def _columns(config: AggregateConfig, state: AggregateState, met: Int64s) -> Callable[[Column], pa.Array]:
+    """The columns of single results, through what is carried of each input."""
+    found: dict[Column, pa.Array] = {}
+
+    def column(wanted: Column) -> pa.Array:
+        if wanted not in found:
+            if wanted.source is None:
+                raise InternalError(f'column "{wanted.name}" was never bound')
+            number = config.join.aliases[wanted.source]
+            place = config.carried[number].attributes.index(wanted)
+            found[wanted] = state.sides[number].attributes.values.take(place, state.tables.carried[met[:, number]])
+        return found[wanted]
+
+    return column
+
+
+def _nothing(config: AggregateConfig, state: AggregateState) -> Contributions:
+    widths = state.layout.result_widths
+    none = np.empty(0, np.int64)
+    return Contributions(
+        none,
+        none,
+        np.empty((0, 1 + widths.ints), np.int64),
+        np.empty((0, widths.approx)),
+        np.empty((0, 2 * widths.pairs)),
+        [none for _ in config.extremes],
+        [np.empty(0, np.bool_) for _ in config.extremes],
+    )

@@ -1,0 +1,28 @@
+"""When an aggregation is evaluated: of all instants only those at which a row enters or leaves a window, because no other can differ."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.operators.aggregate.rows import WindowRows
+
+Int64s = NDArray[np.int64]
+
+
+def every_instants(rows: list[WindowRows], every_us: int, after_us: int, until_us: int) -> Int64s:
+    """Multiples of `every_us` since the epoch, later than one instant and up to another, at which a window differs from the one before."""
+    candidates = [_multiples_from(each.times, every_us) for each in rows]
+    candidates += [_multiples_from(each.ends[each.ends < FOREVER_US] + 1, every_us) for each in rows]
+    inside = [each[(each > after_us) & (each <= until_us)] for each in candidates]
+    return np.unique(np.concatenate(inside))
+
+
+def _multiples_from(times_us: Int64s, every_us: int) -> Int64s:
+    """The first multiple at or after each time.
+
+    >>> _multiples_from(np.array([-1, 0, 1, 10]), 10).tolist()
+    [0, 0, 10, 10]
+    """
+    return -(-times_us // every_us) * every_us

@@ -1,0 +1,189 @@
+"""What is summed for an aggregate: a few columns of numbers that add up, row by row and group by group, whatever the order.
+
+Whole numbers are summed modulo 2⁶⁴ with an approximation beside them. As long as the approximation is less than 2⁶³ off, the two give the
+exact sum, so an overflow is seen for certain, and only where the sum itself overflows. Decimals are three such sums, of 60 bits each.
+Floats are summed as pairs of doubles; NaN and the infinities are counted instead, because they could never be taken away again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.algebra.expressions import Expr
+from watersmeet.errors import InternalError, QueryError
+from watersmeet.operators.expressions.rows import expression_words
+
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+
+LIMB_BITS = 60
+_LIMBS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How many columns of each sort a measure takes: whole numbers, their approximations, floats."""
+
+    name: str
+    ints: int
+    approx: int
+    pairs: int
+
+
+#: Only the number of values; then values of each family, with their number first.
+COUNTED = Kind("count", 1, 0, 0)
+INTEGER = Kind("integer", 2, 1, 0)
+DECIMAL = Kind("decimal", 1 + _LIMBS, _LIMBS, 0)
+FLOAT = Kind("float", 4, 0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """The argument of COUNT, SUM or AVG; `owner` is the input whose attributes it reads, None where it reads several."""
+
+    arg: Expr
+    owner: int | None
+    kind: Kind
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Columns of numbers, one row each: whole numbers, approximations, floats."""
+
+    ints: Int64s
+    approx: Float64s
+    floats: Float64s
+
+
+def kind_of(type_: pa.DataType) -> Kind:
+    if pa.types.is_floating(type_):
+        return FLOAT
+    if pa.types.is_decimal(type_):
+        return DECIMAL
+    return INTEGER
+
+
+def numbers_of(kind: Kind, values: pa.Array) -> Numbers:
+    """What each value adds.
+
+    >>> numbers_of(INTEGER, pa.array([5, None])).ints.tolist()
+    [[1, 5], [0, 0]]
+    """
+    present = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.int64)
+    ints = np.zeros((present.size, kind.ints), np.int64)
+    approx = np.zeros((present.size, kind.approx), np.float64)
+    floats = np.zeros((present.size, kind.pairs), np.float64)
+    ints[:, 0] = present
+    if kind == INTEGER:
+        ints[:, 1] = _whole(values)
+        approx[:, 0] = ints[:, 1]
+    elif kind == DECIMAL:
+        ints[:, 1:] = _limbs(values)
+        approx[:] = ints[:, 1:]
+    elif kind == FLOAT:
+        _put_floats(values, ints, floats)
+    return Numbers(ints, approx, floats)
+
+
+def times(numbers: Numbers, weights: Int64s) -> Numbers:
+    """Each row so many times; floats as pairs."""
+    factors = weights.astype(np.float64)[:, None]
+    pairs = np.zeros((weights.size, 2 * numbers.floats.shape[1]), np.float64)
+    pairs[:, ::2] = numbers.floats * factors
+    with np.errstate(over="ignore"):
+        return Numbers(numbers.ints * weights[:, None], numbers.approx * factors, pairs)
+
+
+def total(measure: Measure, ints: Int64s, approx: Float64s, pairs: Float64s) -> pa.Array:
+    """The sum of each group in the measure's type; null where it has no value. A sum that its type cannot hold is the caller's error."""
+    nothing = ints[:, 0] == 0
+    if measure.kind == FLOAT:
+        return pa.array(_float_totals(ints, pairs), mask=nothing)
+    if measure.kind == DECIMAL:
+        return _decimal_totals(measure, ints, approx, nothing)
+    if measure.kind == INTEGER:
+        if np.any(_wraps(ints[:, 1], approx[:, 0])):
+            raise overflow(measure, "integer")
+        return pa.array(ints[:, 1], mask=nothing).cast(measure.type)
+    raise InternalError("a count has no sum")
+
+
+def overflow(measure: Measure, noun: str) -> QueryError:
+    return QueryError(f"{noun} overflow in the sum of {expression_words(_uncast(measure.arg))}", span=measure.arg.span)
+
+
+def _uncast(arg: Expr) -> Expr:
+    """The argument as the caller wrote it, without the widening that SUM brings."""
+    from watersmeet.algebra.expressions import Cast
+
+    return arg.arg if isinstance(arg, Cast) else arg
+
+
+def _whole(values: pa.Array) -> Int64s:
+    plain = values.view(pa.int64()) if pa.types.is_duration(values.type) else values
+    return np.asarray(plain.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _limbs(values: pa.Array) -> Int64s:
+    """Unscaled values cut into pieces of 60 bits, the last one signed; straight from Arrow's 128 bits."""
+    raw = values.fill_null(Decimal(0)) if values.null_count else values
+    buffer = raw.buffers()[1]
+    words = np.frombuffer(buffer, np.uint64)[2 * raw.offset : 2 * (raw.offset + len(raw))].reshape(-1, 2)
+    low, high = words[:, 0], words[:, 1].view(np.int64)
+    mask = np.uint64((1 << LIMB_BITS) - 1)
+    first = low & mask
+    second = ((low >> np.uint64(LIMB_BITS)) | (high.view(np.uint64) << np.uint64(64 - LIMB_BITS))) & mask
+    third = high >> np.int64(2 * LIMB_BITS - 64)
+    return np.stack([first.view(np.int64), second.view(np.int64), third], axis=1)
+
+
+def _put_floats(values: pa.Array, ints: Int64s, floats: Float64s) -> None:
+    numbers = np.array(values.fill_null(0.0).to_numpy(zero_copy_only=False), np.float64)
+    finite = np.isfinite(numbers)
+    ints[:, 1] = np.isnan(numbers)
+    ints[:, 2] = numbers == np.inf
+    ints[:, 3] = numbers == -np.inf
+    floats[:, 0] = np.where(finite, numbers, 0.0)
+
+
+def _float_totals(ints: Int64s, pairs: Float64s) -> Float64s:
+    sums = pairs[:, 0] + pairs[:, 1]
+    up, down = ints[:, 2] > 0, ints[:, 3] > 0
+    sums = np.where(up, np.inf, np.where(down, -np.inf, sums))
+    return np.where((ints[:, 1] > 0) | (up & down), np.nan, sums)
+
+
+def _wraps(wrapped: Int64s, approx: Float64s) -> NDArray[np.bool_]:
+    return np.asarray(np.rint((approx - wrapped.astype(np.float64)) / 2.0**64) != 0)
+
+
+def exact(wrapped: int, approx: float) -> int:
+    """The whole number that is `wrapped` modulo 2⁶⁴ and closest to `approx`.
+
+    >>> exact(-(2**63), 9.3e18) == 2**63
+    True
+    """
+    return wrapped + (round((approx - wrapped) / 2.0**64) << 64)
+
+
+def _decimal_totals(measure: Measure, ints: Int64s, approx: Float64s, nothing: NDArray[np.bool_]) -> pa.Array:
+    totals: list[Any] = []
+    for row, empty in enumerate(nothing):
+        limbs = [exact(int(ints[row, 1 + limb]), float(approx[row, limb])) for limb in range(_LIMBS)]
+        unscaled = sum(limb << (LIMB_BITS * place) for place, limb in enumerate(limbs))
+        if abs(unscaled) >= 10**measure.type.precision:
+            raise overflow(measure, "decimal")
+        totals.append(None if empty else _decimal(unscaled, measure.type.scale))
+    return pa.array(totals, measure.type)
+
+
+def _decimal(unscaled: int, scale: int) -> Decimal:
+    sign, digits = int(unscaled < 0), tuple(int(digit) for digit in str(abs(unscaled)))
+    return Decimal((sign, digits, -scale))

@@ -1,0 +1,234 @@
+"""The query's aggregation set: one row per group, kept up by signed results, and what each evaluation shows of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.algebra.expressions import Column
+from watersmeet.kernels.aggregation.arguments import DIRTY, NONE, OPEN, Result
+from watersmeet.kernels.aggregation.as_update import as_update
+from watersmeet.operators.aggregate.attributes import Attributes, ValueLists
+from watersmeet.operators.aggregate.codes import OrderCodes, ValueCodes
+from watersmeet.operators.aggregate.config import AS_OF_TYPE, AggregateConfig
+from watersmeet.operators.aggregate.extremes import Extremes
+from watersmeet.operators.aggregate.interner import Interner
+from watersmeet.operators.aggregate.layout import Layout
+from watersmeet.operators.aggregate.measures import COUNTED, total
+from watersmeet.operators.aggregate.outputs import aggregate_name, key_name
+from watersmeet.operators.expressions import evaluate, is_true
+
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+#: The columns of a result that hold sums, by name.
+SUM_COLUMNS = ("ints", "approx", "pairs", "shown_ints", "shown_approx", "shown_pairs")
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """Signed results, by instant: what each adds to its group's columns; per extreme its value, where it has one."""
+
+    groups: Int64s
+    instants: Int64s
+    ints: Int64s
+    approx: Float64s
+    pairs: Float64s
+    codes: list[Int64s]
+    present: list[Bools]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The columns of some groups at one time."""
+
+    ints: Int64s
+    approx: Float64s
+    pairs: Float64s
+    nodes: list[Int64s]  # by MIN or MAX
+
+    def take(self, chosen: Bools) -> Sums:
+        return Sums(self.ints[chosen], self.approx[chosen], self.pairs[chosen], [each[chosen] for each in self.nodes])
+
+
+class ResultSet:
+    """Groups by number, their columns, their heaps, and what was shown of them."""
+
+    def __init__(self, config: AggregateConfig, layout: Layout, attributes: list[Attributes]):
+        self.config, self.layout, self.attributes = config, layout, attributes
+        self.grouped = [number for number, carried in enumerate(config.carried) if carried.group_keys]
+        self.spanning_codes = [ValueCodes.of(kind) for kind in config.spanning_types]
+        self.spanning_values = ValueLists(tuple(each.type for each in self.spanning_codes))
+        self.numbers = Interner(len(self.grouped) + 2 * len(self.spanning_codes))
+        self.order_codes = [OrderCodes.of(extreme.type) for extreme in config.extremes]
+        args = {extreme.arg: place for place, extreme in enumerate(config.extremes)}
+        self.of_extreme = {
+            place: args[each.arg] for place, each in enumerate(config.shown.aggregates) if each.function in ("MIN", "MAX") and each.arg
+        }
+        self.extremes = {
+            place: Extremes(self.order_codes[extreme], config.shown.aggregates[place].function == "MAX")
+            for place, extreme in self.of_extreme.items()
+        }
+        self.columns = _no_columns(layout, 16)
+
+    def group_numbers(self, groups: list[Int64s], spanning: list[pa.Array], rows: int) -> Int64s:
+        """The number of each result's group, from the numbers of its inputs' group keys and the values of keys that read several inputs."""
+        words = np.zeros((rows, len(groups) + 2 * len(spanning)), np.int64)
+        for place, each in enumerate(groups):
+            words[:, place] = each
+        for place, (coder, values) in enumerate(zip(self.spanning_codes, spanning, strict=True)):
+            words[:, len(groups) + 2 * place] = coder.codes(values)
+            words[:, len(groups) + 2 * place + 1] = values.is_null().to_numpy(zero_copy_only=False)
+        before = self.numbers.used
+        found = self.numbers.numbers(words)
+        if spanning and self.numbers.used > before:
+            _, first = np.unique(found, return_index=True)
+            fresh = first[found[first] >= before]
+            self.spanning_values.append([values.take(pa.array(fresh)) for values in spanning])
+        self._reserve(self.numbers.used)
+        return found
+
+    def add(self, results: Contributions, instants_us: Int64s, closing: int) -> list[pa.RecordBatch]:
+        """Adds results; every instant that is over shows the groups whose rows changed. `closing` as for the kernel."""
+        at, groups, now_ints, then_ints, now_approx, then_approx, now_pairs, then_pairs = as_update(
+            results.groups, results.instants, results.ints, results.approx, results.pairs, self.columns, closing
+        )
+        now_nodes, then_nodes = [], []
+        for place, extremes in self.extremes.items():
+            arg = self.of_extreme[place]
+            now, then = extremes.add(
+                results.groups,
+                results.instants,
+                results.codes[arg],
+                results.present[arg],
+                np.ascontiguousarray(results.ints[:, 0]),
+                at,
+                groups,
+                self.columns.ints.shape[0],
+            )
+            now_nodes.append(now)
+            then_nodes.append(then)
+        if not groups.size:
+            return []
+        now_sums = Sums(now_ints, now_approx, now_pairs, now_nodes)
+        return self._changed(instants_us[at], groups, now_sums, Sums(then_ints, then_approx, then_pairs, then_nodes))
+
+    def restore(self, words: Int64s, dirty: Bools, sums: dict[str, NDArray[Any]], spanning: list[pa.Array]) -> None:
+        """Everything as it was when these were the groups and their sums."""
+        self.numbers.numbers(words)
+        if spanning:
+            self.spanning_values.append(spanning)
+        self._reserve(words.shape[0])
+        for name, values in sums.items():
+            getattr(self.columns, name)[: words.shape[0]] = values
+        changed = np.flatnonzero(dirty)
+        self.columns.is_dirty[changed] = True
+        self.columns.dirty[: changed.size] = changed
+        self.columns.clock[DIRTY] = changed.size
+
+    def _changed(self, as_of_us: Int64s, groups: Int64s, now: Sums, then: Sums) -> list[pa.RecordBatch]:
+        """The rows of groups that differ from what was shown: changed, come, or gone. HAVING only chooses among them."""
+        alive, was_alive = now.ints[:, 0] != 0, then.ints[:, 0] != 0
+        worth = (alive | was_alive) & _differs(now, then)
+        as_of_us, groups, now, then = as_of_us[worth], groups[worth], now.take(worth), then.take(worth)
+        row = self._row(groups, now)
+        outputs = [evaluate(output.expr, row, groups.size) for output in self.config.shown.outputs]
+        changed = alive[worth] != was_alive[worth]
+        if not changed.all():
+            before = self._row(groups, then)
+            for output, values in zip(self.config.shown.outputs, outputs, strict=True):
+                changed |= _unequal(values, evaluate(output.expr, before, groups.size))
+        if self.config.shown.having is not None:
+            changed &= is_true(self.config.shown.having, row, groups.size)
+        if not changed.any():
+            return []
+        arrays = [*outputs, pa.array(as_of_us).cast(AS_OF_TYPE)]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self.config.result)
+        return [batch if changed.all() else batch.filter(pa.array(changed))]
+
+    def _row(self, groups: Int64s, sums: Sums) -> Any:
+        """The columns of the groups' rows: keys and aggregates, computed once each."""
+        computed: dict[str, pa.Array] = {}
+        keys = {key_name(number): number for number in range(len(self.config.shown.keys))}
+
+        def column(wanted: Column) -> pa.Array:
+            if wanted.name not in computed:
+                computed[wanted.name] = self._key(keys[wanted.name], groups) if wanted.name in keys else self._aggregate(wanted.name, sums)
+            return computed[wanted.name]
+
+        for number in range(len(self.config.shown.aggregates)):  # an overflow is an error, whether anything reads the sum or not
+            column(Column(aggregate_name(number)))
+        return column
+
+    def _key(self, number: int, groups: Int64s) -> pa.Array:
+        key = self.config.shown.keys[number]
+        if key in self.config.spanning_keys:
+            return self.spanning_values.take(self.config.spanning_keys.index(key), groups)
+        owner = self.config.key_owner(key)
+        place = self.config.carried[owner].attributes.index(key)
+        return self.attributes[owner].group_values(place, self.numbers.words[groups, self.grouped.index(owner)])
+
+    def _aggregate(self, name: str, sums: Sums) -> pa.Array:
+        number = next(n for n in range(len(self.config.shown.aggregates)) if aggregate_name(n) == name)
+        aggregate = self.config.shown.aggregates[number]
+        if aggregate.arg is None:
+            return pa.array(sums.ints[:, 0])
+        if number in self.extremes:
+            return self.extremes[number].values(sums.nodes[list(self.extremes).index(number)])
+        place, measure = next((p, m) for p, m in enumerate(self.config.measures) if m.arg == aggregate.arg)
+        at, kind = self.layout.in_result[place], measure.kind
+        ints = sums.ints[:, 1 + at.ints : 1 + at.ints + kind.ints]
+        if aggregate.function == "COUNT" or kind == COUNTED:
+            return pa.array(np.ascontiguousarray(ints[:, 0]))
+        approx, pairs = sums.approx[:, at.approx : at.approx + kind.approx], sums.pairs[:, 2 * at.pairs : 2 * (at.pairs + kind.pairs)]
+        found = total(measure, ints, approx, pairs)
+        return found if aggregate.function == "SUM" else _average(found, ints[:, 0])
+
+    def _reserve(self, groups: int) -> None:
+        size = self.columns.ints.shape[0]
+        if groups > size:
+            larger = _no_columns(self.layout, max(groups, 2 * size))
+            for old, new in zip(self.columns, larger, strict=True):
+                new[: old.shape[0]] = old
+            self.columns = larger
+
+
+def _no_columns(layout: Layout, size: int) -> Result:
+    ints = np.zeros((size, 1 + layout.result_widths.ints), np.int64)
+    approx = np.zeros((size, layout.result_widths.approx), np.float64)
+    pairs = np.zeros((size, 2 * layout.result_widths.pairs), np.float64)
+    clock = np.zeros(2, np.int64)
+    clock[DIRTY], clock[OPEN] = 0, NONE
+    shown = ints.copy(), approx.copy(), pairs.copy()
+    return Result(ints, approx, pairs, *shown, np.zeros(size, np.int64), np.zeros(size, np.bool_), clock)
+
+
+def _average(sums: pa.Array, counts: Int64s) -> pa.Array:
+    nothing = counts == 0
+    if pa.types.is_decimal(sums.type):
+        numbers = np.array([0.0 if each is None else float(each) for each in sums.to_pylist()])
+    else:
+        numbers = np.asarray(sums.fill_null(0).to_numpy(zero_copy_only=False), np.float64)
+    return pa.array(numbers / np.where(nothing, 1, counts), mask=nothing)
+
+
+def _differs(now: Sums, then: Sums) -> Bools:
+    """Groups of which any number differs: the others' rows cannot. NaN never stands in these columns."""
+    differs = np.any(now.ints != then.ints, axis=1) | np.any(now.pairs != then.pairs, axis=1)
+    for here, there in zip(now.nodes, then.nodes, strict=True):
+        differs |= here != there
+    return np.asarray(differs)
+
+
+def _unequal(left: pa.Array, right: pa.Array) -> Bools:
+    """Where two columns show different values; NaN is NaN, NULL is NULL."""
+    if pa.types.is_null(left.type):
+        return np.zeros(len(left), np.bool_)
+    codes = ValueCodes.of(left.type)
+    missing = [np.asarray(side.is_null().to_numpy(zero_copy_only=False), np.bool_) for side in (left, right)]
+    return np.asarray((codes.codes(left) != codes.codes(right)) | (missing[0] != missing[1]))

@@ -1,0 +1,55 @@
+"""The rows of one input's window, and those that still wait to enter it, as columns of numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+OUTSIDE = -1
+
+
+@dataclass(frozen=True)
+class WindowRows:
+    """One row each: valid from its time to its end; the rest as the kernels read it.
+
+    `entry` is the entry the row is counted in, −1 while it is outside the window; `identity` says which rows may share an entry.
+    """
+
+    times: Int64s
+    ends: Int64s
+    seqs: Int64s  # place in the stream, where rows are counted
+    words: Int64s  # 2-D: codes of the join keys, by class
+    carried: Int64s
+    ranges: Int64s  # 2-D
+    extremes: Int64s  # 2-D: codes of what MIN and MAX look at
+    has_extreme: Bools  # 2-D
+    ints: Int64s  # 2-D
+    approx: Float64s  # 2-D
+    floats: Float64s  # 2-D
+    entry: Int64s
+
+    def __len__(self) -> int:
+        return self.times.size
+
+    def take(self, chosen: Int64s | Bools) -> WindowRows:
+        return WindowRows(**{each.name: getattr(self, each.name)[chosen] for each in fields(self)})
+
+    def at(self, entry: Int64s) -> WindowRows:
+        """The same rows, counted in these entries."""
+        return replace(self, entry=entry)
+
+    def ending(self, ends: Int64s) -> WindowRows:
+        return replace(self, ends=ends)
+
+
+def together(parts: list[WindowRows]) -> WindowRows:
+    """The rows of several, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return WindowRows(**{each.name: np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(WindowRows)})

@@ -1,0 +1,89 @@
+"""What an aggregation remembers between batches: the rows of its windows, and the query's aggregation set.
+
+A step changes the state it is given; whoever wants to go back keeps its bytes (`aggregate.blobs`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.algebra.windows import FOREVER_US, RowsWindow
+from watersmeet.operators.aggregate.attributes import Attributes
+from watersmeet.operators.aggregate.codes import ValueCodes
+from watersmeet.operators.aggregate.config import AggregateConfig
+from watersmeet.operators.aggregate.encoding import encoded
+from watersmeet.operators.aggregate.layout import Layout, layout_of
+from watersmeet.operators.aggregate.result_set import ResultSet
+from watersmeet.operators.aggregate.rows import WindowRows
+from watersmeet.operators.aggregate.tables import Tables
+from watersmeet.operators.meet.admission import Delta, Released
+from watersmeet.operators.meet.row_counter import RowCounter
+
+
+@dataclass
+class Side:
+    """One input: its rows inside and before its window, what waits to be counted, and the counter of a ROWS window."""
+
+    rows: WindowRows
+    attributes: Attributes
+    waiting: pa.Table | None = None
+    counter: RowCounter | None = None
+
+
+@dataclass
+class AggregateState:
+    """All inputs, the codes of their keys, the tables they are joined by, and the result."""
+
+    layout: Layout
+    sides: list[Side]
+    classes: list[ValueCodes]
+    result: ResultSet
+    tables: Tables
+    evaluated_us: int = -FOREVER_US  # the last instant at which the result is final
+    largest_us: int = -FOREVER_US
+    row_times_us: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # still to be evaluated at, row by row
+
+    @property
+    def rows(self) -> int:
+        return sum(len(side.rows) + (0 if side.waiting is None else side.waiting.num_rows) for side in self.sides)
+
+
+def empty_state(config: AggregateConfig) -> AggregateState:
+    layout = layout_of(config)
+    attributes = [Attributes(carried) for carried in config.carried]
+    classes = [ValueCodes.of(kind) for kind in config.class_types]
+    result = ResultSet(config, layout, attributes)
+    sides = []
+    for source, own in zip(config.join.inputs, attributes, strict=True):
+        nothing = Delta(source.fields.empty_table(), _no_times())
+        rows = encoded(config, layout, source.number, Released(nothing.table, nothing.times, None), classes, own, result.order_codes)
+        sides.append(Side(rows, own, counter=RowCounter(source.window) if isinstance(source.window, RowsWindow) else None))
+    return AggregateState(layout, sides, classes, result, Tables(config, layout))
+
+
+def with_relation(config: AggregateConfig, state: AggregateState, number: int, table: pa.Table) -> AggregateState:
+    """The state with a relation's rows in it: they are inside for ever."""
+    side = state.sides[number]
+    released = Released(table, _no_times(table.num_rows), None)
+    rows = encoded(config, state.layout, number, released, state.classes, side.attributes, state.result.order_codes)
+    side.rows = rows.at(state.tables.load(number, rows))
+    return state
+
+
+def rebuilt(config: AggregateConfig, state: AggregateState) -> AggregateState:
+    """The state under another plan: the tables made anew from the windows. The result is the same, whatever the plan."""
+    state.tables = Tables(config, state.layout)
+    for number, side in enumerate(state.sides):
+        inside = side.rows.entry >= 0
+        entries = side.rows.entry.copy()
+        entries[inside] = state.tables.load(number, side.rows.take(inside))
+        side.rows = side.rows.at(entries)
+    return state
+
+
+def _no_times(rows: int = 0) -> NDArray[np.int64]:
+    return np.zeros(rows, np.int64)

@@ -1,0 +1,176 @@
+"""The driver of an aggregation: one batch in, what its evaluations show out.
+
+Rows enter and leave windows at the instants of evaluation. Those that come and go between two of them are never touched, and within an
+instant rows leave first, so that those that enter meet fewer. Every instant that is evaluated for good lies before every row still to come;
+a batch without EVERY is shown at the watermark itself, which later rows may still reach, so what that adds is taken back afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.algebra.windows import FOREVER_US, RowsWindow
+from watersmeet.errors import InternalError
+from watersmeet.operators.aggregate.config import AggregateConfig
+from watersmeet.operators.aggregate.encoding import encoded
+from watersmeet.operators.aggregate.events import Happening, happenings, run
+from watersmeet.operators.aggregate.instants import every_instants
+from watersmeet.operators.aggregate.rows import together
+from watersmeet.operators.aggregate.state import AggregateState, rebuilt
+from watersmeet.operators.meet.admission import Delta, Released, count_rows, ended, to_wait, with_waiting, without_late
+from watersmeet.operators.meet.tactics.base import Tally
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What a step did, per input."""
+
+    arrived: tuple[int, ...]
+    late: tuple[int, ...]
+    results: int
+    tally: Tally
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """The outcome of a step."""
+
+    results: list[pa.RecordBatch]
+    state: AggregateState
+    counters: Counters
+
+
+def step(config: AggregateConfig, state: AggregateState, deltas: dict[int, Delta], watermark_us: int, future_us: int) -> Stepped:
+    """Aggregates a batch. `watermark_us` and `future_us` as for a meet: rows before the one are late, none before the other come later.
+
+    A future of FOREVER_US says that the input is over.
+    """
+    kept = {i: without_late(delta, watermark_us) for i, delta in deltas.items()}
+    tally = Tally(len(state.sides))
+    state.largest_us = max([state.largest_us, *(int(delta.times.max()) for delta in kept.values() if len(delta))])
+    for i in config.streams:
+        _admit(config, state, i, kept.get(i), future_us)
+    if config.every_row:
+        state.row_times_us = np.unique(np.concatenate([state.row_times_us, *(delta.times for delta in kept.values())]))
+    if config.every_us is None and not config.every_row:
+        results = _at_the_watermark(config, state, future_us, tally)
+    else:
+        results = _at_its_instants(config, state, future_us, tally)
+    if state.tables.wasteful:
+        rebuilt(config, state)
+    counters = Counters(
+        arrived=tuple(len(deltas[i]) if i in deltas else 0 for i in range(len(state.sides))),
+        late=tuple(len(deltas[i]) - len(kept[i]) if i in deltas else 0 for i in range(len(state.sides))),
+        results=sum(batch.num_rows for batch in results),
+        tally=tally,
+    )
+    return Stepped(results, state, counters)
+
+
+def _at_its_instants(config: AggregateConfig, state: AggregateState, future_us: int, tally: Tally) -> list[pa.RecordBatch]:
+    """Evaluates at every instant that no row still to come can be at or before."""
+    limit_us = min(future_us - 1, state.largest_us)
+    if config.every_row:
+        instants_us = state.row_times_us[state.row_times_us <= limit_us]
+        state.row_times_us = state.row_times_us[instants_us.size :]
+    elif config.every_us is not None:
+        rows = [state.sides[i].rows for i in config.streams]
+        instants_us = every_instants(rows, config.every_us, state.evaluated_us, limit_us)
+    if not instants_us.size:
+        return []
+    happening = happenings(config, state, instants_us)
+    results = run(config, state, happening, instants_us, tally, closing=instants_us.size - 1)
+    _settle(state, happening)
+    state.evaluated_us = int(instants_us[-1])
+    return results
+
+
+def _at_the_watermark(config: AggregateConfig, state: AggregateState, future_us: int, tally: Tally) -> list[pa.RecordBatch]:
+    """Evaluates once, at the watermark after the batch, or at the largest time when the input is over."""
+    over = future_us == FOREVER_US
+    now_us = state.largest_us if over else future_us
+    if now_us <= -FOREVER_US:
+        return []
+    final_us = now_us if over else now_us - 1
+    results: list[pa.RecordBatch] = []
+    if final_us > state.evaluated_us:
+        _run_until(config, state, final_us, tally)
+        state.evaluated_us = final_us
+    shown_at = np.array([now_us], np.int64)
+    if over:
+        return results + run(config, state, [], shown_at, tally, closing=0)
+    return results + _shown_for_now(config, state, shown_at, tally)
+
+
+def _run_until(config: AggregateConfig, state: AggregateState, final_us: int, tally: Tally) -> None:
+    at = np.array([final_us], np.int64)
+    happening = happenings(config, state, at)
+    run(config, state, happening, at, tally, closing=-1)
+    _settle(state, happening)
+
+
+def _shown_for_now(config: AggregateConfig, state: AggregateState, now: Int64s, tally: Tally) -> list[pa.RecordBatch]:
+    """What the watermark's own instant shows, with the rows of that instant that are here; they and those they push out are put back."""
+    before = [side.rows for side in state.sides]
+    for i in config.streams:
+        _count_for_now(config, state, i, int(now[0]))
+    happening = happenings(config, state, now)
+    results = run(config, state, happening, now, tally, closing=0)
+    run(config, state, [each.undone() for each in reversed(happening)], now, tally, closing=-1)
+    for each in happening:
+        state.tables.give_back(each.number, each.rows.entry[each.entering])
+    for side, rows in zip(state.sides, before, strict=True):
+        side.rows = rows
+    return results
+
+
+def _settle(state: AggregateState, happening: list[Happening]) -> None:
+    """Windows as they stand after what happened: rows that left are gone, and so are those that came and went in between."""
+    for each in happening:
+        state.tables.give_back(each.number, each.rows.entry[each.leaving])
+        state.sides[each.number].rows = each.rows if not each.gone.any() else each.rows.take(~each.gone)
+
+
+def _admit(config: AggregateConfig, state: AggregateState, number: int, delta: Delta | None, future_us: int) -> None:
+    """Takes new rows in. Rows of a ROWS window wait until none before them can come; then they are counted, in order."""
+    source, side = config.join.inputs[number], state.sides[number]
+    if side.counter is None:
+        if delta is not None and len(delta):
+            _append(config, state, number, Released(delta.table, delta.times, None))
+        return
+    nothing = Delta(source.fields.empty_table(), np.empty(0, np.int64))
+    table, times = with_waiting(side.waiting, delta or nothing)
+    ready = times < future_us
+    side.waiting = None if ready.all() else to_wait(table, times, ~ready)
+    if ready.any():
+        counter = side.counter = side.counter.copy()
+        released, victims, last_us = count_rows(source, counter, Delta(table, times).filter(ready))
+        side.rows = side.rows.ending(ended(side.rows.ends, side.rows.seqs, victims, last_us))
+        _append(config, state, number, released)
+
+
+def _count_for_now(config: AggregateConfig, state: AggregateState, number: int, now_us: int) -> None:
+    """Counts the rows that wait at this very instant, for this evaluation only."""
+    source, side = config.join.inputs[number], state.sides[number]
+    if not isinstance(source.window, RowsWindow) or side.waiting is None:
+        return
+    if side.counter is None:
+        raise InternalError("a ROWS window without its counter")
+    table, times = with_waiting(side.waiting, Delta(source.fields.empty_table(), np.empty(0, np.int64)))
+    here = times <= now_us
+    if here.any():
+        released, victims, last_us = count_rows(source, side.counter.copy(), Delta(table, times).filter(here))
+        side.rows = side.rows.ending(ended(side.rows.ends, side.rows.seqs, victims, last_us))
+        _append(config, state, number, released)
+
+
+def _append(config: AggregateConfig, state: AggregateState, number: int, released: Released) -> None:
+    side = state.sides[number]
+    rows = encoded(config, state.layout, number, released, state.classes, side.attributes, state.result.order_codes)
+    side.rows = together([side.rows, rows]) if len(rows) else side.rows

@@ -1,0 +1,216 @@
+"""The entries of all inputs and the directories they are found by: what the AS join works on.
+
+Tables hold nothing that the windows do not: they are made anew from them when the plan changes, when state comes back from bytes, and when
+more of them is garbage than not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.kernels.aggregation.arguments import NONE, Conditions, Directories, Entries, Events, Steps, Work
+from watersmeet.kernels.aggregation.as_join import as_join, place_nodes
+from watersmeet.operators.aggregate.config import AggregateConfig
+from watersmeet.operators.aggregate.interner import Interner
+from watersmeet.operators.aggregate.layout import Layout
+from watersmeet.operators.aggregate.rows import WindowRows
+from watersmeet.operators.meet.tactics.loops import OPS
+
+Int64s = NDArray[np.int64]
+
+#: Directory nodes and early entries may outnumber the live entries by so many before the tables are made anew.
+_GARBAGE_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A way to find entries of an input: the key classes that have to agree."""
+
+    target: int
+    classes: tuple[int, ...]
+
+
+class Tables:
+    """Entries, directories, and which identity has which entry."""
+
+    def __init__(self, config: AggregateConfig, layout: Layout):
+        self.config, self.layout = config, layout
+        inputs = len(config.join.inputs)
+        self._ways = list(dict.fromkeys(_Way(step.target, step.key_classes) for order in config.join.orders for step in order))
+        self.steps = _steps(config, self._ways)
+        self.conditions = _conditions(config)
+        self._identities = [Interner(self._identity_width) if number in config.early else None for number in range(inputs)]
+        self._entry_of = [np.empty(0, np.int64) for _ in range(inputs)]
+        self._free: Int64s = np.empty(0, np.int64)
+        self._used = 0
+        self.entries = _no_entries(config, layout, 16)
+        self.carried = np.zeros(16, np.int64)
+        self.extremes = np.zeros((16, len(config.extremes)), np.int64)
+        self.has_extreme = np.zeros((16, len(config.extremes)), np.bool_)
+        self.directories = _no_directories(config, self._ways, 16)
+
+    @property
+    def live(self) -> int:
+        return int(np.count_nonzero(self.entries.rows))
+
+    @property
+    def wasteful(self) -> bool:
+        """Whether most of what is remembered is of entries that are gone."""
+        remembered = max(int(self.directories.nodes.max(initial=0)), *(each.used for each in self._identities if each is not None), 0)
+        return remembered > _GARBAGE_ROWS and remembered > 4 * self.live + _GARBAGE_ROWS
+
+    def entries_for(self, number: int, rows: WindowRows) -> Int64s:
+        """The entry each of these rows is to be counted in: one of its own, or, aggregated early, the one of its identity."""
+        identities = self._identities[number]
+        if identities is None:
+            taken = self._take(len(rows))
+            self._describe(number, rows, taken)
+            return taken
+        found = identities.numbers(self._identity(rows))
+        known = self._entry_of[number]
+        if identities.used > known.size:
+            fresh = self._take(identities.used - known.size)
+            _, first = np.unique(found[found >= known.size], return_index=True)
+            self._describe(number, rows.take(np.flatnonzero(found >= known.size)[first]), fresh)
+            self._entry_of[number] = known = np.concatenate([known, fresh])
+        return known[found]
+
+    def give_back(self, number: int, entries: Int64s) -> None:
+        """Entries whose rows have left; those of identities stay theirs."""
+        if self._identities[number] is None and entries.size:
+            self._free = np.concatenate([self._free, entries])
+
+    def reserve(self, entering: int) -> None:
+        """Room in the directories for so many rows more."""
+        most = int(self.directories.nodes.max(initial=0)) + entering
+        if 2 * most > self.directories.slots.shape[1] or most > self.directories.head.shape[1]:
+            self.directories = _larger_directories(self.directories, most)
+
+    def load(self, number: int, rows: WindowRows) -> Int64s:
+        """Puts rows into the tables without joining them; returns their entries."""
+        entries = self.entries_for(number, rows)
+        self.reserve(len(rows))
+        size, inputs = len(rows), len(self.config.inputs)
+        events = Events(np.full(size, number, np.int64), np.ones(size, np.int64), entries, rows.ints, rows.approx, rows.floats)
+        uncounted = Work(np.zeros((inputs, inputs), np.int64), np.zeros((inputs, inputs), np.int64))
+
+        as_join(events, self.entries, self.directories, self.steps, self.conditions, self.layout.columns, uncounted, 0, 1, False)
+        return entries
+
+    @property
+    def _identity_width(self) -> int:
+        classes, ranges, extremes = len(self.config.join.classes.keys), _range_count(self.config), len(self.config.extremes)
+        return classes + 1 + ranges + 2 * extremes
+
+    def _identity(self, rows: WindowRows) -> Int64s:
+        """Rule 1: join keys and group keys; besides, whatever else of a row decides what becomes of it."""
+        return np.concatenate([rows.words, rows.carried[:, None], rows.ranges, rows.extremes, rows.has_extreme.astype(np.int64)], axis=1)
+
+    def _take(self, count: int) -> Int64s:
+        reused, self._free = self._free[:count], self._free[count:]
+        first, self._used = self._used, self._used + count - reused.size
+        if self._used > self.entries.rows.size:
+            self._grow(max(self._used, 2 * self.entries.rows.size))
+        return np.concatenate([reused, np.arange(first, self._used, dtype=np.int64)])
+
+    def _grow(self, size: int) -> None:
+        self.entries = Entries(*(_taller(values, size) for values in self.entries))
+        self.carried = _taller(self.carried, size)
+        self.extremes, self.has_extreme = _taller(self.extremes, size), _taller(self.has_extreme, size)
+        links = {name: _wider(getattr(self.directories, name), size) for name in ("following", "preceding", "node_of")}
+        self.directories = self.directories._replace(**links)
+
+    def _describe(self, number: int, rows: WindowRows, entries: Int64s) -> None:
+        self.entries.words[entries] = rows.words
+        self.entries.ranges[entries] = rows.ranges
+        self.entries.times[entries] = rows.times
+        self.carried[entries] = rows.carried
+        self.extremes[entries] = rows.extremes
+        self.has_extreme[entries] = rows.has_extreme
+
+
+def _range_count(config: AggregateConfig) -> int:
+    return sum(len(each.ranges) for each in config.join.inputs)
+
+
+def _steps(config: AggregateConfig, ways: list[_Way]) -> Steps:
+    inputs, places = len(config.join.inputs), max((len(way.classes) for way in ways), default=0)
+    target, directory = (np.full((inputs, max(inputs - 1, 0)), NONE, np.int64) for _ in range(2))
+    providers = np.full((inputs, max(inputs - 1, 0), places), NONE, np.int64)
+    for origin, order in enumerate(config.join.orders):
+        for place, step in enumerate(order):
+            target[origin, place] = step.target
+            directory[origin, place] = ways.index(_Way(step.target, step.key_classes))
+            providers[origin, place, : len(step.providers)] = step.providers
+    return Steps(target, directory, providers)
+
+
+def _conditions(config: AggregateConfig) -> Conditions:
+    first = len(config.join.classes.keys)
+    rows = [(OPS[t.op], t.left, t.left_column - first, t.right, t.right_column - first) for t in config.join.thetas]
+    table = np.array(rows, np.int64).reshape(-1, 5)
+    later_by = np.empty((0, 0), np.int64) if config.later_by_us is None else np.array(config.later_by_us, np.int64)
+    op, left, left_column, right, right_column = (np.ascontiguousarray(table[:, column]) for column in range(5))
+    return Conditions(op, left, left_column, right, right_column, later_by)
+
+
+def _no_entries(config: AggregateConfig, layout: Layout, size: int) -> Entries:
+    widths = layout.row_widths
+    return Entries(
+        rows=np.zeros(size, np.int64),
+        words=np.zeros((size, len(config.join.classes.keys)), np.int64),
+        ranges=np.zeros((size, _range_count(config)), np.int64),
+        times=np.zeros(size, np.int64),
+        ints=np.zeros((size, widths.ints), np.int64),
+        approx=np.zeros((size, widths.approx), np.float64),
+        pairs=np.zeros((size, 2 * widths.pairs), np.float64),
+    )
+
+
+def _no_directories(config: AggregateConfig, ways: list[_Way], size: int) -> Directories:
+    count, places, inputs = len(ways), max((len(way.classes) for way in ways), default=0), len(config.join.inputs)
+    classes = np.full((count, places), NONE, np.int64)
+    mine: list[list[int]] = [[] for _ in range(inputs)]
+    for number, way in enumerate(ways):
+        classes[number, : len(way.classes)] = way.classes
+        mine[way.target].append(number)
+    of_input = np.full((inputs, max(map(len, mine))), NONE, np.int64)
+    for number, directories in enumerate(mine):
+        of_input[number, : len(directories)] = directories
+    return Directories(
+        classes=classes,
+        of_input=of_input,
+        slots=np.full((count, 64), NONE, np.int64),
+        node_words=np.zeros((count, 16, places), np.int64),
+        head=np.full((count, 16), NONE, np.int64),
+        nodes=np.zeros(count, np.int64),
+        following=np.full((count, size), NONE, np.int64),
+        preceding=np.full((count, size), NONE, np.int64),
+        node_of=np.full((count, size), NONE, np.int64),
+    )
+
+
+def _larger_directories(directories: Directories, nodes: int) -> Directories:
+    room = max(nodes, 2 * directories.head.shape[1])
+    words = np.zeros((directories.node_words.shape[0], room, directories.node_words.shape[2]), np.int64)
+    words[:, : directories.node_words.shape[1]] = directories.node_words
+    slots = np.full((directories.slots.shape[0], 1 << int(2 * room).bit_length()), NONE, np.int64)
+    larger = directories._replace(slots=slots, node_words=words, head=_wider(directories.head, room))
+    place_nodes(larger)
+    return larger
+
+
+def _taller(values: NDArray[Any], size: int) -> NDArray[Any]:
+    grown = np.zeros((size, *values.shape[1:]), values.dtype)
+    grown[: values.shape[0]] = values
+    return grown
+
+
+def _wider(values: Int64s, size: int) -> Int64s:
+    grown = np.full((values.shape[0], size), NONE, np.int64)
+    grown[:, : values.shape[1]] = values
+    return grown

@@ -1,0 +1,31 @@
+"""Interned rows of words against a dictionary."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from watersmeet.kernels.aggregation.interning import intern_words_definition
+from watersmeet.operators.aggregate.interner import Interner
+
+WORDS = st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1)
+
+
+@given(st.integers(0, 3).flatmap(lambda width: st.lists(st.lists(st.tuples(*[WORDS] * width), max_size=50), max_size=6)))
+@settings(deadline=None)
+def test_rows_are_numbered_as_a_dictionary_would(batches: list[list[tuple[int, ...]]]) -> None:
+    width = next((len(row) for batch in batches for row in batch), 0)
+    interner, known = Interner(width), dict[tuple[int, ...], int]()
+    for batch in batches:
+        words = np.array(batch, np.int64).reshape(len(batch), width)
+        assert interner.numbers(words).tolist() == intern_words_definition(known, batch)
+    assert [tuple(row) for row in interner.words.tolist()] == list(known)
+
+
+def test_many_rows_find_their_place_again() -> None:
+    interner = Interner(2)
+    words = np.stack([np.arange(100_000) // 3, np.arange(100_000) % 7], axis=1)
+    numbers = interner.numbers(words)
+    assert np.array_equal(interner.words[numbers], words)
+    assert np.array_equal(interner.numbers(words), numbers)

@@ -1,0 +1,248 @@
+"""Seeded aggregation queries over the join cases' tables, and what the oracle says of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, combinations, zip_longest
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+import watersmeet
+from watersmeet.algebra.plan import Plan
+from watersmeet.errors import QueryError
+from watersmeet.operators.aggregate.blobs import state_bytes, state_from_bytes
+from watersmeet.operators.aggregate.config import why_not_early
+from watersmeet.oracle import Arrival, Evaluation, admit, as_multiset, batch_evaluations, evaluations, every_instants, table_rows
+from watersmeet.oracle.values import Instant, event_times_us
+from watersmeet.runtime.embedded import AggregatedRun
+
+from .cases import Case, FromItem, Piece
+from .generators import generate
+
+MOST_INSTANTS = 12
+#: The most rows per source for 1, 2, … sources: every combination is looked at.
+MOST_ROWS = (10, 10, 6, 4, 3)
+
+AGGREGATES = (
+    "COUNT(*)",
+    "COUNT({a}.v)",
+    "COUNT({a}.s)",
+    "SUM({a}.v)",
+    "AVG({a}.v)",
+    "MIN({a}.v)",
+    "MAX({a}.v)",
+    "SUM({a}.x)",
+    "AVG({a}.x)",
+    "MIN({a}.x)",
+    "MAX({a}.x)",
+    "MIN({a}.s)",
+    "MAX({a}.s)",
+    "MIN({a}.k)",
+    "MAX({a}.m)",
+    "MAX({a}.id)",
+    "SUM({a}.v + 1)",
+    "SUM({a}.v * {b}.v)",
+    "AVG({a}.x + {b}.v)",
+    "MIN({a}.v - {b}.v)",
+    "COUNT(COALESCE({a}.s, {b}.s))",
+    "SUM({a}.v) * 2 + COUNT(*)",
+    "MAX({a}.v) - MIN({b}.v)",
+    "SUM(CASE WHEN {a}.v > 0 THEN 1 END)",
+    "SUM(CAST({a}.v AS DECIMAL(10, 2)))",
+    "SUM(2)",
+    "SUM(CASE WHEN {a}.v > 0 THEN 4611686018427387904 ELSE -1 END)",
+)
+SUMS_OF_KEYS = ("SUM({a}.k)", "AVG({a}.k)")
+GROUP_KEYS = ("{a}.k", "{a}.k", "{a}.m", "{a}.s", "{a}.v", "{a}.x", "{a}.v + 1", "{a}.v + {b}.v", "COALESCE({a}.s, {b}.s)")
+HAVING = ("COUNT(*) > 1", "SUM({a}.v) > 0", "MAX({a}.v) IS NOT NULL", "COUNT(*) <> 1 OR MIN({a}.x) > 0")
+
+Emitted = Counter[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Aggregation(Case):
+    """A case with groups: `keys` stand in GROUP BY and, most of them, in SELECT."""
+
+    keys: tuple[Piece, ...] = ()
+    having: Piece | None = None
+    every_us: int | None = None
+
+    @cached_property
+    def text(self) -> str:
+        joined = Case(self.seed, self.sources, self.items, self.select, self.predicates, self.constraints, self.joined).text
+        parts = [joined]
+        if self.keys:
+            parts.append("GROUP BY " + ", ".join(key.text for key in self.keys))
+        if self.having is not None:
+            parts.append("HAVING " + self.having.text)
+        if self.every_us is not None:
+            parts.append(f"EVERY {self.every_us} MICROSECONDS")
+        return "\n".join(parts)
+
+
+def generate_aggregation(seed: int, *, every: bool = True) -> Aggregation:
+    """The aggregation query of a seed: a join case with groups and aggregates, every stream with a window."""
+    rng = Random(seed)
+    case = _of_few_sources(seed)
+    items = tuple(_windowed(rng, item) if item.name in case.streams and not item.window else item for item in case.items)
+    limit = MOST_ROWS[len(items) - 1]
+    sources = tuple(replace(source, table=source.table.slice(0, limit)) for source in case.sources)
+    aliases = [item.alias for item in items]
+    keys = tuple(
+        {piece.text: piece for piece in (_piece(rng, aliases, GROUP_KEYS) for _ in range(rng.choice((0, 1, 1, 1, 2, 3))))}.values()
+    )
+    found = Aggregation(
+        seed=case.seed,
+        sources=sources,
+        items=items,
+        select=_select(rng, case, aliases, keys),
+        predicates=case.predicates,
+        constraints=case.constraints if rng.random() < 0.5 else (),
+        joined=case.joined,
+        keys=keys,
+        having=_piece(rng, aliases, HAVING) if rng.random() < 0.15 else None,
+    )
+    return replace(found, every_us=_every_us(rng, found)) if every else found
+
+
+def early_plans(case: Case) -> list[Plan]:
+    """All placements of early aggregation that the query allows; the late plan first."""
+    allowed = [item.alias for number, item in enumerate(case.items) if why_not_early(case.bound, number) is None]
+    subsets = chain.from_iterable(combinations(allowed, size) for size in range(len(allowed) + 1))
+    return [Plan(early=subset) for subset in subsets]
+
+
+def expected(case: Case) -> Emitted | None:
+    """What evaluating the whole input emits; None where a sum overflows."""
+    return _or_overflow(lambda: evaluations(case.bound, case.tables, every_instants(case.bound, case.tables)))
+
+
+def expected_by_row(case: Case) -> Emitted | None:
+    times = {time for source in case.streams.values() for time in event_times_us(source.table.column(source.time or ""))}
+    return _or_overflow(lambda: evaluations(case.bound, case.tables, sorted(times)))
+
+
+def expected_by_batch(case: Case, arrivals: Mapping[str, Arrival]) -> Emitted | None:
+    """What evaluating at the watermark after every batch, and at the largest time after the last, emits."""
+    return _or_overflow(lambda: batch_evaluations(case.bound, _so_far(case, arrivals)))
+
+
+def emitted(case: Case, plan: Plan | None = None, evaluate: str | None = None) -> Emitted | None:
+    """What the engine emits for the whole input at once."""
+    streams = {
+        source.name: watersmeet.relation(source.table) if source.time is None else watersmeet.stream(source.table, time=source.time)
+        for source in case.sources
+    }
+    try:
+        return _rows(watersmeet.collect(watersmeet.sql(case.text), streams, plan, evaluate=evaluate))
+    except QueryError as error:
+        _check_overflow(error)
+        return None
+
+
+def emitted_arriving(rng: Random, case: Case, arrivals: Mapping[str, Arrival], plans: Sequence[Plan]) -> Emitted | None:
+    """What it emits for the same input in batches: another plan now and then, and the state through bytes now and then."""
+    streams: dict[str, Any] = {source.name: watersmeet.relation(source.table) for source in case.sources if source.time is None}
+    for name, arrival in arrivals.items():
+        idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"
+        streams[name] = watersmeet.stream(
+            list(arrival.batches), time=arrival.time, lateness=f"{arrival.lateness_us} microseconds", idle=idle
+        )
+    run = watersmeet.run(watersmeet.sql(case.text), streams, rng.choice(plans))
+    assert isinstance(run, AggregatedRun)
+    rounds = [dict(each) for each in _rounds(arrivals)]
+    batches: list[pa.RecordBatch] = []
+    try:
+        for number, tables in enumerate(rounds):
+            if rng.random() < 0.3:
+                run.state = state_from_bytes(run.config, state_bytes(run.state))
+            if rng.random() < 0.3:
+                run.replan(rng.choice(plans))
+            batches += run.advance(tables, last=number == len(rounds) - 1)
+    except QueryError as error:
+        _check_overflow(error)
+        return None
+    return _rows(pa.Table.from_batches(batches, run.config.result))
+
+
+def _check_overflow(error: QueryError) -> None:
+    """Any other refusal is a failure."""
+    if "overflow in the sum" not in str(error):
+        raise error
+
+
+def _of_few_sources(seed: int) -> Case:
+    """The first join case from this seed on with at most four sources."""
+    for attempt in range(100):
+        case = generate(seed + 1_000_003 * attempt)
+        if len(case.items) <= 4:
+            return case
+    raise AssertionError("no case of few sources")
+
+
+def _windowed(rng: Random, item: FromItem) -> FromItem:
+    return replace(item, window=rng.choice(("[ROWS 2]", "[RANGE 3 MICROSECONDS]", "[RANGE 2 SECONDS]", "[LANDMARK]")))
+
+
+def _piece(rng: Random, aliases: Sequence[str], texts: Sequence[str]) -> Piece:
+    first, second = rng.choice(aliases), rng.choice(aliases)
+    text = rng.choice(texts)
+    return Piece(text.format(a=first, b=second), (first, second))
+
+
+def _select(rng: Random, case: Case, aliases: Sequence[str], keys: Sequence[Piece]) -> tuple[Piece, ...]:
+    pool = [*AGGREGATES]
+    if all(_sums_exactly(source.table.schema.field("k").type) for source in case.sources):
+        pool += SUMS_OF_KEYS
+    chosen = [_piece(rng, aliases, pool) for _ in range(rng.choice((1, 1, 2, 3)))]
+    shown = [key for key in keys if rng.random() < 0.9]
+    return tuple(Piece(f"{piece.text} AS c{number}", piece.aliases) for number, piece in enumerate([*shown, *chosen]))
+
+
+def _sums_exactly(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
+
+
+def _every_us(rng: Random, case: Case) -> int:
+    """An interval with few instants in it: the unit of the times where that is long enough."""
+    times = [time for source in case.streams.values() for time in event_times_us(source.table.column(source.time or ""))]
+    span = max(times) - min(times) if times else 0
+    least = max(1, -(-span // MOST_INSTANTS))
+    return rng.choice([every for every in (1, 2, 3, 7, 1_000, 1_000_000, 60_000_000) if every >= least] or [least, least + 1])
+
+
+def _or_overflow(evaluated: Any) -> Emitted | None:
+    try:
+        found: list[Evaluation] = evaluated()
+    except QueryError:
+        return None
+    return as_multiset((*each.row, Instant(1_000 * each.as_of_us)) for each in found)
+
+
+def _rows(table: pa.Table) -> Emitted:
+    assert table.column_names[-1] == "as_of"
+    return as_multiset(table_rows(table))
+
+
+def _rounds(arrivals: Mapping[str, Arrival]) -> Iterator[Iterator[tuple[str, pa.Table]]]:
+    for batches in zip_longest(*(arrival.batches for arrival in arrivals.values())):
+        yield ((name, batch) for name, batch in zip(arrivals, batches, strict=True) if batch is not None)
+
+
+def _so_far(case: Case, arrivals: Mapping[str, Arrival]) -> Iterator[tuple[int, dict[str, pa.Table]]]:
+    """Each batch's instant of evaluation with the rows that were there by then and not late."""
+    rounds = len(list(_rounds(arrivals)))
+    for number in range(1, rounds + 1):
+        cut = {name: replace(arrival, batches=arrival.batches[:number]) for name, arrival in arrivals.items()}
+        admission = admit(cut)
+        tables = case.tables | admission.tables
+        at_us: float = admission.watermarks_us[-1]
+        if number == rounds:
+            at_us = max((t for name in arrivals for t in event_times_us(tables[name].column(arrivals[name].time))), default=-float("inf"))
+        if at_us > -float("inf"):
+            yield int(at_us), tables

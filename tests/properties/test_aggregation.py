@@ -1,0 +1,114 @@
+"""Every plan of an aggregation query emits the oracle's groups at every instant, whatever the batches and the order of arrival.
+
+A failure prints its seed, and the smallest case that still fails. WATERSMEET_SEED moves the whole run to other seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.errors import WatersmeetError
+from watersmeet.oracle import admit
+
+from .aggregations import (
+    Aggregation,
+    Emitted,
+    early_plans,
+    emitted,
+    emitted_arriving,
+    expected,
+    expected_by_batch,
+    expected_by_row,
+    generate_aggregation,
+)
+from .arrivals import in_any_batches, with_late_rows, within_lateness
+from .cases import Case
+from .shrinking import shrink
+from .test_against_the_oracle import FIRST_SEED
+
+CHUNKS = 20
+WHOLE_SEEDS = 130
+ARRIVING_SEEDS = 100
+BATCH_SEEDS = 60
+ROW_SEEDS = 30
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_every_placement_of_early_aggregation_emits_the_oracles_groups(chunk: int) -> None:
+    for seed in _seeds(chunk, WHOLE_SEEDS):
+        check_whole(generate_aggregation(seed))
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_batches_disorder_and_a_change_of_plan_between_batches_change_nothing(chunk: int) -> None:
+    for seed in _seeds(chunk, ARRIVING_SEEDS):
+        check_arriving(seed)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_without_every_each_batch_shows_the_groups_at_the_watermark(chunk: int) -> None:
+    for seed in _seeds(chunk, BATCH_SEEDS):
+        check_by_batch(seed)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_evaluation_after_every_row(chunk: int) -> None:
+    for seed in _seeds(chunk, ROW_SEEDS):
+        case = generate_aggregation(seed, every=False)
+        assert_same(case, emitted(case, _some_plan(seed, case), "row"), expected_by_row(case))
+
+
+def check_whole(case: Aggregation) -> None:
+    wanted = expected(case)
+    for plan in early_plans(case):
+        assert_same(case, emitted(case, plan), wanted, plan)
+
+
+def check_arriving(seed: int) -> None:
+    rng = Random(seed)
+    case = generate_aggregation(seed)
+    arrivals = rng.choice((in_any_batches, within_lateness, with_late_rows))(rng, case)
+    admitted = case.with_tables(case.tables | admit(arrivals).tables)
+    assert_same(case, emitted_arriving(rng, case, arrivals, early_plans(case)), expected(admitted))
+
+
+def check_by_batch(seed: int) -> None:
+    rng = Random(seed)
+    case = generate_aggregation(seed, every=False)
+    arrivals = rng.choice((within_lateness, with_late_rows))(rng, case)
+    assert_same(case, emitted_arriving(rng, case, arrivals, early_plans(case)), expected_by_batch(case, arrivals))
+
+
+def assert_same(case: Case, actual: Emitted | None, wanted: Emitted | None, plan: Plan | None = None) -> None:
+    if actual == wanted:
+        return
+    report = [f"seed {case.seed}", case.text, f"plan {None if plan is None else plan.early}"]
+    if actual is None or wanted is None:
+        report.append(f"overflow: engine {actual is None}, oracle {wanted is None}")
+    else:
+        report.append(f"lost: {sorted(map(str, (wanted - actual).elements()))[:5]}")
+        report.append(f"too many: {sorted(map(str, (actual - wanted).elements()))[:5]}")
+    smallest = case if plan is None else shrink(case, _fails_by(plan))
+    raise AssertionError("\n".join([*report, str(smallest)]))
+
+
+def _fails_by(plan: Plan) -> Callable[[Case], bool]:
+    def fails(case: Case) -> bool:
+        try:
+            return emitted(case, plan) != expected(case)
+        except WatersmeetError:  # the plan names a source that the smaller case no longer has
+            return False
+
+    return fails
+
+
+def _some_plan(seed: int, case: Case) -> Plan:
+    return Random(seed).choice(early_plans(case))
+
+
+def _seeds(chunk: int, size: int) -> range:
+    return range(FIRST_SEED + chunk * size, FIRST_SEED + (chunk + 1) * size)

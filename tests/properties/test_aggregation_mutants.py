@@ -1,0 +1,31 @@
+"""Check the checker: every mutant of the aggregation must be caught, by the same comparisons, within few cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from .aggregation_mutants import AGGREGATION_MUTANTS
+from .aggregations import generate_aggregation
+from .mutants import Mutant
+from .test_aggregation import check_arriving, check_by_batch, check_whole
+
+MOST_SEEDS = 150
+
+
+@pytest.mark.parametrize("mutant", AGGREGATION_MUTANTS, ids=lambda mutant: mutant.mistake)
+def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    for patch in mutant.patches:
+        monkeypatch.setattr(patch.owner, patch.attribute, patch.broken(getattr(patch.owner, patch.attribute)))
+    monkeypatch.setattr("tests.properties.test_aggregation.shrink", lambda case, fails: case)
+    assert any(is_caught(seed) for seed in range(MOST_SEEDS)), f"nothing catches: {mutant.mistake}"
+
+
+def is_caught(seed: int) -> bool:
+    """Only a wrong answer counts: a mutant that merely crashes would show nothing of the checker."""
+    try:
+        check_whole(generate_aggregation(seed))
+        check_arriving(seed)
+        check_by_batch(seed)
+    except AssertionError:
+        return True
+    return False
