@@ -106,10 +106,11 @@ class TreeModel:
         for bits in sorted(range(1, 1 << count), key=int.bit_count):
             inputs = frozenset(i for i in range(count) if bits >> i & 1)
             if len(inputs) > 1:
-                best[inputs] = min(
+                ways = (
                     (best[left][0] + best[inputs - left][0] + self.node_s(left, inputs - left), (best[left][1], best[inputs - left][1]))
                     for left in _halves(inputs)
                 )
+                best[inputs] = min(ways, key=lambda way: way[0])  # trees of equal cost have no order among them
         return best[frozenset(range(count))][1]
 
     def _one_at_a_time(self) -> Tree:
