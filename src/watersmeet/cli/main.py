@@ -129,7 +129,8 @@ def explain(
         sources = declared_sources(stream or [], relation or [])
         declared = {name: known[name] for name in known if name in sources}
         budget = declared_budget(processors, headroom, memory)
-        explanation = wm.explain(_text_of(query), {**known, **sources}, stats=declared, budget=budget, all_plans=all_plans)
+        with console(stderr=True).status("planning"):
+            explanation = wm.explain(_text_of(query), {**known, **sources}, stats=declared, budget=budget, all_plans=all_plans)
         typer.echo(json.dumps(explanation.to_dict(), indent=2) if as_json else str(explanation))
 
 
