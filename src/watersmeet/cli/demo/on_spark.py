@@ -30,7 +30,9 @@ def spark_engine(query: str, streams: Sources, plan: wm.Plan | None, observe: Ob
         frame = wm.on_spark(query, {each: _as_files(place / each, source) for each, source in streams.items()}, plan=plan)
         running = write(frame, Sink(place / "checkpoint", place / "out"), follow=False)
         watch(running, threading.Event(), observe)
-        return pa.concat_tables(pq.read_table(file) for file in sorted((place / "out").glob("part-*.parquet")))
+        files = sorted((place / "out").glob("part-*.parquet"))
+        declared = wm.run(query, streams, plan).config.result  # Spark writes times as nanoseconds of no zone
+        return pa.concat_tables([declared.empty_table(), *(pq.read_table(file).cast(declared) for file in files)])
 
 
 def _as_files(directory: Path, source: Stream | Relation) -> Stream:
