@@ -107,8 +107,11 @@ class TreeModel:
             inputs = frozenset(i for i in range(count) if bits >> i & 1)
             if len(inputs) > 1:
                 best[inputs] = min(
-                    (best[left][0] + best[inputs - left][0] + self.node_s(left, inputs - left), (best[left][1], best[inputs - left][1]))
-                    for left in _halves(inputs)
+                    (
+                        (best[left][0] + best[inputs - left][0] + self.node_s(left, inputs - left), (best[left][1], best[inputs - left][1]))
+                        for left in _halves(inputs)
+                    ),
+                    key=lambda found: found[0],  # trees of equal cost are not compared: a leaf and a pair have no order
                 )
         return best[frozenset(range(count))][1]
 
