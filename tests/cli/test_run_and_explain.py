@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +87,18 @@ def test_explain_says_what_would_run(files: Path) -> None:
 def test_explain_speaks_json_to_programs(files: Path) -> None:
     result = called("explain", files / "query.sql", *_streams(files), "--json")
     assert json.loads(result.stdout)["pairs"][0]["within_us"] == 10_000_000
+
+
+def test_shells_can_complete_the_command() -> None:
+    assert "--install-completion" in called("--help").stdout
+    script = subprocess.run(
+        [sys.executable, "-c", "from watersmeet.cli.main import main; main()"],
+        env={**os.environ, "_WATERSMEET_COMPLETE": "complete_bash", "COMP_WORDS": "watersmeet re", "COMP_CWORD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "repair" in script.stdout
 
 
 def test_version() -> None:

@@ -129,18 +129,23 @@ def explain(
         sources = declared_sources(stream or [], relation or [])
         declared = {name: known[name] for name in known if name in sources}
         budget = declared_budget(processors, headroom, memory)
-        explanation = wm.explain(_text_of(query), {**known, **sources}, stats=declared, budget=budget, all_plans=all_plans)
+        with console(stderr=True).status("planning"):
+            explanation = wm.explain(_text_of(query), {**known, **sources}, stats=declared, budget=budget, all_plans=all_plans)
         typer.echo(json.dumps(explanation.to_dict(), indent=2) if as_json else str(explanation))
 
 
 @app.command()
-def demo(ui: Ui = False, port: Port = DEFAULT_PORT) -> None:
+def demo(
+    engine: Annotated[Engine, typer.Option(help="Where the join runs.")] = Engine.EMBEDDED, ui: Ui = False, port: Port = DEFAULT_PORT
+) -> None:
     """The main job on real data: a year of departures from three airports, joined and checked."""
     from watersmeet.cli.demo import steps
+    from watersmeet.cli.demo.on_spark import spark_engine
 
     with reported():
-        shown = steps.watched_show(console(), port) if ui else steps.show(console())
-        if not shown:
+        runs, where = (spark_engine, "on Spark") if engine is Engine.SPARK else (steps.embedded_engine, "in this process")
+        agreed = steps.watched_show(console(), port, runs, where) if ui else steps.show(console(), runs, where)
+        if not agreed:
             raise typer.Exit(1)
 
 

@@ -41,7 +41,7 @@ def daily_streams(departures: Tables) -> Sources:
 
 
 def instants_us(table: pa.Table, name: str) -> Instants:
-    found: Instants = table.column(name).cast(pa.int64()).to_numpy()
+    found: Instants = table.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
     return found
 
 

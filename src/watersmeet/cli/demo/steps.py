@@ -75,7 +75,7 @@ def show(
     return stage.agreed
 
 
-def watched_show(screen: Console, port: int) -> bool:
+def watched_show(screen: Console, port: int, engine: Engine = embedded_engine, where: str = "in this process") -> bool:
     """The demo beside its dashboard, slowed down to about half a minute so that there is something to watch."""
     tables = {name: wm.stream(table, time="departed") for name, table in flights().items()}
     with watched(shown_for("departures of three airports", wm.sql(QUERY), tables), port) as live:
@@ -84,7 +84,7 @@ def watched_show(screen: Console, port: int) -> bool:
             live.observe(figures)
             time.sleep(_WATCHED_BATCH_S)
 
-        return show(screen, observe=observe)
+        return show(screen, engine, where, observe)
 
 
 def ask(stage: Stage) -> None:
@@ -145,8 +145,8 @@ def aggregate(stage: Stage) -> None:
     stage.screen.print("How many pairs of flights to one place left Newark and LaGuardia within half an hour, as of every midnight?\n")
     stage.screen.print(Syntax(BUSY, "sql", background_color="default"))
     two = {name: table for name, table in stage.departures.items() if name in ("ewr", "lga")}
-    late = stage.engine(BUSY, daily_streams(two), wm.plan(), stage.observe)
-    early = stage.engine(BUSY, daily_streams(two), wm.plan(early=["l"]), stage.observe)
+    late = embedded_engine(BUSY, daily_streams(two), wm.plan(), stage.observe)
+    early = embedded_engine(BUSY, daily_streams(two), wm.plan(early=["l"]), stage.observe)
     same = as_multiset(table_rows(late)) == as_multiset(table_rows(early))
     stage.screen.print(f"\n{late.num_rows:,} changes of a group over the year. The last:")
     stage.screen.print(rows_as_table(late.slice(max(0, late.num_rows - 3)), 3))
@@ -169,7 +169,7 @@ def overload(stage: Stage) -> None:
     )
     for sentence in about.remedies.sentences() if about.remedies is not None else ():
         stage.screen.print(f"  {sentence}", markup=False)
-    kept = stage.engine(QUERY, daily_streams(stage.departures), about.runnable(shed=True), stage.observe)
+    kept = embedded_engine(QUERY, daily_streams(stage.departures), about.runnable(shed=True), stage.observe)
     ledger = json.loads((kept.schema.metadata or {}).get(b"watersmeet", b"{}")).get("ledger", {})
     for name, entry in ledger.items():
         stage.screen.print(
