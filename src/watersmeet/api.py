@@ -195,6 +195,7 @@ def explain(
     plan: Plan | Mapping[str, Any] | None = None,
     budget: Budget | None = None,
     all_plans: bool = False,
+    engine: str = "embedded",
 ) -> Explanation:
     """What would run, what it would cost and what the other plans would: before anything runs.
 
@@ -207,7 +208,7 @@ def explain(
     >>> about.chosen.cost.rows_out_per_s
     40000.0
     """
-    return _explained(query, streams, stats, _plan(plan), budget, all_plans=all_plans)
+    return _explained(query, streams, stats, _plan(plan), budget, all_plans=all_plans, engine=engine)
 
 
 def _explained(
@@ -220,6 +221,7 @@ def _explained(
     all_plans: bool = False,
     wishes: Wishes = NO_WISHES,
     below: bool = False,  # judge an aggregation by the join below it
+    engine: str = "embedded",
 ) -> Explanation:
     parsed = parse(query) if isinstance(query, str) else query
     schemas = {
@@ -229,4 +231,4 @@ def _explained(
     bound = bind(parsed, schemas)
     if below and bound.is_aggregation:
         bound = join_below(bound, group_outputs(bound))
-    return explanation(bound, streams, declared=stats, plan=plan, budget=budget, all_plans=all_plans, wishes=wishes)
+    return explanation(bound, streams, declared=stats, plan=plan, budget=budget, all_plans=all_plans, wishes=wishes, engine=engine)

@@ -80,7 +80,7 @@ class EmbeddedRun:
         return self.config.result
 
     def batches(self) -> Iterator[list[pa.RecordBatch]]:
-        for tables in self._rounds():
+        for tables in self.rounds():
             yield self.advance(tables)
         yield self.finish()
 
@@ -120,16 +120,21 @@ class EmbeddedRun:
         """All results in one table; it carries the ledger in its schema's metadata."""
         results: list[pa.RecordBatch] = []
         waiting: dict[str, pa.Table] = {}
-        for tables in self._rounds():  # one round behind, to know which is the last
+        for tables in self.rounds():  # one round behind, to know which is the last
             if waiting:
                 results += self.advance(waiting)
             waiting = tables
         results += self.advance(waiting, last=True)
+        return self.gathered(results)
+
+    def gathered(self, results: list[pa.RecordBatch]) -> pa.Table:
+        """Results in one table that carries the ledger."""
         about = json.dumps({"ledger": {name: asdict(entry) for name, entry in self.ledger.items()}})
         schema = self.result.with_metadata({"watersmeet": about})
         return pa.Table.from_batches(results, self.result).cast(schema) if results else schema.empty_table()
 
-    def _rounds(self) -> Iterator[dict[str, pa.Table]]:
+    def rounds(self) -> Iterator[dict[str, pa.Table]]:
+        """The next batch of every stream that still has one, until none has."""
         names = dict.fromkeys(self.config.inputs[i].name for i in self.config.streams)
         readers = {name: self.sources[name].batches() for name in names}
         while True:

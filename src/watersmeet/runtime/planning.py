@@ -71,12 +71,13 @@ def explanation(
     budget: Budget | None = None,
     all_plans: bool = False,
     wishes: Wishes = NO_WISHES,
+    engine: str = "embedded",
 ) -> Explanation:
     """What a run of the query over these sources would be planned as, and why."""
     known = {**{name: source for name, source in sources.items() if isinstance(source, StreamStats)}, **(declared or {})}
     hand = at_hand(bound, {name: source for name, source in sources.items() if not isinstance(source, StreamStats) and name not in known})
     default = default_plan(bound) if plan is None and not known and hand.rows < FEW_ROWS and hand.tables else None
-    return explained_on(bound, hand, known, plan=plan, default=default, budget=budget, all_plans=all_plans, wishes=wishes)
+    return explained_on(bound, hand, known, plan=plan, default=default, budget=budget, all_plans=all_plans, wishes=wishes, engine=engine)
 
 
 def plan_of(bound: BoundQuery, hand: AtHand) -> Plan:
@@ -122,6 +123,7 @@ def explained_on(
     default: Plan | None = None,
     budget: Budget | None = None,
     all_plans: bool = False,
+    engine: str = "embedded",
     arriving: Arriving | None = None,
     rates: Mapping[str, float] | None = None,
     wishes: Wishes | None = None,
@@ -138,6 +140,7 @@ def explained_on(
         budget=budget,
         plan=plan or default,
         all_plans=all_plans,
+        engine=engine,
         samples=_samples(config, hand, known),
         arriving=arriving or hand.arriving(),
         reason=f"fewer than {FEW_ROWS} rows at hand: the default plan is taken, nothing is compared" if default is not None else "",
