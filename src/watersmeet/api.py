@@ -12,6 +12,8 @@ from watersmeet.algebra.query import Query
 from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
 from watersmeet.cost.kang_limited import Pair
 from watersmeet.lang import bind, parse
+from watersmeet.operators.aggregate.config import join_below
+from watersmeet.operators.aggregate.outputs import group_outputs
 from watersmeet.optimizer.budget import Budget
 from watersmeet.optimizer.explain import Explanation
 from watersmeet.runtime import allocation, embedded
@@ -86,7 +88,7 @@ def run(
     if budget is None and not shed:
         return embedded.start(query, streams, pinned, evaluate=evaluate)
     wishes = shed if isinstance(shed, Wishes) else NO_WISHES
-    about = _explained(query, streams, stats, pinned, budget, wishes=wishes)
+    about = _explained(query, streams, stats, pinned, budget, wishes=wishes, below=True)
     fitting = about.runnable(shed=bool(shed))
     if pinned is not None:
         return embedded.start(query, streams, fitting or pinned, evaluate=evaluate)
@@ -219,6 +221,7 @@ def _explained(
     all_plans: bool = False,
     wishes: Wishes = NO_WISHES,
     engine: str = "embedded",
+    below: bool = False,  # judge an aggregation by the join below it
 ) -> Explanation:
     parsed = parse(query) if isinstance(query, str) else query
     schemas = {
@@ -226,4 +229,6 @@ def _explained(
         for name, source in streams.items()
     }
     bound = bind(parsed, schemas)
+    if below and bound.is_aggregation:
+        bound = join_below(bound, group_outputs(bound))
     return explanation(bound, streams, declared=stats, plan=plan, budget=budget, all_plans=all_plans, wishes=wishes, engine=engine)

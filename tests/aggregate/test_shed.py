@@ -126,3 +126,17 @@ def test_what_cannot_be_estimated_is_refused() -> None:
     run = wm.run(WHOLE, streams, plan=drop)
     with pytest.raises(PlanError, match="cannot change what it drops"):
         run.replan(wm.plan(drop={"a": 0.9}))
+
+
+def test_an_aggregation_over_its_budget_sheds_and_estimates() -> None:
+    streams = {name: wm.stream(table, time="ts") for name, table in tables_of(Random(6), 3000, 1_000_000, 50).items()}
+    query = WHOLE.replace("1 HOUR", "100 MILLISECONDS")
+    whole = wm.collect(query, streams, budget=wm.Budget(processors=10), shed=True)
+    assert "n_stderr" not in whole.column_names
+    join = "SELECT a.g, a.x FROM a [RANGE 100 MILLISECONDS], b [RANGE 100 MILLISECONDS] WHERE a.k = b.k"
+    tight = wm.Budget(processors=wm.explain(join, streams).chosen.cost.cpu_per_s * 0.8)
+    with pytest.raises(PlanError, match="cannot keep up"):
+        wm.collect(query, streams, budget=tight)
+    table = wm.collect(query, streams, budget=tight, shed=True)
+    assert "n_stderr" in table.column_names
+    assert sum(table["n"].to_pylist()) == pytest.approx(sum(whole["n"].to_pylist()), rel=0.5)

@@ -199,7 +199,8 @@ def start(
     if evaluate not in (None, "row"):
         raise InputError(f'there is no evaluation "{evaluate}"', hint='write evaluate="row", or leave it out')
     if bound.is_aggregation:
-        return _start_aggregation(bound, sources, overload.plan if overload is not None else plan, every_row=evaluate == "row")
+        shedding = overload.plan if overload is not None and overload.plan.drop else plan  # else the join's plan is none of its business
+        return _start_aggregation(bound, sources, shedding, every_row=evaluate == "row")
     if evaluate is not None:
         raise InputError("only aggregation queries are evaluated; this one gives each result as soon as it is known")
     planner = None
