@@ -12,9 +12,11 @@ from watersmeet.algebra.render import query_text
 from watersmeet.algebra.windows import FOREVER_US, duration_text
 from watersmeet.cost.profile import Profile
 from watersmeet.errors import PlanError
+from watersmeet.operators.aggregate.config import aggregate_config
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.optimizer.costing import Costed, PlanCost, costed
+from watersmeet.optimizer.early import early_candidates, early_costed, early_notes
 from watersmeet.optimizer.estimates import Workload, workload_of
 from watersmeet.optimizer.search import candidates
 from watersmeet.stats.estimate import Estimate
@@ -66,6 +68,7 @@ class Explanation:
     budget: Budget
     profile: Profile
     all_plans: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def plan(self) -> Plan:
@@ -93,6 +96,7 @@ class Explanation:
             "orders": self._orders(),
             "waits_for_watermark": self.config.waits_for_watermark,
             "alternatives": [{"plan": each.plan.to_dict(), "cost": _cost_dict(each.cost)} for each in self.others],
+            "notes": list(self.notes),
             "profile": {"name": self.profile.name, "source": self.profile.source},
         }
 
@@ -102,6 +106,7 @@ class Explanation:
     def _lines(self) -> Iterator[str]:
         cost = self.chosen.cost
         yield from (query_text(self.bound.query), "", f"plan {self.plan.algorithm}")
+        yield from self.notes
         for part in cost.parts:
             yield f"  {part.name:<32} {part.cpu_per_s:>10.3g} s per s  {part.rows_per_s:>12,.6g} rows per s"
         yield (
@@ -138,6 +143,8 @@ class Explanation:
             indexes = ", ".join(f"{alias} {index}" for alias, index in each.plan.indexes)
             times = each.cost.cpu_per_s / self.chosen.cost.cpu_per_s if self.chosen.cost.cpu_per_s else 1.0
             name = f"{each.plan.algorithm} ({indexes})" if indexes else each.plan.algorithm
+            if self.bound.is_aggregation:
+                name = early_notes(self.bound, each.plan)[0]
             yield f"  {name}: {each.cost.cpu_per_s:.3g} s per s, {times:,.1f} times as much"
         if len(self.others) > len(shown):
             yield f"  and {len(self.others) - len(shown)} more"
@@ -192,12 +199,26 @@ def explained(
     all_plans: bool = False,
 ) -> Explanation:
     """The cheapest plan, or the pinned one, and what the others would cost."""
+    if bound.is_aggregation:
+        return _explained_aggregation(bound, stats, profile, budget or Budget(), plan, all_plans)
     config = settled_config(bound, plan or Plan())
     workload = workload_of(bound, config, stats)
     found = candidates(bound, config, workload, profile)
     chosen = costed(config, workload, profile, plan) if plan is not None else found[0]
     others = tuple(each for each in found if each.plan != chosen.plan)
     return Explanation(bound, config, workload, stats, chosen, others, budget or Budget(), profile, all_plans)
+
+
+def _explained_aggregation(
+    bound: BoundQuery, stats: Mapping[str, StreamStats], profile: Profile, budget: Budget, plan: Plan | None, all_plans: bool
+) -> Explanation:
+    config = aggregate_config(bound, plan)
+    workload = workload_of(bound, config.join, stats)
+    found = early_candidates(bound, config, workload, stats)
+    chosen = early_costed(config, workload, stats, plan) if plan is not None else found[0]
+    others = tuple(each for each in found if each.plan.early != chosen.plan.early)
+    notes = tuple(early_notes(bound, chosen.plan))
+    return Explanation(bound, config.join, workload, stats, chosen, others, budget, profile, all_plans, notes)
 
 
 def _cost_dict(cost: PlanCost) -> dict[str, Any]:

@@ -25,7 +25,9 @@ from watersmeet.operators.meet.state import MeetState, empty_state
 from watersmeet.operators.meet.step import Stepped, step, with_relation
 from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.operators.meet.tactics.registry import settled_config
+from watersmeet.optimizer.early import chosen_early
 from watersmeet.runtime.sources import Relation, Stream, event_times_us
+from watersmeet.runtime.statistics import statistics_of
 from watersmeet.runtime.watermark import Lateness, Watermark
 
 Sources = Mapping[str, Stream | Relation]
@@ -149,7 +151,8 @@ class AggregatedRun(EmbeddedRun):
 def start(query: Query | str, sources: Sources, plan: Plan | None = None, *, evaluate: str | None = None) -> EmbeddedRun:
     """A run of the query over the sources, with no row read yet; a pinned plan that cannot run it is refused here.
 
-    `evaluate="row"` asks an aggregation query for its groups at the time of every row.
+    `evaluate="row"` asks an aggregation query for its groups at the time of every row. Where no plan is pinned, an aggregation query gets
+    the placement of early aggregation that costs least.
     """
     bound = bound_query(query, sources)
     if evaluate not in (None, "row"):
@@ -169,7 +172,9 @@ def start(query: Query | str, sources: Sources, plan: Plan | None = None, *, eva
 def _start_aggregation(bound: BoundQuery, sources: Sources, plan: Plan | None, *, every_row: bool) -> AggregatedRun:
     if every_row and bound.query.every_us is not None:
         raise InputError("the query says EVERY, so it is not evaluated at every row", hint="leave one of the two out")
-    config = aggregate_config(bound, plan or Plan(), every_row=every_row)
+    if plan is None:
+        plan = chosen_early(bound, statistics_of(bound, sources, {}))
+    config = aggregate_config(bound, plan, every_row=every_row)
     state = aggregate_state(config)
     for each in config.inputs:
         if not each.is_stream:

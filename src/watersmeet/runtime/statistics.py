@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from watersmeet.algebra.expressions import Call, Column, Comparison, Expr, In, Like, Literal, children, columns_of, walk
+from watersmeet.algebra.expressions import Aggregate, Call, Column, Comparison, Expr, In, Like, Literal, children, columns_of, walk
 from watersmeet.algebra.query import BoundQuery, Query, SelectItem
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.runtime.inputs.feeds import PathFeed, TableFeed
@@ -39,9 +39,11 @@ def _measured(bound: BoundQuery, name: str, source: Stream | Relation) -> Stream
 
 
 def _columns_asked(bound: BoundQuery, name: str) -> list[str]:
-    """Columns that predicates and PARTITION BY read: the others' statistics change no plan."""
+    """Columns that predicates, PARTITION BY, GROUP BY and aggregates read: the others' statistics change no plan."""
     aliases = {each.alias for each in bound.sources if each.schema.name == name}
-    read = [column.name for column in columns_of(bound.where) if column.source in aliases] if bound.where is not None else []
+    exprs = [*([] if bound.where is None else [bound.where]), *bound.group_by]
+    exprs += [node.arg for output in bound.outputs for node in walk(output.expr) if isinstance(node, Aggregate) and node.arg is not None]
+    read = [column.name for expr in exprs for column in columns_of(expr) if column.source in aliases]
     counted = [column for each in bound.sources if each.alias in aliases for column in getattr(each.window, "partition_by", ())]
     return list(dict.fromkeys([*read, *counted]))
 

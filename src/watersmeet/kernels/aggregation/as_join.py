@@ -1,8 +1,8 @@
 """The AS join: each change of a window meets the entries of all other inputs, and every meeting is one signed result.
 
 Changes come one at a time, so after each of them the results so far sum up to the aggregate of the join of the windows as they stand:
-nothing is ever computed from a whole window. An entry of an input that aggregates early stands for many rows; what a result says of the others is
-then multiplied by their number. This is the coalescing property: f(c, a) = a·c for SUM and c for COUNT.
+nothing is ever computed from a whole window. An entry of an input that aggregates early stands for many rows; what a result says of the
+others is then multiplied by their number. This is the coalescing property: f(c, a) = a·c for SUM and c for COUNT.
 
 The loops allocate nothing and are one function, their pieces written into them, so that no references have to be counted.
 
