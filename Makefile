@@ -12,7 +12,7 @@ WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test quick lint types contract format kernels bench java clean distclean
+.PHONY: help demo test quick lint types contract format kernels bench java chromium clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,10 +22,11 @@ demo: $(READY) ## joins a year of real flights in three streams, and checks the 
 	@$(BIN)/watersmeet demo
 
 test: lint types contract kernels ## everything that has to be right before a change goes in
+	@bash scripts/chromium.sh
 	$(BIN)/pytest -n $(WORKERS) src tests </dev/null
 
-quick: kernels ## the tests without the long property runs
-	$(BIN)/pytest -x -n $(WORKERS) src tests --ignore tests/properties </dev/null
+quick: kernels ## the tests without the long property runs and the browser
+	$(BIN)/pytest -x -n $(WORKERS) src tests --ignore tests/properties --ignore tests/dashboard </dev/null
 
 lint: $(READY) ## style: ruff's rules and its layout
 	$(BIN)/ruff check .
@@ -48,11 +49,14 @@ kernels: $(READY) ## compiles the kernels into the cache
 bench: kernels ## measures this system beside its peers
 	$(BIN)/watersmeet bench all
 
+chromium: ## checks for the Chromium that the dashboard's tests need, installs one where that is allowed
+	@bash scripts/chromium.sh
+
 java: ## checks for the Java that Spark needs, installs one where that is allowed
 	@bash scripts/java.sh
 
 clean: ## removes what was made, but for .venv
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis artefacts
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## removes .venv as well

@@ -8,7 +8,7 @@ table = wm.collect(query, {"sales": wm.stream(sales, time="ts"), "quotes": wm.st
 
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.algebra.query import Query
-from watersmeet.api import Budget, collect, explain, plan, relation, run, sql, stream
+from watersmeet.api import Budget, Wishes, allocate, collect, explain, on_spark, plan, relation, run, session, sql, stream
 from watersmeet.errors import InputError, InternalError, PlanError, QueryError, WatersmeetError
 from watersmeet.runtime.sources import Relation, Stream
 from watersmeet.stats.stream_stats import StreamStats, stats
@@ -28,11 +28,15 @@ __all__ = [
     "Stream",
     "StreamStats",
     "WatersmeetError",
+    "Wishes",
+    "allocate",
     "collect",
     "explain",
+    "on_spark",
     "plan",
     "relation",
     "run",
+    "session",
     "sql",
     "stats",
     "stream",

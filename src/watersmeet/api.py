@@ -9,17 +9,34 @@ import pyarrow as pa
 
 from watersmeet.algebra.plan import DEFAULT_CLEANUP_ROWS, Index, Plan, tree_of
 from watersmeet.algebra.query import Query
+from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
+from watersmeet.cost.kang_limited import Pair
 from watersmeet.lang import bind, parse
-from watersmeet.optimizer.calibration.store import current as current_profile
-from watersmeet.optimizer.explain import Budget, Explanation, explained
-from watersmeet.runtime import embedded
+from watersmeet.optimizer.budget import Budget
+from watersmeet.optimizer.explain import Explanation
+from watersmeet.runtime import allocation, embedded
 from watersmeet.runtime.embedded import EmbeddedRun, Sources
+from watersmeet.runtime.planning import explanation
 from watersmeet.runtime.sources import Duration, Relation, Stream, parse_duration_us, relation, stream
-from watersmeet.runtime.statistics import schema_of_stats, statistics_of
+from watersmeet.runtime.statistics import schema_of_stats
 from watersmeet.stats.stream_stats import StreamStats
 from watersmeet.stats.stream_stats import stats as declare_stats
 
-__all__ = ["Budget", "collect", "declare_stats", "explain", "plan", "relation", "run", "sql", "stream"]
+__all__ = [
+    "Budget",
+    "Wishes",
+    "allocate",
+    "collect",
+    "declare_stats",
+    "explain",
+    "on_spark",
+    "plan",
+    "relation",
+    "run",
+    "session",
+    "sql",
+    "stream",
+]
 
 
 def sql(text: str) -> Query:
@@ -27,20 +44,97 @@ def sql(text: str) -> Query:
     return parse(text)
 
 
-def collect(query: Query | str, streams: Sources, plan: Plan | Mapping[str, Any] | None = None, *, evaluate: str | None = None) -> pa.Table:
-    """Runs the query in this process over finite data and returns all its rows; `plan` pins how.
+def collect(
+    query: Query | str,
+    streams: Sources,
+    plan: Plan | Mapping[str, Any] | None = None,
+    *,
+    budget: Budget | None = None,
+    shed: bool | Wishes = False,
+    stats: Mapping[str, StreamStats] | None = None,
+    evaluate: str | None = None,
+) -> pa.Table:
+    """Runs the query in this process over finite data and returns all its rows; `plan` pins how, else the cheapest plan is chosen.
+
+    With a `budget`, a query that cannot keep up with its streams is refused, with what would help; or, with `shed`, run on as many rows as
+    it can keep up with, those dropped chosen so that most of the answer is left. Without one, finite data just takes as long as it takes.
 
     An aggregation query gives the rows of its groups that changed, with the instant of evaluation in `as_of`; `evaluate="row"` evaluates
     it at the time of every row.
 
     `table.schema.metadata[b"watersmeet"]` holds, as JSON, the ledger of rows arrived, kept, shed and late per stream.
     """
-    return embedded.start(query, streams, _plan(plan), evaluate=evaluate).collect()
+    return run(query, streams, plan, budget=budget, shed=shed, stats=stats, evaluate=evaluate).collect()
 
 
-def run(query: Query | str, streams: Sources, plan: Plan | Mapping[str, Any] | None = None, *, evaluate: str | None = None) -> EmbeddedRun:
-    """The query under way in this process: iterate over its `batches()`, look at its `ledger`, or feed it with `advance`."""
-    return embedded.start(query, streams, _plan(plan), evaluate=evaluate)
+def run(
+    query: Query | str,
+    streams: Sources,
+    plan: Plan | Mapping[str, Any] | None = None,
+    *,
+    budget: Budget | None = None,
+    shed: bool | Wishes = False,
+    stats: Mapping[str, StreamStats] | None = None,
+    evaluate: str | None = None,
+) -> EmbeddedRun:
+    """The query under way in this process: iterate over its `batches()`, look at its `ledger`, or feed it with `advance`.
+
+    `budget`, `shed`, `stats` and `evaluate` as for `collect` and `explain`.
+    """
+    pinned = _plan(plan)
+    if budget is not None or shed:
+        about = _explained(query, streams, stats, pinned, budget, wishes=shed if isinstance(shed, Wishes) else NO_WISHES)
+        pinned = about.runnable(shed=bool(shed)) or pinned
+    return embedded.start(query, streams, pinned, evaluate=evaluate)
+
+
+def allocate(
+    query: Query | str,
+    streams: Sources,
+    *,
+    probes: str = allocation.BEST,
+    windows: str = allocation.BEST,
+    service_per_s: float = float("inf"),
+    memory_rows: float = float("inf"),
+    least_per_s: tuple[float, float] = (0.0, 0.0),
+    least_rows: tuple[float, float] = (0.0, 0.0),
+    stats: Mapping[str, StreamStats] | None = None,
+    seed: int = 0,
+) -> pa.Table:
+    """Runs a join of two streams with too little to serve or to hold all rows: who probes and who is held, by the third paper's strategies.
+
+    `probes` is one of MaxA, MaxB, by rate, by window, equal; `windows` one of MaxA, MaxB, proportional, inverse, equal; "best" for both is
+    the best by formula. A is the first stream of the query. The shares used are in the table's metadata.
+    """
+    parsed = parse(query) if isinstance(query, str) else query
+    about = _explained(parsed, streams, stats, None, None)
+    limits = allocation.Limits(service_per_s, memory_rows, Pair(*least_per_s), Pair(*least_rows))
+    return allocation.collect_within(parsed, streams, about.workload, about.config, limits, probes, windows, seed)
+
+
+def on_spark(
+    query: Query | str,
+    streams: Sources,
+    *,
+    plan: Plan | Mapping[str, Any] | None = None,
+    session: Any = None,
+    buckets: int | None = None,
+) -> Any:
+    """The query's rows as a Spark DataFrame: streaming when any of its streams is, else finite. Write it anywhere with Spark's own sinks.
+
+    `session` is the SparkSession to use, by default the active one, or a new `wm.session()`; `buckets` the number of pieces the query is
+    spread over, by default one per shuffle partition.
+    """
+    from watersmeet.runtime.spark import host
+
+    return host.on_spark(query, streams, plan=_plan(plan), session=session, buckets=buckets)
+
+
+def session(**settings: Any) -> Any:
+    """A local SparkSession with the settings the engine wants; keywords are more settings, with points written as underscores."""
+    from watersmeet.runtime.spark.session import session as local_session
+
+    return local_session(**settings)
 
 
 def plan(
@@ -105,11 +199,23 @@ def explain(
     >>> about.chosen.cost.rows_out_per_s
     40000.0
     """
+    return _explained(query, streams, stats, _plan(plan), budget, all_plans=all_plans)
+
+
+def _explained(
+    query: Query | str,
+    streams: Mapping[str, Stream | Relation | StreamStats],
+    stats: Mapping[str, StreamStats] | None,
+    plan: Plan | None,
+    budget: Budget | None,
+    *,
+    all_plans: bool = False,
+    wishes: Wishes = NO_WISHES,
+) -> Explanation:
     parsed = parse(query) if isinstance(query, str) else query
     schemas = {
         name: schema_of_stats(parsed, name, source) if isinstance(source, StreamStats) else source.declared(name)
         for name, source in streams.items()
     }
     bound = bind(parsed, schemas)
-    known = statistics_of(bound, streams, stats or {})
-    return explained(bound, known, current_profile(), budget=budget, plan=_plan(plan), all_plans=all_plans)
+    return explanation(bound, streams, declared=stats, plan=plan, budget=budget, all_plans=all_plans, wishes=wishes)

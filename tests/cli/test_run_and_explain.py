@@ -159,7 +159,7 @@ def test_a_mistake_in_the_call_is_code_two(files: Path) -> None:
 
 
 def test_an_interrupt_ends_quietly_with_its_own_code(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(wm, "collect", interrupted)
@@ -170,12 +170,12 @@ def test_an_interrupt_ends_quietly_with_its_own_code(files: Path, monkeypatch: p
 
 def test_rows_that_came_late_are_mentioned(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = json.dumps({"ledger": {"a": {"arrived": 10, "kept": 7, "shed": 0, "late": 3}}})
-    monkeypatch.setattr(wm, "collect", lambda *_: pa.table({"k": [1]}).replace_schema_metadata({"watersmeet": ledger}))
+    monkeypatch.setattr(wm, "collect", lambda *_, **__: pa.table({"k": [1]}).replace_schema_metadata({"watersmeet": ledger}))
     assert called("run", files / "query.sql", *_streams(files)).stderr == "3 of 10 rows of a came late and were left out\n"
 
 
 def test_values_cannot_steer_the_terminal(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wm, "collect", lambda *_: pa.table({"[red]k\x1b[2J": ["\x1b[31m[bold]x[/bold]\x07\n"]}))
+    monkeypatch.setattr(wm, "collect", lambda *_, **__: pa.table({"[red]k\x1b[2J": ["\x1b[31m[bold]x[/bold]\x07\n"]}))
     shown = called("run", files / "query.sql", *_streams(files)).stdout
     assert "\x1b" not in shown
     assert "\x07" not in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 
@@ -208,3 +209,40 @@ def test_wishes_for_strangers_and_mixed_weights_are_refused() -> None:
         best_drops(mixed, wishes=Wishes(weights={"a": 2}))
     with pytest.raises(PlanError, match="not linear"):
         coefficients(mixed)
+
+
+def best_vertex(plan: PlanNode, cpu: float) -> float:
+    """The highest output of a plan by trying every corner of what the knapsack may take: all sources whole or dropped but for one."""
+    known = coefficients(plan)
+    best = 0.0
+    for partial in known:
+        others = [name for name in known if name != partial]
+        for chosen in itertools.product((0.0, 1.0), repeat=len(others)):
+            kept = dict(zip(others, chosen, strict=True))
+            left = cpu - sum(share * known[name][1] for name, share in kept.items())
+            if left >= -1e-12:
+                kept[partial] = min(1.0, max(left, 0.0) / known[partial][1])
+                best = max(best, sum(share * known[name][0] for name, share in kept.items()))
+    return best
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+def test_the_search_agrees_with_every_corner_of_every_plan(count: int) -> None:
+    rng = random.Random(11 * count)
+    for _ in range(3 if count == 5 else 10):
+        query = random_query(rng, count, row_s=0.01)
+        cpu = best_plan(query).cost.cpu / rng.choice((1.5, 3, 10))
+        exhaustive = max(best_vertex(plan, cpu) for plan in all_plans(query))
+        assert best_approximation(query, Budget(processors=cpu)).output_rows_per_s == pytest.approx(exhaustive, rel=1e-9)
+
+
+def test_ten_thousand_random_drop_settings_never_beat_the_knapsack() -> None:
+    rng = random.Random(13)
+    for count in (2, 3, 4, 5):
+        plan = rng.choice(all_plans(random_query(rng, count, row_s=0.01)))
+        budget = Budget(processors=plan_cost(plan).cpu / 4)
+        best, known = best_drops(plan, budget).output_rows_per_s, coefficients(plan)
+        for _ in range(10_000):
+            kept = {name: rng.random() for name in known}
+            scale = min(budget.cpu / sum(kept[name] * cost for name, (_, cost) in known.items()), 1 / max(kept.values()))
+            assert scale * sum(kept[name] * gain for name, (gain, _) in known.items()) <= best * (1 + 1e-9)

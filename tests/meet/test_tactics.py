@@ -9,9 +9,9 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.algebra.plan import Plan
-from watersmeet.bench.golab import TABLE_5, TABLE_6, TABLE_7, StreamSpec, names, run, unit_us
 from watersmeet.errors import PlanError
 from watersmeet.operators.meet.tactics.registry import TACTICS
+from watersmeet.workloads.golab import TABLE_5, TABLE_6, TABLE_7, StreamSpec, names, run, unit_us
 
 THREE_WAY = """
     SELECT s1.ts AS a, s2.ts AS b, s3.ts AS c

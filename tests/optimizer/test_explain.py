@@ -38,7 +38,7 @@ def test_data_at_hand_is_measured_and_declared_statistics_override_it() -> None:
     assert wm.explain(query, streams, stats={"a": wm.stats(rate=7)}).to_dict()["inputs"][0]["rows_per_s"]["value"] == 7
 
 
-def test_a_one_shot_iterator_is_left_alone() -> None:
+def test_a_look_at_a_one_shot_iterator_does_not_use_it_up() -> None:
     batches = iter([pa.record_batch({"ts": pa.array([1], pa.int64()), "k": pa.array([1], pa.int64())})])
     streams = {"a": wm.stream(batches, time="ts")}
     assert wm.explain("SELECT a.k FROM a WHERE a.k = 1", streams).to_dict()["inputs"][0]["rows_per_s"]["provenance"] == "assumed"

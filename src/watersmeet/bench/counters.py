@@ -9,9 +9,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from watersmeet.bench import golab
 from watersmeet.kernels import loop_windows, nested_loops
 from watersmeet.operators.meet.tactics import loops
+from watersmeet.workloads import golab
 
 _COUNTERS = ("comparisons", "passed")
 _KERNEL = "join_arrivals"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from watersmeet.bench import early_aggregation as early
-from watersmeet.bench import golab
 from watersmeet.bench.counters import share_of_counting
 from watersmeet.bench.embedded import SideBySide, beside_duckdb, seconds_per_row
 from watersmeet.bench.workloads import CommonKey
 from watersmeet.errors import InputError, listing
+from watersmeet.workloads import golab, kang_limited
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,13 @@ def early_aggregation() -> Iterator[Finding]:
         yield Finding(text, {"workload": "early-aggregation", "matches": matches, "seconds_per_row": per_row})
 
 
+def allocation() -> Iterator[Finding]:
+    """The third paper's Figures 5 to 7: rows out per second of every strategy, predicted and measured."""
+    for bar in kang_limited.bars():
+        text = f"figure {bar.figure}  {bar.strategy:<12} predicted {bar.predicted_per_s:6.1f} per s   measured {bar.measured_per_s:6.1f}"
+        yield Finding(text, {"workload": "allocation", **asdict(bar)})
+
+
 BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "embedded": embedded,
     "five-way-embedded": five_way,
@@ -87,6 +94,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "table-8": table_8,
     "counters": counters,
     "early-aggregation": early_aggregation,
+    "allocation": allocation,
 }
 
 

@@ -31,6 +31,12 @@ _SCALAR_MEANINGS = {
     "select_s": "a row a predicate is asked of",
     "group_s": "a group looked at in an aggregation set; not measured",
     "batch_s": "a batch, whatever it holds",
+    "check_s": "a candidate a predicate is evaluated on",
+    "probe_batch_s": "a pane that a batch looks into",
+    "loop_match_s": "a row handed on by a nested loop",
+    "layout_s": "a row laid out for nested loops",
+    "loops_batch_s": "a batch of nested loops",
+    "count_s": "a row counted for a ROWS window",
 }
 
 

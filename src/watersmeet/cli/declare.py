@@ -15,6 +15,8 @@ from watersmeet.runtime.sources import Relation, Stream
 
 _STREAM_SETTINGS = ("time", "lateness", "idle")
 _SETTING = re.compile(r"(\w+)=(.*)", re.DOTALL)
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*(kB|MB|GB|TB|B)?", re.IGNORECASE)
+_BYTES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def declared_sources(streams: Iterable[str], relations: Iterable[str]) -> dict[str, Stream | Relation]:
@@ -37,6 +39,17 @@ def declared_stream(text: str) -> tuple[str, Stream]:
 def declared_relation(text: str) -> tuple[str, Relation]:
     name, path, _ = split(text, "--relation", ())
     return name, wm.relation(path)
+
+
+def declared_budget(processors: float | None, headroom: float, memory: str | None) -> wm.Budget | None:
+    """What the machine gives; None where nothing is said of it.
+
+    >>> declared_budget(2.0, 0.25, "500 MB")
+    Budget(processors=2.0, headroom=0.25, memory_bytes=500000000.0)
+    """
+    if processors is None and not headroom and memory is None:
+        return None
+    return wm.Budget(1.0 if processors is None else processors, headroom, None if memory is None else _size_bytes(memory))
 
 
 def split(text: str, option: str, known: Sequence[str]) -> tuple[str, str, dict[str, str]]:
@@ -73,6 +86,13 @@ def _refuse_unknown(path: str, name: str, known: Sequence[str]) -> None:
     if "," in path and setting and not _exists(path):
         existing = f"existing settings: {', '.join(known)}" if known else "a relation has none"
         raise InputError(f'"{name}" has an unknown setting "{setting[1][:40]}"', hint=existing)
+
+
+def _size_bytes(text: str) -> float:
+    size = _SIZE.fullmatch(text.strip())
+    if size is None:
+        raise InputError(f'--memory "{text[:40]}" is not a size', hint="write 500MB, 2GB or a number of bytes")
+    return float(size[1]) * _BYTES[(size[2] or "").upper()]
 
 
 def _exists(path: str) -> bool:

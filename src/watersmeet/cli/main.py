@@ -18,8 +18,8 @@ import typer
 
 import watersmeet as wm
 from watersmeet.cli import demo as flights
-from watersmeet.cli.declare import declared_sources
-from watersmeet.cli.show import console, counted, late_rows, printable, rows_as_table
+from watersmeet.cli.declare import declared_budget, declared_sources
+from watersmeet.cli.show import console, counted, late_rows, printable, rows_as_table, shed_rows
 from watersmeet.cli.write import check_target, write
 from watersmeet.errors import InputError, InternalError, PlanError, WatersmeetError
 from watersmeet.stats.toml import read_stats
@@ -45,6 +45,9 @@ Streams = Annotated[
     list[str] | None,
     typer.Option("--stream", metavar="NAME=PATH,time=COLUMN[,lateness=5s][,idle=1m]", help="A stream: a file or a directory of files."),
 ]
+Processors = Annotated[float | None, typer.Option(help="Processors the query may use; it is refused if it needs more.")]
+Headroom = Annotated[float, typer.Option(help="The share of the processors that is to stay free.")]
+Memory = Annotated[str | None, typer.Option(metavar="SIZE", help="Memory for its windows, as in 500MB or 2GB.")]
 Relations = Annotated[list[str] | None, typer.Option("--relation", metavar="NAME=PATH", help="A static table.")]
 
 
@@ -56,13 +59,18 @@ def run(
     out: Annotated[Path | None, typer.Option(help="Write the rows to this .parquet, .csv or .jsonl file.")] = None,
     limit: Annotated[int, typer.Option(min=0, help="Rows to show.")] = 20,
     engine: Annotated[Engine, typer.Option(help="Where the query runs.")] = Engine.EMBEDDED,
+    shed: Annotated[bool, typer.Option("--shed", help="Drop rows if it cannot keep up, so that most of the answer is left.")] = False,
+    processors: Processors = None,
+    headroom: Headroom = 0.0,
+    memory: Memory = None,
 ) -> None:
     """Runs a query over files and shows its rows, or writes them to a file."""
     with reported():
         _refuse_spark(engine)
         if out is not None:
             check_target(out)
-        rows = wm.collect(_text_of(query), declared_sources(stream or [], relation or []))
+        budget = declared_budget(processors, headroom, memory)
+        rows = wm.collect(_text_of(query), declared_sources(stream or [], relation or []), budget=budget, shed=shed)
         screen = console()
         if out is None:
             screen.print(rows_as_table(rows, limit))
@@ -70,7 +78,7 @@ def run(
         else:
             write(rows, out)
             screen.print(f"{rows.num_rows:,} rows written to {printable(str(out))}", markup=False, soft_wrap=True)
-        for sentence in late_rows(rows):
+        for sentence in (*late_rows(rows), *shed_rows(rows)):
             console(stderr=True).print(sentence, markup=False)
 
 
@@ -82,13 +90,17 @@ def explain(
     stats: Annotated[Path | None, typer.Option(help="TOML file with declared statistics; streams need no data then.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
     all_plans: Annotated[bool, typer.Option("--all-plans", help="List every plan that lost.")] = False,
+    processors: Processors = None,
+    headroom: Headroom = 0.0,
+    memory: Memory = None,
 ) -> None:
     """Says what would run and what it would cost, before it runs."""
     with reported():
         known = read_stats(stats) if stats is not None else {}
         sources = declared_sources(stream or [], relation or [])
         declared = {name: known[name] for name in known if name in sources}
-        explanation = wm.explain(_text_of(query), {**known, **sources}, stats=declared, all_plans=all_plans)
+        budget = declared_budget(processors, headroom, memory)
+        explanation = wm.explain(_text_of(query), {**known, **sources}, stats=declared, budget=budget, all_plans=all_plans)
         typer.echo(json.dumps(explanation.to_dict(), indent=2) if as_json else str(explanation))
 
 
@@ -110,6 +122,20 @@ def calibrate(
 
     with reported():
         calibration.calibrate(quick=quick, as_json=as_json)
+
+
+@app.command()
+def paper(
+    name: Annotated[str, typer.Argument(help="golab, hammad, kang, tran, ayad, or all.")],
+    out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("paper-report"),
+    quick: Annotated[bool, typer.Option("--quick", help="Small runs: seconds instead of minutes; measured figures say little.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: the claims as one list.")] = False,
+) -> None:
+    """Reproduces a paper's tables and figures: numbers, plots, and a verdict for each claim."""
+    from watersmeet.cli import paper as papers
+
+    with reported():
+        papers.paper(name, out, quick=quick, as_json=as_json)
 
 
 @app.command()

@@ -41,11 +41,20 @@ def counted(rows: pa.Table, limit: int) -> str:
 
 def late_rows(rows: pa.Table) -> list[str]:
     """A sentence for every stream some of whose rows came too late to be joined."""
+    return _said_of(rows, "late", "came late and were left out")
+
+
+def shed_rows(rows: pa.Table) -> list[str]:
+    """A sentence for every stream some of whose rows were dropped to keep up."""
+    return _said_of(rows, "shed", "were shed to keep up")
+
+
+def _said_of(rows: pa.Table, fate: str, words: str) -> list[str]:
     about = json.loads((rows.schema.metadata or {}).get(b"watersmeet", b"{}"))
     return [
-        f"{entry['late']:,} of {entry['arrived']:,} rows of {printable(name)} came late and were left out"
+        f"{entry[fate]:,} of {entry['arrived']:,} rows of {printable(name)} {words}"
         for name, entry in about.get("ledger", {}).items()
-        if entry["late"]
+        if entry[fate]
     ]
 
 

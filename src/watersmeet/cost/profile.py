@@ -37,8 +37,10 @@ class Profile:
     """What operations cost on one machine. `unit` is "s" but for weights out of a paper that names none; `source` says where they are from.
 
     Per structure: `list`, `hash`, `btree`, `ttree`, and `runs`, the production structure. Around the kernels: `row_in_s` for each row that
-    is admitted, `match_s` for each match handed on, `row_out_s` for each row put out, `select_s` for each row a predicate is evaluated on,
-    `group_s` for each group looked at in an aggregation set, `batch_s` for each batch whatever it holds.
+    is admitted, `count_s` on top of it where a ROWS window counts rows, `match_s` for each match handed on, `row_out_s` for each row put
+    out, `select_s` for each row a predicate is evaluated on, `check_s` for each candidate one is evaluated on, `group_s` for each group
+    looked at in an aggregation set, `batch_s` for each batch whatever it holds, `probe_batch_s` for each pane a batch looks into. Of nested
+    loops: `loop_match_s` for each row handed on to the next loop, `layout_s` for each row laid out for a batch, `loops_batch_s` a batch.
     """
 
     name: str
@@ -55,6 +57,12 @@ class Profile:
     select_s: float = 0.0
     group_s: float = 0.0
     batch_s: float = 0.0
+    check_s: float = 0.0
+    probe_batch_s: float = 0.0
+    loop_match_s: float = 0.0
+    layout_s: float = 0.0
+    loops_batch_s: float = 0.0
+    count_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -94,7 +102,20 @@ class Profile:
         return cls(**_values(saved))
 
 
-SCALARS = ("row_in_s", "match_s", "row_out_s", "select_s", "group_s", "batch_s")
+SCALARS = (
+    "row_in_s",
+    "match_s",
+    "row_out_s",
+    "select_s",
+    "group_s",
+    "batch_s",
+    "check_s",
+    "probe_batch_s",
+    "loop_match_s",
+    "layout_s",
+    "loops_batch_s",
+    "count_s",
+)
 STRUCTURES = ("list", "hash", "btree", "ttree", "runs")
 _TEXTS = ("name", "unit", "source")
 

@@ -1,33 +1,27 @@
 """What a plan costs per second of stream: CPU, state, rows out. Unit-time costs, by operator, from one machine's weight factors.
 
-A loop costs what it touches for every combination that reaches it; how many do is the same for every algorithm (`Workload.matches`). The
-algorithms differ in what a loop touches: a whole window, a bucket, a path down a tree, or nothing but matches.
+How an algorithm's loops grow and what they touch is its model's business (`cost_of_runs`, `cost_of_loops`); here is what all have in
+common: rows come in and are selected, loops are opened in the cheapest order for each origin, rows go out.
 
 References: Kang, Naughton, Viglas, section 3; Golab, Özsu, section 4.2; Ayad, Naughton, section 3.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-from watersmeet.algebra.plan import Index, Plan
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.windows import RowsWindow
 from watersmeet.cost.profile import Profile
 from watersmeet.operators.meet.config import MeetConfig
+from watersmeet.optimizer.cost_of_loops import LoopsModel
+from watersmeet.optimizer.cost_of_runs import RunsModel
 from watersmeet.optimizer.estimates import Workload
 from watersmeet.optimizer.orders import Ordered, best_order
+from watersmeet.optimizer.parts import Part
 
-#: A probe of grouped runs looks into about so many panes: the one just made and those behind it.
-PANES_PER_PROBE = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One operator's share of the cost, with the rows it handles per second."""
-
-    name: str
-    cpu_per_s: float
-    rows_per_s: float
+__all__ = ["Costed", "Part", "PlanCost", "costed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +46,22 @@ class Costed:
     cost: PlanCost
 
 
+class Model(Protocol):
+    """How an algorithm spends time: in loops, by the origin and the inputs bound before, and on keeping its structures."""
+
+    def growth(self, origin: int, known: frozenset[int], target: int) -> float: ...
+
+    def loop_s(self, origin: int, known: frozenset[int], target: int) -> float: ...
+
+    def upkeep(self) -> list[Part]: ...
+
+
 def costed(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan) -> Costed:
     """The plan, its orders filled in with the cheapest where it leaves them open, and what it costs."""
-    orders = {i: _order(config, workload, profile, plan, i) for i in config.streams}
-    rows_out = sum(workload.inputs[i].kept_per_s.value * _results(config, workload, i) for i in config.streams) * workload.residual.value
-    parts = [*_upkeep(config, workload, profile, plan)]
+    model = model_of(config, workload, profile, plan)
+    orders = {i: _order(config, model, plan, i) for i in config.streams}
+    rows_out = sum(workload.inputs[i].kept_per_s.value * _results(config, workload, i) for i in config.streams)
+    parts = [*_taken_in(config, workload, profile), *model.upkeep()]
     for i, ordered in orders.items():
         origin = workload.inputs[i]
         path = " → ".join(config.inputs[j].alias for j in (i, *ordered.order))
@@ -68,18 +73,22 @@ def costed(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan)
     return Costed(_with_orders(plan, named), PlanCost(tuple(parts), state_rows, state_bytes, rows_out))
 
 
+def model_of(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan) -> Model:
+    return RunsModel(config, workload, profile) if plan.algorithm == "runs" else LoopsModel(config, workload, profile, plan)
+
+
 def _with_orders(plan: Plan, orders: tuple[tuple[str, tuple[str, ...]], ...]) -> Plan:
     return plan if plan.global_order or plan.orders or not any(order for _, order in orders) else replace(plan, orders=orders)
 
 
-def _order(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan, origin: int) -> Ordered:
+def _order(config: MeetConfig, model: Model, plan: Plan, origin: int) -> Ordered:
     """The pinned order of an origin, or the cheapest one, with its cost per row of the origin."""
 
     def growth(known: frozenset[int], target: int) -> float:
-        return workload.matches(config, known, target)
+        return model.growth(origin, known, target)
 
     def loop_cost(known: frozenset[int], rows: float, target: int) -> float:
-        return rows * _probe_s(config, workload, profile, plan, known, target)
+        return rows * model.loop_s(origin, known, target)
 
     pinned = plan.order(config.inputs[origin].alias)
     if pinned is None:
@@ -93,57 +102,25 @@ def _order(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan,
     return Ordered(order, cost, exact=True)
 
 
-def _probe_s(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan, known: frozenset[int], target: int) -> float:
-    """Seconds for one combination to find its partners in the target's window."""
-    matches = workload.matches(config, known, target)
-    if plan.algorithm == "runs":
-        return profile.runs.lookup_s * PANES_PER_PROBE + matches * (profile.runs.compare_s + profile.match_s)
-    index = plan.index(config.inputs[target].alias) or default_index(plan)
-    connected = bool(config.classes.connections(target, sorted(known)))
-    kind = index.kind if connected or index.kind in ("btree", "ttree") else "list"
-    weights = profile.structure(kind)
-    return weights.lookup_s + touched_rows(index, kind, workload.inputs[target].held_rows.value, matches) * weights.compare_s
-
-
-def default_index(plan: Plan) -> Index:
-    """The index of a window for which a plan names none."""
-    return Index("hash", 1021) if "hash" in plan.algorithm or plan.algorithm in ("hw-join", "xjoin") else Index()
-
-
-def touched_rows(index: Index, kind: str, held_rows: float, matches: float) -> float:
-    """Rows one probe of a window compares: all of it, a bucket, or a path down a tree and the matches.
-
-    >>> touched_rows(Index("hash", 5), "hash", held_rows=1000, matches=2)
-    200.0
-    """
-    if kind == "list":
-        return held_rows
-    if kind == "hash":
-        return max(held_rows / index.size, matches)
-    return math.log2(max(held_rows, 2.0)) + matches
-
-
-def _upkeep(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan) -> list[Part]:
-    """Rows coming in, being selected, and entering and leaving the structures they are probed by."""
+def _taken_in(config: MeetConfig, workload: Workload, profile: Profile) -> list[Part]:
+    """Rows coming in and being selected, and what a batch takes whatever it holds."""
     parts = []
     for i in config.streams:
         source, each = config.inputs[i], workload.inputs[i]
         parts.append(Part(f"take in {source.alias}", each.rows_per_s.value * profile.row_in_s, each.rows_per_s.value))
+        if isinstance(source.window, RowsWindow):
+            parts.append(Part(f"count {source.alias}", each.rows_per_s.value * profile.count_s, each.rows_per_s.value))
         if source.selection is not None:
             parts.append(Part(f"select {source.alias}", each.rows_per_s.value * profile.select_s, each.rows_per_s.value))
-        if len(config.inputs) > 1:
-            kind = "runs" if plan.algorithm == "runs" else (plan.index(source.alias) or default_index(plan)).kind
-            passes = 1 if kind == "runs" else 2  # a run is built once and let go whole; rows enter and leave the papers' structures
-            depth = math.log2(max(each.held_rows.value, 2.0)) if kind in ("btree", "ttree") else 1.0
-            cpu = each.kept_per_s.value * passes * depth * profile.structure(kind).update_s
-            parts.append(Part(f"keep {source.alias} as {kind}", cpu, each.kept_per_s.value))
+    batches = 1 / workload.arriving.batch_s
+    parts.append(Part("batches", batches * profile.batch_s, batches))
     return parts
 
 
 def _results(config: MeetConfig, workload: Workload, origin: int) -> float:
-    """Combinations one row of the origin ends in, before predicates that no key covers; any order gives the same."""
+    """Combinations one row of the origin ends in; any order gives the same."""
     known, rows = frozenset({origin}), 1.0
     for target in (i for i in range(len(config.inputs)) if i != origin):
-        rows *= workload.matches(config, known, target)
+        rows *= workload.growth(config, known, target)
         known |= {target}
     return rows

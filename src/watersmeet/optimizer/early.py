@@ -11,9 +11,9 @@ from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.windows import LandmarkWindow, TumbleWindow
 from watersmeet.cost.early_aggregation import EarlyInput, EarlyWeights, input_costs
 from watersmeet.cost.tran import plan_name
-from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config, why_not_early
+from watersmeet.operators.aggregate.config import AggregateConfig, why_not_early
 from watersmeet.optimizer.costing import Costed, Part, PlanCost
-from watersmeet.optimizer.estimates import Workload, workload_of
+from watersmeet.optimizer.estimates import Workload
 from watersmeet.stats.stream_stats import StreamStats
 
 #: Seconds between evaluations where the query does not say: a batch.
@@ -58,12 +58,6 @@ def placements(bound: BoundQuery) -> list[tuple[int, ...]]:
     if len(allowed) > MOST_INPUTS:
         return [(), tuple(allowed)]
     return list(chain.from_iterable(combinations(allowed, size) for size in range(len(allowed) + 1)))
-
-
-def chosen_early(bound: BoundQuery, stats: Mapping[str, StreamStats]) -> Plan:
-    """The cheapest placement."""
-    config = aggregate_config(bound)
-    return early_candidates(bound, config, workload_of(bound, config.join, stats), stats)[0].plan
 
 
 def early_notes(bound: BoundQuery, plan: Plan) -> list[str]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from watersmeet.algebra.expressions import Column, columns_of
+from watersmeet.algebra.expressions import Column, Expr, columns_of, sources_of
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.windows import FOREVER_US, LandmarkWindow, RangeWindow, RowsWindow, TumbleWindow
 from watersmeet.errors import InternalError
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
+from watersmeet.optimizer.arrivals import Arriving
+from watersmeet.optimizer.samples import Samples
 from watersmeet.stats.estimate import Estimate, Provenance, derived
 from watersmeet.stats.selectivity import selectivity
 from watersmeet.stats.stream_stats import StreamStats
@@ -35,73 +38,138 @@ class InputEstimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """A predicate over several inputs that no equality class covers, and the share of combinations it lets through."""
+
+    predicate: Expr
+    inputs: frozenset[int]
+    share: Estimate
+
+
+@dataclass(frozen=True)
 class Workload:
-    """All inputs of a query, and how selective what joins them is."""
+    """All inputs of a query, how their rows come, and how selective what joins them is."""
 
     inputs: tuple[InputEstimate, ...]
-    residual: Estimate  # the share of combinations that the predicates no class covers let through
+    checks: tuple[Check, ...]
     gaps_us: tuple[tuple[int, ...], ...]
+    arriving: Arriving = field(default_factory=Arriving)
+    samples: Samples = field(default_factory=Samples)
     _matches: dict[tuple[frozenset[int], int], float] = field(default_factory=dict, compare=False, repr=False)
+    _reach: dict[tuple[int, int], float] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def streams(self) -> list[int]:
         return [i for i, each in enumerate(self.inputs) if each.rows_per_s.value > 0]
 
-    def matches(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
-        """Rows of the target that one combination of the known inputs meets, on average.
+    @property
+    def residual(self) -> Estimate:
+        """The share of combinations that the predicates no class covers let through."""
+        return derived(math.prod(each.share.value for each in self.checks), *(each.share for each in self.checks))
 
-        Containment of value sets: of two attributes with v and w distinct values, a pair of rows is equal with probability 1 / max(v, w).
+    def matches(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
+        """Rows of the target that one combination of the known inputs meets, on average, by keys and times.
+
+        As samples show, or by containment of value sets: of two attributes with v and w distinct values, a pair of rows is equal with
+        probability 1 / max(v, w).
 
         References: Golab, Özsu, section 4.2.
         """
         found = self._matches.get((known, target))
         if found is None:
-            found = self._matches[known, target] = self._matching_rows(config, known, target)
+            found = self._matches[known, target] = self.reachable_rows(config, known, target) * self.key_share(config, known, target)
         return found
 
-    def _matching_rows(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
-        rows = self._reachable_rows(config, known, target)
+    def key_share(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
+        """The share of the target's rows that have the keys of a combination of the known inputs."""
+        share = 1.0
         for key_class, members in enumerate(config.classes.keys):
-            providers = [self.inputs[i].distinct[key_class].value for i in known if i in members]
+            providers = frozenset(i for i in known if i in members)
             if target in members and providers:
-                rows /= max(min(providers), self.inputs[target].distinct[key_class].value, 1.0)
-        return rows
+                share *= self._class_share(config, key_class, providers, target)
+        return share
 
-    def _reachable_rows(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
-        """Rows of the target inside the time bounds that the known inputs leave of its window."""
-        each = self.inputs[target]
-        reach_us = min((self.gaps_us[target][i] for i in known if config.inputs[i].is_stream), default=FOREVER_US)
-        if not config.inputs[target].is_stream or reach_us >= FOREVER_US:
+    def _class_share(self, config: MeetConfig, key_class: int, providers: frozenset[int], target: int) -> float:
+        fewest = min(self.inputs[i].distinct[key_class].value for i in providers)
+        evenly = 1 / max(fewest, self.inputs[target].distinct[key_class].value, 1.0)
+        seen = self.samples.matching(config, key_class, providers, target, evenly)
+        return evenly if seen is None else seen
+
+    def passing(self, known: frozenset[int], target: int) -> float:
+        """The share of combinations that pass the checks which become possible when the target joins the known inputs."""
+        return math.prod(each.share.value for each in self.checks if target in each.inputs and each.inputs <= known | {target})
+
+    def growth(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
+        """Combinations with the target, per combination without."""
+        return self.matches(config, known, target) * self.passing(known, target)
+
+    def reachable_rows(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
+        """Rows of the target inside the time bounds that the known inputs leave of its window, when a row arrives."""
+        streams = [i for i in known if config.inputs[i].is_stream]
+        return min((self._reachable_from(config, i, target) for i in streams), default=self.filled_rows(config, target))
+
+    def filled_rows(self, config: MeetConfig, number: int) -> float:
+        """Rows in a window on average, while it fills and after."""
+        each = self.inputs[number]
+        if not config.inputs[number].is_stream or not each.kept_per_s.value:
             return each.held_rows.value
-        return min(each.held_rows.value, each.kept_per_s.value * reach_us / _US)
+        return each.kept_per_s.value * self.arriving.past_s(each.held_rows.value / each.kept_per_s.value)
+
+    def _reachable_from(self, config: MeetConfig, known: int, target: int) -> float:
+        found = self._reach.get((known, target))
+        if found is None:
+            each, gap_us = self.inputs[target], self.gaps_us[target][known]
+            found = self.filled_rows(config, target)
+            if config.inputs[target].is_stream and gap_us < FOREVER_US:
+                found = min(found, each.kept_per_s.value * self.arriving.past_s(gap_us / _US))
+            self._reach[known, target] = found
+        return found
 
 
-def workload_of(bound: BoundQuery, config: MeetConfig, stats: Mapping[str, StreamStats]) -> Workload:
-    """The estimates of a bound query, from statistics by stream name that cover every source."""
-    inputs = tuple(_input(bound, config, each, stats[each.name]) for each in config.inputs)
+def workload_of(
+    bound: BoundQuery,
+    config: MeetConfig,
+    stats: Mapping[str, StreamStats],
+    samples: Samples | None = None,
+    arriving: Arriving | None = None,
+) -> Workload:
+    """The estimates of a bound query, from statistics by stream name that cover every source, and from samples where there are any."""
+    samples, arriving = samples or Samples(), arriving or Arriving()
+    inputs = tuple(_input(config, each, stats[each.name], samples, arriving) for each in config.inputs)
 
     def distinct(column: Column) -> Estimate:
         if column.source is None:
             raise InternalError(f'column "{column.name}" was never bound')
         return stats[config.inputs[config.aliases[column.source]].name].distinct[column.name]
 
-    residual = derived(1.0)
+    checks: list[Check] = []
     for check in config.classes.residuals:
-        residual = derived(residual.value * selectivity(check, distinct).value, residual, selectivity(check, distinct))
-    return Workload(inputs, residual, config.bounds.later_by_us)
+        inputs_read = frozenset(config.aliases[alias] for alias in sources_of(check))
+        given = tuple(each.predicate for each in checks if each.inputs == inputs_read)  # two halves of a band are not independent
+        checks.append(Check(check, inputs_read, samples.holding(config, check, given) or selectivity(check, distinct)))
+    return Workload(inputs, tuple(checks), config.bounds.later_by_us, arriving, samples)
 
 
-def _input(bound: BoundQuery, config: MeetConfig, source: MeetInput, stats: StreamStats) -> InputEstimate:
+def _input(config: MeetConfig, source: MeetInput, stats: StreamStats, samples: Samples, arriving: Arriving) -> InputEstimate:
     share = Estimate(1.0, Provenance.DERIVED)
-    if source.selection is not None:
+    if source.number in samples.by_input:
+        share = samples.by_input[source.number].passing
+    elif source.selection is not None:
         share = selectivity(source.selection, lambda column: stats.distinct[column.name])
     rate = stats.rows_per_s if source.is_stream else Estimate(0.0, Provenance.DERIVED, "a relation does not change")
     kept = derived(rate.value * share.value, rate, share)
-    held = _held_rows(config, source, kept, share, stats)
+    held = _held_rows(source, kept, share, stats, arriving)
     return InputEstimate(source.alias, rate, kept, held, _kept_bytes(source, stats), _class_distinct(source, held, stats))
 
 
-def _held_rows(config: MeetConfig, source: MeetInput, kept: Estimate, share: Estimate, stats: StreamStats) -> Estimate:
+def _held_rows(source: MeetInput, kept: Estimate, share: Estimate, stats: StreamStats, arriving: Arriving) -> Estimate:
+    """Rows in a full window; no more than come at all."""
+    steady = _steady_rows(source, kept, share, stats)
+    most = kept.value * arriving.horizon_s if source.is_stream else math.inf
+    return steady if steady.value <= most else derived(most, steady, note="no more than the rows at hand")
+
+
+def _steady_rows(source: MeetInput, kept: Estimate, share: Estimate, stats: StreamStats) -> Estimate:
     match source.window:
         case RowsWindow(count, partition_by):
             partitions = 1.0

@@ -3,56 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.render import query_text
 from watersmeet.algebra.windows import FOREVER_US, duration_text
+from watersmeet.cost.ayad_drops import Wishes
 from watersmeet.cost.profile import Profile
 from watersmeet.errors import PlanError
-from watersmeet.operators.aggregate.config import aggregate_config
+from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.tactics.registry import settled_config
-from watersmeet.optimizer.costing import Costed, PlanCost, costed
+from watersmeet.operators.shedding import drop_boxes
+from watersmeet.optimizer.arrivals import Arriving
+from watersmeet.optimizer.budget import Budget, bytes_text
+from watersmeet.optimizer.costing import Costed, PlanCost
 from watersmeet.optimizer.early import early_candidates, early_costed, early_notes
 from watersmeet.optimizer.estimates import Workload, workload_of
+from watersmeet.optimizer.feasibility import Remedies, remedies
+from watersmeet.optimizer.overload import Situation
+from watersmeet.optimizer.samples import Samples
 from watersmeet.optimizer.search import candidates
 from watersmeet.stats.estimate import Estimate
 from watersmeet.stats.stream_stats import StreamStats
 
 #: Alternatives the text lists unless all are asked for.
 SHOWN = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What the machine gives: processors, the share of them that is to stay free, bytes of memory (None: not limited)."""
-
-    processors: float = 1.0
-    headroom: float = 0.0
-    memory_bytes: float | None = None
-
-    def __post_init__(self) -> None:
-        if not self.processors > 0:
-            raise PlanError(f"a budget needs processors, got {self.processors}")
-        if not 0 <= self.headroom < 1:
-            raise PlanError(f"headroom is a share from 0 up to 1, got {self.headroom}")
-        if self.memory_bytes is not None and not self.memory_bytes > 0:
-            raise PlanError(f"a memory budget must be more than nothing, got {self.memory_bytes}")
-
-    @property
-    def cpu_per_s(self) -> float:
-        return self.processors * (1 - self.headroom)
-
-    def shortfall(self, cost: PlanCost) -> str | None:
-        """Why a cost does not fit, or None when it does."""
-        if cost.cpu_per_s > self.cpu_per_s:
-            return f"it needs {cost.cpu_per_s:.2f} s of CPU per second and {self.cpu_per_s:.2f} s are to be had"
-        if self.memory_bytes is not None and cost.state_bytes > self.memory_bytes:
-            return f"it keeps {_bytes(cost.state_bytes)} and {_bytes(self.memory_bytes)} are to be had"
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +46,9 @@ class Explanation:
     budget: Budget
     profile: Profile
     all_plans: bool = False
-    notes: tuple[str, ...] = ()
+    reason: str = ""  # why this plan was taken without comparing
+    remedies: Remedies | None = None  # where the chosen plan does not keep up, and somebody wants to know what would help
+    notes: tuple[str, ...] = ()  # of an aggregation: where it is early, and where it cannot be
 
     @property
     def plan(self) -> Plan:
@@ -82,6 +62,21 @@ class Explanation:
     def feasible(self) -> bool:
         return self.budget.shortfall(self.chosen.cost) is None
 
+    @property
+    def trace(self) -> tuple[str, ...]:
+        """How the plan was found."""
+        return (self.reason,) if self.reason else (f"{len(self.others) + 1} plans compared by predicted CPU time",)
+
+    def runnable(self, *, shed: bool) -> Plan | None:
+        """A plan that drops what has to be dropped, None where nothing has to be; refused, with what would help, if that is not allowed."""
+        shortfall = self.budget.shortfall(self.chosen.cost)
+        if shortfall is None or self.remedies is None:
+            return None
+        if shed and self.remedies.approximation is not None:
+            return self.remedies.approximation.plan
+        allow = "" if shed else "; allow rows to be dropped with shed=True"
+        raise PlanError(f"the query cannot keep up: {shortfall}", hint="one of: " + "; ".join(self.remedies.sentences()) + allow)
+
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values, for programs."""
         return {
@@ -91,12 +86,14 @@ class Explanation:
             "utilisation": self.utilisation,
             "feasible": self.feasible,
             "reason": self.budget.shortfall(self.chosen.cost),
+            "remedies": None if self.remedies is None else self.remedies.to_dict(),
             "inputs": [self._input(each) for each in self.config.inputs],
             "pairs": [{"first": a, "second": b, "within_us": within} for a, b, within in self._pairs()],
             "orders": self._orders(),
             "waits_for_watermark": self.config.waits_for_watermark,
             "alternatives": [{"plan": each.plan.to_dict(), "cost": _cost_dict(each.cost)} for each in self.others],
             "notes": list(self.notes),
+            "trace": list(self.trace),
             "profile": {"name": self.profile.name, "source": self.profile.source},
         }
 
@@ -110,13 +107,17 @@ class Explanation:
         for part in cost.parts:
             yield f"  {part.name:<32} {part.cpu_per_s:>10.3g} s per s  {part.rows_per_s:>12,.6g} rows per s"
         yield (
-            f"predicted {self.utilisation:.1%} of {self.budget.processors:g} processor(s), {_bytes(cost.state_bytes)} in"
+            f"predicted {self.utilisation:.1%} of {self.budget.processors:g} processor(s), {bytes_text(cost.state_bytes)} in"
             f" {cost.state_rows:,.0f} rows of state, {cost.rows_out_per_s:,.6g} rows out per second"
         )
         shortfall = self.budget.shortfall(cost)
         yield "it keeps up" if shortfall is None else f"it cannot keep up: {shortfall}"
+        if self.remedies is not None:
+            yield "what would help"
+            yield from (f"  {sentence}" for sentence in self.remedies.sentences())
         yield f"weight factors: {self.profile.name}{f', {self.profile.source}' if self.profile.source else ''}"
         yield from self._about_inputs()
+        yield from ("how it was chosen", *(f"  {line}" for line in self.trace))
         yield from self._about_alternatives()
 
     def _about_inputs(self) -> Iterator[str]:
@@ -197,28 +198,53 @@ def explained(
     budget: Budget | None = None,
     plan: Plan | None = None,
     all_plans: bool = False,
+    samples: Samples | None = None,
+    arriving: Arriving | None = None,
+    reason: str = "",
+    wishes: Wishes | None = None,
 ) -> Explanation:
-    """The cheapest plan, or the pinned one, and what the others would cost."""
+    """The cheapest feasible plan, or the pinned one, and what the others would cost.
+
+    `samples` and `arriving` tell what the rows at hand show; `reason` is why the given plan was taken, if not because it was pinned. With
+    `wishes`, even with none in them, a plan that does not keep up comes with what would help.
+    """
     if bound.is_aggregation:
-        return _explained_aggregation(bound, stats, profile, budget or Budget(), plan, all_plans)
+        grouped = aggregate_config(bound, plan)
+        workload = workload_of(bound, grouped.join, stats, samples, arriving)
+        return _explained_aggregation(bound, grouped, workload, stats, profile, budget or Budget(), plan, all_plans)
     config = settled_config(bound, plan or Plan())
-    workload = workload_of(bound, config, stats)
-    found = candidates(bound, config, workload, profile)
-    chosen = costed(config, workload, profile, plan) if plan is not None else found[0]
+    now = Situation(config, workload_of(bound, config, stats, samples, arriving), profile, budget or Budget())
+    found = candidates(bound, config, now.workload, profile)
+    chosen = _cheapest_feasible(found, now.budget) if plan is None else now.pinned(plan, drop_boxes(bound, plan))
     others = tuple(each for each in found if each.plan != chosen.plan)
-    return Explanation(bound, config, workload, stats, chosen, others, budget or Budget(), profile, all_plans)
+    helps = None
+    if wishes is not None and now.budget.shortfall(chosen.cost) is not None:
+        open_plans = [plan] if plan is not None and not reason else [replace(each.plan, orders=()) for each in found]
+        helps = remedies(now, chosen.cost, chosen.plan, open_plans, wishes)
+    return Explanation(bound, config, now.workload, stats, chosen, others, now.budget, profile, all_plans, reason, helps)
+
+
+def _cheapest_feasible(found: list[Costed], budget: Budget) -> Costed:
+    """The first that fits the budget, or the first of all where none does: then it is the nearest to keeping up."""
+    return next((each for each in found if budget.shortfall(each.cost) is None), found[0])
 
 
 def _explained_aggregation(
-    bound: BoundQuery, stats: Mapping[str, StreamStats], profile: Profile, budget: Budget, plan: Plan | None, all_plans: bool
+    bound: BoundQuery,
+    config: AggregateConfig,
+    workload: Workload,
+    stats: Mapping[str, StreamStats],
+    profile: Profile,
+    budget: Budget,
+    plan: Plan | None,
+    all_plans: bool,
 ) -> Explanation:
-    config = aggregate_config(bound, plan)
-    workload = workload_of(bound, config.join, stats)
+    """The same of an aggregation query: its plans are the placements of early aggregation."""
     found = early_candidates(bound, config, workload, stats)
-    chosen = early_costed(config, workload, stats, plan) if plan is not None else found[0]
+    chosen = early_costed(config, workload, stats, plan) if plan is not None else _cheapest_feasible(found, budget)
     others = tuple(each for each in found if each.plan.early != chosen.plan.early)
     notes = tuple(early_notes(bound, chosen.plan))
-    return Explanation(bound, config.join, workload, stats, chosen, others, budget, profile, all_plans, notes)
+    return Explanation(bound, config.join, workload, stats, chosen, others, budget, profile, all_plans, notes=notes)
 
 
 def _cost_dict(cost: PlanCost) -> dict[str, Any]:
@@ -237,13 +263,6 @@ def _estimate_dict(estimate: Estimate) -> dict[str, Any]:
 
 def _said(estimate: Estimate) -> str:
     return f"{estimate.value:,.6g} ({estimate.provenance})"
-
-
-def _bytes(count: float) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:,.1f} {unit}"
-    return f"{count:,.0f} bytes"
 
 
 def _length(length_us: int) -> str:

@@ -13,15 +13,15 @@ from watersmeet.algebra.plan import Index, Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.cost.profile import Profile
 from watersmeet.errors import PlanError
-from watersmeet.operators.meet.config import MeetConfig
-from watersmeet.operators.meet.tactics.registry import settled_config
+from watersmeet.operators.meet.config import MeetConfig, meet_config
+from watersmeet.operators.meet.tactics.registry import tactic_of
 from watersmeet.optimizer.costing import Costed, costed
 from watersmeet.optimizer.estimates import Workload
 
 PlanSource = Callable[[MeetConfig, Workload], Iterator[Plan]]
 
 #: Combinations of indexes are tried for so many inputs at most; above, all windows share one kind.
-MOST_MIXED = 4
+MOST_MIXED = 3
 
 
 def grouped_runs(config: MeetConfig, workload: Workload) -> Iterator[Plan]:
@@ -29,7 +29,8 @@ def grouped_runs(config: MeetConfig, workload: Workload) -> Iterator[Plan]:
 
 
 def nested_loops(config: MeetConfig, workload: Workload) -> Iterator[Plan]:
-    yield Plan("eager-nlj")
+    if len(config.inputs) > 1:
+        yield Plan("eager-nlj")
 
 
 def hash_joins(config: MeetConfig, workload: Workload) -> Iterator[Plan]:
@@ -56,15 +57,22 @@ PLAN_SOURCES: tuple[PlanSource, ...] = (grouped_runs, nested_loops, hash_joins, 
 
 def candidates(bound: BoundQuery, config: MeetConfig, workload: Workload, profile: Profile) -> list[Costed]:
     """All candidates with their costs, cheapest first. Grouped runs always are one, so there is always a plan."""
-    found = [
-        costed(config, workload, profile, plan) for source in PLAN_SOURCES for plan in source(config, workload) if _can_run(bound, plan)
-    ]
+    found = [costed(config, workload, profile, plan) for plan in open_plans(bound, config, workload)]
     return sorted(found, key=lambda each: each.cost.cpu_per_s)
 
 
-def _can_run(bound: BoundQuery, plan: Plan) -> bool:
+def open_plans(bound: BoundQuery, config: MeetConfig, workload: Workload) -> list[Plan]:
+    """All candidates, with the orders of their loops left open."""
+    configs = {thetas: meet_config(bound, Plan(), kernel_thetas=thetas) for thetas in (False, True)}
+    plans = (plan for source in PLAN_SOURCES for plan in source(config, workload))
+    return [plan for plan in plans if _can_run(configs, plan)]
+
+
+def _can_run(configs: dict[bool, MeetConfig], plan: Plan) -> bool:
+    """Whether the plan's algorithm accepts it. Orders are left open here, so one configuration serves all plans."""
+    tactic = tactic_of(plan)
     try:
-        settled_config(bound, plan)
+        tactic.settle(configs[tactic.kernel_thetas], plan)
     except PlanError:
         return False
     return True

@@ -19,15 +19,15 @@ from watersmeet.operators.aggregate.state import empty_state as aggregate_state
 from watersmeet.operators.aggregate.state import with_relation as aggregate_relation
 from watersmeet.operators.aggregate.step import Stepped as Aggregated
 from watersmeet.operators.aggregate.step import step as aggregate_step
-from watersmeet.operators.meet.admission import Delta
+from watersmeet.operators.meet.admission import Delta, without_shed
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.state import MeetState, empty_state
 from watersmeet.operators.meet.step import Stepped, step, with_relation
 from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.operators.meet.tactics.registry import settled_config
-from watersmeet.optimizer.early import chosen_early
+from watersmeet.operators.shedding import DropBox, drop_boxes
+from watersmeet.runtime.planning import Planner, at_hand, plan_of
 from watersmeet.runtime.sources import Relation, Stream, event_times_us
-from watersmeet.runtime.statistics import statistics_of
 from watersmeet.runtime.watermark import Lateness, Watermark
 
 Sources = Mapping[str, Stream | Relation]
@@ -35,18 +35,24 @@ Sources = Mapping[str, Stream | Relation]
 
 @dataclass
 class Ledger:
-    """Where every row of a stream went: `arrived = kept + shed + late`."""
+    """Where every row of a stream went: `arrived = kept + shed + late`. A late row is late, whether it would have been shed or not."""
 
     arrived: int = 0
     kept: int = 0
     shed: int = 0
     late: int = 0
 
+    def add(self, other: Ledger) -> None:
+        self.arrived += other.arrived
+        self.kept += other.kept
+        self.shed += other.shed
+        self.late += other.late
+
 
 @dataclass
 class EmbeddedRun:
     """A query under way. `batches()` yields the results of one round of input after the other; `ledger` accounts for every row,
-    `tally` for the work.
+    `batch_ledger` for those of the last batch, `tally` for the work.
 
     Round r takes the r-th batch of every stream that still has one.
     """
@@ -57,7 +63,10 @@ class EmbeddedRun:
     state: MeetState
     watermark: Watermark
     tally: Tally
+    boxes: Mapping[str, DropBox]
     ledger: dict[str, Ledger] = field(default_factory=dict)
+    batch_ledger: dict[str, Ledger] = field(default_factory=dict)
+    planner: Planner | None = None  # None where the plan is pinned
 
     def batches(self) -> Iterator[list[pa.RecordBatch]]:
         for tables in self._rounds():
@@ -67,17 +76,25 @@ class EmbeddedRun:
     def advance(self, tables: Mapping[str, pa.Table], *, last: bool = False) -> list[pa.RecordBatch]:
         """Joins one batch per stream name; `last` says that no other batch will come."""
         rows = {name: self._timed(name, table) for name, table in tables.items()}
+        better = self.planner.see(tables) if self.planner is not None else None
+        if better is not None:
+            self._go_on_by(better)
         seen = {name: (int(delta.times.min()), int(delta.times.max())) for name, delta in rows.items() if len(delta)}
         following = self.watermark.after(seen)
-        deltas = {i: rows[self.config.inputs[i].name] for i in self.config.streams if self.config.inputs[i].name in rows}
+        passed = {name: self._without_shed(name, delta) for name, delta in rows.items()}
+        deltas = {i: passed[self.config.inputs[i].name] for i in self.config.streams if self.config.inputs[i].name in passed}
         stepped = self._step(deltas, FOREVER_US if last else following.value_us)
         self.watermark = following
         self.tally.add(stepped.counters.tally)
-        self._account(stepped)
+        self._account(stepped, {name: len(rows[name]) - len(passed[name]) for name in rows})
         return stepped.results
 
     def replan(self, plan: Plan) -> None:
-        """Goes on by another plan from the next batch on. There is nothing to migrate: state is the windows, whatever the plan."""
+        """Goes on by this plan from the next batch on. There is nothing to migrate: state is the windows, whatever the plan."""
+        self.planner = None
+        self.config, self.boxes = settled_config(self.bound, plan), drop_boxes(self.bound, plan)
+
+    def _go_on_by(self, plan: Plan) -> None:
         self.config = settled_config(self.bound, plan)
 
     def _step(self, deltas: dict[int, Delta], future_us: int) -> Stepped | Aggregated:
@@ -117,17 +134,16 @@ class EmbeddedRun:
             raise InputError(f'"{name}" is a relation; only streams bring rows')
         return Delta(table, event_times_us(name, table, source.time))
 
-    def _account(self, stepped: Stepped | Aggregated) -> None:
-        counted: set[str] = set()
-        for i in self.config.streams:
-            name = self.config.inputs[i].name
-            if name in counted:  # a self join reads its stream once per alias
-                continue
-            counted.add(name)
-            entry = self.ledger.setdefault(name, Ledger())
-            entry.arrived += stepped.counters.arrived[i]
-            entry.late += stepped.counters.late[i]
-            entry.kept += stepped.counters.arrived[i] - stepped.counters.late[i]
+    def _without_shed(self, name: str, delta: Delta) -> Delta:
+        return without_shed(delta, self.boxes[name], self.watermark.value_us) if name in self.boxes else delta
+
+    def _account(self, stepped: Stepped | Aggregated, shed: Mapping[str, int]) -> None:
+        self.batch_ledger = {}
+        for i in self.config.streams:  # a self join reads its stream once per alias: the same rows each time
+            name, late, passed = self.config.inputs[i].name, stepped.counters.late[i], stepped.counters.arrived[i]
+            self.batch_ledger[name] = Ledger(passed + shed.get(name, 0), passed - late, shed.get(name, 0), late)
+        for name, entry in self.batch_ledger.items():
+            self.ledger.setdefault(name, Ledger()).add(entry)
 
 
 @dataclass
@@ -139,8 +155,15 @@ class AggregatedRun(EmbeddedRun):
 
     def replan(self, plan: Plan) -> None:
         """Goes on by another plan from the next batch on. Early aggregation sets are made anew from the windows."""
-        self.config = aggregate_config(self.bound, plan, every_row=self.config.every_row)
-        self.state = rebuilt(self.config, self.state)
+        self.planner = None
+        self.boxes = drop_boxes(self.bound, plan)
+        self._go_on_by(plan)
+
+    def _go_on_by(self, plan: Plan) -> None:
+        before = self.config
+        self.config = aggregate_config(self.bound, plan, every_row=before.every_row)
+        if (self.config.early, self.config.join.orders) != (before.early, before.join.orders):
+            self.state = rebuilt(self.config, self.state)
 
     def _step(self, deltas: dict[int, Delta], future_us: int) -> Stepped | Aggregated:
         stepped = aggregate_step(self.config, self.state, deltas, self.watermark.value_us, future_us)
@@ -149,10 +172,10 @@ class AggregatedRun(EmbeddedRun):
 
 
 def start(query: Query | str, sources: Sources, plan: Plan | None = None, *, evaluate: str | None = None) -> EmbeddedRun:
-    """A run of the query over the sources, with no row read yet; a pinned plan that cannot run it is refused here.
+    """A run of the query over the sources, with no row joined yet; a pinned plan that cannot run it is refused here.
 
-    `evaluate="row"` asks an aggregation query for its groups at the time of every row. Where no plan is pinned, an aggregation query gets
-    the placement of early aggregation that costs least.
+    Without one, the cheapest plan by its predicted cost on the rows at hand runs, and is looked at again as rows flow. `evaluate="row"`
+    asks an aggregation query for its groups at the time of every row.
     """
     bound = bound_query(query, sources)
     if evaluate not in (None, "row"):
@@ -161,26 +184,35 @@ def start(query: Query | str, sources: Sources, plan: Plan | None = None, *, eva
         return _start_aggregation(bound, sources, plan, every_row=evaluate == "row")
     if evaluate is not None:
         raise InputError("only aggregation queries are evaluated; this one gives each result as soon as it is known")
-    config = settled_config(bound, plan or Plan())
+    planner = None
+    if plan is None:
+        hand = at_hand(bound, sources)
+        plan, planner = plan_of(bound, hand), Planner(bound, sources, hand.rows)
+    config = settled_config(bound, plan)
     state = empty_state(config)
     for each in config.inputs:
         if not each.is_stream:
-            state = with_relation(config, state, each.number, _whole(sources[each.name]))
-    return EmbeddedRun(bound, config, sources, state, Watermark.start(_lateness(config, sources)), Tally(len(config.inputs)))
+            state = with_relation(config, state, each.number, whole(sources[each.name]))
+    watermark = Watermark.start(lateness_of(config, sources))
+    boxes = drop_boxes(bound, config.plan)
+    return EmbeddedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner)
 
 
 def _start_aggregation(bound: BoundQuery, sources: Sources, plan: Plan | None, *, every_row: bool) -> AggregatedRun:
     if every_row and bound.query.every_us is not None:
         raise InputError("the query says EVERY, so it is not evaluated at every row", hint="leave one of the two out")
+    planner = None
     if plan is None:
-        plan = chosen_early(bound, statistics_of(bound, sources, {}))
+        hand = at_hand(bound, sources)
+        plan, planner = plan_of(bound, hand), Planner(bound, sources, hand.rows)
     config = aggregate_config(bound, plan, every_row=every_row)
     state = aggregate_state(config)
     for each in config.inputs:
         if not each.is_stream:
-            state = aggregate_relation(config, state, each.number, _whole(sources[each.name]))
-    watermark = Watermark.start(_lateness(config, sources))
-    return AggregatedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)))
+            state = aggregate_relation(config, state, each.number, whole(sources[each.name]))
+    watermark = Watermark.start(lateness_of(config, sources))
+    boxes = drop_boxes(bound, plan)
+    return AggregatedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner)
 
 
 def bound_query(query: Query | str, sources: Sources) -> BoundQuery:
@@ -194,11 +226,11 @@ def bound_query(query: Query | str, sources: Sources) -> BoundQuery:
     return bind(parsed, {name: source.declared(name) for name, source in sources.items()})
 
 
-def _whole(source: Stream | Relation) -> pa.Table:
+def whole(source: Stream | Relation) -> pa.Table:
     return pa.concat_tables(source.batches())
 
 
-def _lateness(config: MeetConfig | AggregateConfig, sources: Sources) -> dict[str, Lateness]:
+def lateness_of(config: MeetConfig | AggregateConfig, sources: Sources) -> dict[str, Lateness]:
     found: dict[str, Lateness] = {}
     for i in config.streams:
         source = sources[config.inputs[i].name]

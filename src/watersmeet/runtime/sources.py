@@ -11,7 +11,7 @@ import pyarrow as pa
 from watersmeet.algebra.schema import RelationSchema, StreamSchema
 from watersmeet.errors import InputError
 from watersmeet.runtime.inputs.durations import Duration, parse_duration_us
-from watersmeet.runtime.inputs.feeds import Feed, SparkFeed, feed_of
+from watersmeet.runtime.inputs.feeds import Feed, Following, PathFeed, SparkFeed, feed_of
 from watersmeet.runtime.inputs.times import event_times_us
 
 __all__ = ["Duration", "Relation", "Stream", "event_times_us", "parse_duration_us", "relation", "stream"]
@@ -38,6 +38,13 @@ class Stream:
     def spark_frame(self) -> Any | None:
         """The Spark DataFrame the stream was declared over, if it was."""
         return self.feed.frame if isinstance(self.feed, SparkFeed) else None
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether more rows may always come: a streaming Spark DataFrame, or a directory that is followed."""
+        if isinstance(self.feed, SparkFeed):
+            return bool(self.feed.frame.isStreaming)
+        return isinstance(self.feed, PathFeed) and self.feed.following is not None
 
     def batches(self) -> Iterator[pa.Table]:
         return self.feed.batches()
@@ -70,8 +77,19 @@ class Relation:
         return RelationSchema(name, self.schema)
 
 
-def stream(source: Any, *, time: str, lateness: Duration = 0, idle: Duration | None = None) -> Stream:
+def stream(
+    source: Any,
+    *,
+    time: str,
+    lateness: Duration = 0,
+    idle: Duration | None = None,
+    follow: bool = False,
+    files_per_batch: int | None = None,
+) -> Stream:
     """Declares a stream over a source: which column is its event time, how late its rows may come, how long it may be silent.
+
+    A path is finite data, the files that are there. With `follow`, a directory is a stream that goes on: files that appear later
+    are read as well, at most `files_per_batch` at once. Such a stream runs on Spark.
 
     >>> bids = stream(pa.table({"price": [5], "ts": [1_000_000]}), time="ts", lateness="5 seconds")
     >>> bids.lateness_us, bids.schema.names
@@ -81,7 +99,10 @@ def stream(source: Any, *, time: str, lateness: Duration = 0, idle: Duration | N
         raise InputError(f"the time column is given by its name, not as a {type(time).__name__}")
     lateness_us = parse_duration_us(lateness, "a lateness")
     idle_us = None if idle is None else parse_duration_us(idle, "an idle timeout")
-    return Stream(feed_of(source, time), time, lateness_us, idle_us)
+    if files_per_batch is not None and not follow:
+        raise InputError("files_per_batch is for a directory that is followed", hint="say follow=True as well")
+    following = Following(files_per_batch) if follow else None
+    return Stream(feed_of(source, time, following), time, lateness_us, idle_us)
 
 
 def relation(source: Any) -> Relation:

@@ -9,43 +9,25 @@ import pyarrow as pa
 from watersmeet.algebra.expressions import Aggregate, Call, Column, Comparison, Expr, In, Like, Literal, children, columns_of, walk
 from watersmeet.algebra.query import BoundQuery, Query, SelectItem
 from watersmeet.algebra.schema import StreamSchema
-from watersmeet.runtime.inputs.feeds import PathFeed, TableFeed
-from watersmeet.runtime.sources import Relation, Stream, event_times_us
-from watersmeet.stats.sample import measured
-from watersmeet.stats.stream_stats import StreamStats, stats
+from watersmeet.stats.stream_stats import StreamStats
 
 _TEXT_FUNCTIONS = ("LOWER", "UPPER", "TRIM", "LTRIM", "RTRIM", "SUBSTRING", "REPLACE", "STARTS_WITH", "ENDS_WITH", "CONTAINS")
 
 
-def statistics_of(
-    bound: BoundQuery, sources: Mapping[str, Stream | Relation | StreamStats], declared: Mapping[str, StreamStats]
-) -> dict[str, StreamStats]:
-    """Complete statistics by source name. A one-shot iterator is not touched: what it will bring is assumed."""
-    found: dict[str, StreamStats] = {}
-    for each in bound.sources:
-        name = each.schema.name
-        source = sources[name]
-        known = declared.get(name) or (source if isinstance(source, StreamStats) else _measured(bound, name, source))
-        found[name] = known.checked_against(each.schema).with_assumptions(each.schema)
-    return found
+def completed(bound: BoundQuery, known: Mapping[str, StreamStats]) -> dict[str, StreamStats]:
+    """Statistics by source name, checked against the sources' columns, with what is missing assumed and marked."""
+    return {each.schema.name: known[each.schema.name].checked_against(each.schema).with_assumptions(each.schema) for each in bound.sources}
 
 
-def _measured(bound: BoundQuery, name: str, source: Stream | Relation) -> StreamStats:
-    if not isinstance(source.feed, TableFeed | PathFeed):
-        return stats()
-    table = next(iter(source.batches()))
-    times = event_times_us(name, table, source.time) if isinstance(source, Stream) else None
-    return measured(table, times, _columns_asked(bound, name))
-
-
-def _columns_asked(bound: BoundQuery, name: str) -> list[str]:
+def columns_asked(bound: BoundQuery, name: str) -> list[str]:
     """Columns that predicates, PARTITION BY, GROUP BY and aggregates read: the others' statistics change no plan."""
-    aliases = {each.alias for each in bound.sources if each.schema.name == name}
+    mine = {each.alias: each for each in bound.sources if each.schema.name == name}
     exprs = [*([] if bound.where is None else [bound.where]), *bound.group_by]
     exprs += [node.arg for output in bound.outputs for node in walk(output.expr) if isinstance(node, Aggregate) and node.arg is not None]
-    read = [column.name for expr in exprs for column in columns_of(expr) if column.source in aliases]
-    counted = [column for each in bound.sources if each.alias in aliases for column in getattr(each.window, "partition_by", ())]
-    return list(dict.fromkeys([*read, *counted]))
+    read = [column.name for expr in exprs for column in columns_of(expr) if column.source in mine]
+    counted = [column for each in mine.values() for column in getattr(each.window, "partition_by", ())]
+    fields = next(iter(mine.values())).schema.fields
+    return [column for column in dict.fromkeys([*read, *counted]) if not pa.types.is_nested(fields.field(column).type)]
 
 
 def schema_of_stats(query: Query, name: str, known: StreamStats) -> StreamSchema:

@@ -19,7 +19,7 @@ from watersmeet.operators.aggregate.extremes import Extremes
 from watersmeet.operators.aggregate.result_set import SUM_COLUMNS, ResultSet
 from watersmeet.operators.aggregate.rows import WindowRows
 from watersmeet.operators.aggregate.state import AggregateState, Side, empty_state, rebuilt
-from watersmeet.operators.meet.blobs import get_counter, ipc, opened, packed, put_counter
+from watersmeet.operators.meet.blobs import counter_from_values, counter_values, ipc_bytes, opened, packed
 
 Array = NDArray[Any]
 Parts = Iterator[pa.Table]
@@ -57,22 +57,22 @@ def _put_side(side: Side, parts: list[bytes]) -> dict[str, Any]:
     parts.append(_table({each.name: getattr(side.rows, each.name) for each in fields(WindowRows)}))
     _put_attributes(side.attributes, parts)
     if side.waiting is not None:
-        parts.append(ipc(side.waiting))
-    return {"waiting": side.waiting is not None, "counter": None if side.counter is None else put_counter(side.counter)}
+        parts.append(ipc_bytes(side.waiting))
+    return {"waiting": side.waiting is not None, "counter": None if side.counter is None else counter_values(side.counter)}
 
 
 def _get_side(config: AggregateConfig, number: int, side: Side, saved: dict[str, Any], parts: Parts) -> None:
     side.rows = WindowRows(**_arrays(next(parts), {each.name: getattr(side.rows, each.name) for each in fields(WindowRows)}))
     _get_attributes(side.attributes, parts)
     side.waiting = next(parts) if saved["waiting"] else None
-    side.counter = None if saved["counter"] is None else get_counter(config.inputs[number], saved["counter"])
+    side.counter = None if saved["counter"] is None else counter_from_values(config.inputs[number], saved["counter"])
 
 
 def _put_attributes(attributes: Attributes, parts: list[bytes]) -> None:
     for coder in attributes.coders:
         _put_codes(coder, parts)
     columns = {f"v{place}": attributes.values.column(place) for place in range(len(attributes.coders))}
-    parts.append(ipc(pa.table({**_columns("words", attributes.words), **columns})))
+    parts.append(ipc_bytes(pa.table({**_columns("words", attributes.words), **columns})))
 
 
 def _get_attributes(attributes: Attributes, parts: Parts) -> None:
@@ -92,7 +92,7 @@ def _put_result(result: ResultSet, parts: list[bytes]) -> None:
     sums = {name: getattr(result.columns, name)[:groups] for name in SUM_COLUMNS}
     parts.append(_table({"words": result.numbers.words, "dirty": dirty, **sums}))
     spanning = {f"v{place}": result.spanning_values.column(place) for place in range(len(result.spanning_codes))}
-    parts.append(ipc(pa.table({"n": pa.array(np.arange(groups if spanning else 0)), **spanning})))
+    parts.append(ipc_bytes(pa.table({"n": pa.array(np.arange(groups if spanning else 0)), **spanning})))
     for extremes in result.extremes.values():
         _put_extremes(extremes, groups, parts)
 
@@ -129,7 +129,7 @@ def _get_extremes(extremes: Extremes, parts: Parts) -> None:
 
 def _put_codes(coder: ValueCodes | OrderCodes, parts: list[bytes]) -> None:
     if coder.numbered is not None:
-        parts.append(ipc(pa.table({"value": coder.numbered.values})))
+        parts.append(ipc_bytes(pa.table({"value": coder.numbered.values})))
 
 
 def _get_codes(coder: ValueCodes | OrderCodes, parts: Parts) -> None:
@@ -140,7 +140,7 @@ def _get_codes(coder: ValueCodes | OrderCodes, parts: Parts) -> None:
 
 def _table(arrays: dict[str, Array]) -> bytes:
     columns = {name: column for place, values in arrays.items() for name, column in _columns(place, values).items()}
-    return ipc(pa.table(columns))
+    return ipc_bytes(pa.table(columns))
 
 
 def _columns(name: str, values: Array) -> dict[str, pa.Array]:

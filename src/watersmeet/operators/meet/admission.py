@@ -24,6 +24,7 @@ from watersmeet.operators.meet.pane import Pane, is_sorted
 from watersmeet.operators.meet.row_counter import RowCounter
 from watersmeet.operators.meet.state import InputState
 from watersmeet.operators.ordering import stream_order
+from watersmeet.operators.shedding import DropBox
 
 Int64s = NDArray[np.int64]
 
@@ -81,6 +82,11 @@ def without_late(delta: Delta, watermark_us: int) -> Delta:
     return delta.filter(delta.times >= watermark_us)
 
 
+def without_shed(delta: Delta, box: DropBox, watermark_us: int) -> Delta:
+    """The rows that the drop box keeps, and the late ones: a row that is late is late, kept or not."""
+    return delta.filter(box.keeps(delta.table) | (delta.times < watermark_us)) if box.drops else delta
+
+
 def release(source: MeetInput, state: InputState, delta: Delta, future_us: int, waits: bool) -> tuple[Released, InputState]:
     """What is to be joined now. Rows of a query that waits stay behind until no row before them can come any more."""
     if not waits:
@@ -121,7 +127,7 @@ def stretches(released: list[Released], config: MeetConfig) -> Iterator[tuple[in
 def pane_of(source: MeetInput, rows: Released) -> Pane:
     """Selects the rows that can be part of a result, computes their keys, and keeps the columns that are read later."""
     table, length = rows.table, rows.times.size
-    batch = {name: _one_array(table, name) for name in _names_read(source)}
+    batch = {name: _one_array(table, name) for name in names_read(source)}
 
     def column(wanted: Column) -> pa.Array:
         return batch[wanted.name]
@@ -149,7 +155,8 @@ def pane_of(source: MeetInput, rows: Released) -> Pane:
     )
 
 
-def _names_read(source: MeetInput) -> list[str]:
+def names_read(source: MeetInput) -> list[str]:
+    """The columns of an input that are looked at when its rows are admitted, or later."""
     exprs = [expr for _, expr in source.keys] + ([source.selection] if source.selection is not None else [])
     names = [column.name for expr in exprs for column in columns_of(expr)]
     return list(dict.fromkeys([*source.columns, *names]))

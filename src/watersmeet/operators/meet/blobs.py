@@ -63,24 +63,24 @@ def _tables(body: memoryview, sizes: list[int]) -> Iterator[pa.Table]:
 
 
 def _put_input(state: InputState, parts: list[bytes]) -> dict[str, Any]:
-    parts.extend(ipc(_pane_table(pane)) for pane in state.panes)
+    parts.extend(ipc_bytes(pane_table(pane)) for pane in state.panes)
     if state.waiting is not None:
-        parts.append(ipc(state.waiting))
+        parts.append(ipc_bytes(state.waiting))
     return {
         "panes": len(state.panes),
         "waiting": state.waiting is not None,
-        "counter": None if state.counter is None else put_counter(state.counter),
+        "counter": None if state.counter is None else counter_values(state.counter),
     }
 
 
 def _get_input(source: MeetInput, saved: dict[str, Any], parts: Iterator[pa.Table]) -> InputState:
-    panes = tuple(_pane(next(parts)) for _ in range(saved["panes"]))
+    panes = tuple(pane_from_table(next(parts)) for _ in range(saved["panes"]))
     waiting = next(parts) if saved["waiting"] else None
-    counter = None if saved["counter"] is None else get_counter(source, saved["counter"])
+    counter = None if saved["counter"] is None else counter_from_values(source, saved["counter"])
     return InputState(panes, waiting, counter)
 
 
-def _pane_table(pane: Pane) -> pa.Table:
+def pane_table(pane: Pane) -> pa.Table:
     columns: dict[str, pa.Array] = {"t": pa.array(pane.times)}
     if pane.ends is not None:
         columns["e"] = pa.array(pane.ends)
@@ -92,7 +92,7 @@ def _pane_table(pane: Pane) -> pa.Table:
     return pa.table(columns)
 
 
-def _pane(table: pa.Table) -> Pane:
+def pane_from_table(table: pa.Table) -> Pane:
     found = {name: table.column(name).combine_chunks() for name in table.column_names}
     numbers = {name: values.to_numpy() for name, values in found.items() if name[0] in "tesh"}
     return Pane(
@@ -105,12 +105,12 @@ def _pane(table: pa.Table) -> Pane:
     )
 
 
-def put_counter(counter: RowCounter) -> dict[str, Any]:
+def counter_values(counter: RowCounter) -> dict[str, Any]:
     arrays = {name: getattr(counter, name).tolist() for name in _ARRAYS}
     return {**arrays, "partitions": list(counter.partitions), "nodes": counter.nodes, "next_seq": counter.next_seq}
 
 
-def get_counter(source: MeetInput, saved: dict[str, Any]) -> RowCounter:
+def counter_from_values(source: MeetInput, saved: dict[str, Any]) -> RowCounter:
     if not isinstance(source.window, RowsWindow):
         raise InternalError(f'state of a ROWS window for "{source.alias}", which has none')
     arrays = {name: np.array(saved[name], np.int64) for name in _ARRAYS}
@@ -118,7 +118,7 @@ def get_counter(source: MeetInput, saved: dict[str, Any]) -> RowCounter:
     return RowCounter(source.window, partitions, **arrays, nodes=saved["nodes"], next_seq=saved["next_seq"])
 
 
-def ipc(table: pa.Table) -> bytes:
+def ipc_bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

@@ -57,6 +57,12 @@ class Pane:
     def __len__(self) -> int:
         return self.times.size
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows, without access paths."""
+        numbers = (self.times, *self.codes.values(), *(each for each in (self.ends, self.seqs) if each is not None))
+        return sum(each.nbytes for each in (*numbers, *self.columns.values(), *self.keys.values()))
+
     def key(self, classes: tuple[int, ...]) -> Int64s:
         """One code per row for several classes at once."""
         return reduce(combine_codes, (self.codes[c] for c in classes))

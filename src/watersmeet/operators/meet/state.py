@@ -28,6 +28,11 @@ class InputState:
     def rows(self) -> int:
         return sum(len(pane) for pane in self.panes) + (self.waiting.num_rows if self.waiting is not None else 0)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the kept rows themselves, without access paths."""
+        return sum(pane.nbytes for pane in self.panes) + (self.waiting.nbytes if self.waiting is not None else 0)
+
     def with_pane(self, pane: Pane, retention_us: int, future_us: int) -> InputState:
         """The state with a pane added, without the panes nothing can meet any more, and with small panes merged."""
         panes = [each for each in self.panes if each.last_use_us(retention_us) >= future_us]
@@ -45,6 +50,10 @@ class MeetState:
     @property
     def rows(self) -> int:
         return sum(each.rows for each in self.inputs)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(each.nbytes for each in self.inputs)
 
 
 def empty_state(config: MeetConfig) -> MeetState:

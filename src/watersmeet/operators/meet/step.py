@@ -6,7 +6,7 @@ tactic finds every combination with at least one new row, each exactly once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from watersmeet.operators.meet.pane import Pane, Panes
 from watersmeet.operators.meet.state import InputState, MeetState
 from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.operators.meet.tactics.registry import tactic_of
+from watersmeet.operators.meet.watch import KEEP, PROBE, ROWS_OUT, TAKE_IN, Watch
 
 
 @dataclass(frozen=True)
@@ -47,22 +48,40 @@ def step(config: MeetConfig, state: MeetState, deltas: dict[int, Delta], waterma
     `watermark_us` is the query's watermark at the start of the batch: rows before it are late. `future_us` is a promise that no later batch
     brings a row before it that is not late: rows that wait are released up to it, and state that cannot reach it is dropped.
     """
-    kept = {i: without_late(delta, watermark_us) for i, delta in deltas.items()}
-    released, inputs = _release(config, state, kept, future_us)
+    under_way = steps(config, state, deltas, watermark_us, future_us)
     results: list[pa.RecordBatch] = []
-    tally = Tally(len(inputs))
+    while True:
+        try:
+            results.append(next(under_way))
+        except StopIteration as over:
+            following, counters = over.value
+            return Stepped(results, following, counters)
+
+
+def steps(
+    config: MeetConfig, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int
+) -> Generator[pa.RecordBatch, None, tuple[MeetState, Counters]]:
+    """`step` with its results one piece at a time: none is held here, however many there are. Returns the next state and the counters."""
+    kept = {i: without_late(delta, watermark_us) for i, delta in deltas.items()}
+    tally = Tally(len(state.inputs))
+    released, inputs = _release(config, state, kept, future_us, tally.watch)
+    found = 0
     for from_us, before_us in stretches([released[i] for i in config.streams], config):
-        new = {i: pane_of(config.inputs[i], released[i].between(from_us, before_us)) for i in config.streams}
-        results.extend(_join(config, inputs, new, tally))
+        new = {i: _new_pane(config.inputs[i], released[i].between(from_us, before_us), tally.watch) for i in config.streams}
+        for batch in _join(config, inputs, new, tally):
+            found += batch.num_rows
+            yield batch
         horizon_us = min(before_us, future_us)
-        inputs = [each.with_pane(new[i], config.inputs[i].retention_us, horizon_us) if i in new else each for i, each in enumerate(inputs)]
+        inputs = [
+            _with_pane(config.inputs[i], each, new[i], horizon_us, tally.watch) if i in new else each for i, each in enumerate(inputs)
+        ]
     counters = Counters(
         arrived=tuple(len(deltas[i]) if i in deltas else 0 for i in range(len(inputs))),
         late=tuple(len(deltas[i]) - len(kept[i]) if i in deltas else 0 for i in range(len(inputs))),
-        results=sum(batch.num_rows for batch in results),
+        results=found,
         tally=tally,
     )
-    return Stepped(results, MeetState(tuple(inputs)), counters)
+    return MeetState(tuple(inputs)), counters
 
 
 def with_relation(config: MeetConfig, state: MeetState, number: int, table: pa.Table) -> MeetState:
@@ -75,15 +94,26 @@ def with_relation(config: MeetConfig, state: MeetState, number: int, table: pa.T
 
 
 def _release(
-    config: MeetConfig, state: MeetState, deltas: dict[int, Delta], future_us: int
+    config: MeetConfig, state: MeetState, deltas: dict[int, Delta], future_us: int, watch: Watch
 ) -> tuple[dict[int, Released], list[InputState]]:
     inputs = list(state.inputs)
     released: dict[int, Released] = {}
     for i in config.streams:
         source = config.inputs[i]
-        delta = deltas.get(i) or _no_rows(source)
-        released[i], inputs[i] = release(source, inputs[i], delta, future_us, waits=config.waits_for_watermark)
+        delta = deltas[i] if i in deltas else _no_rows(source)  # a delta without rows still knows its columns
+        with watch.on(TAKE_IN, i):
+            released[i], inputs[i] = release(source, inputs[i], delta, future_us, waits=config.waits_for_watermark)
     return released, inputs
+
+
+def _new_pane(source: MeetInput, rows: Released, watch: Watch) -> Pane:
+    with watch.on(KEEP, source.number):
+        return pane_of(source, rows)
+
+
+def _with_pane(source: MeetInput, state: InputState, pane: Pane, future_us: int, watch: Watch) -> InputState:
+    with watch.on(KEEP, source.number):
+        return state.with_pane(pane, source.retention_us, future_us)
 
 
 def _no_rows(source: MeetInput) -> Delta:
@@ -94,9 +124,11 @@ def _join(config: MeetConfig, inputs: list[InputState], new: dict[int, Pane], ta
     if not any(len(pane) for pane in new.values()):
         return
     search = tactic_of(config.plan).settle(config, config.plan)
-    for reach, found in search(config, [each.panes for each in inputs], new, tally):
+    for reach, found in tally.watch.each(PROBE, search(config, [each.panes for each in inputs], new, tally)):
         if len(found):
-            yield _materialised(config, reach, found)
+            with tally.watch.on(ROWS_OUT):
+                batch = _materialised(config, reach, found)
+            yield batch
 
 
 def _materialised(config: MeetConfig, reach: dict[int, Panes], found: Combinations) -> pa.RecordBatch:

@@ -19,6 +19,7 @@ from watersmeet.operators.meet.admission import Delta
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.state import empty_state
 from watersmeet.operators.meet.step import step
+from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.optimizer.calibration.fit import fitted
 from watersmeet.optimizer.calibration.streams import A, B, delta_of, joined
 from watersmeet.optimizer.calibration.timing import timed
@@ -89,9 +90,9 @@ def point(rows: int, matches_per_row: int, repeats: int, *, selects: bool, puts_
     window_us = WINDOW_BATCHES * rows
     loud = joined(Plan(), window_a_us=window_us, window_b_us=window_us, where=" AND a.id >= 0" if selects else "")
     config = loud if puts_out else replace(loud, outputs=(), result=pa.schema([]))
-    batches = _batches(rows, matches_per_row)
-    matches = _run(loud, batches).results
-    taken = timed(lambda: _run(config, batches), repeats)
+    batches = batches_of(rows, matches_per_row)
+    matches = run_of(loud, batches).results
+    taken = timed(lambda: run_of(config, batches), repeats)
     return Point(
         rows=BATCHES * 2 * rows,
         asked=BATCHES * rows if selects else 0,
@@ -102,7 +103,7 @@ def point(rows: int, matches_per_row: int, repeats: int, *, selects: bool, puts_
     )
 
 
-def _batches(rows: int, matches_per_row: int) -> list[dict[int, Delta]]:
+def batches_of(rows: int, matches_per_row: int) -> list[dict[int, Delta]]:
     """One row of each stream per microsecond."""
     rng = np.random.default_rng([rows, matches_per_row])
     distinct = max(1, WINDOW_BATCHES * rows // max(1, matches_per_row))
@@ -113,7 +114,7 @@ def _batches(rows: int, matches_per_row: int) -> list[dict[int, Delta]]:
     ]
 
 
-def _run(config: MeetConfig, batches: list[dict[int, Delta]]) -> Ran:
+def run_of(config: MeetConfig, batches: list[dict[int, Delta]], tally: Tally | None = None) -> Ran:
     """By the batch rule, new rows of A look up the old panes of B, and new rows of B the old ones of A and the new one."""
     state = empty_state(config)
     lookups = results = 0
@@ -122,5 +123,7 @@ def _run(config: MeetConfig, batches: list[dict[int, Delta]]) -> Ran:
         before, stepped = state.inputs, step(config, state, batch, -FOREVER_US, after_us)
         lookups += len(batch[A]) * len(before[B].panes) + len(batch[B]) * (len(before[A].panes) + 1)
         results += stepped.counters.results
+        if tally is not None:
+            tally.add(stepped.counters.tally)
         state = stepped.state
     return Ran(lookups, results)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from watersmeet.cost.profile import Profile, Structure
-from watersmeet.optimizer.calibration import around, runs, structures
+from watersmeet.optimizer.calibration import around, loops, runs, structures
 
 _REPEATS, _QUICK_REPEATS = 7, 3
 _LARGE_BATCH_BYTES = 31 << 20  # the GNU allocator adapts to blocks of up to 32 MiB
@@ -41,7 +41,10 @@ def calibrated(progress: Callable[[str], None] | None = None, quick: bool = Fals
     of_runs = runs.structure(runs.points(repeats, quick=quick))
     say("whole batches: rows in, predicates, matches, rows out")
     rest = around.around(around.points(repeats, quick=quick), of_runs)
-    return Profile("calibrated", "s", _source(quick=quick), of_list, of_hash, of_btree, of_ttree, of_runs, **asdict(rest))
+    say("whole batches of nested loops, predicates on candidates, counted rows")
+    beside = loops.loops({"list": of_list, "hash": of_hash}, rest, repeats, quick=quick)
+    named = {**asdict(rest), **asdict(beside)}
+    return Profile("calibrated", "s", _source(quick=quick), of_list, of_hash, of_btree, of_ttree, of_runs, **named)
 
 
 def _settle_memory() -> None:
@@ -51,10 +54,10 @@ def _settle_memory() -> None:
 
 def _source(*, quick: bool) -> str:
     today = dt.datetime.now(dt.UTC).date().isoformat()
-    return f"{'quickly ' if quick else ''}measured on {_cpu_name()}, {today}"
+    return f"{'quickly ' if quick else ''}measured on {cpu_name()}, {today}"
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
     """What the processor calls itself, where the system tells; its architecture elsewhere."""
     lines = _CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines() if _CPU_INFO.exists() else []
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,13 +29,15 @@ class Feed(Protocol):
     def batches(self) -> Iterator[pa.Table]: ...
 
 
-def feed_of(source: Any, time: str | None = None) -> Feed:
+def feed_of(source: Any, time: str | None = None, following: Following | None = None) -> Feed:
     """The feed of whatever the caller handed in. Nothing is consumed that could not be handed on."""
+    if following is not None and not isinstance(source, str | Path):
+        raise InputError(f"only a directory can be followed, not a {type(source).__name__}", hint="leave follow out")
     table = as_table(source)
     if table is not None:
         return TableFeed(table)
     if isinstance(source, str | Path):
-        return PathFeed(_path(source), time)
+        return PathFeed(_path(source), time, following)
     if is_spark_frame(source):
         return SparkFeed(source)
     if isinstance(source, Iterable) and not isinstance(source, bytes | dict):
@@ -55,28 +58,54 @@ class TableFeed:
         self.schema = table.schema
         self._table = table
 
+    def peek(self) -> pa.Table:
+        return self._table
+
     def batches(self) -> Iterator[pa.Table]:
         return iter([self._table])
 
 
-class PathFeed:
-    """A file, or a directory of files, as one batch. Existence is checked at once, content is read when first asked for."""
+@dataclass(frozen=True, slots=True)
+class Following:
+    """A directory is followed: files that appear in it later are rows as well, at most so many files in one batch."""
 
-    def __init__(self, path: Path, time: str | None) -> None:
-        self._files = data_files(path)
-        self._time = time
+    files_per_batch: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.files_per_batch is not None and self.files_per_batch < 1:
+            raise InputError(f"a batch takes at least one file, not {self.files_per_batch}")
+
+
+class PathFeed:
+    """A file, or a directory of files, as one batch. Existence is checked at once, content is read when first asked for.
+
+    A directory that is followed never ends, so only the Spark host runs it; its columns are those of its first file.
+    """
+
+    def __init__(self, path: Path, time: str | None, following: Following | None = None) -> None:
+        if following is not None and path.exists() and not path.is_dir():
+            raise InputError(f'"{path}" is a file; only a directory can be followed')
+        self.path = path
+        self.files = data_files(path)
+        self.time = time
+        self.following = following
         self._table: pa.Table | None = None
 
     @property
     def schema(self) -> pa.Schema:
-        return self._read().schema
+        return self._read(self.files[:1] if self.following is not None else self.files).schema
+
+    def peek(self) -> pa.Table:
+        return next(self.batches())
 
     def batches(self) -> Iterator[pa.Table]:
-        return iter([self._read()])
+        if self.following is not None:
+            raise InputError(f'"{self.path}" is followed and never ends, so it cannot be collected', hint="run the query on Spark instead")
+        return iter([self._read(self.files)])
 
-    def _read(self) -> pa.Table:
+    def _read(self, files: list[Path]) -> pa.Table:
         if self._table is None:
-            self._table = read_files(self._files, self._time)
+            self._table = read_files(files, self.time)
         return self._table
 
 
@@ -89,7 +118,12 @@ class BatchFeed:
     def __init__(self, source: Iterable[Any]) -> None:
         self._source = source
         self._peeked: Iterator[pa.Table] | None = None
+        self._first: pa.Table | None = None
         self._schema: pa.Schema | None = None
+
+    def peek(self) -> pa.Table | None:
+        """The first batch, which still comes first; None when batches were asked for before."""
+        return None if self.schema is None else self._first
 
     @property
     def schema(self) -> pa.Schema:
@@ -98,7 +132,7 @@ class BatchFeed:
             first = next(opened, None)
             if first is None:
                 raise InputError("a source without any batch: its columns are unknown", hint="hand in one empty table at least")
-            self._schema = first.schema
+            self._first, self._schema = first, first.schema
             self._peeked = chain([first], opened)
         return self._schema
 
@@ -110,6 +144,8 @@ class BatchFeed:
             )
         opened = self._peeked if self._peeked is not None else self._numbered(iter(self._source))
         self._peeked = None
+        if isinstance(self._source, Iterator | pa.RecordBatchReader):
+            self._first = None  # a source that is gone through once is not kept in memory
         return _agreeing(opened, schema)
 
     def _numbered(self, opened: Iterator[Any]) -> Iterator[pa.Table]:

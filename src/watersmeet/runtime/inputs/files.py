@@ -15,11 +15,12 @@ import pyarrow.csv as pacsv
 import pyarrow.json as pajson
 import pyarrow.parquet as pq
 
-from watersmeet.errors import InputError
+from watersmeet.errors import InputError, listing
 from watersmeet.runtime.inputs.schemas import difference, plain
 from watersmeet.runtime.inputs.times import parsed_times
 
-Reader = Callable[[Path], pa.Table]
+#: A file, and the columns that are wanted (None: all); more may come back.
+Reader = Callable[[Path, list[str] | None], pa.Table]
 
 #: Types are inferred from the first block of a file, so a block holds the whole of most files.
 _LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 1 << 20, 1 << 26
@@ -29,9 +30,7 @@ def data_files(path: Path) -> list[Path]:
     """The data files a path stands for, sorted by name; an error when there is none."""
     try:
         if path.is_dir():
-            found = sorted(
-                file for file in path.iterdir() if file.is_file() and _reader(file) is not None and not file.name.startswith((".", "_"))
-            )
+            found = sorted(file for file in path.iterdir() if file.is_file() and is_data_file(file))
             if not found:
                 raise InputError(f'directory "{path}" has no data files', hint=_known_suffixes())
             return found
@@ -48,25 +47,42 @@ def data_files(path: Path) -> list[Path]:
     return [path]
 
 
-def read_files(files: list[Path], time: str | None) -> pa.Table:
-    """All files as one table; `time` is the column that is a time even where the format has only text for it."""
-    tables = [_read(file, time) for file in files]
+def is_data_file(file: Path) -> bool:
+    """Whether a file of a directory is data: of a known format, and not hidden."""
+    return _reader(file) is not None and not file.name.startswith((".", "_"))
+
+
+def read_files(files: list[Path], time: str | None, columns: list[str] | None = None) -> pa.Table:
+    """All files as one table; `time` is the column that is a time even where the format has only text for it.
+
+    `columns` are the only ones to keep; where the format allows, the others are not read at all.
+    """
+    tables = [_read(file, time, columns) for file in files]
     known = tables[0].schema
     for file, table in zip(files[1:], tables[1:], strict=True):
         known = _merged(known, table.schema, f'"{file}" differs from "{files[0].name}"')
     return pa.concat_tables([table.cast(known) for table in tables])
 
 
-def _read(file: Path, time: str | None) -> pa.Table:
+def _read(file: Path, time: str | None, columns: list[str] | None) -> pa.Table:
     reader = _reader(file)
     assert reader is not None, "data_files lists known formats only"
     try:
         if file.stat().st_size == 0:
             raise InputError(f'"{file}" is empty (0 bytes)')
-        table = plain(reader(file))
+        table = plain(_chosen(file, reader(file, columns), columns))
     except (pa.ArrowException, OSError, ValueError, EOFError, RecursionError) as error:
         raise InputError(f'"{file}" cannot be read: {_first_lines(error)}') from error
     return table if time is None or reader is _read_parquet else parsed_times(f'"{file}"', table, time)
+
+
+def _chosen(file: Path, table: pa.Table, columns: list[str] | None) -> pa.Table:
+    if columns is None:
+        return table
+    missing = [name for name in columns if name not in table.column_names]
+    if missing:
+        raise InputError(f'"{file}" has no column {listing(missing)}', hint=f"existing columns: {listing(table.column_names)}")
+    return table.select(columns)
 
 
 def _merged(known: pa.Schema, other: pa.Schema, what: str) -> pa.Schema:
@@ -85,16 +101,17 @@ def _merged(known: pa.Schema, other: pa.Schema, what: str) -> pa.Schema:
     return known
 
 
-def _read_parquet(file: Path) -> pa.Table:
+def _read_parquet(file: Path, columns: list[str] | None) -> pa.Table:
     with pq.ParquetFile(file) as opened:
-        return opened.read()
+        known = None if columns is None else [name for name in columns if name in opened.schema_arrow.names]
+        return opened.read(known)
 
 
-def _read_csv(file: Path) -> pa.Table:
+def _read_csv(file: Path, _columns: list[str] | None) -> pa.Table:
     return _read_delimited(file, ",")
 
 
-def _read_tsv(file: Path) -> pa.Table:
+def _read_tsv(file: Path, _columns: list[str] | None) -> pa.Table:
     return _read_delimited(file, "\t")
 
 
@@ -108,11 +125,11 @@ def _read_delimited(file: Path, delimiter: str) -> pa.Table:
         return pacsv.read_csv(str(file), pacsv.ReadOptions(use_threads=False, block_size=block_bytes), parse)
 
 
-def _read_lines(file: Path) -> pa.Table:
+def _read_lines(file: Path, _columns: list[str] | None = None) -> pa.Table:
     return pajson.read_json(str(file), pajson.ReadOptions(block_size=_block_bytes(file)))
 
 
-def _read_json(file: Path) -> pa.Table:
+def _read_json(file: Path, _columns: list[str] | None) -> pa.Table:
     """Either one object per line, or one list of objects."""
     opener = gzip.open if file.suffix == ".gz" else open
     with opener(file, "rb") as opened:

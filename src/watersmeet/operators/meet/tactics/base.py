@@ -13,6 +13,7 @@ from watersmeet.errors import PlanError, listing
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.expand import Combinations
 from watersmeet.operators.meet.pane import Pane, Panes
+from watersmeet.operators.meet.watch import Watch
 
 Reach = dict[int, Panes]
 
@@ -22,6 +23,7 @@ class Tally:
     """What the kernels counted so far: by origin and target, and by window. Zero where a tactic does not count."""
 
     inputs: int
+    watch: Watch = field(default_factory=Watch)
     comparisons: NDArray[np.int64] = field(init=False)
     probes: NDArray[np.int64] = field(init=False)
     touched: NDArray[np.int64] = field(init=False)
@@ -37,6 +39,7 @@ class Tally:
         for name in ("comparisons", "probes", "touched", "inserts", "expirations"):
             mine = getattr(self, name)
             mine += getattr(other, name)
+        self.watch.add(other.watch)
 
 
 #: Old panes by input, new pane by stream, and where to count: yields combinations with the panes their row numbers refer to.

@@ -16,6 +16,7 @@ from watersmeet.operators.meet.tactics.naive_multiway_nlj import NAIVE
 from watersmeet.operators.meet.tactics.runs import RUNS
 from watersmeet.operators.meet.tactics.w_joins import W_JOINS
 from watersmeet.operators.meet.tactics.window_join import WINDOW_JOIN
+from watersmeet.operators.shedding import drop_boxes
 
 TACTICS = {tactic.name: tactic for tactic in (RUNS, NAIVE, EAGER, LAZY, GENERAL, EAGER_HASH, LAZY_HASH, HYBRID, WINDOW_JOIN, *W_JOINS)}
 
@@ -30,6 +31,7 @@ def tactic_of(plan: Plan) -> Tactic:
 def settled_config(bound: BoundQuery, plan: Plan) -> MeetConfig:
     """The meet that runs a query by a plan; refuses a plan that cannot, with the reason."""
     _refuse_what_is_not_built(plan)
+    drop_boxes(bound, plan)
     tactic = tactic_of(plan)
     config = meet_config(bound, plan, kernel_thetas=tactic.kernel_thetas)
     tactic.settle(config, plan)
@@ -39,6 +41,6 @@ def settled_config(bound: BoundQuery, plan: Plan) -> MeetConfig:
 def _refuse_what_is_not_built(plan: Plan) -> None:
     if plan.early:
         raise PlanError('the plan has "early", but a query that does not aggregate has nothing to aggregate early', hint="leave it out")
-    for knob, given in (("tree", plan.tree), ("drop", plan.drop)):
+    for knob, given in (("tree", plan.tree),):
         if given:
             raise PlanError(f'this version does not run a plan with "{knob}"')

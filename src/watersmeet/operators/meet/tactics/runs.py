@@ -9,6 +9,7 @@ from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.expand import Combinations, combinations
 from watersmeet.operators.meet.pane import Pane, Panes
 from watersmeet.operators.meet.tactics.base import Reach, Search, Tactic, Tally, refuse_knobs
+from watersmeet.operators.meet.watch import PROBE
 
 
 def settle(config: MeetConfig, plan: Plan) -> Search:
@@ -23,7 +24,7 @@ def search(config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane]
             continue
         reach = {i: _reach(i, origin, panes, new) for i, panes in enumerate(old)}
         if all(len(panes) for panes in reach.values()):
-            for found in combinations(config, origin, reach):
+            for found in tally.watch.each(PROBE, combinations(config, origin, reach), origin):
                 yield reach, found
 
 

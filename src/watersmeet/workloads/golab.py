@@ -43,6 +43,15 @@ TABLE_8 = {
 BEST_ORDER, WORST_ORDER = ("s1", "s2", "s3", "s4"), ("s4", "s3", "s2", "s1")
 
 
+def scaled(streams: tuple[StreamSpec, ...], factor: int) -> tuple[StreamSpec, ...]:
+    """As many times the rows in every window, and as many times the values: each row meets as many others as before.
+
+    >>> scaled((StreamSpec(1, 100, 50),), 20)
+    (StreamSpec(rate=20, window=100, distinct=1000),)
+    """
+    return tuple(StreamSpec(stream.rate * factor, stream.window, stream.distinct * factor) for stream in streams)
+
+
 def names(streams: tuple[StreamSpec, ...]) -> list[str]:
     return [f"s{number}" for number in range(1, len(streams) + 1)]
 
@@ -111,10 +120,10 @@ def run(streams: tuple[StreamSpec, ...], plan: Plan, rows: int, *, seed: int = 0
     return Ran(rows / seconds, cpu_s / rows, results, (_total(under_way.tally) - before) / (rows / unit))
 
 
-def table_8_plans(order: tuple[str, ...]) -> dict[str, Plan]:
+def table_8_plans(order: tuple[str, ...], streams: tuple[StreamSpec, ...] = TABLE_5) -> dict[str, Plan]:
     """The six rows of Table 8, on the query of Table 5: five buckets per window."""
-    unit = unit_us(TABLE_5)
-    buckets = dict.fromkeys(names(TABLE_5), "hash(5)")
+    unit = unit_us(streams)
+    buckets = dict.fromkeys(names(streams), "hash(5)")
     plans = {"eager NLJ": wm.plan("eager-nlj", order=order), "eager hash": wm.plan("eager-hash", order=order, indexes=buckets)}
     for tau in (5, 10):
         interval = f"{tau * unit} microseconds"

@@ -1,0 +1,114 @@
+"""The auction site of the NEXMark benchmark: people register, open auctions, and bid; a generator of our own with its proportions.
+
+Of 50 events 1 is a new person, 3 are new auctions and 46 are bids. Half of the bids go to one hot auction among the latest, three quarters
+come from one hot bidder; the others are spread over those that are open. Times go up by one event every `1 / events_per_s`.
+
+References: P. Tucker, K. Tufte, V. Papadimos, D. Maier, "NEXMark: a benchmark for queries over data streams", 2002.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+PEOPLE, AUCTIONS, BIDS = 1, 3, 46
+EVENTS = PEOPLE + AUCTIONS + BIDS
+FIRST_PERSON, FIRST_AUCTION, FIRST_CATEGORY = 1_000, 1_000, 10
+CATEGORIES = 5
+ACTIVE_PEOPLE, OPEN_AUCTIONS = 1_000, 100
+_NAMES = ("Ada", "Boris", "Chen", "Dana", "Emil", "Fatou", "Goran", "Hana")
+_STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Nexmark:
+    """The three streams of `events` events. Equal fields give equal rows on every machine.
+
+    >>> site = Nexmark(events=100)
+    >>> site.people().num_rows, site.auctions().num_rows, site.bids().num_rows
+    (2, 6, 92)
+    """
+
+    events: int = 5_000_000
+    events_per_s: int = 50_000
+    seed: int = 0
+
+    def tables(self) -> dict[str, pa.Table]:
+        return {"person": self.people(), "auction": self.auctions(), "bid": self.bids()}
+
+    def people(self) -> pa.Table:
+        at = np.flatnonzero(self._kind < PEOPLE)
+        rng = np.random.default_rng([self.seed, 1])
+        number = np.arange(at.size)
+        return pa.table(
+            {
+                "ts": self._times(at),
+                "id": FIRST_PERSON + number,
+                "name": _picked(_NAMES, rng, at.size),
+                "state": _picked(_STATES, rng, at.size),
+            }
+        )
+
+    def auctions(self) -> pa.Table:
+        at = np.flatnonzero((self._kind >= PEOPLE) & (self._kind < PEOPLE + AUCTIONS))
+        rng = np.random.default_rng([self.seed, 2])
+        times = self._times(at)
+        newest_person = self._people_before(at)
+        return pa.table(
+            {
+                "ts": times,
+                "id": FIRST_AUCTION + np.arange(at.size),
+                "seller": FIRST_PERSON + _recent(rng, newest_person, ACTIVE_PEOPLE, hot_share=0.75, hot_every=100),
+                "category": FIRST_CATEGORY + rng.integers(0, CATEGORIES, at.size),
+                "reserve": rng.integers(100, 10_000, at.size),
+                "expires": times + rng.integers(1, 2 * self._open_us, at.size),
+            }
+        )
+
+    def bids(self) -> pa.Table:
+        at = np.flatnonzero(self._kind >= PEOPLE + AUCTIONS)
+        rng = np.random.default_rng([self.seed, 3])
+        return pa.table(
+            {
+                "ts": self._times(at),
+                "auction": FIRST_AUCTION + _recent(rng, self._auctions_before(at), OPEN_AUCTIONS, hot_share=0.5, hot_every=100),
+                "bidder": FIRST_PERSON + _recent(rng, self._people_before(at), ACTIVE_PEOPLE, hot_share=0.75, hot_every=100),
+                "price": np.exp(rng.uniform(np.log(100), np.log(1_000_000), at.size)).astype(np.int64),
+            }
+        )
+
+    @cached_property
+    def _kind(self) -> Ints:
+        return np.arange(self.events) % EVENTS
+
+    @property
+    def _open_us(self) -> int:
+        """As long as it takes to open as many auctions as are open at a time."""
+        return OPEN_AUCTIONS * EVENTS // AUCTIONS * 1_000_000 // self.events_per_s
+
+    def _times(self, at: Ints) -> Ints:
+        return at * 1_000_000 // self.events_per_s
+
+    def _people_before(self, at: Ints) -> Ints:
+        """The number of the newest person at each event; the very first events may name the first one before they come."""
+        return at // EVENTS * PEOPLE
+
+    def _auctions_before(self, at: Ints) -> Ints:
+        return at // EVENTS * AUCTIONS + AUCTIONS - 1
+
+
+def _recent(rng: np.random.Generator, newest: Ints, active: int, *, hot_share: float, hot_every: int) -> Ints:
+    """One of the last `active` numbers up to the newest; with probability `hot_share` the latest multiple of `hot_every`."""
+    hot = newest // hot_every * hot_every
+    spread = newest - np.minimum(rng.integers(0, active, newest.size), newest)
+    return np.where(rng.random(newest.size) < hot_share, hot, spread)
+
+
+def _picked(words: tuple[str, ...], rng: np.random.Generator, rows: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(rng.integers(0, len(words), rows).astype(np.int32), list(words)).cast(pa.string())

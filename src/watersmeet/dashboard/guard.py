@@ -1,0 +1,109 @@
+"""Who may talk to the dashboard: a browser on this machine that was given the token.
+
+The Host header must name this server, or a foreign page that has its own name resolve to 127.0.0.1 could read answers (DNS rebinding). The
+token comes with the first address and lives in a cookie from then on; programs send it as a bearer token.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+#: The two style elements the chart library adds: an empty one, which it fills rule by rule, and its maps' fixed sheet. Nothing else inline.
+_CHART_STYLES = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=' 'sha256-ji27qzEtxXZW+7dun6UwjHXJ18e6WAin1VvNtkzIE/o='"
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        f"style-src 'self' {_CHART_STYLES}",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Middleware that lets requests through to the app or refuses them; every answer gets the security headers."""
+
+    app: ASGIApp
+    token: str
+    port: int
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # there is nothing here for web sockets
+            return
+        refusal = self._refusal(scope)
+        answer = self.app if refusal is None else PlainTextResponse(refusal + "\n", 403)
+        await answer(scope, receive, self._with_headers(scope, send))
+
+    def _refusal(self, scope: Scope) -> str | None:
+        headers = Headers(scope=scope)
+        if headers.get("host", "") not in self._hosts:
+            return "this server answers to its loopback address only"
+        origin = headers.get("origin")
+        if origin is not None and origin not in {f"http://{host}" for host in self._hosts}:
+            return "requests from other pages are refused"
+        if not any(secrets.compare_digest(each.encode(), self.token.encode()) for each in self._tokens(scope, headers)):
+            return "open the address that the command printed: it has the token this page needs"
+        return None
+
+    @property
+    def _hosts(self) -> set[str]:
+        return {f"127.0.0.1:{self.port}", f"localhost:{self.port}"}
+
+    @property
+    def _cookie(self) -> str:
+        return f"watersmeet_{self.port}"  # cookies do not know ports, and two dashboards may run side by side
+
+    def _tokens(self, scope: Scope, headers: Headers) -> list[str]:
+        found = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+        kind, _, bearer = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            found.append(bearer.strip())
+        return [*found, *_cookie_values(headers.get("cookie", ""), self._cookie)]
+
+    def _with_headers(self, scope: Scope, send: Send) -> Send:
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(raw=message["headers"])
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                if given == self.token and message["status"] == 200:
+                    headers.append("Set-Cookie", f"{self._cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict")
+            await send(message)
+
+        return sending
+
+
+def _cookie_values(header: str, name: str) -> list[str]:
+    try:
+        cookie = SimpleCookie(header)
+    except CookieError:
+        return []
+    return [cookie[name].value] if name in cookie else []

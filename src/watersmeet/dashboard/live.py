@@ -1,0 +1,74 @@
+"""What the page shows of a run: the latest figures of each batch and the log of plan changes, fed by either host from its own thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.dashboard.words import plan_words
+from watersmeet.runtime.figures import BatchFigures
+
+#: Batches kept for the charts; totals count all of them.
+MOST_BATCHES = 2_000
+_MOST_CHANGES = 200
+
+
+@dataclass
+class Live:
+    """A run as seen from outside. `observe` is called after each batch, from any thread; `since` answers the page."""
+
+    figures: deque[BatchFigures] = field(default_factory=lambda: deque(maxlen=MOST_BATCHES))
+    changes: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_MOST_CHANGES))
+    status: str = "waiting"
+    seen: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    late: int = 0
+    shed: int = 0
+    _plan: Plan | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def observe(self, figures: BatchFigures) -> None:
+        """Takes a batch in; a plan other than the last batch's is a change of plan."""
+        with self._lock:
+            if self._plan is not None and figures.plan != self._plan:
+                self._note(figures.batch, f"now {plan_words(figures.plan)}, before {plan_words(self._plan)}")
+            elif self._plan is None:
+                self._note(figures.batch, f"began with {plan_words(figures.plan)}")
+            self._plan = figures.plan
+            self.figures.append(figures)
+            self.seen += 1
+            self.rows_in += sum(figures.rows_in.values())
+            self.rows_out += figures.rows_out
+            self.late += sum(figures.late.values())
+            self.shed += sum(figures.shed.values())
+            self.status = "running"
+
+    def note(self, words: str) -> None:
+        """A line in the log of decisions."""
+        with self._lock:
+            self._note(self.figures[-1].batch if self.figures else 0, words)
+
+    def end(self, status: str) -> None:
+        with self._lock:
+            self.status = status
+
+    def since(self, seen: int) -> dict[str, Any]:
+        """What is new after the first `seen` batches: their figures, the totals and the whole log."""
+        with self._lock:
+            new = min(max(self.seen - seen, 0), len(self.figures))
+            latest = list(self.figures)[len(self.figures) - new :]
+            return {
+                "status": self.status,
+                "seen": self.seen,
+                "totals": {"rows_in": self.rows_in, "rows_out": self.rows_out, "late": self.late, "shed": self.shed},
+                "figures": [each.to_dict() for each in latest],
+                "changes": list(self.changes),
+            }
+
+    def _note(self, batch: int, words: str) -> None:
+        self.changes.append({"at_s": time.time(), "batch": batch, "words": words})

@@ -1,0 +1,103 @@
+"""The plan as a picture: a card per input, per origin's probing, and for the rows that come out, each with the operators it stands for.
+
+Every operator of the predicted cost is on exactly one card; measured times are found by the names a host gives them (`BatchFigures`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+#: Where the operators of an input come from: predicted name → measured name.
+_OF_INPUT = (("take in {}", "take in {}"), ("select {}", "keep {}"), ("keep {} as ", "keep {}"))
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A box of the picture: which column it stands in, which cards lead to it, and what it costs."""
+
+    key: str
+    column: int
+    title: str
+    lines: tuple[str, ...]
+    after: tuple[str, ...]
+    predicted_s: float
+    measured: tuple[str, ...]
+    operators: tuple[tuple[str, float], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "key": self.key,
+            "column": self.column,
+            "title": self.title,
+            "lines": list(self.lines),
+            "after": list(self.after),
+            "predicted_s": self.predicted_s,
+            "measured": list(self.measured),
+            "operators": [{"name": name, "predicted_s": seconds} for name, seconds in self.operators],
+        }
+
+
+def picture(about: Mapping[str, Any]) -> list[Card]:
+    """The cards of an explanation (`Explanation.to_dict()`), inputs first, rows out last."""
+    left = {part["name"]: float(part["cpu_per_s"]) for part in about["cost"]["operators"]}
+    inputs = [_input_card(each, left) for each in about["inputs"]]
+    probes = [_probe_card(alias, order, left) for alias, order in about["orders"].items() if order or f"probe {alias}" in left]
+    out_operators = _taken(left, lambda name: name == "rows out")
+    others = [_other_card(name, seconds, inputs) for name, seconds in left.items()]
+    after = tuple(card.key for card in (*probes, *others)) or tuple(card.key for card in inputs)
+    rows_out = about["cost"]["rows_out_per_s"]
+    out = _card("out", 2, "rows out", (f"{_count(rows_out)} rows per second",), after, out_operators, ("rows out",))
+    return [*inputs, *probes, *others, out]
+
+
+def _input_card(each: Mapping[str, Any], left: dict[str, float]) -> Card:
+    alias, name = each["alias"], each["source"]
+    patterns = [predicted.format(alias) for predicted, _ in _OF_INPUT]
+    operators = _taken(left, lambda name: name in patterns[:2] or name.startswith(patterns[2]))
+    rate, held = each["rows_per_s"], each["held_rows"]
+    lines = (
+        f"[{each['window']}]" if each["window"] else f"keeps {each['keeps']}",
+        f"{_count(rate['value'])} rows per second, {rate['provenance']}",
+        f"{_count(held['value'])} rows held, {held['provenance']}",
+    )
+    measured = tuple(dict.fromkeys(measured.format(alias) for _, measured in _OF_INPUT))
+    return _card(f"input {alias}", 0, alias if alias == name else f"{name} as {alias}", lines, (), operators, measured)
+
+
+def _probe_card(alias: str, order: list[str], left: dict[str, float]) -> Card:
+    operators = _taken(left, lambda name: name == f"probe {alias}" or name.startswith(f"probe {alias} → "))
+    lines = (" → ".join([alias, *order]),)
+    after = tuple(f"input {each}" for each in (alias, *order))
+    return _card(f"probe {alias}", 1, f"a new row of {alias}", lines, after, operators, (f"probe {alias}",))
+
+
+def _other_card(name: str, seconds: float, inputs: list[Card]) -> Card:
+    return _card(f"other {name}", 1, name, (), tuple(card.key for card in inputs), ((name, seconds),), (name,))
+
+
+def _card(
+    key: str,
+    column: int,
+    title: str,
+    lines: tuple[str, ...],
+    after: tuple[str, ...],
+    operators: tuple[tuple[str, float], ...],
+    measured: tuple[str, ...],
+) -> Card:
+    return Card(key, column, title, lines, after, sum(seconds for _, seconds in operators), measured, operators)
+
+
+def _taken(left: dict[str, float], wanted: Any) -> tuple[tuple[str, float], ...]:
+    """The operators a card is for, taken out of those left."""
+    names = [name for name in left if wanted(name)]
+    return tuple((name, left.pop(name)) for name in names)
+
+
+def _count(value: float) -> str:
+    """
+    >>> _count(1234567.0), _count(0.25)
+    ('1,234,567', '0.25')
+    """
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

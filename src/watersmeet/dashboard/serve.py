@@ -1,0 +1,63 @@
+"""The dashboard's server: on the loopback interface, in a thread of its own, until it is stopped."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import uvicorn
+
+from watersmeet.dashboard.app import Shown, dashboard
+from watersmeet.errors import InputError
+
+LOOPBACK = "127.0.0.1"
+DEFAULT_PORT = 8470
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a dashboard answers, and the token it wants."""
+
+    port: int
+    token: str
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.port}/?token={self.token}"
+
+
+@contextmanager
+def serving(shown: Shown, port: int = DEFAULT_PORT) -> Iterator[Address]:
+    """Serves while the block runs; port 0 takes any that is free."""
+    listening = _listening(port)
+    address = Address(listening.getsockname()[1], secrets.token_urlsafe(24))
+    app = dashboard(shown, address.token, address.port)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, lifespan="off", ws="none", server_header=False))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="watersmeet dashboard", daemon=True)
+    thread.start()
+    try:
+        yield address
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+
+
+def _listening(port: int) -> socket.socket:
+    """A socket of our own, so that a taken port is known before anything else starts. It listens at once: requests wait for the server."""
+    opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind((LOOPBACK, port))
+        opened.listen(64)
+    except (OSError, OverflowError) as error:
+        opened.close()
+        raise InputError(
+            f"the dashboard cannot listen on port {port} of {LOOPBACK}: {getattr(error, 'strerror', None) or error}",
+            hint="another program has that port, maybe another dashboard: stop it, or take a free port with --port 0",
+        ) from error
+    return opened

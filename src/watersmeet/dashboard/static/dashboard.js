@@ -1,0 +1,100 @@
+// The page: loads the plan once, then asks for new figures twice a second and shows them.
+
+import { add, bytes, count, drawCharts, latest, measured, processors, recentRate, rowsIn, rowsOut, seconds } from "/figures.js";
+import { drawEdges, drawLosers, drawPicture, element } from "/plan.js";
+import { drawControls } from "/questions.js";
+
+const EVERY_MS = 500;
+let about = null;
+let seen = 0;
+
+if (location.search) history.replaceState(null, "", "/"); // the cookie has the token now; the address need not show it
+
+async function start() {
+  about = await (await fetch("/api/plan")).json();
+  document.getElementById("title").textContent = about.title;
+  document.getElementById("query").textContent = about.query;
+  document.getElementById("plan-words").textContent = about.plan;
+  const verdict = document.getElementById("verdict");
+  verdict.textContent = about.feasible ? "it keeps up" : "it cannot keep up";
+  verdict.classList.add(about.feasible ? "good" : "bad");
+  document.getElementById("plan-notes").textContent = notes();
+  drawPicture(about.cards, null);
+  drawLosers(about);
+  drawControls(about);
+  drawTiles({ rows_in: 0, rows_out: 0, late: 0, shed: 0 });
+  addEventListener("resize", drawEdges);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawCharts);
+  await refresh();
+}
+
+function notes() {
+  const words = [`Predicted: ${(about.utilisation * 100).toPrecision(3)} % of ${processors(about)}, ${bytes(about.state_bytes)} in ${count(about.state_rows)} rows of state, ${count(about.rows_out_per_s)} rows out per second. Weight factors: ${about.weights}.`];
+  if (about.waits_for_watermark) words.push("Results wait for the watermark: a ROWS window is decided in time order.");
+  if (about.reason) words.push(`It cannot keep up: ${about.reason}.`);
+  return words.join(" ");
+}
+
+async function refresh() {
+  try {
+    const answer = await (await fetch(`/api/figures?since=${seen}`)).json();
+    seen = answer.seen;
+    show(answer);
+    setTimeout(refresh, EVERY_MS);
+  } catch {
+    status("the server has ended", "bad");
+  }
+}
+
+function show(answer) {
+  status(answer.status, { running: "good", failed: "bad" }[answer.status]);
+  if (answer.figures.length) {
+    add(answer.figures);
+    drawTiles(answer.totals);
+    drawCharts();
+    drawPicture(about.cards, measured());
+  } else if (!latest()) {
+    for (const plot of document.querySelectorAll(".plot:empty")) plot.append(element("p", "", "nothing has run yet"));
+  }
+  document.getElementById("changes").replaceChildren(
+    ...[...answer.changes].reverse().map((change) => {
+      const line = element("li");
+      line.append(element("span", "when", `${new Date(change.at_s * 1000).toLocaleTimeString("en-GB")} batch ${change.batch}`), change.words);
+      return line;
+    }),
+  );
+}
+
+function status(words, kind) {
+  const place = document.getElementById("status");
+  place.textContent = words;
+  place.className = kind ? `chip ${kind}` : "chip";
+}
+
+function drawTiles(totals) {
+  const now = latest();
+  const watermark = now && now.watermark_us !== null ? new Date(now.watermark_us / 1000).toISOString().replace("T", " ").slice(0, 19) : "";
+  const tiles = [
+    ["rows in", `${count(recentRate(rowsIn))}/s`, `${count(totals.rows_in)} in all`],
+    ["rows out", `${count(recentRate(rowsOut))}/s`, `${count(totals.rows_out)} in all`],
+    ["latency", now ? seconds(now.took_s) : "–", now ? `batch ${now.batch}` : ""],
+    ["state", now ? bytes(now.state_bytes) : "–", now ? `${count(now.state_rows)} rows` : ""],
+    ["watermark lag", now ? seconds(now.watermark_lag_s) : "–", watermark],
+    ["late rows", count(totals.late), share(totals.late, totals.rows_in)],
+    ["shed rows", count(totals.shed), share(totals.shed, totals.rows_in)],
+  ];
+  document.getElementById("tiles").replaceChildren(
+    ...tiles.map(([name, value, more]) => {
+      const tile = element("div", "tile");
+      tile.append(element("div", "name", name), element("div", "value", value), element("div", "more", more));
+      tile.dataset.name = name;
+      return tile;
+    }),
+  );
+}
+
+function share(part, whole) {
+  return part && whole ? `${((part / whole) * 100).toPrecision(2)} % of all` : "";
+}
+
+start().catch((error) => status(String(error), "bad"));

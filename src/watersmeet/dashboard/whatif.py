@@ -1,0 +1,170 @@
+"""What-if questions: the same query with other rates, windows, memory or processors, planned anew.
+
+A question is a number per control. The controls come from the parsed query and its statistics, so a question can name nothing else; windows
+are replaced in the parsed tree and the optimizer runs as it does for `explain`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import Query, Source
+from watersmeet.algebra.windows import RangeWindow, RowsWindow, TumbleWindow
+from watersmeet.api import Budget, explain
+from watersmeet.errors import InputError, listing
+from watersmeet.optimizer.explain import Explanation
+from watersmeet.runtime.sources import Relation, Stream
+from watersmeet.stats.estimate import Estimate, Provenance
+from watersmeet.stats.stream_stats import StreamStats
+
+#: How far a slider reaches from where it stands, as a factor either way.
+_REACH = 100.0
+_LEAST_MEMORY, _MOST_MEMORY = 1e6, 1e12
+_MOST_PROCESSORS = 256.0
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A number the page may ask with: where it stands and how far it goes. `unlimited` controls mean no limit at their largest."""
+
+    key: str
+    label: str
+    unit: str
+    value: float
+    least: float
+    most: float
+    whole: bool = False
+    unlimited: bool = False
+    linear: bool = False
+
+    def checked(self, asked: object) -> float:
+        if isinstance(asked, bool) or not isinstance(asked, int | float) or not self.least <= asked <= self.most:
+            raise InputError(f"{self.label} goes from {self.least:g} to {self.most:g} {self.unit}")
+        return float(round(asked)) if self.whole else float(asked)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A query, its sources and what is known of them: everything a question starts from."""
+
+    query: Query
+    sources: Mapping[str, Stream | Relation | StreamStats]
+    base: Explanation
+    plan: Plan | None = None
+
+    @property
+    def controls(self) -> list[Control]:
+        return [*self._rates(), *_windows(self.query), *_pairs(self.query), *_budget(self.base.budget)]
+
+    def answer(self, asked: Mapping[str, object]) -> Explanation:
+        """The explanation with those numbers in place; controls that are not named stay where they are."""
+        known = {control.key: control for control in self.controls}
+        unknown = [key for key in asked if key not in known]
+        if unknown:
+            raise InputError(f'there is no control "{unknown[0][:60]}"', hint=f"controls: {listing(list(known))}")
+        values = {key: known[key].checked(value) for key, value in asked.items()}
+        stats = {name: _with_rate(each, values.get(f"rate {name}")) for name, each in self.base.stats.items()}
+        return explain(
+            _with_windows(self.query, values), self.sources, stats=stats, budget=_asked_budget(self.base.budget, values), plan=self.plan
+        )
+
+    def _rates(self) -> list[Control]:
+        streams = dict.fromkeys(self.base.config.inputs[i].name for i in self.base.config.streams)
+        rates = {name: self.base.stats[name].rows_per_s.value for name in streams}
+        return [Control(f"rate {name}", f"rate of {name}", "rows/s", rate, rate / _REACH, rate * _REACH) for name, rate in rates.items()]
+
+
+def _with_rate(known: StreamStats, rate: float | None) -> StreamStats:
+    return known if rate is None else replace(known, rows_per_s=Estimate(rate, Provenance.DECLARED, "asked for on the dashboard"))
+
+
+def _windows(query: Query) -> list[Control]:
+    found = []
+    for source in query.sources:
+        match source.window:
+            case RangeWindow(length_us) | TumbleWindow(length_us):
+                found.append(_length(f"window {source.alias}", f"window of {source.alias}", length_us))
+            case RowsWindow(count):
+                label = f"rows in the window of {source.alias}"
+                found.append(Control(f"window {source.alias}", label, "rows", count, 1, min(count * _REACH, 2.0**31 - 1), whole=True))
+            case _:
+                pass
+    return found
+
+
+def _pairs(query: Query) -> list[Control]:
+    found = [
+        _length(f"pair {number}", f"{pair.first} {'then' if pair.directed else 'and'} {pair.second} within", pair.length_us)
+        for number, pair in enumerate(query.pairs)
+    ]
+    return [*([_length("all pairs", "all pairs within", query.all_pairs_us)] if query.all_pairs_us is not None else []), *found]
+
+
+def _length(key: str, label: str, length_us: int) -> Control:
+    seconds = length_us / 1e6
+    return Control(key, label, "s", seconds, max(seconds / _REACH, 1e-6), seconds * _REACH)
+
+
+def _budget(budget: Budget) -> list[Control]:
+    memory = budget.memory_bytes
+    return [
+        Control("processors", "processors", "", budget.processors, min(0.01, budget.processors), max(_MOST_PROCESSORS, budget.processors)),
+        Control("headroom", "share of CPU to stay free", "", budget.headroom, 0.0, 0.95, linear=True),
+        Control(
+            "memory",
+            "memory for state",
+            "bytes",
+            _MOST_MEMORY if memory is None else memory,
+            min(_LEAST_MEMORY, memory or _LEAST_MEMORY),
+            max(_MOST_MEMORY, memory or 0.0),
+            unlimited=True,
+        ),
+    ]
+
+
+def _asked_budget(budget: Budget, values: Mapping[str, float]) -> Budget:
+    memory = values.get("memory", budget.memory_bytes)
+    return Budget(
+        processors=values.get("processors", budget.processors),
+        headroom=values.get("headroom", budget.headroom),
+        memory_bytes=None if memory is None or memory >= _MOST_MEMORY else memory,
+    )
+
+
+def _with_windows(query: Query, values: Mapping[str, float]) -> Query:
+    pairs = tuple(
+        replace(pair, length_us=_us(values[f"pair {number}"])) if f"pair {number}" in values else pair
+        for number, pair in enumerate(query.pairs)
+    )
+    all_pairs_us = _us(values["all pairs"]) if "all pairs" in values else query.all_pairs_us
+    sources = tuple(_with_window(source, values.get(f"window {source.alias}")) for source in query.sources)
+    return replace(query, sources=sources, pairs=pairs, all_pairs_us=all_pairs_us, text=None)
+
+
+def _with_window(source: Source, value: float | None) -> Source:
+    if value is None:
+        return source
+    match source.window:
+        case RangeWindow():
+            return replace(source, window=RangeWindow(_us(value)))
+        case TumbleWindow():
+            return replace(source, window=TumbleWindow(_us(value)))
+        case RowsWindow(_, partition_by):
+            return replace(source, window=RowsWindow(max(1, round(value)), partition_by))
+        case _:
+            return source
+
+
+def _us(seconds: float) -> int:
+    """Whole microseconds, rounded to three digits so that what is asked for can be written down.
+
+    >>> _us(12.3456)
+    12300000
+    """
+    return max(1, round(float(f"{seconds:.3g}") * 1e6))

@@ -1,0 +1,199 @@
+"""A row's identity: 64 bits out of all its values, the same in every process, on every host, in every batch.
+
+It is Spark SQL's `xxhash64(column, column, …)` over the stream's columns in their declared order, bit for bit, so that Spark can tell a
+row's identity before the row leaves the JVM. Missing values leave the hash as it is, −0.0 is 0.0 and every NaN is one. Types that Spark
+does not have are hashed as the type it reads them as: unsigned integers as the next wider signed one (64 bits as DECIMAL(20, 0)), half
+floats as FLOAT, seconds, milliseconds and nanoseconds as microseconds. Spark hashes no maps, so columns with a map in them are no part
+of the identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from watersmeet.kernels.xxhash64 import hash_int32s, hash_int64s, hash_strings
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Hash = Callable[[Int64s, Any, Bools], None]
+
+#: What Spark's `xxhash64` starts with.
+SPARK_SEED = 42
+#: Decimals of at most so many digits are hashed as one number, larger ones as bytes.
+LONG_DIGITS = 18
+
+
+def row_identities(table: pa.Table) -> Int64s:
+    """The identity of every row.
+
+    >>> row_identities(pa.table({"k": [1, None], "name": ["a", None]})).tolist()
+    [-8527884376001292090, 42]
+    """
+    hashes = np.full(table.num_rows, SPARK_SEED, np.int64)
+    for column in table.columns:
+        if is_part_of_identity(column.type):
+            take_in(hashes, pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type))
+    return hashes
+
+
+def is_part_of_identity(kind: pa.DataType) -> bool:
+    """Whether values of this type have a hash that both hosts agree on."""
+    if pa.types.is_struct(kind):
+        return all(is_part_of_identity(field.type) for field in kind)
+    if _is_list(kind) or pa.types.is_dictionary(kind):
+        return is_part_of_identity(kind.value_type)
+    return pa.types.is_null(kind) or any(test(kind) for test, _ in _HASHES)
+
+
+def take_in(hashes: Int64s, values: pa.Array) -> None:
+    """Takes one column into the hash of every row."""
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        values = values.cast(kind.value_type)
+        kind = values.type
+    if pa.types.is_null(kind) or not len(values):
+        return
+    present = values.is_valid().to_numpy(zero_copy_only=False)
+    if pa.types.is_struct(kind):
+        _take_in_fields(hashes, values, present)
+    elif _is_list(kind):
+        _take_in_elements(hashes, values, present)
+    else:
+        next(take for test, take in _HASHES if test(kind))(hashes, values, present)
+
+
+def _take_in_fields(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    rows = np.flatnonzero(present)
+    part = np.ascontiguousarray(hashes[rows])
+    for field in values.take(pa.array(rows)).flatten():
+        take_in(part, field)
+    hashes[rows] = part
+
+
+def _take_in_elements(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    """The first elements of all lists, then the second ones, and so on."""
+    lengths = pc.list_value_length(values).fill_null(0).to_numpy(zero_copy_only=False)
+    for place in range(int(lengths.max())):
+        rows = np.flatnonzero(present & (lengths > place))
+        part = np.ascontiguousarray(hashes[rows])
+        take_in(part, pc.list_element(values.take(pa.array(rows)), place))
+        hashes[rows] = part
+
+
+def _int32s(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    hash_int32s(hashes, _numbers(values, pa.int32()), present)
+
+
+def _int64s(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    hash_int64s(hashes, _numbers(values, pa.int64()), present)
+
+
+def _uint64s(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    _decimals(hashes, values.cast(pa.decimal128(20, 0)), present)
+
+
+def _booleans(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    _int32s(hashes, values.cast(pa.int8()), present)
+
+
+def _floats(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    hash_int32s(hashes, _float_bits(_numbers(values, pa.float32())).view(np.int32), present)
+
+
+def _doubles(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    hash_int64s(hashes, _float_bits(_numbers(values, pa.float64())).view(np.int64), present)
+
+
+def _float_bits(values: NDArray[Any]) -> NDArray[Any]:
+    """One zero and one NaN."""
+    values = values + values.dtype.type(0)
+    values[np.isnan(values)] = values.dtype.type("nan")
+    return values
+
+
+def _dates(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    _int32s(hashes, values.cast(pa.date32()).view(pa.int32()), present)
+
+
+def _timestamps(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    ticks, unit = _numbers(values.view(pa.int64()), pa.int64()), values.type.unit
+    hash_int64s(hashes, ticks // 1_000 if unit == "ns" else ticks * {"s": 1_000_000, "ms": 1_000, "us": 1}[unit], present)
+
+
+def _times(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    ticks = _numbers(values.view(pa.int32() if values.type.bit_width == 32 else pa.int64()), pa.int64())
+    hash_int64s(hashes, ticks * {"s": 10**9, "ms": 10**6, "us": 1_000, "ns": 1}[values.type.unit], present)
+
+
+def _decimals(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    """The number without its point: as 8 bytes where it has few digits, else as few bytes as it takes, the highest first."""
+    if values.type.precision <= LONG_DIGITS:
+        lowest = _little_endian(values)[:, :8]
+        hash_int64s(hashes, np.ascontiguousarray(lowest).view(np.int64).reshape(-1), present)
+        return
+    digits = _little_endian(values)[:, ::-1]
+    negative = digits[:, :1] >= 0x80
+    # A leading byte says nothing if it only repeats the sign that the byte behind it shows as well.
+    idle = (digits[:, :-1] == np.where(negative, 0xFF, 0)) & ((digits[:, 1:] >= 0x80) == negative)
+    leading = np.cumprod(idle, axis=1).sum(axis=1)
+    width = digits.shape[1]
+    data = digits[np.arange(width) >= leading[:, None]]
+    hash_strings(hashes, data, np.concatenate(([0], np.cumsum(width - leading))).astype(np.int64), present)
+
+
+def _little_endian(values: pa.Array) -> NDArray[np.uint8]:
+    """A row of bytes per decimal, at least eight of them."""
+    if values.type.bit_width < 64:
+        values = values.cast(pa.decimal64(values.type.precision, values.type.scale))
+    width = values.type.bit_width // 8
+    data = np.frombuffer(values.buffers()[1], np.uint8)
+    return data[values.offset * width : (values.offset + len(values)) * width].reshape(len(values), width)
+
+
+def _strings(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    flat = values.cast(pa.large_binary())
+    _, offsets_buffer, data_buffer = flat.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int64)[flat.offset : flat.offset + len(flat) + 1]
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None and data_buffer.size else np.zeros(1, np.uint8)
+    hash_strings(hashes, data, offsets, present)
+
+
+def _numbers(values: pa.Array, kind: pa.DataType) -> NDArray[Any]:
+    """Values as numbers of this type, anything where there is none."""
+    numbers = values.cast(kind)
+    if numbers.null_count:
+        numbers = numbers.fill_null(0)
+    return np.ascontiguousarray(numbers.to_numpy(zero_copy_only=False))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _one_of(*kinds: pa.DataType) -> Callable[[pa.DataType], bool]:
+    return lambda kind: kind in kinds
+
+
+#: By type, first match: how its values are hashed.
+_HASHES: tuple[tuple[Callable[[pa.DataType], bool], Hash], ...] = (
+    (_one_of(pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16()), _int32s),
+    (_one_of(pa.int64(), pa.uint32()), _int64s),
+    (_one_of(pa.uint64()), _uint64s),
+    (pa.types.is_boolean, _booleans),
+    (_one_of(pa.float16(), pa.float32()), _floats),
+    (_one_of(pa.float64()), _doubles),
+    (pa.types.is_date, _dates),
+    (pa.types.is_timestamp, _timestamps),
+    (pa.types.is_duration, _timestamps),
+    (pa.types.is_time, _times),
+    (pa.types.is_decimal, _decimals),
+    (lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind), _strings),
+    (lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind), _strings),
+    (pa.types.is_fixed_size_binary, _strings),
+)

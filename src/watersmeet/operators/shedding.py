@@ -1,0 +1,97 @@
+"""Drop boxes: which rows of a stream are kept, decided by a row's values alone: the same rows whatever the plan, batches, host or replay.
+
+A row is kept when `xxhash64(column, …, stream seed)`, as a signed number, is below a bound that rises with the share to keep, so a larger
+share keeps every row a smaller one keeps. The stream's seed is made of its name and the plan's seed: streams with equal rows are sampled
+independently. Rows equal in every column are kept or shed together.
+
+References: Ayad, Naughton, section 5, observation 3: it is enough to drop at the sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.errors import PlanError, listing
+from watersmeet.kernels.xxhash64 import hash_int64s, xxhash64_definition
+from watersmeet.operators.row_identity import row_identities
+
+
+@dataclass(frozen=True, slots=True)
+class DropBox:
+    """Lets the share `keep` of a stream's rows through.
+
+    >>> box = DropBox("bids", keep=0.5)
+    >>> int(box.keeps(pa.table({"id": range(10_000)})).sum())
+    5043
+    """
+
+    stream: str
+    keep: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.keep <= 1:  # also refuses NaN
+            raise PlanError(f'the share of "{self.stream}" to keep is {self.keep}; it goes from 0 to 1')
+        if not -(2**63) <= self.seed < 2**63:
+            raise PlanError(f"a seed is a 64-bit number, got {self.seed}")
+
+    @property
+    def drops(self) -> bool:
+        return self.keep < 1
+
+    @property
+    def stream_seed(self) -> int:
+        """What is hashed behind the row's own columns."""
+        return xxhash64_definition(self.stream.encode(), self.seed)
+
+    @property
+    def below(self) -> int:
+        """Rows whose hash is below are kept; meaningless where nothing is dropped."""
+        return int(Fraction(self.keep) * 2**64) - 2**63 if self.drops else 2**63 - 1
+
+    def keeps(self, table: pa.Table) -> NDArray[np.bool_]:
+        """Which rows are kept."""
+        if not self.drops:
+            return np.ones(table.num_rows, np.bool_)
+        hashes = row_identities(table)
+        hash_int64s(hashes, np.full(hashes.size, self.stream_seed, np.int64), np.ones(hashes.size, np.bool_))
+        return hashes < self.below
+
+
+def drop_boxes(bound: BoundQuery, plan: Plan) -> dict[str, DropBox]:
+    """The drop boxes a plan asks for, by stream name; a stream without one is kept whole.
+
+    A plan names a stream by its own name or by an alias. A stream that a query reads twice is one stream, so it has one drop box.
+    """
+    streams = {source.alias: source.schema.name for source in bound.sources if source.is_stream}
+    found: dict[str, DropBox] = {}
+    for given, share in plan.drop:
+        name = _stream_named(bound, streams, given)
+        box = DropBox(name, 1 - share, plan.drop_seed)
+        if found.setdefault(name, box) != box:
+            raise PlanError(f'two shares to drop of stream "{name}"', hint="rows are dropped from a stream before any alias reads them")
+    return {name: box for name, box in found.items() if box.drops}
+
+
+def keep_shares(bound: BoundQuery, plan: Plan) -> Mapping[str, float]:
+    """The share of each stream that is kept, by alias."""
+    boxes = drop_boxes(bound, plan)
+    return {each.alias: boxes[each.schema.name].keep if each.schema.name in boxes else 1.0 for each in bound.sources}
+
+
+def _stream_named(bound: BoundQuery, streams: Mapping[str, str], given: str) -> str:
+    if given in streams:
+        return streams[given]
+    if given in streams.values():
+        return given
+    if any(given in (source.alias, source.schema.name) for source in bound.sources):
+        raise PlanError(f'"{given}" is a relation; rows are dropped from streams only')
+    raise PlanError(f'the plan drops from "{given}", which is not a source of the query', hint=f"streams: {listing(list(streams))}")

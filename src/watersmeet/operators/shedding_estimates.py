@@ -1,0 +1,166 @@
+"""What an aggregate over all combinations is likely to be, from the combinations of kept rows, and how far off that may be.
+
+Each row of stream i is kept with probability p_i, independently of all others, so a combination of one row each is kept with P = Π p_i, and
+
+    T̂ = Σ y / P                                     is unbiased for the sum of y over all combinations
+    V̂ = − Σ_{S ≠ ∅} Π_{i ∈ S} (p_i − 1) · Q_S / P²    is unbiased for its variance
+
+where Q_S adds up, over every choice of rows on the inputs in S, the square of the sum of y over the combinations with those rows: two
+combinations depend on each other through the rows they share. COUNT is the sum of ones, AVG the ratio of two such sums, with the variance
+of its residuals y − R̂. MIN and MAX of kept rows are bounds, not estimates.
+
+Rows equal in every column are kept or shed together, so a row is told by its identity. An input that reads the same stream as another is
+kept with it; there the terms of single rows are taken alone, which makes the interval a little wider than it need be.
+
+References: Horvitz, Thompson, "A generalization of sampling without replacement from a finite universe", 1952; Haas, Hellerstein, "Ripple
+joins for online aggregation", 1999.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.errors import InternalError
+
+Int64s = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class SampledInput:
+    """One input: the stream it reads, the share of that stream that is kept, and the identity of its row in each combination."""
+
+    stream: str
+    keep: float
+    rows: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """An estimate per group, with its standard error."""
+
+    values: Floats
+    stderrs: Floats
+
+
+@dataclass(frozen=True)
+class Shared:
+    """One Q_S: its factor, a list of combinations, the number of each one's choice of rows on the inputs of S, and each choice's group."""
+
+    factor: float
+    combination: Int64s
+    choice: Int64s
+    owner: Int64s
+
+
+@dataclass(frozen=True)
+class SampledJoin:
+    """Combinations of kept rows: their groups (0 … groups − 1), and of which rows they are made. Inputs kept whole may be left out.
+
+    >>> rows = np.array([1, 1, 2])
+    >>> sampled = SampledJoin(np.zeros(3, np.int64), 1, (SampledInput("a", 0.5, rows),))
+    >>> count = sampled.count()
+    >>> count.values.tolist(), round(float(count.stderrs[0]) ** 2, 6)
+    ([6.0], 10.0)
+    """
+
+    group: Int64s
+    groups: int
+    inputs: tuple[SampledInput, ...]
+    _shared: list[Shared] = field(default_factory=list, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if any(each.rows.size != self.group.size for each in self.inputs):
+            raise InternalError("every combination has a row on every input")
+
+    @property
+    def weights(self) -> Floats:
+        """What each combination stands for: one over the chance that it is kept."""
+        chance = np.ones(self.group.size)
+        for place, each in enumerate(self.inputs):
+            same = [other for other in self.inputs[:place] if other.stream == each.stream]
+            chance[_unlike_earlier([*same, each], len(same))] *= each.keep  # one row at two places is kept or shed once
+        return 1 / chance
+
+    def count(self) -> Estimates:
+        return self.total(np.ones(self.group.size))
+
+    def total(self, values: Floats, present: Bools | None = None) -> Estimates:
+        """The sum of a value over the combinations that have one."""
+        _, weighted = self._weighted(values, present)
+        return Estimates(self._sums(weighted), np.sqrt(self._variances(weighted)))
+
+    def mean(self, values: Floats, present: Bools | None = None) -> Estimates:
+        """The mean of a value over the combinations that have one; not a number where none has."""
+        weights, weighted = self._weighted(values, present)
+        size = self._sums(weights)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = self._sums(weighted) / size
+            residuals = weighted - np.where(size > 0, ratio, 0.0)[self.group] * weights
+            return Estimates(ratio, np.sqrt(self._variances(residuals)) / size)
+
+    def _weighted(self, values: Floats, present: Bools | None) -> tuple[Floats, Floats]:
+        weights = self.weights
+        if present is None:
+            return weights, values * weights
+        return np.where(present, weights, 0.0), np.where(present, values * weights, 0.0)
+
+    def _sums(self, weighted: Floats) -> Floats:
+        return np.asarray(np.bincount(self.group, weighted, self.groups), np.float64)
+
+    def _variances(self, weighted: Floats) -> Floats:
+        """V̂ per group. An unbiased estimate of a small variance can come out below zero; then it is zero."""
+        total = np.zeros(self.groups)
+        for each in self._shared_rows():
+            sums = np.bincount(each.choice, weighted[each.combination], each.owner.size)
+            total += each.factor * np.bincount(each.owner, sums**2, self.groups)
+        return np.maximum(total, 0.0)
+
+    def _shared_rows(self) -> list[Shared]:
+        if not self._shared:
+            twice = len({each.stream for each in self.inputs}) < len(self.inputs)
+            self._shared.extend(self._by_stream() if twice else self._by_subset())
+        return self._shared
+
+    def _by_subset(self) -> Iterator[Shared]:
+        everything = np.arange(self.group.size)
+        thinned = [each for each in self.inputs if each.keep < 1]
+        for size in range(1, len(thinned) + 1):
+            for chosen in combinations(thinned, size):
+                factor = -float(np.prod([each.keep - 1 for each in chosen]))
+                yield Shared(factor, everything, *_choices(self.group, [each.rows for each in chosen]))
+
+    def _by_stream(self) -> Iterator[Shared]:
+        """Single rows only, each counted once in a combination wherever it stands."""
+        for stream in {each.stream: None for each in self.inputs if each.keep < 1}:
+            places = [each for each in self.inputs if each.stream == stream]
+            first = [_unlike_earlier(places, number) for number in range(len(places))]
+            rows = np.concatenate([each.rows[chosen] for each, chosen in zip(places, first, strict=True)])
+            combination = np.concatenate(first)
+            yield Shared(1 - places[0].keep, combination, *_choices(self.group[combination], [rows]))
+
+
+def _choices(group: Int64s, columns: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
+    """A number for every different choice of group and rows, and the group of each number."""
+    codes = group
+    for column in columns:
+        _, rows = np.unique(column, return_inverse=True)
+        width = int(rows.max(initial=0)) + 1
+        _, codes = np.unique(codes * width + rows, return_inverse=True)
+    owners = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
+    owners[codes] = group
+    return codes, owners
+
+
+def _unlike_earlier(places: Sequence[SampledInput], number: int) -> Int64s:
+    """The combinations whose row at this place stands at no earlier place of the same stream."""
+    fresh = np.ones(places[number].rows.size, np.bool_)
+    for other in places[:number]:
+        fresh &= other.rows != places[number].rows
+    return np.flatnonzero(fresh)

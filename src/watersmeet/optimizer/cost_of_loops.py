@@ -1,0 +1,115 @@
+"""What nested loops spend: the papers' multi-way joins and indexed window joins, which share one kernel.
+
+A loop costs what it touches for every combination that reaches it: a whole window, a bucket, a path down a tree and the matches. Every
+batch the windows are laid out flat and their indexes filled with the old rows again, because nothing but base windows is kept.
+
+References: Kang, Naughton, Viglas, section 3; Golab, Özsu, sections 3 and 4.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from watersmeet.algebra.plan import DEFAULT_BUCKETS, Index, Plan
+from watersmeet.cost.kang import btree_path_rows, ttree_path_rows
+from watersmeet.cost.profile import Profile
+from watersmeet.operators.meet.comparisons import comparison_sides
+from watersmeet.operators.meet.config import MeetConfig
+from watersmeet.optimizer.estimates import Check, Workload
+from watersmeet.optimizer.parts import Part
+
+PATH_ROWS = {"btree": btree_path_rows, "ttree": ttree_path_rows}
+
+
+@dataclass(frozen=True)
+class LoopsModel:
+    """Seconds of a loop and of upkeep, for one query, one profile and one plan's indexes and intervals."""
+
+    config: MeetConfig
+    workload: Workload
+    profile: Profile
+    plan: Plan
+
+    def growth(self, origin: int, known: frozenset[int], target: int) -> float:
+        return self.workload.growth(self.config, known, target)
+
+    def loop_s(self, origin: int, known: frozenset[int], target: int) -> float:
+        kind = self._access(known, target)
+        weights = self.profile.structure(kind)
+        touched = self._touched_rows(kind, known, target) * weights.compare_s
+        handed_on = self.workload.growth(self.config, known, target) * self.profile.loop_match_s
+        return weights.lookup_s + touched + handed_on
+
+    def upkeep(self) -> list[Part]:
+        parts, batches = [], 1 / self.workload.arriving.batch_s
+        for each in self.config.inputs:
+            estimate, index = self.workload.inputs[each.number], self._index(each.number)
+            held, kept = self._held_rows(each.number), estimate.kept_per_s.value
+            path = PATH_ROWS[index.kind](max(held, 1.0), index.size) if index.kind in PATH_ROWS else 1.0
+            weights = self.profile.structure(index.kind)
+            updates = 2 * kept * path * weights.update_s
+            parts.append(Part(f"keep {each.alias} as {index.kind}", updates, kept))
+            laid_out = held + kept * self.workload.arriving.batch_s
+            layout = laid_out * self.profile.layout_s + (held * path * weights.update_s if index.kind != "list" else 0.0)
+            if index.kind == "hash":
+                layout += laid_out * self.profile.layout_s + index.size * self.profile.layout_s
+            parts.append(Part(f"lay out {each.alias}", layout * batches, laid_out * batches))
+        parts.append(Part("batches of loops", self.profile.loops_batch_s * batches, batches))
+        return parts
+
+    def _index(self, target: int) -> Index:
+        return self.plan.index(self.config.inputs[target].alias) or default_index(self.plan, bool(self.config.inputs[target].keys))
+
+    def _held_rows(self, target: int) -> float:
+        """A lazy join keeps rows for an interval longer, and meets them all.
+
+        References: Golab, Özsu, section 4.2: every T becomes T + τ.
+        """
+        late = (self.plan.evaluate_us + self.plan.expire_us) / 2e6
+        return self.workload.filled_rows(self.config, target) + self.workload.inputs[target].kept_per_s.value * late
+
+    def _access(self, known: frozenset[int], target: int) -> str:
+        """By its index where a condition leads to it, else the whole window is scanned."""
+        kind = self._index(target).kind
+        connected = bool(self.config.classes.connections(target, sorted(known)))
+        ranged = kind in PATH_ROWS and any(_is_range(each) for each in self._ready(known, target))
+        return kind if connected or ranged else "list"
+
+    def _touched_rows(self, kind: str, known: frozenset[int], target: int) -> float:
+        held = self._held_rows(target)
+        return touched_rows(self._index(target), kind, held, held * self._indexed_share(known, target))
+
+    def _indexed_share(self, known: frozenset[int], target: int) -> float:
+        """The share of a window with the key, or in the range, that is looked for; times do not narrow it."""
+        if self.config.classes.connections(target, sorted(known)):
+            return self.workload.key_share(self.config, known, target)
+        return next((each.share.value for each in self._ready(known, target) if _is_range(each)), 1.0)
+
+    def _ready(self, known: frozenset[int], target: int) -> list[Check]:
+        return [each for each in self.workload.checks if target in each.inputs and each.inputs <= known | {target}]
+
+
+def _is_range(check: Check) -> bool:
+    sides = comparison_sides(check.predicate)
+    return sides is not None and sides[0] != "<>"
+
+
+def default_index(plan: Plan, keyed: bool = True) -> Index:  # reads as a property of the window
+    """The index of a window for which a plan names none."""
+    hashed = plan.algorithm in ("eager-hash", "lazy-hash", "hw-join", "xjoin") or (plan.algorithm == "hybrid-nlj-hash" and keyed)
+    return Index("hash", DEFAULT_BUCKETS) if hashed else Index()
+
+
+def touched_rows(index: Index, kind: str, held_rows: float, equal_rows: float) -> float:
+    """Rows one probe of a window compares: all of it, a bucket, or a path down a tree and what it leads to.
+
+    A bucket holds the rows that are equal and its part of the others.
+
+    >>> touched_rows(Index("hash", 5), "hash", held_rows=1000, equal_rows=0)
+    200.0
+    """
+    if kind == "list":
+        return held_rows
+    if kind == "hash":
+        return equal_rows + (held_rows - equal_rows) / index.size
+    return PATH_ROWS[kind](max(held_rows, 1.0), index.size) + equal_rows

@@ -1,0 +1,90 @@
+"""A claim of a paper beside what came out here, and the verdict: holds, holds with a difference, does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from watersmeet.errors import InternalError
+
+Kind = Literal["exact", "shape"]
+Value: TypeAlias = "str | float | tuple[Value, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a paper says and what we found. `difference` says what is not as in the paper, or why a claim does not hold.
+
+    An exact claim is a figure that has to come out to the digits the paper shows; a shape claim is an order, a ratio or a crossing.
+
+    >>> Claim("t.1", "shape", "A beats B", "by half", "by a third", True, "less than half").verdict
+    'holds with a difference'
+    """
+
+    id: str
+    kind: Kind
+    statement: str
+    paper: Value
+    ours: Value
+    holds: bool
+    difference: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.id or not self.statement:
+            raise InternalError("a claim needs a name and a statement")
+        if not self.holds and not self.difference:
+            raise InternalError(f"claim {self.id} does not hold, and nothing says why")
+
+    @property
+    def verdict(self) -> str:
+        if not self.holds:
+            return "does not hold"
+        return "holds with a difference" if self.difference else "holds"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; what is different stands with our figures."""
+        ours = f"{self.ours}; {self.difference}" if self.difference else self.ours
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "statement": self.statement,
+            "paper": _plain(self.paper),
+            "ours": _plain(ours),
+            "holds": self.holds,
+        }
+
+
+def exact(name: str, statement: str, paper: float | Sequence[float], ours: float | Sequence[float], digits: int = 0) -> Claim:
+    """A claim that our figures, rounded to the paper's digits, are the paper's.
+
+    >>> exact("t.2", "the cost of a plan", paper=47976.9, ours=47976.923, digits=1).holds
+    True
+    """
+    printed = _rounded(paper, digits)
+    found = _rounded(ours, digits)
+    holds = printed == found
+    return Claim(name, "exact", statement, printed, found, holds, "" if holds else "the cost model gives another figure")
+
+
+def words(name: str, statement: str, paper: Value, ours: Value) -> Claim:
+    """An exact claim about something that is no number: an order, a set of plans."""
+    holds = paper == ours
+    return Claim(name, "exact", statement, paper, ours, holds, "" if holds else "the cost model gives another answer")
+
+
+def shape(
+    name: str, statement: str, paper: Value, ours: Value, *, holds: bool, difference: str = "", reason: str = "see the figures measured"
+) -> Claim:
+    """A claim decided by measurement. `difference` is said where it holds all the same, `reason` where it does not."""
+    return Claim(name, "shape", statement, paper, ours, holds, difference if holds else reason)
+
+
+def _rounded(value: float | Sequence[float], digits: int) -> Value:
+    if isinstance(value, Sequence):
+        return tuple(_rounded(each, digits) for each in value)
+    return float(round(value, digits)) if digits else round(value)
+
+
+def _plain(value: Value) -> Any:
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value

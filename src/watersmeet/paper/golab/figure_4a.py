@@ -1,0 +1,93 @@
+"""Figure 4a: the input rate the nested loops and the hash joins sustain, over the interval of evaluation and expiration."""
+
+from __future__ import annotations
+
+from watersmeet.paper.claims import Claim, shape
+from watersmeet.paper.effort import Effort
+from watersmeet.paper.exhibit import Exhibit, Line, LinePanel, Plot, columns_of
+from watersmeet.paper.golab.runs import fastest, lazy, origin_first
+from watersmeet.workloads.golab import StreamSpec, scaled, unit_us
+
+SCALE = 20
+STREAMS = scaled((StreamSpec(1, 100, 50),) * 4, SCALE)
+BUCKETS = {"NLJ": 1, "HASH2": 2, "HASH10": 10, "HASH30": 30}
+TAUS = (1 / unit_us(STREAMS), 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 50.0)
+#: Where the paper says each is at its best.
+PAPER_BEST = {"HASH2": 4, "HASH10": 15, "HASH30": 30}
+_ROWS = 20_000
+
+Rates = dict[str, Line]
+
+
+def figure_4a(effort: Effort) -> Exhibit:
+    effort.say("golab, Figure 4a: input rate over τ")
+    rates, work = _measured(effort)
+    panels = (
+        LinePanel("input rate", "τ", "tuples per second", tuple(rates.values()), log_x=True),
+        LinePanel("comparisons", "τ", "comparisons per tuple", tuple(work.values()), log_x=True, log_y=True),
+    )
+    return Exhibit(
+        "Figure 4a: NLJ and hash joins over the interval",
+        f"Four streams, T = 100, with {SCALE} times the paper's rates and values (λ = {SCALE}, v = {50 * SCALE}): windows of "
+        f"{100 * SCALE:,} rows, "
+        f"because windows of 100 rows are trivial today. {effort.rows(_ROWS):,} rows after the windows were full; tuples per second of "
+        "CPU time. "
+        f"τ = {TAUS[0]:g} is one row.",
+        tuple(_claims(rates)),
+        (columns_of("figure-4a", "Figure 4a: tuples per second", tuple(rates.values()), "τ"),),
+        (Plot("figure-4a", "Figure 4a: input rate over the interval τ", panels),),
+    )
+
+
+def _measured(effort: Effort) -> tuple[Rates, Rates]:
+    taus = effort.some(TAUS)
+    plans = {}
+    for name, buckets in BUCKETS.items():
+        for tau in taus:
+            hashed = lazy("lazy-hash", STREAMS, tau, origin_first(STREAMS), (buckets,) * 4)
+            plans[f"{name}/{tau}"] = lazy("lazy-nlj", STREAMS, tau, (0, 1, 2, 3)) if name == "NLJ" else hashed
+    ran = fastest(effort, STREAMS, plans, effort.rows(_ROWS))
+    rates = {name: Line(name, taus, tuple(1 / ran[f"{name}/{tau}"].cpu_s_per_row for tau in taus)) for name in BUCKETS}
+    per_row = 1 / unit_us(STREAMS)
+    work = {name: Line(name, taus, tuple(ran[f"{name}/{tau}"].comparisons_per_unit * per_row for tau in taus)) for name in BUCKETS}
+    return rates, work
+
+
+def _claims(rates: Rates) -> list[Claim]:
+    peaks = {name: max(line.y) for name, line in rates.items()}
+    best = {name: line.x[line.y.index(max(line.y))] for name, line in rates.items()}
+    gains = [peaks["HASH2"] / peaks["NLJ"], peaks["HASH10"] / peaks["HASH2"], peaks["HASH30"] / peaks["HASH10"]]
+    per_bucket = [(gains[0] - 1) / 1, (gains[1] - 1) / 8, (gains[2] - 1) / 20]
+    places = ", ".join(f"{name} {tau:g}" for name, tau in best.items())
+    interior = all(rates[name].x[0] < tau < rates[name].x[-1] for name, tau in best.items())
+    grows = list(best.values()) == sorted(best.values())
+    return [
+        shape(
+            "golab.figure4a.buckets",
+            "more buckets sustain a higher rate",
+            "NLJ < HASH2 < HASH10 < HASH30",
+            ", ".join(f"{name} {peak:,.0f}" for name, peak in peaks.items()) + " tuples per second at best",
+            holds=list(peaks.values()) == sorted(peaks.values()),
+        ),
+        shape(
+            "golab.figure4a.falling-gains",
+            "each further bucket gains less",
+            "the greatest relative improvement is from NLJ to HASH2",
+            f"per bucket added: {per_bucket[0]:.0%} to HASH2, {per_bucket[1]:.0%} to HASH10, {per_bucket[2]:.1%} to HASH30",
+            holds=per_bucket == sorted(per_bucket, reverse=True),
+        ),
+        shape(
+            "golab.figure4a.best-tau",
+            "the best τ lies inside the range and grows with the number of buckets",
+            ", ".join(f"{name} about {tau}" for name, tau in PAPER_BEST.items()),
+            f"best at τ = {places}",
+            holds=interior and best["HASH30"] > best["NLJ"],
+            difference="the curves are nearly flat around their best, and it comes earlier than in the paper: rows leave a hash window "
+            "oldest "
+            "first, found through their arrival order, so expiring often visits no empty bucket here"
+            + ("" if grows else "; neighbours tie"),
+            reason="rows leave a hash window oldest first, found through their arrival order: frequent expiration visits no empty "
+            "bucket, so "
+            "what makes many buckets prefer a long interval in the paper does not exist here",
+        ),
+    ]

@@ -1,0 +1,66 @@
+"""The paper's streams: integers with exponential gaps, rates that toggle, and stores that are open during the day."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+
+SECOND_US = 1_000_000
+HOUR_US = 3_600 * SECOND_US
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Rows of all streams in order of time: when, on which stream, with which value."""
+
+    times: Int64s
+    stream: Int64s
+    codes: Int64s
+    streams: int
+
+    def __len__(self) -> int:
+        return self.times.size
+
+
+def poisson(rates_per_s: Sequence[float], rows: int, values: int, seed: int = 0) -> Arrivals:
+    """Exponential gaps of a mean per stream, values uniform in a small range."""
+    rng = np.random.default_rng(seed)
+    seconds = 1.1 * rows / sum(rates_per_s)
+    gaps = [rng.exponential(SECOND_US / rate, int(1.5 * rate * seconds) + 50) for rate in rates_per_s]
+    return merged([np.cumsum(each) for each in gaps], rows, values, rng)
+
+
+def toggling(steady_per_s: Sequence[float], low_per_s: float, high_per_s: float, every: int, rows: int, values: int) -> Arrivals:
+    """Steady streams, and a last one whose rate toggles after every so many of its own rows."""
+    rng = np.random.default_rng(0)
+    most = rows  # more than enough of the last stream
+    means = np.where(np.arange(most) // every % 2, SECOND_US / high_per_s, SECOND_US / low_per_s)
+    seconds = 1.1 * rows / sum(steady_per_s)
+    gaps = [rng.exponential(SECOND_US / rate, int(1.5 * rate * seconds) + 50) for rate in steady_per_s]
+    return merged([*(np.cumsum(each) for each in gaps), np.cumsum(rng.exponential(means))], rows, values, rng)
+
+
+def stores(count: int, rows: int, items: int, rows_per_hour: float, seed: int = 0) -> Arrivals:
+    """Sales of stores that open at 7:30 and close at 20:00, busiest in the middle of the day."""
+    rng = np.random.default_rng(seed)
+    opens_us, open_us = 7.5 * HOUR_US, 12.5 * HOUR_US
+    per_day = int(rows_per_hour * 12.5)
+    days = 2 + rows // (per_day * count)
+    times = [
+        np.sort(np.concatenate([day * 24 * HOUR_US + opens_us + open_us * rng.beta(1.6, 1.6, per_day) for day in range(days)]))
+        for _ in range(count)
+    ]
+    return merged(times, rows, items, rng)
+
+
+def merged(times: Sequence[NDArray[np.float64]], rows: int, values: int, rng: np.random.Generator) -> Arrivals:
+    """The first rows of all streams together."""
+    everything = np.concatenate(times)
+    stream = np.repeat(np.arange(len(times)), [each.size for each in times])
+    order = np.argsort(everything, kind="stable")[:rows]
+    return Arrivals(everything[order].astype(np.int64), stream[order], rng.integers(0, values, order.size), len(times))

@@ -1,0 +1,136 @@
+"""One bucket of a query: packets of a batch in, results out, with the watermark that every other bucket computes as well.
+
+The watermark needs the newest time of every stream over the whole batch, and a bucket sees only its own rows. So every bucket gets the
+clock of every task that read a part of a stream, and keeps its own copy of the watermark: the copies are equal, because they are the
+same function of the same clocks. Nothing about them depends on when or where a bucket runs, so a replay decides the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.operators.meet.admission import Delta
+from watersmeet.operators.meet.config import MeetConfig
+from watersmeet.operators.meet.step import Counters
+from watersmeet.runtime.inputs.times import event_times_us
+from watersmeet.runtime.spark.layout import Layout
+from watersmeet.runtime.spark.operator import Operator
+from watersmeet.runtime.spark.packets import CLOCK, ROWS, TIMES, Packet, table_from_bytes
+from watersmeet.runtime.spark.packing import TIME
+from watersmeet.runtime.watermark import Lateness, Watermark
+
+Metrics = dict[str, int]
+
+
+@dataclass(frozen=True)
+class BucketState:
+    """The operator's state, and the watermark at the start of the next batch."""
+
+    inner: object
+    watermark: Watermark
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """What a bucket has to know of the query. `streams` are the physical ones; several inputs may read one."""
+
+    operator: Operator
+    config: MeetConfig
+    travelling: Mapping[int, pa.Schema]
+    streams: tuple[str, ...]
+    lateness: Mapping[str, Lateness]
+    layout: Layout
+    labels: tuple[int, ...]
+
+    def empty(self) -> BucketState:
+        return BucketState(self.operator.empty(), Watermark.start(self.lateness))
+
+    def advance(
+        self, label: int, state: BucketState, packets: Iterable[Packet], *, last: bool
+    ) -> Generator[pa.RecordBatch, None, tuple[BucketState, Metrics]]:
+        """Joins one batch. `last` says that no other will come, so that what waits for the watermark is released."""
+        arrived = _Arrived(self, self.labels.index(label))
+        for packet in packets:
+            arrived.take(packet)
+        following = state.watermark.after(arrived.seen_us)
+        deltas = arrived.deltas()
+        start = time.perf_counter_ns()
+        watermark_us = state.watermark.value_us
+        inner, counters = yield from self.operator.steps(state.inner, deltas, watermark_us, FOREVER_US if last else following.value_us)
+        metrics = arrived.metrics(deltas, watermark_us, counters)
+        metrics["join_us"] = (time.perf_counter_ns() - start) // 1000
+        return BucketState(inner, following), metrics
+
+    def rounds(self, label: int, packets: list[Packet]) -> Generator[pa.RecordBatch, None, list[Metrics]]:
+        """A finite input, batch after batch, from nothing to the end."""
+        state, metrics = self.empty(), []
+        numbers = sorted({packet.round for packet in packets})
+        for number in numbers:
+            of_round = (packet for packet in packets if packet.round == number)
+            state, counted = yield from self.advance(label, state, of_round, last=number == numbers[-1])
+            metrics.append(counted)
+        return metrics
+
+    def first_input(self, stream: int) -> int:
+        """The input whose rows stand for the stream's in the ledger: a self join reads its stream once per alias."""
+        return next(i for i in self.config.streams if self.config.inputs[i].name == self.streams[stream])
+
+
+@dataclass
+class _Arrived:
+    """The packets of one batch, sorted by what they carry."""
+
+    bucket: Bucket
+    cell: int
+    tables: dict[int, list[pa.Table]] = field(default_factory=dict)
+    unwanted: dict[int, list[np.ndarray]] = field(default_factory=dict)
+    seen_us: dict[str, tuple[int, int]] = field(default_factory=dict)
+    arrived: dict[int, int] = field(default_factory=dict)
+    pack_us: int = 0
+
+    def take(self, packet: Packet) -> None:
+        if packet.kind == ROWS:
+            self.tables.setdefault(packet.source, []).append(table_from_bytes(packet.blob))
+        elif packet.kind == TIMES:
+            times = table_from_bytes(packet.blob).column(TIME).combine_chunks().to_numpy()
+            self.unwanted.setdefault(packet.source, []).append(times)
+        elif packet.kind == CLOCK:
+            self._clock(packet)
+
+    def _clock(self, packet: Packet) -> None:
+        name = self.bucket.streams[packet.source]
+        oldest, newest = self.seen_us.get(name, (packet.oldest_us, packet.newest_us))
+        self.seen_us[name] = min(oldest, packet.oldest_us), max(newest, packet.newest_us)
+        if self.cell == 0:
+            self.arrived[packet.source] = self.arrived.get(packet.source, 0) + packet.rows
+            self.pack_us += packet.spent_us
+
+    def deltas(self) -> dict[int, Delta]:
+        return dict(self._deltas())
+
+    def _deltas(self) -> Iterator[tuple[int, Delta]]:
+        for i, schema in self.bucket.travelling.items():
+            source = self.bucket.config.inputs[i]
+            tables = self.tables.get(i)
+            table = pa.concat_tables(tables) if tables else schema.empty_table()
+            yield i, Delta(table, event_times_us(source.name, table, source.time or ""))
+
+    def metrics(self, deltas: dict[int, Delta], watermark_us: int, counters: Counters) -> Metrics:
+        """Sums over buckets count every row once: an input's copies are counted in the first of its cells."""
+        found: Metrics = {"results": counters.results, "pack_us": self.pack_us}
+        for number in range(len(self.bucket.streams)):
+            i = self.bucket.first_input(number)
+            late = counters.late[i] if self.bucket.layout.is_first_copy(i, self.cell) else 0
+            late += sum(int(np.count_nonzero(times < watermark_us)) for times in self.unwanted.get(number, []))
+            found[f"arrived_{number}"] = self.arrived.get(number, 0)
+            found[f"late_{number}"] = late
+        for name in ("probes", "comparisons", "touched"):
+            counted = getattr(counters.tally, name)
+            found |= {f"{name}_{i}_{j}": int(counted[i, j]) for i in range(len(counted)) for j in range(len(counted)) if i != j}
+        return found

@@ -1,0 +1,85 @@
+"""Arrow types that Spark has, and what stands in for those it has not.
+
+Unsigned integers become the next wider signed ones (the widest a decimal), times of other units microseconds, nanoseconds rounded down.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.errors import InputError
+from watersmeet.operators.expressions.temporal import rescaled
+
+_STAND_INS = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.time32("s"): pa.time64("ns"),
+    pa.time32("ms"): pa.time64("ns"),
+    pa.time64("us"): pa.time64("ns"),
+    pa.string_view(): pa.string(),
+    pa.binary_view(): pa.binary(),
+    pa.large_string(): pa.string(),
+    pa.large_binary(): pa.binary(),
+}
+
+
+def spark_kind(kind: pa.DataType) -> pa.DataType:
+    """The Arrow type whose values Spark takes for this one's.
+
+    >>> spark_kind(pa.uint32()), spark_kind(pa.timestamp("ns"))
+    (DataType(int64), TimestampType(timestamp[us]))
+    """
+    found = _STAND_INS.get(kind)
+    if found is not None:
+        return found
+    if isinstance(kind, pa.TimestampType):
+        return pa.timestamp("us", None if kind.tz is None else "UTC")
+    if isinstance(kind, pa.DurationType):
+        return pa.duration("us")
+    if pa.types.is_dictionary(kind):
+        return spark_kind(kind.value_type)
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    return _nested(kind)
+
+
+def spark_fields(schema: pa.Schema) -> pa.Schema:
+    """The schema in types that Spark has."""
+    return pa.schema([(field.name, _checked(field)) for field in schema])
+
+
+def as_spark_takes_it(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch in the types of `spark_fields` of its schema."""
+    columns = [_converted(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _nested(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(spark_kind(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, spark_kind(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(spark_kind(kind.key_type), spark_kind(kind.item_type))
+    return kind
+
+
+def _checked(field: pa.Field) -> pa.DataType:
+    kind = spark_kind(field.type)
+    if pa.types.is_decimal(kind) and (kind.precision > 38 or kind.scale < 0):
+        raise InputError(f'column "{field.name}" is {field.type}; Spark has decimals of up to 38 digits', hint="CAST it")
+    return pa.decimal128(kind.precision, kind.scale) if pa.types.is_decimal(kind) else kind
+
+
+def _converted(values: Any, kind: pa.DataType) -> Any:
+    if values.type == kind:
+        return values
+    if isinstance(values.type, pa.TimestampType) and isinstance(kind, pa.TimestampType):
+        return rescaled(values, "us").view(kind)
+    return values.cast(kind)

@@ -1,0 +1,110 @@
+"""How a query is spread over buckets: a grid whose axes are equality classes, or the rows of one input.
+
+A row goes to every cell that agrees with what is known of it: on the axis of a class it has a key in, to the coordinate of that key; on
+the axis of an input's own rows, to the coordinate of the row; along all other axes, to every coordinate. The rows of a result agree
+on every class, so they meet in exactly one cell. One class that all inputs share costs no copies; no class at all means that one input is
+split and the others are copied. Which shares the axes get is decided by the number of rows that have to travel.
+
+References: Afrati, Ullman, "Optimizing joins in a map-reduce environment" (shares); Okcan, Riedewald, "Processing theta-joins using
+MapReduce" (the grid of two inputs' rows).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.errors import InternalError
+from watersmeet.kernels.mixing import combine_codes
+from watersmeet.operators.meet.config import MeetConfig
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """`share` coordinates along an equality class (`key_class`), or along the rows of input `split`."""
+
+    share: int
+    members: frozenset[int]
+    key_class: int | None = None
+    split: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.share < 1 or (self.key_class is None) == (self.split is None):
+            raise InternalError("an axis stands for one class or for one input, with at least one coordinate")
+
+    def coordinates(self, codes: Int64s) -> Int64s:
+        seed = np.full(codes.size, self.share, np.int64)
+        return (combine_codes(codes, seed).view(np.uint64) % np.uint64(self.share)).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The grid. Cells are numbered with the first axis varying slowest."""
+
+    axes: tuple[Axis, ...] = ()
+
+    @property
+    def cells(self) -> int:
+        return math.prod(axis.share for axis in self.axes)
+
+    def strides(self) -> list[int]:
+        return [math.prod(axis.share for axis in self.axes[at + 1 :]) for at in range(len(self.axes))]
+
+    def copies(self, number: int) -> list[int]:
+        """What to add to a row's first cell to reach all its cells: 0 alone when no axis copies the input."""
+        offsets = [0]
+        for axis, stride in zip(self.axes, self.strides(), strict=True):
+            if number not in axis.members:
+                offsets = [offset + stride * at for offset in offsets for at in range(axis.share)]
+        return offsets
+
+    def is_first_copy(self, number: int, cell: int) -> bool:
+        """Whether rows of this input that are in the cell are counted there: every row is, in one of its cells."""
+        return all(
+            number in axis.members or cell // stride % axis.share == 0 for axis, stride in zip(self.axes, self.strides(), strict=True)
+        )
+
+
+def choose_layout(config: MeetConfig, buckets: int, rows_per_s: Sequence[float] | None = None) -> Layout:
+    """The grid of `buckets` cells along which the fewest rows travel; one cell where rows have to be counted over the whole stream.
+
+    `rows_per_s` are the rates by input; equal ones are assumed where nothing is known.
+    """
+    if config.waits_for_watermark or buckets == 1:
+        return Layout()
+    rates = list(rows_per_s) if rows_per_s is not None else [1.0] * len(config.inputs)
+    return min(_grids(config, buckets), key=lambda grid: _travelling(config, grid, rates))
+
+
+def _travelling(config: MeetConfig, grid: Layout, rates: list[float]) -> tuple[float, int]:
+    """Rows that travel per second; between equals, the grid with fewer axes. Relations do not travel."""
+    return sum(rates[i] * len(grid.copies(i)) for i in config.streams), len(grid.axes)
+
+
+def _grids(config: MeetConfig, buckets: int) -> Iterator[Layout]:
+    classes = [(frozenset(members), c) for c, members in enumerate(config.classes.keys)]
+    axes: list[tuple[frozenset[int], int | None, int | None]] = [(members, c, None) for members, c in classes]
+    axes += [(frozenset({i}), None, i) for i in config.streams]
+    for shares in _factorisations(buckets, len(axes)):
+        yield Layout(tuple(Axis(share, members, c, split) for share, (members, c, split) in zip(shares, axes, strict=True) if share > 1))
+
+
+def _factorisations(number: int, places: int) -> Iterator[tuple[int, ...]]:
+    """Every way to write a number as an ordered product of `places` factors.
+
+    >>> sorted(_factorisations(4, 2))
+    [(1, 4), (2, 2), (4, 1)]
+    """
+    if places == 1:
+        yield (number,)
+        return
+    for factor in range(1, number + 1):
+        if number % factor == 0:
+            for rest in _factorisations(number // factor, places - 1):
+                yield (factor, *rest)

@@ -1,0 +1,88 @@
+"""Metrics: numbers every bucket adds up per batch, carried by `observe` to the driver, where they are Python values again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
+
+from watersmeet.runtime.spark.bucket import Bucket
+
+OBSERVATION = "watersmeet"
+
+_PER_BUCKET = ("results", "state_rows", "state_bytes", "pack_us", "take_us", "state_read_us", "join_us", "state_write_us", "watermark_us")
+_PER_STREAM = ("arrived", "late")
+_PER_PAIR = ("probes", "comparisons", "touched")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMetrics:
+    """One micro-batch. Streams go by name, pairs by (origin, target) alias; times are sums over all tasks, in microseconds.
+
+    `watermark_us` is the one the next batch starts with. A stream's rows are `arrived`; of these, `late` came too late to be joined.
+    """
+
+    batch: int
+    results: int
+    state_rows: int
+    state_bytes: int
+    watermark_us: int
+    pack_us: int
+    take_us: int
+    state_read_us: int
+    join_us: int
+    state_write_us: int
+    trigger_ms: int
+    arrived: Mapping[str, int] = field(default_factory=dict)
+    late: Mapping[str, int] = field(default_factory=dict)
+    probes: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    comparisons: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    touched: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+
+def metric_names(bucket: Bucket) -> tuple[str, ...]:
+    """The columns a bucket fills."""
+    return tuple(column for column, _ in _columns(bucket))
+
+
+def observed(emitted: DataFrame, bucket: Bucket) -> DataFrame:
+    """The same rows, with the metrics observed: sums over the buckets, and the watermark, which is the same in all."""
+    sums = [(F.max if column == "watermark_us" else F.sum)(column).alias(json.dumps(key)) for column, key in _columns(bucket)]
+    return emitted.observe(OBSERVATION, *sums)
+
+
+def batches(query: Any) -> list[BatchMetrics]:
+    """The metrics of a streaming query's recent micro-batches, oldest first; `query` is what `start()` returned."""
+    return metrics_of(query.recentProgress)
+
+
+def metrics_of(progress: Iterable[Any]) -> list[BatchMetrics]:
+    """The metrics in the progress reports of a streaming query; batches in which no bucket ran have none."""
+    found = ((each, each["observedMetrics"].get(OBSERVATION)) for each in progress)
+    return [_batch(each, row.asDict()) for each, row in found if row is not None and row[json.dumps(["results"])] is not None]
+
+
+def _batch(progress: Any, observed_values: Mapping[str, int]) -> BatchMetrics:
+    values: dict[str, Any] = {"batch": progress["batchId"], "trigger_ms": progress["durationMs"]["triggerExecution"]}
+    for text, value in observed_values.items():
+        what, *about = json.loads(text)
+        if not about:
+            values[what] = value
+        else:
+            values.setdefault(what, {})[about[0] if len(about) == 1 else tuple(about)] = value
+    return BatchMetrics(**values)
+
+
+def _columns(bucket: Bucket) -> list[tuple[str, list[str]]]:
+    """Every column with what it is about: the metric's name, then the stream, or the two aliases."""
+    aliases = [each.alias for each in bucket.config.inputs]
+    pairs = [(i, j) for i in range(len(aliases)) for j in range(len(aliases)) if i != j]
+    return [
+        *((name, [name]) for name in _PER_BUCKET),
+        *((f"{what}_{number}", [what, name]) for what in _PER_STREAM for number, name in enumerate(bucket.streams)),
+        *((f"{what}_{i}_{j}", [what, aliases[i], aliases[j]]) for what in _PER_PAIR for i, j in pairs),
+    ]

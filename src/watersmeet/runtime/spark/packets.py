@@ -1,0 +1,72 @@
+"""Packets: what travels between the stages of a query on Spark. A packet carries thousands of rows as one Arrow blob.
+
+Spark walks every row that enters a Python operator with state; a packet is one row to it. The columns are
+
+- `bucket`, the label it is grouped by; `round`, the batch it belongs to where a finite input comes in several;
+- `kind`, what it carries: rows of an input, the clock of a stream, or times of rows that no input wants but the ledger counts;
+- `source`, the number of the input (rows) or of the stream (clock, times);
+- `rows`, `oldest_us`, `newest_us`: how many rows there are and between which times; for a clock, of all that a task has read of the stream,
+  wanted or not. Every bucket gets every clock, so all of them compute the same watermark;
+- `spent_us`, the time the task took, on the clock of the first bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+ROWS, CLOCK, TIMES = 0, 1, 2
+
+PACKED = pa.schema(
+    [
+        ("bucket", pa.int32()),
+        ("round", pa.int32()),
+        ("kind", pa.int32()),
+        ("source", pa.int32()),
+        ("rows", pa.int64()),
+        ("oldest_us", pa.int64()),
+        ("newest_us", pa.int64()),
+        ("spent_us", pa.int64()),
+        ("blob", pa.binary()),
+    ]
+)
+PACKED_DDL = "bucket int, round int, kind int, source int, rows long, oldest_us long, newest_us long, spent_us long, blob binary"
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    bucket: int
+    round: int
+    kind: int
+    source: int
+    rows: int
+    oldest_us: int = 0
+    newest_us: int = 0
+    spent_us: int = 0
+    blob: bytes = b""
+
+
+def packed_batch(packets: Iterable[Packet]) -> pa.RecordBatch:
+    """Packets as a batch of the columns above."""
+    listed = list(packets)
+    columns = [pa.array([getattr(packet, field.name) for packet in listed], field.type) for field in PACKED]
+    return pa.RecordBatch.from_arrays(columns, schema=PACKED)
+
+
+def packets_of(batch: pa.RecordBatch | pa.Table) -> list[Packet]:
+    return [Packet(**row) for row in batch.to_pylist()]
+
+
+def table_bytes(table: pa.Table) -> bytes:
+    """A table as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def table_from_bytes(blob: Any) -> pa.Table:
+    return pa.ipc.open_stream(pa.py_buffer(blob)).read_all()

@@ -1,0 +1,188 @@
+"""Packing: rows of a stream become a few blobs per bucket, with the columns that are read later and nothing else.
+
+Selections are done here, or before in the JVM, and keys decide the bucket. Rows are put into the order of their buckets once and
+cut, so the work does not grow with the number of buckets.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.algebra.expressions import Column, Expr, columns_of
+from watersmeet.errors import InternalError
+from watersmeet.kernels.mixing import combine_codes
+from watersmeet.operators.expressions import evaluate, is_true
+from watersmeet.operators.keys import key_codes
+from watersmeet.runtime.inputs.times import event_times_us
+from watersmeet.runtime.spark.layout import Int64s, Layout
+from watersmeet.runtime.spark.packets import CLOCK, ROWS, TIMES, Packet, packed_batch, table_bytes
+
+#: Rows are gathered up to so many bytes before they are packed, so that small batches do not make small blobs.
+CHUNK_BYTES = 1 << 26
+
+TIME = "\0time"
+
+
+@dataclass(frozen=True, slots=True)
+class PackedInput:
+    """What one input wants of its stream: which rows (`selection`, or a column of flags computed in the JVM), which columns.
+
+    Without `keys` every row is wanted, whatever its keys: an input whose rows are counted wants them all.
+    """
+
+    number: int
+    columns: tuple[str, ...]
+    keys: tuple[tuple[int, Expr], ...]
+    selection: Expr | None = None
+    flag: str | None = None
+
+    def names_read(self) -> list[str]:
+        exprs = [key for _, key in self.keys] + ([self.selection] if self.selection is not None else [])
+        return [*self.columns, *(column.name for expr in exprs for column in columns_of(expr))]
+
+
+@dataclass(frozen=True, slots=True)
+class Packer:
+    """Packs the rows of one stream, for all inputs that read it.
+
+    `labels` are the buckets by cell. `counts_late` says that rows no input wants still have to be counted if they come late.
+    """
+
+    stream: int
+    name: str
+    time: str
+    inputs: tuple[PackedInput, ...]
+    layout: Layout
+    labels: tuple[int, ...]
+    counts_late: bool
+
+    def packed(self, tables: Iterable[pa.Table], round_number: int = 0) -> Iterator[pa.RecordBatch]:
+        """The packets of everything that one task reads of the stream; the clock comes last."""
+        start = time.perf_counter_ns()
+        arrived, oldest, newest = 0, [], []
+        for table in _chunks(tables):
+            times = event_times_us(self.name, table, self.time)
+            arrived += times.size
+            oldest.append(int(times.min()))
+            newest.append(int(times.max()))
+            yield packed_batch(self._rows(table, times, round_number))
+        if arrived:
+            spent_us = (time.perf_counter_ns() - start) // 1000
+            yield packed_batch(
+                Packet(label, round_number, CLOCK, self.stream, arrived, min(oldest), max(newest), 0 if cell else spent_us)
+                for cell, label in enumerate(self.labels)
+            )
+
+    def names_read(self) -> list[str]:
+        """The columns of the stream that packing needs."""
+        read = [column for each in self.inputs for column in each.names_read()]
+        return list(dict.fromkeys([self.time, *read]))
+
+    def _rows(self, table: pa.Table, times: Int64s, round_number: int) -> Iterator[Packet]:
+        batch = table.combine_chunks()
+        for place, each in enumerate(self.inputs):
+            wanted = _Wanted(each, batch, times)
+            keep = wanted.keep()
+            for cell, part in wanted.by_cell(self.layout, keep):
+                blob = table_bytes(part)
+                for offset in self.layout.copies(each.number):
+                    yield Packet(self.labels[cell + offset], round_number, ROWS, each.number, part.num_rows, blob=blob)
+            if place == 0 and self.counts_late and not np.all(keep):
+                left = pa.table({TIME: times[~keep]})
+                yield Packet(self.labels[0], round_number, TIMES, self.stream, left.num_rows, blob=table_bytes(left))
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """One input's look at a chunk of its stream."""
+
+    source: PackedInput
+    table: pa.Table
+    times: Int64s
+
+    def keep(self) -> NDArray[np.bool_]:
+        length = self.times.size
+        keep = np.ones(length, np.bool_)
+        if self.source.flag is not None:
+            keep &= _flags(self.table, self.source.flag)
+        if self.source.selection is not None:
+            keep &= is_true(self.source.selection, self._column, length)
+        for _, key in self.source.keys:
+            values = evaluate(key, self._column, length)
+            if values.null_count:
+                keep &= np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+        return keep
+
+    def by_cell(self, layout: Layout, keep: NDArray[np.bool_]) -> Iterator[tuple[int, pa.Table]]:
+        """The rows to keep, by the first cell they go to."""
+        chosen = None if np.all(keep) else np.flatnonzero(keep)
+        payload = self.table.select(list(self.source.columns))
+        if not any(self.source.number in axis.members for axis in layout.axes):
+            rows = payload if chosen is None else payload.take(pa.array(chosen))
+            if rows.num_rows:
+                yield 0, rows
+            return
+        cells = self._cells(layout, np.arange(self.times.size) if chosen is None else chosen)
+        order = np.argsort(cells.astype(np.int16) if layout.cells < 2**15 else cells, kind="stable")
+        sorted_rows = payload.take(pa.array(order if chosen is None else chosen[order]))
+        counts = np.bincount(cells, minlength=layout.cells)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        for cell in np.flatnonzero(counts).tolist():
+            yield cell, sorted_rows.slice(int(starts[cell]), int(counts[cell]))
+
+    def _cells(self, layout: Layout, rows: Int64s) -> Int64s:
+        cells = np.zeros(rows.size, np.int64)
+        for axis, stride in zip(layout.axes, layout.strides(), strict=True):
+            if self.source.number in axis.members:
+                codes = self._identity(rows) if axis.key_class is None else self._codes(axis.key_class, rows)
+                cells += stride * axis.coordinates(codes)
+        return cells
+
+    def _codes(self, key_class: int, rows: Int64s) -> Int64s:
+        values = evaluate(dict(self.source.keys)[key_class], self._column, self.times.size)
+        return key_codes(values if rows.size == len(values) else values.take(pa.array(rows)))
+
+    def _identity(self, rows: Int64s) -> Int64s:
+        """A code out of a row's time and values: a task that runs again deals the same rows to the same cells."""
+        codes = [self.times[rows]]
+        for name in self.source.columns:
+            column = _one_array(self.table, name)
+            if pa.types.is_integer(column.type) or pa.types.is_string(column.type) or pa.types.is_floating(column.type):
+                codes.append(key_codes(column.fill_null("" if pa.types.is_string(column.type) else 0).take(pa.array(rows))))
+        return reduce(combine_codes, codes)
+
+    def _column(self, column: Column) -> pa.Array:
+        return _one_array(self.table, column.name)
+
+
+def _chunks(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    gathered: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        if table.num_rows:
+            gathered.append(table)
+            size += table.nbytes
+        if size >= CHUNK_BYTES:
+            yield pa.concat_tables(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield pa.concat_tables(gathered)
+
+
+def _one_array(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _flags(table: pa.Table, name: str) -> NDArray[np.bool_]:
+    column = _one_array(table, name)
+    if not pa.types.is_boolean(column.type):
+        raise InternalError(f"a flag that is {column.type}")
+    return np.asarray(column.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)

@@ -1,0 +1,57 @@
+"""A local Spark session with the settings the engine wants, and the check of a session that the caller brings."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from watersmeet.errors import InputError
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+#: What `session()` sets. A caller's own session keeps its settings; what must hold there is checked by `check_session`.
+SETTINGS = {
+    "spark.master": "local[*,4]",  # the 4: a task whose Python worker died is tried again
+    "spark.app.name": "watersmeet",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.worker.faulthandler.enabled": "true",
+    "spark.python.daemon.module": "watersmeet.runtime.spark.daemon",
+}
+
+
+def session(**settings: Any) -> SparkSession:
+    """A local session; keywords set more (`spark_sql_shuffle_partitions=4`, or a dict's `**{"spark.ui.enabled": "true"}`).
+
+    An underscore in a keyword stands for a point. A session that is active already is returned as it is.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers have what this process has
+    chosen = SETTINGS | {"spark.sql.shuffle.partitions": os.cpu_count() or 1}
+    chosen |= {name if "." in name else name.replace("_", "."): value for name, value in settings.items()}
+    builder = SparkSession.builder
+    for name, value in chosen.items():
+        builder = builder.config(name, str(value))
+    return builder.getOrCreate()
+
+
+def check_session(spark: SparkSession, *, streaming: bool) -> None:
+    """Refuses a session in which a streaming query could not keep its state, and names the setting to change."""
+    if streaming and spark.conf.get(_PROVIDER, "") != ROCKSDB:
+        raise InputError(
+            f"a streaming query keeps its state in RocksDB, and this session sets {_PROVIDER} to {spark.conf.get(_PROVIDER, 'nothing')}",
+            hint=f'spark.conf.set("{_PROVIDER}", "{ROCKSDB}"), or take the session of wm.session()',
+        )

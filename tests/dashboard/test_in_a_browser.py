@@ -1,0 +1,122 @@
+"""The dashboard in Chromium: it loads under its own content policy, moves, answers, and shows names as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.dashboard.conftest import ARTEFACTS, Running, Seen
+
+Look = Callable[..., Seen]
+
+
+def tile(page: Page, name: str) -> str:
+    return page.inner_text(f'.tile[data-name="{name}"] .value')
+
+
+def test_the_page_loads_and_the_console_has_nothing_to_complain_about(served: Running, looked_at: Look) -> None:
+    seen = looked_at(served.address)
+    served.go_on(2)
+    expect(seen.page.locator("#status")).to_have_text("running")
+    expect(seen.page.locator("#chart-rates .main-svg").first).to_be_visible()
+    assert seen.page.inner_text("#verdict") == "it keeps up"
+    assert "SELECT o.item" in seen.page.inner_text("#query")
+    assert seen.page.locator(".card").count() == 3 + 3 + 1
+    assert seen.page.locator(".loser").count() >= 5
+    assert seen.complaints == []
+
+
+def test_the_token_does_not_stay_in_the_address(served: Running, looked_at: Look) -> None:
+    page = looked_at(served.address).page
+    assert served.address.token not in page.url
+    page.reload()
+    page.wait_for_selector("#controls input")
+
+
+def test_live_values_move(served: Running, looked_at: Look) -> None:
+    page = looked_at(served.address).page
+    served.go_on()
+    rows = page.locator('.tile[data-name="rows in"] .more')
+    expect(rows).to_contain_text("in all")
+    before = rows.inner_text()
+    served.go_on(3)
+    expect(rows).not_to_have_text(before)
+    assert tile(page, "state") != "–"
+    assert tile(page, "late rows") not in ("–", "0")
+
+
+def test_predicted_and_measured_costs_stand_side_by_side(served: Running, looked_at: Look) -> None:
+    page = looked_at(served.address).page
+    served.go_on(4)
+    expect(page.locator(".measured-text").first).not_to_have_text("not measured")
+    for card in page.locator(".card").all():
+        assert card.locator(".predicted-text").inner_text().endswith("s")
+        assert card.locator(".measured-text").inner_text().endswith("s")
+
+
+def test_a_what_if_slider_changes_the_verdict_and_the_plan(served: Running, looked_at: Look) -> None:
+    page = looked_at(served.address).page
+    expect(page.locator("#answer .chip")).to_have_text("it keeps up")
+    before, orders = page.inner_text(".answer-plan"), page.inner_text(".answer-orders")
+    _slide(page, "window q", 1000)
+    expect(page.locator(".answer-plan")).to_contain_text("another plan")
+    assert page.inner_text(".answer-orders") != orders
+    _slide(page, "rate orders", 1000)
+    _slide(page, "processors", 0)
+    expect(page.locator("#answer .chip")).to_have_text("it cannot keep up")
+    page.click("#reset")
+    expect(page.locator(".answer-plan")).to_have_text(before)
+
+
+def test_memory_that_is_too_small_is_said(served: Running, looked_at: Look) -> None:
+    page = looked_at(served.address).page
+    _slide(page, "memory", 0)
+    expect(page.locator("#answer")).to_contain_text("are to be had")
+
+
+def test_names_with_markup_are_shown_as_text(dashboard: Callable[..., AbstractContextManager[Running]], looked_at: Look) -> None:
+    nasty = '<img src=x onerror="document.title=1"><b>x</b>'
+    quoted = '"' + nasty.replace('"', '""') + '"'
+    query = f"SELECT a.item AS {quoted} FROM {quoted} [RANGE 1 SECOND] AS a, b [RANGE 1 SECOND] AS {quoted} WHERE a.item = {quoted}.item"
+    with dashboard(query, {nasty: "10 ms", "b": "10 ms"}, title=nasty) as shown:
+        seen = looked_at(shown.address)
+        shown.go_on(3)
+        expect(seen.page.locator("#chart-lost .main-svg").first).to_be_visible()
+        assert seen.page.inner_text("#title") == nasty
+        assert nasty in seen.page.inner_text("#picture")
+        assert nasty in seen.page.inner_text("#controls")
+        assert seen.page.locator("img").count() == 0
+        assert seen.page.locator("b").count() == 0
+        assert "<b>x</b>" in (seen.page.text_content("#chart-lost") or "")
+        assert seen.page.title() == "Watersmeet"
+        assert seen.complaints == []
+
+
+def test_changes_of_plan_are_logged(served: Running, looked_at: Look) -> None:
+    page = looked_at(served.address).page
+    from watersmeet import plan
+
+    served.run.replan(plan("eager-hash"))
+    served.go_on()
+    expect(page.locator("#changes li").first).to_contain_text("now eager-hash, before runs")
+
+
+@pytest.mark.parametrize(("name", "width", "dark"), [("light", 1280, False), ("dark", 1280, True), ("phone", 390, False)])
+def test_it_fits_every_screen(served: Running, looked_at: Look, name: str, width: int, dark: bool) -> None:
+    page = looked_at(served.address, dark=dark, width=width).page
+    served.go_on(4)
+    expect(page.locator("#chart-state .main-svg").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert background == ("rgb(15, 21, 27)" if dark else "rgb(244, 246, 248)")
+    ARTEFACTS.mkdir(exist_ok=True)
+    page.screenshot(path=ARTEFACTS / f"dashboard-{name}.png", full_page=True)
+
+
+def _slide(page: Page, key: str, position: int) -> None:
+    page.locator(f'input[data-key="{key}"]').evaluate(
+        "(input, position) => { input.value = position; input.dispatchEvent(new Event('input')); }", position
+    )

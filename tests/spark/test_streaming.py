@@ -1,0 +1,76 @@
+"""Generated queries over directories that grow: the same rows as embedded, batch by batch, over restarts, with and without memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import watersmeet as wm
+from watersmeet.oracle import Arrival
+from watersmeet.runtime.spark import host
+from watersmeet.runtime.spark.metrics import batches
+
+from ..properties.arrivals import in_any_batches, with_late_rows
+from ..properties.cases import Case
+from ..properties.engine import Rows, assert_same
+from ..properties.generators import generate
+from .answers import rows_of, rows_of_table, run_to_the_end, sources_of
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+#: Cases whose types a parquet file holds, of one stream, of several, with ROWS windows, relations and self joins among them.
+SEEDS = tuple(range(100, 106))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_files_that_come_one_by_one(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    case, rng = generate(seed), Random(seed)
+    arrivals = (with_late_rows if seed % 2 else in_any_batches)(rng, case)
+    cut = rng.randint(0, max(len(arrival.batches) for arrival in arrivals.values()))
+    wanted, ledger = _embedded(case, arrivals)
+    counted: dict[str, list[int]] = {name: [0, 0] for name in arrivals}
+    for part in (slice(0, max(cut, 1)), slice(max(cut, 1), None)):  # the query is stopped in between and goes on from its checkpoint
+        _write(tmp_path, arrivals, part)
+        frame = host.on_spark(
+            case.text, _followed(case, tmp_path, arrivals), session=spark, buckets=1 + seed % 3, remembers=bool(seed % 4 > 1)
+        )
+        for batch in batches(run_to_the_end(frame, tmp_path)):
+            for name, numbers in counted.items():
+                numbers[0] += batch.arrived[name]
+                numbers[1] += batch.late[name]
+    assert_same(case, rows_of(spark.read.schema(frame.schema).parquet(str(tmp_path / "out"))), wanted)
+    assert {name: tuple(numbers) for name, numbers in counted.items()} == ledger
+
+
+def _embedded(case: Case, arrivals: Mapping[str, Arrival]) -> tuple[Rows, dict[str, tuple[int, int]]]:
+    """The rows of every round, and not what is released at the end: a stream on Spark does not end."""
+    run = wm.run(case.text, sources_of(case, arrivals))
+    *rounds, _ = run.batches()
+    tables = [pa.Table.from_batches(found, run.config.result) for found in rounds]
+    return rows_of_table(pa.concat_tables(tables)), {name: (entry.arrived, entry.late) for name, entry in run.ledger.items()}
+
+
+def _write(folder: Path, arrivals: Mapping[str, Arrival], part: slice) -> None:
+    for name, arrival in arrivals.items():
+        (folder / name).mkdir(exist_ok=True)
+        for number, table in list(enumerate(arrival.batches))[part]:
+            path = folder / name / f"{number:03d}.parquet"
+            pq.write_table(table, path)
+            os.utime(path, (1_700_000_000 + number,) * 2)
+
+
+def _followed(case: Case, folder: Path, arrivals: Mapping[str, Arrival]) -> dict[str, Any]:
+    sources = sources_of(case, {})
+    for name, arrival in arrivals.items():
+        idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"
+        lateness = f"{arrival.lateness_us} microseconds"
+        sources[name] = wm.stream(folder / name, time=arrival.time, lateness=lateness, idle=idle, follow=True, files_per_batch=1)
+    return sources
