@@ -139,13 +139,30 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
 }
 
 
-def findings(name: str) -> Iterator[Finding]:
-    """The findings of one benchmark, or of all."""
-    if name != "all" and name not in BENCHMARKS:
-        raise InputError(f'there is no benchmark "{name}"', hint=f"benchmarks: {listing([*BENCHMARKS, 'all'])}")
+#: Streams by name of the benchmark: each brings 4,000,000 rows, 500,000 in a batch, with 500,000 keys, over windows of ten seconds.
+ON_SPARK = {"two-way": 2, "three-way": 3, "five-way": 5}
+
+
+def findings(name: str, scale: float = 1.0) -> Iterator[Finding]:
+    """The findings of one benchmark, or of all. `scale` shortens the streams of those on Spark, for a quick look."""
+    names = [*BENCHMARKS, *ON_SPARK]
+    if name != "all" and name not in names:
+        raise InputError(f'there is no benchmark "{name}"', hint=f"benchmarks: {listing([*names, 'all'])}")
     for chosen, benchmark in BENCHMARKS.items():
         if name in (chosen, "all"):
             yield from benchmark()
+    for chosen, streams in ON_SPARK.items():
+        if name in (chosen, "all"):
+            yield from _on_spark(chosen, streams, scale)
+
+
+def _on_spark(name: str, streams: int, scale: float) -> Iterator[Finding]:
+    """The Spark host beside chains of Spark's own stream-stream joins."""
+    from watersmeet.bench.spark.beside import BATCH_ROWS, beside_spark
+
+    batches = max(3, round(CommonKey().rows * scale / BATCH_ROWS))
+    found = beside_spark(name, CommonKey(streams=streams, rows=batches * BATCH_ROWS))
+    yield Finding(str(found), found.to_dict())
 
 
 def _side_by_side(found: SideBySide) -> Finding:
