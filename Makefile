@@ -12,7 +12,7 @@ WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test quick lint types contract format kernels bench java chromium clean distclean
+.PHONY: help demo test quick lint types contract format kernels bench papers java chromium clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ kernels: $(READY) ## compiles the kernels into the cache
 
 bench: kernels ## measures this system beside its peers
 	$(BIN)/watersmeet bench all
+
+papers: kernels ## reproduces the papers' tables and figures and writes docs/papers anew
+	$(BIN)/watersmeet paper all --out docs/papers
 
 chromium: ## checks for the Chromium that the dashboard's tests need, installs one where that is allowed
 	@bash scripts/chromium.sh

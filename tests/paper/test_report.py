@@ -20,7 +20,7 @@ PLOTS = {
     "golab": {"figure-2", "figure-3", "table-8", "figure-4a", "figure-4b"},
     "hammad": {"figure-7", "figure-8", "figure-9a", "figure-9b", "figure-9c", "figure-13", "figure-14"},
     "kang": {"figures-2-and-3", "figure-4", "figures-5-to-7"},
-    "tran": {"figure-6", "figure-7", "figure-8", "figure-9", "figure-10"},
+    "tran": {"figure-6", "figure-6-measured", "figure-7", "figure-8", "figure-8-measured", "figure-9", "figure-10"},
     "ayad": {"example-1", "figure-7"},
 }
 TABLES = {

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from watersmeet.bench import early_aggregation as early
+from watersmeet.bench.adaptive import adapted
 from watersmeet.bench.counters import share_of_counting
 from watersmeet.bench.embedded import SideBySide, beside_duckdb, seconds_per_row
+from watersmeet.bench.planning import BARS_S, planning_s
+from watersmeet.bench.regret import report
+from watersmeet.bench.regret.measure import measured
+from watersmeet.bench.regret.workloads import SUITE
 from watersmeet.bench.workloads import CommonKey
 from watersmeet.errors import InputError, listing
 from watersmeet.workloads import golab, kang_limited
@@ -80,11 +86,43 @@ def early_aggregation() -> Iterator[Finding]:
         yield Finding(text, {"workload": "early-aggregation", "matches": matches, "seconds_per_row": per_row})
 
 
+def regret() -> Iterator[Finding]:
+    """How far the chosen plan is from the best of its space, on 32 workloads; also drawn, in build/regret.svg."""
+    found = []
+    for workload in SUITE:
+        found.append(measured(workload))
+        yield Finding(report.line(found[-1]), report.values_of(found[-1]))
+    yield Finding(report.verdict(found), {"workload": "all", **report.summary(found)})
+    path = report.plotted(found, Path("build/regret.svg"))
+    yield Finding(f"measured against predicted times of all plans: {path}", {"plot": str(path)})
+
+
+def planning() -> Iterator[Finding]:
+    """What finding a plan takes, for two to twelve streams."""
+    for streams, bar_s in BARS_S.items():
+        seconds = planning_s(streams)
+        text = f"{streams:>2} streams planned in {seconds * 1e3:7.1f} ms (bar {bar_s * 1e3:,.0f} ms)"
+        yield Finding(text, {"workload": "planning", "streams": streams, "seconds": seconds})
+
+
 def allocation() -> Iterator[Finding]:
     """The third paper's Figures 5 to 7: rows out per second of every strategy, predicted and measured."""
     for bar in kang_limited.bars():
         text = f"figure {bar.figure}  {bar.strategy:<12} predicted {bar.predicted_per_s:6.1f} per s   measured {bar.measured_per_s:6.1f}"
         yield Finding(text, {"workload": "allocation", **asdict(bar)})
+
+
+def adaptive() -> Iterator[Finding]:
+    """A rate that jumps fifty-fold mid-run: CPU per batch afterwards, beside the right plan from the start and the wrong one kept."""
+    found = adapted()
+    text = (
+        f"adaptive: {found.adaptive_s * 1e3:.2f} ms per batch after the jump, {found.ratio:.2f} times the right plan's"
+        f" {found.right_s * 1e3:.2f} ms; the plan before the jump takes {found.wrong_s * 1e3:.2f} ms\n"
+        + "\n".join(f"  {decision}" for decision in found.decisions)
+        + f"\n  on steady streams the plan changed {found.steady_changes} times once windows were full"
+    )
+    values = {"adaptive_s": found.adaptive_s, "right_s": found.right_s, "wrong_s": found.wrong_s, "steady_changes": found.steady_changes}
+    yield Finding(text, {"workload": "adaptive", **values, "decisions": [each.to_dict() for each in found.decisions]})
 
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
@@ -94,7 +132,10 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "table-8": table_8,
     "counters": counters,
     "early-aggregation": early_aggregation,
+    "regret": regret,
+    "planning": planning,
     "allocation": allocation,
+    "adaptive": adaptive,
 }
 
 

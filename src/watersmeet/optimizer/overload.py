@@ -109,7 +109,7 @@ def thinned(config: MeetConfig, workload: Workload, keep: Mapping[str, float]) -
         _thinner(each, keep.get(source.name, 1.0), counted=isinstance(source.window, RowsWindow)) if source.is_stream else each
         for source, each in zip(config.inputs, workload.inputs, strict=True)
     )
-    return replace(workload, inputs=inputs, _matches={}, _reach={})
+    return replace(workload, inputs=inputs, _matches={}, _reach={}, _key_shares={})
 
 
 def approximate(now: Situation, plans: Sequence[Plan], wishes: Wishes = NO_WISHES, seed: int = 0) -> Approximation:

@@ -11,7 +11,7 @@ class Effort:
     """The share of a measurement's rows that are run, and how often; `say` is told in a few words what is measured next."""
 
     share: float = 1.0
-    repeats: int = 5
+    repeats: int = 4
     quick: bool = False
     say: Callable[[str], None] = lambda _: None
 

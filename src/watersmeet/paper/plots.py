@@ -56,6 +56,8 @@ _PANEL_WIDTH, _PANEL_HEIGHT, _LEGEND_HEIGHT, _TITLE_HEIGHT = 4.3, 3.0, 0.24, 0.4
 _MOST_COLUMNS = 3
 #: Letters of all categories together that fit under a panel side by side.
 _MOST_LETTERS = 40
+#: Up to how many places, and how far, an axis is taken for one that counts.
+_MOST_COUNTS, _LARGEST_COUNT = 9, 20
 _DOTS_PER_INCH = 110
 
 
@@ -133,6 +135,7 @@ def _panel(axes: Axes, panel: Panel, look: Look) -> None:
     if isinstance(panel, LinePanel):
         _lines(axes, panel, look)
         _scale(axes.xaxis, axes.set_xscale, log=panel.log_x)
+        _count_on(axes.xaxis, panel)
     else:
         _bars(axes, panel, look)
     _scale(axes.yaxis, axes.set_yscale, log=panel.log_y)
@@ -166,6 +169,13 @@ def _scale(axis: Axis, set_scale: Callable[[str], None], *, log: bool) -> None:
     else:
         axis.set_major_locator(MaxNLocator(6))
     axis.set_major_formatter(lambda value, _: number(value))
+
+
+def _count_on(axis: Axis, panel: LinePanel) -> None:
+    """Where the axis counts a few things, such as streams, every count is marked and nothing in between."""
+    places = sorted({x for line in panel.lines for x in line.x})
+    if not panel.log_x and len(places) <= _MOST_COUNTS and places[-1] <= _LARGEST_COUNT and all(x == int(x) for x in places):
+        axis.set_ticks(places)
 
 
 def number(value: float) -> str:

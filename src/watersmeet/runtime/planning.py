@@ -7,7 +7,7 @@ milliseconds to find; where there are fewer rows than any plan takes to join in 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from watersmeet.optimizer.samples import Sample, Samples, sample_of
 from watersmeet.runtime.inputs.feeds import BatchFeed, PathFeed, TableFeed
 from watersmeet.runtime.sources import Relation, Stream, event_times_us
 from watersmeet.runtime.statistics import columns_asked, completed
+from watersmeet.stats.estimate import Estimate, Provenance
 from watersmeet.stats.sample import measured
 from watersmeet.stats.stream_stats import StreamStats, stats
 
@@ -71,12 +72,13 @@ def explanation(
     budget: Budget | None = None,
     all_plans: bool = False,
     wishes: Wishes = NO_WISHES,
+    engine: str = "embedded",
 ) -> Explanation:
     """What a run of the query over these sources would be planned as, and why."""
     known = {**{name: source for name, source in sources.items() if isinstance(source, StreamStats)}, **(declared or {})}
     hand = at_hand(bound, {name: source for name, source in sources.items() if not isinstance(source, StreamStats) and name not in known})
     default = default_plan(bound) if plan is None and not known and hand.rows < FEW_ROWS and hand.tables else None
-    return explained_on(bound, hand, known, plan=plan, default=default, budget=budget, all_plans=all_plans, wishes=wishes)
+    return explained_on(bound, hand, known, plan=plan, default=default, budget=budget, all_plans=all_plans, wishes=wishes, engine=engine)
 
 
 def plan_of(bound: BoundQuery, hand: AtHand) -> Plan:
@@ -107,10 +109,10 @@ def at_hand(bound: BoundQuery, sources: Mapping[str, Stream | Relation]) -> AtHa
         if found is not None:
             tables[name] = found
     whole = all(isinstance(sources[name].feed, TableFeed | PathFeed) for name in names)
-    return _timed(tables, sources, whole=whole)
+    return timed_rows(tables, sources, whole=whole)
 
 
-def _timed(tables: Mapping[str, pa.Table], sources: Mapping[str, Stream | Relation], *, whole: bool) -> AtHand:
+def timed_rows(tables: Mapping[str, pa.Table], sources: Mapping[str, Stream | Relation], *, whole: bool) -> AtHand:
     streams = {name: source for name in tables if isinstance(source := sources[name], Stream)}
     return AtHand(tables, {name: event_times_us(name, tables[name], source.time) for name, source in streams.items()}, whole)
 
@@ -124,11 +126,16 @@ def explained_on(
     default: Plan | None = None,
     budget: Budget | None = None,
     all_plans: bool = False,
+    engine: str = "embedded",
     arriving: Arriving | None = None,
+    rates: Mapping[str, float] | None = None,
     wishes: Wishes | None = None,
 ) -> Explanation:
+    """The explanation on the rows at hand; `rates` by stream name count before those that the rows themselves show."""
     config = aggregate_config(bound).join if bound.is_aggregation else meet_config(bound, Plan())
     found = {name: known.get(name) or _measured(bound, hand, name) for name in dict.fromkeys(each.schema.name for each in bound.sources)}
+    for name, rate in (rates or {}).items():
+        found[name] = replace(found[name], rows_per_s=Estimate(rate, Provenance.MEASURED))
     return explained(
         bound,
         completed(bound, found),
@@ -136,6 +143,7 @@ def explained_on(
         budget=budget,
         plan=plan or default,
         all_plans=all_plans,
+        engine=engine,
         samples=_samples(config, hand, known),
         arriving=arriving or hand.arriving(),
         reason=f"fewer than {FEW_ROWS} rows at hand: the default plan is taken, nothing is compared" if default is not None else "",
@@ -157,30 +165,3 @@ def _samples(config: MeetConfig, hand: AtHand, known: Mapping[str, StreamStats])
         if table is not None and table.num_rows and each.name not in known:
             found[each.number] = sample_of(each, table, hand.times.get(each.name, np.zeros(table.num_rows, np.int64)))
     return Samples(found)
-
-
-@dataclass
-class Planner:
-    """Plans a run again as its rows grow: nothing has to be migrated, so a better plan is a better plan at once.
-
-    Decided by rows seen, never by a clock, so that a replay decides the same.
-    """
-
-    bound: BoundQuery
-    sources: Mapping[str, Stream | Relation]
-    planned_rows: int
-    seen_rows: int = 0
-    recent: dict[str, pa.Table] = field(default_factory=dict)
-
-    def see(self, tables: Mapping[str, pa.Table]) -> Plan | None:
-        """Takes a batch in, and says by which plan to go on, if by another."""
-        self.seen_rows += sum(table.num_rows for table in tables.values())
-        for name, table in tables.items():
-            before = self.recent.get(name)
-            both = table if before is None or table.num_rows >= COUNTED_ROWS else pa.concat_tables([before, table])
-            self.recent[name] = both.slice(max(0, both.num_rows - COUNTED_ROWS))
-        if self.seen_rows < max(FEW_ROWS, GROWTH * self.planned_rows) or len(self.bound.sources) == 1:
-            return None
-        self.planned_rows = self.seen_rows
-        relations = at_hand(self.bound, {name: source for name, source in self.sources.items() if isinstance(source, Relation)})
-        return plan_of(self.bound, _timed({**relations.tables, **self.recent}, self.sources, whole=False))

@@ -102,6 +102,7 @@ const filled = (name) => ({ fill: "tozeroy", fillcolor: `${colour(name)}33` }); 
 
 export function drawCharts() {
   if (!figures.length || !window.Plotly) return;
+  for (const note of document.querySelectorAll(".plot > p")) note.remove();
   draw("chart-rates", [line("in", rates(rowsIn), "--predicted"), line("out", rates(rowsOut), "--measured")], "");
   draw("chart-latency", [line("latency", figures.map((each) => each.took_s), "--measured", filled("--measured"))], "s");
   draw("chart-state", [line("state", figures.map((each) => each.state_bytes), "--predicted", filled("--predicted"))], "B");

@@ -16,8 +16,8 @@ COSTS = {"a": (60, 120, 70), "b": (10, 60, 210), "c": (110, 20, 770)}
 OUTPUT = (100, 200, 700)
 MEASURED_AT = (0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1)
 #: What is kept of a stream at least, so that its window is never empty.
-LEAST = 0.05
-_SECONDS = 2000
+LEAST = 0.02
+_SECONDS = 3000
 
 
 def figure_7(effort: Effort) -> Exhibit:

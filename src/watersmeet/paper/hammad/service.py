@@ -2,6 +2,9 @@
 
 A kernel is called once per block, with the rows its buffers hold as old rows. Laying those out is no part of serving a tuple: it is
 measured apart, with a block of a single row, and taken off. Beside the time stand the comparisons, which are exact.
+
+A call starts by letting go of what its own rows cannot reach, so rows that only a slow stream's silence kept are not looked at again in the
+next block. Comparisons are the same as in one call over everything; rows looked at are as well, but for Figure 9c, which says so.
 """
 
 from __future__ import annotations
@@ -50,11 +53,12 @@ class Algorithm:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Per block: microseconds and comparisons per tuple."""
+    """Per block: microseconds and comparisons per tuple. `passed_over` is the share of the rows looked at that are outside the window."""
 
     tuples: tuple[float, ...]
     us: tuple[float, ...]
     comparisons: tuple[float, ...]
+    passed_over: float = 0.0
 
     @property
     def mean_us(self) -> float:
@@ -81,28 +85,33 @@ def algorithms(names: Sequence[str], window_us: int, reach_us: Sequence[int], bu
 def served(effort: Effort, arrivals: Arrivals, chosen: Mapping[str, Algorithm], first: int = 0, block: int = BLOCK) -> dict[str, Served]:
     """The service times of each algorithm over the blocks from `first` on; the algorithms take turns in every block."""
     starts = range(first, len(arrivals) - block + 1, block)
-    points: dict[str, list[tuple[float, float]]] = {name: [] for name in chosen}
+    points: dict[str, list[tuple[float, float, float]]] = {name: [] for name in chosen}
     for start in starts:
         cases = {name: (_rows(arrivals, each, start, block), _rows(arrivals, each, start, 1)) for name, each in chosen.items()}
         spent = _least(effort, {name: (chosen[name].join, *case) for name, case in cases.items()})
-        for name, (seconds, comparisons) in spent.items():
-            points[name].append((1e6 * seconds / (block - 1), comparisons / block))
+        for name, (seconds, comparisons, touched) in spent.items():
+            points[name].append((1e6 * seconds / (block - 1), comparisons / block, touched / block))
     places = tuple(float(start + block) for start in starts)
-    return {name: Served(places, tuple(us for us, _ in each), tuple(count for _, count in each)) for name, each in points.items()}
+    return {name: _served(places, each) for name, each in points.items()}
 
 
-def _least(effort: Effort, cases: Mapping[str, tuple[Callable[[Rows], WindowJoin], Rows, Rows]]) -> dict[str, tuple[float, float]]:
-    """Seconds for the block beyond those for its first row, and comparisons."""
+def _served(places: tuple[float, ...], points: list[tuple[float, float, float]]) -> Served:
+    us, comparisons, touched = (tuple(column) for column in zip(*points, strict=True))
+    return Served(places, us, comparisons, 1 - sum(comparisons) / sum(touched) if sum(touched) else 0.0)
+
+
+def _least(effort: Effort, cases: Mapping[str, tuple[Callable[[Rows], WindowJoin], Rows, Rows]]) -> dict[str, tuple[float, float, float]]:
+    """Seconds for the block beyond those for its first row, rows compared, and rows looked at."""
     gc.collect()
     whole, single = dict.fromkeys(cases, np.inf), dict.fromkeys(cases, np.inf)
-    comparisons = dict.fromkeys(cases, 0.0)
+    work = dict.fromkeys(cases, (0.0, 0.0))
     for _ in range(max(2, effort.repeats)):
         for name, (join, rows, first_row) in cases.items():
             seconds, joined = _timed(join, rows)
-            comparisons[name] = float(joined.counters.comparisons.sum())
+            work[name] = float(joined.counters.comparisons.sum()), float(joined.counters.touched.sum())
             whole[name] = min(whole[name], seconds)
             single[name] = min(single[name], _timed(join, first_row)[0])
-    return {name: (max(0.0, whole[name] - single[name]), comparisons[name]) for name in cases}
+    return {name: (max(0.0, whole[name] - single[name]), *work[name]) for name in cases}
 
 
 def _timed(join: Callable[[Rows], WindowJoin], rows: Rows) -> tuple[float, WindowJoin]:
@@ -113,11 +122,12 @@ def _timed(join: Callable[[Rows], WindowJoin], rows: Rows) -> tuple[float, Windo
 
 def _rows(arrivals: Arrivals, algorithm: Algorithm, start: int, block: int) -> Rows:
     """The rows in the buffers before the block, and the block's own."""
-    held = _held_since(arrivals, algorithm, start)
-    old, new = np.arange(held, start), np.arange(start, start + block)
+    new = np.arange(start, start + block)
+    since_us = _held_since_us(arrivals, algorithm, start)
     parts: list[Int64s] = []
     sizes, olds = [], []
     for stream in range(arrivals.streams):
+        old = np.arange(np.searchsorted(arrivals.times, since_us[stream]), start)
         its_old, its_new = (which[arrivals.stream[which] == stream] for which in (old, new))
         parts += [its_old, its_new]
         sizes.append(its_old.size + its_new.size)
@@ -126,10 +136,19 @@ def _rows(arrivals: Arrivals, algorithm: Algorithm, start: int, block: int) -> R
     return Rows(arrivals.times[chosen], arrivals.codes[chosen], np.cumsum([0, *sizes]).astype(np.int64), np.array(olds, np.int64))
 
 
-def _held_since(arrivals: Arrivals, algorithm: Algorithm, start: int) -> int:
-    """The oldest row still in a buffer: in reach now, or in reach when buffers were last cleaned."""
+def _held_since_us(arrivals: Arrivals, algorithm: Algorithm, start: int) -> list[int]:
+    """Per stream, the time from which its rows are still in its buffer when the block comes, or were when buffers were last cleaned.
+
+    The paper's rule: a row leaves once it is farther than the window from the last row of every other stream, so a slow stream keeps rows
+    in all the other buffers.
+    """
     every = algorithm.cleans_up_every
     at = start if every is None else start // every * every
-    if at == 0:
-        return 0
-    return int(np.searchsorted(arrivals.times, arrivals.times[min(at, len(arrivals) - 1)] - algorithm.window_us))
+    last_us = [_last_us(arrivals, stream, at) for stream in range(arrivals.streams)]
+    return [min(last for other, last in enumerate(last_us) if other != stream) - algorithm.window_us for stream in range(len(last_us))]
+
+
+def _last_us(arrivals: Arrivals, stream: int, at: int) -> int:
+    """The time of a stream's last row before the given place; before all rows where it has none yet."""
+    behind = np.flatnonzero(arrivals.stream[:at][::-1] == stream)
+    return int(arrivals.times[at - 1 - behind[0]]) if behind.size else int(arrivals.times[0])

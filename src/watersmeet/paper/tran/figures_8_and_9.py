@@ -7,20 +7,31 @@ from watersmeet.cost.tran_figures import THREE_WAY, figure_8, figure_9
 from watersmeet.paper.claims import Claim, shape
 from watersmeet.paper.effort import Effort
 from watersmeet.paper.exhibit import Exhibit, Table
+from watersmeet.paper.tran.measured import THREE_WAY_PLACES, measured_plot, measured_tables, parts_measured, rank_claim
 from watersmeet.paper.tran.parts import Parts, parts_of, plot_of, rises, tables_of, told
 
 
 def figures_8_and_9(effort: Effort) -> Exhibit:
     hashed, nested = parts_of(figure_8), parts_of(figure_9)
+    ours = parts_measured(effort, 8, THREE_WAY, THREE_WAY_PLACES)
     gains = {inputs: gain(inputs) for inputs in (2, 3, 4, 5)}
     return Exhibit(
         "Figures 8 and 9: three-way aggregation joins",
         "From the cost model, all weights equal. Defaults: λ 200, w 300, g1 20, g2 = g3 = 1, σ 0.1. The paper gives formulas for two "
         "inputs only; "
         "with more, probes add up and matches multiply, as its algorithm does.",
-        (*_claims(8, hashed), *_claims(9, nested), _grows(gains)),
-        (*tables_of(8, hashed), *tables_of(9, nested), _gains(gains)),
-        (plot_of(8, "three-way hash join", hashed), plot_of(9, "three-way nested loops", nested)),
+        (
+            *_claims(8, hashed),
+            *_claims(9, nested),
+            _grows(gains),
+            rank_claim("tran.figure8.measured", "model and measurement rank the plans of a three-way join the same", ours),
+        ),
+        (*tables_of(8, hashed), *tables_of(9, nested), *measured_tables(8, ours), _gains(gains)),
+        (
+            plot_of(8, "three-way hash join", hashed),
+            measured_plot(8, "three-way hash join", ours),
+            plot_of(9, "three-way nested loops", nested),
+        ),
     )
 
 

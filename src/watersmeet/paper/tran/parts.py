@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from watersmeet.cost.series import Figure
-from watersmeet.paper.exhibit import Line, LinePanel, Plot, Table, columns_of, model_lines
+from watersmeet.paper.exhibit import LinePanel, Plot, Table, columns_of, model_lines
 
 PARTS = ("a", "b", "c", "d")
 AXES = {
@@ -24,14 +24,13 @@ def parts_of(modelled: Callable[[str], Figure]) -> Parts:
     return {part: modelled(part) for part in PARTS}
 
 
-def plot_of(number: int, title: str, parts: Parts, measured: dict[str, tuple[Line, ...]] | None = None) -> Plot:
-    """The model's lines, and measured ones where there are any."""
+def plot_of(number: int, title: str, parts: Parts) -> Plot:
     panels = tuple(
         LinePanel(
             f"({part}) over {AXES[part]}",
             AXES[part],
             "cost per second",
-            (*model_lines(figure), *(measured or {}).get(part, ())),
+            model_lines(figure),
             log_x=part in _LOG,
             log_y=True,
         )
