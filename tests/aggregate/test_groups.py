@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from decimal import Decimal
 from typing import Any
@@ -179,11 +178,3 @@ def test_late_rows_are_counted_in_the_ledger() -> None:
     found = [row for batch in run.batches() for part in batch for row in part.to_pylist()]
     assert [row["n"] for row in found] == [1, 2]
     assert run.ledger["a"].late == 1
-
-
-def test_an_aggregation_over_shed_rows_is_that_of_the_rows_kept() -> None:
-    table = pa.table({"ts": list(range(1000)), "k": list(range(1000))})
-    found = wm.collect("SELECT COUNT(*) AS n FROM a [LANDMARK]", {"a": wm.stream(table, time="ts")}, wm.plan(drop={"a": 0.5}))
-    ledger = json.loads(found.schema.metadata[b"watersmeet"])["ledger"]["a"]
-    assert found.column("n").to_pylist() == [ledger["kept"]]
-    assert ledger["shed"] > 300

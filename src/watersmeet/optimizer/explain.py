@@ -234,7 +234,8 @@ def explained(
     if bound.is_aggregation:
         grouped = aggregate_config(bound, plan)
         workload = workload_of(bound, grouped.join, stats, samples, arriving)
-        return _explained_aggregation(bound, grouped, workload, stats, profile, budget or Budget(), plan, all_plans)
+        about = _explained_aggregation(bound, grouped, workload, stats, profile, budget or Budget(), plan, all_plans)
+        return replace(about, trace=(*about.trace, reason)) if reason else about
     config = settled_config(bound, plan or Plan())
     now = Situation(config, workload_of(bound, config, stats, samples, arriving), profile, budget or Budget())
     search = searched(bound, config, now.workload, profile, now.budget)
@@ -270,10 +271,11 @@ def _explained_aggregation(
 ) -> Explanation:
     """The same of an aggregation query: its plans are the placements of early aggregation."""
     found = early_candidates(bound, config, workload, stats)
-    chosen = early_costed(config, workload, stats, plan) if plan is not None else _cheapest_feasible(found, budget)
+    chosen = early_costed(config, workload, stats, plan) if plan is not None else found[0]
     others = tuple(each for each in found if each.plan.early != chosen.plan.early)
     notes = tuple(early_notes(bound, chosen.plan))
-    return Explanation(bound, config.join, workload, stats, chosen, others, budget, profile, all_plans, notes=notes)
+    trace = (f"{len(found)} placements of early aggregation compared by predicted CPU time",)
+    return Explanation(bound, config.join, workload, stats, chosen, others, budget, profile, all_plans, trace, notes=notes)
 
 
 def _cost_dict(cost: PlanCost) -> dict[str, Any]:
