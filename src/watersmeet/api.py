@@ -220,8 +220,8 @@ def _explained(
     *,
     all_plans: bool = False,
     wishes: Wishes = NO_WISHES,
-    below: bool = False,  # judge an aggregation by the join below it
     engine: str = "embedded",
+    below: bool = False,  # judge an aggregation by the join below it
 ) -> Explanation:
     parsed = parse(query) if isinstance(query, str) else query
     schemas = {

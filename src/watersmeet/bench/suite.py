@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from watersmeet.bench import early_aggregation as early
 from watersmeet.bench.adaptive import adapted
 from watersmeet.bench.counters import share_of_counting
 from watersmeet.bench.embedded import SideBySide, beside_duckdb, seconds_per_row
@@ -88,6 +89,22 @@ def planning() -> Iterator[Finding]:
         yield Finding(text, {"workload": "planning", "streams": streams, "seconds": seconds})
 
 
+def early_aggregation() -> Iterator[Finding]:
+    """The fourth paper's default setting and those of its Figure 10: all plans, the optimizer's pick, and time against matches per row."""
+    for setting in (early.DEFAULT, *early.FIGURE_10):
+        found = early.ranked(setting)
+        times = "  ".join(f"{name} {seconds * 1e3:8.1f} ms" for name, seconds in found.seconds.items())
+        text = f"{setting.name:<8} {times}   best {found.best}, picked {found.picked}, best early {found.gain:.1f} times the late plan"
+        values = {"workload": "early-aggregation", "setting": setting.name, "seconds": found.seconds, "picked": found.picked}
+        yield Finding(text, {**values, "best": found.best, "gain": found.gain})
+    first = None
+    for matches in (300, 1000, 3000):
+        per_row = early.seconds_per_row(matches)
+        first = first or per_row
+        text = f"{matches:>5} matches per row  {per_row * 1e9:7.1f} ns per row  {per_row / first:5.2f} times the fewest matches'"
+        yield Finding(text, {"workload": "early-aggregation", "matches": matches, "seconds_per_row": per_row})
+
+
 def allocation() -> Iterator[Finding]:
     """The third paper's Figures 5 to 7: rows out per second of every strategy, predicted and measured."""
     for bar in kang_limited.bars():
@@ -116,18 +133,36 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "counters": counters,
     "regret": regret,
     "planning": planning,
+    "early-aggregation": early_aggregation,
     "allocation": allocation,
     "adaptive": adaptive,
 }
 
 
-def findings(name: str) -> Iterator[Finding]:
-    """The findings of one benchmark, or of all."""
-    if name != "all" and name not in BENCHMARKS:
-        raise InputError(f'there is no benchmark "{name}"', hint=f"benchmarks: {listing([*BENCHMARKS, 'all'])}")
+#: Streams by name of the benchmark: each brings 4,000,000 rows, 500,000 in a batch, with 500,000 keys, over windows of ten seconds.
+ON_SPARK = {"two-way": 2, "three-way": 3, "five-way": 5}
+
+
+def findings(name: str, scale: float = 1.0) -> Iterator[Finding]:
+    """The findings of one benchmark, or of all. `scale` shortens the streams of those on Spark, for a quick look."""
+    names = [*BENCHMARKS, *ON_SPARK]
+    if name != "all" and name not in names:
+        raise InputError(f'there is no benchmark "{name}"', hint=f"benchmarks: {listing([*names, 'all'])}")
     for chosen, benchmark in BENCHMARKS.items():
         if name in (chosen, "all"):
             yield from benchmark()
+    for chosen, streams in ON_SPARK.items():
+        if name in (chosen, "all"):
+            yield from _on_spark(chosen, streams, scale)
+
+
+def _on_spark(name: str, streams: int, scale: float) -> Iterator[Finding]:
+    """The Spark host beside chains of Spark's own stream-stream joins."""
+    from watersmeet.bench.spark.beside import BATCH_ROWS, beside_spark
+
+    batches = max(3, round(CommonKey().rows * scale / BATCH_ROWS))
+    found = beside_spark(name, CommonKey(streams=streams, rows=batches * BATCH_ROWS))
+    yield Finding(str(found), found.to_dict())
 
 
 def _side_by_side(found: SideBySide) -> Finding:

@@ -45,7 +45,7 @@ class BesideSpark:
         return self.frames.rows_per_s / self.native.rows_per_s
 
     def profile(self, ran: Ran) -> dict[str, float]:
-        """Seconds of a batch by phase, on average. Phases run on several cores; what is left of the trigger is shuffle, output, planning."""
+        """Seconds of a batch by phase, on average. Phases run on several cores; what is left of the trigger is shuffle and output."""
         count = max(1, len(ran.batches))
         cores = os.cpu_count() or 1
         spent = {phase: sum(getattr(each, name) for each in ran.batches) / count / 1e6 / cores for phase, name in PHASES.items()}
@@ -64,8 +64,7 @@ class BesideSpark:
 
     def __str__(self) -> str:
         lines = [f"{self.workload}: the same {self.native.rows_out:,} rows from all"]
-        for each in (self.files, self.frames, self.native):
-            lines.append(f"  {each.name:<38} {each.rows_per_s:>11,.0f} rows per s")
+        lines += [f"  {each.name:<38} {each.rows_per_s:>11,.0f} rows per s" for each in (self.files, self.frames, self.native)]
         lines.append(f"  {self.ratio:.1f} times Spark's own over files, {self.frames_ratio:.1f} times over DataFrames")
         lines += [f"    {phase:<30} {seconds:6.2f} s per batch" for phase, seconds in self.profile(self.files).items()]
         return "\n".join(lines)

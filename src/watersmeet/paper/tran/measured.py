@@ -98,9 +98,7 @@ def rank_claim(name: str, statement: str, parts: Mapping[str, Ranked]) -> Claim:
         holds=share > 0.8,
         difference=""
         if share > 0.95
-        else f"against the model, {mostly}; it counts all weights as equal and all inputs as probed alike, "
-        "while ours are "
-        "probed one after the other",
+        else f"against the model, {mostly}; it counts all weights as equal, and which of ours make the difference was not isolated",
         reason=f"against the model, {mostly}",
     )
 
