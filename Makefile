@@ -23,7 +23,8 @@ demo: $(READY) ## joins a year of real flights in three streams, and checks the 
 
 test: lint types contract kernels ## everything that has to be right before a change goes in
 	@bash scripts/chromium.sh
-	$(BIN)/pytest -n $(WORKERS) src tests </dev/null
+	@bash scripts/java.sh
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup src tests </dev/null
 
 quick: kernels ## the tests without the long property runs and the browser
 	$(BIN)/pytest -x -n $(WORKERS) src tests --ignore tests/properties --ignore tests/dashboard </dev/null

@@ -12,9 +12,12 @@ from watersmeet.algebra.query import Query
 from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
 from watersmeet.cost.kang_limited import Pair
 from watersmeet.lang import bind, parse
+from watersmeet.operators.aggregate.config import join_below
+from watersmeet.operators.aggregate.outputs import group_outputs
 from watersmeet.optimizer.budget import Budget
 from watersmeet.optimizer.explain import Explanation
 from watersmeet.runtime import allocation, embedded
+from watersmeet.runtime.adaptive import Overload
 from watersmeet.runtime.embedded import EmbeddedRun, Sources
 from watersmeet.runtime.planning import explanation
 from watersmeet.runtime.sources import Duration, Relation, Stream, parse_duration_us, relation, stream
@@ -82,10 +85,15 @@ def run(
     `budget`, `shed`, `stats` and `evaluate` as for `collect` and `explain`.
     """
     pinned = _plan(plan)
-    if budget is not None or shed:
-        about = _explained(query, streams, stats, pinned, budget, wishes=shed if isinstance(shed, Wishes) else NO_WISHES)
-        pinned = about.runnable(shed=bool(shed)) or pinned
-    return embedded.start(query, streams, pinned, evaluate=evaluate)
+    if budget is None and not shed:
+        return embedded.start(query, streams, pinned, evaluate=evaluate)
+    wishes = shed if isinstance(shed, Wishes) else NO_WISHES
+    about = _explained(query, streams, stats, pinned, budget, wishes=wishes, below=True)
+    fitting = about.runnable(shed=bool(shed))
+    if pinned is not None:
+        return embedded.start(query, streams, fitting or pinned, evaluate=evaluate)
+    begun = Overload(fitting or about.plan, about.budget, wishes if shed else None)
+    return embedded.start(query, streams, overload=begun, evaluate=evaluate)
 
 
 def allocate(
@@ -187,6 +195,7 @@ def explain(
     plan: Plan | Mapping[str, Any] | None = None,
     budget: Budget | None = None,
     all_plans: bool = False,
+    engine: str = "embedded",
 ) -> Explanation:
     """What would run, what it would cost and what the other plans would: before anything runs.
 
@@ -199,7 +208,7 @@ def explain(
     >>> about.chosen.cost.rows_out_per_s
     40000.0
     """
-    return _explained(query, streams, stats, _plan(plan), budget, all_plans=all_plans)
+    return _explained(query, streams, stats, _plan(plan), budget, all_plans=all_plans, engine=engine)
 
 
 def _explained(
@@ -211,6 +220,8 @@ def _explained(
     *,
     all_plans: bool = False,
     wishes: Wishes = NO_WISHES,
+    engine: str = "embedded",
+    below: bool = False,  # judge an aggregation by the join below it
 ) -> Explanation:
     parsed = parse(query) if isinstance(query, str) else query
     schemas = {
@@ -218,4 +229,6 @@ def _explained(
         for name, source in streams.items()
     }
     bound = bind(parsed, schemas)
-    return explanation(bound, streams, declared=stats, plan=plan, budget=budget, all_plans=all_plans, wishes=wishes)
+    if below and bound.is_aggregation:
+        bound = join_below(bound, group_outputs(bound))
+    return explanation(bound, streams, declared=stats, plan=plan, budget=budget, all_plans=all_plans, wishes=wishes, engine=engine)

@@ -8,61 +8,66 @@ import pytest
 from typer.testing import CliRunner
 
 import watersmeet as wm
-from watersmeet.cli import demo
 from watersmeet.cli import main as cli
+from watersmeet.cli.demo import check, steps
+from watersmeet.cli.demo.flights import AIRPORTS, Tables, daily_streams, flights, instants_us
 
 
 @pytest.fixture(scope="module")
-def departures() -> demo.Tables:
+def departures() -> Tables:
     """A fortnight of flights: the demo in small."""
     first = np.datetime64("2013-07-01T00:00", "us").astype(np.int64)
     fortnight_us = 14 * 86_400_000_000
-    taken: demo.Tables = {}
-    for airport, table in demo.flights().items():
-        at = demo.instants_us(table, "departed")
+    taken: Tables = {}
+    for airport, table in flights().items():
+        at = instants_us(table, "departed")
         taken[airport] = table.filter(pa.array((at >= first) & (at < first + fortnight_us)))
     return taken
 
 
-def test_flights_are_departures_in_time_order(departures: demo.Tables) -> None:
-    assert set(departures) == set(demo.AIRPORTS)
+def test_flights_are_departures_in_time_order(departures: Tables) -> None:
+    assert set(departures) == set(AIRPORTS)
     for table in departures.values():
-        at = demo.instants_us(table, "departed")
+        at = instants_us(table, "departed")
         assert (np.diff(at) >= 0).all()
         assert table.column("departed").null_count == 0
 
 
-def test_every_departure_is_in_exactly_one_daily_batch(departures: demo.Tables) -> None:
-    streams = demo.daily_streams(departures)
+def test_every_departure_is_in_exactly_one_daily_batch(departures: Tables) -> None:
+    streams = daily_streams(departures)
     for airport, table in departures.items():
         batches = list(streams[airport].batches())
         assert len(batches) == 14
         assert pa.concat_tables(batches).equals(table)
 
 
-def test_the_check_accepts_the_right_rows_and_refuses_wrong_ones(departures: demo.Tables) -> None:
-    rows = wm.collect(demo.QUERY, demo.daily_streams(departures))
-    assert demo.checked(rows, departures).holds
-    lost = demo.checked(_without_one_of_the_busiest(rows), departures)
+def test_the_check_accepts_the_right_rows_and_refuses_wrong_ones(departures: Tables) -> None:
+    rows = wm.collect(check.QUERY, daily_streams(departures))
+    assert check.checked(rows, departures).holds
+    lost = check.checked(_without_one_of_the_busiest(rows), departures)
     assert (lost.lost, lost.invented) == (1, 0)
-    doubled = demo.checked(pa.concat_tables([rows, demo.within(rows, demo.OUTPUT_TIMES, demo.busiest_us(rows)).slice(0, 1)]), departures)
+    doubled = check.checked(
+        pa.concat_tables([rows, check.within(rows, check.OUTPUT_TIMES, check.busiest_us(rows)).slice(0, 1)]), departures
+    )
     assert (doubled.lost, doubled.invented) == (0, 1)
 
 
-def test_the_demo_ends_with_one_when_the_rows_differ(departures: demo.Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "flights", lambda: departures)
+def test_the_demo_ends_with_one_when_the_rows_differ(departures: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "flights", lambda: departures)
     fine = CliRunner().invoke(cli.app, ["demo"])
     assert fine.exit_code == 0, fine.output
     assert "The same rows, each exactly once." in fine.output
-    monkeypatch.setattr(demo, "join_rows", lambda *_: [])
+    assert "before the join gives the same rows" in fine.output
+    assert "the ledger closes to the row" in fine.output
+    monkeypatch.setattr(check, "join_rows", lambda *_: [])
     broken = CliRunner().invoke(cli.app, ["demo"])
     assert broken.exit_code == 1
     assert "They differ" in broken.output
 
 
 def _without_one_of_the_busiest(rows: pa.Table) -> pa.Table:
-    at = demo.instants_us(rows, "from_ewr")
-    since = demo.busiest_us(rows)
-    inside = demo.within(rows, demo.OUTPUT_TIMES, since).slice(0, 1).to_pylist()[0]
+    at = instants_us(rows, "from_ewr")
+    since = check.busiest_us(rows)
+    inside = check.within(rows, check.OUTPUT_TIMES, since).slice(0, 1).to_pylist()[0]
     number = next(n for n in np.flatnonzero(at >= since).tolist() if rows.slice(n, 1).to_pylist()[0] == inside)
     return pa.concat_tables([rows.slice(0, number), rows.slice(number + 1)])

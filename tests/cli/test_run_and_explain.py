@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 import watersmeet as wm
 from watersmeet.cli import main as cli
+from watersmeet.cli import run as job
 
 QUERY = "SELECT a.k, a.ts AS first, b.ts AS second FROM a [RANGE 10 SECONDS] AS a, b [RANGE 10 SECONDS] AS b WHERE a.k = b.k"
 
@@ -87,6 +89,18 @@ def test_explain_speaks_json_to_programs(files: Path) -> None:
     assert json.loads(result.stdout)["pairs"][0]["within_us"] == 10_000_000
 
 
+def test_shells_can_complete_the_command() -> None:
+    assert "--install-completion" in called("--help").stdout
+    script = subprocess.run(
+        [sys.executable, "-c", "from watersmeet.cli.main import main; main()"],
+        env={**os.environ, "_WATERSMEET_COMPLETE": "complete_bash", "COMP_WORDS": "watersmeet re", "COMP_CWORD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "repair" in script.stdout
+
+
 def test_version() -> None:
     assert called("--version").stdout == f"watersmeet {wm.__version__}\n"
 
@@ -138,7 +152,7 @@ def test_a_path_may_have_commas_and_equals_signs_in_it(files: Path) -> None:
 
 @pytest.mark.parametrize("name", ["rows.xlsx", "rows", "nowhere/rows.csv"])
 def test_a_target_that_cannot_be_written_is_refused_before_the_query_runs(files: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wm, "collect", lambda *_: pytest.fail("the query ran"))
+    monkeypatch.setattr(wm, "run", lambda *_: pytest.fail("the query ran"))
     _said(called("run", files / "query.sql", *_streams(files), "--out", files / name))
 
 
@@ -148,8 +162,11 @@ def test_a_missing_or_binary_query_file_is_named(files: Path) -> None:
     assert "is not UTF-8 text" in _said(called("run", files / "query.sql"))
 
 
-def test_spark_is_refused_in_plain_words(files: Path) -> None:
-    assert "not available in this version" in _said(called("run", files / "query.sql", *_streams(files), "--engine", "spark"))
+def test_without_java_spark_is_refused_with_what_to_do(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(files))
+    words = _said(called("run", files / "query.sql", *_streams(files), "--engine", "spark"))
+    assert "Spark needs Java 17 or newer" in words
+    assert "openjdk-17-jre-headless" in words
 
 
 def test_a_mistake_in_the_call_is_code_two(files: Path) -> None:
@@ -162,7 +179,7 @@ def test_an_interrupt_ends_quietly_with_its_own_code(files: Path, monkeypatch: p
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(wm, "collect", interrupted)
+    monkeypatch.setattr(wm, "run", interrupted)
     result = called("run", files / "query.sql", *_streams(files))
     assert result.exit_code == 130
     assert result.output == ""
@@ -170,12 +187,12 @@ def test_an_interrupt_ends_quietly_with_its_own_code(files: Path, monkeypatch: p
 
 def test_rows_that_came_late_are_mentioned(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = json.dumps({"ledger": {"a": {"arrived": 10, "kept": 7, "shed": 0, "late": 3}}})
-    monkeypatch.setattr(wm, "collect", lambda *_, **__: pa.table({"k": [1]}).replace_schema_metadata({"watersmeet": ledger}))
+    monkeypatch.setattr(job, "collected", lambda *_: pa.table({"k": [1]}).replace_schema_metadata({"watersmeet": ledger}))
     assert called("run", files / "query.sql", *_streams(files)).stderr == "3 of 10 rows of a came late and were left out\n"
 
 
 def test_values_cannot_steer_the_terminal(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wm, "collect", lambda *_, **__: pa.table({"[red]k\x1b[2J": ["\x1b[31m[bold]x[/bold]\x07\n"]}))
+    monkeypatch.setattr(job, "collected", lambda *_: pa.table({"[red]k\x1b[2J": ["\x1b[31m[bold]x[/bold]\x07\n"]}))
     shown = called("run", files / "query.sql", *_streams(files)).stdout
     assert "\x1b" not in shown
     assert "\x07" not in shown

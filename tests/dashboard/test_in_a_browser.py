@@ -24,7 +24,7 @@ def test_the_page_loads_and_the_console_has_nothing_to_complain_about(served: Ru
     expect(seen.page.locator("#chart-rates .main-svg").first).to_be_visible()
     assert seen.page.inner_text("#verdict") == "it keeps up"
     assert "SELECT o.item" in seen.page.inner_text("#query")
-    assert seen.page.locator(".card").count() == 3 + 3 + 1
+    assert seen.page.locator(".card").count() == 3 + 3 + 1 + 1  # inputs, origins, every batch, rows out
     assert seen.page.locator(".loser").count() >= 5
     assert seen.complaints == []
 
@@ -67,6 +67,7 @@ def test_a_what_if_slider_changes_the_verdict_and_the_plan(served: Running, look
     _slide(page, "rate orders", 1000)
     _slide(page, "processors", 0)
     expect(page.locator("#answer .chip")).to_have_text("it cannot keep up")
+    expect(page.locator(".drop-rate").first).to_contain_text("drop ")
     page.click("#reset")
     expect(page.locator(".answer-plan")).to_have_text(before)
 

@@ -84,3 +84,9 @@ def test_an_unknown_column_in_the_statistics_is_refused() -> None:
     table = pa.table({"ts": pa.array([1], pa.int64()), "k": pa.array([1], pa.int64())})
     with pytest.raises(InputError, match="existing columns: ts, k"):
         wm.explain("SELECT a.k FROM a", {"a": wm.stream(table, time="ts")}, stats={"a": wm.stats(distinct={"q": 5})})
+
+
+def test_streams_that_are_alike_in_everything_are_planned() -> None:
+    alike = {name: wm.stats(rate=4_000, distinct={"item": 20_000}, row_bytes=24) for name in ("a", "b", "c")}
+    query = "SELECT a.item FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS], c [ROWS 1000] WHERE a.item = b.item AND b.item = c.item"
+    assert wm.explain(query, alike).feasible  # trees of equal cost have to be chosen between

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
-from watersmeet.algebra.plan import Index, Plan
+from watersmeet.algebra.plan import Index, Plan, Tree
 from watersmeet.errors import PlanError
 from watersmeet.operators.meet.tactics.registry import TACTICS, settled_config
 
@@ -83,6 +83,15 @@ def _hashed_and_cleaned(rng: Random, name: str, aliases: Sequence[str]) -> Plan:
     return Plan(name, indexes=indexes, cleanup_rows=rng.choice((1, 2, 3, 10_000)))
 
 
+def _tree(rng: Random, name: str, aliases: Sequence[str]) -> Plan:
+    """Any shape over the sources in any order."""
+    parts: list[Tree] = list(_shuffled(rng, aliases))
+    while len(parts) > 1:
+        at = rng.randrange(len(parts) - 1)
+        parts[at : at + 2] = [(parts[at], parts[at + 1])]
+    return Plan(name, tree=parts[0])
+
+
 def _index(rng: Random, kind: str) -> Index:
     return Index(kind, {"list": 0, "hash": rng.choice((1, 2, 5))}.get(kind, rng.choice((2, 3, 4))))
 
@@ -109,6 +118,7 @@ KNOBS: dict[str, Knobs] = {
     "window-join": _indexed("list", "hash", "btree", "ttree")(_eager),
     "ripple-join": _cleaned,
     "xjoin": _hashed_and_cleaned,
+    "tree": _tree,
 }
 
 #: Plans with as few knobs as the algorithm can be run with, where that is more than none.

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from watersmeet.algebra.html import table
 from watersmeet.errors import PlanError, listing
 
 INDEX_KINDS = ("list", "hash", "btree", "ttree")
@@ -137,6 +138,12 @@ class Plan:
             "drop": dict(self.drop),
             "drop_seed": self.drop_seed,
         }
+
+    def _repr_html_(self) -> str:
+        """The knobs that are not at their defaults."""
+        default = Plan(self.algorithm).to_dict()
+        said = [(name.replace("_", " "), value) for name, value in self.to_dict().items() if value != default[name]]
+        return table(("plan", self.algorithm), said)
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Plan:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from watersmeet.algebra.bounds import DifferenceBounds, close
 from watersmeet.algebra.expressions import Expr, has_aggregate
+from watersmeet.algebra.html import code
 from watersmeet.algebra.schema import RelationSchema, SourceSchema, StreamSchema
 from watersmeet.algebra.windows import (
     FOREVER_US,
@@ -102,6 +103,9 @@ class Query:
         from watersmeet.algebra.render import query_text
 
         return query_text(self)
+
+    def _repr_html_(self) -> str:
+        return code(str(self))
 
     def to_dict(self) -> dict[str, Json]:
         from watersmeet.algebra.render import query_dict

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from watersmeet.bench import early_aggregation as early
+from watersmeet.bench.adaptive import adapted
 from watersmeet.bench.counters import share_of_counting
 from watersmeet.bench.embedded import SideBySide, beside_duckdb, seconds_per_row
+from watersmeet.bench.planning import BARS_S, planning_s
+from watersmeet.bench.regret import report
+from watersmeet.bench.regret.measure import measured
+from watersmeet.bench.regret.workloads import SUITE
 from watersmeet.bench.workloads import CommonKey
 from watersmeet.errors import InputError, listing
 from watersmeet.workloads import golab, kang_limited
@@ -63,11 +70,59 @@ def counters() -> Iterator[Finding]:
     yield Finding(f"counting takes {share:.1%} of the eager hash join's time", {"workload": "counters", "share": share})
 
 
+def regret() -> Iterator[Finding]:
+    """How far the chosen plan is from the best of its space, on 32 workloads; also drawn, in build/regret.svg."""
+    found = []
+    for workload in SUITE:
+        found.append(measured(workload))
+        yield Finding(report.line(found[-1]), report.values_of(found[-1]))
+    yield Finding(report.verdict(found), {"workload": "all", **report.summary(found)})
+    path = report.plotted(found, Path("build/regret.svg"))
+    yield Finding(f"measured against predicted times of all plans: {path}", {"plot": str(path)})
+
+
+def planning() -> Iterator[Finding]:
+    """What finding a plan takes, for two to twelve streams."""
+    for streams, bar_s in BARS_S.items():
+        seconds = planning_s(streams)
+        text = f"{streams:>2} streams planned in {seconds * 1e3:7.1f} ms (bar {bar_s * 1e3:,.0f} ms)"
+        yield Finding(text, {"workload": "planning", "streams": streams, "seconds": seconds})
+
+
+def early_aggregation() -> Iterator[Finding]:
+    """The fourth paper's default setting and those of its Figure 10: all plans, the optimizer's pick, and time against matches per row."""
+    for setting in (early.DEFAULT, *early.FIGURE_10):
+        found = early.ranked(setting)
+        times = "  ".join(f"{name} {seconds * 1e3:8.1f} ms" for name, seconds in found.seconds.items())
+        text = f"{setting.name:<8} {times}   best {found.best}, picked {found.picked}, best early {found.gain:.1f} times the late plan"
+        values = {"workload": "early-aggregation", "setting": setting.name, "seconds": found.seconds, "picked": found.picked}
+        yield Finding(text, {**values, "best": found.best, "gain": found.gain})
+    first = None
+    for matches in (300, 1000, 3000):
+        per_row = early.seconds_per_row(matches)
+        first = first or per_row
+        text = f"{matches:>5} matches per row  {per_row * 1e9:7.1f} ns per row  {per_row / first:5.2f} times the fewest matches'"
+        yield Finding(text, {"workload": "early-aggregation", "matches": matches, "seconds_per_row": per_row})
+
+
 def allocation() -> Iterator[Finding]:
     """The third paper's Figures 5 to 7: rows out per second of every strategy, predicted and measured."""
     for bar in kang_limited.bars():
         text = f"figure {bar.figure}  {bar.strategy:<12} predicted {bar.predicted_per_s:6.1f} per s   measured {bar.measured_per_s:6.1f}"
         yield Finding(text, {"workload": "allocation", **asdict(bar)})
+
+
+def adaptive() -> Iterator[Finding]:
+    """A rate that jumps fifty-fold mid-run: CPU per batch afterwards, beside the right plan from the start and the wrong one kept."""
+    found = adapted()
+    text = (
+        f"adaptive: {found.adaptive_s * 1e3:.2f} ms per batch after the jump, {found.ratio:.2f} times the right plan's"
+        f" {found.right_s * 1e3:.2f} ms; the plan before the jump takes {found.wrong_s * 1e3:.2f} ms\n"
+        + "\n".join(f"  {decision}" for decision in found.decisions)
+        + f"\n  on steady streams the plan changed {found.steady_changes} times once windows were full"
+    )
+    values = {"adaptive_s": found.adaptive_s, "right_s": found.right_s, "wrong_s": found.wrong_s, "steady_changes": found.steady_changes}
+    yield Finding(text, {"workload": "adaptive", **values, "decisions": [each.to_dict() for each in found.decisions]})
 
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
@@ -76,17 +131,38 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "window-growth": window_growth,
     "table-8": table_8,
     "counters": counters,
+    "regret": regret,
+    "planning": planning,
+    "early-aggregation": early_aggregation,
     "allocation": allocation,
+    "adaptive": adaptive,
 }
 
 
-def findings(name: str) -> Iterator[Finding]:
-    """The findings of one benchmark, or of all."""
-    if name != "all" and name not in BENCHMARKS:
-        raise InputError(f'there is no benchmark "{name}"', hint=f"benchmarks: {listing([*BENCHMARKS, 'all'])}")
+#: Streams by name of the benchmark: each brings 4,000,000 rows, 500,000 in a batch, with 500,000 keys, over windows of ten seconds.
+ON_SPARK = {"two-way": 2, "three-way": 3, "five-way": 5}
+
+
+def findings(name: str, scale: float = 1.0) -> Iterator[Finding]:
+    """The findings of one benchmark, or of all. `scale` shortens the streams of those on Spark, for a quick look."""
+    names = [*BENCHMARKS, *ON_SPARK]
+    if name != "all" and name not in names:
+        raise InputError(f'there is no benchmark "{name}"', hint=f"benchmarks: {listing([*names, 'all'])}")
     for chosen, benchmark in BENCHMARKS.items():
         if name in (chosen, "all"):
             yield from benchmark()
+    for chosen, streams in ON_SPARK.items():
+        if name in (chosen, "all"):
+            yield from _on_spark(chosen, streams, scale)
+
+
+def _on_spark(name: str, streams: int, scale: float) -> Iterator[Finding]:
+    """The Spark host beside chains of Spark's own stream-stream joins."""
+    from watersmeet.bench.spark.beside import BATCH_ROWS, beside_spark
+
+    batches = max(3, round(CommonKey().rows * scale / BATCH_ROWS))
+    found = beside_spark(name, CommonKey(streams=streams, rows=batches * BATCH_ROWS))
+    yield Finding(str(found), found.to_dict())
 
 
 def _side_by_side(found: SideBySide) -> Finding:

@@ -36,6 +36,8 @@ _SCALAR_MEANINGS = {
     "loop_match_s": "a row handed on by a nested loop",
     "layout_s": "a row laid out for nested loops",
     "loops_batch_s": "a batch of nested loops",
+    "scan_s": "a row whose times and conditions a nested loop looks at",
+    "node_batch_s": "a batch at a node of a tree of joins",
     "count_s": "a row counted for a ROWS window",
 }
 

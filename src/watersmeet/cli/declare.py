@@ -6,50 +6,72 @@ Settings are read from the right, so a path may have commas and equals signs in 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import watersmeet as wm
+from watersmeet.cli.jobfile import STREAM_SETTINGS, JobFile
 from watersmeet.errors import InputError
+from watersmeet.runtime.job.inbox import Inbox
 from watersmeet.runtime.sources import Relation, Stream
 
-_STREAM_SETTINGS = ("time", "lateness", "idle")
 _SETTING = re.compile(r"(\w+)=(.*)", re.DOTALL)
-_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*(kB|MB|GB|TB|B)?", re.IGNORECASE)
-_BYTES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
-def declared_sources(streams: Iterable[str], relations: Iterable[str]) -> dict[str, Stream | Relation]:
-    """All sources by name; a name given twice is refused."""
+class Reading(StrEnum):
+    """How the files of a stream are read: all that are there, or each as it appears, by this process or by Spark."""
+
+    WHOLE = "whole"
+    FILE_BY_FILE = "file by file"
+    ON_SPARK = "on Spark"
+
+
+def declared_sources(
+    streams: Iterable[str], relations: Iterable[str], job: JobFile | None = None, *, reading: Reading = Reading.WHOLE
+) -> dict[str, Stream | Relation]:
+    """All sources by name; a name given twice is refused, but an option may replace what the job file says.
+
+    Streams that grow are read file by file, as they appear.
+    """
     found: dict[str, Stream | Relation] = {}
     for text in streams:
-        _add(found, *declared_stream(text))
+        _add(found, *declared_stream(text, reading=reading))
     for text in relations:
         _add(found, *declared_relation(text))
-    return found
+    if job is None:
+        return found
+    in_file = {
+        name: stream_over(settings["path"], settings, reading=reading) for name, settings in job.streams.items() if name not in found
+    }
+    return {**in_file, **{name: wm.relation(each["path"]) for name, each in job.relations.items() if name not in found}, **found}
 
 
-def declared_stream(text: str) -> tuple[str, Stream]:
-    name, path, settings = split(text, "--stream", _STREAM_SETTINGS)
+def declared_stream(text: str, *, reading: Reading = Reading.WHOLE) -> tuple[str, Stream]:
+    name, path, settings = split(text, "--stream", STREAM_SETTINGS)
     if "time" not in settings:
         raise InputError(f'stream "{name}" has no time column', hint=f"say which column is its time: --stream {name}=PATH,time=COLUMN")
-    return name, wm.stream(path, time=settings["time"], lateness=settings.get("lateness", 0), idle=settings.get("idle"))
+    return name, stream_over(path, settings, reading=reading)
+
+
+def stream_over(path: str, settings: Mapping[str, Any], *, reading: Reading = Reading.WHOLE) -> Stream:
+    """A stream over the files at a path: those that are there, or those that appear as well."""
+    given = {"time": settings["time"], "lateness": settings.get("lateness", 0), "idle": settings.get("idle")}
+    if reading is not Reading.FILE_BY_FILE:
+        return wm.stream(path, **given, follow=reading is Reading.ON_SPARK and Path(path).is_dir())
+    if not Path(path).exists():
+        raise InputError(
+            f'there is no file or directory "{path}"', hint="a directory that is to be followed may be empty, but has to be there"
+        )
+    declared = wm.stream([], **given)  # settings are checked in one place
+    return replace(declared, feed=Inbox(Path(path), declared.time))
 
 
 def declared_relation(text: str) -> tuple[str, Relation]:
     name, path, _ = split(text, "--relation", ())
     return name, wm.relation(path)
-
-
-def declared_budget(processors: float | None, headroom: float, memory: str | None) -> wm.Budget | None:
-    """What the machine gives; None where nothing is said of it.
-
-    >>> declared_budget(2.0, 0.25, "500 MB")
-    Budget(processors=2.0, headroom=0.25, memory_bytes=500000000.0)
-    """
-    if processors is None and not headroom and memory is None:
-        return None
-    return wm.Budget(1.0 if processors is None else processors, headroom, None if memory is None else _size_bytes(memory))
 
 
 def split(text: str, option: str, known: Sequence[str]) -> tuple[str, str, dict[str, str]]:
@@ -86,13 +108,6 @@ def _refuse_unknown(path: str, name: str, known: Sequence[str]) -> None:
     if "," in path and setting and not _exists(path):
         existing = f"existing settings: {', '.join(known)}" if known else "a relation has none"
         raise InputError(f'"{name}" has an unknown setting "{setting[1][:40]}"', hint=existing)
-
-
-def _size_bytes(text: str) -> float:
-    size = _SIZE.fullmatch(text.strip())
-    if size is None:
-        raise InputError(f'--memory "{text[:40]}" is not a size', hint="write 500MB, 2GB or a number of bytes")
-    return float(size[1]) * _BYTES[(size[2] or "").upper()]
 
 
 def _exists(path: str) -> bool:

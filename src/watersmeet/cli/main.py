@@ -1,6 +1,6 @@
-"""`watersmeet run`, `explain`, `calibrate`, `bench` and `demo`.
+"""The `watersmeet` command: what can be typed, and how mistakes are said.
 
-Exit codes: 0 done, 1 a mistake in query or data (said on stderr), 2 a mistake in how the command was called, 130 interrupted.
+Exit codes: 0 done, 1 a mistake in query or data (said on stderr), 2 a mistake in how the command was called, 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Annotated
 import typer
 
 import watersmeet as wm
-from watersmeet.cli import demo as flights
-from watersmeet.cli.declare import declared_budget, declared_sources
-from watersmeet.cli.show import console, counted, late_rows, printable, rows_as_table, shed_rows
-from watersmeet.cli.write import check_target, write
-from watersmeet.errors import InputError, InternalError, PlanError, WatersmeetError
+from watersmeet.cli.budget import declared_budget
+from watersmeet.cli.declare import Reading, declared_sources
+from watersmeet.cli.jobfile import JobFile, read_job
+from watersmeet.cli.show import console, printable
+from watersmeet.errors import InputError, InternalError, WatersmeetError
 from watersmeet.stats.toml import read_stats
 
 INTERRUPTED = 130
+DEFAULT_PORT = 8470
 
 app = typer.Typer(
     name="watersmeet",
     help="Continuous queries that join several data streams over sliding windows.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -41,10 +41,21 @@ class Engine(StrEnum):
 
 
 QueryFile = Annotated[Path, typer.Argument(metavar="QUERY.SQL", help="File with the query.", show_default=False)]
+MaybeQueryFile = Annotated[Path | None, typer.Argument(metavar="QUERY.SQL", help="File with the query.", show_default=False)]
+Out = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH",
+        help="Write the rows to this .parquet, .csv or .jsonl file, or to a directory if the query goes on. console prints every row, "
+        "memory, the default, shows the first.",
+    ),
+]
 Streams = Annotated[
     list[str] | None,
     typer.Option("--stream", metavar="NAME=PATH,time=COLUMN[,lateness=5s][,idle=1m]", help="A stream: a file or a directory of files."),
 ]
+Ui = Annotated[bool, typer.Option("--ui", help="Open the dashboard beside it.")]
+Port = Annotated[int, typer.Option(help="Port of the dashboard on 127.0.0.1; 0 takes any that is free.")]
 Processors = Annotated[float | None, typer.Option(help="Processors the query may use; it is refused if it needs more.")]
 Headroom = Annotated[float, typer.Option(help="The share of the processors that is to stay free.")]
 Memory = Annotated[str | None, typer.Option(metavar="SIZE", help="Memory for its windows, as in 500MB or 2GB.")]
@@ -53,33 +64,51 @@ Relations = Annotated[list[str] | None, typer.Option("--relation", metavar="NAME
 
 @app.command()
 def run(
-    query: QueryFile,
+    query: MaybeQueryFile = None,
     stream: Streams = None,
     relation: Relations = None,
-    out: Annotated[Path | None, typer.Option(help="Write the rows to this .parquet, .csv or .jsonl file.")] = None,
+    out: Out = None,
+    format_: Annotated[str | None, typer.Option("--format", metavar="parquet|csv|jsonl", help="Of the files in the directory.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with files that appear, until Ctrl-C.")] = False,
+    checkpoint: Annotated[Path | None, typer.Option(metavar="DIR", help="Remember what was read; the same command goes on there.")] = None,
+    config: Annotated[Path | None, typer.Option(metavar="JOB.TOML", help="A file with all of this; options given here win.")] = None,
     limit: Annotated[int, typer.Option(min=0, help="Rows to show.")] = 20,
-    engine: Annotated[Engine, typer.Option(help="Where the query runs.")] = Engine.EMBEDDED,
+    engine: Annotated[Engine | None, typer.Option(help="Where the query runs.  [default: embedded]", show_default=False)] = None,
+    ui: Ui = False,
+    port: Port = DEFAULT_PORT,
+    as_json: Annotated[bool, typer.Option("--json", help="Rows as JSON lines; with --out, figures instead.")] = False,
     shed: Annotated[bool, typer.Option("--shed", help="Drop rows if it cannot keep up, so that most of the answer is left.")] = False,
     processors: Processors = None,
     headroom: Headroom = 0.0,
     memory: Memory = None,
 ) -> None:
-    """Runs a query over files and shows its rows, or writes them to a file."""
+    """Runs a query over files, once or for as long as they grow, and shows its rows or writes them."""
+    from watersmeet.cli.run import Run
+    from watersmeet.cli.run import run as run_job
+
     with reported():
-        _refuse_spark(engine)
-        if out is not None:
-            check_target(out)
-        budget = declared_budget(processors, headroom, memory)
-        rows = wm.collect(_text_of(query), declared_sources(stream or [], relation or []), budget=budget, shed=shed)
-        screen = console()
-        if out is None:
-            screen.print(rows_as_table(rows, limit))
-            screen.print(counted(rows, limit), style="dim")
-        else:
-            write(rows, out)
-            screen.print(f"{rows.num_rows:,} rows written to {printable(str(out))}", markup=False, soft_wrap=True)
-        for sentence in (*late_rows(rows), *shed_rows(rows)):
-            console(stderr=True).print(sentence, markup=False)
+        job = read_job(config) if config is not None else JobFile()
+        if query is None and job.query is None and job.sql is None:
+            raise typer.BadParameter("name the file with the query, or a --config that does")
+        on_spark = _engine(engine, job.engine) is Engine.SPARK
+        grows = follow or job.follow or checkpoint is not None or job.checkpoint is not None
+        run_job(
+            Run(
+                query=wm.sql(_text_of(query) if query is not None else job.sql or _text_of(Path(str(job.query)))),
+                title=(query or Path(job.query or str(config))).name,
+                sources=declared_sources(stream or [], relation or [], job, reading=_reading(grows=grows, on_spark=on_spark)),
+                out=out or job.out or "memory",
+                format=format_ or job.format,
+                limit=limit,
+                follow=follow or job.follow,
+                checkpoint=checkpoint or (Path(job.checkpoint) if job.checkpoint else None),
+                budget=declared_budget(processors, headroom, memory) or job.budget,
+                shed=shed or job.shed,
+                on_spark=on_spark,
+                as_json=as_json,
+                ui_port=port if ui else None,
+            )
+        )
 
 
 @app.command()
@@ -100,15 +129,23 @@ def explain(
         sources = declared_sources(stream or [], relation or [])
         declared = {name: known[name] for name in known if name in sources}
         budget = declared_budget(processors, headroom, memory)
-        explanation = wm.explain(_text_of(query), {**known, **sources}, stats=declared, budget=budget, all_plans=all_plans)
+        with console(stderr=True).status("planning"):
+            explanation = wm.explain(_text_of(query), {**known, **sources}, stats=declared, budget=budget, all_plans=all_plans)
         typer.echo(json.dumps(explanation.to_dict(), indent=2) if as_json else str(explanation))
 
 
 @app.command()
-def demo() -> None:
+def demo(
+    engine: Annotated[Engine, typer.Option(help="Where the join runs.")] = Engine.EMBEDDED, ui: Ui = False, port: Port = DEFAULT_PORT
+) -> None:
     """The main job on real data: a year of departures from three airports, joined and checked."""
+    from watersmeet.cli.demo import steps
+    from watersmeet.cli.demo.on_spark import spark_engine
+
     with reported():
-        if not flights.show(console()):
+        runs, where = (spark_engine, "on Spark") if engine is Engine.SPARK else (steps.embedded_engine, "in this process")
+        agreed = steps.watched_show(console(), port, runs, where) if ui else steps.show(console(), runs, where)
+        if not agreed:
             raise typer.Exit(1)
 
 
@@ -151,6 +188,46 @@ def bench(
             typer.echo(json.dumps(finding.values) if as_json else finding.text)
 
 
+@app.command()
+def ui(
+    query: Annotated[
+        Path | None, typer.Argument(metavar="QUERY.SQL", help="File with the query; an example without.", show_default=False)
+    ] = None,
+    stream: Streams = None,
+    relation: Relations = None,
+    stats: Annotated[Path | None, typer.Option(help="TOML file with declared statistics; streams need no data then.")] = None,
+    port: Port = DEFAULT_PORT,
+) -> None:
+    """The dashboard: the plan of a query, the plans that lost, and what if rates, windows or the machine were others.
+
+    Without a query it is about an example.
+    """
+    from watersmeet.cli.ui import EXAMPLE, EXAMPLE_STATS, explore, shown_for
+
+    with reported():
+        if query is None:
+            explore(shown_for("an example: one item sold in three stores", wm.sql(EXAMPLE), EXAMPLE_STATS), port)
+            return
+        known = read_stats(stats) if stats is not None else {}
+        sources = declared_sources(stream or [], relation or [])
+        declared = {name: known[name] for name in known if name in sources}
+        explore(shown_for(query.name, wm.sql(_text_of(query)), {**known, **sources}, stats=declared), port)
+
+
+@app.command()
+def repair(
+    checkpoint: Annotated[Path, typer.Argument(metavar="DIR", help="A checkpoint directory, of this program or of Spark.")],
+    mend: Annotated[bool, typer.Option("--mend", help="Mend what can be mended; nothing is thrown away, only moved aside.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Checks a checkpoint directory, says what is broken and what that means, and mends it if asked to."""
+    from watersmeet.cli.repair import repair as repair_checkpoint
+
+    with reported():
+        if not repair_checkpoint(checkpoint, mend=mend, as_json=as_json):
+            raise typer.Exit(1)
+
+
 @app.callback(invoke_without_command=True)
 def options(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
     if version:
@@ -188,9 +265,18 @@ def _say(message: str) -> None:
     typer.echo("watersmeet: " + "\n".join(printable(line) for line in message.split("\n")), err=True)
 
 
-def _refuse_spark(engine: Engine) -> None:
-    if engine is Engine.SPARK:
-        raise PlanError("the Spark engine is not available in this version", hint="leave --engine out to run in this process")
+def _engine(option: Engine | None, in_file: str | None) -> Engine:
+    if option is not None:
+        return option
+    if in_file is not None and in_file not in list(Engine):
+        raise InputError(f'there is no engine "{in_file[:40]}"', hint=f"engines: {', '.join(Engine)}")
+    return Engine(in_file or Engine.EMBEDDED)
+
+
+def _reading(*, grows: bool, on_spark: bool) -> Reading:
+    if not grows:
+        return Reading.WHOLE
+    return Reading.ON_SPARK if on_spark else Reading.FILE_BY_FILE
 
 
 def _text_of(path: Path) -> str:

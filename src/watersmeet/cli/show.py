@@ -35,8 +35,15 @@ def counted(rows: pa.Table, limit: int) -> str:
     >>> counted(pa.table({"a": range(30)}), 20)
     '30 rows, the first 20 shown'
     """
-    noun = "row" if rows.num_rows == 1 else "rows"
-    return f"{rows.num_rows:,} {noun}" + (f", the first {limit:,} shown" if rows.num_rows > limit else "")
+    return several(rows.num_rows, "row") + (f", the first {limit:,} shown" if rows.num_rows > limit else "")
+
+
+def several(count: int, noun: str) -> str:
+    """
+    >>> several(1, "row"), several(2000, "row"), several(2, "batch")
+    ('1 row', '2,000 rows', '2 batches')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
 def late_rows(rows: pa.Table) -> list[str]:

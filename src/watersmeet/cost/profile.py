@@ -33,6 +33,28 @@ class Structure:
 
 
 @dataclass(frozen=True, slots=True)
+class SparkCosts:
+    """Seconds per row that Spark packs, shuffles, keeps in its state store and hands out, and per micro-batch.
+
+    `assumed` says that they are the defaults, round numbers of the right size, and were not measured.
+    """
+
+    pack_s: float = 2e-7
+    shuffle_s: float = 1e-7
+    state_s: float = 2e-7
+    out_s: float = 5e-7
+    batch_s: float = 0.5
+    assumed: bool = True
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if each.name != "assumed":
+                check_not_negative(getattr(self, each.name), f"the weight {each.name} of Spark")
+        if not isinstance(self.assumed, bool):
+            raise InputError(f"whether Spark's weights are assumed is true or false, got {self.assumed!r}")
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """What operations cost on one machine. `unit` is "s" but for weights out of a paper that names none; `source` says where they are from.
 
@@ -40,7 +62,8 @@ class Profile:
     is admitted, `count_s` on top of it where a ROWS window counts rows, `match_s` for each match handed on, `row_out_s` for each row put
     out, `select_s` for each row a predicate is evaluated on, `check_s` for each candidate one is evaluated on, `group_s` for each group
     looked at in an aggregation set, `batch_s` for each batch whatever it holds, `probe_batch_s` for each pane a batch looks into. Of nested
-    loops: `loop_match_s` for each row handed on to the next loop, `layout_s` for each row laid out for a batch, `loops_batch_s` a batch.
+    loops: `loop_match_s` for each row handed on to the next loop, `layout_s` for each row laid out for a batch, `scan_s` for each row whose
+    times and conditions are looked at, `loops_batch_s` for a batch. `node_batch_s` for each batch at a node of a tree of joins.
     """
 
     name: str
@@ -63,6 +86,9 @@ class Profile:
     layout_s: float = 0.0
     loops_batch_s: float = 0.0
     count_s: float = 0.0
+    scan_s: float = 0.0
+    node_batch_s: float = 0.0
+    spark: SparkCosts = SparkCosts()
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -115,17 +141,21 @@ SCALARS = (
     "layout_s",
     "loops_batch_s",
     "count_s",
+    "scan_s",
+    "node_batch_s",
 )
 STRUCTURES = ("list", "hash", "btree", "ttree", "runs")
 _TEXTS = ("name", "unit", "source")
 
 
 def _values(saved: object) -> dict[str, Any]:
-    known = _object(saved, "a profile", (*_TEXTS, *STRUCTURES, *SCALARS))
+    known = _object(saved, "a profile", (*_TEXTS, *STRUCTURES, *SCALARS, "spark"))
     values: dict[str, Any] = {}
     for key, value in known.items():
         if key in STRUCTURES:
             values[key] = Structure(**_object(value, f"the structure {key}", tuple(each.name for each in fields(Structure))))
+        elif key == "spark":
+            values[key] = SparkCosts(**_object(value, "Spark's part of a profile", tuple(each.name for each in fields(SparkCosts))))
         elif key in _TEXTS and not isinstance(value, str):
             raise InputError(f"the {key} of a profile must be text, got {value!r}")
         elif key in SCALARS and not is_number(value):

@@ -92,7 +92,7 @@ def _asked(shown: Shown) -> Any:
             about = await run_in_threadpool(shown.questions.answer, asked)
         except WatersmeetError as error:
             return JSONResponse({"error": str(error)}, 422)
-        return JSONResponse({**view(about), "same_plan": about.plan == shown.questions.base.plan})
+        return JSONResponse({**view(about), "same_plan": about.plan == shown.questions.unmoved.plan})
 
     return answer
 

@@ -9,8 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: Where the operators of an input come from: predicted name → measured name.
-_OF_INPUT = (("take in {}", "take in {}"), ("select {}", "keep {}"), ("keep {} as ", "keep {}"))
+#: Operators that an input bears: names that are it, and a beginning of one.
+_OF_INPUT = ("take in {}", "count {}", "select {}", "lay out {}")
+_KEPT_AS = "keep {} as "
+
+#: Work once per batch and probe: it is measured with the probes, so they share it.
+_OF_PROBES = ("batches of probes", "batches of loops")
+
+
+#: Names of operators with their predicted seconds per second.
+Operators = tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +32,7 @@ class Card:
     after: tuple[str, ...]
     predicted_s: float
     measured: tuple[str, ...]
-    operators: tuple[tuple[str, float], ...]
+    operators: Operators
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -43,10 +51,12 @@ def picture(about: Mapping[str, Any]) -> list[Card]:
     """The cards of an explanation (`Explanation.to_dict()`), inputs first, rows out last."""
     left = {part["name"]: float(part["cpu_per_s"]) for part in about["cost"]["operators"]}
     inputs = [_input_card(each, left) for each in about["inputs"]]
-    probes = [_probe_card(alias, order, left) for alias, order in about["orders"].items() if order or f"probe {alias}" in left]
+    origins = {alias: order for alias, order in about["orders"].items() if order or f"probe {alias}" in left}
+    shared = tuple((name, seconds / max(1, len(origins))) for name, seconds in _taken(left, lambda name: name in _OF_PROBES))
+    probes = [_probe_card(alias, order, left, shared) for alias, order in origins.items()]
     out_operators = _taken(left, lambda name: name == "rows out")
     others = [_other_card(name, seconds, inputs) for name, seconds in left.items()]
-    after = tuple(card.key for card in (*probes, *others)) or tuple(card.key for card in inputs)
+    after = tuple(card.key for card in (*probes, *others) if card.after) or tuple(card.key for card in inputs)
     rows_out = about["cost"]["rows_out_per_s"]
     out = _card("out", 2, "rows out", (f"{_count(rows_out)} rows per second",), after, out_operators, ("rows out",))
     return [*inputs, *probes, *others, out]
@@ -54,26 +64,28 @@ def picture(about: Mapping[str, Any]) -> list[Card]:
 
 def _input_card(each: Mapping[str, Any], left: dict[str, float]) -> Card:
     alias, name = each["alias"], each["source"]
-    patterns = [predicted.format(alias) for predicted, _ in _OF_INPUT]
-    operators = _taken(left, lambda name: name in patterns[:2] or name.startswith(patterns[2]))
+    mine = {*(each.format(alias) for each in _OF_INPUT), f"shed from {name}", f"shed from {alias}"}
+    operators = _taken(left, lambda operator: operator in mine or operator.startswith(_KEPT_AS.format(alias)))
     rate, held = each["rows_per_s"], each["held_rows"]
     lines = (
         f"[{each['window']}]" if each["window"] else f"keeps {each['keeps']}",
         f"{_count(rate['value'])} rows per second, {rate['provenance']}",
         f"{_count(held['value'])} rows held, {held['provenance']}",
     )
-    measured = tuple(dict.fromkeys(measured.format(alias) for _, measured in _OF_INPUT))
+    measured = (f"take in {alias}", f"keep {alias}")
     return _card(f"input {alias}", 0, alias if alias == name else f"{name} as {alias}", lines, (), operators, measured)
 
 
-def _probe_card(alias: str, order: list[str], left: dict[str, float]) -> Card:
-    operators = _taken(left, lambda name: name == f"probe {alias}" or name.startswith(f"probe {alias} → "))
+def _probe_card(alias: str, order: list[str], left: dict[str, float], shared: Operators) -> Card:
+    operators = shared + _taken(left, lambda name: name == f"probe {alias}" or name.startswith(f"probe {alias} → "))
     lines = (" → ".join([alias, *order]),)
     after = tuple(f"input {each}" for each in (alias, *order))
     return _card(f"probe {alias}", 1, f"a new row of {alias}", lines, after, operators, (f"probe {alias}",))
 
 
 def _other_card(name: str, seconds: float, inputs: list[Card]) -> Card:
+    if name == "batches":  # no rows flow through it
+        return _card("other batches", 1, "every batch", (), (), ((name, seconds),), (name,))
     return _card(f"other {name}", 1, name, (), tuple(card.key for card in inputs), ((name, seconds),), (name,))
 
 
@@ -83,13 +95,13 @@ def _card(
     title: str,
     lines: tuple[str, ...],
     after: tuple[str, ...],
-    operators: tuple[tuple[str, float], ...],
+    operators: Operators,
     measured: tuple[str, ...],
 ) -> Card:
     return Card(key, column, title, lines, after, sum(seconds for _, seconds in operators), measured, operators)
 
 
-def _taken(left: dict[str, float], wanted: Any) -> tuple[tuple[str, float], ...]:
+def _taken(left: dict[str, float], wanted: Any) -> Operators:
     """The operators a card is for, taken out of those left."""
     names = [name for name in left if wanted(name)]
     return tuple((name, left.pop(name)) for name in names)

@@ -29,7 +29,8 @@ def view(about: Explanation) -> dict[str, Any]:
             "state_rows": cost["state_rows"],
             "state_bytes": cost["state_bytes"],
             "rows_out_per_s": cost["rows_out_per_s"],
-            "drop": facts["plan"]["drop"],
+            "drop": _drop(about),
+            "remedies": list(about.remedies.sentences()) if about.remedies is not None else [],
             "orders": [" → ".join([origin, *order]) for origin, order in facts["orders"].items() if order],
             "waits_for_watermark": facts["waits_for_watermark"],
             "weights": f"{about.profile.name}{f', {about.profile.source}' if about.profile.source else ''}",
@@ -56,6 +57,13 @@ def finite(value: Any) -> Any:
             return None
         case _:
             return value
+
+
+def _drop(about: Explanation) -> dict[str, float]:
+    """The share of each stream to drop: as the plan says, or as would keep most of the answer where it cannot keep up."""
+    found = about.remedies.approximation if about.remedies is not None else None
+    shares = about.plan.drop if found is None else tuple((name, 1 - share) for name, share in found.keep)
+    return {name: share for name, share in shares if share > 0}
 
 
 def _losers(about: Explanation) -> list[dict[str, Any]]:

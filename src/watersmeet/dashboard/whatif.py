@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from watersmeet.algebra.plan import Plan
@@ -57,6 +58,11 @@ class WhatIf:
     sources: Mapping[str, Stream | Relation | StreamStats]
     base: Explanation
     plan: Plan | None = None
+
+    @cached_property
+    def unmoved(self) -> Explanation:
+        """The answer with every control where it stands, which answers are compared with: planned from the same statistics as they are."""
+        return self.answer({})
 
     @property
     def controls(self) -> list[Control]:

@@ -1,20 +1,26 @@
-"""What a machine gives, and whether a plan's cost fits into it."""
+"""What a plan may take: processors, memory, and which of the two is to be spared."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from watersmeet.errors import PlanError
+from watersmeet.errors import PlanError, listing
 from watersmeet.optimizer.costing import PlanCost
+
+OBJECTIVES = ("cpu", "memory")
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What the machine gives: processors, the share of them that is to stay free, bytes of memory (None: not limited)."""
+    """What the machine gives: processors, the share of them that is to stay free, bytes of memory (None: not limited).
+
+    `objective` is what is to be as little as can be: "cpu" or "memory".
+    """
 
     processors: float = 1.0
     headroom: float = 0.0
     memory_bytes: float | None = None
+    objective: str = "cpu"
 
     def __post_init__(self) -> None:
         if not self.processors > 0:
@@ -23,6 +29,8 @@ class Budget:
             raise PlanError(f"headroom is a share from 0 up to 1, got {self.headroom}")
         if self.memory_bytes is not None and not self.memory_bytes > 0:
             raise PlanError(f"a memory budget must be more than nothing, got {self.memory_bytes}")
+        if self.objective not in OBJECTIVES:
+            raise PlanError(f'"{self.objective}" is no objective', hint=f"objectives: {listing(OBJECTIVES)}")
 
     @property
     def cpu_per_s(self) -> float:

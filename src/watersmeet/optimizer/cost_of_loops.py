@@ -37,6 +37,8 @@ class LoopsModel:
         kind = self._access(known, target)
         weights = self.profile.structure(kind)
         touched = self._touched_rows(kind, known, target) * weights.compare_s
+        if not self.config.classes.connections(target, sorted(known)):  # no key rules rows out before their times are looked at
+            touched += self._held_rows(target) * self._indexed_share(kind, known, target) * self.profile.scan_s
         handed_on = self.workload.growth(self.config, known, target) * self.profile.loop_match_s
         return weights.lookup_s + touched + handed_on
 
@@ -77,13 +79,13 @@ class LoopsModel:
 
     def _touched_rows(self, kind: str, known: frozenset[int], target: int) -> float:
         held = self._held_rows(target)
-        return touched_rows(self._index(target), kind, held, held * self._indexed_share(known, target))
+        return touched_rows(self._index(target), kind, held, held * self._indexed_share(kind, known, target))
 
-    def _indexed_share(self, known: frozenset[int], target: int) -> float:
+    def _indexed_share(self, kind: str, known: frozenset[int], target: int) -> float:
         """The share of a window with the key, or in the range, that is looked for; times do not narrow it."""
         if self.config.classes.connections(target, sorted(known)):
             return self.workload.key_share(self.config, known, target)
-        return next((each.share.value for each in self._ready(known, target) if _is_range(each)), 1.0)
+        return next((each.share.value for each in self._ready(known, target) if _is_range(each)), 1.0) if kind in PATH_ROWS else 1.0
 
     def _ready(self, known: frozenset[int], target: int) -> list[Check]:
         return [each for each in self.workload.checks if target in each.inputs and each.inputs <= known | {target}]
@@ -101,7 +103,7 @@ def default_index(plan: Plan, keyed: bool = True) -> Index:  # reads as a proper
 
 
 def touched_rows(index: Index, kind: str, held_rows: float, equal_rows: float) -> float:
-    """Rows one probe of a window compares: all of it, a bucket, or a path down a tree and what it leads to.
+    """Rows one probe of a window compares: all of it, a bucket, or a path down a tree.
 
     A bucket holds the rows that are equal and its part of the others.
 
@@ -112,4 +114,4 @@ def touched_rows(index: Index, kind: str, held_rows: float, equal_rows: float) -
         return held_rows
     if kind == "hash":
         return equal_rows + (held_rows - equal_rows) / index.size
-    return PATH_ROWS[kind](max(held_rows, 1.0), index.size) + equal_rows
+    return PATH_ROWS[kind](max(held_rows, 1.0), index.size)

@@ -11,12 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.plan import Plan, Tree
 from watersmeet.algebra.windows import RowsWindow
 from watersmeet.cost.profile import Profile
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.optimizer.cost_of_loops import LoopsModel
 from watersmeet.optimizer.cost_of_runs import RunsModel
+from watersmeet.optimizer.cost_of_trees import TreeModel
 from watersmeet.optimizer.estimates import Workload
 from watersmeet.optimizer.orders import Ordered, best_order
 from watersmeet.optimizer.parts import Part
@@ -58,19 +59,39 @@ class Model(Protocol):
 
 def costed(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan) -> Costed:
     """The plan, its orders filled in with the cheapest where it leaves them open, and what it costs."""
+    if plan.tree is not None:
+        return _costed_tree(config, workload, profile, plan, plan.tree)
     model = model_of(config, workload, profile, plan)
     orders = {i: _order(config, model, plan, i) for i in config.streams}
-    rows_out = sum(workload.inputs[i].kept_per_s.value * _results(config, workload, i) for i in config.streams)
+    rows_out = _rows_out(config, workload)
     parts = [*_taken_in(config, workload, profile), *model.upkeep()]
     for i, ordered in orders.items():
         origin = workload.inputs[i]
         path = " → ".join(config.inputs[j].alias for j in (i, *ordered.order))
         parts.append(Part(f"probe {path}", origin.kept_per_s.value * ordered.cost, origin.kept_per_s.value))
     parts.append(Part("rows out", rows_out * profile.row_out_s, rows_out))
-    state_rows = sum(each.held_rows.value for each in workload.inputs)
-    state_bytes = sum(each.held_rows.value * each.row_bytes.value for each in workload.inputs)
+    state_rows, state_bytes = _base_state(workload)
     named = tuple((config.inputs[i].alias, tuple(config.inputs[j].alias for j in ordered.order)) for i, ordered in orders.items())
     return Costed(_with_orders(plan, named), PlanCost(tuple(parts), state_rows, state_bytes, rows_out))
+
+
+def _costed_tree(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan, tree: Tree) -> Costed:
+    """A tree has no orders to choose; its nodes keep rows of their own beside the base windows."""
+    model = TreeModel(config, workload, profile)
+    rows_out = _rows_out(config, workload)
+    parts = [*_taken_in(config, workload, profile), *model.parts(tree), Part("rows out", rows_out * profile.row_out_s, rows_out)]
+    (rows, size), (kept_rows, kept_bytes) = _base_state(workload), model.kept_rows(tree)
+    return Costed(plan, PlanCost(tuple(parts), rows + kept_rows, size + kept_bytes, rows_out))
+
+
+def _rows_out(config: MeetConfig, workload: Workload) -> float:
+    return sum(workload.inputs[i].kept_per_s.value * _results(config, workload, i) for i in config.streams)
+
+
+def _base_state(workload: Workload) -> tuple[float, float]:
+    """Rows and bytes of the base windows."""
+    rows = sum(each.held_rows.value for each in workload.inputs)
+    return rows, sum(each.held_rows.value * each.row_bytes.value for each in workload.inputs)
 
 
 def model_of(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan) -> Model:

@@ -57,6 +57,7 @@ class Workload:
     samples: Samples = field(default_factory=Samples)
     _matches: dict[tuple[frozenset[int], int], float] = field(default_factory=dict, compare=False, repr=False)
     _reach: dict[tuple[int, int], float] = field(default_factory=dict, compare=False, repr=False)
+    _key_shares: dict[tuple[frozenset[int], int], float] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def streams(self) -> list[int]:
@@ -82,6 +83,12 @@ class Workload:
 
     def key_share(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
         """The share of the target's rows that have the keys of a combination of the known inputs."""
+        found = self._key_shares.get((known, target))
+        if found is None:
+            found = self._key_shares[known, target] = self._all_classes_share(config, known, target)
+        return found
+
+    def _all_classes_share(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
         share = 1.0
         for key_class, members in enumerate(config.classes.keys):
             providers = frozenset(i for i in known if i in members)

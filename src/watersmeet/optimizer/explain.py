@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from watersmeet.algebra.expression_text import expression_text
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.render import query_text
@@ -13,19 +14,25 @@ from watersmeet.algebra.windows import FOREVER_US, duration_text
 from watersmeet.cost.ayad_drops import Wishes
 from watersmeet.cost.profile import Profile
 from watersmeet.errors import PlanError
+from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.operators.shedding import drop_boxes
 from watersmeet.optimizer.arrivals import Arriving
 from watersmeet.optimizer.budget import Budget, bytes_text
+from watersmeet.optimizer.cost_of_spark import on_spark
 from watersmeet.optimizer.costing import Costed, PlanCost
+from watersmeet.optimizer.early import early_candidates, early_costed, early_notes
 from watersmeet.optimizer.estimates import Workload, workload_of
+from watersmeet.optimizer.explain_html import explanation_html
 from watersmeet.optimizer.feasibility import Remedies, remedies
 from watersmeet.optimizer.overload import Situation
 from watersmeet.optimizer.samples import Samples
-from watersmeet.optimizer.search import candidates
+from watersmeet.optimizer.search import searched
 from watersmeet.stats.estimate import Estimate
 from watersmeet.stats.stream_stats import StreamStats
+
+__all__ = ["Budget", "Explanation", "explained"]
 
 #: Alternatives the text lists unless all are asked for.
 SHOWN = 5
@@ -44,8 +51,10 @@ class Explanation:
     budget: Budget
     profile: Profile
     all_plans: bool = False
-    reason: str = ""  # why this plan was taken without comparing
+    trace: tuple[str, ...] = ()  # how the plan was found
     remedies: Remedies | None = None  # where the chosen plan does not keep up, and somebody wants to know what would help
+    engine: str = "embedded"
+    notes: tuple[str, ...] = ()  # of an aggregation: where it is early, and where it cannot be
 
     @property
     def plan(self) -> Plan:
@@ -58,11 +67,6 @@ class Explanation:
     @property
     def feasible(self) -> bool:
         return self.budget.shortfall(self.chosen.cost) is None
-
-    @property
-    def trace(self) -> tuple[str, ...]:
-        """How the plan was found."""
-        return (self.reason,) if self.reason else (f"{len(self.others) + 1} plans compared by predicted CPU time",)
 
     def runnable(self, *, shed: bool) -> Plan | None:
         """A plan that drops what has to be dropped, None where nothing has to be; refused, with what would help, if that is not allowed."""
@@ -89,16 +93,28 @@ class Explanation:
             "orders": self._orders(),
             "waits_for_watermark": self.config.waits_for_watermark,
             "alternatives": [{"plan": each.plan.to_dict(), "cost": _cost_dict(each.cost)} for each in self.others],
+            "notes": list(self.notes),
             "trace": list(self.trace),
+            "engine": self.engine,
+            "batch_s": self.workload.arriving.batch_s,
+            "checks": [
+                {"predicate": str(text), "share": _estimate_dict(each.share)}
+                for each in self.workload.checks
+                for text in [expression_text(each.predicate)]
+            ],
             "profile": {"name": self.profile.name, "source": self.profile.source},
         }
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
+    def _repr_html_(self) -> str:
+        return explanation_html(self.to_dict())
+
     def _lines(self) -> Iterator[str]:
         cost = self.chosen.cost
         yield from (query_text(self.bound.query), "", f"plan {self.plan.algorithm}")
+        yield from self.notes
         for part in cost.parts:
             yield f"  {part.name:<32} {part.cpu_per_s:>10.3g} s per s  {part.rows_per_s:>12,.6g} rows per s"
         yield (
@@ -111,9 +127,16 @@ class Explanation:
             yield "what would help"
             yield from (f"  {sentence}" for sentence in self.remedies.sentences())
         yield f"weight factors: {self.profile.name}{f', {self.profile.source}' if self.profile.source else ''}"
+        if self.engine == "spark" and self.profile.spark.assumed:
+            yield "what Spark itself takes per row and per batch is assumed, not measured on this machine"
+        yield f"rows are taken to come in batches of {self._batches()}"
         yield from self._about_inputs()
         yield from ("how it was chosen", *(f"  {line}" for line in self.trace))
         yield from self._about_alternatives()
+
+    def _batches(self) -> str:
+        arriving = self.workload.arriving
+        return f"{arriving.batch_s:.3g} s of stream ({'assumed' if arriving.is_assumed else 'measured'})"
 
     def _about_inputs(self) -> Iterator[str]:
         yield "rows kept"
@@ -121,6 +144,8 @@ class Explanation:
             yield f"  {source.alias}: {self._keeps(source)}; {_said(each.rows_per_s)} rows per s, {_said(each.held_rows)} rows held"
             for name, distinct in self.stats[source.name].distinct.items():
                 yield f"    {name}: {_said(distinct)} distinct values"
+        for check in self.workload.checks:
+            yield f"  {expression_text(check.predicate)}: holds for {_said(check.share)} of the combinations"
         pairs = self._pairs()
         if pairs:
             yield "times in a result, given and derived"
@@ -138,7 +163,10 @@ class Explanation:
         for each in shown:
             indexes = ", ".join(f"{alias} {index}" for alias, index in each.plan.indexes)
             times = each.cost.cpu_per_s / self.chosen.cost.cpu_per_s if self.chosen.cost.cpu_per_s else 1.0
-            name = f"{each.plan.algorithm} ({indexes})" if indexes else each.plan.algorithm
+            knobs = indexes or ("" if each.plan.tree is None else str(each.plan.tree).replace("'", ""))
+            name = f"{each.plan.algorithm} ({knobs})" if knobs else each.plan.algorithm
+            if self.bound.is_aggregation:
+                name = early_notes(self.bound, each.plan)[0]
             yield f"  {name}: {each.cost.cpu_per_s:.3g} s per s, {times:,.1f} times as much"
         if len(self.others) > len(shown):
             yield f"  and {len(self.others) - len(shown)} more"
@@ -195,27 +223,59 @@ def explained(
     arriving: Arriving | None = None,
     reason: str = "",
     wishes: Wishes | None = None,
+    engine: str = "embedded",
 ) -> Explanation:
     """The cheapest feasible plan, or the pinned one, and what the others would cost.
 
     `samples` and `arriving` tell what the rows at hand show; `reason` is why the given plan was taken, if not because it was pinned. With
-    `wishes`, even with none in them, a plan that does not keep up comes with what would help.
+    `wishes`, even with none in them, a plan that does not keep up comes with what would help. With the engine "spark", what Spark takes per
+    row and per batch comes on top.
     """
+    if bound.is_aggregation:
+        grouped = aggregate_config(bound, plan)
+        workload = workload_of(bound, grouped.join, stats, samples, arriving)
+        about = _explained_aggregation(bound, grouped, workload, stats, profile, budget or Budget(), plan, all_plans)
+        return replace(about, trace=(*about.trace, reason)) if reason else about
     config = settled_config(bound, plan or Plan())
     now = Situation(config, workload_of(bound, config, stats, samples, arriving), profile, budget or Budget())
-    found = candidates(bound, config, now.workload, profile)
-    chosen = _cheapest_feasible(found, now.budget) if plan is None else now.pinned(plan, drop_boxes(bound, plan))
+    search = searched(bound, config, now.workload, profile, now.budget)
+    found, trace = list(search.found), search.trace
+    chosen = found[0]
+    if plan is not None:
+        chosen = now.pinned(plan, drop_boxes(bound, plan))
+        trace = (*trace, reason or "the plan is pinned")
+    if engine == "spark":
+        chosen, *found = (on_spark(config, now.workload, profile, each) for each in (chosen, *found))
     others = tuple(each for each in found if each.plan != chosen.plan)
     helps = None
     if wishes is not None and now.budget.shortfall(chosen.cost) is not None:
         open_plans = [plan] if plan is not None and not reason else [replace(each.plan, orders=()) for each in found]
         helps = remedies(now, chosen.cost, chosen.plan, open_plans, wishes)
-    return Explanation(bound, config, now.workload, stats, chosen, others, now.budget, profile, all_plans, reason, helps)
+    return Explanation(bound, config, now.workload, stats, chosen, others, now.budget, profile, all_plans, trace, helps, engine)
 
 
 def _cheapest_feasible(found: list[Costed], budget: Budget) -> Costed:
     """The first that fits the budget, or the first of all where none does: then it is the nearest to keeping up."""
     return next((each for each in found if budget.shortfall(each.cost) is None), found[0])
+
+
+def _explained_aggregation(
+    bound: BoundQuery,
+    config: AggregateConfig,
+    workload: Workload,
+    stats: Mapping[str, StreamStats],
+    profile: Profile,
+    budget: Budget,
+    plan: Plan | None,
+    all_plans: bool,
+) -> Explanation:
+    """The same of an aggregation query: its plans are the placements of early aggregation."""
+    found = early_candidates(bound, config, workload, stats)
+    chosen = early_costed(config, workload, stats, plan) if plan is not None else found[0]
+    others = tuple(each for each in found if each.plan.early != chosen.plan.early)
+    notes = tuple(early_notes(bound, chosen.plan))
+    trace = (f"{len(found)} placements of early aggregation compared by predicted CPU time",)
+    return Explanation(bound, config.join, workload, stats, chosen, others, budget, profile, all_plans, trace, notes=notes)
 
 
 def _cost_dict(cost: PlanCost) -> dict[str, Any]:

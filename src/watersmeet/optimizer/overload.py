@@ -40,6 +40,9 @@ TRIED = 2
 #: Of those, so many with the highest output by rough steps are looked at closely.
 FINALISTS = 2
 _ROUGH_STEP = 0.1
+#: With more streams than this only the cheapest plan is given drop boxes, in the order of probing that is best for a thinned stream, and
+#: by rough steps: each look at a setting takes as many predictions as there are streams, and each of those the longer the more there are.
+MOST_SEARCHED = 5
 
 #: Of a stream with a ROWS window at least so much is kept: shut off, its window would never fill, or hold the same rows for ever.
 LEAST_COUNTED = 0.01
@@ -109,7 +112,7 @@ def thinned(config: MeetConfig, workload: Workload, keep: Mapping[str, float]) -
         _thinner(each, keep.get(source.name, 1.0), counted=isinstance(source.window, RowsWindow)) if source.is_stream else each
         for source, each in zip(config.inputs, workload.inputs, strict=True)
     )
-    return replace(workload, inputs=inputs, _matches={}, _reach={})
+    return replace(workload, inputs=inputs, _matches={}, _reach={}, _key_shares={})
 
 
 def approximate(now: Situation, plans: Sequence[Plan], wishes: Wishes = NO_WISHES, seed: int = 0) -> Approximation:
@@ -118,12 +121,14 @@ def approximate(now: Situation, plans: Sequence[Plan], wishes: Wishes = NO_WISHE
     Refused where not even the least that is asked for can be kept up with.
     """
     least = least_shares(now, wishes)
-    tried = [plan for plan in _promising(now, plans) if now.load(plan, {name: max(share, _NOTHING) for name, share in least.items()}) <= 1]
+    lowest = {name: max(share, _NOTHING) for name, share in least.items()}
+    few = len(now.rates) <= MOST_SEARCHED
+    tried = [plan for plan in (_promising(now, plans) if few else _thinned_order(now, plans)) if now.load(plan, lowest) <= 1]
     if not tried:
         raise PlanError("no plan keeps up even with the least that must be kept", hint=_why_not(now, plans, least))
-    rough = {plan: now.cost(plan, best_shares(now, plan, least, wishes, _ROUGH_STEP)).cost.rows_out_per_s for plan in tried}
-    finalists = sorted(tried, key=lambda plan: -rough[plan])[:FINALISTS]
-    found = [(plan, best_shares(now, plan, least, wishes)) for plan in finalists]
+    rough = {plan: best_shares(now, plan, least, wishes, _ROUGH_STEP) for plan in tried}
+    finalists = sorted(tried, key=lambda plan: -now.cost(plan, rough[plan]).cost.rows_out_per_s)[:FINALISTS]
+    found = [(plan, best_shares(now, plan, least, wishes) if few else rough[plan]) for plan in finalists]
     weighed = [(now.cost(plan, keep), keep) for plan, keep in found]
     most = max(each.cost.rows_out_per_s for each, _ in weighed)
     near = [pair for pair in weighed if pair[0].cost.rows_out_per_s >= most * (1 - 1e-9)]
@@ -194,6 +199,13 @@ def _promising(now: Situation, plans: Sequence[Plan]) -> list[Plan]:
     for keep in (*everything, *favoured):
         chosen.update(dict.fromkeys(sorted(open_plans, key=lambda plan: now.load(plan, keep))[:TRIED]))  # used at once
     return list(chosen)
+
+
+def _thinned_order(now: Situation, plans: Sequence[Plan]) -> list[Plan]:
+    """The plan that costs least at a middle thinning, its orders fixed as they are best there."""
+    keep = dict.fromkeys(now.rates, THINNINGS[1])
+    costs = [now.cost(replace(plan, drop=()), keep) for plan in plans]
+    return [min(costs, key=lambda each: now.budget.load(each.cost)).plan]
 
 
 def least_shares(now: Situation, wishes: Wishes) -> Shares:

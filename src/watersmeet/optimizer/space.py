@@ -12,6 +12,7 @@ from random import Random
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
+from watersmeet.cost.profile import Profile
 from watersmeet.errors import PlanError
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.tactics.registry import settled_config
@@ -21,9 +22,9 @@ from watersmeet.optimizer.search import open_plans
 Orders = tuple[tuple[str, tuple[str, ...]], ...]
 
 
-def plan_space(bound: BoundQuery, config: MeetConfig, workload: Workload, most: int, seed: int = 0) -> list[Plan]:
+def plan_space(bound: BoundQuery, config: MeetConfig, workload: Workload, profile: Profile, most: int, seed: int = 0) -> list[Plan]:
     """All plans that can run, if there are at most so many; else so many of them, drawn at random, each once."""
-    candidates = open_plans(bound, config, workload)
+    candidates = open_plans(bound, config, workload, profile)
     orders = math.prod(math.factorial(len(config.inputs) - 1) for _ in config.streams)
     if len(candidates) * orders <= most:
         whole = (_ordered(plan, chosen) for plan in candidates for chosen in _all_orders(config))

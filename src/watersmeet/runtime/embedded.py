@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import pyarrow as pa
 
@@ -26,7 +26,8 @@ from watersmeet.operators.meet.step import Stepped, step, with_relation
 from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.operators.shedding import DropBox, drop_boxes
-from watersmeet.runtime.planning import Planner, at_hand, plan_of
+from watersmeet.runtime.adaptive import Adaptive, Decision, Overload
+from watersmeet.runtime.planning import at_hand, plan_of
 from watersmeet.runtime.sources import Relation, Stream, event_times_us
 from watersmeet.runtime.watermark import Lateness, Watermark
 
@@ -66,19 +67,29 @@ class EmbeddedRun:
     boxes: Mapping[str, DropBox]
     ledger: dict[str, Ledger] = field(default_factory=dict)
     batch_ledger: dict[str, Ledger] = field(default_factory=dict)
-    planner: Planner | None = None  # None where the plan is pinned
+    planner: Adaptive | None = None  # None where the plan is pinned
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """When the plan was looked at again, why, and what came of it."""
+        return self.planner.decisions if self.planner is not None else []
+
+    @property
+    def result(self) -> pa.Schema:
+        """The columns of the rows that come out."""
+        return self.config.result
 
     def batches(self) -> Iterator[list[pa.RecordBatch]]:
-        for tables in self._rounds():
+        for tables in self.rounds():
             yield self.advance(tables)
         yield self.finish()
 
     def advance(self, tables: Mapping[str, pa.Table], *, last: bool = False) -> list[pa.RecordBatch]:
         """Joins one batch per stream name; `last` says that no other batch will come."""
         rows = {name: self._timed(name, table) for name, table in tables.items()}
-        better = self.planner.see(tables) if self.planner is not None else None
+        better = self.planner.see(tables, {name: delta.times for name, delta in rows.items()}) if self.planner is not None else None
         if better is not None:
-            self.config = settled_config(self.bound, better)
+            self._go_on_by(better)
         seen = {name: (int(delta.times.min()), int(delta.times.max())) for name, delta in rows.items() if len(delta)}
         following = self.watermark.after(seen)
         passed = {name: self._without_shed(name, delta) for name, delta in rows.items()}
@@ -86,13 +97,15 @@ class EmbeddedRun:
         stepped = self._step(deltas, FOREVER_US if last else following.value_us)
         self.watermark = following
         self.tally.add(stepped.counters.tally)
+        if self.planner is not None:
+            self.planner.ran(sum(stepped.counters.arrived), stepped.counters.tally)
         self._account(stepped, {name: len(rows[name]) - len(passed[name]) for name in rows})
         return stepped.results
 
     def replan(self, plan: Plan) -> None:
         """Goes on by this plan from the next batch on. There is nothing to migrate: state is the windows, whatever the plan."""
         self.planner = None
-        self.config, self.boxes = settled_config(self.bound, plan), drop_boxes(self.bound, plan)
+        self._go_on_by(plan)
 
     def _step(self, deltas: dict[int, Delta], future_us: int) -> Stepped | Aggregated:
         stepped = step(self.config, self.state, deltas, self.watermark.value_us, future_us)
@@ -107,16 +120,21 @@ class EmbeddedRun:
         """All results in one table; it carries the ledger in its schema's metadata."""
         results: list[pa.RecordBatch] = []
         waiting: dict[str, pa.Table] = {}
-        for tables in self._rounds():  # one round behind, to know which is the last
+        for tables in self.rounds():  # one round behind, to know which is the last
             if waiting:
                 results += self.advance(waiting)
             waiting = tables
         results += self.advance(waiting, last=True)
-        about = json.dumps({"ledger": {name: asdict(entry) for name, entry in self.ledger.items()}})
-        schema = self.config.result.with_metadata({"watersmeet": about})
-        return pa.Table.from_batches(results, self.config.result).cast(schema) if results else schema.empty_table()
+        return self.gathered(results)
 
-    def _rounds(self) -> Iterator[dict[str, pa.Table]]:
+    def gathered(self, results: list[pa.RecordBatch]) -> pa.Table:
+        """Results in one table that carries the ledger."""
+        about = json.dumps({"ledger": {name: asdict(entry) for name, entry in self.ledger.items()}})
+        schema = self.result.with_metadata({"watersmeet": about})
+        return pa.Table.from_batches(results, self.result).cast(schema) if results else schema.empty_table()
+
+    def rounds(self) -> Iterator[dict[str, pa.Table]]:
+        """The next batch of every stream that still has one, until none has."""
         names = dict.fromkeys(self.config.inputs[i].name for i in self.config.streams)
         readers = {name: self.sources[name].batches() for name in names}
         while True:
@@ -130,6 +148,9 @@ class EmbeddedRun:
         if not isinstance(source, Stream):
             raise InputError(f'"{name}" is a relation; only streams bring rows')
         return Delta(table, event_times_us(name, table, source.time))
+
+    def _go_on_by(self, plan: Plan) -> None:
+        self.config, self.boxes = settled_config(self.bound, plan), drop_boxes(self.bound, plan)
 
     def _without_shed(self, name: str, delta: Delta) -> Delta:
         return without_shed(delta, self.boxes[name], self.watermark.value_us) if name in self.boxes else delta
@@ -152,8 +173,15 @@ class AggregatedRun(EmbeddedRun):
 
     def replan(self, plan: Plan) -> None:
         """Goes on by another plan from the next batch on. Early aggregation sets are made anew from the windows."""
-        self.config, self.boxes = aggregate_config(self.bound, plan, every_row=self.config.every_row), drop_boxes(self.bound, plan)
-        self.state = rebuilt(self.config, self.state)
+        self.planner = None
+        self.boxes = drop_boxes(self.bound, plan)
+        self._go_on_by(plan)
+
+    def _go_on_by(self, plan: Plan) -> None:
+        before = self.config
+        self.config = aggregate_config(self.bound, plan, every_row=before.every_row)
+        if (self.config.early, self.config.join.orders) != (before.early, before.join.orders):
+            self.state = rebuilt(self.config, self.state)
 
     def _step(self, deltas: dict[int, Delta], future_us: int) -> Stepped | Aggregated:
         stepped = aggregate_step(self.config, self.state, deltas, self.watermark.value_us, future_us)
@@ -161,23 +189,32 @@ class AggregatedRun(EmbeddedRun):
         return stepped
 
 
-def start(query: Query | str, sources: Sources, plan: Plan | None = None, *, evaluate: str | None = None) -> EmbeddedRun:
+def start(
+    query: Query | str,
+    sources: Sources,
+    plan: Plan | None = None,
+    *,
+    evaluate: str | None = None,
+    overload: Overload | None = None,
+) -> EmbeddedRun:
     """A run of the query over the sources, with no row joined yet; a pinned plan that cannot run it is refused here.
 
     Without one, the cheapest plan by its predicted cost on the rows at hand runs, and is looked at again as rows flow. `evaluate="row"`
-    asks an aggregation query for its groups at the time of every row.
+    asks an aggregation query for its groups at the time of every row. `overload` is what the run begins with where a budget had to be kept.
     """
     bound = bound_query(query, sources)
     if evaluate not in (None, "row"):
         raise InputError(f'there is no evaluation "{evaluate}"', hint='write evaluate="row", or leave it out')
     if bound.is_aggregation:
-        return _start_aggregation(bound, sources, plan, every_row=evaluate == "row")
+        shedding = overload.plan if overload is not None and overload.plan.drop else plan  # else the join's plan is none of its business
+        return _start_aggregation(bound, sources, shedding, every_row=evaluate == "row")
     if evaluate is not None:
         raise InputError("only aggregation queries are evaluated; this one gives each result as soon as it is known")
     planner = None
     if plan is None:
         hand = at_hand(bound, sources)
-        plan, planner = plan_of(bound, hand), Planner(bound, sources, hand.rows)
+        begun = overload or Overload(plan_of(bound, hand))
+        plan, planner = begun.plan, Adaptive(bound, sources, begun.plan, hand.rows, begun.budget, begun.wishes)
     config = settled_config(bound, plan)
     state = empty_state(config)
     for each in config.inputs:
@@ -188,17 +225,27 @@ def start(query: Query | str, sources: Sources, plan: Plan | None = None, *, eva
     return EmbeddedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner)
 
 
-def _start_aggregation(bound: BoundQuery, sources: Sources, plan: Plan | None, *, every_row: bool) -> AggregatedRun:
+def _start_aggregation(bound: BoundQuery, sources: Sources, plan: Plan | None, *, every_row: bool) -> EmbeddedRun:
+    if plan is not None and drop_boxes(bound, plan):
+        from watersmeet.runtime.shed_aggregation import start_shed_aggregation
+
+        return start_shed_aggregation(bound, sources, plan, every_row=every_row)
     if every_row and bound.query.every_us is not None:
         raise InputError("the query says EVERY, so it is not evaluated at every row", hint="leave one of the two out")
-    config = aggregate_config(bound, plan or Plan(), every_row=every_row)
+    planner = None
+    if plan is None:
+        hand = at_hand(bound, sources)
+        plan = plan_of(bound, hand)
+        planner = Adaptive(bound, sources, plan, hand.rows)
+    plan = replace(plan, drop=())
+    config = aggregate_config(bound, plan, every_row=every_row)
     state = aggregate_state(config)
     for each in config.inputs:
         if not each.is_stream:
             state = aggregate_relation(config, state, each.number, whole(sources[each.name]))
     watermark = Watermark.start(lateness_of(config, sources))
-    boxes = drop_boxes(bound, plan or Plan())
-    return AggregatedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes)
+    boxes = drop_boxes(bound, plan)
+    return AggregatedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner)
 
 
 def bound_query(query: Query | str, sources: Sources) -> BoundQuery:

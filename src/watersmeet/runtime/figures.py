@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.operators.meet.watch import ALL
-from watersmeet.runtime.embedded import EmbeddedRun, Ledger
+from watersmeet.operators.meet.watch import ALL, PROBE
+from watersmeet.runtime.embedded import EmbeddedRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,8 @@ class BatchFigures:
     """One batch: rows by stream, how long it took, what is kept, how far the watermark is.
 
     `ended_s` is the wall clock when the batch was over and `took_s` its length; `operators_s` are seconds of CPU by operator, named as
-    the cost model names them (`take in a`, `keep a`, `probe a`, `rows out`). `newest_us` is the largest event time seen so far.
+    the cost model names them (`take in a`, `keep a`, `probe a`, `rows out`, and
+    `batches` for the rest). `newest_us` is the largest event time seen so far.
     """
 
     batch: int
@@ -66,41 +67,55 @@ class BatchFigures:
 Observer = Callable[[BatchFigures], None]
 
 
+def observed(run: EmbeddedRun, observe: Observer) -> pa.Table:
+    """All results of an embedded run over finite data, every batch shown to the observer when it is over."""
+    results: list[pa.RecordBatch] = []
+    waiting: dict[str, pa.Table] = {}
+    number = 0
+    for tables in run.rounds():  # one round behind, to know which is the last
+        if waiting:
+            found, figures = advanced(run, number, waiting)
+            observe(figures)
+            results += found
+            number += 1
+        waiting = tables
+    found, figures = advanced(run, number, waiting, last=True)
+    observe(figures)
+    return run.gathered(results + found)
+
+
 def advanced(
     run: EmbeddedRun, batch: int, tables: Mapping[str, pa.Table], *, last: bool = False
 ) -> tuple[list[pa.RecordBatch], BatchFigures]:
     """One batch of an embedded run, with its figures."""
-    before = {name: (entry.late, entry.shed) for name, entry in run.ledger.items()}
     spent = dict(run.tally.watch.spent_s)
-    started = time.perf_counter()
+    started, worked = time.perf_counter(), time.thread_time()
     results = run.advance(tables, last=last)
-    took_s = time.perf_counter() - started
-    late, shed = (_grown(before, run.ledger, which) for which in (0, 1))
+    took_s, worked_s = time.perf_counter() - started, time.thread_time() - worked
     figures = BatchFigures(
         batch=batch,
         ended_s=time.time(),
         took_s=took_s,
         rows_in={name: table.num_rows for name, table in tables.items()},
         rows_out=sum(each.num_rows for each in results),
-        late=late,
-        shed=shed,
+        late={name: entry.late for name, entry in run.batch_ledger.items()},
+        shed={name: entry.shed for name, entry in run.batch_ledger.items()},
         state_rows=run.state.rows,
         state_bytes=run.state.nbytes,
         watermark_us=run.watermark.value_us if run.watermark.value_us > -FOREVER_US else None,
         newest_us=max(run.watermark.newest_us.values(), default=None),
-        operators_s=_operators(run, spent),
+        operators_s=_operators(run, spent, worked_s),
         plan=run.config.plan,
     )
     return results, figures
 
 
-def _grown(before: Mapping[str, tuple[int, int]], ledger: Mapping[str, Ledger], which: int) -> dict[str, int]:
-    now = {name: (entry.late, entry.shed)[which] for name, entry in ledger.items()}
-    return {name: count - before.get(name, (0, 0))[which] for name, count in now.items()}
-
-
-def _operators(run: EmbeddedRun, before: Mapping[tuple[str, int], float]) -> dict[str, float]:
-    """Seconds of this batch by operator; work of no single input goes by the operator's name alone."""
+def _operators(run: EmbeddedRun, before: Mapping[tuple[str, int], float], worked_s: float) -> dict[str, float]:
+    """Seconds of this batch by operator; work of no single input goes by the operator's name alone, and `batches` is what is left."""
     aliases = {each.number: f" {each.alias}" for each in run.config.inputs} | {ALL: ""}
-    spent = run.tally.watch.spent_s
-    return {operator + aliases[number]: seconds - before.get((operator, number), 0.0) for (operator, number), seconds in spent.items()}
+    spent = {key: seconds - before.get(key, 0.0) for key, seconds in run.tally.watch.spent_s.items()}
+    by_origin = sum(
+        seconds for (operator, number), seconds in spent.items() if operator == PROBE and number != ALL
+    )  # in the sum of all probes
+    rest = max(0.0, worked_s - (sum(spent.values()) - by_origin))
+    return {**{operator + aliases[number]: seconds for (operator, number), seconds in spent.items()}, "batches": rest}

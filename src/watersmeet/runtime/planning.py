@@ -7,7 +7,7 @@ milliseconds to find; where there are fewer rows than any plan takes to join in 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
+from watersmeet.operators.aggregate.config import aggregate_config
 from watersmeet.operators.meet.config import MeetConfig, meet_config
 from watersmeet.optimizer.arrivals import Arriving
 from watersmeet.optimizer.budget import Budget
@@ -25,6 +26,7 @@ from watersmeet.optimizer.samples import Sample, Samples, sample_of
 from watersmeet.runtime.inputs.feeds import BatchFeed, PathFeed, TableFeed
 from watersmeet.runtime.sources import Relation, Stream, event_times_us
 from watersmeet.runtime.statistics import columns_asked, completed
+from watersmeet.stats.estimate import Estimate, Provenance
 from watersmeet.stats.sample import measured
 from watersmeet.stats.stream_stats import StreamStats, stats
 
@@ -70,23 +72,26 @@ def explanation(
     budget: Budget | None = None,
     all_plans: bool = False,
     wishes: Wishes = NO_WISHES,
+    engine: str = "embedded",
 ) -> Explanation:
     """What a run of the query over these sources would be planned as, and why."""
     known = {**{name: source for name, source in sources.items() if isinstance(source, StreamStats)}, **(declared or {})}
     hand = at_hand(bound, {name: source for name, source in sources.items() if not isinstance(source, StreamStats) and name not in known})
     default = default_plan(bound) if plan is None and not known and hand.rows < FEW_ROWS and hand.tables else None
-    return explained_on(bound, hand, known, plan=plan, default=default, budget=budget, all_plans=all_plans, wishes=wishes)
+    return explained_on(bound, hand, known, plan=plan, default=default, budget=budget, all_plans=all_plans, wishes=wishes, engine=engine)
 
 
 def plan_of(bound: BoundQuery, hand: AtHand) -> Plan:
     """The plan of a run, for those who do not want to know why: what `explanation` chooses for the same rows."""
-    if hand.rows < FEW_ROWS or len(bound.sources) == 1:
+    if hand.rows < FEW_ROWS or (len(bound.sources) == 1 and not bound.is_aggregation):
         return default_plan(bound)
     return explained_on(bound, hand, {}).plan
 
 
 def default_plan(bound: BoundQuery) -> Plan:
-    """Grouped runs, with the order of probing that connects inputs first."""
+    """Grouped runs, with the order of probing that connects inputs first; of an aggregation query the late plan."""
+    if bound.is_aggregation:
+        return Plan()
     config = meet_config(bound, Plan())
     aliases = [each.alias for each in config.inputs]
     orders = {aliases[i]: tuple(aliases[step.target] for step in config.orders[i]) for i in config.streams}
@@ -104,10 +109,10 @@ def at_hand(bound: BoundQuery, sources: Mapping[str, Stream | Relation]) -> AtHa
         if found is not None:
             tables[name] = found
     whole = all(isinstance(sources[name].feed, TableFeed | PathFeed) for name in names)
-    return _timed(tables, sources, whole=whole)
+    return timed_rows(tables, sources, whole=whole)
 
 
-def _timed(tables: Mapping[str, pa.Table], sources: Mapping[str, Stream | Relation], *, whole: bool) -> AtHand:
+def timed_rows(tables: Mapping[str, pa.Table], sources: Mapping[str, Stream | Relation], *, whole: bool) -> AtHand:
     streams = {name: source for name in tables if isinstance(source := sources[name], Stream)}
     return AtHand(tables, {name: event_times_us(name, tables[name], source.time) for name, source in streams.items()}, whole)
 
@@ -121,11 +126,16 @@ def explained_on(
     default: Plan | None = None,
     budget: Budget | None = None,
     all_plans: bool = False,
+    engine: str = "embedded",
     arriving: Arriving | None = None,
+    rates: Mapping[str, float] | None = None,
     wishes: Wishes | None = None,
 ) -> Explanation:
-    config = meet_config(bound, Plan())
+    """The explanation on the rows at hand; `rates` by stream name count before those that the rows themselves show."""
+    config = aggregate_config(bound).join if bound.is_aggregation else meet_config(bound, Plan())
     found = {name: known.get(name) or _measured(bound, hand, name) for name in dict.fromkeys(each.schema.name for each in bound.sources)}
+    for name, rate in (rates or {}).items():
+        found[name] = replace(found[name], rows_per_s=Estimate(rate, Provenance.MEASURED))
     return explained(
         bound,
         completed(bound, found),
@@ -133,6 +143,7 @@ def explained_on(
         budget=budget,
         plan=plan or default,
         all_plans=all_plans,
+        engine=engine,
         samples=_samples(config, hand, known),
         arriving=arriving or hand.arriving(),
         reason=f"fewer than {FEW_ROWS} rows at hand: the default plan is taken, nothing is compared" if default is not None else "",
@@ -154,30 +165,3 @@ def _samples(config: MeetConfig, hand: AtHand, known: Mapping[str, StreamStats])
         if table is not None and table.num_rows and each.name not in known:
             found[each.number] = sample_of(each, table, hand.times.get(each.name, np.zeros(table.num_rows, np.int64)))
     return Samples(found)
-
-
-@dataclass
-class Planner:
-    """Plans a run again as its rows grow: nothing has to be migrated, so a better plan is a better plan at once.
-
-    Decided by rows seen, never by a clock, so that a replay decides the same.
-    """
-
-    bound: BoundQuery
-    sources: Mapping[str, Stream | Relation]
-    planned_rows: int
-    seen_rows: int = 0
-    recent: dict[str, pa.Table] = field(default_factory=dict)
-
-    def see(self, tables: Mapping[str, pa.Table]) -> Plan | None:
-        """Takes a batch in, and says by which plan to go on, if by another."""
-        self.seen_rows += sum(table.num_rows for table in tables.values())
-        for name, table in tables.items():
-            before = self.recent.get(name)
-            both = table if before is None or table.num_rows >= COUNTED_ROWS else pa.concat_tables([before, table])
-            self.recent[name] = both.slice(max(0, both.num_rows - COUNTED_ROWS))
-        if self.seen_rows < max(FEW_ROWS, GROWTH * self.planned_rows) or len(self.bound.sources) == 1:
-            return None
-        self.planned_rows = self.seen_rows
-        relations = at_hand(self.bound, {name: source for name, source in self.sources.items() if isinstance(source, Relation)})
-        return plan_of(self.bound, _timed({**relations.tables, **self.recent}, self.sources, whole=False))

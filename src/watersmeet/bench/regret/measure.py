@@ -25,10 +25,13 @@ from watersmeet.runtime import embedded
 from watersmeet.runtime.planning import at_hand, explained_on
 
 #: A plan that is predicted to take this many times the chosen one's time, and more than a second, is left out and counted.
-HOPELESS, HOPELESS_S = 40.0, 1.0
+HOPELESS, HOPELESS_S = 20.0, 0.4
 
 #: A run that has taken this many times the best one's time is not repeated.
 SLOW = 3.0
+
+#: So many of the fastest plans, and the chosen one, are measured again in turns: regret is a ratio of two of them.
+FINALISTS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ def measured(workload: RegretWorkload, *, most: int = 200, repeats: int = 3, sca
     tables = {alias: pa.concat_tables([each[alias] for each in rounds]) for alias in workload.aliases}
     bound, about = explanation_of(workload, tables, seconds)
     profile = profile or about.profile
-    plans = dict.fromkeys((about.plan, *plan_space(bound, about.config, about.workload, most)))
+    plans = dict.fromkeys((about.plan, *plan_space(bound, about.config, about.workload, profile, most)))
     predicted = {plan: costed(about.config, about.workload, profile, plan).cost.cpu_per_s * seconds for plan in plans}
     hopeless = max(HOPELESS_S, HOPELESS * predicted[about.plan])
     kept = [plan for plan in plans if predicted[plan] <= hopeless]
@@ -109,6 +112,10 @@ def measured(workload: RegretWorkload, *, most: int = 200, repeats: int = 3, sca
     for _ in range(repeats - 1):
         limit = SLOW * min(spent.values())
         for plan in [each for each in kept if spent[each] <= limit or each == about.plan]:
+            spent[plan] = min(spent[plan], _run(workload, tables, rounds, plan)[1])
+    finalists = sorted(kept, key=lambda plan: spent[plan])[:FINALISTS]
+    for _ in range(2 * repeats):
+        for plan in dict.fromkeys((about.plan, *finalists)):
             spent[plan] = min(spent[plan], _run(workload, tables, rounds, plan)[1])
     timed = {plan: Timed(plan, predicted[plan], spent[plan]) for plan in kept}
     return Regret(workload.name, len(workload.flows), timed[about.plan], tuple(timed.values()), len(plans) - len(kept))

@@ -85,8 +85,8 @@ def equal(aliases: str, column: str = "k") -> str:
 def _two_streams() -> list[RegretWorkload]:
     second, wide = "RANGE 1 SECOND", "RANGE 8 SECONDS"
     return [
-        RegretWorkload("two-even", (Flow(10_000, second, 2000), Flow(10_000, second, 2000)), equal("ab"), 6),
-        RegretWorkload("two-even-batches", (Flow(10_000, second, 2000), Flow(10_000, second, 2000)), equal("ab"), 6, 24),
+        RegretWorkload("two-even", (Flow(5000, second, 1000), Flow(5000, second, 1000)), equal("ab"), 5),
+        RegretWorkload("two-even-batches", (Flow(5000, second, 1000), Flow(5000, second, 1000)), equal("ab"), 5, 20),
         RegretWorkload("two-thousandfold", (Flow(20_000, second, 500), Flow(20, wide, 500)), equal("ab"), 6),
         RegretWorkload("two-thousandfold-batches", (Flow(20, wide, 500), Flow(20_000, second, 500)), equal("ab"), 6, 12),
         RegretWorkload("two-skewed", (Flow(3000, second, 5000, 1.0), Flow(3000, second, 5000, 1.0)), equal("ab"), 6),
@@ -96,7 +96,7 @@ def _two_streams() -> list[RegretWorkload]:
         RegretWorkload("two-theta-batches", (Flow(3000, second, 10), Flow(300, wide, 10)), "a.x = b.x + 1 AND a.k < b.k", 6, 10),
         RegretWorkload("two-band", (Flow(3000, second, 10), Flow(3000, second, 10)), "a.x BETWEEN b.x - 2 AND b.x + 2", 4),
         RegretWorkload("two-unlike", (Flow(500, second, 4), Flow(500, second, 4)), "a.k <> b.k AND a.x > b.x + 950", 8, 4),
-        RegretWorkload("two-rows", (Flow(10_000, "ROWS 500", 300), Flow(10_000, "ROWS 500", 300)), equal("ab"), 3),
+        RegretWorkload("two-rows", (Flow(10_000, "ROWS 2500", 900), Flow(10_000, "ROWS 2500", 900)), equal("ab"), 2),
         RegretWorkload("two-rows-batches", (Flow(10_000, "ROWS 2000", 900), Flow(100, "ROWS 50", 900)), equal("ab"), 4, 10),
         RegretWorkload("two-rows-theta", (Flow(3000, "ROWS 300", 10), Flow(3000, "ROWS 300", 10)), "a.x > b.x + 980", 4),
     ]
@@ -129,7 +129,7 @@ def _many_streams() -> list[RegretWorkload]:
     chain = "a.k = b.k AND b.j = c.j AND c.k = d.k"
     return [
         RegretWorkload("four-even", tuple(Flow(1500, second, 1500) for _ in "abcd"), equal("abcd"), 5),
-        RegretWorkload("four-paper", tuple(Flow(f.rows_per_s / 4, f.window, f.distinct) for f in table_5), equal("abcd"), 12, 4),
+        RegretWorkload("four-paper", table_5, equal("abcd"), 10, 4),
         RegretWorkload(
             "four-rates", (Flow(4000, second, 4000), Flow(400, second, 4000), Flow(40, wide, 400), Flow(4, wide, 40)), equal("abcd"), 8, 4
         ),

@@ -36,7 +36,8 @@ export const rowsOut = (each) => each.rows_out;
 // Seconds of CPU per second of stream, by operator, over the recent batches: what the cost model predicts. Null without any measured time.
 export function measured() {
   const recent = figures.slice(-30);
-  const span = recent.length > 1 ? (latest().newest_us - recent[0].newest_us) / 1e6 : 0;
+  const reached = (each) => each.newest_us ?? each.watermark_us; // a host may only know its watermark
+  const span = recent.length > 1 ? (reached(latest()) - reached(recent[0])) / 1e6 : 0;
   if (!(span > 0)) return null;
   const spent = {};
   for (const each of recent.slice(1)) {
@@ -102,6 +103,7 @@ const filled = (name) => ({ fill: "tozeroy", fillcolor: `${colour(name)}33` }); 
 
 export function drawCharts() {
   if (!figures.length || !window.Plotly) return;
+  for (const note of document.querySelectorAll(".plot > p")) note.remove();
   draw("chart-rates", [line("in", rates(rowsIn), "--predicted"), line("out", rates(rowsOut), "--measured")], "");
   draw("chart-latency", [line("latency", figures.map((each) => each.took_s), "--measured", filled("--measured"))], "s");
   draw("chart-state", [line("state", figures.map((each) => each.state_bytes), "--predicted", filled("--predicted"))], "B");

@@ -16,6 +16,7 @@ let shown = [];
 export function drawPicture(cards, spent) {
   const place = document.getElementById("picture");
   place.replaceChildren(document.createElementNS(SVG, "svg"));
+  shown = cards.map((card) => ({ card }));
   const largest = Math.max(...cards.flatMap((card) => [card.predicted_s, measuredOf(card, spent) || 0]), 1e-12);
   shown = cards.map((card) => ({ card, box: box(card, spent, largest) }));
   for (const column of [0, 1, 2]) {
@@ -29,27 +30,33 @@ export function drawPicture(cards, spent) {
 export function measuredOf(card, spent) {
   if (!spent) return null;
   const known = card.measured.filter((name) => name in spent);
-  return known.length ? known.reduce((all, name) => all + spent[name], 0) : null;
+  if (known.length) return known.reduce((all, name) => all + spent[name], 0);
+  return isShared(card, spent) ? spent.probe / shown.filter((each) => each.card.key.startsWith("probe ")).length : null;
+}
+
+// Only some algorithms measure each origin; the others measure all probing together, and an origin is shown its even share.
+function isShared(card, spent) {
+  return Boolean(spent && card.key.startsWith("probe ") && !(card.key in spent) && "probe" in spent);
 }
 
 function box(card, spent, largest) {
   const made = element("div", "card");
   made.append(element("h3", "", card.title), ...card.lines.map((line) => element("p", "", line)));
   const bars = element("div", "bars");
-  bars.append(...bar("predicted", card.predicted_s, largest), ...bar("measured", measuredOf(card, spent), largest));
+  bars.append(...bar("predicted", card.predicted_s, largest), ...bar("measured", measuredOf(card, spent), largest, isShared(card, spent) ? "about " : ""));
   made.append(bars);
   made.title = card.operators.map((each) => `${each.name}: ${seconds(each.predicted_s)} per s predicted`).join("\n");
   return made;
 }
 
-function bar(kind, value, largest) {
+function bar(kind, value, largest, prefix = "") {
   const track = element("div", "track");
   if (value !== null) {
     const filled = element("i", kind);
     filled.style.width = `${Math.max(0, Math.min(1, value / largest)) * 100}%`;
     track.append(filled);
   }
-  return [track, element("span", `${kind}-text`, value === null ? "not measured" : seconds(value))];
+  return [track, element("span", `${kind}-text`, value === null ? "not measured" : prefix + seconds(value))];
 }
 
 export function drawEdges() {

@@ -89,6 +89,24 @@ function drawAnswer(about, samePlan) {
   place.replaceChildren(verdict, plan, costs);
   if (about.orders.length) place.append(element("p", "answer-orders", `probes ${about.orders.join(", ")}`));
   if (about.reason) place.append(element("p", "", about.reason));
-  const drops = Object.entries(about.drop || {}).filter(([, share]) => share > 0);
-  if (drops.length) place.append(element("p", "", `to keep up, drop ${drops.map(([name, share]) => `${(share * 100).toPrecision(3)} % of ${name}`).join(", ")}`));
+  const drops = Object.entries(about.drop);
+  if (drops.length) place.append(dropRates(drops));
+  if (about.remedies.length) {
+    const list = element("ul");
+    list.append(...about.remedies.map((words) => element("li", "", words)));
+    place.append(element("p", "", "any of these would help:"), list);
+  }
+}
+
+// How much of each stream would have to go, as bars.
+function dropRates(drops) {
+  const bars = element("div", "bars drops");
+  for (const [name, share] of drops) {
+    const track = element("div", "track");
+    const filled = element("i", "measured");
+    filled.style.width = `${share * 100}%`;
+    track.append(filled);
+    bars.append(track, element("span", "drop-rate", `drop ${(share * 100).toPrecision(3)} % of ${name}`));
+  }
+  return bars;
 }

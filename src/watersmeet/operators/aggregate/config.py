@@ -86,7 +86,7 @@ def aggregate_config(bound: BoundQuery, plan: Plan | None = None, *, every_row: 
     shown = group_outputs(bound)
     spanning = tuple(key for key in shown.keys if len(sources_of(key)) > 1)
     arguments = [aggregate for aggregate in shown.aggregates if aggregate.arg is not None]
-    join = meet_config(_joined(bound, shown), plan, kernel_thetas=True)
+    join = meet_config(join_below(bound, shown), plan, kernel_thetas=True)
     measures = _measures(bound, join, arguments)
     extremes = _extremes(bound, join, arguments)
     read_whole = [
@@ -162,7 +162,7 @@ def pair_bounds_us(bound: BoundQuery) -> tuple[tuple[int, ...], ...] | None:
 
 def _refuse_foreign_knobs(plan: Plan) -> None:
     default = Plan()
-    for knob in ("algorithm", "indexes", "evaluate_us", "expire_us", "cleanup_rows", "tree", "drop"):
+    for knob in ("algorithm", "indexes", "evaluate_us", "expire_us", "cleanup_rows", "tree"):
         if getattr(plan, knob) != getattr(default, knob):
             name = knob.removesuffix("_us")
             raise PlanError(f'an aggregation query has no "{name}" to choose', hint='it has "early" and the order of probing')
@@ -173,7 +173,7 @@ def _refuse_as_of(bound: BoundQuery) -> None:
         raise QueryError(f'an output column is called "{AS_OF}", which is the column of evaluation instants', hint="give it another alias")
 
 
-def _joined(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
+def join_below(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
     """The join below the aggregation: it gives every column the aggregation reads."""
     read = [*shown.keys, *(aggregate.arg for aggregate in shown.aggregates if aggregate.arg is not None)]
     columns = dict.fromkeys(column for expr in read for column in columns_of(expr))

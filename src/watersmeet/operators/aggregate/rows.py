@@ -37,6 +37,10 @@ class WindowRows:
     def __len__(self) -> int:
         return self.times.size
 
+    @property
+    def nbytes(self) -> int:
+        return sum(getattr(self, each.name).nbytes for each in fields(self))
+
     def take(self, chosen: Int64s | Bools) -> WindowRows:
         return WindowRows(**{each.name: getattr(self, each.name)[chosen] for each in fields(self)})
 

@@ -51,6 +51,11 @@ class AggregateState:
     def rows(self) -> int:
         return sum(len(side.rows) + (0 if side.waiting is None else side.waiting.num_rows) for side in self.sides)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the windows' rows, without the tables made from them."""
+        return sum(side.rows.nbytes + (0 if side.waiting is None else side.waiting.nbytes) for side in self.sides)
+
 
 def empty_state(config: AggregateConfig) -> AggregateState:
     layout = layout_of(config)

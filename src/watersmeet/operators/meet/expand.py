@@ -66,12 +66,16 @@ class Probe:
     total: int
 
 
-def combinations(config: MeetConfig, origin: int, reach: dict[int, Panes]) -> Iterator[Combinations]:
+#: Told, by target, how many combinations probed it and how many rows they met.
+Count = Callable[[int, int, int], None]
+
+
+def combinations(config: MeetConfig, origin: int, reach: dict[int, Panes], count: Count) -> Iterator[Combinations]:
     """Every combination of the origin's rows (`reach[origin]`) with rows of the others that their panes in `reach` hold."""
     steps = config.orders[origin]
     start = _origin_rows(config, origin, steps, reach[origin])
     for at in range(0, len(start), PIECE_ROWS):
-        yield from _grow(config, reach, start.take(slice(at, at + PIECE_ROWS)), steps)
+        yield from _grow(config, reach, start.take(slice(at, at + PIECE_ROWS)), steps, count)
 
 
 def column_of(config: MeetConfig, reach: dict[int, Panes], found: Combinations, column: Column) -> pa.Array:
@@ -120,7 +124,9 @@ def _origin_rows(config: MeetConfig, origin: int, steps: tuple[Step, ...], panes
     return Combinations({origin: rows}, {origin: times}, times if some_ends else None, end if some_ends else None)
 
 
-def _grow(config: MeetConfig, reach: dict[int, Panes], bound: Combinations, steps: tuple[Step, ...]) -> Iterator[Combinations]:
+def _grow(
+    config: MeetConfig, reach: dict[int, Panes], bound: Combinations, steps: tuple[Step, ...], count: Count
+) -> Iterator[Combinations]:
     """Depth first over pieces, breadth first inside a piece."""
     if not len(bound):
         return
@@ -129,11 +135,12 @@ def _grow(config: MeetConfig, reach: dict[int, Panes], bound: Combinations, step
         return
     step, rest = steps[0], steps[1:]
     probe = _probe(config, reach, bound, step)
+    count(step.target, len(bound), probe.total)
     if not probe.total:
         return
     for piece in _pieces(probe):
         grown = _bind(config, reach, bound, step, probe, piece, bool(rest))
-        yield from _grow(config, reach, _checked(config, reach, grown, step), rest)
+        yield from _grow(config, reach, _checked(config, reach, grown, step), rest, count)
 
 
 def _probe(config: MeetConfig, reach: dict[int, Panes], bound: Combinations, step: Step) -> Probe:

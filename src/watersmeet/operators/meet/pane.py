@@ -121,17 +121,21 @@ class Pane:
 
 def merged(panes: list[Pane]) -> Pane:
     """One pane with the rows of several, in time order (rows of equal time keep the order of their panes)."""
+    together = stacked(panes)
+    return together if is_sorted(together.times) else together.take(np.argsort(together.times, kind="stable"))
+
+
+def stacked(panes: list[Pane]) -> Pane:
+    """The rows of several panes, one after the other."""
     first = panes[0]
-    times = np.concatenate([pane.times for pane in panes])
-    together = Pane(
-        times=times,
+    return Pane(
+        times=np.concatenate([pane.times for pane in panes]),
         columns={name: pa.concat_arrays([pane.columns[name] for pane in panes]) for name in first.columns},
         keys={c: pa.concat_arrays([pane.keys[c] for pane in panes]) for c in first.keys},
         codes={c: np.concatenate([pane.codes[c] for pane in panes]) for c in first.codes},
         ends=None if first.ends is None else np.concatenate([_present(pane.ends) for pane in panes]),
         seqs=None if first.seqs is None else np.concatenate([_present(pane.seqs) for pane in panes]),
     )
-    return together if is_sorted(times) else together.take(np.argsort(times, kind="stable"))
 
 
 def is_sorted(times: Int64s) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -43,9 +43,13 @@ class InputState:
 
 @dataclass(frozen=True)
 class MeetState:
-    """The state of a meet. A value: a step makes a new one and leaves the old one as it was."""
+    """The state of a meet. A value: a step makes a new one and leaves the old one as it was.
+
+    `derived` is what a tactic made of these inputs and would have to make again without it; it is never written down.
+    """
 
     inputs: tuple[InputState, ...]
+    derived: object = field(default=None, compare=False, repr=False)
 
     @property
     def rows(self) -> int:

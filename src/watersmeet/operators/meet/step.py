@@ -18,7 +18,7 @@ from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.expand import Combinations, column_of
 from watersmeet.operators.meet.pane import Pane, Panes
 from watersmeet.operators.meet.state import InputState, MeetState
-from watersmeet.operators.meet.tactics.base import Tally
+from watersmeet.operators.meet.tactics.base import Memory, Tally
 from watersmeet.operators.meet.tactics.registry import tactic_of
 from watersmeet.operators.meet.watch import KEEP, PROBE, ROWS_OUT, TAKE_IN, Watch
 
@@ -65,10 +65,11 @@ def steps(
     kept = {i: without_late(delta, watermark_us) for i, delta in deltas.items()}
     tally = Tally(len(state.inputs))
     released, inputs = _release(config, state, kept, future_us, tally.watch)
+    memory = Memory(state.derived if tactic_of(config.plan).recall is not None else None)
     found = 0
     for from_us, before_us in stretches([released[i] for i in config.streams], config):
         new = {i: _new_pane(config.inputs[i], released[i].between(from_us, before_us), tally.watch) for i in config.streams}
-        for batch in _join(config, inputs, new, tally):
+        for batch in _join(config, inputs, new, tally, memory):
             found += batch.num_rows
             yield batch
         horizon_us = min(before_us, future_us)
@@ -81,7 +82,7 @@ def steps(
         results=found,
         tally=tally,
     )
-    return MeetState(tuple(inputs)), counters
+    return MeetState(tuple(inputs), memory.kept), counters
 
 
 def with_relation(config: MeetConfig, state: MeetState, number: int, table: pa.Table) -> MeetState:
@@ -120,10 +121,10 @@ def _no_rows(source: MeetInput) -> Delta:
     return Delta(source.fields.empty_table(), np.empty(0, np.int64))
 
 
-def _join(config: MeetConfig, inputs: list[InputState], new: dict[int, Pane], tally: Tally) -> Iterator[pa.RecordBatch]:
+def _join(config: MeetConfig, inputs: list[InputState], new: dict[int, Pane], tally: Tally, memory: Memory) -> Iterator[pa.RecordBatch]:
     if not any(len(pane) for pane in new.values()):
         return
-    search = tactic_of(config.plan).settle(config, config.plan)
+    search = tactic_of(config.plan).search(config, memory)
     for reach, found in tally.watch.each(PROBE, search(config, [each.panes for each in inputs], new, tally)):
         if len(found):
             with tally.watch.on(ROWS_OUT):

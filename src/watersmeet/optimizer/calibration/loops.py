@@ -50,6 +50,8 @@ class Loops:
     check_s: float
     probe_batch_s: float
     count_s: float
+    scan_s: float
+    node_batch_s: float
 
 
 def loops(structures: dict[str, Structure], around: Around, repeats: int, *, quick: bool) -> Loops:
@@ -60,7 +62,8 @@ def loops(structures: dict[str, Structure], around: Around, repeats: int, *, qui
         [each.known_s(structures[each.kind], around) for each in found],
     )
     rows = 2_000 if quick else 10_000
-    return Loops(match_s, layout_s, batch_s, check_s(rows, repeats), probe_batch_s(repeats), count_s(rows, repeats))
+    small = probe_batch_s(repeats), count_s(rows, repeats), scan_s(rows // 4, repeats), node_batch_s(repeats)
+    return Loops(match_s, layout_s, batch_s, check_s(rows, repeats), *small)
 
 
 def points(repeats: int, *, quick: bool) -> list[Point]:
@@ -100,8 +103,14 @@ def probe_batch_s(repeats: int) -> float:
     return max(0.0, many - rows) / (BATCHES * (12 - 2 * 2) * 2)
 
 
-def _small_batches_s(streams: int, repeats: int) -> float:
-    config = _common_key(streams, ["RANGE 10 MICROSECONDS"] * streams)
+def node_batch_s(repeats: int) -> float:
+    """Seconds per node and batch of next to nothing, as a tree of four streams with its three nodes takes them longer than runs do."""
+    longer = _small_batches_s(4, repeats, Plan("tree")) - _small_batches_s(4, repeats)
+    return max(0.0, longer) / (BATCHES * 3)
+
+
+def _small_batches_s(streams: int, repeats: int, plan: Plan | None = None) -> float:
+    config = _common_key(streams, ["RANGE 10 MICROSECONDS"] * streams, plan)
     one = batches_of(1, 1)
     batches = [{i: batch[i % 2] for i in range(streams)} for batch in one]
     return timed(lambda: run_of(config, batches), repeats).seconds
@@ -118,9 +127,19 @@ def count_s(rows: int, repeats: int) -> float:
     return max(0.0, seconds(f"ROWS {held}") - seconds(f"RANGE {held} MICROSECONDS")) / (BATCHES * 2 * rows)
 
 
-def _common_key(streams: int, windows: list[str]) -> MeetConfig:
+def scan_s(rows: int, repeats: int) -> float:
+    """Seconds per row of a window that no equality leads into, so that times and conditions of all of it are looked at."""
+    text = "SELECT a.id AS a, b.id AS b FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE a.id > b.id + 1000000000 AND b.k > a.k + 1000000000"
+    schemas = {name: StreamSchema(name, FIELDS, "ts") for name in ("a", "b")}
+    config = settled_config(bind(parse(text), schemas), Plan("eager-nlj"))
+    batches, tally = batches_of(rows, 0)[:2], Tally(2)
+    run_of(config, batches, tally)
+    return timed(lambda: run_of(config, batches), repeats).seconds / int(tally.comparisons.sum())
+
+
+def _common_key(streams: int, windows: list[str], plan: Plan | None = None) -> MeetConfig:
     names = "abcd"[:streams]
     sources = ", ".join(f"{name} [{window}]" for name, window in zip(names, windows, strict=True))
     where = " AND ".join(f"a.k = {name}.k" for name in names[1:])
     text = f"SELECT {', '.join(f'{name}.id AS {name}_id' for name in names)} FROM {sources} WHERE {where}"
-    return settled_config(bind(parse(text), {name: StreamSchema(name, FIELDS, "ts") for name in names}), Plan())
+    return settled_config(bind(parse(text), {name: StreamSchema(name, FIELDS, "ts") for name in names}), plan or Plan())

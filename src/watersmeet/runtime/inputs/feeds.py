@@ -93,10 +93,11 @@ class PathFeed:
 
     @property
     def schema(self) -> pa.Schema:
-        return self._read(self.files[:1] if self.following is not None else self.files).schema
+        return self.peek().schema
 
     def peek(self) -> pa.Table:
-        return next(self.batches())
+        """What is there to plan by: the rows, or those of the first file where more files may come."""
+        return self._read(self.files[:1] if self.following is not None else self.files)
 
     def batches(self) -> Iterator[pa.Table]:
         if self.following is not None:

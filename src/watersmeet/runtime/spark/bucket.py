@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.meet.admission import Delta
 from watersmeet.operators.meet.config import MeetConfig
-from watersmeet.operators.meet.step import Counters
 from watersmeet.runtime.inputs.times import event_times_us
-from watersmeet.runtime.spark.layout import Layout
-from watersmeet.runtime.spark.operator import Operator
-from watersmeet.runtime.spark.packets import CLOCK, ROWS, TIMES, Packet, table_from_bytes
+from watersmeet.runtime.spark.layout import Int64s, Layout
+from watersmeet.runtime.spark.operator import Counters, Operator
+from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNWANTED, Packet, table_from_bytes
 from watersmeet.runtime.spark.packing import TIME
 from watersmeet.runtime.watermark import Lateness, Watermark
 
@@ -41,7 +41,7 @@ class Bucket:
     """What a bucket has to know of the query. `streams` are the physical ones; several inputs may read one."""
 
     operator: Operator
-    config: MeetConfig
+    config: MeetConfig | AggregateConfig
     travelling: Mapping[int, pa.Schema]
     streams: tuple[str, ...]
     lateness: Mapping[str, Lateness]
@@ -89,7 +89,7 @@ class _Arrived:
     bucket: Bucket
     cell: int
     tables: dict[int, list[pa.Table]] = field(default_factory=dict)
-    unwanted: dict[int, list[np.ndarray]] = field(default_factory=dict)
+    only_times: dict[tuple[int, int], list[Int64s]] = field(default_factory=dict)
     seen_us: dict[str, tuple[int, int]] = field(default_factory=dict)
     arrived: dict[int, int] = field(default_factory=dict)
     pack_us: int = 0
@@ -97,13 +97,15 @@ class _Arrived:
     def take(self, packet: Packet) -> None:
         if packet.kind == ROWS:
             self.tables.setdefault(packet.source, []).append(table_from_bytes(packet.blob))
-        elif packet.kind == TIMES:
-            times = table_from_bytes(packet.blob).column(TIME).combine_chunks().to_numpy()
-            self.unwanted.setdefault(packet.source, []).append(times)
         elif packet.kind == CLOCK:
             self._clock(packet)
+        else:
+            times = table_from_bytes(packet.blob).column(TIME).combine_chunks().to_numpy()
+            self.only_times.setdefault((packet.kind, packet.source), []).append(times)
 
     def _clock(self, packet: Packet) -> None:
+        if not packet.rows:
+            return
         name = self.bucket.streams[packet.source]
         oldest, newest = self.seen_us.get(name, (packet.oldest_us, packet.newest_us))
         self.seen_us[name] = min(oldest, packet.oldest_us), max(newest, packet.newest_us)
@@ -121,15 +123,20 @@ class _Arrived:
             table = pa.concat_tables(tables) if tables else schema.empty_table()
             yield i, Delta(table, event_times_us(source.name, table, source.time or ""))
 
+    def _times(self, kind: int, stream: int) -> Int64s:
+        return np.concatenate([np.empty(0, np.int64), *self.only_times.get((kind, stream), [])])
+
     def metrics(self, deltas: dict[int, Delta], watermark_us: int, counters: Counters) -> Metrics:
         """Sums over buckets count every row once: an input's copies are counted in the first of its cells."""
         found: Metrics = {"results": counters.results, "pack_us": self.pack_us}
         for number in range(len(self.bucket.streams)):
             i = self.bucket.first_input(number)
             late = counters.late[i] if self.bucket.layout.is_first_copy(i, self.cell) else 0
-            late += sum(int(np.count_nonzero(times < watermark_us)) for times in self.unwanted.get(number, []))
+            unwanted, shed = (self._times(kind, number) for kind in (UNWANTED, SHED))
+            late += int(np.count_nonzero(unwanted < watermark_us)) + int(np.count_nonzero(shed < watermark_us))
             found[f"arrived_{number}"] = self.arrived.get(number, 0)
             found[f"late_{number}"] = late
+            found[f"shed_{number}"] = int(np.count_nonzero(shed >= watermark_us))
         for name in ("probes", "comparisons", "touched"):
             counted = getattr(counters.tally, name)
             found |= {f"{name}_{i}_{j}": int(counted[i, j]) for i in range(len(counted)) for j in range(len(counted)) if i != j}

@@ -1,18 +1,31 @@
-"""The process that Spark's Python workers are forked from, with everything they need imported and every kernel loaded.
+"""The process that Spark's Python workers are forked from, with everything they need imported and the usual kernels loaded.
 
 Spark starts one worker after the other. Each would otherwise spend seconds of CPU on the same imports before its first row.
 """
 
 from __future__ import annotations
 
+import numpy as np
 from pyspark import worker  # noqa: F401 # what every worker runs; imported here, it is there after the fork
 from pyspark.daemon import manager
 
-from watersmeet.kernels.compile import warm_up
-from watersmeet.runtime.spark import inputs, processor, results  # noqa: F401 # what is unpickled in workers
+from watersmeet.kernels.grouped_run import count_matches, fill_matches, group_rows
+from watersmeet.kernels.mixing import combine_codes, hash_slices
+from watersmeet.runtime.spark import finite, inputs, processor, results  # noqa: F401 # what is unpickled in workers
 
 MODULE = "watersmeet.runtime.spark.daemon"
 
+
+def load_kernels() -> None:
+    """Calls the kernels of the default plan on one row, so that they are there after the fork. Arrow is left alone: it has threads."""
+    one, none = np.zeros(1, np.int64), np.empty(0, np.int64)
+    slots, group_keys, offsets, rows = group_rows(combine_codes(one, one))
+    first, count = np.empty(1, np.int64), np.empty(1, np.int32)
+    count_matches(slots, group_keys, offsets, one, none, one, one, one, one, first, count)
+    fill_matches(rows, first, count, 0, np.empty(1, np.int32), np.empty(1, np.int32), 0)
+    hash_slices(np.zeros(1, np.uint8), np.array([0, 1]))
+
+
 if __name__ == "__main__":
-    warm_up()
+    load_kernels()
     manager()

@@ -13,52 +13,75 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
 from watersmeet.errors import InputError
+from watersmeet.operators.row_identity import is_part_of_identity
+from watersmeet.operators.shedding import DropBox
 from watersmeet.runtime.inputs.feeds import PathFeed, SparkFeed
 from watersmeet.runtime.inputs.files import is_data_file, read_files
 from watersmeet.runtime.inputs.schemas import as_declared, difference
 from watersmeet.runtime.sources import Stream
 from watersmeet.runtime.spark.columns import column_of, translated
+from watersmeet.runtime.spark.finite import endless
 from watersmeet.runtime.spark.packets import PACKED, PACKED_DDL
 from watersmeet.runtime.spark.packing import PackedInput, Packer
 
+_BOX_FLAG = "\0box"
 
-def packed_stream(spark: SparkSession, source: Stream, packer: Packer) -> DataFrame:
-    """The stream as packets: a streaming DataFrame if it streams."""
+
+def packed_stream(spark: SparkSession, source: Stream, packer: Packer, *, streaming: bool) -> DataFrame:
+    """The stream as packets. Where the query streams, so do its finite sources, until they are over."""
+    finite_among_endless = streaming and not source.is_endless
+    if finite_among_endless or not isinstance(source.feed, SparkFeed | PathFeed):
+        packets = _packed_tables(source, packer)
+        return endless(spark, packets) if streaming else spark.createDataFrame(packets, PACKED_DDL)
     if isinstance(source.feed, SparkFeed):
         return _packed_frame(source.feed.frame, source.schema, packer)
-    if isinstance(source.feed, PathFeed):
-        return _packed_files(spark, source.feed, packer)
-    return _packed_tables(spark, source, packer)
+    return _packed_files(spark, source.feed, packer)
 
 
 def _packed_frame(frame: DataFrame, schema: pa.Schema, packer: Packer) -> DataFrame:
-    """Only the columns some input reads leave the JVM, and where a selection can be done there, a flag says which rows pass."""
-    flags = {each.number: _flag(each, schema) for each in packer.inputs}
-    inputs = (each if flags[each.number] is None else replace(each, selection=None, flag=_flag_name(each)) for each in packer.inputs)
-    packer = replace(packer, inputs=tuple(inputs))
+    """Only columns that some input reads leave the JVM; where it can tell which rows are wanted, it says so by a flag.
+
+    Rows that are not wanted leave it too, because their times move the watermark.
+    """
+    flags: dict[str, Column] = {}
+    inputs = tuple(_flagged(each, schema, flags) for each in packer.inputs)
+    packer = replace(packer, inputs=inputs)
+    if packer.box is not None:
+        flags[_BOX_FLAG] = _box_flag(packer.box, schema)
+        packer = replace(packer, box=None, identity=(), box_flag=_BOX_FLAG)
     names = packer.names_read()
-    lean = frame.select(*(column_of(name) for name in names), *(flag for flag in flags.values() if flag is not None))
+    columns = [*(column_of(name) for name in names), *flags.values()]
+    lean = frame.select(*(column.alias(f"c{number}") for number, column in enumerate(columns)))  # names come back in Python
     declared = pa.schema([schema.field(name) for name in names])
-    return lean.mapInArrow(partial(_pack_batches, packer, declared), PACKED_DDL)
+    return lean.mapInArrow(partial(_pack_batches, packer, declared, list(flags)), PACKED_DDL)
 
 
-def _flag(each: PackedInput, schema: pa.Schema) -> Column | None:
+def _flagged(each: PackedInput, schema: pa.Schema, flags: dict[str, Column]) -> PackedInput:
+    """The input with its selection as a flag of the JVM's, where it can be one; the flag is added to those the frame computes."""
     flag = None if each.selection is None else translated(each.selection, schema)
-    return None if flag is None else flag.alias(_flag_name(each))
+    if flag is None:
+        return each
+    name = f"\0keep{each.number}"
+    flags[name] = flag
+    return replace(each, selection=None, flag=name)
 
 
-def _flag_name(each: PackedInput) -> str:
-    return f"\0keep{each.number}"
+def _box_flag(box: DropBox, schema: pa.Schema) -> Column:
+    """Which rows the drop box keeps: a row's identity is Spark's own hash of its columns, so the other columns need not leave the JVM."""
+    columns = [column_of(field.name) for field in schema if is_part_of_identity(field.type)]
+    return F.xxhash64(*columns, F.lit(box.stream_seed).cast("long")) < F.lit(box.below).cast("long")
 
 
-def _pack_batches(packer: Packer, declared: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return packer.packed(_declared(pa.Table.from_batches([batch]), declared) for batch in batches)
+def _pack_batches(packer: Packer, declared: pa.Schema, flags: list[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return packer.packed(_declared(pa.Table.from_batches([batch]), declared, flags) for batch in batches)
 
 
-def _declared(table: pa.Table, declared: pa.Schema) -> pa.Table:
-    """The table in the types the query was bound against; flags stay as they are."""
+def _declared(table: pa.Table, declared: pa.Schema, flags: list[str]) -> pa.Table:
+    """The table in the types the query was bound against. Flags stand behind its columns; no column of a frame has their names."""
+    table = table.rename_columns([*declared.names, *flags])
     for number, field in enumerate(declared):
         if table.schema.field(number).type != field.type:
             table = table.set_column(number, field, table.column(number).cast(field.type))
@@ -70,10 +93,10 @@ def _packed_files(spark: SparkSession, feed: PathFeed, packer: Packer) -> DataFr
         reader = spark.readStream.format("binaryFile").schema("path string, modificationTime timestamp, length long, content binary")
         if feed.following.files_per_batch is not None:
             reader = reader.option("maxFilesPerTrigger", feed.following.files_per_batch)
-        paths = reader.load(str(feed.path)).select("path")
+        paths = reader.load(str(feed.path)).select("path")  # the content is not read where nobody asks for it
     else:
         files = [(str(path.resolve()),) for path in feed.files]
-        paths = spark.createDataFrame(files, "path string").repartition(min(len(files), spark.sparkContext.defaultParallelism))
+        paths = spark.createDataFrame(files, "path string").repartition(len(files))
     return paths.mapInArrow(partial(_pack_files, packer, feed.schema, feed.time), PACKED_DDL)
 
 
@@ -85,13 +108,16 @@ def _pack_files(packer: Packer, schema: pa.Schema, time: str | None, batches: It
 def _read(path: Path, schema: pa.Schema, time: str | None, names: list[str]) -> pa.Table:
     table = read_files([path], time, names)
     wanted = pa.schema([schema.field(name) for name in names])
+    for number, field in enumerate(wanted):
+        if pa.types.is_null(table.schema.field(number).type):  # a column that is all empty has no type of its own
+            table = table.set_column(number, field, table.column(number).cast(field.type))
     words = difference(wanted, table.schema)
     if words is not None:
         raise InputError(f'"{path}" differs from the files the query was made for: {words}')
     return as_declared(table, wanted)
 
 
-def _packed_tables(spark: SparkSession, source: Stream, packer: Packer) -> DataFrame:
+def _packed_tables(source: Stream, packer: Packer) -> pa.Table:
     rounds = enumerate(source.batches())
     packed = [batch for number, table in rounds for batch in packer.packed([table.select(packer.names_read())], number)]
-    return spark.createDataFrame(pa.Table.from_batches(packed, PACKED), PACKED_DDL)
+    return pa.Table.from_batches(packed, PACKED)

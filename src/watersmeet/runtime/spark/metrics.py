@@ -15,7 +15,7 @@ from watersmeet.runtime.spark.bucket import Bucket
 OBSERVATION = "watersmeet"
 
 _PER_BUCKET = ("results", "state_rows", "state_bytes", "pack_us", "take_us", "state_read_us", "join_us", "state_write_us", "watermark_us")
-_PER_STREAM = ("arrived", "late")
+_PER_STREAM = ("arrived", "late", "shed")
 _PER_PAIR = ("probes", "comparisons", "touched")
 
 
@@ -23,7 +23,8 @@ _PER_PAIR = ("probes", "comparisons", "touched")
 class BatchMetrics:
     """One micro-batch. Streams go by name, pairs by (origin, target) alias; times are sums over all tasks, in microseconds.
 
-    `watermark_us` is the one the next batch starts with. A stream's rows are `arrived`; of these, `late` came too late to be joined.
+    `watermark_us` is the one the next batch starts with. A stream's rows are `arrived`; of these, `late` came too late to be joined and
+    `shed` were dropped on purpose.
     """
 
     batch: int
@@ -39,6 +40,7 @@ class BatchMetrics:
     trigger_ms: int
     arrived: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
+    shed: Mapping[str, int] = field(default_factory=dict)
     probes: Mapping[tuple[str, str], int] = field(default_factory=dict)
     comparisons: Mapping[tuple[str, str], int] = field(default_factory=dict)
     touched: Mapping[tuple[str, str], int] = field(default_factory=dict)

@@ -12,12 +12,52 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from watersmeet.operators.aggregate import blobs as aggregate_blobs
+from watersmeet.operators.aggregate import state as aggregate_state
+from watersmeet.operators.aggregate.config import AggregateConfig
+from watersmeet.operators.aggregate.state import AggregateState
+from watersmeet.operators.aggregate.step import step as aggregate_step
 from watersmeet.operators.meet.admission import Delta
 from watersmeet.operators.meet.config import MeetConfig
-from watersmeet.operators.meet.parts import Part, SavedPart, state_from_parts, state_parts
+from watersmeet.operators.meet.parts import SavedPart, state_from_parts, state_parts
 from watersmeet.operators.meet.state import MeetState, empty_state
-from watersmeet.operators.meet.step import Counters, steps, with_relation
+from watersmeet.operators.meet.step import steps, with_relation
+from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.runtime.spark.packets import table_from_bytes
+
+
+class Part(Protocol):
+    """A piece of state of input `number`; `value` is the object whose identity tells whether the piece has changed."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def value(self) -> Any: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    def bytes(self) -> bytes: ...
+
+
+class Counters(Protocol):
+    """What a step did, per input."""
+
+    @property
+    def late(self) -> tuple[int, ...]: ...
+
+    @property
+    def results(self) -> int: ...
+
+    @property
+    def tally(self) -> Tally: ...
+
+
+Steps = Generator[pa.RecordBatch, None, tuple[Any, Counters]]
 
 
 class Operator(Protocol):
@@ -25,12 +65,10 @@ class Operator(Protocol):
 
     def empty(self) -> Any: ...
 
-    def steps(
-        self, state: Any, deltas: dict[int, Delta], watermark_us: int, future_us: int
-    ) -> Generator[pa.RecordBatch, None, tuple[Any, Counters]]:
+    def steps(self, state: Any, deltas: dict[int, Delta], watermark_us: int, future_us: int) -> Steps:
         """Yields results in bounded pieces; returns the next state and what was counted."""
 
-    def parts(self, state: Any) -> list[Part]: ...
+    def parts(self, state: Any) -> Sequence[Part]: ...
 
     def restored(self, saved: Sequence[SavedPart]) -> Any: ...
 
@@ -45,12 +83,10 @@ class MeetOperator:
     def empty(self) -> MeetState:
         return self._with_relations(empty_state(self.config))
 
-    def steps(
-        self, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int
-    ) -> Generator[pa.RecordBatch, None, tuple[MeetState, Counters]]:
+    def steps(self, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int) -> Steps:
         return steps(self.config, state, deltas, watermark_us, future_us)
 
-    def parts(self, state: MeetState) -> list[Part]:
+    def parts(self, state: MeetState) -> Sequence[Part]:
         return state_parts(self.config, state)
 
     def restored(self, saved: Sequence[SavedPart]) -> MeetState:
@@ -64,3 +100,42 @@ class MeetOperator:
     @cached_property
     def _tables(self) -> dict[int, pa.Table]:
         return {number: table_from_bytes(blob) for number, blob in self.relations.items()}
+
+
+@dataclass(frozen=True)
+class AggregateOperator:
+    """The aggregation. Its state is one part, which every batch changes; relations are in it from the start."""
+
+    config: AggregateConfig
+    relations: Mapping[int, bytes]
+
+    def empty(self) -> AggregateState:
+        state = aggregate_state.empty_state(self.config)
+        for number, blob in self.relations.items():
+            state = aggregate_state.with_relation(self.config, state, number, table_from_bytes(blob))
+        return state
+
+    def steps(self, state: AggregateState, deltas: dict[int, Delta], watermark_us: int, future_us: int) -> Steps:
+        stepped = aggregate_step(self.config, state, deltas, watermark_us, future_us)
+        yield from stepped.results
+        return stepped.state, stepped.counters
+
+    def parts(self, state: AggregateState) -> Sequence[Part]:
+        return [_Whole(state.rows, aggregate_blobs.state_bytes(state))]
+
+    def restored(self, saved: Sequence[SavedPart]) -> AggregateState:
+        (whole,) = saved
+        return aggregate_blobs.state_from_bytes(self.config, whole.blob)
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """A state in one piece. Its bytes are made anew each time, so no two of them are the same object."""
+
+    rows: int
+    value: bytes
+    number: int = 0
+    kind: str = "whole"
+
+    def bytes(self) -> bytes:
+        return self.value

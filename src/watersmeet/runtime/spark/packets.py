@@ -3,8 +3,8 @@
 Spark walks every row that enters a Python operator with state; a packet is one row to it. The columns are
 
 - `bucket`, the label it is grouped by; `round`, the batch it belongs to where a finite input comes in several;
-- `kind`, what it carries: rows of an input, the clock of a stream, or times of rows that no input wants but the ledger counts;
-- `source`, the number of the input (rows) or of the stream (clock, times);
+- `kind`, what it carries: rows of an input, the clock of a stream, or times of rows that no input wants, or that were shed, for the ledger;
+- `source`, the number of the input (rows) or of the stream (the others);
 - `rows`, `oldest_us`, `newest_us`: how many rows there are and between which times; for a clock, of all that a task has read of the stream,
   wanted or not. Every bucket gets every clock, so all of them compute the same watermark;
 - `spent_us`, the time the task took, on the clock of the first bucket.
@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-ROWS, CLOCK, TIMES = 0, 1, 2
+ROWS, CLOCK, UNWANTED, SHED = range(4)
 
 PACKED = pa.schema(
     [

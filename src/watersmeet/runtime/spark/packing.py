@@ -20,9 +20,10 @@ from watersmeet.errors import InternalError
 from watersmeet.kernels.mixing import combine_codes
 from watersmeet.operators.expressions import evaluate, is_true
 from watersmeet.operators.keys import key_codes
+from watersmeet.operators.shedding import DropBox
 from watersmeet.runtime.inputs.times import event_times_us
 from watersmeet.runtime.spark.layout import Int64s, Layout
-from watersmeet.runtime.spark.packets import CLOCK, ROWS, TIMES, Packet, packed_batch, table_bytes
+from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNWANTED, Packet, packed_batch, table_bytes
 
 #: Rows are gathered up to so many bytes before they are packed, so that small batches do not make small blobs.
 CHUNK_BYTES = 1 << 26
@@ -52,7 +53,8 @@ class PackedInput:
 class Packer:
     """Packs the rows of one stream, for all inputs that read it.
 
-    `labels` are the buckets by cell. `counts_late` says that rows no input wants still have to be counted if they come late.
+    `labels` are the buckets by cell. Rows that the drop box does not keep go nowhere, and neither do those that no input wants; only their
+    times travel, because the ledger tells late rows from others. The box looks at the columns `identity`, or at a flag from the JVM.
     """
 
     stream: int
@@ -61,7 +63,9 @@ class Packer:
     inputs: tuple[PackedInput, ...]
     layout: Layout
     labels: tuple[int, ...]
-    counts_late: bool
+    box: DropBox | None = None
+    identity: tuple[str, ...] = ()
+    box_flag: str | None = None
 
     def packed(self, tables: Iterable[pa.Table], round_number: int = 0) -> Iterator[pa.RecordBatch]:
         """The packets of everything that one task reads of the stream; the clock comes last."""
@@ -73,30 +77,40 @@ class Packer:
             oldest.append(int(times.min()))
             newest.append(int(times.max()))
             yield packed_batch(self._rows(table, times, round_number))
-        if arrived:
-            spent_us = (time.perf_counter_ns() - start) // 1000
-            yield packed_batch(
-                Packet(label, round_number, CLOCK, self.stream, arrived, min(oldest), max(newest), 0 if cell else spent_us)
-                for cell, label in enumerate(self.labels)
-            )
+        spent_us = (time.perf_counter_ns() - start) // 1000
+        first_us, last_us = min(oldest, default=0), max(newest, default=0)
+        yield packed_batch(
+            Packet(label, round_number, CLOCK, self.stream, arrived, first_us, last_us, 0 if cell else spent_us)
+            for cell, label in enumerate(self.labels)
+        )
 
     def names_read(self) -> list[str]:
         """The columns of the stream that packing needs."""
         read = [column for each in self.inputs for column in each.names_read()]
-        return list(dict.fromkeys([self.time, *read]))
+        return list(dict.fromkeys([self.time, *read, *self.identity]))
 
     def _rows(self, table: pa.Table, times: Int64s, round_number: int) -> Iterator[Packet]:
         batch = table.combine_chunks()
+        kept = self._kept(batch)
+        if not np.all(kept):
+            yield self._times(SHED, times[~kept], round_number)
         for place, each in enumerate(self.inputs):
             wanted = _Wanted(each, batch, times)
-            keep = wanted.keep()
+            keep = wanted.keep() & kept
             for cell, part in wanted.by_cell(self.layout, keep):
                 blob = table_bytes(part)
                 for offset in self.layout.copies(each.number):
                     yield Packet(self.labels[cell + offset], round_number, ROWS, each.number, part.num_rows, blob=blob)
-            if place == 0 and self.counts_late and not np.all(keep):
-                left = pa.table({TIME: times[~keep]})
-                yield Packet(self.labels[0], round_number, TIMES, self.stream, left.num_rows, blob=table_bytes(left))
+            if place == 0 and not np.array_equal(keep, kept):
+                yield self._times(UNWANTED, times[kept & ~keep], round_number)
+
+    def _kept(self, table: pa.Table) -> NDArray[np.bool_]:
+        if self.box_flag is not None:
+            return _flags(table, self.box_flag)
+        return np.ones(table.num_rows, np.bool_) if self.box is None else self.box.keeps(table.select(list(self.identity)))
+
+    def _times(self, kind: int, times: Int64s, round_number: int) -> Packet:
+        return Packet(self.labels[0], round_number, kind, self.stream, times.size, blob=table_bytes(pa.table({TIME: times})))
 
 
 @dataclass(frozen=True)

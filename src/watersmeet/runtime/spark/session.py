@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import InputError
+from watersmeet.runtime.java import check_java
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -39,6 +40,7 @@ def session(**settings: Any) -> SparkSession:
 
     An underscore in a keyword stands for a point. A session that is active already is returned as it is.
     """
+    check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers have what this process has
     chosen = SETTINGS | {"spark.sql.shuffle.partitions": os.cpu_count() or 1}
     chosen |= {name if "." in name else name.replace("_", "."): value for name, value in settings.items()}

@@ -14,8 +14,9 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from watersmeet.errors import InputError
-from watersmeet.operators.meet.parts import Part, SavedPart
+from watersmeet.operators.meet.parts import SavedPart
 from watersmeet.runtime.spark.bucket import Bucket, BucketState
+from watersmeet.runtime.spark.operator import Part
 from watersmeet.runtime.watermark import Watermark
 
 
@@ -89,7 +90,7 @@ class Store:
             return Remembered("", 0, 0, self.bucket.empty(), (), {})
         header = json.loads(saved[0])
         refuse_another_query(header["signature"], self.signature)
-        remembered = _memory.get((self.run, label)) if self.remembers else None
+        remembered = _memory.pop((self.run, label), None)  # a step may change what it is given, so an attempt that fails leaves nothing
         if remembered is not None and remembered.token == header["token"]:
             return remembered
         return self._read(header)

@@ -46,14 +46,26 @@ class Tally:
 Search = Callable[[MeetConfig, list[tuple[Pane, ...]], dict[int, Pane], Tally], Iterator[tuple[Reach, Combinations]]]
 
 
+@dataclass
+class Memory:
+    """What a tactic derived from the base windows in earlier batches; None when it has to be derived again."""
+
+    kept: object = None
+
+
 @dataclass(frozen=True, slots=True)
 class Tactic:
-    """An algorithm of a paper. `settle` checks a plan against a query and returns the search it stands for."""
+    """An algorithm of a paper. `settle` checks a plan against a query and returns the search it stands for; `recall`, of a tactic that
+    keeps derived data between batches, the search that goes on from it."""
 
     name: str
     reference: str
     settle: Callable[[MeetConfig, Plan], Search]
     kernel_thetas: bool = True
+    recall: Callable[[MeetConfig, Plan, Memory], Search] | None = None
+
+    def search(self, config: MeetConfig, memory: Memory) -> Search:
+        return self.settle(config, config.plan) if self.recall is None else self.recall(config, config.plan, memory)
 
 
 def refuse(plan: Plan, reason: str, hint: str | None = None) -> PlanError:

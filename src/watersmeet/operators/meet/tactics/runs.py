@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.operators.meet.config import MeetConfig
@@ -24,8 +25,13 @@ def search(config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane]
             continue
         reach = {i: _reach(i, origin, panes, new) for i, panes in enumerate(old)}
         if all(len(panes) for panes in reach.values()):
-            for found in tally.watch.each(PROBE, combinations(config, origin, reach), origin):
+            for found in tally.watch.each(PROBE, combinations(config, origin, reach, partial(_count, tally, origin)), origin):
                 yield reach, found
+
+
+def _count(tally: Tally, origin: int, target: int, probes: int, met: int) -> None:
+    tally.probes[origin, target] += probes
+    tally.touched[origin, target] += met
 
 
 def _reach(number: int, origin: int, old: tuple[Pane, ...], new: dict[int, Pane]) -> Panes:

@@ -69,3 +69,6 @@ _WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
     ".csv": pacsv.write_csv,
     ".jsonl": _write_lines,
 }
+
+#: Suffixes of the formats that can be written.
+FORMATS = tuple(_WRITERS)

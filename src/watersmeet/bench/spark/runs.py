@@ -1,0 +1,76 @@
+"""One streaming run to its end: how long its batches took, how many rows came out, and a checksum of them that no order changes."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
+
+from watersmeet.errors import WatersmeetError
+from watersmeet.runtime.spark.metrics import BatchMetrics, metrics_of
+
+_ROWS, _SUM = "rows", "checksum"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """`seconds` and `rows_in` are of all batches after the first, in which the processes still warm up."""
+
+    name: str
+    rows_in: int
+    seconds: float
+    rows_out: int
+    checksum: int
+    batches: tuple[BatchMetrics, ...]
+
+    @property
+    def rows_per_s(self) -> float:
+        return self.rows_in / self.seconds
+
+
+def run(name: str, frame: DataFrame, rows_per_batch: int) -> Ran:
+    """Runs a streaming frame over everything there is, into a sink that takes the rows and throws them away."""
+    names = sorted(frame.columns)
+    hashed = F.xxhash64(*names).bitwiseAND(0xFFFFFFFF)
+    counted = frame.observe("bench", F.count(F.lit(1)).alias(_ROWS), F.sum(hashed).alias(_SUM))
+    checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
+    try:
+        writer = counted.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        return _ran(name, query.recentProgress, rows_per_batch)
+    finally:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def best(runs: list[Callable[[], Ran]]) -> Ran:
+    """The fastest of several, all of which must give the same rows."""
+    done = [each() for each in runs]
+    check_same(done)
+    return max(done, key=lambda each: each.rows_per_s)
+
+
+def check_same(runs: list[Ran]) -> None:
+    """Refuses figures of runs whose rows differ."""
+    if len({(each.rows_out, each.checksum) for each in runs}) > 1:
+        said = "; ".join(f"{each.name}: {each.rows_out:,} rows, checksum {each.checksum}" for each in runs)
+        raise WatersmeetError(f"the systems give different rows, so there is nothing to compare: {said}")
+
+
+def _ran(name: str, progress: list[Any], rows_per_batch: int) -> Ran:
+    full = [each for each in progress if each["numInputRows"]]
+    observed = [each["observedMetrics"]["bench"].asDict() for each in progress if "bench" in each["observedMetrics"]]
+    return Ran(
+        name,
+        rows_in=rows_per_batch * (len(full) - 1),
+        seconds=sum(each["durationMs"]["triggerExecution"] for each in full[1:]) / 1000,
+        rows_out=sum(each[_ROWS] for each in observed),
+        checksum=sum(each[_SUM] or 0 for each in observed),
+        batches=tuple(metrics_of(full)[1:]),
+    )

@@ -1,0 +1,47 @@
+"""The demo's join on Spark: each day of a stream is a file, and a streaming query reads them a few weeks at a time."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import watersmeet as wm
+from watersmeet.runtime.embedded import Sources
+from watersmeet.runtime.figures import Observer
+from watersmeet.runtime.java import check_java
+from watersmeet.runtime.sources import Relation, Stream
+
+#: Files, that is days, of each stream in one micro-batch.
+_DAYS_PER_BATCH = 46
+
+
+def spark_engine(query: str, streams: Sources, plan: wm.Plan | None, observe: Observer) -> pa.Table:
+    """A streaming query over the days as files, into files, with a checkpoint: what a job on a cluster would be."""
+    check_java()
+    from watersmeet.runtime.spark.writing import Sink, watch, write
+
+    with TemporaryDirectory(prefix="watersmeet-demo-") as name:
+        place = Path(name)
+        frame = wm.on_spark(query, {each: _as_files(place / each, source) for each, source in streams.items()}, plan=plan)
+        running = write(frame, Sink(place / "checkpoint", place / "out"), follow=False)
+        watch(running, threading.Event(), observe)
+        files = sorted((place / "out").glob("part-*.parquet"))
+        declared = wm.run(query, streams, plan).config.result  # Spark writes times as nanoseconds of no zone
+        return pa.concat_tables([declared.empty_table(), *(pq.read_table(file).cast(declared) for file in files)])
+
+
+def _as_files(directory: Path, source: Stream | Relation) -> Stream:
+    """The batches of a stream as files whose times of change are in their order, by which Spark reads them."""
+    if not isinstance(source, Stream):
+        raise TypeError("the demo joins streams")
+    directory.mkdir()
+    for number, table in enumerate(source.batches()):
+        file = directory / f"{number:04d}.parquet"
+        pq.write_table(table, file)
+        os.utime(file, (1_600_000_000 + number, 1_600_000_000 + number))
+    return wm.stream(directory, time=source.time, follow=True, files_per_batch=_DAYS_PER_BATCH)

@@ -1,0 +1,275 @@
+"""`watersmeet run`: a query over files, once or for as long as they grow."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import typer
+
+import watersmeet as wm
+from watersmeet.algebra.query import Query
+from watersmeet.cli import spark
+from watersmeet.cli.live import View, live_view
+from watersmeet.cli.show import console, counted, late_rows, printable, rows_as_table, several, shed_rows
+from watersmeet.cli.stopping import Stopped, stopping
+from watersmeet.cli.ui import shown_for, watched
+from watersmeet.dashboard.live import Live
+from watersmeet.errors import InputError
+from watersmeet.runtime.embedded import EmbeddedRun
+from watersmeet.runtime.figures import BatchFigures, advanced
+from watersmeet.runtime.inputs.feeds import PathFeed, feed_of
+from watersmeet.runtime.job.growing import Growing, Outbox, Progress, grow
+from watersmeet.runtime.job.inbox import Inbox
+from watersmeet.runtime.job.outbox import PartFiles
+from watersmeet.runtime.job.pieces import pieces
+from watersmeet.runtime.job.write import FORMATS, check_target, json_line, write
+from watersmeet.runtime.sources import Relation, Stream
+
+CONSOLE, MEMORY = "console", "memory"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the caller asked for, from options or a file."""
+
+    query: Query
+    title: str
+    sources: Mapping[str, Stream | Relation]
+    out: str = MEMORY
+    format: str | None = None
+    limit: int = 20
+    follow: bool = False
+    checkpoint: Path | None = None
+    budget: wm.Budget | None = None
+    shed: bool = False
+    on_spark: bool = False
+    as_json: bool = False
+    ui_port: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.format is not None and f".{self.format}" not in FORMATS:
+            raise InputError(f'there is no format "{self.format[:20]}"', hint=f"formats: {', '.join(each[1:] for each in FORMATS)}")
+        if self.out not in (CONSOLE, MEMORY) and not self.grows:
+            check_target(Path(self.out))
+
+    @property
+    def grows(self) -> bool:
+        return self.follow or self.checkpoint is not None
+
+
+def run(job: Run) -> None:
+    """Runs it and says what came of it; raises `Stopped` when it was stopped before its end."""
+    with Beside(job) as beside, stopping() as stop:
+        if job.grows:
+            _grow(job, beside, stop)
+        else:
+            _finite(job, beside, stop)
+
+
+class Beside:
+    """The dashboard beside a run, if one was asked for; it opens when the run knows its streams and stays until Ctrl-C."""
+
+    def __init__(self, job: Run) -> None:
+        self._job = job
+        self._open = ExitStack()
+        self._live: Live | None = None
+
+    def __enter__(self) -> Beside:
+        return self
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._open.__exit__(*error)
+
+    def started(self, sources: Mapping[str, Stream | Relation]) -> None:
+        if self._job.ui_port is not None:
+            at_hand = {name: _at_hand(each) for name, each in sources.items()}
+            shown = shown_for(self._job.title, self._job.query, at_hand, budget=self._job.budget)
+            self._live = self._open.enter_context(watched(shown, self._job.ui_port))
+
+    def observe(self, figures: BatchFigures) -> None:
+        if self._live is not None:
+            self._live.observe(figures)
+
+
+def _at_hand(source: Stream | Relation) -> Stream | Relation:
+    """The same source with the rows at hand, to be planned by: a directory that grows is judged by its next file."""
+    first = source.feed.peek() if isinstance(source.feed, Inbox | PathFeed) else None
+    return source if first is None else replace(source, feed=feed_of(first))
+
+
+# --- finite -----------------------------------------------------------------------------------------------------------------------------
+
+
+def _finite(job: Run, beside: Beside, stop: threading.Event) -> None:
+    rows = collected(job, beside, stop)
+    screen = console()
+    if job.out not in (CONSOLE, MEMORY):
+        write(rows, Path(job.out))
+        if job.as_json:
+            ledger = json.loads((rows.schema.metadata or {}).get(b"watersmeet", b"{}"))
+            typer.echo(json.dumps({"rows": rows.num_rows, "out": job.out, **ledger}))
+        else:
+            screen.print(f"{several(rows.num_rows, 'row')} written to {printable(job.out)}", markup=False, soft_wrap=True)
+    elif job.as_json:
+        _echo_lines(rows)
+    else:
+        screen.print(rows_as_table(rows, job.limit))
+        screen.print(counted(rows, job.limit), style="dim")
+    for sentence in (*late_rows(rows), *shed_rows(rows)):
+        console(stderr=True).print(sentence, markup=False)
+
+
+def collected(job: Run, beside: Beside, stop: threading.Event) -> pa.Table:
+    """All rows, piece after piece of the input where it is large."""
+    if job.on_spark:
+        with console(stderr=True).status("running on Spark"):
+            return spark.collected(job.query, job.sources, _chosen(job))
+    started = wm.run(job.query, job.sources, budget=job.budget, shed=job.shed)
+    beside.started(started.sources)
+    results: list[pa.RecordBatch] = []
+    with _observed(job, beside) as observe:
+        for number, (tables, last) in enumerate(_rounds(started)):
+            if stop.is_set():
+                raise Stopped
+            found, figures = advanced(started, number, tables, last=last)
+            results += found
+            observe(figures)
+    return started.gathered(results)
+
+
+def _rounds(started: EmbeddedRun) -> Iterator[tuple[dict[str, pa.Table], bool]]:
+    """Pieces of the input, the last marked as such. An aggregation without EVERY is asked at the end of each batch: it stays one batch."""
+    streams = {name: source for name, source in started.sources.items() if isinstance(source, Stream) and name in _used(started)}
+    tables = {name: pa.concat_tables(source.batches()) for name, source in streams.items()}
+    whole = started.bound.is_aggregation and started.bound.query.every_us is None
+    waiting: dict[str, pa.Table] | None = None
+    for piece in iter([tables]) if whole else pieces(tables, streams):
+        if waiting is not None:
+            yield waiting, False
+        waiting = piece
+    yield waiting or {}, True
+
+
+def _used(started: EmbeddedRun) -> set[str]:
+    return {started.config.inputs[i].name for i in started.config.streams}
+
+
+# --- growing ----------------------------------------------------------------------------------------------------------------------------
+
+
+def _grow(job: Run, beside: Beside, stop: threading.Event) -> None:
+    if job.on_spark:
+        _grow_on_spark(job, beside, stop)
+    else:
+        _grow_here(job, beside, stop)
+    if stop.is_set():
+        raise Stopped
+
+
+def _grow_on_spark(job: Run, beside: Beside, stop: threading.Event) -> None:
+    out = None if job.out in (CONSOLE, MEMORY) else Path(job.out)
+    on_spark = spark.OnSpark(job.query, job.sources, job.checkpoint, out, job.format or "parquet", job.follow)
+    beside.started(job.sources)
+    with _observed(job, beside) as observe:
+        said = spark.grow(on_spark, _chosen(job), stop, observe, _Printed(job).put)
+    console(stderr=True).print(said, markup=False)
+
+
+def _grow_here(job: Run, beside: Beside, stop: threading.Event) -> None:
+    growing = Growing(
+        query=job.query,
+        sources=job.sources,
+        outbox=_outbox(job),
+        follow=job.follow,
+        checkpoint=job.checkpoint,
+        out=None if job.out in (CONSOLE, MEMORY) else str(Path(job.out).absolute()),
+        choose=lambda: _chosen(job),
+    )
+    with _observed(job, beside) as observe:
+        progress = grow(growing, stop, observe, lambda run: beside.started(run.sources))
+    _say(job, progress, stopped=stop.is_set())
+
+
+def _chosen(job: Run) -> wm.Plan | None:
+    """What has to be dropped to stay within a budget, judged by the first files; without a budget nothing is pinned."""
+    if job.budget is None and not job.shed:
+        return None
+    about = wm.explain(job.query, {name: _at_hand(each) for name, each in job.sources.items()}, budget=job.budget)
+    return about.runnable(shed=job.shed)
+
+
+def _outbox(job: Run) -> Outbox:
+    if job.out in (CONSOLE, MEMORY):
+        return _Printed(job)
+    out = Path(job.out)
+    if out.suffix in FORMATS and not out.is_dir():
+        raise InputError(
+            f'a query that goes on writes a directory with a file per batch, and "{out}" looks like one file',
+            hint=f"write --out {out.with_suffix('')} --format {out.suffix[1:]}",
+        )
+    return PartFiles(out, f".{job.format or 'parquet'}")
+
+
+@dataclass
+class _Printed:
+    """Rows on the terminal: up to the limit, or all of them as JSON lines."""
+
+    job: Run
+    shown: int = 0
+
+    def put(self, batch: int, rows: pa.Table) -> None:
+        if self.job.as_json:
+            _echo_lines(rows)
+            return
+        left = self.job.limit - self.shown if self.job.out == MEMORY else rows.num_rows
+        if left > 0 and rows.num_rows:
+            console().print(rows_as_table(rows, left))
+        self.shown += min(left, rows.num_rows)
+
+
+def _say(job: Run, progress: Progress, *, stopped: bool) -> None:
+    screen = console(stderr=True)
+    if progress.run is None:
+        screen.print(f"stopped while waiting for the first file of {printable(', '.join(progress.waiting_for))}", markup=False)
+        return
+    after = "" if progress.resumed_after is None else f", going on after batch {progress.resumed_after}"
+    end = "stopped" if stopped else "all files are read"
+    screen.print(f"{end}: {several(progress.rows_out, 'row')} in {several(progress.batches, 'batch')}{after}", markup=False)
+    if job.checkpoint is not None:
+        screen.print(
+            f"the same command goes on from here; the checkpoint is {printable(str(job.checkpoint))}", markup=False, soft_wrap=True
+        )
+    for name, entry in progress.run.ledger.items():
+        if entry.late:
+            screen.print(f"{entry.late:,} of {entry.arrived:,} rows of {printable(name)} came late and were left out", markup=False)
+        if entry.shed:
+            screen.print(f"{entry.shed:,} of {entry.arrived:,} rows of {printable(name)} were shed to keep up", markup=False)
+
+
+# --- both -------------------------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _observed(job: Run, beside: Beside) -> Iterator[Callable[[BatchFigures], None]]:
+    with live_view(console(stderr=True), View(job.title)) as show:
+
+        def observe(figures: BatchFigures) -> None:
+            show(figures)
+            beside.observe(figures)
+            if job.as_json and job.out not in (CONSOLE, MEMORY) and job.grows:
+                typer.echo(json.dumps(figures.to_dict()))
+
+        yield observe
+
+
+def _echo_lines(rows: pa.Table) -> None:
+    for batch in rows.to_batches(max_chunksize=10_000):
+        for row in batch.to_pylist():
+            typer.echo(json_line(row))

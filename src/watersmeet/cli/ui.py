@@ -1,0 +1,76 @@
+"""`watersmeet ui`, and the dashboard beside a run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import watersmeet as wm
+from watersmeet.algebra.query import Query
+from watersmeet.cli.show import console, printable
+from watersmeet.cli.stopping import stopping
+from watersmeet.dashboard.app import Shown
+from watersmeet.dashboard.live import Live
+from watersmeet.dashboard.serve import DEFAULT_PORT, serving
+from watersmeet.dashboard.whatif import WhatIf
+from watersmeet.runtime.sources import Relation, Stream
+from watersmeet.stats.stream_stats import StreamStats
+
+__all__ = ["DEFAULT_PORT", "EXAMPLE", "EXAMPLE_STATS", "explore", "shown_for", "watched"]
+
+#: What the dashboard is about when it is started with nothing: three stores' sales, by declared statistics.
+EXAMPLE = """
+    SELECT a.item, a.store, b.store, c.store
+    FROM sales_a [RANGE 1 HOUR] AS a, sales_b [RANGE 1 HOUR] AS b, sales_c [ROWS 1000] AS c
+    WHERE a.item = b.item AND b.item = c.item AND a.price > 10
+"""
+EXAMPLE_STATS = {
+    "sales_a": wm.stats(rate=50, distinct={"item": 5_000}, row_bytes=32),
+    "sales_b": wm.stats(rate=20, distinct={"item": 5_000}, row_bytes=32),
+    "sales_c": wm.stats(rate=5, distinct={"item": 5_000}, row_bytes=32),
+}
+
+
+def shown_for(
+    title: str,
+    query: Query,
+    sources: Mapping[str, Stream | Relation | StreamStats],
+    stats: Mapping[str, StreamStats] | None = None,
+    budget: wm.Budget | None = None,
+) -> Shown:
+    """A dashboard about a query: its plan, and what-if questions about it."""
+    base = wm.explain(query, sources, stats=stats, budget=budget)
+    return Shown(title, WhatIf(query, sources, base))
+
+
+def explore(shown: Shown, port: int) -> None:
+    """Serves until Ctrl-C."""
+    with stopping() as stop, serving(shown, port) as address:
+        _announce(address.url)
+        console(stderr=True).print("Ctrl-C ends it.", style="dim")
+        stop.wait()
+
+
+@contextmanager
+def watched(shown: Shown, port: int) -> Iterator[Live]:
+    """Serves while a run goes on, and after it until Ctrl-C, so that its end can be looked at."""
+    with serving(shown, port) as address:
+        _announce(address.url)
+        try:
+            yield shown.live
+        except BaseException:
+            shown.live.end("stopped")
+            raise
+        shown.live.end("done")
+        console(stderr=True).print("The dashboard stays open. Ctrl-C ends it.", style="dim")
+        with stopping() as stop:
+            _wait(stop)
+
+
+def _wait(stop: threading.Event) -> None:
+    stop.wait()
+
+
+def _announce(url: str) -> None:
+    console(stderr=True).print(f"dashboard: {printable(url)}", markup=False, soft_wrap=True)

@@ -1,0 +1,174 @@
+"""Aggregation over a join of which rows were shed: estimates with error bars instead of values.
+
+The join runs over the kept rows. A combination counts from its latest row on, as long as all its rows are in their windows: an interval of
+time. At every evaluation the combinations whose interval holds the instant are grouped, and each COUNT, SUM and AVG is estimated from them
+with its standard error (`operators.shedding_estimates`); MIN and MAX are bounds. Beside a bare COUNT, SUM or AVG called `x` the result has
+`x_stderr`, beside a bare MIN or MAX `x_bound`, which says "at most" or "at least". Groups of which no combination was kept are not seen.
+
+A ROWS window holds its last rows however many are shed, so what it holds is no share of anything: there is nothing to scale up, and such
+queries are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.algebra.expressions import Column
+from watersmeet.algebra.query import BoundQuery, BoundSource, Output
+from watersmeet.algebra.schema import StreamSchema
+from watersmeet.algebra.windows import FOREVER_US, RowsWindow
+from watersmeet.errors import PlanError
+from watersmeet.lang.typing import type_of
+from watersmeet.operators.aggregate.config import AS_OF, AS_OF_TYPE
+from watersmeet.operators.aggregate.encoding import ends_of
+from watersmeet.operators.aggregate.outputs import GroupOutputs, aggregate_name, group_outputs, key_name
+from watersmeet.operators.aggregate.shed_groups import GroupRows, Key, Row, emptied, grouped, result_fields
+from watersmeet.operators.meet.admission import Delta
+from watersmeet.operators.row_identity import row_identities
+from watersmeet.operators.shedding_estimates import SampledInput, SampledJoin
+
+Int64s = NDArray[np.int64]
+
+#: Columns that rows get on the way: their identity, and their time in microseconds. No column of a caller's is called so.
+ROW, TIME = "\0row", "\0time"
+
+
+@dataclass(frozen=True)
+class ShedConfig:
+    """What is joined (`bound`), what is shown of a group, and the share that is kept of each input, by alias."""
+
+    bound: BoundQuery
+    shown: GroupOutputs
+    types: dict[str, pa.DataType]  # of keys and aggregates, by their column in a group's row
+    keep: Mapping[str, float]
+    result: pa.Schema
+
+
+def shed_config(bound: BoundQuery, keep: Mapping[str, float]) -> ShedConfig:
+    """The join below an aggregation whose rows are shed; refuses windows that shedding does not thin out."""
+    for source in bound.sources:
+        if isinstance(source.window, RowsWindow):
+            raise PlanError(
+                f'an aggregation over "{source.alias} [{source.window}]" cannot shed rows: the window holds as many as before',
+                hint="use a RANGE window, or drop nothing",
+            )
+    shown = group_outputs(bound)
+    types = {key_name(number): type_of(key, bound.sources) for number, key in enumerate(shown.keys)}
+    types |= {aggregate_name(number): type_of(each, bound.sources) for number, each in enumerate(shown.aggregates)}
+    fields = [*result_fields(shown, types), (AS_OF, AS_OF_TYPE)]
+    if len({name for name, _ in fields}) < len(fields):
+        raise PlanError("an output is called as a standard error or a bound is", hint="give it another alias")
+    return ShedConfig(_joined(bound, shown), shown, types, keep, pa.schema(fields))
+
+
+def with_hidden(delta: Delta) -> Delta:
+    """The rows with their identity and their time beside them."""
+    table = delta.table.append_column(ROW, pa.array(row_identities(delta.table), pa.int64()))
+    return Delta(table.append_column(TIME, pa.array(delta.times, pa.int64())), delta.times)
+
+
+@dataclass
+class ShedAggregation:
+    """Combinations that are, or will be, inside their windows; and what was shown of each group, with its keys."""
+
+    config: ShedConfig
+    combinations: pa.Table | None = None
+    begins_us: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    ends_us: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    shown: dict[Key, tuple[Row, Key]] = field(default_factory=dict)
+    evaluated_us: int = -FOREVER_US
+
+    def step(self, found: list[pa.RecordBatch], largest_us: int, future_us: int) -> list[pa.RecordBatch]:
+        """Takes new combinations in and evaluates; `future_us` as for a meet, `largest_us` is the largest time so far."""
+        self._take_in(found)
+        rows = [row for at_us in self._instants(largest_us, future_us) for row in self._evaluated(at_us)]
+        if not rows:
+            return []
+        columns = [list(values) for values in zip(*rows, strict=True)]
+        arrays = [pa.array(values, each.type) for values, each in zip(columns[:-1], self.config.result, strict=False)]
+        arrays.append(pa.array(columns[-1], pa.int64()).cast(AS_OF_TYPE))
+        return [pa.RecordBatch.from_arrays(arrays, schema=self.config.result)]
+
+    def _take_in(self, found: list[pa.RecordBatch]) -> None:
+        if not found:
+            return
+        fresh = pa.Table.from_batches(found)
+        times = [(source.window, fresh[f"{TIME} {source.alias}"].to_numpy()) for source in self.config.bound.sources if source.is_stream]
+        self.combinations = fresh if self.combinations is None else pa.concat_tables([self.combinations, fresh])
+        self.begins_us = np.concatenate([self.begins_us, np.max([each for _, each in times], axis=0)])
+        self.ends_us = np.concatenate([self.ends_us, np.min([ends_of(window, each) for window, each in times], axis=0)])
+
+    def _instants(self, largest_us: int, future_us: int) -> Iterator[int]:
+        """Multiples of EVERY at which something differs; without EVERY the watermark, or at the end the largest time."""
+        every_us = self.config.bound.query.every_us
+        if every_us is None:
+            now_us = largest_us if future_us == FOREVER_US else future_us
+            yield from [now_us] if now_us > -FOREVER_US else []
+            return
+        limit_us = min(future_us - 1, largest_us)
+        changes = np.concatenate([self.begins_us, self.ends_us[self.ends_us < FOREVER_US] + 1])
+        due = np.unique(-(-changes // every_us) * every_us)
+        for at_us in due[(due > self.evaluated_us) & (due <= limit_us)].tolist():
+            yield at_us
+            self.evaluated_us = at_us
+
+    def _evaluated(self, at_us: int) -> list[Row]:
+        """The rows of the groups that changed since the last evaluation, those that emptied once more."""
+        self._forget(at_us)
+        now, before = self._groups(at_us), self.shown
+        rows = list(now.rows()) if now is not None else []
+        keys = list(zip(*(key.to_pylist() for key in now.keys), strict=True)) if now is not None and now.keys else [()] * len(rows)
+        self.shown = {identity: (row, key) for (identity, row, _), key in zip(rows, keys, strict=True)}
+        changed = [row for identity, row, holds in rows if holds and (identity not in before or not _same(row, before[identity][0]))]
+        gone = [key for identity, (_, key) in before.items() if identity not in self.shown]
+        left = emptied(self.config.shown, self.config.types, gone).rows() if gone else ()
+        return [(*row, at_us) for row in [*changed, *(row for _, row, holds in left if holds)]]
+
+    def _forget(self, at_us: int) -> None:
+        """Combinations of which a row has left its window are gone for good: evaluation never goes back."""
+        alive = self.ends_us >= at_us
+        if self.combinations is not None and not alive.all():
+            self.combinations = self.combinations.filter(pa.array(alive))
+            self.begins_us, self.ends_us = self.begins_us[alive], self.ends_us[alive]
+
+    def _groups(self, at_us: int) -> GroupRows | None:
+        inside = np.flatnonzero(self.begins_us <= at_us)
+        if self.combinations is None or not inside.size:
+            return None
+        table = self.combinations.take(pa.array(inside))
+
+        def sampled(group: Int64s, groups: int) -> SampledJoin:
+            return SampledJoin(group, groups, tuple(self._inputs(table)))
+
+        return grouped(self.config.shown, self.config.types, table, sampled)
+
+    def _inputs(self, table: pa.Table) -> Iterator[SampledInput]:
+        for source in self.config.bound.sources:
+            keep = self.config.keep[source.alias]
+            if source.is_stream and keep < 1:
+                yield SampledInput(source.schema.name, keep, table[f"{ROW} {source.alias}"].to_numpy())
+
+
+def _joined(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
+    """The join that gives every key, every argument, and the identity and time of every row of a combination."""
+    outputs = [Output(key_name(number), key) for number, key in enumerate(shown.keys)]
+    outputs += [Output(aggregate_name(number), each.arg) for number, each in enumerate(shown.aggregates) if each.arg is not None]
+    streams = [source.alias for source in bound.sources if source.is_stream]
+    outputs += [Output(f"{name} {alias}", Column(name, alias)) for alias in streams for name in (ROW, TIME)]
+    return replace(bound, sources=tuple(_with_hidden(source) for source in bound.sources), outputs=tuple(outputs), group_by=(), having=None)
+
+
+def _with_hidden(source: BoundSource) -> BoundSource:
+    if not isinstance(source.schema, StreamSchema):
+        return source
+    fields = source.schema.fields.append(pa.field(ROW, pa.int64())).append(pa.field(TIME, pa.int64()))
+    return replace(source, schema=replace(source.schema, fields=fields))
+
+
+def _same(one: Row, other: Row) -> bool:
+    return all(left == right or (left != left and right != right) for left, right in zip(one, other, strict=True))  # noqa: PLR0124  # NaN

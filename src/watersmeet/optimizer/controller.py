@@ -1,0 +1,165 @@
+"""Keeping batches shorter than the trigger interval by choosing what to drop: values in, a decision out, no clock and no host.
+
+After every batch the host says how long it took and what came. The cost model says what such a batch should have taken; a straight line
+fitted through the last batches, measured over predicted, turns the model's seconds into this machine's (`Fit`). From that follows how much
+the next batch may hold, backlog included, and the model says which rows to give up so that most of the answer is left. A decision carries
+the batch it holds from; written beside the checkpoint it makes a replayed batch drop the same rows.
+
+References: Ayad, Naughton, section 5; Kang, Naughton, Viglas, section 5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
+from watersmeet.errors import PlanError
+from watersmeet.optimizer.budget import Budget
+from watersmeet.optimizer.overload import Situation, best_shares, least_shares, thinned
+
+Shares = Mapping[str, float]
+
+#: Batches the fit looks at.
+REMEMBERED = 8
+#: How many batches the expected overhead of a batch counts for before any was measured.
+PRIOR_BATCHES = 2.0
+#: Rows are dropped only when the next batch would take more than this share of what it may, so that a steady load does not flicker.
+NEAR = 0.97
+
+
+class Model(Protocol):
+    """What the optimizer predicts for one plan."""
+
+    def seconds(self, rows_per_s: Shares, keep: Shares, interval_s: float) -> float:
+        """Seconds of a batch that brings the rows of so long an interval, of which these shares are kept."""
+        ...
+
+    def best_keep(self, rows_per_s: Shares, interval_s: float, capacity_s: float) -> dict[str, float]:
+        """The shares that leave most of the answer among those whose batch takes at most so many seconds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """A batch that is over: its number, its seconds, how long its rows took to come, and how many came, by stream."""
+
+    batch_id: int
+    seconds: float
+    interval_s: float
+    arrived: Shares
+
+    def __post_init__(self) -> None:
+        if not (self.seconds >= 0 and self.interval_s > 0):
+            raise PlanError(f"a batch of {self.seconds} s over {self.interval_s} s of arrivals cannot be")
+
+    @property
+    def rows_per_s(self) -> dict[str, float]:
+        return {name: rows / self.interval_s for name, rows in self.arrived.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """The shares to keep from a batch on, what the batch is then expected to take, and why."""
+
+    from_batch: int
+    keep: tuple[tuple[str, float], ...]
+    expected_s: float
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"from_batch": self.from_batch, "keep": dict(self.keep), "expected_s": self.expected_s, "reason": self.reason}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Controls:
+        return cls(saved["from_batch"], tuple(saved["keep"].items()), saved["expected_s"], saved["reason"])
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Measured seconds as `overhead + factor · predicted`, by least squares over the last batches.
+
+    The overhead is held near what is expected of it as by so many batches measured at that; the factor is not held at all.
+
+    >>> Fit(((1.0, 2.5), (2.0, 4.5)), overhead_s=0.5).line()
+    (0.5, 2.0)
+    """
+
+    points: tuple[tuple[float, float], ...] = ()  # predicted, measured
+    overhead_s: float = 0.5
+
+    def with_point(self, predicted_s: float, measured_s: float) -> Fit:
+        return replace(self, points=(*self.points, (predicted_s, measured_s))[-REMEMBERED:])
+
+    def line(self) -> tuple[float, float]:
+        """Overhead and factor; the model's own seconds where nothing was measured."""
+        if not any(predicted > 0 for predicted, _ in self.points):
+            return self.overhead_s, 1.0
+        n, p, pp = PRIOR_BATCHES + len(self.points), sum(x for x, _ in self.points), sum(x * x for x, _ in self.points)
+        m, pm = PRIOR_BATCHES * self.overhead_s + sum(y for _, y in self.points), sum(x * y for x, y in self.points)
+        factor = (n * pm - p * m) / (n * pp - p * p)
+        overhead = max(0.0, (m - factor * p) / n)
+        return overhead, max(pm - overhead * p, 1e-9 * pp) / pp  # with an overhead below zero cut off, the factor takes it over
+
+
+@dataclass(frozen=True)
+class Controller:
+    """Made once, then `after` each batch: a new controller whose `controls` hold for the next one."""
+
+    model: Model
+    trigger_s: float
+    headroom: float = 0.1
+    fit: Fit = field(default_factory=Fit)
+    controls: Controls = Controls(0, (), 0.0, "nothing was measured yet")  # frozen
+
+    def __post_init__(self) -> None:
+        if not self.trigger_s > 0 or not 0 <= self.headroom < 1:
+            raise PlanError(f"a trigger interval of {self.trigger_s} s with a headroom of {self.headroom} cannot be")
+
+    def after(self, batch: BatchReport) -> Controller:
+        """What is known after a batch, and what the next one is to drop."""
+        keep = dict(self.controls.keep)
+        fit = self.fit.with_point(self.model.seconds(batch.rows_per_s, keep, batch.interval_s), batch.seconds)
+        return replace(self, fit=fit, controls=self._controls(batch, fit))
+
+    def _controls(self, batch: BatchReport, fit: Fit) -> Controls:
+        overhead_s, factor = fit.line()
+        interval_s = max(self.trigger_s, batch.seconds)  # what came while the last batch ran late is in the next one
+        allowed_s = self.trigger_s * (1 - self.headroom)
+
+        def expected(keep: Shares) -> float:
+            return overhead_s + factor * self.model.seconds(batch.rows_per_s, keep, interval_s)
+
+        following, whole_s = batch.batch_id + 1, expected({})
+        words = f"batch {batch.batch_id} took {batch.seconds:.3g} s of {self.trigger_s:.3g}"
+        if whole_s <= allowed_s * NEAR or (whole_s <= allowed_s and not self.controls.keep):
+            return Controls(following, (), whole_s, f"{words}; everything is kept")
+        keep = self.model.best_keep(batch.rows_per_s, interval_s, max((allowed_s - overhead_s) / factor, 0.0))
+        kept = ", ".join(f"{share:.1%} of {name}" for name, share in keep.items() if share < 1)
+        return Controls(
+            following, tuple(keep.items()), expected(keep), f"{words}; all of the next would take {whole_s:.3g} s, so {kept} is kept"
+        )
+
+
+@dataclass(frozen=True)
+class PlanModel:
+    """The optimizer's cost model of one plan as the controller asks it; `situation` was estimated at `rows_per_s`."""
+
+    situation: Situation
+    plan: Plan
+    wishes: Wishes = NO_WISHES
+
+    def seconds(self, rows_per_s: Shares, keep: Shares, interval_s: float) -> float:
+        return self._at(rows_per_s, self.situation.budget).cost(self.plan, keep).cost.cpu_per_s * interval_s
+
+    def best_keep(self, rows_per_s: Shares, interval_s: float, capacity_s: float) -> dict[str, float]:
+        now = self._at(rows_per_s, Budget(max(capacity_s / interval_s, 1e-9), memory_bytes=self.situation.budget.memory_bytes))
+        least = {name: max(share, 1e-3) for name, share in least_shares(now, self.wishes).items()}
+        return dict(least) if now.load(self.plan, least) > 1 else best_shares(now, self.plan, least, self.wishes)
+
+    def _at(self, rows_per_s: Shares, budget: Budget) -> Situation:
+        """The situation with streams as fast as they are now."""
+        faster = {name: rows_per_s.get(name, rate) / rate for name, rate in self.situation.rates.items() if rate}
+        return replace(self.situation, workload=thinned(self.situation.config, self.situation.workload, faster), budget=budget)

@@ -1,0 +1,175 @@
+"""A query over directories that grow: batch after batch, until somebody says stop or, if wished, until nothing new is left."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import Query
+from watersmeet.algebra.render import query_text
+from watersmeet.errors import InputError
+from watersmeet.runtime import embedded
+from watersmeet.runtime.embedded import EmbeddedRun
+from watersmeet.runtime.figures import Observer, advanced
+from watersmeet.runtime.job.checkpoint import About, Checkpoint, Files
+from watersmeet.runtime.job.inbox import Inbox
+from watersmeet.runtime.job.saved import restore, saved
+from watersmeet.runtime.sources import Relation, Stream
+
+#: How often a directory is looked into when nothing new was there.
+POLL_S = 0.25
+
+
+class Outbox(Protocol):
+    """Where the rows of a batch go; putting a batch again replaces it."""
+
+    def put(self, batch: int, rows: pa.Table) -> None: ...
+
+
+@dataclass(frozen=True)
+class Growing:
+    """What is to run: streams are directories or files, `follow` goes on when they are worked off, `checkpoint` remembers.
+
+    `choose` pins a plan, one that drops rows for instance, once every stream has a file; a run that goes on keeps the plan it began with.
+    """
+
+    query: Query
+    sources: Mapping[str, Stream | Relation]
+    outbox: Outbox
+    follow: bool = True
+    checkpoint: Path | None = None
+    out: str | None = None
+    choose: Callable[[], Plan | None] = lambda: None
+
+    @property
+    def inboxes(self) -> dict[str, Inbox]:
+        return {name: source.feed for name, source in self.sources.items() if isinstance(source.feed, Inbox)}
+
+
+@dataclass
+class Progress:
+    """What came of it. `run` is None when nothing was ever there to read."""
+
+    run: EmbeddedRun | None = None
+    batches: int = 0
+    rows_out: int = 0
+    resumed_after: int | None = None
+    waiting_for: list[str] = field(default_factory=list)
+
+
+def grow(job: Growing, stop: threading.Event, observe: Observer, started: Callable[[EmbeddedRun], None] = lambda run: None) -> Progress:
+    """Runs until `stop` is set or, without `follow`, until all files are read. The batch under way is always finished and committed."""
+    checkpoint = Checkpoint(job.checkpoint, _about(job)) if job.checkpoint is not None else None
+    try:
+        return _grow(job, checkpoint, stop, observe, started)
+    finally:
+        if checkpoint is not None:
+            checkpoint.close()
+
+
+def _grow(
+    job: Growing, checkpoint: Checkpoint | None, stop: threading.Event, observe: Observer, started: Callable[[EmbeddedRun], None]
+) -> Progress:
+    progress = Progress()
+    if not _ready(job, checkpoint, stop, progress):
+        return progress
+    run = progress.run = embedded.start(job.query, job.sources, _plan(job, checkpoint))
+    batch, pending = _resumed(job, checkpoint, run, progress)
+    started(run)
+    while not stop.is_set() or pending:
+        files = pending.pop(0) if pending else _decided(job, checkpoint, batch)
+        if files is None:
+            if not job.follow:
+                break
+            stop.wait(POLL_S)
+            continue
+        _run_batch(job, checkpoint, run, batch, files, observe, progress)
+        batch += 1
+    return progress
+
+
+def _ready(job: Growing, checkpoint: Checkpoint | None, stop: threading.Event, progress: Progress) -> bool:
+    """Waits until every stream has a file to know its columns from; False if that is not to be."""
+    inboxes = job.inboxes
+    if checkpoint is not None and not checkpoint.is_new:
+        for name, schema in checkpoint.schemas().items():
+            inboxes[name].known = schema
+    while True:
+        progress.waiting_for = [name for name, inbox in inboxes.items() if not inbox.is_ready]
+        if not progress.waiting_for or stop.is_set():
+            break
+        if not job.follow:
+            name = progress.waiting_for[0]
+            raise InputError(f'directory "{inboxes[name].path}" of stream "{name}" has no data files', hint="--follow waits for them")
+        stop.wait(POLL_S)
+    return not progress.waiting_for
+
+
+def _plan(job: Growing, checkpoint: Checkpoint | None) -> Plan | None:
+    """The pinned plan: rows dropped in a batch that is run again have to be the same rows, so it is remembered."""
+    if checkpoint is None:
+        return job.choose()
+    if checkpoint.is_new:
+        checkpoint.begin({name: inbox.schema for name, inbox in job.inboxes.items()}, job.choose())
+    return checkpoint.plan()
+
+
+def _resumed(job: Growing, checkpoint: Checkpoint | None, run: EmbeddedRun, progress: Progress) -> tuple[int, list[Files]]:
+    """The number of the next batch, and what batches that were begun but not committed are to read again."""
+    if checkpoint is None:
+        return 0, []
+    decided, latest = checkpoint.decided(), checkpoint.latest()
+    committed = -1
+    if latest is not None:
+        committed, blob = latest
+        restore(run, blob)
+        progress.resumed_after = committed
+    for number, files in decided.items():
+        if number <= committed:
+            for name, names in files.items():
+                job.inboxes[name].seen.update(names)
+    return committed + 1, [decided[number] for number in sorted(decided) if number > committed]
+
+
+def _decided(job: Growing, checkpoint: Checkpoint | None, batch: int) -> Files | None:
+    """New files of each stream, written down before they are read; None when there are none."""
+    files = {name: new for name, inbox in job.inboxes.items() if (new := inbox.new())}
+    if not files:
+        return None
+    if checkpoint is not None:
+        checkpoint.decide(batch, files)
+    return files
+
+
+def _run_batch(
+    job: Growing, checkpoint: Checkpoint | None, run: EmbeddedRun, batch: int, files: Files, observe: Observer, progress: Progress
+) -> None:
+    tables = {name: job.inboxes[name].take(names) for name, names in files.items()}
+    results, figures = advanced(run, batch, tables)
+    job.outbox.put(batch, pa.Table.from_batches(results, run.config.result))
+    if checkpoint is not None:
+        checkpoint.commit(batch, saved(run))
+    progress.batches += 1
+    progress.rows_out += figures.rows_out
+    observe(figures)
+
+
+def _about(job: Growing) -> About:
+    return About(query_text(job.query), {name: _stream_about(each) for name, each in job.sources.items()}, job.out)
+
+
+def _stream_about(source: Stream | Relation) -> dict[str, Any]:
+    if not isinstance(source, Stream) or not isinstance(source.feed, Inbox):
+        return {"relation": True}
+    return {
+        "path": str(source.feed.path.absolute()),
+        "time": source.time,
+        "lateness_us": source.lateness_us,
+        "idle_us": source.idle_us,
+    }

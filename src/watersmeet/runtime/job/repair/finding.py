@@ -1,0 +1,34 @@
+"""A thing that is wrong with a checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ASIDE = ".damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong with which file, and what mending it comes to.
+
+    `aside` are the files to move out of the way; where there are none, it cannot be mended.
+    """
+
+    place: Path
+    wrong: str
+    meaning: str
+    aside: tuple[Path, ...] = ()
+
+    @property
+    def can_be_mended(self) -> bool:
+        return bool(self.aside)
+
+    def mend(self) -> None:
+        """Moves the files aside, under a name no reader looks at."""
+        for file in self.aside:
+            file.rename(file.with_name(f".{file.name}{ASIDE}"))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"file": str(self.place), "wrong": self.wrong, "meaning": self.meaning, "can_be_mended": self.can_be_mended}

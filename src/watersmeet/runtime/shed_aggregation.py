@@ -1,0 +1,72 @@
+"""An aggregation query under way on this host of which rows are shed: its join on the kept rows, estimates on top."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.errors import InputError, PlanError
+from watersmeet.operators.aggregate.shed import ShedAggregation, shed_config, with_hidden
+from watersmeet.operators.meet.admission import Delta
+from watersmeet.operators.meet.state import empty_state
+from watersmeet.operators.meet.step import Stepped, step, with_relation
+from watersmeet.operators.meet.tactics.base import Tally
+from watersmeet.operators.meet.tactics.registry import settled_config
+from watersmeet.operators.shedding import drop_boxes, keep_shares
+from watersmeet.runtime.embedded import EmbeddedRun, Sources, lateness_of, whole
+from watersmeet.runtime.watermark import Watermark
+
+
+@dataclass
+class ShedAggregatedRun(EmbeddedRun):
+    """A run of the join below the aggregation. Each batch yields what its evaluations show."""
+
+    aggregation: ShedAggregation | None = None
+    largest_us: int = -FOREVER_US
+
+    @property
+    def result(self) -> pa.Schema:
+        return self._aggregation.config.result
+
+    def replan(self, plan: Plan) -> None:
+        """Goes on by another plan from the next batch on; what is dropped stays, because estimates rest on one share per stream."""
+        if (plan.drop, plan.drop_seed) != (self.config.plan.drop, self.config.plan.drop_seed):
+            raise PlanError("an aggregation cannot change what it drops while it runs", hint="start it anew with other drop rates")
+        super().replan(plan)
+
+    def _without_shed(self, name: str, delta: Delta) -> Delta:
+        return with_hidden(super()._without_shed(name, delta))
+
+    def _step(self, deltas: dict[int, Delta], future_us: int) -> Stepped:
+        mark = self.watermark.value_us
+        timely = [int(delta.times.max()) for delta in deltas.values() if len(delta) and int(delta.times.max()) >= mark]
+        self.largest_us = max([self.largest_us, *timely])
+        stepped = step(self.config, self.state, deltas, mark, future_us)
+        self.state = stepped.state
+        return replace(stepped, results=self._aggregation.step(stepped.results, self.largest_us, future_us))
+
+    @property
+    def _aggregation(self) -> ShedAggregation:
+        assert self.aggregation is not None
+        return self.aggregation
+
+
+def start_shed_aggregation(bound: BoundQuery, sources: Sources, plan: Plan, *, every_row: bool) -> ShedAggregatedRun:
+    """A run of an aggregation query by a plan that drops; refuses what has no estimates."""
+    if every_row:
+        raise InputError("an aggregation that sheds rows is not evaluated at every row", hint="leave evaluate out, or drop nothing")
+    if plan.early:
+        raise PlanError("rows that were shed cannot be aggregated early: estimates need single rows", hint="leave early out")
+    shed = shed_config(bound, keep_shares(bound, plan))
+    config = settled_config(shed.bound, plan)
+    state = empty_state(config)
+    for each in config.inputs:
+        if not each.is_stream:
+            state = with_relation(config, state, each.number, whole(sources[each.name]))
+    watermark, boxes = Watermark.start(lateness_of(config, sources)), drop_boxes(bound, plan)
+    tally = Tally(len(config.inputs))
+    return ShedAggregatedRun(shed.bound, config, sources, state, watermark, tally, boxes, aggregation=ShedAggregation(shed))

@@ -1,0 +1,138 @@
+"""How a query is arranged on Spark: what is packed of each stream, how it is spread, and what a bucket does with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.algebra.windows import RowsWindow
+from watersmeet.errors import InternalError
+from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config
+from watersmeet.operators.meet.admission import names_read
+from watersmeet.operators.meet.config import MeetConfig, MeetInput
+from watersmeet.operators.meet.tactics.registry import settled_config
+from watersmeet.operators.shedding import DropBox, drop_boxes
+from watersmeet.runtime.embedded import Sources, lateness_of, whole
+from watersmeet.runtime.planning import default_plan
+from watersmeet.runtime.sources import Stream
+from watersmeet.runtime.spark.bucket import Bucket
+from watersmeet.runtime.spark.labels import bucket_labels
+from watersmeet.runtime.spark.layout import Layout, choose_layout
+from watersmeet.runtime.spark.operator import AggregateOperator, MeetOperator, Operator
+from watersmeet.runtime.spark.packets import table_bytes
+from watersmeet.runtime.spark.packing import PackedInput, Packer
+
+Config = MeetConfig | AggregateConfig
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """One packer per physical stream, the bucket they pack for, and what a checkpoint of the query belongs to."""
+
+    packers: tuple[Packer, ...]
+    bucket: Bucket
+    signature: dict[str, str]
+
+    def stream(self, sources: Sources, packer: Packer) -> Stream:
+        source = sources[packer.name]
+        if not isinstance(source, Stream):
+            raise InternalError(f'"{packer.name}" is no stream')
+        return source
+
+
+def arranged(bound: BoundQuery, sources: Sources, plan: Plan | None, buckets: int, partitions: int) -> Arrangement:
+    """The arrangement of a query over its sources; a pinned plan that cannot run it is refused here.
+
+    Rows that are counted, and rows whose instants are evaluated, are looked at one stream at a time, so such queries run in one bucket.
+    """
+    config = _config(bound, plan)
+    layout = choose_layout(config, buckets) if isinstance(config, MeetConfig) else Layout()
+    labels = bucket_labels(layout.cells, partitions)
+    boxes = drop_boxes(bound, config.plan)
+    names = dict.fromkeys(config.inputs[i].name for i in config.streams)
+    packers = tuple(_packer(config, number, name, layout, labels, boxes.get(name)) for number, name in enumerate(names))
+    return Arrangement(packers, _bucket(config, sources, packers), _signature(bound, labels))
+
+
+def _config(bound: BoundQuery, plan: Plan | None) -> Config:
+    if bound.is_aggregation:
+        return aggregate_config(bound, plan or Plan())
+    return settled_config(bound, default_plan(bound) if plan is None else plan)
+
+
+def _packer(config: Config, number: int, name: str, layout: Layout, labels: tuple[int, ...], box: DropBox | None) -> Packer:
+    """A self join reads its stream once."""
+    inputs = [config.inputs[i] for i in config.streams if config.inputs[i].name == name]
+    return Packer(
+        stream=number,
+        name=name,
+        time=inputs[0].time or "",
+        inputs=tuple(_packed_input(config, each) for each in inputs),
+        layout=layout,
+        labels=labels,
+        box=box,
+        identity=tuple(inputs[0].fields.names) if box is not None else (),
+    )
+
+
+def _packed_input(config: Config, source: MeetInput) -> PackedInput:
+    if not _selects_first(config, source):
+        return PackedInput(source.number, tuple(source.fields.names), keys=())
+    names = dict.fromkeys([*names_read(replace(source, selection=None)), source.time or ""])
+    return PackedInput(source.number, tuple(names), source.keys, source.selection)
+
+
+def _selects_first(config: Config, source: MeetInput) -> bool:
+    """Whether rows that fail WHERE need not travel. Those of ROWS windows are counted first; those of aggregations give instants."""
+    return isinstance(config, MeetConfig) and not isinstance(source.window, RowsWindow)
+
+
+def _bucket(config: Config, sources: Sources, packers: tuple[Packer, ...]) -> Bucket:
+    relations = {i: table_bytes(_relation(config, config.inputs[i], sources)) for i in _relations(config)}
+    remaining = _remaining(config)
+    return Bucket(
+        operator=_operator(remaining, relations),
+        config=remaining,
+        travelling=dict(sorted((each.number, _travelling(config, each)) for packer in packers for each in packer.inputs)),
+        streams=tuple(packer.name for packer in packers),
+        lateness=lateness_of(config, sources),
+        layout=packers[0].layout,
+        labels=packers[0].labels,
+    )
+
+
+def _operator(config: Config, relations: dict[int, bytes]) -> Operator:
+    if isinstance(config, MeetConfig):
+        return MeetOperator(config, relations)
+    return AggregateOperator(config, relations)
+
+
+def _remaining(config: Config) -> Config:
+    """What is left to do once rows are packed: selections that were done there are done."""
+    if not isinstance(config, MeetConfig):
+        return config
+    inputs = (replace(each, selection=None) if each.is_stream and _selects_first(config, each) else each for each in config.inputs)
+    return replace(config, inputs=tuple(inputs))
+
+
+def _relations(config: Config) -> list[int]:
+    return [each.number for each in config.inputs if not each.is_stream]
+
+
+def _relation(config: Config, source: MeetInput, sources: Sources) -> pa.Table:
+    table = whole(sources[source.name])
+    return table.select(names_read(source)) if isinstance(config, MeetConfig) else table
+
+
+def _travelling(config: Config, each: PackedInput) -> pa.Schema:
+    return pa.schema([config.inputs[each.number].fields.field(name) for name in each.columns])
+
+
+def _signature(bound: BoundQuery, labels: tuple[int, ...]) -> dict[str, str]:
+    """What a checkpoint belongs to. State is the windows, so the plan is no part of it."""
+    schemas = {source.schema.name: source.schema.fields for source in bound.sources}
+    columns = {f'"{name}"': ", ".join(f"{field.name} {field.type}" for field in fields) for name, fields in schemas.items()}
+    return {"the query": str(bound.query), "the number of buckets": str(len(labels)), **columns}

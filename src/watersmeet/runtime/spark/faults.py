@@ -1,0 +1,48 @@
+"""Mistakes of the caller's that only a worker sees (a null time, a file that cannot be read) as the errors they are.
+
+A worker's exception reaches the driver as text inside one of Spark's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame
+
+from watersmeet.errors import InputError, PlanError, QueryError, WatersmeetError
+
+_KINDS: dict[str, type[WatersmeetError]] = {kind.__name__: kind for kind in (QueryError, InputError, PlanError, WatersmeetError)}
+_END = r"(?:\n\s*(?:at |JVM stacktrace|Driver stacktrace|===)|\s+SQLSTATE|\Z)"
+_RAISED = re.compile(rf"watersmeet\.errors\.(\w+): (.*?){_END}", re.DOTALL)
+
+
+@contextmanager
+def told_apart() -> Iterator[None]:
+    """Whatever runs inside raises a `WatersmeetError` where the mistake is the caller's, and Spark's own error where it is not."""
+    try:
+        yield
+    except (PySparkException, StreamingQueryException) as error:
+        mistake = mistake_in(str(error))
+        if mistake is None:
+            raise
+        raise mistake from error
+
+
+def mistake_in(text: str) -> WatersmeetError | None:
+    """The caller's mistake that a Spark error's text tells of, if it does.
+
+    >>> mistake_in("PythonException: ...\\nwatersmeet.errors.InputError: row 3 has no time\\nfix it\\n SQLSTATE: 38000")
+    InputError('row 3 has no time\\nfix it')
+    """
+    found = _RAISED.search(text)
+    return None if found is None or found[1] not in _KINDS else _KINDS[found[1]](found[2].strip())
+
+
+def collected(frame: DataFrame) -> pa.Table:
+    """All rows of a finite DataFrame in this process."""
+    with told_apart():
+        return frame.toArrow()

@@ -1,0 +1,99 @@
+"""A query on Spark that writes what it finds: rows of finite data at once, or a streaming query into a sink, watched batch by batch."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.errors import InputError
+from watersmeet.runtime.figures import BatchFigures, Observer
+from watersmeet.runtime.spark.metrics import BatchMetrics, batches
+
+#: How often the query is asked how far it is.
+POLL_S = 0.25
+
+SINKS = {"parquet": "parquet", "csv": "csv", "jsonl": "json"}
+
+Shown = Callable[[int, pa.Table], None]
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where a streaming query's rows go: files in a directory, or, where there is none, whoever shows them batch by batch."""
+
+    checkpoint: Path
+    directory: Path | None = None
+    format: str = "parquet"
+    show: Shown = lambda batch, rows: None
+
+
+def write(frame: DataFrame, sink: Sink, *, follow: bool) -> StreamingQuery:
+    """The query under way; without `follow` it ends when what is there has been read."""
+    writer = frame.writeStream.outputMode("append").option("checkpointLocation", str(sink.checkpoint))
+    writer = writer.trigger(processingTime="0 seconds") if follow else writer.trigger(availableNow=True)
+    if sink.directory is None:
+        return writer.foreachBatch(lambda rows, batch: sink.show(batch, rows.toArrow())).start()
+    if sink.format == "csv":
+        writer = writer.option("header", "true")
+    return writer.format(SINKS[sink.format]).option("path", str(sink.directory)).start()
+
+
+def watch(query: StreamingQuery, stop: threading.Event, observe: Observer) -> int:
+    """Shows every batch to the observer until the query ends or is to stop; returns how many rows came out. What fails it is raised."""
+    seen, rows_out = -1, 0
+    while True:
+        ended = not query.isActive
+        for each in batches(query):
+            if each.batch > seen:
+                seen, rows_out = each.batch, rows_out + each.results
+                observe(figures(each))
+        if ended or stop.is_set():
+            break
+        stop.wait(POLL_S)
+    query.stop()
+    failure = query.exception()
+    if failure is not None and not stop.is_set():
+        raise InputError(f"the query failed on Spark: {_first_line(failure)}")
+    return rows_out
+
+
+def figures(batch: BatchMetrics) -> BatchFigures:
+    """A micro-batch's metrics as every live view reads them. Times are sums over all tasks."""
+    return BatchFigures(
+        batch=batch.batch,
+        ended_s=time.time(),
+        took_s=batch.trigger_ms / 1e3,
+        rows_in=batch.arrived,
+        rows_out=batch.results,
+        state_rows=batch.state_rows,
+        state_bytes=batch.state_bytes,
+        late=batch.late,
+        watermark_us=batch.watermark_us if abs(batch.watermark_us) < FOREVER_US else None,
+        operators_s={
+            "probe": batch.join_us / 1e6,
+            "batches": (batch.pack_us + batch.take_us + batch.state_read_us + batch.state_write_us) / 1e6,
+        },
+    )
+
+
+def collected(frame: DataFrame) -> pa.Table:
+    """All rows of a query over finite data."""
+    try:
+        return frame.toArrow()
+    except PySparkException as error:
+        raise InputError(f"the query failed on Spark: {_first_line(error)}") from error
+
+
+def _first_line(error: Any) -> str:
+    words = str(error).strip().splitlines()
+    return words[0][:400] if words else type(error).__name__

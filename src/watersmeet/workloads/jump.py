@@ -1,0 +1,51 @@
+"""A stream whose rate jumps mid-run: three streams joined in a triangle, where the right order of probing depends on that rate.
+
+Rows of `a` have about two partners in `c`; in `b` one while it is slow, fifty once it is fast. So they probe b first before the jump and c
+first after it; the wrong order makes some fifty combinations of each row on its way to a fraction of a result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+import watersmeet as wm
+
+WINDOW_S = 10
+QUERY = f"""
+    SELECT a.id AS a_id, b.id AS b_id, c.id AS c_id
+    FROM a [RANGE {WINDOW_S} SECONDS], b [RANGE {WINDOW_S} SECONDS], c [RANGE {WINDOW_S} SECONDS]
+    WHERE a.k = b.k AND a.j = c.j AND b.m = c.m
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """Batches of one second each; b's rate is `times` as high from the batch `at` on (never, if that is beyond the last)."""
+
+    rows_per_s: int = 1_000
+    times: int = 50
+    batches: int = 60
+    at: int = 30
+    seed: int = 0
+
+    def streams(self) -> dict[str, wm.Stream | wm.Relation]:
+        return {name: wm.stream(self.tables(name), time="ts") for name in "abc"}
+
+    def tables(self, name: str) -> list[pa.Table]:
+        return [self._batch(name, number) for number in range(self.batches)]
+
+    def _batch(self, name: str, number: int) -> pa.Table:
+        slow = self.rows_per_s // self.times if name == "b" and number < self.at else self.rows_per_s
+        rng = np.random.default_rng([self.seed, number, ord(name)])
+        held = self.rows_per_s * WINDOW_S
+        columns = {"k": held // 50, "j": held // 2, "m": held // 2}
+        return pa.table(
+            {
+                "ts": number * 1_000_000 + np.sort(rng.integers(0, 1_000_000, slow)),
+                "id": np.arange(slow) + number * self.rows_per_s,
+                **{column: rng.integers(0, distinct, slow) for column, distinct in columns.items()},
+            }
+        )

@@ -1,0 +1,118 @@
+"""The mistakes a new user makes first: each gets one paragraph that says what to do, and no stack trace."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from watersmeet.cli import main as cli
+
+QUERY = "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text("k,ts\n1,2024-01-01T00:00:00Z\n")
+    (tmp_path / "query.sql").write_text(QUERY)
+    return tmp_path
+
+
+def said(*args: object) -> str:
+    result: Any = CliRunner().invoke(cli.app, [str(arg) for arg in args])
+    assert result.exit_code == 1, result.output
+    assert result.stderr.startswith("watersmeet: ")
+    assert "Traceback" not in result.output
+    assert len(result.stderr) < 900
+    return str(result.stderr)
+
+
+def streams(files: Path, **changed: str) -> list[str]:
+    given = {"a": f"{files}/a.csv,time=ts", "b": f"{files}/b.csv,time=ts", **changed}
+    return [part for name, text in given.items() for part in ("--stream", f"{name}={text}")]
+
+
+def test_a_wrong_path(files: Path) -> None:
+    words = said("run", files / "query.sql", *streams(files, a=f"{files}/c.csv,time=ts"))
+    assert f'no file or directory "{files}/c.csv"' in words
+
+
+def test_a_wrong_path_that_is_to_be_followed(files: Path) -> None:
+    words = said("run", files / "query.sql", *streams(files, a=f"{files}/c,time=ts"), "--follow")
+    assert "has to be there" in words
+
+
+def test_no_time_column_given(files: Path) -> None:
+    assert "--stream a=PATH,time=COLUMN" in said("run", files / "query.sql", *streams(files, a=f"{files}/a.csv"))
+
+
+def test_a_time_column_that_is_not_there(files: Path) -> None:
+    words = said("run", files / "query.sql", *streams(files, a=f"{files}/a.csv,time=when"))
+    assert '"when"' in words
+    assert "existing columns: k, ts" in words
+
+
+def test_a_misspelt_column(files: Path) -> None:
+    (files / "query.sql").write_text(QUERY.replace("a.k = b.k", "a.kk = b.k"))
+    words = said("run", files / "query.sql", *streams(files))
+    assert "^^^^" in words
+    assert "existing columns: k, ts" in words
+
+
+def test_a_misspelt_stream(files: Path) -> None:
+    (files / "query.sql").write_text(QUERY.replace("FROM a", "FROM aa AS a"))
+    words = said("run", files / "query.sql", *streams(files))
+    assert "aa" in words
+    assert "a, b" in words
+
+
+def test_a_missing_window(files: Path) -> None:
+    (files / "query.sql").write_text(QUERY.replace(" [RANGE 10 SECONDS],", ","))
+    (files / "query.sql").write_text("SELECT a.k FROM a, b WHERE a.k = b.k")
+    words = said("run", files / "query.sql", *streams(files))
+    assert "has no window" in words
+    assert "[RANGE 10 SECONDS]" in words
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 this is no parquet file"])
+def test_a_file_that_cannot_be_read(files: Path, content: bytes) -> None:
+    (files / "a.parquet").write_bytes(content)
+    assert f"{files}/a.parquet" in said("run", files / "query.sql", *streams(files, a=f"{files}/a.parquet,time=ts"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_a_file_that_may_not_be_read(files: Path) -> None:
+    (files / "a.csv").chmod(0)
+    assert "Permission denied" in said("run", files / "query.sql", *streams(files))
+
+
+def test_a_file_as_the_output_of_a_query_that_goes_on(files: Path) -> None:
+    words = said("run", files / "query.sql", *streams(files), "--follow", "--out", files / "rows.csv")
+    assert f"--out {files}/rows --format csv" in words
+
+
+def test_an_unknown_format(files: Path) -> None:
+    assert "formats: parquet, csv, jsonl" in said("run", files / "query.sql", *streams(files), "--follow", "--format", "xml")
+
+
+@pytest.mark.parametrize("command", ["ui", "run"])
+def test_a_port_that_is_taken(files: Path, command: str) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        more = ["--ui"] if command == "run" else []
+        words = said(command, files / "query.sql", *streams(files), "--port", port, *more)
+    assert f"cannot listen on port {port}" in words
+    assert "--port 0" in words
+
+
+def test_neither_a_query_nor_a_job_file() -> None:
+    result = CliRunner().invoke(cli.app, ["run"])
+    assert result.exit_code == 2
+    assert "--config" in result.output

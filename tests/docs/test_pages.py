@@ -1,0 +1,89 @@
+"""Every page of the documentation does what it says: its files are written, its commands and its Python are run, from top to bottom."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from typer.testing import CliRunner
+
+from watersmeet.cli import main as cli
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+KINDS = ("python", "console", "csv", "sql", "toml", "text")
+
+
+class Block(NamedTuple):
+    """A fenced block: its kind, the file it is or what it needs, and its text."""
+
+    kind: str
+    name: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    found = re.findall(r"^```(\w*) ?([\w.-]*)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [Block(*each) for each in found]
+
+
+def needs_spark(page: Path) -> bool:
+    return any(block.name == "spark" for block in blocks(page))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if not needs_spark(page)], ids=lambda page: page.stem)
+def test_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in blocks(page):
+        if block.kind in ("csv", "sql", "toml") and block.name:
+            Path(block.name).write_text(block.text)
+        elif block.kind == "console":
+            for line in block.text.splitlines():
+                _typed(line.removeprefix("$ "))
+        elif block.kind == "python":
+            exec(compile(block.text, page.name, "exec"), names)
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java")
+@pytest.mark.parametrize("page", [page for page in PAGES if needs_spark(page)], ids=lambda page: page.stem)
+def test_a_page_about_spark_runs_on_spark(page: Path) -> None:
+    from watersmeet import session
+
+    try:
+        for block in blocks(page):
+            if block.kind == "python":
+                exec(compile(block.text, page.name, "exec"), {})
+    finally:
+        session().stop()
+
+
+def _typed(line: str) -> None:
+    """A line of a terminal: our own command, and the two others a reader needs to lay out files."""
+    program, *args = shlex.split(line)
+    if program == "mkdir":
+        for name in args:
+            Path(name).mkdir()
+    elif program == "cp":
+        shutil.copy(args[0], args[1])
+    else:
+        assert program == "watersmeet", line
+        result = CliRunner().invoke(cli.app, args)
+        assert result.exit_code == 0, f"{line}\n{result.output}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_has_blocks_of_known_kinds_and_links_that_lead_somewhere(page: Path) -> None:
+    assert {block.kind for block in blocks(page)} <= set(KINDS)
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    readme = (DOCS.parent / "README.md").read_text()
+    for page in PAGES:
+        assert f"docs/{page.name}" in readme

@@ -1,0 +1,51 @@
+"""`watersmeet run --engine spark`: the rows of the embedded engine, finite and growing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from watersmeet.cli import main as cli
+
+QUERY = "SELECT a.k, a.ts AS first, b.ts AS second FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Path:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "query.sql").write_text(QUERY)
+    add(tmp_path, 0)
+    return tmp_path
+
+
+def add(path: Path, number: int) -> None:
+    for name in ("a", "b"):
+        rows = "".join(f"{number * 100 + i},{1_700_000_000_000_000 + number * 60_000_000 + i * 1000}\n" for i in range(10))
+        (path / name / f"{number}.csv").write_text("k,ts\n" + rows)
+
+
+def called(path: Path, *more: object) -> str:
+    streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={path / name},time=ts,lateness=1s")]
+    result = CliRunner().invoke(cli.app, ["run", str(path / "query.sql"), *streams, "--engine", "spark", *map(str, more)])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_finite_data_gives_its_rows(growing: Path, spark: SparkSession) -> None:
+    rows = [json.loads(line) for line in called(growing, "--json").splitlines()]
+    assert sorted(row["k"] for row in rows) == list(range(10))
+
+
+def test_a_checkpoint_goes_on_with_what_is_new(growing: Path, spark: SparkSession) -> None:
+    more = ("--checkpoint", growing / "ckpt", "--out", growing / "out", "--format", "jsonl", "--json")
+    first = json.loads(called(growing, *more).splitlines()[0])
+    assert (first["rows_out"], sum(first["rows_in"].values())) == (10, 20)
+    add(growing, 1)
+    called(growing, *more)
+    lines = [line for file in (growing / "out").glob("part-*.json") for line in file.read_text().splitlines()]
+    assert sorted(json.loads(line)["k"] for line in lines) == [*range(10), *range(100, 110)]
