@@ -15,6 +15,7 @@ from watersmeet.bench.planning import BARS_S, planning_s
 from watersmeet.bench.regret import report
 from watersmeet.bench.regret.measure import measured
 from watersmeet.bench.regret.workloads import SUITE
+from watersmeet.bench.results import Comparison
 from watersmeet.bench.workloads import CommonKey
 from watersmeet.errors import InputError, listing
 from watersmeet.workloads import golab, kang_limited
@@ -26,6 +27,7 @@ class Finding:
 
     text: str
     values: dict[str, Any]
+    comparison: Comparison | None = None  # where peers ran as well
 
 
 def embedded() -> Iterator[Finding]:
@@ -162,7 +164,7 @@ def _on_spark(name: str, streams: int, scale: float) -> Iterator[Finding]:
 
     batches = max(3, round(CommonKey().rows * scale / BATCH_ROWS))
     found = beside_spark(name, CommonKey(streams=streams, rows=batches * BATCH_ROWS))
-    yield Finding(str(found), found.to_dict())
+    yield Finding(str(found), found.to_dict(), found.comparison)
 
 
 def _side_by_side(found: SideBySide) -> Finding:
