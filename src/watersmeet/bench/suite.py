@@ -147,7 +147,7 @@ ON_SPARK = {"two-way": 2, "three-way": 3, "five-way": 5}
 
 def findings(name: str, scale: float = 1.0) -> Iterator[Finding]:
     """The findings of one benchmark, or of all. `scale` shortens the streams of those on Spark, for a quick look."""
-    names = [*BENCHMARKS, *ON_SPARK]
+    names = [*BENCHMARKS, *ON_SPARK, "aggregation-join"]
     if name != "all" and name not in names:
         raise InputError(f'there is no benchmark "{name}"', hint=f"benchmarks: {listing([*names, 'all'])}")
     for chosen, benchmark in BENCHMARKS.items():
@@ -156,6 +156,8 @@ def findings(name: str, scale: float = 1.0) -> Iterator[Finding]:
     for chosen, streams in ON_SPARK.items():
         if name in (chosen, "all"):
             yield from _on_spark(chosen, streams, scale)
+    if name in ("aggregation-join", "all"):
+        yield from _aggregation_on_spark(scale)
 
 
 def _on_spark(name: str, streams: int, scale: float) -> Iterator[Finding]:
@@ -164,6 +166,14 @@ def _on_spark(name: str, streams: int, scale: float) -> Iterator[Finding]:
 
     batches = max(3, round(CommonKey().rows * scale / BATCH_ROWS))
     found = beside_spark(name, CommonKey(streams=streams, rows=batches * BATCH_ROWS))
+    yield Finding(str(found), found.to_dict(), found.comparison)
+
+
+def _aggregation_on_spark(scale: float) -> Iterator[Finding]:
+    """Counts per group over a join, beside Spark's own join and windowed count."""
+    from watersmeet.bench.spark.aggregation import CountJoin, counted_beside_spark
+
+    found = counted_beside_spark(CountJoin(batches=max(3, round(CountJoin().batches * scale))))
     yield Finding(str(found), found.to_dict(), found.comparison)
 
 
