@@ -9,11 +9,14 @@ from watersmeet.cost.golab_figures import FOUR_EQUAL, ONE_FAST
 from watersmeet.cost.kang import TwoStreams
 from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.operators.meet.tactics.registry import tactic_of
+from watersmeet.paper.effort import Effort
 from watersmeet.paper.golab.figure_3 import FAST, best_plan
+from watersmeet.paper.golab.runs import fastest, lazy
 from watersmeet.paper.hammad import service, streams
 from watersmeet.paper.hammad.pair_windows import GCA, LCA, along_path, derived, refined, within_pairs
 from watersmeet.paper.kang import runs
 from watersmeet.paper.tran.figures_8_and_9 import gain
+from watersmeet.workloads.golab import StreamSpec
 
 
 def results(arrivals: streams.Arrivals, algorithm: service.Algorithm, block: int) -> int:
@@ -76,6 +79,13 @@ def test_plans_of_figure_3_evaluate_as_often_as_said() -> None:
     assert plan.evaluate_us == plan.expire_us == 50 * 13
     assert dict(plan.orders)["s4"][-1] == "s4", "many new rows of the fast stream come last"
     assert best_plan("LAZY", FAST, FOUR_EQUAL, 5).algorithm == "lazy-nlj"
+
+
+def test_plans_are_compared_on_the_same_rows() -> None:
+    streams_of_three = (StreamSpec(2, 50, 20),) * 3
+    plan = lazy("lazy-nlj", streams_of_three, 5, (0, 1, 2))
+    ran = fastest(Effort(repeats=3), streams_of_three, {"one": plan, "other": plan}, rows=2000)
+    assert ran["one"].comparisons_per_unit == ran["other"].comparisons_per_unit
 
 
 def test_more_inputs_gain_more() -> None:

@@ -16,6 +16,7 @@ import watersmeet
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import QueryError
 from watersmeet.operators.aggregate.blobs import state_bytes, state_from_bytes
+from watersmeet.operators.aggregate.compaction import compacted
 from watersmeet.operators.aggregate.config import why_not_early
 from watersmeet.oracle import Arrival, Evaluation, admit, as_multiset, batch_evaluations, evaluations, every_instants, table_rows
 from watersmeet.oracle.values import Instant, event_times_us
@@ -146,7 +147,7 @@ def emitted(case: Case, plan: Plan | None = None, evaluate: str | None = None) -
 
 
 def emitted_arriving(rng: Random, case: Case, arrivals: Mapping[str, Arrival], plans: Sequence[Plan]) -> Emitted | None:
-    """What it emits for the same input in batches: another plan now and then, and the state through bytes now and then."""
+    """What it emits for the same input in batches: another plan, the state through bytes or numbered anew, now and then."""
     streams: dict[str, Any] = {source.name: watersmeet.relation(source.table) for source in case.sources if source.time is None}
     for name, arrival in arrivals.items():
         idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"
@@ -161,6 +162,8 @@ def emitted_arriving(rng: Random, case: Case, arrivals: Mapping[str, Arrival], p
         for number, tables in enumerate(rounds):
             if rng.random() < 0.3:
                 run.state = state_from_bytes(run.config, state_bytes(run.state))
+            if rng.random() < 0.3:
+                run.state = compacted(run.config, run.state)
             if rng.random() < 0.3:
                 run.replan(rng.choice(plans))
             batches += run.advance(tables, last=number == len(rounds) - 1)

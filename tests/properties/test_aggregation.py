@@ -31,10 +31,10 @@ from .shrinking import shrink
 from .test_against_the_oracle import FIRST_SEED
 
 CHUNKS = 20
-WHOLE_SEEDS = 130
-ARRIVING_SEEDS = 100
-BATCH_SEEDS = 60
-ROW_SEEDS = 30
+WHOLE_SEEDS = 100
+ARRIVING_SEEDS = 90
+BATCH_SEEDS = 50
+ROW_SEEDS = 20
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

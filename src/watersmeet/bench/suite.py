@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from watersmeet.bench import early_aggregation as early
 from watersmeet.bench.adaptive import adapted
 from watersmeet.bench.counters import share_of_counting
 from watersmeet.bench.embedded import SideBySide, beside_duckdb, seconds_per_row
@@ -14,6 +15,7 @@ from watersmeet.bench.planning import BARS_S, planning_s
 from watersmeet.bench.regret import report
 from watersmeet.bench.regret.measure import measured
 from watersmeet.bench.regret.workloads import SUITE
+from watersmeet.bench.results import Comparison
 from watersmeet.bench.workloads import CommonKey
 from watersmeet.errors import InputError, listing
 from watersmeet.workloads import golab, kang_limited
@@ -25,6 +27,7 @@ class Finding:
 
     text: str
     values: dict[str, Any]
+    comparison: Comparison | None = None  # where peers ran as well
 
 
 def embedded() -> Iterator[Finding]:
@@ -88,6 +91,22 @@ def planning() -> Iterator[Finding]:
         yield Finding(text, {"workload": "planning", "streams": streams, "seconds": seconds})
 
 
+def early_aggregation() -> Iterator[Finding]:
+    """The fourth paper's default setting and those of its Figure 10: all plans, the optimizer's pick, and time against matches per row."""
+    for setting in (early.DEFAULT, *early.FIGURE_10):
+        found = early.ranked(setting)
+        times = "  ".join(f"{name} {seconds * 1e3:8.1f} ms" for name, seconds in found.seconds.items())
+        text = f"{setting.name:<8} {times}   best {found.best}, picked {found.picked}, best early {found.gain:.1f} times the late plan"
+        values = {"workload": "early-aggregation", "setting": setting.name, "seconds": found.seconds, "picked": found.picked}
+        yield Finding(text, {**values, "best": found.best, "gain": found.gain})
+    first = None
+    for matches in (300, 1000, 3000):
+        per_row = early.seconds_per_row(matches)
+        first = first or per_row
+        text = f"{matches:>5} matches per row  {per_row * 1e9:7.1f} ns per row  {per_row / first:5.2f} times the fewest matches'"
+        yield Finding(text, {"workload": "early-aggregation", "matches": matches, "seconds_per_row": per_row})
+
+
 def allocation() -> Iterator[Finding]:
     """The third paper's Figures 5 to 7: rows out per second of every strategy, predicted and measured."""
     for bar in kang_limited.bars():
@@ -116,6 +135,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "counters": counters,
     "regret": regret,
     "planning": planning,
+    "early-aggregation": early_aggregation,
     "allocation": allocation,
     "adaptive": adaptive,
 }
@@ -144,7 +164,7 @@ def _on_spark(name: str, streams: int, scale: float) -> Iterator[Finding]:
 
     batches = max(3, round(CommonKey().rows * scale / BATCH_ROWS))
     found = beside_spark(name, CommonKey(streams=streams, rows=batches * BATCH_ROWS))
-    yield Finding(str(found), found.to_dict())
+    yield Finding(str(found), found.to_dict(), found.comparison)
 
 
 def _side_by_side(found: SideBySide) -> Finding:

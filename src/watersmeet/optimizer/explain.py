@@ -14,6 +14,7 @@ from watersmeet.algebra.windows import FOREVER_US, duration_text
 from watersmeet.cost.ayad_drops import Wishes
 from watersmeet.cost.profile import Profile
 from watersmeet.errors import PlanError
+from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.operators.shedding import drop_boxes
@@ -21,6 +22,7 @@ from watersmeet.optimizer.arrivals import Arriving
 from watersmeet.optimizer.budget import Budget, bytes_text
 from watersmeet.optimizer.cost_of_spark import on_spark
 from watersmeet.optimizer.costing import Costed, PlanCost
+from watersmeet.optimizer.early import early_candidates, early_costed, early_notes
 from watersmeet.optimizer.estimates import Workload, workload_of
 from watersmeet.optimizer.explain_html import explanation_html
 from watersmeet.optimizer.feasibility import Remedies, remedies
@@ -52,6 +54,7 @@ class Explanation:
     trace: tuple[str, ...] = ()  # how the plan was found
     remedies: Remedies | None = None  # where the chosen plan does not keep up, and somebody wants to know what would help
     engine: str = "embedded"
+    notes: tuple[str, ...] = ()  # of an aggregation: where it is early, and where it cannot be
 
     @property
     def plan(self) -> Plan:
@@ -90,6 +93,7 @@ class Explanation:
             "orders": self._orders(),
             "waits_for_watermark": self.config.waits_for_watermark,
             "alternatives": [{"plan": each.plan.to_dict(), "cost": _cost_dict(each.cost)} for each in self.others],
+            "notes": list(self.notes),
             "trace": list(self.trace),
             "engine": self.engine,
             "batch_s": self.workload.arriving.batch_s,
@@ -110,6 +114,7 @@ class Explanation:
     def _lines(self) -> Iterator[str]:
         cost = self.chosen.cost
         yield from (query_text(self.bound.query), "", f"plan {self.plan.algorithm}")
+        yield from self.notes
         for part in cost.parts:
             yield f"  {part.name:<32} {part.cpu_per_s:>10.3g} s per s  {part.rows_per_s:>12,.6g} rows per s"
         yield (
@@ -160,6 +165,8 @@ class Explanation:
             times = each.cost.cpu_per_s / self.chosen.cost.cpu_per_s if self.chosen.cost.cpu_per_s else 1.0
             knobs = indexes or ("" if each.plan.tree is None else str(each.plan.tree).replace("'", ""))
             name = f"{each.plan.algorithm} ({knobs})" if knobs else each.plan.algorithm
+            if self.bound.is_aggregation:
+                name = early_notes(self.bound, each.plan)[0]
             yield f"  {name}: {each.cost.cpu_per_s:.3g} s per s, {times:,.1f} times as much"
         if len(self.others) > len(shown):
             yield f"  and {len(self.others) - len(shown)} more"
@@ -224,6 +231,11 @@ def explained(
     `wishes`, even with none in them, a plan that does not keep up comes with what would help. With the engine "spark", what Spark takes per
     row and per batch comes on top.
     """
+    if bound.is_aggregation:
+        grouped = aggregate_config(bound, plan)
+        workload = workload_of(bound, grouped.join, stats, samples, arriving)
+        about = _explained_aggregation(bound, grouped, workload, stats, profile, budget or Budget(), plan, all_plans)
+        return replace(about, trace=(*about.trace, reason)) if reason else about
     config = settled_config(bound, plan or Plan())
     now = Situation(config, workload_of(bound, config, stats, samples, arriving), profile, budget or Budget())
     search = searched(bound, config, now.workload, profile, now.budget)
@@ -240,6 +252,30 @@ def explained(
         open_plans = [plan] if plan is not None and not reason else [replace(each.plan, orders=()) for each in found]
         helps = remedies(now, chosen.cost, chosen.plan, open_plans, wishes)
     return Explanation(bound, config, now.workload, stats, chosen, others, now.budget, profile, all_plans, trace, helps, engine)
+
+
+def _cheapest_feasible(found: list[Costed], budget: Budget) -> Costed:
+    """The first that fits the budget, or the first of all where none does: then it is the nearest to keeping up."""
+    return next((each for each in found if budget.shortfall(each.cost) is None), found[0])
+
+
+def _explained_aggregation(
+    bound: BoundQuery,
+    config: AggregateConfig,
+    workload: Workload,
+    stats: Mapping[str, StreamStats],
+    profile: Profile,
+    budget: Budget,
+    plan: Plan | None,
+    all_plans: bool,
+) -> Explanation:
+    """The same of an aggregation query: its plans are the placements of early aggregation."""
+    found = early_candidates(bound, config, workload, stats)
+    chosen = early_costed(config, workload, stats, plan) if plan is not None else found[0]
+    others = tuple(each for each in found if each.plan.early != chosen.plan.early)
+    notes = tuple(early_notes(bound, chosen.plan))
+    trace = (f"{len(found)} placements of early aggregation compared by predicted CPU time",)
+    return Explanation(bound, config.join, workload, stats, chosen, others, budget, profile, all_plans, trace, notes=notes)
 
 
 def _cost_dict(cost: PlanCost) -> dict[str, Any]:

@@ -198,10 +198,16 @@ class Adaptive:
 
     def _decide(self, reason: str, signals: Signals) -> Decision:
         about = self._explained(signals)
-        now = Situation(about.config, about.workload, about.profile, self.budget)
-        running, best = now.pinned(self.plan, drop_boxes(self.bound, self.plan)), _wanted(about)
+        running, best = self._running(about), _wanted(about)
         changed = best.plan != self.plan and self._is_worth(running.cost, best.cost)
         return Decision(self._batch, reason, best.plan if changed else self.plan, changed, running.cost.cpu_per_s, best.cost.cpu_per_s)
+
+    def _running(self, about: Explanation) -> Costed:
+        """The running plan at what it costs now. Of an aggregation every placement of early aggregation is costed anyway."""
+        if self.bound.is_aggregation:
+            return next(each for each in (about.chosen, *about.others) if set(each.plan.early) == set(self.plan.early))
+        now = Situation(about.config, about.workload, about.profile, self.budget)
+        return now.pinned(self.plan, drop_boxes(self.bound, self.plan))
 
     def _is_worth(self, running: PlanCost, best: PlanCost) -> bool:
         """Whether to change: it no longer keeps up, it drops more than it has to, or it takes clearly longer than it could."""

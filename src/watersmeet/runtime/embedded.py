@@ -173,8 +173,15 @@ class AggregatedRun(EmbeddedRun):
 
     def replan(self, plan: Plan) -> None:
         """Goes on by another plan from the next batch on. Early aggregation sets are made anew from the windows."""
-        self.config, self.boxes = aggregate_config(self.bound, plan, every_row=self.config.every_row), drop_boxes(self.bound, plan)
-        self.state = rebuilt(self.config, self.state)
+        self.planner = None
+        self.boxes = drop_boxes(self.bound, plan)
+        self._go_on_by(plan)
+
+    def _go_on_by(self, plan: Plan) -> None:
+        before = self.config
+        self.config = aggregate_config(self.bound, plan, every_row=before.every_row)
+        if (self.config.early, self.config.join.orders) != (before.early, before.join.orders):
+            self.state = rebuilt(self.config, self.state)
 
     def _step(self, deltas: dict[int, Delta], future_us: int) -> Stepped | Aggregated:
         stepped = aggregate_step(self.config, self.state, deltas, self.watermark.value_us, future_us)
@@ -223,9 +230,14 @@ def _start_aggregation(bound: BoundQuery, sources: Sources, plan: Plan | None, *
         from watersmeet.runtime.shed_aggregation import start_shed_aggregation
 
         return start_shed_aggregation(bound, sources, plan, every_row=every_row)
-    plan = replace(plan, drop=()) if plan is not None else Plan()
     if every_row and bound.query.every_us is not None:
         raise InputError("the query says EVERY, so it is not evaluated at every row", hint="leave one of the two out")
+    planner = None
+    if plan is None:
+        hand = at_hand(bound, sources)
+        plan = plan_of(bound, hand)
+        planner = Adaptive(bound, sources, plan, hand.rows)
+    plan = replace(plan, drop=())
     config = aggregate_config(bound, plan, every_row=every_row)
     state = aggregate_state(config)
     for each in config.inputs:
@@ -233,7 +245,7 @@ def _start_aggregation(bound: BoundQuery, sources: Sources, plan: Plan | None, *
             state = aggregate_relation(config, state, each.number, whole(sources[each.name]))
     watermark = Watermark.start(lateness_of(config, sources))
     boxes = drop_boxes(bound, plan)
-    return AggregatedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes)
+    return AggregatedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner)
 
 
 def bound_query(query: Query | str, sources: Sources) -> BoundQuery:

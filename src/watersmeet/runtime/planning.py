@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
+from watersmeet.operators.aggregate.config import aggregate_config
 from watersmeet.operators.meet.config import MeetConfig, meet_config
 from watersmeet.optimizer.arrivals import Arriving
 from watersmeet.optimizer.budget import Budget
@@ -82,13 +83,15 @@ def explanation(
 
 def plan_of(bound: BoundQuery, hand: AtHand) -> Plan:
     """The plan of a run, for those who do not want to know why: what `explanation` chooses for the same rows."""
-    if hand.rows < FEW_ROWS or len(bound.sources) == 1:
+    if hand.rows < FEW_ROWS or (len(bound.sources) == 1 and not bound.is_aggregation):
         return default_plan(bound)
     return explained_on(bound, hand, {}).plan
 
 
 def default_plan(bound: BoundQuery) -> Plan:
-    """Grouped runs, with the order of probing that connects inputs first."""
+    """Grouped runs, with the order of probing that connects inputs first; of an aggregation query the late plan."""
+    if bound.is_aggregation:
+        return Plan()
     config = meet_config(bound, Plan())
     aliases = [each.alias for each in config.inputs]
     orders = {aliases[i]: tuple(aliases[step.target] for step in config.orders[i]) for i in config.streams}
@@ -129,7 +132,7 @@ def explained_on(
     wishes: Wishes | None = None,
 ) -> Explanation:
     """The explanation on the rows at hand; `rates` by stream name count before those that the rows themselves show."""
-    config = meet_config(bound, Plan())
+    config = aggregate_config(bound).join if bound.is_aggregation else meet_config(bound, Plan())
     found = {name: known.get(name) or _measured(bound, hand, name) for name in dict.fromkeys(each.schema.name for each in bound.sources)}
     for name, rate in (rates or {}).items():
         found[name] = replace(found[name], rows_per_s=Estimate(rate, Provenance.MEASURED))

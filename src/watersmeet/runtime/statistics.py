@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from watersmeet.algebra.expressions import Call, Column, Comparison, Expr, In, Like, Literal, children, columns_of, walk
+from watersmeet.algebra.expressions import Aggregate, Call, Column, Comparison, Expr, In, Like, Literal, children, columns_of, walk
 from watersmeet.algebra.query import BoundQuery, Query, SelectItem
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.stats.stream_stats import StreamStats
@@ -20,9 +20,11 @@ def completed(bound: BoundQuery, known: Mapping[str, StreamStats]) -> dict[str, 
 
 
 def columns_asked(bound: BoundQuery, name: str) -> list[str]:
-    """Columns that predicates and PARTITION BY read: the others' statistics change no plan."""
+    """Columns that predicates, PARTITION BY, GROUP BY and aggregates read: the others' statistics change no plan."""
     mine = {each.alias: each for each in bound.sources if each.schema.name == name}
-    read = [column.name for column in columns_of(bound.where) if column.source in mine] if bound.where is not None else []
+    exprs = [*([] if bound.where is None else [bound.where]), *bound.group_by]
+    exprs += [node.arg for output in bound.outputs for node in walk(output.expr) if isinstance(node, Aggregate) and node.arg is not None]
+    read = [column.name for expr in exprs for column in columns_of(expr) if column.source in mine]
     counted = [column for each in mine.values() for column in getattr(each.window, "partition_by", ())]
     fields = next(iter(mine.values())).schema.fields
     return [column for column in dict.fromkeys([*read, *counted]) if not pa.types.is_nested(fields.field(column).type)]

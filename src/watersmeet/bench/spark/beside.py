@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
+from watersmeet.bench.peers.flink import FlinkMissingError
+from watersmeet.bench.peers.flink_common_key import flink_common_key
+from watersmeet.bench.results import Comparison, System
 from watersmeet.bench.spark.native import PROVIDER, PROVIDERS, SCHEMA, native_join
-from watersmeet.bench.spark.runs import Ran, best, check_same, run
+from watersmeet.bench.spark.runs import Ran, check_same, checksum, run
 from watersmeet.bench.workloads import CommonKey
+from watersmeet.errors import WatersmeetError
 
 BATCH_ROWS = 500_000
 
@@ -29,20 +32,22 @@ PHASES = {"scan and pack": "pack_us", "state read": "state_read_us", "join": "jo
 
 @dataclass(frozen=True, slots=True)
 class BesideSpark:
-    """Ours over files, ours over DataFrames of the same files, and the best of Spark's own."""
+    """Ours over files, ours over DataFrames of the same files, Spark's own with each state store, and Flink's where it can be had."""
 
     workload: str
+    seed: int
+    rows_in: int
     files: Ran
     frames: Ran
-    native: Ran
+    native: tuple[Ran, ...]
+    flink: System | None
+    skipped: Mapping[str, str]
 
     @property
-    def ratio(self) -> float:
-        return self.files.rows_per_s / self.native.rows_per_s
-
-    @property
-    def frames_ratio(self) -> float:
-        return self.frames.rows_per_s / self.native.rows_per_s
+    def comparison(self) -> Comparison:
+        systems = [each.system for each in (self.files, self.frames, *self.native)]
+        systems += [self.flink] if self.flink is not None else []
+        return Comparison(self.workload, self.rows_in, self.files.rows_out, self.seed, tuple(systems), self.skipped)
 
     def profile(self, ran: Ran) -> dict[str, float]:
         """Seconds of a batch by phase, on average. Phases run on several cores; what is left of the trigger is shuffle and output."""
@@ -53,40 +58,51 @@ class BesideSpark:
         return {**spent, "shuffle, output and the rest": whole - sum(spent.values()), "whole trigger": whole}
 
     def to_dict(self) -> dict[str, Any]:
-        runs = (self.files, self.frames, self.native)
-        return {
-            "workload": self.workload,
-            "rows_out": self.native.rows_out,
-            "systems": [{"name": each.name, "rows_per_s": each.rows_per_s} for each in runs],
-            "ratio": {"spark": self.ratio, "spark, ours over DataFrames": self.frames_ratio},
-            "profile_s": self.profile(self.files),
-        }
+        return {**self.comparison.to_dict(), "profile_s": self.profile(self.files)}
 
     def __str__(self) -> str:
-        lines = [f"{self.workload}: the same {self.native.rows_out:,} rows from all"]
-        lines += [f"  {each.name:<38} {each.rows_per_s:>11,.0f} rows per s" for each in (self.files, self.frames, self.native)]
-        lines.append(f"  {self.ratio:.1f} times Spark's own over files, {self.frames_ratio:.1f} times over DataFrames")
+        found = self.comparison
+        lines = [f"{self.workload}: the same {found.rows_out:,} rows from all"]
+        lines += [f"  {each.name:<38} {each.rows_per_s:>11,.0f} rows per s" for each in found.systems]
+        lines += [f"  {peer} is left out: {reason}" for peer, reason in found.skipped.items()]
+        lines.append("  ours is " + ", ".join(f"{ratio:.1f} times {peer}'s best" for peer, ratio in found.ratio.items()))
         lines += [f"    {phase:<30} {seconds:6.2f} s per batch" for phase, seconds in self.profile(self.files).items()]
         return "\n".join(lines)
 
 
 def beside_spark(name: str, workload: CommonKey, batch_rows: int = BATCH_ROWS) -> BesideSpark:
-    """Runs the workload on both in one session, and refuses to give figures when their rows differ."""
+    """Runs the workload on all in turn, and refuses to give figures when their rows differ."""
     spark = wm.session()
     per_batch = batch_rows * workload.streams
     with _written(workload, batch_rows) as folder:
-        files = run("watersmeet", wm.on_spark(workload.query(), _over_files(workload, folder), session=spark), per_batch)
-        frames = run("watersmeet over DataFrames", wm.on_spark(workload.query(), _over_frames(spark, workload, folder)), per_batch)
-        native = best([partial(_native, spark, workload, folder, provider, per_batch) for provider in PROVIDERS])
-        check_same([files, frames, native])
-    return BesideSpark(name, files, frames, native)
+        files = run("watersmeet-spark", wm.on_spark(workload.query(), _over_files(workload, folder), session=spark), per_batch)
+        frames = run("watersmeet-spark-frames", wm.on_spark(workload.query(), _over_frames(spark, workload, folder)), per_batch)
+        native = tuple(_native(spark, workload, folder, provider, per_batch) for provider in PROVIDERS)
+        check_same([files, frames, *native])
+        flink, skipped = _flink(workload, files)
+    return BesideSpark(name, workload.seed, workload.rows * workload.streams, files, frames, native, flink, skipped)
+
+
+def _flink(workload: CommonKey, ours: Ran) -> tuple[System | None, dict[str, str]]:
+    """Flink's interval join over the same rows, or why it is left out."""
+    if workload.streams != 2:
+        return None, {"flink": "its interval join takes two streams"}
+    try:
+        ran = flink_common_key(workload)
+    except FlinkMissingError as error:
+        return None, {"flink": str(error)}
+    if (ran.rows.num_rows, checksum(ran.rows)) != (ours.rows_out, ours.checksum):
+        raise WatersmeetError(
+            f"Flink gives {ran.rows.num_rows:,} rows where ours are {ours.rows_out:,}, or others; there is nothing to compare"
+        )
+    return System("flink", workload.rows * workload.streams / ran.seconds, peak_bytes=ran.peak_bytes), {}
 
 
 def _native(spark: SparkSession, workload: CommonKey, folder: Path, provider: str, rows_per_batch: int) -> Ran:
     before = spark.conf.get(PROVIDER)
     spark.conf.set(PROVIDER, PROVIDERS[provider])
     try:
-        return run(f"Spark's own join, {provider}", native_join(spark, workload, folder), rows_per_batch)
+        return run(f"spark-{provider}", native_join(spark, workload, folder), rows_per_batch)
     finally:
         spark.conf.set(PROVIDER, str(before))
 

@@ -12,8 +12,8 @@ from watersmeet.bench.workloads import CommonKey
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 PROVIDERS = {
-    "HDFS-backed store": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
-    "RocksDB": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "hdfs": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+    "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
 }
 SCHEMA = "ts timestamp, k long, id long"
 

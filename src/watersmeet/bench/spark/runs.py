@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
+from watersmeet.bench.results import System
 from watersmeet.errors import WatersmeetError
+from watersmeet.operators.row_identity import row_identities
 from watersmeet.runtime.spark.metrics import BatchMetrics, metrics_of
 
 _ROWS, _SUM = "rows", "checksum"
@@ -28,10 +31,18 @@ class Ran:
     rows_out: int
     checksum: int
     batches: tuple[BatchMetrics, ...]
+    trigger_ms: tuple[int, ...] = ()
+    state_bytes: int | None = None
 
     @property
     def rows_per_s(self) -> float:
         return self.rows_in / self.seconds
+
+    @property
+    def system(self) -> System:
+        """The same as the report has it; latency is a batch's, from its start to its rows being out."""
+        p50_ms, p99_ms = np.percentile(self.trigger_ms, [50, 99]).tolist() if self.trigger_ms else (None, None)
+        return System(self.name, self.rows_per_s, p50_ms, p99_ms, state_bytes=self.state_bytes)
 
 
 def run(name: str, frame: DataFrame, rows_per_batch: int) -> Ran:
@@ -49,18 +60,16 @@ def run(name: str, frame: DataFrame, rows_per_batch: int) -> Ran:
         shutil.rmtree(checkpoint, ignore_errors=True)
 
 
-def best(runs: list[Callable[[], Ran]]) -> Ran:
-    """The fastest of several, all of which must give the same rows."""
-    done = [each() for each in runs]
-    check_same(done)
-    return max(done, key=lambda each: each.rows_per_s)
-
-
 def check_same(runs: list[Ran]) -> None:
     """Refuses figures of runs whose rows differ."""
     if len({(each.rows_out, each.checksum) for each in runs}) > 1:
         said = "; ".join(f"{each.name}: {each.rows_out:,} rows, checksum {each.checksum}" for each in runs)
         raise WatersmeetError(f"the systems give different rows, so there is nothing to compare: {said}")
+
+
+def checksum(rows: pa.Table) -> int:
+    """The same sum over rows that came from elsewhere; their hash is Spark's own."""
+    return int((row_identities(rows.select(sorted(rows.column_names))) & 0xFFFFFFFF).sum())
 
 
 def _ran(name: str, progress: list[Any], rows_per_batch: int) -> Ran:
@@ -73,4 +82,6 @@ def _ran(name: str, progress: list[Any], rows_per_batch: int) -> Ran:
         rows_out=sum(each[_ROWS] for each in observed),
         checksum=sum(each[_SUM] or 0 for each in observed),
         batches=tuple(metrics_of(full)[1:]),
+        trigger_ms=tuple(each["durationMs"]["triggerExecution"] for each in full[1:]),
+        state_bytes=max((sum(state["memoryUsedBytes"] for state in each["stateOperators"]) for each in full), default=None),
     )

@@ -19,15 +19,16 @@ Bools = NDArray[np.bool_]
 NONE = -1
 
 
-class Events(NamedTuple):
-    """Rows that enter (+1) or leave (−1) the window of an input, in the order in which they do."""
+class Changes(NamedTuple):
+    """What happens to entries, by instant: rows more or less, and what that adds to their sums."""
 
     input: Int64s
-    sign: Int64s
     entry: Int64s
-    ints: Int64s  # 2-D: what the row adds to the whole-number columns of its entry
+    rows: Int64s
+    instant: Int64s
+    ints: Int64s  # 2-D
     approx: Float64s  # 2-D
-    floats: Float64s  # 2-D
+    pairs: Float64s  # 2-D
 
 
 class Entries(NamedTuple):
@@ -90,6 +91,28 @@ class Columns(NamedTuple):
     pair_place: Int64s
 
 
+class Loops(NamedTuple):
+    """Where the loops stand, so that a full output can be emptied in the middle of them."""
+
+    chosen: Int64s
+    cursor: Int64s
+    clock: Int64s
+
+
+# Places of the loops' clock: the next change, the level of its loops (−1: not begun), whether that level is just being opened.
+NEXT, LEVEL, OPENING = 0, 1, 2
+
+
+class Found(NamedTuple):
+    """Room for results: the change each comes from, the entry of every input, what it adds."""
+
+    change: Int64s
+    met: Int64s  # 2-D
+    ints: Int64s  # 2-D
+    approx: Float64s  # 2-D
+    pairs: Float64s  # 2-D
+
+
 class Work(NamedTuple):
     """What was done, by origin and target: probes, and entries that passed."""
 
@@ -118,6 +141,19 @@ class Result(NamedTuple):
 DIRTY, OPEN = 0, 1
 
 
+class Shown(NamedTuple):
+    """Room for what instants show: instant and group, the group's sums, and those shown before."""
+
+    instant: Int64s
+    group: Int64s
+    ints: Int64s  # 2-D
+    approx: Float64s  # 2-D
+    pairs: Float64s  # 2-D
+    before_ints: Int64s  # 2-D
+    before_approx: Float64s  # 2-D
+    before_pairs: Float64s  # 2-D
+
+
 class Heaps(NamedTuple):
     """Pairing heaps, one per group, over distinct values with their multiplicities."""
 
@@ -136,12 +172,15 @@ def _type(group: type[tuple[Any, ...]], *arrays: tuple[Any, int]) -> Any:
 
 _I, _F, _B = types.int64, types.float64, types.boolean
 
-EVENTS = _type(Events, (_I, 1), (_I, 1), (_I, 1), (_I, 2), (_F, 2), (_F, 2))
+CHANGES = _type(Changes, *[(_I, 1)] * 4, (_I, 2), (_F, 2), (_F, 2))
 ENTRIES = _type(Entries, (_I, 1), (_I, 2), (_I, 2), (_I, 1), (_I, 2), (_F, 2), (_F, 2))
 DIRECTORIES = _type(Directories, (_I, 2), (_I, 2), (_I, 2), (_I, 3), (_I, 2), (_I, 1), (_I, 2), (_I, 2), (_I, 2))
 STEPS = _type(Steps, (_I, 2), (_I, 2), (_I, 3))
 CONDITIONS = _type(Conditions, *[(_I, 1)] * 5, (_I, 2))
 COLUMNS = _type(Columns, *[(_I, 1)] * 6)
+LOOPS = _type(Loops, (_I, 1), (_I, 1), (_I, 1))
+FOUND = _type(Found, (_I, 1), (_I, 2), (_I, 2), (_F, 2), (_F, 2))
+SHOWN = _type(Shown, (_I, 1), (_I, 1), *[(_I, 2), (_F, 2), (_F, 2)] * 2)
 WORK = _type(Work, (_I, 2), (_I, 2))
 RESULT = _type(Result, *[(_I, 2), (_F, 2), (_F, 2)] * 2, (_I, 1), (_B, 1), (_I, 1))
 HEAPS = _type(Heaps, *[(_I, 1)] * 4, (_B, 1), (_I, 1))

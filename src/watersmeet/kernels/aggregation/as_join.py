@@ -1,8 +1,10 @@
-"""The AS join: each row that enters or leaves a window meets the entries of all other inputs, and every meeting is one signed result.
+"""The AS join: each change of a window meets the entries of all other inputs, and every meeting is one signed result.
 
-Rows come one at a time, so after each of them the results so far sum up to the aggregate of the join of the windows as they stand: nothing
-is ever computed from a whole window. An entry of an input that aggregates early stands for many rows; what a result says of the others is
-then multiplied by their number. This is the coalescing property: f(c, a) = a·c for SUM and c for COUNT.
+Changes come one at a time, so after each of them the results so far sum up to the aggregate of the join of the windows as they stand:
+nothing is ever computed from a whole window. An entry of an input that aggregates early stands for many rows; what a result says of the
+others is then multiplied by their number. This is the coalescing property: f(c, a) = a·c for SUM and c for COUNT.
+
+The loops allocate nothing and are one function, their pieces written into them, so that no references have to be counted.
 
 References: Tran, Lee, "Transformation of Continuous Aggregation Join Queries over Data Streams", definitions 5 and 6, Figure 5.
 """
@@ -10,102 +12,189 @@ References: Tran, Lee, "Transformation of Continuous Aggregation Join Queries ov
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from watersmeet.kernels.aggregation.arguments import (
+    CHANGES,
     COLUMNS,
     CONDITIONS,
     DIRECTORIES,
     ENTRIES,
-    EVENTS,
+    FOUND,
+    LEVEL,
+    LOOPS,
+    NEXT,
     NONE,
+    OPENING,
     STEPS,
     WORK,
+    Changes,
     Columns,
     Conditions,
     Directories,
     Entries,
-    Events,
-    Float64s,
+    Found,
     Int64s,
+    Loops,
     Steps,
     Work,
 )
 from watersmeet.kernels.aggregation.double_double import add_pair, times_pair
-from watersmeet.kernels.compile import BOOL, INT, kernel, piece
+from watersmeet.kernels.compile import BOOL, inlined, kernel
 from watersmeet.kernels.loop_arguments import AT_LEAST, AT_MOST, EQUAL, LESS, MORE
 from watersmeet.kernels.mixing import mix
 
-Found = tuple[int, int, Int64s, Int64s, Int64s, Float64s, Float64s]
 
-
-@kernel(EVENTS, ENTRIES, DIRECTORIES, STEPS, CONDITIONS, COLUMNS, WORK, INT, INT, BOOL)
-def as_join(
-    events: Events,
+@kernel(CHANGES, ENTRIES, DIRECTORIES, STEPS, CONDITIONS, COLUMNS, LOOPS, WORK, FOUND, BOOL, allocates=False)
+def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstring
+    changes: Changes,
     entries: Entries,
     directories: Directories,
     steps: Steps,
     conditions: Conditions,
     columns: Columns,
+    loops: Loops,
     work: Work,
-    start: int,
-    enough: int,
+    out: Found,
     joins: bool,
-) -> Found:
-    """Lets events happen from `start` on, until all have or `enough` results are found.
+) -> int:
+    """Lets changes happen until all have or `out` is full of results; returns how many it found. The next call goes on in the loops.
 
-    Returns how many results there are, the next event, and per result its event, the entry of every input, and what it adds: to the
-    whole-number columns (the first is COUNT(*)), to their approximations, and to the sums of floats. With `joins` false the entries
-    are kept up and nothing is looked up.
+    Per result: its change, the entry of every input, and what it adds to the whole-number columns (the first is COUNT(*)), to their
+    approximations, and to the sums of floats. With `joins` false the entries are kept up and nothing is looked up.
     """
-    inputs = steps.target.shape[0]
-    room = 1024
-    of_event = np.empty(room, np.int64)
-    met = np.empty((room, inputs), np.int64)
-    ints = np.empty((room, 1 + columns.int_owner.size), np.int64)
-    approx = np.empty((room, columns.approx_owner.size), np.float64)
-    pairs = np.empty((room, 2 * columns.pair_owner.size), np.float64)
-    chosen = np.full(inputs, NONE, np.int64)
-    cursor = np.full(inputs, NONE, np.int64)
-    found, at = 0, start
-    while at < events.input.size and found < enough:
-        origin, entry = events.input[at], events.entry[at]
-        _change(entries, directories, events, at)
-        if joins:
-            chosen[:] = NONE
+    change_input, change_entry, change_rows = changes.input, changes.entry, changes.rows
+    change_ints, change_approx, change_pairs = changes.ints, changes.approx, changes.pairs
+    rows, words, ranges, times = entries.rows, entries.words, entries.ranges, entries.times
+    sums, approx, pairs = entries.ints, entries.approx, entries.pairs
+    classes, of_input, slots, node_words = directories.classes, directories.of_input, directories.slots, directories.node_words
+    head, nodes, following, preceding = directories.head, directories.nodes, directories.following, directories.preceding
+    node_of, targets, ways, providers = directories.node_of, steps.target, steps.directory, steps.providers
+    op, left, left_column, right, right_column = (
+        conditions.op,
+        conditions.left,
+        conditions.left_column,
+        conditions.right,
+        conditions.right_column,
+    )
+    later_by = conditions.later_by
+    int_owner, int_place = columns.int_owner, columns.int_place
+    approx_owner, approx_place = columns.approx_owner, columns.approx_place
+    pair_owner, pair_place = columns.pair_owner, columns.pair_place
+    chosen, cursor, clock = loops.chosen, loops.cursor, loops.clock
+    probes, touched = work.probes, work.touched
+    out_change, out_met, out_ints, out_approx, out_pairs = out.change, out.met, out.ints, out.approx, out.pairs
+    inputs, room, found = targets.shape[0], out_change.size, 0
+    last = inputs - 1
+    places = classes.shape[1]
+    mask = slots.shape[1] - 1
+
+    while clock[NEXT] < change_input.size:
+        at = clock[NEXT]
+        origin, entry, weight = change_input[at], change_entry[at], change_rows[at]
+        level, opening = clock[LEVEL], clock[OPENING] == 1
+        if level == NONE:
+            before = rows[entry]
+            rows[entry] += weight
+            if before == 0 and rows[entry] != 0:
+                for place in range(of_input.shape[1]):
+                    directory = of_input[origin, place]
+                    if directory == NONE:
+                        break
+                    _link(classes, slots, node_words, head, nodes, following, preceding, node_of, words, directory, entry, places, mask)
+            if rows[entry] == 0:
+                if before != 0:
+                    for place in range(of_input.shape[1]):
+                        directory = of_input[origin, place]
+                        if directory == NONE:
+                            break
+                        _unlink(head, following, preceding, node_of, directory, entry)
+                for column in range(sums.shape[1]):
+                    sums[entry, column] = 0
+                for column in range(approx.shape[1]):
+                    approx[entry, column] = 0.0
+                for column in range(pairs.shape[1]):
+                    pairs[entry, column] = 0.0
+            else:
+                for column in range(sums.shape[1]):
+                    sums[entry, column] += change_ints[at, column]
+                for column in range(approx.shape[1]):
+                    approx[entry, column] += change_approx[at, column]
+                for column in range(0, pairs.shape[1], 2):
+                    high, low = add_pair(
+                        pairs[entry, column], pairs[entry, column + 1], change_pairs[at, column], change_pairs[at, column + 1]
+                    )
+                    pairs[entry, column] = high
+                    pairs[entry, column + 1] = low
+            if not joins:
+                clock[NEXT] += 1
+                continue
+            for number in range(inputs):
+                chosen[number] = NONE
             chosen[origin] = entry
             level, opening = 0, True
-            while level >= 0:
-                if level == inputs - 1:
-                    if found == room:
-                        room *= 2
-                        of_event = _longer(of_event, room)
-                        met, ints = _taller(met, room), _taller(ints, room)
-                        approx, pairs = _taller_floats(approx, room), _taller_floats(pairs, room)
-                    of_event[found] = at
-                    met[found] = chosen
-                    _contribute(entries, events, columns, at, chosen, ints[found], approx[found], pairs[found])
-                    found += 1
-                    level, opening = level - 1, False
-                    continue
-                target, directory = steps.target[origin, level], steps.directory[origin, level]
-                if opening:
-                    candidate = _first(entries, directories, steps, origin, level, chosen)
-                    work.probes[origin, target] += 1
-                else:
-                    candidate = directories.following[directory, cursor[level]]
+        while level >= 0:
+            if level == last:
+                if found == room:
+                    clock[LEVEL], clock[OPENING] = level, 1 if opening else 0
+                    return found
+                others = 1
+                for number in range(inputs):
+                    out_met[found, number] = chosen[number]
+                    if number != origin:
+                        others *= rows[chosen[number]]
+                out_change[found] = at
+                out_ints[found, 0] = weight * others
+                for column in range(int_owner.size):
+                    owner = int_owner[column]
+                    value = 0
+                    if owner == origin:
+                        value = others * change_ints[at, int_place[column]]
+                    elif owner != NONE:
+                        value = weight * _rows_besides(rows, chosen, origin, owner) * sums[chosen[owner], int_place[column]]
+                    out_ints[found, column + 1] = value
+                for column in range(approx_owner.size):
+                    owner = approx_owner[column]
+                    about = 0.0
+                    if owner == origin:
+                        about = float(others) * change_approx[at, approx_place[column]]
+                    elif owner != NONE:
+                        factor = float(weight * _rows_besides(rows, chosen, origin, owner))
+                        about = factor * approx[chosen[owner], approx_place[column]]
+                    out_approx[found, column] = about
+                for column in range(pair_owner.size):
+                    owner, place = pair_owner[column], 2 * pair_place[column]
+                    high, low = 0.0, 0.0
+                    if owner == origin:
+                        high, low = times_pair(change_pairs[at, place], change_pairs[at, place + 1], float(others))
+                    elif owner != NONE:
+                        factor = float(weight * _rows_besides(rows, chosen, origin, owner))
+                        high, low = times_pair(pairs[chosen[owner], place], pairs[chosen[owner], place + 1], factor)
+                    out_pairs[found, 2 * column] = high
+                    out_pairs[found, 2 * column + 1] = low
+                found += 1
+                level, opening = level - 1, False
+                continue
+            target, directory = targets[origin, level], ways[origin, level]
+            if opening:
+                candidate = _first(classes, slots, node_words, head, words, providers, chosen, origin, level, directory, places, mask)
+                probes[origin, target] += 1
+            else:
+                candidate = following[directory, cursor[level]]
+            while candidate != NONE:
                 chosen[target] = candidate
-                while candidate != NONE and not _holds(entries, conditions, target, chosen):
-                    candidate = directories.following[directory, candidate]
-                    chosen[target] = candidate
-                cursor[level] = candidate
-                if candidate == NONE:
-                    level, opening = level - 1, False
-                    continue
-                work.touched[origin, target] += 1
+                if _holds(ranges, times, op, left, left_column, right, right_column, later_by, target, chosen):
+                    break
+                candidate = following[directory, candidate]
+            chosen[target] = candidate
+            cursor[level] = candidate
+            if candidate == NONE:
+                level, opening = level - 1, False
+            else:
+                touched[origin, target] += 1
                 level, opening = level + 1, True
-        at += 1
-    return found, at, of_event[:found], met[:found], ints[:found], approx[:found], pairs[:found]
+        clock[NEXT] += 1
+        clock[LEVEL] = NONE
+    return found
 
 
 @kernel(DIRECTORIES)
@@ -126,218 +215,163 @@ def place_nodes(directories: Directories) -> None:
             directories.slots[directory, slot] = node
 
 
-@piece
-def _change(entries: Entries, directories: Directories, events: Events, at: int) -> None:
-    """AS update of the entry: one row more or less. An entry of no rows is found no more, and its sums are exactly nothing."""
-    entry, sign = events.entry[at], events.sign[at]
-    entries.rows[entry] += sign
-    if sign > 0 and entries.rows[entry] == 1:
-        _link(entries, directories, events.input[at], entry)
-    if entries.rows[entry] == 0:
-        _unlink(directories, events.input[at], entry)
-        entries.ints[entry, :] = 0
-        entries.approx[entry, :] = 0.0
-        entries.pairs[entry, :] = 0.0
-        return
-    for column in range(events.ints.shape[1]):
-        entries.ints[entry, column] += sign * events.ints[at, column]
-    for column in range(events.approx.shape[1]):
-        entries.approx[entry, column] += sign * events.approx[at, column]
-    for column in range(events.floats.shape[1]):
-        high, low = entries.pairs[entry, 2 * column], entries.pairs[entry, 2 * column + 1]
-        high, low = add_pair(high, low, sign * events.floats[at, column], 0.0)
-        entries.pairs[entry, 2 * column] = high
-        entries.pairs[entry, 2 * column + 1] = low
+@inlined
+def _rows_besides(rows: Int64s, chosen: Int64s, origin: int, owner: int) -> int:
+    product = 1
+    for number in range(chosen.size):
+        if number != origin and number != owner:  # noqa: PLR1714 # not a tuple: Numba would make one
+            product *= rows[chosen[number]]
+    return product
 
 
-@piece
-def _contribute(
-    entries: Entries, events: Events, columns: Columns, at: int, chosen: Int64s, ints: Int64s, approx: Float64s, pairs: Float64s
-) -> None:
-    """What one result adds to each column: the owner's sum times the number of rows of all others, the origin's row standing for itself."""
-    origin, sign = events.input[at], events.sign[at]
-    ints[0] = sign * _rows_of_others(entries, chosen, origin, NONE)
-    for column in range(columns.int_owner.size):
-        owner, place = columns.int_owner[column], columns.int_place[column]
-        if owner == NONE:
-            ints[column + 1] = 0
-        elif owner == origin:
-            ints[column + 1] = ints[0] * events.ints[at, place]
-        else:
-            ints[column + 1] = sign * _rows_of_others(entries, chosen, origin, owner) * entries.ints[chosen[owner], place]
-    for column in range(columns.approx_owner.size):
-        owner, place = columns.approx_owner[column], columns.approx_place[column]
-        if owner == NONE:
-            approx[column] = 0.0
-        elif owner == origin:
-            approx[column] = float(ints[0]) * events.approx[at, place]
-        else:
-            approx[column] = float(sign * _rows_of_others(entries, chosen, origin, owner)) * entries.approx[chosen[owner], place]
-    for column in range(columns.pair_owner.size):
-        owner, place = columns.pair_owner[column], columns.pair_place[column]
-        high, low = 0.0, 0.0
-        if owner == origin:
-            high, low = times_pair(events.floats[at, place], 0.0, float(ints[0]))
-        elif owner != NONE:
-            factor = float(sign * _rows_of_others(entries, chosen, origin, owner))
-            high, low = times_pair(entries.pairs[chosen[owner], 2 * place], entries.pairs[chosen[owner], 2 * place + 1], factor)
-        pairs[2 * column] = high
-        pairs[2 * column + 1] = low
-
-
-@piece
-def _rows_of_others(entries: Entries, chosen: Int64s, origin: int, owner: int) -> int:
-    rows = 1
-    for other in range(chosen.size):
-        if other not in (origin, owner):
-            rows *= entries.rows[chosen[other]]
-    return rows
-
-
-@piece
-def _first(entries: Entries, directories: Directories, steps: Steps, origin: int, level: int, chosen: Int64s) -> int:
+@inlined
+def _first(
+    classes: Int64s,
+    slots: Int64s,
+    node_words: Int64s,
+    head: Int64s,
+    words: Int64s,
+    providers: Int64s,
+    chosen: Int64s,
+    origin: int,
+    level: int,
+    directory: int,
+    places: int,
+    mask: int,
+) -> int:
     """The first entry of the step's target whose keys are those of the entries chosen so far."""
-    directory = steps.directory[origin, level]
     bits = np.uint64(0)
-    for place in range(directories.classes.shape[1]):
-        key_class = directories.classes[directory, place]
+    for place in range(places):
+        key_class = classes[directory, place]
         if key_class == NONE:
             break
-        bits = mix(np.int64(bits ^ np.uint64(entries.words[chosen[steps.providers[origin, level, place]], key_class])))
-    mask = directories.slots.shape[1] - 1
+        bits = mix(np.int64(bits ^ np.uint64(words[chosen[providers[origin, level, place]], key_class])))
     slot = np.int64(bits & np.uint64(mask))
-    while True:
-        node = directories.slots[directory, slot]
-        if node == NONE:
-            return NONE
-        same = True
-        for place in range(directories.classes.shape[1]):
-            key_class = directories.classes[directory, place]
-            if key_class == NONE:
-                break
-            word = entries.words[chosen[steps.providers[origin, level, place]], key_class]
-            if directories.node_words[directory, node, place] != word:
-                same = False
-                break
-        if same:
-            return directories.head[directory, node]  # type: ignore[no-any-return] # numba's int
-        slot = (slot + 1) & mask
-
-
-@piece
-def _node(entries: Entries, directories: Directories, directory: int, entry: int) -> int:
-    """The node of the entry's keys, made when there is none."""
-    bits = np.uint64(0)
-    places = 0
-    for place in range(directories.classes.shape[1]):
-        key_class = directories.classes[directory, place]
-        if key_class == NONE:
-            break
-        bits = mix(np.int64(bits ^ np.uint64(entries.words[entry, key_class])))
-        places += 1
-    mask = directories.slots.shape[1] - 1
-    slot = np.int64(bits & np.uint64(mask))
-    while True:
-        node = directories.slots[directory, slot]
-        if node == NONE:
-            break
+    entry = NONE
+    while slots[directory, slot] != NONE:
+        node = slots[directory, slot]
         same = True
         for place in range(places):
-            if directories.node_words[directory, node, place] != entries.words[entry, directories.classes[directory, place]]:
+            key_class = classes[directory, place]
+            if key_class == NONE:
+                break
+            if node_words[directory, node, place] != words[chosen[providers[origin, level, place]], key_class]:
                 same = False
                 break
         if same:
-            return node  # type: ignore[no-any-return] # numba's int
+            entry = head[directory, node]
+            break
         slot = (slot + 1) & mask
-    node = directories.nodes[directory]
-    directories.nodes[directory] += 1
-    directories.slots[directory, slot] = node
-    directories.head[directory, node] = NONE
-    for place in range(places):
-        directories.node_words[directory, node, place] = entries.words[entry, directories.classes[directory, place]]
-    return node  # type: ignore[no-any-return] # numba's int
+    return entry
 
 
-@piece
-def _link(entries: Entries, directories: Directories, number: int, entry: int) -> None:
-    for place in range(directories.of_input.shape[1]):
-        directory = directories.of_input[number, place]
-        if directory == NONE:
+@inlined
+def _link(
+    classes: Int64s,
+    slots: Int64s,
+    node_words: Int64s,
+    head: Int64s,
+    nodes: Int64s,
+    following: Int64s,
+    preceding: Int64s,
+    node_of: Int64s,
+    words: Int64s,
+    directory: int,
+    entry: int,
+    places: int,
+    mask: int,
+) -> None:
+    """Puts the entry first among those of its keys; their node is made when there is none."""
+    bits = np.uint64(0)
+    for part in range(places):
+        key_class = classes[directory, part]
+        if key_class == NONE:
             break
-        node = _node(entries, directories, directory, entry)
-        first = directories.head[directory, node]
-        directories.node_of[directory, entry] = node
-        directories.preceding[directory, entry] = NONE
-        directories.following[directory, entry] = first
-        if first != NONE:
-            directories.preceding[directory, first] = entry
-        directories.head[directory, node] = entry
-
-
-@piece
-def _unlink(directories: Directories, number: int, entry: int) -> None:
-    for place in range(directories.of_input.shape[1]):
-        directory = directories.of_input[number, place]
-        if directory == NONE:
+        bits = mix(np.int64(bits ^ np.uint64(words[entry, key_class])))
+    slot = np.int64(bits & np.uint64(mask))
+    node = slots[directory, slot]
+    while node != NONE:
+        same = True
+        for part in range(places):
+            key_class = classes[directory, part]
+            if key_class == NONE:
+                break
+            if node_words[directory, node, part] != words[entry, key_class]:
+                same = False
+                break
+        if same:
             break
-        before, after = directories.preceding[directory, entry], directories.following[directory, entry]
-        if before == NONE:
-            directories.head[directory, directories.node_of[directory, entry]] = after
-        else:
-            directories.following[directory, before] = after
-        if after != NONE:
-            directories.preceding[directory, after] = before
+        slot = (slot + 1) & mask
+        node = slots[directory, slot]
+    if node == NONE:
+        node = nodes[directory]
+        nodes[directory] += 1
+        slots[directory, slot] = node
+        head[directory, node] = NONE
+        for part in range(places):
+            key_class = classes[directory, part]
+            if key_class == NONE:
+                break
+            node_words[directory, node, part] = words[entry, key_class]
+    first = head[directory, node]
+    node_of[directory, entry] = node
+    preceding[directory, entry] = NONE
+    following[directory, entry] = first
+    if first != NONE:
+        preceding[directory, first] = entry
+    head[directory, node] = entry
 
 
-@piece
-def _holds(entries: Entries, conditions: Conditions, target: int, chosen: Int64s) -> bool:
+@inlined
+def _unlink(head: Int64s, following: Int64s, preceding: Int64s, node_of: Int64s, directory: int, entry: int) -> None:
+    earlier, later = preceding[directory, entry], following[directory, entry]
+    if earlier == NONE:
+        head[directory, node_of[directory, entry]] = later
+    else:
+        following[directory, earlier] = later
+    if later != NONE:
+        preceding[directory, later] = earlier
+
+
+@inlined
+def _holds(  # noqa: PLR0912 # a function per comparison would be called for every candidate
+    ranges: Int64s,
+    times: Int64s,
+    op: Int64s,
+    left: Int64s,
+    left_column: Int64s,
+    right: Int64s,
+    right_column: Int64s,
+    later_by: Int64s,
+    target: int,
+    chosen: Int64s,
+) -> bool:
     """Whether the target's entry fits the entries chosen so far: comparisons between codes, and bounds between times."""
-    for each in range(conditions.op.size):
-        left, right = conditions.left[each], conditions.right[each]
-        if target in (left, right) and chosen[left] != NONE and chosen[right] != NONE:
-            a = entries.ranges[chosen[left], conditions.left_column[each]]
-            b = entries.ranges[chosen[right], conditions.right_column[each]]
-            if not _compares(conditions.op[each], a, b):
-                return False
-    for other in range(conditions.later_by.shape[0]):
-        if other != target and chosen[other] != NONE:
-            later = entries.times[chosen[target]] - entries.times[chosen[other]]
-            if later > conditions.later_by[other, target] or -later > conditions.later_by[target, other]:
-                return False
-    return True
-
-
-@piece
-def _compares(op: int, a: int, b: int) -> bool:
-    if op == EQUAL:
-        return a == b
-    if op == LESS:
-        return a < b
-    if op == AT_MOST:
-        return a <= b
-    if op == MORE:
-        return a > b
-    if op == AT_LEAST:
-        return a >= b
-    return a != b
-
-
-@piece
-def _longer(values: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    grown = np.empty(size, np.int64)
-    grown[: values.size] = values
-    return grown
-
-
-@piece
-def _taller(values: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    grown = np.empty((size, values.shape[1]), np.int64)
-    grown[: values.shape[0]] = values
-    return grown
-
-
-@piece
-def _taller_floats(values: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    grown = np.empty((size, values.shape[1]), np.float64)
-    grown[: values.shape[0]] = values
-    return grown
+    fits = True
+    for each in range(op.size):
+        one, two = left[each], right[each]
+        if (one == target or two == target) and chosen[one] != NONE and chosen[two] != NONE:  # noqa: PLR1714 # as above
+            a, b = ranges[chosen[one], left_column[each]], ranges[chosen[two], right_column[each]]
+            kind = op[each]
+            if kind == EQUAL:
+                fits = a == b
+            elif kind == LESS:
+                fits = a < b
+            elif kind == AT_MOST:
+                fits = a <= b
+            elif kind == MORE:
+                fits = a > b
+            elif kind == AT_LEAST:
+                fits = a >= b
+            else:
+                fits = a != b
+            if not fits:
+                break
+    if fits:
+        for other in range(later_by.shape[0]):
+            if other != target and chosen[other] != NONE:
+                later = times[chosen[target]] - times[chosen[other]]
+                if later > later_by[other, target] or -later > later_by[target, other]:
+                    fits = False
+                    break
+    return fits

@@ -8,106 +8,80 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.aggregation.arguments import DIRTY, NONE, OPEN, RESULT, Int64s, Result
+from watersmeet.kernels.aggregation.arguments import DIRTY, NONE, OPEN, RESULT, SHOWN, Result, Shown
 from watersmeet.kernels.aggregation.double_double import add_pair
-from watersmeet.kernels.compile import IN_FLOAT64_2D, IN_INT64, IN_INT64_2D, INT, kernel, piece
+from watersmeet.kernels.compile import IN_FLOAT64_2D, IN_INT64, IN_INT64_2D, INT, kernel
 
 
-@kernel(IN_INT64, IN_INT64, IN_INT64_2D, IN_FLOAT64_2D, IN_FLOAT64_2D, RESULT, INT)
-def as_update(
+@kernel(IN_INT64, IN_INT64, IN_INT64_2D, IN_FLOAT64_2D, IN_FLOAT64_2D, RESULT, SHOWN, INT, INT, allocates=False)
+def as_update(  # one loop: see `as_join`
     groups: NDArray[np.int64],
     instants: NDArray[np.int64],
     ints: NDArray[np.int64],
     approx: NDArray[np.float64],
     pairs: NDArray[np.float64],
     result: Result,
+    out: Shown,
+    start: int,
     closing: int,
-) -> tuple[Int64s, Int64s, Int64s, Int64s, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Adds results, which come by instant, to their groups.
+) -> tuple[int, int]:
+    """Adds results, which come by instant, to their groups, from `start` on; returns the next one and how many groups `out` shows.
 
-    When an instant is over, the groups that changed since they were last shown are shown: their instant, number, sums, and the sums shown
-    before. The last instant stays open unless `closing` is its number (or any, where nothing came); −1 leaves it open.
+    When an instant is over, the groups that changed since they were last shown are shown. The last instant stays open unless `closing` is
+    its number (or any, where nothing came); −1 leaves it open. A result number one beyond the last says that everything is done; `out`
+    has room for all groups, and a call ends before it would overflow.
+
+    A group of no rows has sums that are exactly nothing, so rounding never outlives a group.
     """
-    room = 1024
-    at_instant, group_of = np.empty(room, np.int64), np.empty(room, np.int64)
-    now_ints, then_ints = np.empty((room, ints.shape[1]), np.int64), np.empty((room, ints.shape[1]), np.int64)
-    now_approx, then_approx = np.empty((room, approx.shape[1])), np.empty((room, approx.shape[1]))
-    now_pairs, then_pairs = np.empty((room, pairs.shape[1])), np.empty((room, pairs.shape[1]))
-    shown, clock = 0, result.clock
-    for at in range(groups.size + 1):
+    to_ints, to_approx, to_pairs = result.ints, result.approx, result.pairs
+    old_ints, old_approx, old_pairs = result.shown_ints, result.shown_approx, result.shown_pairs
+    dirty, is_dirty, clock = result.dirty, result.is_dirty, result.clock
+    out_ints, out_approx, out_pairs = out.ints, out.approx, out.pairs
+    was_ints, was_approx, was_pairs = out.before_ints, out.before_approx, out.before_pairs
+    out_instant, out_group = out.instant, out.group
+    shown = 0
+    for at in range(start, groups.size + 1):
         over = at == groups.size
-        if (over and closing != NONE) or (not over and clock[OPEN] not in (NONE, instants[at])):
+        if (over and closing != NONE) or (not over and clock[OPEN] != NONE and clock[OPEN] != instants[at]):
+            if shown + clock[DIRTY] > out_group.size:
+                return at, shown
             instant = clock[OPEN] if clock[OPEN] != NONE else closing
-            while shown + clock[DIRTY] > room:
-                room *= 2
-                at_instant, group_of = _longer(at_instant, room), _longer(group_of, room)
-                now_ints, then_ints = _taller(now_ints, room), _taller(then_ints, room)
-                now_approx, then_approx = _taller_floats(now_approx, room), _taller_floats(then_approx, room)
-                now_pairs, then_pairs = _taller_floats(now_pairs, room), _taller_floats(then_pairs, room)
             for place in range(clock[DIRTY]):
-                group = result.dirty[place]
-                result.is_dirty[group] = False
-                at_instant[shown], group_of[shown] = instant, group
-                now_ints[shown], then_ints[shown] = result.ints[group], result.shown_ints[group]
-                now_approx[shown], then_approx[shown] = result.approx[group], result.shown_approx[group]
-                now_pairs[shown], then_pairs[shown] = result.pairs[group], result.shown_pairs[group]
-                result.shown_ints[group] = result.ints[group]
-                result.shown_approx[group] = result.approx[group]
-                result.shown_pairs[group] = result.pairs[group]
+                group = dirty[place]
+                is_dirty[group] = False
+                out_instant[shown] = instant
+                out_group[shown] = group
+                for column in range(to_ints.shape[1]):
+                    out_ints[shown, column] = to_ints[group, column]
+                    was_ints[shown, column] = old_ints[group, column]
+                    old_ints[group, column] = to_ints[group, column]
+                for column in range(to_approx.shape[1]):
+                    out_approx[shown, column] = to_approx[group, column]
+                    was_approx[shown, column] = old_approx[group, column]
+                    old_approx[group, column] = to_approx[group, column]
+                for column in range(to_pairs.shape[1]):
+                    out_pairs[shown, column] = to_pairs[group, column]
+                    was_pairs[shown, column] = old_pairs[group, column]
+                    old_pairs[group, column] = to_pairs[group, column]
                 shown += 1
             clock[DIRTY] = 0
             clock[OPEN] = NONE
         if over:
             break
         clock[OPEN] = instants[at]
-        _add(result, groups[at], ints[at], approx[at], pairs[at])
-    return (
-        at_instant[:shown],
-        group_of[:shown],
-        now_ints[:shown],
-        then_ints[:shown],
-        now_approx[:shown],
-        then_approx[:shown],
-        now_pairs[:shown],
-        then_pairs[:shown],
-    )
-
-
-@piece
-def _add(result: Result, group: int, ints: NDArray[np.int64], approx: NDArray[np.float64], pairs: NDArray[np.float64]) -> None:
-    """One result. A group of no rows has sums that are exactly nothing, so rounding never outlives a group."""
-    if not result.is_dirty[group]:
-        result.is_dirty[group] = True
-        result.dirty[result.clock[DIRTY]] = group
-        result.clock[DIRTY] += 1
-    result.ints[group, 0] += ints[0]
-    empty = result.ints[group, 0] == 0
-    for column in range(1, ints.size):
-        result.ints[group, column] = 0 if empty else result.ints[group, column] + ints[column]
-    for column in range(approx.size):
-        result.approx[group, column] = 0.0 if empty else result.approx[group, column] + approx[column]
-    for column in range(0, pairs.size, 2):
-        high, low = add_pair(result.pairs[group, column], result.pairs[group, column + 1], pairs[column], pairs[column + 1])
-        result.pairs[group, column] = 0.0 if empty else high
-        result.pairs[group, column + 1] = 0.0 if empty else low
-
-
-@piece
-def _longer(values: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    grown = np.empty(size, np.int64)
-    grown[: values.size] = values
-    return grown
-
-
-@piece
-def _taller(values: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    grown = np.empty((size, values.shape[1]), np.int64)
-    grown[: values.shape[0]] = values
-    return grown
-
-
-@piece
-def _taller_floats(values: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    grown = np.empty((size, values.shape[1]), np.float64)
-    grown[: values.shape[0]] = values
-    return grown
+        group = groups[at]
+        if not is_dirty[group]:
+            is_dirty[group] = True
+            dirty[clock[DIRTY]] = group
+            clock[DIRTY] += 1
+        to_ints[group, 0] += ints[at, 0]
+        empty = to_ints[group, 0] == 0
+        for column in range(1, ints.shape[1]):
+            to_ints[group, column] = 0 if empty else to_ints[group, column] + ints[at, column]
+        for column in range(approx.shape[1]):
+            to_approx[group, column] = 0.0 if empty else to_approx[group, column] + approx[at, column]
+        for column in range(0, pairs.shape[1], 2):
+            high, low = add_pair(to_pairs[group, column], to_pairs[group, column + 1], pairs[at, column], pairs[at, column + 1])
+            to_pairs[group, column] = 0.0 if empty else high
+            to_pairs[group, column + 1] = 0.0 if empty else low
+    return groups.size + 1, shown

@@ -82,6 +82,10 @@ class Attributes:
         """The number of the group keys in each combination."""
         return self._group_of[numbers]
 
+    def examples(self, groups: Int64s) -> Int64s:
+        """A combination with each of these group keys."""
+        return self._example_of[groups]
+
     def group_values(self, place: int, groups: Int64s) -> pa.Array:
         """The values of one group key, by numbers of groups."""
         return self.values.take(place, self._example_of[groups])

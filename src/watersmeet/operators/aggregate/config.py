@@ -162,7 +162,7 @@ def pair_bounds_us(bound: BoundQuery) -> tuple[tuple[int, ...], ...] | None:
 
 def _refuse_foreign_knobs(plan: Plan) -> None:
     default = Plan()
-    for knob in ("algorithm", "indexes", "evaluate_us", "expire_us", "cleanup_rows", "tree", "drop"):
+    for knob in ("algorithm", "indexes", "evaluate_us", "expire_us", "cleanup_rows", "tree"):
         if getattr(plan, knob) != getattr(default, knob):
             name = knob.removesuffix("_us")
             raise PlanError(f'an aggregation query has no "{name}" to choose', hint='it has "early" and the order of probing')

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Column, Expr
 from watersmeet.errors import InternalError
-from watersmeet.kernels.aggregation.arguments import Events, Work
-from watersmeet.kernels.aggregation.as_join import as_join
+from watersmeet.kernels.aggregation.arguments import NONE, Changes, Found, Work
+from watersmeet.kernels.aggregation.netting import net_changes
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.measures import numbers_of, times
 from watersmeet.operators.aggregate.result_set import Contributions
 from watersmeet.operators.aggregate.rows import WindowRows
 from watersmeet.operators.aggregate.state import AggregateState
+from watersmeet.operators.aggregate.tables import changes_of
 from watersmeet.operators.expressions import evaluate, is_true
 from watersmeet.operators.meet.tactics.base import Tally
 
@@ -68,24 +69,12 @@ def run(
     config: AggregateConfig, state: AggregateState, happening: list[Happening], instants_us: Int64s, tally: Tally, *, closing: int
 ) -> list[pa.RecordBatch]:
     """Lets it all happen, in order of instants, and returns what the instants show; `closing` ends the last one, −1 leaves it open."""
-    events, at = _events(config, state, happening)
-    tables, start, shown = state.tables, 0, list[pa.RecordBatch]()
-    work = Work(tally.probes, tally.touched)
-    while start < events.input.size:
-        found, start, of_event, met, ints, approx, pairs = as_join(
-            events,
-            tables.entries,
-            tables.directories,
-            tables.steps,
-            tables.conditions,
-            state.layout.columns,
-            work,
-            start,
-            PIECE_RESULTS,
-            True,
-        )
+    changes = _changes(config, state, happening)
+    shown: list[pa.RecordBatch] = []
+    out = state.tables.room(PIECE_RESULTS if changes.input.size > 1000 else PIECE_RESULTS >> 6)
+    for found in state.tables.join(changes, Work(tally.probes, tally.touched), out):
         if found:
-            results = _contributions(config, state, at[of_event], met, ints, approx, pairs)
+            results = _contributions(config, state, changes.instant, Found._make(each[:found] for each in out))
             shown += state.result.add(results, instants_us, -1)
     if closing >= 0:
         shown += state.result.add(_nothing(config, state), instants_us, closing)
@@ -95,45 +84,40 @@ def run(
     return shown
 
 
-def _events(config: AggregateConfig, state: AggregateState, happening: list[Happening]) -> tuple[Events, Int64s]:
-    """All events in order: by instant, and in an instant those that leave first."""
-    parts: list[tuple[int, int, WindowRows, Int64s, Int64s]] = []
-    for each in happening:
-        parts.append((each.number, -1, each.rows, each.leaving, each.leaving_at))
-        parts.append((each.number, 1, each.rows, each.entering, each.entering_at))
-    parts = [part for part in parts if part[3].size]
+def _changes(config: AggregateConfig, state: AggregateState, happening: list[Happening]) -> Changes:
+    """All changes by instant; in an instant rows leave first, and early aggregation makes one change of all that happens to an entry."""
+    parts = [changes_of(each.number, -1, each.rows, each.leaving, each.leaving_at) for each in happening]
+    parts += [changes_of(each.number, 1, each.rows, each.entering, each.entering_at) for each in happening]
     if not parts:
-        widths = state.layout.row_widths
-        nothing = np.empty(0, np.int64)
-        empty = Events(
-            nothing, nothing, nothing, np.empty((0, widths.ints), np.int64), np.empty((0, widths.approx)), np.empty((0, widths.pairs))
-        )
-        return empty, nothing
-    at = np.concatenate([when for *_, when in parts])
-    signs = np.concatenate([np.full(which.size, sign, np.int64) for _, sign, _, which, _ in parts])
-    order = np.argsort(2 * at + (signs > 0), kind="stable")
-    events = Events(
-        input=np.concatenate([np.full(which.size, number, np.int64) for number, _, _, which, _ in parts])[order],
-        sign=signs[order],
-        entry=np.concatenate([rows.entry[which] for _, _, rows, which, _ in parts])[order],
-        ints=np.concatenate([rows.ints[which] for _, _, rows, which, _ in parts])[order],
-        approx=np.concatenate([rows.approx[which] for _, _, rows, which, _ in parts])[order],
-        floats=np.concatenate([rows.floats[which] for _, _, rows, which, _ in parts])[order],
-    )
-    return events, at[order]
+        return _no_changes(state)
+    together = Changes._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.argsort(2 * together.instant + (together.rows > 0), kind="stable")
+    ordered = Changes._make(column[order] for column in together)
+    return _netted(ordered, state.tables.entries.rows.size) if config.early else ordered
+
+
+def _netted(changes: Changes, entries: int) -> Changes:
+    used = net_changes(changes, np.full(entries, NONE, np.int64))
+    kept = Changes._make(column[:used] for column in changes)
+    matters = (kept.rows != 0) | np.any(kept.ints != 0, axis=1) | np.any(kept.pairs != 0, axis=1)
+    return kept if matters.all() else Changes._make(column[matters] for column in kept)
+
+
+def _no_changes(state: AggregateState) -> Changes:
+    widths, nothing = state.layout.row_widths, np.empty(0, np.int64)
+    ints, approx = np.empty((0, widths.ints), np.int64), np.empty((0, widths.approx))
+    return Changes(nothing, nothing, nothing, nothing, ints, approx, np.empty((0, 2 * widths.pairs)))
 
 
 def _contributions(
     config: AggregateConfig,
     state: AggregateState,
-    instants: Int64s,
-    met: Int64s,
-    ints: Int64s,
-    approx: NDArray[np.float64],
-    pairs: NDArray[np.float64],
+    instant_of_change: Int64s,
+    found: Found,
 ) -> Contributions:
     """Results with their groups; those that a predicate rules out which only values can decide are left out."""
     tables = state.tables
+    instants, met, ints, approx, pairs = instant_of_change[found.change], found.met, found.ints, found.approx, found.pairs
     if config.join.residuals:
         keep = np.ones(instants.size, np.bool_)
         column = _columns(config, state, met)
@@ -161,9 +145,9 @@ def _contributions(
     codes, present = [], []
     for place, extreme in enumerate(config.extremes):
         if extreme.owner is None:
-            found = value(extreme.arg)
-            codes.append(state.result.order_codes[place].codes(found))
-            present.append(np.asarray(found.is_valid().to_numpy(zero_copy_only=False), np.bool_))
+            values = value(extreme.arg)
+            codes.append(state.result.order_codes[place].codes(values))
+            present.append(np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_))
         else:
             codes.append(tables.extremes[met[:, extreme.owner], place])
             present.append(tables.has_extreme[met[:, extreme.owner], place])

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Column
-from watersmeet.kernels.aggregation.arguments import DIRTY, NONE, OPEN, Result
+from watersmeet.kernels.aggregation.arguments import DIRTY, NONE, OPEN, Result, Shown
 from watersmeet.kernels.aggregation.as_update import as_update
 from watersmeet.operators.aggregate.attributes import Attributes, ValueLists
 from watersmeet.operators.aggregate.codes import OrderCodes, ValueCodes
@@ -75,6 +75,7 @@ class ResultSet:
             for place, extreme in self.of_extreme.items()
         }
         self.columns = _no_columns(layout, 16)
+        self._shown: Shown | None = None
 
     def group_numbers(self, groups: list[Int64s], spanning: list[pa.Array], rows: int) -> Int64s:
         """The number of each result's group, from the numbers of its inputs' group keys and the values of keys that read several inputs."""
@@ -95,9 +96,7 @@ class ResultSet:
 
     def add(self, results: Contributions, instants_us: Int64s, closing: int) -> list[pa.RecordBatch]:
         """Adds results; every instant that is over shows the groups whose rows changed. `closing` as for the kernel."""
-        at, groups, now_ints, then_ints, now_approx, then_approx, now_pairs, then_pairs = as_update(
-            results.groups, results.instants, results.ints, results.approx, results.pairs, self.columns, closing
-        )
+        at, groups, now_ints, now_approx, now_pairs, then_ints, then_approx, then_pairs = self._update(results, closing)
         now_nodes, then_nodes = [], []
         for place, extremes in self.extremes.items():
             arg = self.of_extreme[place]
@@ -117,6 +116,24 @@ class ResultSet:
             return []
         now_sums = Sums(now_ints, now_approx, now_pairs, now_nodes)
         return self._changed(instants_us[at], groups, now_sums, Sums(then_ints, then_approx, then_pairs, then_nodes))
+
+    def _update(self, results: Contributions, closing: int) -> Shown:
+        """Adds results to the sums; returns what the instants that are over show."""
+        room = self._room(max(4096, self.columns.ints.shape[0]))
+        parts: list[Shown] = []
+        start = 0
+        while start <= results.groups.size:
+            start, shown = as_update(
+                results.groups, results.instants, results.ints, results.approx, results.pairs, self.columns, room, start, closing
+            )
+            parts.append(Shown._make(column[:shown].copy() for column in room))
+        return parts[0] if len(parts) == 1 else Shown._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
+
+    def _room(self, size: int) -> Shown:
+        if self._shown is None or self._shown.group.size < size:
+            like = (self.columns.dirty, self.columns.dirty, *self.columns[:6])
+            self._shown = Shown._make(np.empty((size, *each.shape[1:]), each.dtype) for each in like)
+        return self._shown
 
     def restore(self, words: Int64s, dirty: Bools, sums: dict[str, NDArray[Any]], spanning: list[pa.Array]) -> None:
         """Everything as it was when these were the groups and their sums."""

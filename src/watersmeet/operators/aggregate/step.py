@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.windows import FOREVER_US, RowsWindow
 from watersmeet.errors import InternalError
+from watersmeet.operators.aggregate.compaction import compacted, is_wasteful
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.encoding import encoded
 from watersmeet.operators.aggregate.events import Happening, happenings, run
@@ -62,8 +63,10 @@ def step(config: AggregateConfig, state: AggregateState, deltas: dict[int, Delta
         results = _at_the_watermark(config, state, future_us, tally)
     else:
         results = _at_its_instants(config, state, future_us, tally)
-    if state.tables.wasteful:
-        rebuilt(config, state)
+    if is_wasteful(state):
+        state = compacted(config, state)
+    elif state.tables.wasteful:
+        state = rebuilt(config, state)
     counters = Counters(
         arrived=tuple(len(deltas[i]) if i in deltas else 0 for i in range(len(state.sides))),
         late=tuple(len(deltas[i]) - len(kept[i]) if i in deltas else 0 for i in range(len(state.sides))),

@@ -6,13 +6,14 @@ more of them is garbage than not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.aggregation.arguments import NONE, Conditions, Directories, Entries, Events, Steps, Work
+from watersmeet.kernels.aggregation.arguments import NEXT, NONE, Changes, Conditions, Directories, Entries, Found, Loops, Steps, Work
 from watersmeet.kernels.aggregation.as_join import as_join, place_nodes
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.interner import Interner
@@ -94,12 +95,32 @@ class Tables:
         """Puts rows into the tables without joining them; returns their entries."""
         entries = self.entries_for(number, rows)
         self.reserve(len(rows))
-        size, inputs = len(rows), len(self.config.inputs)
-        events = Events(np.full(size, number, np.int64), np.ones(size, np.int64), entries, rows.ints, rows.approx, rows.floats)
+        changes = changes_of(number, 1, rows.at(entries), np.arange(len(rows)), np.zeros(len(rows), np.int64))
+        inputs = len(self.config.inputs)
         uncounted = Work(np.zeros((inputs, inputs), np.int64), np.zeros((inputs, inputs), np.int64))
-
-        as_join(events, self.entries, self.directories, self.steps, self.conditions, self.layout.columns, uncounted, 0, 1, False)
+        for _ in self.join(changes, uncounted, self.room(1), joins=False):
+            pass
         return entries
+
+    def room(self, results: int) -> Found:
+        """Room for so many results."""
+        widths = self.layout.result_widths
+        return Found(
+            change=np.empty(results, np.int64),
+            met=np.empty((results, len(self.config.inputs)), np.int64),
+            ints=np.empty((results, 1 + widths.ints), np.int64),
+            approx=np.empty((results, widths.approx), np.float64),
+            pairs=np.empty((results, 2 * widths.pairs), np.float64),
+        )
+
+    def join(self, changes: Changes, work: Work, out: Found, *, joins: bool = True) -> Iterator[int]:
+        """Lets changes happen; yields the number of results each time `out` is full, and once at the end."""
+        inputs = len(self.config.inputs)
+        loops = Loops(np.full(inputs, NONE, np.int64), np.full(inputs, NONE, np.int64), np.array([0, NONE, 0], np.int64))
+        while loops.clock[NEXT] < changes.input.size:
+            yield as_join(
+                changes, self.entries, self.directories, self.steps, self.conditions, self.layout.columns, loops, work, out, joins
+            )
 
     @property
     def _identity_width(self) -> int:
@@ -131,6 +152,21 @@ class Tables:
         self.carried[entries] = rows.carried
         self.extremes[entries] = rows.extremes
         self.has_extreme[entries] = rows.has_extreme
+
+
+def changes_of(number: int, sign: int, rows: WindowRows, which: Int64s, instants: Int64s) -> Changes:
+    """Some rows of a window entering (+1) or leaving (−1), at these instants."""
+    pairs = np.zeros((which.size, 2 * rows.floats.shape[1]), np.float64)
+    pairs[:, ::2] = sign * rows.floats[which]
+    return Changes(
+        input=np.full(which.size, number, np.int64),
+        entry=rows.entry[which],
+        rows=np.full(which.size, sign, np.int64),
+        instant=instants.astype(np.int64),
+        ints=sign * rows.ints[which],
+        approx=sign * rows.approx[which],
+        pairs=pairs,
+    )
 
 
 def _range_count(config: AggregateConfig) -> int:

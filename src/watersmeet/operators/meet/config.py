@@ -87,7 +87,7 @@ def meet_config(bound: BoundQuery, plan: Plan | None = None, *, kernel_thetas: b
     """
     plan = plan or Plan()
     if bound.is_aggregation:
-        raise PlanError("this version joins but does not aggregate", hint="leave GROUP BY, HAVING and aggregates out")
+        raise PlanError("a join alone cannot run an aggregation query", hint="run it in this process, with wm.collect or wm.run")
     local, shared = _split_by_source(bound)
     number = {source.alias: i for i, source in enumerate(bound.sources)}
     classes = equality_classes(spread_between(shared), number)

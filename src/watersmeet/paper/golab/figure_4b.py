@@ -7,7 +7,7 @@ from watersmeet.cost.golab_orders import exhaustive_per_origin
 from watersmeet.paper.claims import Claim, shape
 from watersmeet.paper.effort import Effort
 from watersmeet.paper.exhibit import Exhibit, Line, LinePanel, Plot, columns_of
-from watersmeet.paper.golab.runs import fastest, lazy, origin_first
+from watersmeet.paper.golab.runs import TIE, fastest, lazy, origin_first
 from watersmeet.workloads.golab import Ran, StreamSpec, scaled, unit_us
 
 SCALE = 10
@@ -87,17 +87,17 @@ def _claims(rates: Lines, work: Lines) -> list[Claim]:
             "more buckets for the fast stream beat equally many, twelve on average",
             "5 to slow: over 10000; Equal: under 7000",
             told,
-            holds=at_12[skewed] > at_12[EQUAL],
+            holds=at_12[skewed] > at_12[EQUAL] * (1 + TIE),
             difference=f"{skewed} is {at_12[skewed] / at_12[EQUAL]:.2f} times Equal, less than the paper's factor",
-            reason=_why(model),
+            reason=_NOT_ISOLATED,
         ),
         shape(
             "golab.figure4b.five",
             "five buckets to each slow stream are the best division of twelve on average",
             "5 to slow is best, 10 to slow passes it later",
             f"{best} is best; {told}",
-            holds=best == FIVE,
-            reason=_why(model),
+            holds=best == FIVE and at_12[FIVE] > (1 + TIE) * max(rate for name, rate in at_12.items() if name != FIVE),
+            reason=_NOT_ISOLATED,
         ),
         shape(
             "golab.figure4b.more",
@@ -132,13 +132,8 @@ def _model_claim(model: dict[str, float]) -> Claim:
     )
 
 
-def _why(model: dict[str, float]) -> str:
-    return (
-        "the gain needs an order in which the fast stream's new rows come last and are looked up by bucket: there the model gives 5 to "
-        "slow "
-        f"{model[FIVE]:,.0f} comparisons per tuple and Equal {model[EQUAL]:,.0f}. Our hash join scans the new rows of an interval, so it "
-        "runs with "
-        "them first; then each of the fast stream's rows, 50 of 53, scans a bucket of every slow window, and buckets taken from those "
-        "cost more "
-        "than the larger table on the fast window saves"
-    )
+_NOT_ISOLATED = (
+    "the rates are within what cannot be told apart, or ranked otherwise; rates and comparisons do not rank alike here, and Equal's rate "
+    "changed more "
+    "between full runs than within one, so what decides the rate was not isolated"
+)

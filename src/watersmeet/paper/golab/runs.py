@@ -10,13 +10,19 @@ from watersmeet.cost.golab import Order
 from watersmeet.paper.effort import Effort
 from watersmeet.workloads.golab import Ran, StreamSpec, names, run, unit_us
 
+#: Rates closer than this are not told apart: the same plan on the same rows repeats to a few parts in a hundred on a busy machine.
+TIE = 0.05
+
 
 def fastest(effort: Effort, streams: tuple[StreamSpec, ...], plans: Mapping[str, Plan], rows: int) -> dict[str, Ran]:
-    """The run of each plan that took the least CPU time; the plans take turns."""
+    """The run of each plan that took the least CPU time; the plans take turns, and every run of every plan sees the same rows.
+
+    With rows of its own for each turn, the least time would be that of the easiest rows, and plans would be compared on different data.
+    """
     best: dict[str, Ran] = {}
     for turn in range(effort.repeats + 1):  # the first is for warming up
         for label, plan in plans.items():
-            ran = run(streams, plan, rows, seed=turn, only_count=True)
+            ran = run(streams, plan, rows, balanced=True, only_count=True)
             if turn and (label not in best or ran.cpu_s_per_row < best[label].cpu_s_per_row):
                 best[label] = ran
     return best

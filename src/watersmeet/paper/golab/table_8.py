@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from watersmeet.paper.claims import Claim, shape
 from watersmeet.paper.effort import Effort
 from watersmeet.paper.exhibit import BarPanel, Bars, Exhibit, Plot, Table
-from watersmeet.paper.golab.runs import fastest
+from watersmeet.paper.golab.runs import TIE, fastest
 from watersmeet.workloads.golab import BEST_ORDER, TABLE_5, TABLE_8, WORST_ORDER, Ran, StreamSpec, scaled, table_8_plans
 
 #: Windows of a hundred rows are scanned in no time today; with ten times the rows in each, comparisons weigh what they weighed then.
@@ -32,7 +34,8 @@ def table_8(effort: Effort) -> Exhibit:
         "meets as "
         f"many others; five buckets per window; {effort.rows(_ROWS):,} rows after the windows were full. Tuples per second of CPU time, "
         "the best "
-        "of a few runs; results are found, no columns are put together for them. The paper's figures are from a 1.2 GHz machine and Java "
+        "of a few runs; results are found, no columns are put together for them. At the paper's own size, tried first, the best "
+        "order was 1.4 to 2.8 times the worst. The paper's figures are from a 1.2 GHz machine and Java "
         "1.3.",
         tuple(_claims(rates, measured)),
         (Table("table-8", "Table 8: tuples per second", columns, rows),),
@@ -78,7 +81,7 @@ def _claims(rates: dict[str, tuple[float, float]], measured: Measured) -> list[C
             else "five buckets save four comparisons in five; a row's other costs are the same in both",
         ),
         *(_best_over_worst(measured, kind) for kind in ("NLJ", "hash")),
-        *(_slower(rates, kind) for kind in ("NLJ", "hash")),
+        *(_slower(measured, kind) for kind in ("NLJ", "hash")),
     ]
 
 
@@ -110,19 +113,19 @@ def _fixed_share(best: Ran, worst: Ran) -> float:
     return max(0.0, fixed / best.cpu_s_per_row)
 
 
-def _slower(rates: dict[str, tuple[float, float]], kind: str) -> Claim:
+def _slower(measured: Measured, kind: str) -> Claim:
+    """Each step to a longer interval may be a tie; against the paper is only what is faster by more than a tie."""
     labels = (f"eager {kind}", f"lazy {kind}, τ = 5", f"lazy {kind}, τ = 10")
-    found = [rates[label][0] for label in labels]
-    falls = found[0] > found[1] > found[2]
+    rates = [1 / measured[label][0].cpu_s_per_row for label in labels]
+    work = [measured[label][0].comparisons_per_unit for label in labels]
+    against = any(later > sooner * (1 + TIE) for sooner, later in pairwise(rates))
+    more = f"comparisons rise by {work[1] / work[0] - 1:.1%} and {work[2] / work[1] - 1:.1%}"
     return shape(
         f"golab.table8.tau.{kind.lower()}",
         f"a larger τ makes the {kind} join slower",
         " > ".join(f"{TABLE_8[label][0]}" for label in labels),
-        " , ".join(f"{rate:,.0f}" for rate in found) + " tuples per second (eager, τ = 5, τ = 10)",
-        holds=found[1] > found[2],
-        difference=""
-        if falls
-        else "from τ = 5 to τ = 10 as in the paper; the eager join is slower here, because a lazy one handles the rows "
-        "of an interval together and checks expiry less often",
-        reason="windows grow by τ, but handling the rows of an interval together saves more here than the longer windows cost",
+        ", ".join(f"{rate:,.0f}" for rate in rates) + f" tuples per second (eager, τ = 5, τ = 10); {more}",
+        holds=not against and rates[2] < rates[0],
+        difference="" if rates[0] > rates[1] > rates[2] else f"one of the steps is within the {TIE:.0%} that cannot be told apart",
+        reason="comparisons rise as they should and the time does not; what makes up for them was not isolated",
     )

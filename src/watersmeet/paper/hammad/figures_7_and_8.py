@@ -29,7 +29,8 @@ def figures_7_and_8(effort: Effort) -> Exhibit:
         f"midday, {_ROWS_PER_HOUR:,} sales per hour and store, {_ITEMS:,} items, {effort.rows(_ROWS, least=12_000):,} sales in all. "
         "Kernels called "
         "with blocks of 1,000 tuples on the buffers they hold by then; ripple join and XJoin clean up every 10,000 tuples; hash "
-        f"tables of {_BUCKETS} buckets, few enough that scanning a bucket is most of the work. CPU time.",
+        f"tables of {_BUCKETS} buckets, few enough that scanning a bucket is most of the work (with 128, tried first, XJoin took 1.0, "
+        "1.1 and 1.2 times HW-join's time for two, three and four streams). CPU time.",
         tuple(_claims(measured)),
         (_table(measured),),
         tuple(_plot(number, names, measured) for number, names in FIGURES.items()),

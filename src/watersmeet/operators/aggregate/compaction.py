@@ -1,0 +1,134 @@
+"""Forgetting values that nothing refers to any more, so that state is the size of the windows and not of the history.
+
+Values, groups and heap nodes are numbered as they come. When most numbers belong to rows and groups that are gone, the live ones are
+numbered anew, everything that refers to them is rewritten, and the tables are made again from the windows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.operators.aggregate.attributes import Attributes
+from watersmeet.operators.aggregate.codes import Numbered, OrderCodes, ValueCodes
+from watersmeet.operators.aggregate.config import AggregateConfig
+from watersmeet.operators.aggregate.result_set import SUM_COLUMNS, ResultSet
+from watersmeet.operators.aggregate.state import AggregateState, empty_state, rebuilt
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+#: Numbers in use may outnumber what is live by so many before they are given anew.
+GARBAGE = 1 << 16
+
+
+def is_wasteful(state: AggregateState) -> bool:
+    """Whether most of what is remembered is of rows and groups that are gone."""
+    result = state.result
+    coders: list[ValueCodes | OrderCodes] = [*state.classes, *result.order_codes, *result.spanning_codes]
+    remembered = [len(side.attributes) for side in state.sides] + [result.numbers.used]
+    remembered += [extremes.nodes.used for extremes in result.extremes.values()]
+    remembered += [len(coder.numbered.known) for coder in coders if coder.numbered is not None]
+    live = state.rows + int(np.count_nonzero(result.columns.ints[: result.numbers.used, 0]))
+    return max(remembered) > GARBAGE and max(remembered) > 4 * live + GARBAGE
+
+
+def compacted(config: AggregateConfig, state: AggregateState) -> AggregateState:
+    """The same state, with nothing in it that is not live."""
+    fresh = empty_state(config)
+    live = _live_groups(state.result)
+    groups_of = _renumber_attributes(state, fresh, live)
+    _renumber_keys(state, fresh)
+    codes_of = _renumber_extremes(state, fresh)
+    _move_result(state.result, fresh.result, live, groups_of, codes_of)
+    for side, new in zip(state.sides, fresh.sides, strict=True):
+        new.rows, new.waiting, new.counter = side.rows, side.waiting, side.counter
+    fresh.evaluated_us, fresh.largest_us, fresh.row_times_us = state.evaluated_us, state.largest_us, state.row_times_us
+    return rebuilt(config, fresh)
+
+
+def _live_groups(result: ResultSet) -> Int64s:
+    """Groups that have rows, that were shown with rows, or that changed since."""
+    used, columns = result.numbers.used, result.columns
+    return np.flatnonzero((columns.ints[:used, 0] != 0) | (columns.shown_ints[:used, 0] != 0) | columns.is_dirty[:used])
+
+
+def _renumber_attributes(state: AggregateState, fresh: AggregateState, live: Int64s) -> list[Int64s]:
+    """New numbers of combinations, in the rows; returns, by input, the new number of every old combination of group keys."""
+    groups_of = []
+    words = state.result.numbers.words[live]
+    for number, (side, new) in enumerate(zip(state.sides, fresh.sides, strict=True)):
+        old = side.attributes
+        groups = words[:, state.result.grouped.index(number)] if number in state.result.grouped else np.empty(0, np.int64)
+        kept = np.unique(np.concatenate([side.rows.carried, old.examples(groups)]))
+        numbers = _taken(old, new.attributes, kept)
+        side.rows = replace(side.rows, carried=numbers[np.searchsorted(kept, side.rows.carried)])
+        moved = np.full(max(len(old), 1), -1, np.int64)
+        moved[old.groups(kept)] = new.attributes.groups(numbers)
+        groups_of.append(moved)
+    return groups_of
+
+
+def _taken(old: Attributes, new: Attributes, kept: Int64s) -> Int64s:
+    columns = [old.values.take(place, kept) for place in range(len(old.coders))]
+    return new.numbers(columns, kept.size)
+
+
+def _renumber_keys(state: AggregateState, fresh: AggregateState) -> None:
+    for key_class, (old, new) in enumerate(zip(state.classes, fresh.classes, strict=True)):
+        if old.numbered is not None:
+            kept = np.unique(np.concatenate([side.rows.words[:, key_class] for side in state.sides]))
+            new.numbered = _numbered(old.numbered, kept)
+            for side in state.sides:
+                side.rows.words[:, key_class] = np.searchsorted(kept, side.rows.words[:, key_class])
+
+
+def _renumber_extremes(state: AggregateState, fresh: AggregateState) -> dict[int, Int64s]:
+    """New codes of what MIN and MAX look at, in the rows; returns the old codes that were kept, by extreme, in their new order."""
+    codes_of: dict[int, Int64s] = {}
+    for place, (old, new) in enumerate(zip(state.result.order_codes, fresh.result.order_codes, strict=True)):
+        if old.numbered is None:
+            continue
+        held = [each.nodes.words[:, 1] for aggregate, each in state.result.extremes.items() if state.result.of_extreme[aggregate] == place]
+        kept = np.unique(np.concatenate([*held, *(side.rows.extremes[:, place] for side in state.sides)]))
+        new.numbered = _numbered(old.numbered, kept[kept < len(old.numbered.known)])
+        for side in state.sides:
+            side.rows.extremes[:, place] = np.searchsorted(kept, side.rows.extremes[:, place])
+        codes_of[place] = kept
+    return codes_of
+
+
+def _numbered(old: Numbered, kept: Int64s) -> Numbered:
+    values = old.values.take(pa.array(kept[kept < len(old.known)])).to_pylist()
+    return Numbered(old.type, {value: number for number, value in enumerate(values)})
+
+
+def _move_result(old: ResultSet, new: ResultSet, live: Int64s, groups_of: list[Int64s], codes_of: dict[int, Int64s]) -> None:
+    words = old.numbers.words[live].copy()
+    for place, number in enumerate(old.grouped):
+        words[:, place] = groups_of[number][words[:, place]]
+    for place, (coder, fresh) in enumerate(zip(old.spanning_codes, new.spanning_codes, strict=True)):
+        if coder.numbered is not None:
+            column = len(old.grouped) + 2 * place
+            kept = np.unique(words[:, column])
+            fresh.numbered = _numbered(coder.numbered, kept)
+            words[:, column] = np.searchsorted(kept, words[:, column])
+    spanning = [old.spanning_values.take(place, live) for place in range(len(old.spanning_codes))]
+    new.restore(words, old.columns.is_dirty[live], {name: getattr(old.columns, name)[live] for name in SUM_COLUMNS}, spanning)
+    group_of = np.full(max(old.numbers.used, 1), -1, np.int64)
+    group_of[live] = np.arange(live.size)
+    for aggregate, extremes in old.extremes.items():
+        shown = np.full(live.size, -1, np.int64)
+        here = live[live < extremes.shown.size]
+        shown[: here.size] = extremes.shown[here]
+        pairs, counts = extremes.nodes.words, extremes.heaps.held[: extremes.nodes.used]
+        kept_nodes = np.unique(np.concatenate([np.flatnonzero(counts), shown[shown >= 0]]))
+        moved = pairs[kept_nodes].copy()
+        moved[:, 0] = group_of[moved[:, 0]]
+        if old.of_extreme[aggregate] in codes_of:
+            moved[:, 1] = np.searchsorted(codes_of[old.of_extreme[aggregate]], moved[:, 1])
+        shown[shown >= 0] = np.searchsorted(kept_nodes, shown[shown >= 0])
+        new.extremes[aggregate].restore(moved, counts[kept_nodes], shown)
