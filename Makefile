@@ -26,8 +26,8 @@ test: lint types contract kernels ## everything that has to be right before a ch
 	@bash scripts/java.sh
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup src tests </dev/null
 
-quick: kernels ## the tests without the long property runs and the browser
-	$(BIN)/pytest -x -n $(WORKERS) src tests --ignore tests/properties --ignore tests/dashboard </dev/null
+quick: kernels ## the tests without the long property runs, Spark and the browser
+	$(BIN)/pytest -x -n $(WORKERS) src tests --ignore tests/properties --ignore tests/dashboard --ignore tests/spark </dev/null
 
 lint: $(READY) ## style: ruff's rules and its layout
 	$(BIN)/ruff check .

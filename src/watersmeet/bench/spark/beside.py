@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from watersmeet.bench.workloads import CommonKey
 from watersmeet.errors import WatersmeetError
 
 BATCH_ROWS = 500_000
+WARM_UP_ROWS, WARM_UP_BATCHES = 50_000, 4
 
 #: Phases of a batch as the metrics name them. Reading files and packing them is one task, so their times are one.
 PHASES = {"scan and pack": "pack_us", "state read": "state_read_us", "join": "join_us", "state write": "state_write_us"}
@@ -73,14 +74,20 @@ class BesideSpark:
 def beside_spark(name: str, workload: CommonKey, batch_rows: int = BATCH_ROWS) -> BesideSpark:
     """Runs the workload on all in turn, and refuses to give figures when their rows differ."""
     spark = wm.session()
+    _in_turn(spark, replace(workload, rows=WARM_UP_BATCHES * WARM_UP_ROWS), WARM_UP_ROWS)  # all have run before any is measured
+    files, frames, *native = _in_turn(spark, workload, batch_rows)
+    flink, skipped = _flink(workload, files)
+    return BesideSpark(name, workload.seed, workload.rows * workload.streams, files, frames, tuple(native), flink, skipped)
+
+
+def _in_turn(spark: SparkSession, workload: CommonKey, batch_rows: int) -> list[Ran]:
     per_batch = batch_rows * workload.streams
     with _written(workload, batch_rows) as folder:
         files = run("watersmeet-spark", wm.on_spark(workload.query(), _over_files(workload, folder), session=spark), per_batch)
         frames = run("watersmeet-spark-frames", wm.on_spark(workload.query(), _over_frames(spark, workload, folder)), per_batch)
-        native = tuple(_native(spark, workload, folder, provider, per_batch) for provider in PROVIDERS)
-        check_same([files, frames, *native])
-        flink, skipped = _flink(workload, files)
-    return BesideSpark(name, workload.seed, workload.rows * workload.streams, files, frames, native, flink, skipped)
+        found = [files, frames, *(_native(spark, workload, folder, provider, per_batch) for provider in PROVIDERS)]
+    check_same(found)
+    return found
 
 
 def _flink(workload: CommonKey, ours: Ran) -> tuple[System | None, dict[str, str]]:

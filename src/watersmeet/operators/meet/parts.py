@@ -48,7 +48,7 @@ class Part:
 class SavedPart:
     number: int
     kind: str
-    blob: bytes
+    blob: bytes | pa.Buffer
 
 
 def state_parts(config: MeetConfig, state: MeetState) -> list[Part]:
@@ -72,13 +72,13 @@ def state_from_parts(config: MeetConfig, saved: Sequence[SavedPart]) -> MeetStat
 def _input(config: MeetConfig, number: int, saved: list[SavedPart]) -> InputState:
     panes = tuple(pane_from_table(_with_twins(_table(part.blob))) for part in saved if part.kind == PANE)
     waiting = [_table(part.blob) for part in saved if part.kind == WAITING]
-    counters = [counter_from_values(config.inputs[number], json.loads(part.blob)) for part in saved if part.kind == COUNTER]
+    counters = [counter_from_values(config.inputs[number], json.loads(bytes(part.blob))) for part in saved if part.kind == COUNTER]
     if len(waiting) > 1 or len(counters) > 1:
         raise InternalError("an input has one table of waiting rows and one counter at most")
     return InputState(panes, waiting[0] if waiting else None, counters[0] if counters else None)
 
 
-def _table(blob: bytes) -> pa.Table:
+def _table(blob: bytes | pa.Buffer) -> pa.Table:
     return pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
 
 

@@ -125,7 +125,7 @@ class AggregateOperator:
 
     def restored(self, saved: Sequence[SavedPart]) -> AggregateState:
         (whole,) = saved
-        return aggregate_blobs.state_from_bytes(self.config, whole.blob)
+        return aggregate_blobs.state_from_bytes(self.config, bytes(whole.blob))
 
 
 @dataclass(frozen=True)

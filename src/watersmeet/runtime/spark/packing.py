@@ -23,7 +23,7 @@ from watersmeet.operators.keys import key_codes
 from watersmeet.operators.shedding import DropBox
 from watersmeet.runtime.inputs.times import event_times_us
 from watersmeet.runtime.spark.layout import Int64s, Layout
-from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNWANTED, Packet, packed_batch, table_bytes
+from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNWANTED, Packet, packed_batch, pieces_of, table_bytes
 
 #: Rows are gathered up to so many bytes before they are packed, so that small batches do not make small blobs.
 CHUNK_BYTES = 1 << 26
@@ -98,9 +98,10 @@ class Packer:
             wanted = _Wanted(each, batch, times)
             keep = wanted.keep() & kept
             for cell, part in wanted.by_cell(self.layout, keep):
-                blob = table_bytes(part)
-                for offset in self.layout.copies(each.number):
-                    yield Packet(self.labels[cell + offset], round_number, ROWS, each.number, part.num_rows, blob=blob)
+                for piece in pieces_of(part):
+                    blob = table_bytes(piece)
+                    for offset in self.layout.copies(each.number):
+                        yield Packet(self.labels[cell + offset], round_number, ROWS, each.number, piece.num_rows, blob=blob)
             if place == 0 and not np.array_equal(keep, kept):
                 yield self._times(UNWANTED, times[kept & ~keep], round_number)
 

@@ -10,10 +10,7 @@ import pyarrow as pa
 
 from watersmeet.runtime.spark.bucket import Metrics
 from watersmeet.runtime.spark.kinds import as_spark_takes_it
-from watersmeet.runtime.spark.packets import table_bytes, table_from_bytes
-
-#: A blob of results is about so large at most; a hot key gives many of them, one at a time.
-BLOB_BYTES = 1 << 24
+from watersmeet.runtime.spark.packets import pieces_of, table_bytes, table_from_bytes
 
 BLOB = "blob"
 
@@ -38,8 +35,8 @@ class Emission:
             except StopIteration as over:
                 returned: Returned = over.value
                 return returned
-            for piece in _pieces(batch):
-                yield self._row(table_bytes(pa.Table.from_batches([piece])), {})
+            for piece in pieces_of(pa.Table.from_batches([batch])):
+                yield self._row(table_bytes(piece), {})
 
     def metrics_row(self, metrics: Metrics) -> pa.RecordBatch:
         return self._row(None, metrics)
@@ -55,10 +52,3 @@ def unpacked(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[p
         for blob in batch.column(0):
             for rows in table_from_bytes(blob.as_buffer()).to_batches():
                 yield as_spark_takes_it(rows, schema)
-
-
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    rows = batch.num_rows
-    at_once = max(1, rows * BLOB_BYTES // max(batch.nbytes, 1))
-    for start in range(0, rows, at_once):
-        yield batch.slice(start, at_once)

@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from watersmeet.errors import InputError
 from watersmeet.operators.meet.parts import SavedPart
 from watersmeet.runtime.spark.bucket import Bucket, BucketState
 from watersmeet.runtime.spark.operator import Part
+from watersmeet.runtime.spark.shelf import Shelf
 from watersmeet.runtime.watermark import Watermark
 
 
@@ -40,9 +43,10 @@ class Entries(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a part is kept."""
+    """Where a part is kept: its place in Spark's store, and its name on the shelf, drawn when it was written."""
 
     place: int
+    name: str
     number: int
     kind: str
     rows: int
@@ -104,12 +108,14 @@ class Store:
             known = before.entries.get(id(part.value))
             if known is None:
                 blob = part.bytes()
-                known = Entry(place, part.number, part.kind, part.rows, len(blob))
+                known = Entry(place, uuid.uuid4().hex, part.number, part.kind, part.rows, len(blob))
                 self.entries.updateValue((place,), (blob,))
+                self._shelf.put(known.name, blob)
                 place += 1
             entries[id(part.value)] = known
-        for gone in {entry.place for entry in before.entries.values()} - {entry.place for entry in entries.values()}:
-            self.entries.removeKey((gone,))
+        for gone in {*before.entries.values()} - {*entries.values()}:
+            self.entries.removeKey((gone.place,))
+            self._shelf.drop(gone.name)
         after = Remembered(uuid.uuid4().hex, before.version + 1, place, state, parts, entries)
         self.header.update((json.dumps(self._header(after)),))
         self._remember(label, after)
@@ -123,7 +129,14 @@ class Store:
         entries = {id(part.value): entry for part, entry in zip(parts, listed, strict=True)}
         return Remembered(header["token"], header["version"], header["next_place"], state, parts, entries)
 
-    def _blob(self, entry: Entry) -> bytes:
+    @property
+    def _shelf(self) -> Shelf:
+        return Shelf.of_run(self.run) if self.remembers else Shelf(None)
+
+    def _blob(self, entry: Entry) -> bytes | pa.Buffer:
+        shelved = self._shelf.get(entry.name)
+        if shelved is not None:
+            return shelved
         found = self.entries.getValue((entry.place,))
         if found is None:
             raise InputError(
@@ -140,7 +153,7 @@ class Store:
             "version": after.version,
             "next_place": after.next_place,
             "watermark": {"newest_us": dict(watermark.newest_us), "began_us": watermark.began_us, "value_us": watermark.value_us},
-            "entries": [[e.place, e.number, e.kind, e.rows, e.size] for e in ordered],
+            "entries": [[e.place, e.name, e.number, e.kind, e.rows, e.size] for e in ordered],
         }
 
     def _remember(self, label: int, after: Remembered) -> None:

@@ -1,0 +1,93 @@
+"""Mistakes are said in plain words, where they are made: before anything runs, or, where only a worker can see them, instead of rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
+
+import watersmeet as wm
+from watersmeet.runtime.spark.faults import collected, told_apart
+from watersmeet.runtime.spark.labels import bucket_labels, partition_of
+from watersmeet.runtime.spark.session import ROCKSDB
+
+from .answers import run_to_the_end
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROWS = pa.table({"ts": pa.array([1_000_000, 2_000_000], pa.timestamp("us", "UTC")), "k": [1, 2]})
+QUERY = "SELECT a.k FROM a [RANGE 1 SECOND] WHERE a.k > 0"
+
+
+def followed(folder: Path) -> dict[str, wm.Stream]:
+    (folder / "a").mkdir(exist_ok=True)
+    pq.write_table(ROWS, folder / "a" / f"{len(list((folder / 'a').iterdir()))}.parquet")
+    return {"a": wm.stream(folder / "a", time="ts", follow=True)}
+
+
+def test_a_session_without_rocksdb_is_refused_with_the_setting_to_change(spark: SparkSession, tmp_path: Path) -> None:
+    other = spark.newSession()
+    other.conf.set(PROVIDER, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
+    with pytest.raises(wm.InputError, match=PROVIDER.replace(".", r"\.")):
+        wm.on_spark(QUERY, followed(tmp_path), session=other)
+    assert spark.conf.get(PROVIDER) == ROCKSDB
+
+
+def test_a_missing_time_column_is_named_before_anything_runs(spark: SparkSession) -> None:
+    with pytest.raises(wm.InputError, match='stream "a" has no time column "when"'):
+        wm.on_spark(QUERY, {"a": wm.stream(spark.createDataFrame(ROWS), time="when")})
+
+
+def test_a_time_that_is_no_time_is_refused_before_anything_runs(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(ROWS).withColumn("ts", F.lit("noon"))
+    with pytest.raises(wm.InputError, match="is string, which is not a time"):
+        wm.on_spark(QUERY, {"a": wm.stream(frame, time="ts")})
+
+
+def test_a_null_time_is_an_error_of_the_input(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(ROWS).withColumn("ts", F.when(F.col("k") == 1, F.col("ts")))
+    with pytest.raises(wm.InputError, match='of stream "a" has no time'):
+        collected(wm.on_spark(QUERY, {"a": wm.stream(frame, time="ts")}))
+
+
+def test_a_torn_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    sources = followed(tmp_path)
+    whole = (tmp_path / "a" / "0.parquet").read_bytes()
+    (tmp_path / "a" / "1.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(wm.InputError, match=r'1\.parquet" cannot be read'), told_apart():
+        run_to_the_end(wm.on_spark(QUERY, sources, session=spark), tmp_path)
+
+
+def test_a_file_of_other_columns_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    sources = followed(tmp_path)
+    pq.write_table(ROWS.drop_columns(["k"]), tmp_path / "a" / "1.parquet")
+    with pytest.raises(wm.InputError, match=r'1\.parquet" has no column k'), told_apart():
+        run_to_the_end(wm.on_spark(QUERY, sources, session=spark), tmp_path)
+
+
+def test_the_checkpoint_of_another_query_is_refused_with_what_differs(spark: SparkSession, tmp_path: Path) -> None:
+    run_to_the_end(wm.on_spark(QUERY, followed(tmp_path), session=spark), tmp_path)
+    other = QUERY.replace("1 SECOND", "2 SECONDS")
+    with pytest.raises(wm.InputError, match=r"the checkpoint belongs to another query: the query was .*1 SECOND"), told_apart():
+        run_to_the_end(wm.on_spark(other, followed(tmp_path), session=spark), tmp_path)
+    with pytest.raises(wm.InputError, match="the number of buckets was 2, and is 3"), told_apart():
+        run_to_the_end(wm.on_spark(QUERY, followed(tmp_path), session=spark, buckets=3), tmp_path)
+
+
+def test_less_than_one_bucket_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(wm.InputError, match="at least one bucket"):
+        wm.on_spark(QUERY, {"a": wm.stream(ROWS, time="ts")}, session=spark, buckets=0)
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 5, 16])
+def test_labels_fall_on_the_partitions_spark_puts_them_on(spark: SparkSession, partitions: int) -> None:
+    labels = bucket_labels(partitions, partitions)
+    frame = spark.createDataFrame([(label,) for label in labels], "label int")
+    found = frame.select("label", F.pmod(F.hash("label"), F.lit(partitions))).collect()
+    assert {label: partition_of(label, partitions) for label in labels} == {row[0]: row[1] for row in found}
+    assert sorted(row[1] for row in found) == list(range(partitions))
