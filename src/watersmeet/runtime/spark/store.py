@@ -170,9 +170,13 @@ def refuse_another_query(saved: Mapping[str, str], mine: Mapping[str, str]) -> N
         was, now = saved.get(what, "nothing"), mine.get(what, "nothing")
         if was != now:
             raise InputError(
-                f"the checkpoint belongs to another query: {what} was {was}, and is {now}",
+                f"the checkpoint belongs to another query: {what} was {_one_line(was)}, and is {_one_line(now)}",
                 hint="run the query it was made with, or give this one a new checkpoint location",
             )
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _watermark(bucket: Bucket, saved: dict[str, Any]) -> Watermark:
