@@ -24,10 +24,10 @@ def test_the_suite_covers_what_it_is_to_cover() -> None:
     assert any(each.batches > 1 for each in SUITE)
 
 
-@pytest.mark.parametrize("name", ["two-theta", "two-rows", "three-chain", "three-mixed", "four-chain", "six-rows"])
+@pytest.mark.parametrize("name", ["two-theta", "three-mixed"])
 def test_every_plan_of_a_small_workload_gives_the_same_rows(name: str, tmp_path: Path) -> None:
     (workload,) = (each for each in SUITE if each.name == name)
-    found = measured(workload, most=25, repeats=1, scale=0.15)  # refuses plans whose rows differ
+    found = measured(workload, most=12, repeats=1, scale=0.15)  # refuses plans whose rows differ
     assert len(found.timed) > 1
     assert all(each.predicted_s > 0 for each in found.timed)
     assert found.chosen in found.timed

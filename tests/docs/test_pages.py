@@ -51,15 +51,11 @@ def test_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, monkeypatch:
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java")
 @pytest.mark.parametrize("page", [page for page in PAGES if needs_spark(page)], ids=lambda page: page.stem)
+@pytest.mark.xdist_group("spark")
 def test_a_page_about_spark_runs_on_spark(page: Path) -> None:
-    from watersmeet import session
-
-    try:
-        for block in blocks(page):
-            if block.kind == "python":
-                exec(compile(block.text, page.name, "exec"), {})
-    finally:
-        session().stop()
+    for block in blocks(page):
+        if block.kind == "python":
+            exec(compile(block.text, page.name, "exec"), {})
 
 
 def _typed(line: str) -> None:

@@ -256,7 +256,7 @@ def _never_ending(take_step: Original) -> Original:
 
 
 def _counted_per_alias(account: Original) -> Original:
-    def broken(run: Any, stepped: Any) -> None:
+    def broken(run: Any, stepped: Any, shed: Any) -> None:
         for i in run.config.streams:
             entry = run.ledger.setdefault(run.config.inputs[i].name, embedded.Ledger())
             entry.arrived += stepped.counters.arrived[i]

@@ -11,7 +11,15 @@ import watersmeet as wm
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def _stopped_at_the_end() -> Iterator[None]:
+    yield
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        active.stop()
+
+
+@pytest.fixture
+def spark(_stopped_at_the_end: None) -> SparkSession:
+    """The session that is there, or a new one: a test is free to leave none behind."""
     session: SparkSession = wm.session(**{"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": 2})
-    yield session
-    session.stop()
+    return session

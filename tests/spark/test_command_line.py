@@ -13,6 +13,8 @@ from watersmeet.cli import main as cli
 
 QUERY = "SELECT a.k, a.ts AS first, b.ts AS second FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
 
+pytestmark = pytest.mark.xdist_group("spark")
+
 
 @pytest.fixture
 def growing(tmp_path: Path) -> Path:

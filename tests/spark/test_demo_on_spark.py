@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 from watersmeet.cli.demo import check
@@ -12,6 +13,8 @@ from watersmeet.cli.demo.on_spark import spark_engine
 from watersmeet.cli.demo.steps import embedded_engine
 from watersmeet.oracle import as_multiset, table_rows
 from watersmeet.runtime.figures import BatchFigures
+
+pytestmark = pytest.mark.xdist_group("spark")
 
 
 def test_a_week_of_flights_on_spark(spark: SparkSession) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterator
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -51,20 +50,6 @@ COLUMNS: dict[str, tuple[pa.DataType, tuple[Any, ...]]] = {
     "record": (_STRUCT, ({"x": 1, "y": "a"}, {"x": None, "y": "b"}, {"x": 2, "y": None})),
     "nested": (pa.list_(_STRUCT), ([], [{"x": 1, "y": "a"}, None], [{"x": None, "y": None}])),
 }
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
 
 
 def rows_of(rng: Random, rows: int) -> pa.Table:

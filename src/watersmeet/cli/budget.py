@@ -15,7 +15,7 @@ def declared_budget(processors: float | None, headroom: float, memory: str | Non
     """What the machine gives; None where nothing is said of it.
 
     >>> declared_budget(2.0, 0.25, "500 MB")
-    Budget(processors=2.0, headroom=0.25, memory_bytes=500000000.0)
+    Budget(processors=2.0, headroom=0.25, memory_bytes=500000000.0, objective='cpu')
     """
     if processors is None and not headroom and memory is None:
         return None
