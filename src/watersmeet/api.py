@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -127,15 +128,17 @@ def on_spark(
     plan: Plan | Mapping[str, Any] | None = None,
     session: Any = None,
     buckets: int | None = None,
+    plans: str | Path | None = None,
 ) -> Any:
     """The query's rows as a Spark DataFrame: streaming when any of its streams is, else finite. Write it anywhere with Spark's own sinks.
 
     `session` is the SparkSession to use, by default the active one, or a new `wm.session()`; `buckets` the number of pieces the query is
-    spread over, by default one per shuffle partition.
+    spread over, by default one per shuffle partition. `plans` is the directory of a log of plans by batch
+    (`watersmeet.runtime.spark.plans.PlanLog`), through which the plan of a streaming query changes while it runs.
     """
     from watersmeet.runtime.spark import host
 
-    return host.on_spark(query, streams, plan=_plan(plan), session=session, buckets=buckets)
+    return host.on_spark(query, streams, plan=_plan(plan), session=session, buckets=buckets, plans=plans)
 
 
 def session(**settings: Any) -> Any:

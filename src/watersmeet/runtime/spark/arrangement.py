@@ -9,7 +9,7 @@ import pyarrow as pa
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.windows import RowsWindow
-from watersmeet.errors import InternalError
+from watersmeet.errors import InternalError, PlanError
 from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config
 from watersmeet.operators.meet.admission import names_read
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
@@ -32,6 +32,7 @@ Config = MeetConfig | AggregateConfig
 class Arrangement:
     """One packer per physical stream, the bucket they pack for, and what a checkpoint of the query belongs to."""
 
+    bound: BoundQuery
     packers: tuple[Packer, ...]
     bucket: Bucket
     signature: dict[str, str]
@@ -54,7 +55,17 @@ def arranged(bound: BoundQuery, sources: Sources, plan: Plan | None, buckets: in
     boxes = drop_boxes(bound, config.plan)
     names = dict.fromkeys(config.inputs[i].name for i in config.streams)
     packers = tuple(_packer(config, number, name, layout, labels, boxes.get(name)) for number, name in enumerate(names))
-    return Arrangement(packers, _bucket(config, sources, packers), _signature(bound, labels))
+    return Arrangement(bound, packers, _bucket(config, sources, packers), _signature(bound, labels))
+
+
+def by_plan(bound: BoundQuery, bucket: Bucket, plan: Plan) -> Bucket:
+    """The bucket with its join run by another plan. What travels to it, and so what is dropped on the way, stays as it is."""
+    if not isinstance(bucket.operator, MeetOperator) or not isinstance(bucket.config, MeetConfig):
+        raise PlanError("the plan of an aggregation does not change while it runs on Spark")
+    if drop_boxes(bound, plan) != drop_boxes(bound, bucket.config.plan):
+        raise PlanError("what is dropped does not change while a query runs on Spark")
+    config = _remaining(settled_config(bound, plan))
+    return replace(bucket, operator=replace(bucket.operator, config=config), config=config)
 
 
 def _config(bound: BoundQuery, plan: Plan | None) -> Config:
@@ -92,7 +103,7 @@ def _selects_first(config: Config, source: MeetInput) -> bool:
 
 def _bucket(config: Config, sources: Sources, packers: tuple[Packer, ...]) -> Bucket:
     relations = {i: table_bytes(_relation(config, config.inputs[i], sources)) for i in _relations(config)}
-    remaining = _remaining(config)
+    remaining = _remaining(config) if isinstance(config, MeetConfig) else config
     return Bucket(
         operator=_operator(remaining, relations),
         config=remaining,
@@ -110,10 +121,8 @@ def _operator(config: Config, relations: dict[int, bytes]) -> Operator:
     return AggregateOperator(config, relations)
 
 
-def _remaining(config: Config) -> Config:
+def _remaining(config: MeetConfig) -> MeetConfig:
     """What is left to do once rows are packed: selections that were done there are done."""
-    if not isinstance(config, MeetConfig):
-        return config
     inputs = (replace(each, selection=None) if each.is_stream and _selects_first(config, each) else each for each in config.inputs)
     return replace(config, inputs=tuple(inputs))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from functools import partial, reduce
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
@@ -21,6 +22,7 @@ from watersmeet.runtime.spark.arrangement import Arrangement, arranged
 from watersmeet.runtime.spark.inputs import packed_stream
 from watersmeet.runtime.spark.kinds import spark_fields
 from watersmeet.runtime.spark.metrics import metric_names, observed
+from watersmeet.runtime.spark.plans import PlanLog
 from watersmeet.runtime.spark.processor import BucketProcessor, run_finite
 from watersmeet.runtime.spark.results import BLOB, Emission, unpacked
 from watersmeet.runtime.spark.session import check_session
@@ -36,12 +38,14 @@ def on_spark(
     plan: Plan | None = None,
     session: SparkSession | None = None,
     buckets: int | None = None,
+    plans: str | Path | None = None,
     remembers: bool = True,
 ) -> DataFrame:
     """The query's rows as a DataFrame: streaming when any source streams, else finite.
 
-    `buckets` is the number of pieces the query is spread over, one per shuffle partition unless said otherwise. `remembers` lets workers
-    keep decoded state in memory between batches; rows do not depend on it.
+    `buckets` is the number of pieces the query is spread over, one per shuffle partition unless said otherwise. `plans` is the directory of
+    a log of plans by batch (`PlanLog`), for a streaming query whose plan changes while it runs. `remembers` lets workers keep decoded
+    state in memory between batches; rows do not depend on it.
     """
     if buckets is not None and buckets < 1:
         raise InputError(f"a query runs in at least one bucket, not in {buckets}")
@@ -51,7 +55,15 @@ def on_spark(
     check_session(spark, streaming=streaming)
     partitions = int(spark.conf.get(_PARTITIONS) or 200)
     arrangement = arranged(bound, sources, plan, buckets or partitions, partitions)
-    emitted = _emitted(spark, sources, arrangement, partitions, streaming=streaming, remembers=remembers)
+    packed = _packed(spark, sources, arrangement, streaming=streaming)
+    emission = Emission(metric_names(arrangement.bucket))
+    columns = from_arrow_schema(emission.schema)
+    if streaming:
+        log = None if plans is None else PlanLog(Path(plans))
+        processor = BucketProcessor(arrangement, emission, uuid.uuid4().hex, remembers=remembers, plans=log)
+        emitted = packed.groupBy("bucket").transformWithStateInPandas(processor, columns, "Append", "None")
+    else:
+        emitted = packed.repartition(partitions, "bucket").mapInArrow(partial(run_finite, arrangement.bucket, emission), columns)
     fields = spark_fields(arrangement.bucket.config.result)
     blobs = observed(emitted, arrangement.bucket).filter(F.col(BLOB).isNotNull()).select(BLOB)
     return blobs.mapInArrow(partial(unpacked, fields), from_arrow_schema(fields))
@@ -66,17 +78,6 @@ def _read(sources: Sources, query: Query) -> list[Stream | Relation]:
     return [sources[name] for name in dict.fromkeys(source.name for source in query.sources)]
 
 
-def _emitted(
-    spark: SparkSession, sources: Sources, arrangement: Arrangement, partitions: int, *, streaming: bool, remembers: bool
-) -> DataFrame:
-    """What the buckets emit: blobs of results and rows of metrics."""
-    packed = reduce(
-        DataFrame.unionByName,
-        (packed_stream(spark, arrangement.stream(sources, packer), packer, streaming=streaming) for packer in arrangement.packers),
-    )
-    emission = Emission(metric_names(arrangement.bucket))
-    columns = from_arrow_schema(emission.schema)
-    if not streaming:
-        return packed.repartition(partitions, "bucket").mapInArrow(partial(run_finite, arrangement.bucket, emission), columns)
-    processor = BucketProcessor(arrangement.bucket, emission, arrangement.signature, uuid.uuid4().hex, remembers=remembers)
-    return packed.groupBy("bucket").transformWithStateInPandas(processor, columns, "Append", "None")
+def _packed(spark: SparkSession, sources: Sources, arrangement: Arrangement, *, streaming: bool) -> DataFrame:
+    streams = (packed_stream(spark, arrangement.stream(sources, packer), packer, streaming=streaming) for packer in arrangement.packers)
+    return reduce(DataFrame.unionByName, streams)

@@ -8,10 +8,13 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from watersmeet.runtime.spark.arrangement import Arrangement, by_plan
 from watersmeet.runtime.spark.bucket import Bucket, Metrics
 from watersmeet.runtime.spark.packets import PACKED, Packet
+from watersmeet.runtime.spark.plans import PlanLog
 from watersmeet.runtime.spark.results import Emission
 from watersmeet.runtime.spark.store import Store
 
@@ -21,16 +24,21 @@ _CARRIED = [name for name in PACKED.names if name != "bucket"]
 class BucketProcessor(StatefulProcessor):
     """One call per bucket and batch."""
 
-    def __init__(self, bucket: Bucket, emission: Emission, signature: dict[str, str], run: str, *, remembers: bool) -> None:
-        self._bucket = bucket
+    def __init__(self, arrangement: Arrangement, emission: Emission, run: str, *, remembers: bool, plans: PlanLog | None = None) -> None:
+        self._bound = arrangement.bound
+        self._bucket = arrangement.bucket
+        self._signature = arrangement.signature
         self._emission = emission
-        self._signature = signature
         self._run = run
+        self._plans = plans
         self._remembers = remembers
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         header = handle.getValueState("header", "value string")
         entries = handle.getMapState("entries", "place long", "blob binary")
+        plan = None if self._plans is None else self._plans.plan_at(_batch())
+        if plan is not None:
+            self._bucket = by_plan(self._bound, self._bucket, plan)
         self._store = Store(header, entries, self._bucket, self._signature, self._run, self._remembers)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
@@ -58,6 +66,12 @@ class BucketProcessor(StatefulProcessor):
 
     def close(self) -> None:
         pass
+
+
+def _batch() -> int:
+    """The number of the micro-batch; on the driver, where the processor is only asked for its state's schema, there is none."""
+    task = TaskContext.get()
+    return -1 if task is None else int(task.getLocalProperty("streaming.sql.batchId") or -1)
 
 
 def run_finite(bucket: Bucket, emission: Emission, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
