@@ -16,7 +16,7 @@ from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.operators.shedding import DropBox, drop_boxes
 from watersmeet.runtime.embedded import Sources, lateness_of, whole
-from watersmeet.runtime.planning import default_plan
+from watersmeet.runtime.planning import assumed_plan, default_plan
 from watersmeet.runtime.sources import Stream
 from watersmeet.runtime.spark.bucket import Bucket
 from watersmeet.runtime.spark.labels import bucket_labels
@@ -70,7 +70,7 @@ def by_plan(bound: BoundQuery, bucket: Bucket, plan: Plan) -> Bucket:
 
 def _config(bound: BoundQuery, plan: Plan | None) -> Config:
     if bound.is_aggregation:
-        return aggregate_config(bound, plan or Plan())
+        return aggregate_config(bound, assumed_plan(bound) if plan is None else plan)
     return settled_config(bound, default_plan(bound) if plan is None else plan)
 
 
