@@ -12,7 +12,7 @@ WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test quick lint types contract format kernels bench papers java chromium clean distclean
+.PHONY: help demo test quick faults lint types contract format kernels bench papers java chromium clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ test: lint types contract kernels ## everything that has to be right before a ch
 
 quick: kernels ## the tests without the long property runs, Spark and the browser
 	$(BIN)/pytest -x -n $(WORKERS) src tests --ignore tests/properties --ignore tests/dashboard --ignore tests/spark </dev/null
+
+faults: kernels ## kills drivers, Java processes and workers on Spark, for many minutes
+	WATERSMEET_FAULTS=1 $(BIN)/pytest tests/spark/faults </dev/null
 
 lint: $(READY) ## style: ruff's rules and its layout
 	$(BIN)/ruff check .

@@ -1,0 +1,61 @@
+"""The job that gets killed: `python job.py FOLDER SINK` joins the files of FOLDER, one batch per file, into FOLDER/out.
+
+It says `starting` before the query starts and `done` when all files are joined.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import watersmeet as wm
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+QUERY = """
+    SELECT a.id AS a_id, b.id AS b_id, c.id AS c_id
+    FROM a [RANGE 2 SECONDS], b [RANGE 2 SECONDS], c [RANGE 1 SECOND]
+    WHERE a.k = b.k AND b.k = c.k AND a.v < 90
+"""
+STREAMS = ("a", "b", "c")
+FIELDS = "ts long, k long, v long, id long"
+LATENESS = "500 milliseconds"
+
+
+def main(folder: Path, sink: str) -> None:
+    spark = wm.session()
+    streams = {
+        name: wm.stream(
+            spark.readStream.schema(FIELDS).option("maxFilesPerTrigger", 1).parquet(str(folder / name)), time="ts", lateness=LATENESS
+        )
+        for name in STREAMS
+    }
+    joined = wm.on_spark(QUERY, streams)
+    print("starting", flush=True)
+    writer = joined.writeStream.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+    if sink == "files":
+        writer = writer.format("parquet").option("path", str(folder / "out"))
+    else:
+        writer = writer.foreachBatch(idempotent(folder / "out"))
+    writer.start().awaitTermination()
+    print("done", flush=True)
+
+
+class idempotent:  # noqa: N801  (it stands where a function stands)
+    """A batch is a folder under its number; a batch that comes again replaces it, in one rename."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        made, final = self.out / f".batch-{batch}", self.out / f"batch-{batch}"
+        rows.write.mode("overwrite").parquet(str(made))
+        shutil.rmtree(final, ignore_errors=True)
+        made.rename(final)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
