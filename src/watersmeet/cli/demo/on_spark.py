@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import watersmeet as wm
+from watersmeet.cli.spark import quiet_spark
 from watersmeet.runtime.embedded import Sources
 from watersmeet.runtime.figures import Observer
 from watersmeet.runtime.java import check_java
@@ -25,7 +26,7 @@ def spark_engine(query: str, streams: Sources, plan: wm.Plan | None, observe: Ob
     check_java()
     from watersmeet.runtime.spark.writing import Sink, watch, write
 
-    with TemporaryDirectory(prefix="watersmeet-demo-") as name:
+    with TemporaryDirectory(prefix="watersmeet-demo-") as name, quiet_spark():
         place = Path(name)
         frame = wm.on_spark(query, {each: _as_files(place / each, source) for each, source in streams.items()}, plan=plan)
         running = write(frame, Sink(place / "checkpoint", place / "out"), follow=False)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -15,8 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.errors import InputError
 from watersmeet.runtime.figures import BatchFigures, Observer
+from watersmeet.runtime.spark.faults import in_one_sentence
 from watersmeet.runtime.spark.metrics import BatchMetrics, batches
 
 #: How often the query is asked how far it is.
@@ -63,7 +62,7 @@ def watch(query: StreamingQuery, stop: threading.Event, observe: Observer) -> in
     query.stop()
     failure = query.exception()
     if failure is not None and not stop.is_set():
-        raise InputError(f"the query failed on Spark: {_first_line(failure)}")
+        raise in_one_sentence(failure)
     return rows_out
 
 
@@ -91,9 +90,4 @@ def collected(frame: DataFrame) -> pa.Table:
     try:
         return frame.toArrow()
     except PySparkException as error:
-        raise InputError(f"the query failed on Spark: {_first_line(error)}") from error
-
-
-def _first_line(error: Any) -> str:
-    words = str(error).strip().splitlines()
-    return words[0][:400] if words else type(error).__name__
+        raise in_one_sentence(error) from error
