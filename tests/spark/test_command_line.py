@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,3 +53,11 @@ def test_a_checkpoint_goes_on_with_what_is_new(growing: Path, spark: SparkSessio
     called(growing, *more)
     lines = [line for file in (growing / "out").glob("part-*.json") for line in file.read_text().splitlines()]
     assert sorted(json.loads(line)["k"] for line in lines) == [*range(10), *range(100, 110)]
+
+
+def test_nothing_but_our_own_lines_reaches_the_terminal(growing: Path) -> None:
+    streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={growing / name},time=ts")]
+    places = ["--checkpoint", str(growing / "ckpt"), "--out", str(growing / "out")]
+    command = [sys.executable, "-m", "watersmeet", "run", str(growing / "query.sql"), *streams, "--engine", "spark", *places]
+    found = subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert (found.stdout, found.stderr) == ("", "all files are read: 10 rows\n")

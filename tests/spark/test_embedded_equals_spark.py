@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from random import Random
 
 import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
+from watersmeet.oracle import Arrival
+from watersmeet.runtime.embedded import bound_query
+from watersmeet.runtime.spark.arrangement import arranged
 
 from ..properties.arrivals import in_any_batches, with_late_rows
 from ..properties.engine import assert_same
@@ -17,12 +22,47 @@ from .answers import rows_of, rows_of_table, sources_of
 pytestmark = pytest.mark.xdist_group("spark")
 
 CASES = 60
+PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 @pytest.mark.parametrize("seed", range(CASES))
 def test_a_finite_input_in_any_batches(spark: SparkSession, seed: int) -> None:
     case, rng = generate(seed), Random(seed)
-    arrivals = (with_late_rows if seed % 2 else in_any_batches)(rng, case)
+    arrivals = arriving(seed, rng)
     wanted = rows_of_table(wm.collect(case.text, sources_of(case, arrivals)))
-    frame = wm.on_spark(case.text, sources_of(case, arrivals), session=spark, buckets=rng.choice((1, 2, 3, 4, 6)))
+    session = spark.newSession()
+    session.conf.set(PARTITIONS, rng.choice((1, 2, 3)))
+    frame = wm.on_spark(case.text, sources_of(case, arrivals), session=session, buckets=rng.choice((1, 2, 3, 4, 6)))
     assert_same(case, rows_of(frame), wanted)
+
+
+def arriving(seed: int, rng: Random) -> dict[str, Arrival]:
+    return (with_late_rows if seed % 2 else in_any_batches)(rng, generate(seed))
+
+
+def test_the_cases_have_everything_in_them() -> None:
+    counted = Counter(feature for seed in range(CASES) for feature in features(seed))
+    words = {"RANGE", "ROWS", "PARTITION BY", "TUMBLE", "LANDMARK", "UNTIL NOW", "WINDOW (", "DWINDOW", "WINDOW ="}
+    assert counted.keys() >= words | {"self join", "relation", "idle", "late", "theta", "several attributes"}
+
+
+def features(seed: int) -> Iterator[str]:
+    case, arrivals = generate(seed), arriving(seed, Random(seed))
+    yield from (word for word in ("RANGE", "PARTITION BY", "TUMBLE", "LANDMARK", "UNTIL NOW", "DWINDOW", "WINDOW =") if word in case.text)
+    yield from (name for name, word in (("ROWS", "[ROWS"), ("WINDOW (", "\nWINDOW (")) if word in case.text)
+    if len({item.name for item in case.items}) < len(case.items):
+        yield "self join"
+    if any(source.time is None for source in case.sources):
+        yield "relation"
+    if any(arrival.idle_us is not None for arrival in arrivals.values()):
+        yield "idle"
+    sources = sources_of(case, arrivals)
+    axes = arranged(bound_query(case.text, sources), sources, None, buckets=6, partitions=2).bucket.layout.axes
+    if any(axis.split is not None for axis in axes):
+        yield "theta"
+    if len(axes) > 1 and not any(axis.split is not None for axis in axes):
+        yield "several attributes"
+    run = wm.run(case.text, sources)
+    run.collect()
+    if any(entry.late for entry in run.ledger.values()):
+        yield "late"
