@@ -19,6 +19,9 @@ DATA = Path(__file__).parents[4] / "shared" / "data"
 #: All rows, or the first so many microseconds of each data set, which is what fits into a usual test run.
 WHOLE = os.environ.get("WATERSMEET_REAL_DATA") == "whole"
 
+#: A host that tries every other one; within five seconds of each other its rows alone make 1,462,876,834 results.
+SCANNER = "10.128.0.241"
+
 MS_US, SECOND_US, MINUTE_US = 1_000, 1_000_000, 60_000_000
 
 Tables = dict[str, pa.Table]
@@ -43,10 +46,11 @@ class RealJoin:
 def zeek() -> RealJoin:
     """Three logs of one network: what a host asked, whom it called, and what was odd about it, within five seconds."""
     names = ("dns", "ssl", "weird")
-    tables = {name: _numbered(pq.read_table(DATA / "zeek" / f"{name}.parquet"), "ts", "orig_h") for name in names}
+    read = {name: pq.read_table(DATA / "zeek" / f"{name}.parquet") for name in names}
+    tables = {name: _numbered(rows.filter(pc.not_equal(rows["orig_h"], SCANNER)), "ts", "orig_h") for name, rows in read.items()}
     windows = ", ".join(f"{name} [RANGE 5 SECONDS]" for name in names)
     query = f"SELECT dns.id AS dns, ssl.id AS ssl, weird.id AS weird FROM {windows} WHERE dns.k = ssl.k AND ssl.k = weird.k"
-    return RealJoin(query, _until(tables, 200 * SECOND_US), 5 * SECOND_US)
+    return RealJoin(query, tables, 5 * SECOND_US)
 
 
 def stock() -> RealJoin:

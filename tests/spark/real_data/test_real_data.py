@@ -47,6 +47,7 @@ def sources(join: RealJoin, feeds: dict[str, Any], **how: Any) -> dict[str, wm.S
 
 
 def test_embedded_gives_what_duckdb_gives(join: RealJoin, batches: dict[str, list[pa.Table]], answer: Int64s) -> None:
+    print(f"\n{ {name: table.num_rows for name, table in join.tables.items()} }: {len(answer)} results")
     assert len(answer) > 1000
     np.testing.assert_array_equal(sorted_ids(wm.collect(join.query, sources(join, batches))), answer)
 

@@ -1,0 +1,62 @@
+"""One key has half of all rows: results come in pieces, so a worker's memory does not grow with their number."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import watersmeet as wm
+from watersmeet.runtime.spark.metrics import batches
+
+from .faults.kills import children, command
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+QUERY = "SELECT a.id AS a, b.id AS b, a.ts AS at FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE a.k = b.k"
+RESULT_BYTES = 3 * 8
+
+
+def rows(count: int) -> pa.Table:
+    ids = np.arange(count)
+    return pa.table({"ts": ids, "k": np.where(ids % 2, -1, ids), "id": ids})
+
+
+def joined(spark: SparkSession, folder: Path, count: int) -> tuple[int, int]:
+    """How many results a streaming join of `count` rows on each side has, and the most memory that a worker had meanwhile."""
+    for name in ("a", "b"):
+        (folder / name).mkdir(parents=True)
+        pq.write_table(rows(count), folder / name / "0.parquet")
+    sources = {name: wm.stream(folder / name, time="ts", follow=True) for name in ("a", "b")}
+    for pid in workers():
+        Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak is counted from here on
+    writer = wm.on_spark(QUERY, sources, session=spark).writeStream.format("noop")
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    (batch,) = batches(query)
+    return batch.results, max(peak_bytes(pid) for pid in workers())
+
+
+def workers() -> list[int]:
+    machines = [pid for pid in children(os.getpid()) if "java" in command(pid)]
+    daemons = [pid for machine in machines for pid in children(machine) if "spark.daemon" in command(pid)]
+    return [pid for daemon in daemons for pid in children(daemon)]
+
+
+def peak_bytes(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak of a process's memory is read from /proc")
+def test_memory_does_not_grow_with_the_results_of_a_hot_key(spark: SparkSession, tmp_path: Path) -> None:
+    joined(spark, tmp_path / "first", 100)  # workers are there, kernels are loaded
+    few, small_peak = joined(spark, tmp_path / "few", 4_000)
+    many, large_peak = joined(spark, tmp_path / "many", 10_000)
+    assert (few, many) == (2_000**2 + 2_000, 5_000**2 + 5_000)
+    assert large_peak - small_peak < (many - few) * RESULT_BYTES // 4
