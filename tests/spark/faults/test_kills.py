@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -38,6 +39,17 @@ def test_every_result_comes_once_whoever_is_killed_and_when(sink: str, kills: Ki
 
 def test_every_result_comes_once_after_a_worker_a_driver_and_a_java_process_were_killed(tmp_path: Path) -> None:
     killed_and_compared(FEW, "files", tmp_path, batches=4)
+
+
+@pytest.mark.skipif(os.environ.get("WATERSMEET_FAULTS") != "1", reason="two Java processes at once: make faults")
+def test_of_two_jobs_on_one_checkpoint_spark_ends_one_and_every_result_comes_once(tmp_path: Path) -> None:
+    tables = {name: written(tmp_path / name, number, batches=4) for number, name in enumerate(STREAMS)}
+    both = [Job(tmp_path, "files"), Job(tmp_path, "files")]
+    for job in both:
+        job.end()
+    assert sorted(job.process.returncode for job in both) == [0, 1], both[0].last_words
+    assert re.search("multiple (concurrent )?streaming|concurrent", both[0].said.read_text(errors="replace"), re.IGNORECASE)
+    assert rows_of(tmp_path / "out") == expected(as_taken(tables, tmp_path / "checkpoint"))
 
 
 def killed_and_compared(kills: Kills, sink: str, folder: Path, batches: int) -> None:
