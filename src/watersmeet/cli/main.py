@@ -152,13 +152,14 @@ def demo(
 @app.command()
 def calibrate(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer points: a few seconds, less exact.")] = False,
+    spark: Annotated[bool, typer.Option("--spark", help="What Spark takes on top as well: a minute more, and Java.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Measures this machine's weight factors and saves the profile that explain and the optimizer use."""
     from watersmeet.cli import calibrate as calibration
 
     with reported():
-        calibration.calibrate(quick=quick, as_json=as_json)
+        calibration.calibrate(quick=quick, spark=spark, as_json=as_json)
 
 
 @app.command()
