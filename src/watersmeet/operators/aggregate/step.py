@@ -47,14 +47,21 @@ class Stepped:
     counters: Counters
 
 
-def step(config: AggregateConfig, state: AggregateState, deltas: dict[int, Delta], watermark_us: int, future_us: int) -> Stepped:
+def step(
+    config: AggregateConfig,
+    state: AggregateState,
+    deltas: dict[int, Delta],
+    watermark_us: int,
+    future_us: int,
+    largest_us: int = -FOREVER_US,
+) -> Stepped:
     """Aggregates a batch. `watermark_us` and `future_us` as for a meet: rows before the one are late, none before the other come later.
 
-    A future of FOREVER_US says that the input is over.
+    A future of FOREVER_US says that the input is over. `largest_us` is the largest time known, where not all rows are handed in here.
     """
     kept = {i: without_late(delta, watermark_us) for i, delta in deltas.items()}
     tally = Tally(len(state.sides))
-    state.largest_us = max([state.largest_us, *(int(delta.times.max()) for delta in kept.values() if len(delta))])
+    state.largest_us = max([state.largest_us, largest_us, *(int(delta.times.max()) for delta in kept.values() if len(delta))])
     for i in config.streams:
         _admit(config, state, i, kept.get(i), future_us)
     if config.every_row:

@@ -65,8 +65,8 @@ class Operator(Protocol):
 
     def empty(self) -> Any: ...
 
-    def steps(self, state: Any, deltas: dict[int, Delta], watermark_us: int, future_us: int) -> Steps:
-        """Yields results in bounded pieces; returns the next state and what was counted."""
+    def steps(self, state: Any, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int) -> Steps:
+        """Yields results in bounded pieces; returns the next state and what was counted. `largest_us` is of all buckets' rows."""
 
     def parts(self, state: Any) -> Sequence[Part]: ...
 
@@ -83,7 +83,7 @@ class MeetOperator:
     def empty(self) -> MeetState:
         return self._with_relations(empty_state(self.config))
 
-    def steps(self, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int) -> Steps:
+    def steps(self, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int) -> Steps:
         return steps(self.config, state, deltas, watermark_us, future_us)
 
     def parts(self, state: MeetState) -> Sequence[Part]:
@@ -115,8 +115,8 @@ class AggregateOperator:
             state = aggregate_state.with_relation(self.config, state, number, table_from_bytes(blob))
         return state
 
-    def steps(self, state: AggregateState, deltas: dict[int, Delta], watermark_us: int, future_us: int) -> Steps:
-        stepped = aggregate_step(self.config, state, deltas, watermark_us, future_us)
+    def steps(self, state: AggregateState, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int) -> Steps:
+        stepped = aggregate_step(self.config, state, deltas, watermark_us, future_us, largest_us)
         yield from stepped.results
         return stepped.state, stepped.counters
 
