@@ -20,6 +20,7 @@ from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.encoding import encoded
 from watersmeet.operators.aggregate.events import Happening, happenings, run
 from watersmeet.operators.aggregate.instants import every_instants
+from watersmeet.operators.aggregate.panes import Pane, few, without_gone
 from watersmeet.operators.aggregate.rows import together
 from watersmeet.operators.aggregate.state import AggregateState, rebuilt
 from watersmeet.operators.meet.admission import Delta, Released, count_rows, ended, to_wait, with_waiting, without_late
@@ -144,7 +145,9 @@ def _settle(state: AggregateState, happening: list[Happening]) -> None:
     """Windows as they stand after what happened: rows that left are gone, and so are those that came and went in between."""
     for each in happening:
         state.tables.give_back(each.number, each.rows.entry[each.leaving])
-        state.sides[each.number].rows = each.rows if not each.gone.any() else each.rows.take(~each.gone)
+        side = state.sides[each.number]
+        side.rows = each.rows if not each.gone.any() else each.rows.take(~each.gone)
+        side.panes = without_gone(side.panes, each.gone) if side.counter is None else []
 
 
 def _admit(config: AggregateConfig, state: AggregateState, number: int, delta: Delta | None, future_us: int) -> None:
@@ -183,4 +186,6 @@ def _count_for_now(config: AggregateConfig, state: AggregateState, number: int, 
 def _append(config: AggregateConfig, state: AggregateState, number: int, released: Released) -> None:
     side = state.sides[number]
     rows = encoded(config, state.layout, number, released, state.classes, side.attributes, state.result.order_codes)
-    side.rows = together([side.rows, rows]) if len(rows) else side.rows
+    if len(rows):
+        side.rows = together([side.rows, rows])
+        side.panes = few([*side.panes, Pane(len(rows))]) if side.counter is None else []

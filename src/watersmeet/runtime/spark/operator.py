@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from watersmeet.operators.aggregate import blobs as aggregate_blobs
+from watersmeet.operators.aggregate import parts as aggregate_parts
 from watersmeet.operators.aggregate import state as aggregate_state
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.state import AggregateState
@@ -104,7 +104,7 @@ class MeetOperator:
 
 @dataclass(frozen=True)
 class AggregateOperator:
-    """The aggregation. Its state is one part, which every batch changes; relations are in it from the start."""
+    """The aggregation. Relations are in its state from the start."""
 
     config: AggregateConfig
     relations: Mapping[int, bytes]
@@ -121,21 +121,7 @@ class AggregateOperator:
         return stepped.state, stepped.counters
 
     def parts(self, state: AggregateState) -> Sequence[Part]:
-        return [_Whole(state.rows, aggregate_blobs.state_bytes(state))]
+        return aggregate_parts.state_parts(state)
 
     def restored(self, saved: Sequence[SavedPart]) -> AggregateState:
-        (whole,) = saved
-        return aggregate_blobs.state_from_bytes(self.config, bytes(whole.blob))
-
-
-@dataclass(frozen=True)
-class _Whole:
-    """A state in one piece. Its bytes are made anew each time, so no two of them are the same object."""
-
-    rows: int
-    value: bytes
-    number: int = 0
-    kind: str = "whole"
-
-    def bytes(self) -> bytes:
-        return self.value
+        return aggregate_parts.state_from_parts(self.config, saved)
