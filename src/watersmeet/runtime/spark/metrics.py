@@ -11,10 +11,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
 from watersmeet.runtime.spark.bucket import Bucket
+from watersmeet.runtime.spark.merger import MERGE_METRICS
 
-OBSERVATION = "watersmeet"
+OBSERVATION, MERGED = "watersmeet", "watersmeet groups"
 
 _PER_BUCKET = ("results", "state_rows", "state_bytes", "pack_us", "take_us", "state_read_us", "join_us", "state_write_us", "watermark_us")
+_RESULTS = json.dumps(["results"])
 _PER_STREAM = ("arrived", "late", "shed")
 _PER_PAIR = ("probes", "comparisons", "touched")
 
@@ -57,6 +59,11 @@ def observed(emitted: DataFrame, bucket: Bucket) -> DataFrame:
     return emitted.observe(OBSERVATION, *sums)
 
 
+def observed_merge(emitted: DataFrame) -> DataFrame:
+    """The same for the second step of an aggregation."""
+    return emitted.observe(MERGED, *(F.sum(name).alias(json.dumps([name])) for name in MERGE_METRICS))
+
+
 def batches(query: Any) -> list[BatchMetrics]:
     """The metrics of a streaming query's recent micro-batches, oldest first; `query` is what `start()` returned."""
     return metrics_of(query.recentProgress)
@@ -65,7 +72,16 @@ def batches(query: Any) -> list[BatchMetrics]:
 def metrics_of(progress: Iterable[Any]) -> list[BatchMetrics]:
     """The metrics in the progress reports of a streaming query; batches in which no bucket ran have none."""
     found = ((each, each["observedMetrics"].get(OBSERVATION)) for each in progress)
-    return [_batch(each, row.asDict()) for each, row in found if row is not None and row[json.dumps(["results"])] is not None]
+    return [_batch(each, _with_merge(each, row.asDict())) for each, row in found if row is not None and row[_RESULTS] is not None]
+
+
+def _with_merge(progress: Any, values: dict[str, int]) -> dict[str, int]:
+    """Both steps' metrics together; results are those of the last."""
+    merged = progress["observedMetrics"].get(MERGED)
+    if merged is None:
+        return values
+    added = {name: values[name] + (value or 0) for name, value in merged.asDict().items()}
+    return values | added | {_RESULTS: merged[_RESULTS] or 0}
 
 
 def _batch(progress: Any, observed_values: Mapping[str, int]) -> BatchMetrics:
