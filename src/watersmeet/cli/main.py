@@ -22,6 +22,7 @@ from watersmeet.cli.declare import Reading, declared_sources
 from watersmeet.cli.jobfile import JobFile, read_job
 from watersmeet.cli.show import console, printable
 from watersmeet.errors import InputError, InternalError, WatersmeetError
+from watersmeet.runtime.java import why_no_java
 from watersmeet.stats.toml import read_stats
 
 INTERRUPTED = 130
@@ -136,15 +137,23 @@ def explain(
 
 @app.command()
 def demo(
-    engine: Annotated[Engine, typer.Option(help="Where the join runs.")] = Engine.EMBEDDED, ui: Ui = False, port: Port = DEFAULT_PORT
+    engine: Annotated[
+        Engine | None, typer.Option(help="Where the queries run.  [default: spark, embedded where there is no Java]", show_default=False)
+    ] = None,
+    ui: Ui = False,
+    port: Port = DEFAULT_PORT,
 ) -> None:
     """The main job on real data: a year of departures from three airports, joined and checked."""
     from watersmeet.cli.demo import steps
-    from watersmeet.cli.demo.on_spark import spark_engine
+    from watersmeet.cli.demo.engines import EMBEDDED
+    from watersmeet.cli.demo.on_spark import SPARK
 
     with reported():
-        runs, where = (spark_engine, "on Spark") if engine is Engine.SPARK else (steps.embedded_engine, "in this process")
-        agreed = steps.watched_show(console(), port, runs, where) if ui else steps.show(console(), runs, where)
+        if engine is None and why_no_java() is not None:
+            console().print(f"{why_no_java()}, so everything below runs in this process.", markup=False)
+            engine = Engine.EMBEDDED
+        runs = EMBEDDED if engine is Engine.EMBEDDED else SPARK
+        agreed = steps.watched_show(console(), port, runs) if ui else steps.show(console(), runs)
         if not agreed:
             raise typer.Exit(1)
 

@@ -14,7 +14,19 @@ from watersmeet.runtime.spark.bucket import Bucket
 
 OBSERVATION = "watersmeet"
 
-_PER_BUCKET = ("results", "state_rows", "state_bytes", "pack_us", "take_us", "state_read_us", "join_us", "state_write_us", "watermark_us")
+_PER_BUCKET = (
+    "results",
+    "state_rows",
+    "state_bytes",
+    "pack_us",
+    "take_us",
+    "state_read_us",
+    "join_us",
+    "state_write_us",
+    "watermark_us",
+    "newest_us",
+)
+_EQUAL_IN_ALL = ("watermark_us", "newest_us")
 _PER_STREAM = ("arrived", "late", "shed")
 _PER_PAIR = ("probes", "comparisons", "touched")
 
@@ -23,8 +35,8 @@ _PER_PAIR = ("probes", "comparisons", "touched")
 class BatchMetrics:
     """One micro-batch. Streams go by name, pairs by (origin, target) alias; times are sums over all tasks, in microseconds.
 
-    `watermark_us` is the one the next batch starts with. A stream's rows are `arrived`; of these, `late` came too late to be joined and
-    `shed` were dropped on purpose.
+    `watermark_us` is the one the next batch starts with, `newest_us` the largest time seen so far. A stream's rows are
+    `arrived`; of these, `late` came too late to be joined and `shed` were dropped on purpose.
     """
 
     batch: int
@@ -32,6 +44,7 @@ class BatchMetrics:
     state_rows: int
     state_bytes: int
     watermark_us: int
+    newest_us: int
     pack_us: int
     take_us: int
     state_read_us: int
@@ -52,8 +65,8 @@ def metric_names(bucket: Bucket) -> tuple[str, ...]:
 
 
 def observed(emitted: DataFrame, bucket: Bucket) -> DataFrame:
-    """The same rows, with the metrics observed: sums over the buckets, and the watermark, which is the same in all."""
-    sums = [(F.max if column == "watermark_us" else F.sum)(column).alias(json.dumps(key)) for column, key in _columns(bucket)]
+    """The same rows, with the metrics observed: sums over the buckets, and the times that are the same in all."""
+    sums = [(F.max if column in _EQUAL_IN_ALL else F.sum)(column).alias(json.dumps(key)) for column, key in _columns(bucket)]
     return emitted.observe(OBSERVATION, *sums)
 
 
