@@ -53,7 +53,11 @@ Out = Annotated[
 ]
 Streams = Annotated[
     list[str] | None,
-    typer.Option("--stream", metavar="NAME=PATH,time=COLUMN[,lateness=5s][,idle=1m]", help="A stream: a file or a directory of files."),
+    typer.Option(
+        "--stream",
+        metavar="NAME=PATH,time=COLUMN[,lateness=5s][,idle=1m]",
+        help="A stream: a file or a directory of files. What Spark reads by itself: NAME=format=FORMAT,OPTION=VALUE,...,time=COLUMN.",
+    ),
 ]
 Ui = Annotated[bool, typer.Option("--ui", help="Open the dashboard beside it.")]
 Port = Annotated[int, typer.Option(help="Port of the dashboard on 127.0.0.1; 0 takes any that is free.")]
@@ -86,6 +90,7 @@ def run(
     """Runs a query over files, once or for as long as they grow, and shows its rows or writes them."""
     from watersmeet.cli.run import Run
     from watersmeet.cli.run import run as run_job
+    from watersmeet.cli.spark import reader
 
     with reported():
         job = read_job(config) if config is not None else JobFile()
@@ -97,7 +102,13 @@ def run(
             Run(
                 query=wm.sql(_text_of(query) if query is not None else job.sql or _text_of(Path(str(job.query)))),
                 title=(query or Path(job.query or str(config))).name,
-                sources=declared_sources(stream or [], relation or [], job, reading=_reading(grows=grows, on_spark=on_spark)),
+                sources=declared_sources(
+                    stream or [],
+                    relation or [],
+                    job,
+                    reading=_reading(grows=grows, on_spark=on_spark),
+                    spark=reader(job.spark) if on_spark else None,
+                ),
                 out=out or job.out or "memory",
                 format=format_ or job.format,
                 limit=limit,
@@ -106,6 +117,7 @@ def run(
                 budget=declared_budget(processors, headroom, memory) or job.budget,
                 shed=shed or job.shed,
                 on_spark=on_spark,
+                spark=job.spark,
                 as_json=as_json,
                 ui_port=port if ui else None,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +24,9 @@ from watersmeet.runtime.spark.metrics import BatchMetrics, batches
 POLL_S = 0.25
 
 SINKS = {"parquet": "parquet", "csv": "csv", "jsonl": "json"}
+
+#: A mistake of the caller's, in the report of a Python worker.
+_OURS = re.compile(r"watersmeet\.errors\.(?:Input|Query|Plan)Error: (.+?)\n(?:\s*\n|\t| {4}|SQLSTATE|$)", re.DOTALL)
 
 Shown = Callable[[int, pa.Table], None]
 
@@ -63,7 +67,7 @@ def watch(query: StreamingQuery, stop: threading.Event, observe: Observer) -> in
     query.stop()
     failure = query.exception()
     if failure is not None and not stop.is_set():
-        raise InputError(f"the query failed on Spark: {_first_line(failure)}")
+        raise _failed(failure)
     return rows_out
 
 
@@ -108,9 +112,13 @@ def collected(frame: DataFrame) -> pa.Table:
     try:
         return frame.toArrow()
     except PySparkException as error:
-        raise InputError(f"the query failed on Spark: {_first_line(error)}") from error
+        raise _failed(error) from error
 
 
-def _first_line(error: Any) -> str:
-    words = str(error).strip().splitlines()
-    return words[0][:400] if words else type(error).__name__
+def _failed(error: Any) -> InputError:
+    """What failed a query, in its own words: a mistake that a worker found in the data is said as it was said there."""
+    words = str(error).strip()
+    ours = _OURS.search(words)
+    if ours is not None:
+        return InputError(ours[1][:800])
+    return InputError(f"the query failed on Spark: {words.splitlines()[0][:400] if words else type(error).__name__}")
