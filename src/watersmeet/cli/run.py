@@ -98,7 +98,9 @@ class Beside:
     def started(self, sources: Mapping[str, Stream | Relation]) -> None:
         if self._job.ui_port is not None:
             at_hand = {name: _at_hand(each) for name, each in sources.items()}
-            shown = shown_for(self._job.title, self._job.query, at_hand, budget=self._job.budget)
+            shown = shown_for(
+                self._job.title, self._job.query, at_hand, budget=self._job.budget, engine="spark" if self._job.on_spark else "embedded"
+            )
             self._live = self._open.enter_context(watched(shown, self._job.ui_port))
 
     def observe(self, figures: BatchFigures) -> None:
@@ -137,6 +139,7 @@ def _finite(job: Run, beside: Beside, stop: threading.Event) -> None:
 def collected(job: Run, beside: Beside, stop: threading.Event) -> pa.Table:
     """All rows, piece after piece of the input where it is large."""
     if job.on_spark:
+        beside.started(job.sources)
         with console(stderr=True).status("running on Spark"):
             return spark.collected(job.query, job.sources, _chosen(job), job.spark)
     started = wm.run(job.query, job.sources, budget=job.budget, shed=job.shed)

@@ -61,5 +61,5 @@ def grow(job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Obs
 
     frame = wm.on_spark(job.query, job.sources, plan=plan, session=wm.session(**job.settings))
     query = write(frame, Sink(job.checkpoint, job.directory, job.format, show), follow=job.follow)
-    rows = watch(query, stop, observe)
+    rows = watch(query, stop, observe, plan)
     return f"{'stopped' if stop.is_set() else 'all files are read'}: {several(rows, 'row')}"

@@ -31,7 +31,7 @@ def _on_spark(query: str, streams: Sources, plan: wm.Plan, observe: Observer) ->
         place = Path(name)
         frame = wm.on_spark(query, {each: _as_files(place / each, source) for each, source in streams.items()}, plan=plan)
         running = write(frame, Sink(place / "checkpoint", place / "out"), follow=False)
-        watch(running, threading.Event(), observe)
+        watch(running, threading.Event(), observe, plan)
         files = sorted((place / "out").glob("part-*.parquet"))
         declared = wm.run(query, streams, plan).config.result  # Spark writes times as nanoseconds of no zone
         return pa.concat_tables([declared.empty_table(), *(pq.read_table(file).cast(declared) for file in files)])

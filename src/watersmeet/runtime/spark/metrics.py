@@ -10,7 +10,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
-from watersmeet.runtime.spark.bucket import Bucket
+from watersmeet.operators.meet.watch import ALL, KEEP, PROBE, ROWS_OUT, TAKE_IN
+from watersmeet.runtime.spark.bucket import Bucket, spent_name
 
 OBSERVATION = "watersmeet"
 
@@ -28,6 +29,7 @@ _PER_BUCKET = (
 )
 _EQUAL_IN_ALL = ("watermark_us", "newest_us")
 _PER_STREAM = ("arrived", "late", "shed")
+_PER_INPUT = (TAKE_IN, KEEP, PROBE)
 _PER_PAIR = ("probes", "comparisons", "touched")
 
 
@@ -37,6 +39,7 @@ class BatchMetrics:
 
     `watermark_us` is the one the next batch starts with, `newest_us` the largest time seen so far. A stream's rows are
     `arrived`; of these, `late` came too late to be joined and `shed` were dropped on purpose.
+    `spent_us` is the CPU time of the join's operators, named as the cost model names them; it is a part of `join_us`.
     """
 
     batch: int
@@ -57,6 +60,7 @@ class BatchMetrics:
     probes: Mapping[tuple[str, str], int] = field(default_factory=dict)
     comparisons: Mapping[tuple[str, str], int] = field(default_factory=dict)
     touched: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    spent_us: Mapping[str, int] = field(default_factory=dict)
 
 
 def metric_names(bucket: Bucket) -> tuple[str, ...]:
@@ -85,6 +89,8 @@ def _batch(progress: Any, observed_values: Mapping[str, int]) -> BatchMetrics:
     values: dict[str, Any] = {"batch": progress["batchId"], "trigger_ms": progress["durationMs"]["triggerExecution"]}
     for text, value in observed_values.items():
         what, *about = json.loads(text)
+        if value is None:  # an operator that did nothing
+            continue
         if not about:
             values[what] = value
         else:
@@ -100,4 +106,6 @@ def _columns(bucket: Bucket) -> list[tuple[str, list[str]]]:
         *((name, [name]) for name in _PER_BUCKET),
         *((f"{what}_{number}", [what, name]) for what in _PER_STREAM for number, name in enumerate(bucket.streams)),
         *((f"{what}_{i}_{j}", [what, aliases[i], aliases[j]]) for what in _PER_PAIR for i, j in pairs),
+        *((spent_name(operator, i), ["spent_us", f"{operator} {alias}"]) for operator in _PER_INPUT for i, alias in enumerate(aliases)),
+        *((spent_name(operator, ALL), ["spent_us", operator]) for operator in (PROBE, ROWS_OUT)),
     ]

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InputError
 from watersmeet.runtime.figures import BatchFigures, Observer
@@ -52,7 +53,7 @@ def write(frame: DataFrame, sink: Sink, *, follow: bool) -> StreamingQuery:
     return writer.format(SINKS[sink.format]).option("path", str(sink.directory)).start()
 
 
-def watch(query: StreamingQuery, stop: threading.Event, observe: Observer) -> int:
+def watch(query: StreamingQuery, stop: threading.Event, observe: Observer, plan: Plan | None = None) -> int:
     """Shows every batch to the observer until the query ends or is to stop; returns how many rows came out. What fails it is raised."""
     seen, rows_out = -1, 0
     while True:
@@ -60,7 +61,7 @@ def watch(query: StreamingQuery, stop: threading.Event, observe: Observer) -> in
         for each in batches(query):
             if each.batch > seen:
                 seen, rows_out = each.batch, rows_out + each.results
-                observe(figures(each))
+                observe(figures(each, plan or Plan()))
         if ended or stop.is_set():
             break
         stop.wait(POLL_S)
@@ -71,7 +72,7 @@ def watch(query: StreamingQuery, stop: threading.Event, observe: Observer) -> in
     return rows_out
 
 
-def figures(batch: BatchMetrics) -> BatchFigures:
+def figures(batch: BatchMetrics, plan: Plan) -> BatchFigures:
     """A micro-batch's metrics as every live view reads them. Times of operators are sums over all tasks."""
     return BatchFigures(
         batch=batch.batch,
@@ -86,21 +87,25 @@ def figures(batch: BatchMetrics) -> BatchFigures:
         watermark_us=_instant_us(batch.watermark_us),
         newest_us=_instant_us(batch.newest_us),
         operators_s=_operators_s(batch),
+        plan=plan,
     )
 
 
 def _operators_s(batch: BatchMetrics) -> dict[str, float]:
-    """Seconds by operator, under the cost model's names: all that a bucket does with its rows counts as probing.
+    """Seconds by operator, under the cost model's names; `batches` is what else the join did.
 
     Tasks run beside each other, so what is left of the trigger for Spark itself is at least what is said here.
     """
-    of_tasks = {
-        "probe": batch.join_us / 1e6,
+    spent = {name: us / 1e6 for name, us in batch.spent_us.items()}
+    by_origin = sum(seconds for name, seconds in spent.items() if name.startswith("probe "))  # is in the sum of all probes
+    around = {
+        "batches": max(0.0, batch.join_us / 1e6 - (sum(spent.values()) - by_origin)),
         "spark: pack": batch.pack_us / 1e6,
         "spark: shuffle": batch.take_us / 1e6,
         "spark: state": (batch.state_read_us + batch.state_write_us) / 1e6,
     }
-    return {**of_tasks, "spark: micro-batches": max(0.0, batch.trigger_ms / 1e3 - sum(of_tasks.values()))}
+    of_tasks = sum(around.values()) + sum(spent.values()) - by_origin
+    return {**spent, **around, "spark: micro-batches": max(0.0, batch.trigger_ms / 1e3 - of_tasks)}
 
 
 def _instant_us(known_us: int) -> int | None:
