@@ -47,7 +47,12 @@ def test_a_checkpoint_goes_on_with_what_is_new(growing: Path, spark: SparkSessio
     more = ("--checkpoint", growing / "ckpt", "--out", growing / "out", "--format", "jsonl", "--json")
     first = json.loads(called(growing, *more).splitlines()[0])
     assert (first["rows_out"], sum(first["rows_in"].values())) == (10, 20)
+    assert first["newest_us"] == 1_700_000_000_009_000
+    assert first["watermark_lag_s"] == 1.0
+    assert {"take in a", "keep b", "probe", "spark: state", "spark: micro-batches"} <= set(first["operators_s"])
     add(growing, 1)
-    called(growing, *more)
+    (growing / "a" / "late.csv").write_text("k,ts\n3,1600000000000000\n")
+    second = json.loads(called(growing, *more).splitlines()[0])
+    assert second["late"] == {"a": 1, "b": 0}
     lines = [line for file in (growing / "out").glob("part-*.json") for line in file.read_text().splitlines()]
     assert sorted(json.loads(line)["k"] for line in lines) == [*range(10), *range(100, 110)]

@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ class Run:
     budget: wm.Budget | None = None
     shed: bool = False
     on_spark: bool = False
+    spark: Mapping[str, str] = field(default_factory=dict)
     as_json: bool = False
     ui_port: int | None = None
 
@@ -58,6 +59,13 @@ class Run:
             raise InputError(f'there is no format "{self.format[:20]}"', hint=f"formats: {', '.join(each[1:] for each in FORMATS)}")
         if self.out not in (CONSOLE, MEMORY) and not self.grows:
             check_target(Path(self.out))
+
+        endless = [name for name, each in self.sources.items() if isinstance(each, Stream) and each.is_endless]
+        if endless and not self.grows:
+            raise InputError(
+                f'stream "{endless[0]}" has no end',
+                hint="--checkpoint DIR takes what is there now and remembers it; --follow as well goes on",
+            )
 
     @property
     def grows(self) -> bool:
@@ -90,7 +98,9 @@ class Beside:
     def started(self, sources: Mapping[str, Stream | Relation]) -> None:
         if self._job.ui_port is not None:
             at_hand = {name: _at_hand(each) for name, each in sources.items()}
-            shown = shown_for(self._job.title, self._job.query, at_hand, budget=self._job.budget)
+            shown = shown_for(
+                self._job.title, self._job.query, at_hand, budget=self._job.budget, engine="spark" if self._job.on_spark else "embedded"
+            )
             self._live = self._open.enter_context(watched(shown, self._job.ui_port))
 
     def observe(self, figures: BatchFigures) -> None:
@@ -129,8 +139,9 @@ def _finite(job: Run, beside: Beside, stop: threading.Event) -> None:
 def collected(job: Run, beside: Beside, stop: threading.Event) -> pa.Table:
     """All rows, piece after piece of the input where it is large."""
     if job.on_spark:
+        beside.started(job.sources)
         with console(stderr=True).status("running on Spark"):
-            return spark.collected(job.query, job.sources, _chosen(job))
+            return spark.collected(job.query, job.sources, _chosen(job), job.spark)
     started = wm.run(job.query, job.sources, budget=job.budget, shed=job.shed)
     beside.started(started.sources)
     results: list[pa.RecordBatch] = []
@@ -175,7 +186,7 @@ def _grow(job: Run, beside: Beside, stop: threading.Event) -> None:
 
 def _grow_on_spark(job: Run, beside: Beside, stop: threading.Event) -> None:
     out = None if job.out in (CONSOLE, MEMORY) else Path(job.out)
-    on_spark = spark.OnSpark(job.query, job.sources, job.checkpoint, out, job.format or "parquet", job.follow)
+    on_spark = spark.OnSpark(job.query, job.sources, job.checkpoint, out, job.format or "parquet", job.follow, job.spark)
     beside.started(job.sources)
     with _observed(job, beside) as observe:
         said = spark.grow(on_spark, _chosen(job), stop, observe, _Printed(job).put)

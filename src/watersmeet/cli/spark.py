@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -27,14 +28,28 @@ class OnSpark:
     directory: Path | None
     format: str
     follow: bool
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def collected(query: wm.Query, sources: Sources, plan: wm.Plan | None) -> pa.Table:
+def reader(settings: Mapping[str, str]) -> Callable[[Mapping[str, Any]], Any]:
+    """Reads streams by Spark's own formats, in a session with these settings, which starts with the first of them."""
+
+    def read(stream: Mapping[str, Any]) -> Any:
+        check_java()
+        from watersmeet.runtime.spark.formats import FormatSource
+
+        source = FormatSource(stream["format"], stream["options"], stream["schema"], stream.get("value"))
+        return source.rows(wm.session(**settings))
+
+    return read
+
+
+def collected(query: wm.Query, sources: Sources, plan: wm.Plan | None, settings: Mapping[str, str]) -> pa.Table:
     """All rows of a query over finite data."""
     check_java()
     from watersmeet.runtime.spark.writing import collected as collected_rows
 
-    return collected_rows(wm.on_spark(query, sources, plan=plan))
+    return collected_rows(wm.on_spark(query, sources, plan=plan, session=wm.session(**settings)))
 
 
 def grow(job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Observer, show: Callable[[int, pa.Table], None]) -> str:
@@ -44,7 +59,7 @@ def grow(job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Obs
     check_java()
     from watersmeet.runtime.spark.writing import Sink, watch, write
 
-    frame = wm.on_spark(job.query, job.sources, plan=plan)
+    frame = wm.on_spark(job.query, job.sources, plan=plan, session=wm.session(**job.settings))
     query = write(frame, Sink(job.checkpoint, job.directory, job.format, show), follow=job.follow)
-    rows = watch(query, stop, observe)
+    rows = watch(query, stop, observe, plan)
     return f"{'stopped' if stop.is_set() else 'all files are read'}: {several(rows, 'row')}"
