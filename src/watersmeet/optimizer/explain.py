@@ -128,7 +128,7 @@ class Explanation:
             yield from (f"  {sentence}" for sentence in self.remedies.sentences())
         yield f"weight factors: {self.profile.name}{f', {self.profile.source}' if self.profile.source else ''}"
         if self.engine == "spark" and self.profile.spark.assumed:
-            yield "what Spark itself takes per row and per batch is assumed, not measured on this machine"
+            yield "what Spark itself takes per row and per batch is assumed: watersmeet calibrate --spark measures it"
         yield f"rows are taken to come in batches of {self._batches()}"
         yield from self._about_inputs()
         yield from ("how it was chosen", *(f"  {line}" for line in self.trace))
