@@ -13,6 +13,7 @@ from watersmeet.bench import embedded
 from watersmeet.bench.answers import Answer, DifferentRowsError, checksum
 from watersmeet.bench.catalogue import CATALOGUE, FINITE
 from watersmeet.bench.embedded import beside_duckdb, collect_ours, finite
+from watersmeet.bench.growth import growth
 from watersmeet.bench.joins import After, Aggregate, Band, Range, Tile, WindowJoin
 from watersmeet.bench.pages import kept
 from watersmeet.bench.peers.flink_sql import flink_select
@@ -131,3 +132,14 @@ def test_an_unknown_benchmark_is_answered_with_those_there_are() -> None:
     with pytest.raises(InputError, match="no benchmark") as refused:
         next(findings("nexmark-99"))
     assert "nexmark-9" in str(refused.value)
+
+
+def test_growth_says_how_much_larger_than_the_smallest_a_time_per_row_is() -> None:
+    found = list(growth(0.002))
+    assert [point.size for point in found if point.grows == "streams"] == [2, 3, 4, 5, 6]
+    assert all(point.over_first == 1.0 for point in found if point.size == min(p.size for p in found if p.grows == point.grows))
+
+
+def test_a_window_too_large_for_spark_and_flink_is_asked_of_the_others_only() -> None:
+    assert set(CATALOGUE["large-window"](1.0).without) == {"spark", "flink"}
+    assert not CATALOGUE["large-window"](0.01).without

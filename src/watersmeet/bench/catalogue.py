@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
+from watersmeet.bench.growth import batches_of, large_window
 from watersmeet.bench.joins import Band, Range, WindowJoin
 from watersmeet.bench.nexmark_queries import QUERIES, nexmark
 from watersmeet.bench.workloads import FEWEST_BATCHES, SECOND_US, CommonKey, Flow, Workload, flowing
+
+#: Rows in state that they are tried with, on a heap of 4 to 6 GB.
+SPARK_AND_FLINK_HOLD = 2_000_000
 
 
 def common_key(streams: int, name: str, scale: float) -> Workload:
@@ -54,6 +59,15 @@ def tiny_batches(scale: float) -> Workload:
     return work.workload("tiny-batches", batches, "Flink takes rows one by one; how long a row takes is not measured there")
 
 
+def large_window_join(scale: float) -> Workload:
+    """Two streams with 20,000,000 rows in their windows."""
+    in_state = max(10_000, round(20_000_000 * scale))
+    work = large_window(in_state)
+    reason = f"{in_state:,} rows in its state do not fit; it is measured up to {SPARK_AND_FLINK_HOLD:,}"
+    without = {"spark": reason, "flink": reason} if in_state > SPARK_AND_FLINK_HOLD else {}
+    return replace(work.workload("large-window", batches_of(work)), without=without)
+
+
 CATALOGUE: dict[str, Callable[[float], Workload]] = {
     "two-way": partial(common_key, 2, "two-way"),
     "three-way": partial(common_key, 3, "three-way"),
@@ -62,6 +76,7 @@ CATALOGUE: dict[str, Callable[[float], Workload]] = {
     "hot-key": hot_key,
     "theta-band": theta_band,
     "tiny-batches": tiny_batches,
+    "large-window": large_window_join,
     **{f"nexmark-{number}": partial(nexmark, number) for number in QUERIES},
 }
 

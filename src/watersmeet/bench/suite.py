@@ -8,11 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import watersmeet as wm
 from watersmeet.bench import early_aggregation as early
 from watersmeet.bench.adaptive import adapted
 from watersmeet.bench.catalogue import CATALOGUE, FINITE
 from watersmeet.bench.counters import share_of_counting
-from watersmeet.bench.embedded import beside_duckdb, seconds_per_row
+from watersmeet.bench.embedded import beside_duckdb
+from watersmeet.bench.growth import batches_of, growth
 from watersmeet.bench.planning import BARS_S, planning_s
 from watersmeet.bench.regret import report
 from watersmeet.bench.regret.measure import measured
@@ -30,18 +32,6 @@ class Finding:
     text: str
     values: dict[str, Any]
     comparison: Comparison | None = None  # where peers ran as well
-
-
-def window_growth() -> Iterator[Finding]:
-    """Time per row as the window doubles and matches per probe stay the same."""
-    start = CommonKey(rows=2_000_000, keys=250_000, window_s=5)
-    seconds_per_row(CommonKey(rows=10_000))
-    first = None
-    for window_s in (5, 10, 20):
-        per_row = seconds_per_row(start.with_window(window_s))
-        first = first or per_row
-        text = f"window {window_s:>2} s  {per_row * 1e9:6.1f} ns per row  {per_row / first:5.2f} times the shortest window's"
-        yield Finding(text, {"workload": "window-growth", "window_s": window_s, "seconds_per_row": per_row})
 
 
 def table_8() -> Iterator[Finding]:
@@ -120,7 +110,6 @@ def adaptive() -> Iterator[Finding]:
 
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
-    "window-growth": window_growth,
     "table-8": table_8,
     "counters": counters,
     "regret": regret,
@@ -145,13 +134,25 @@ def findings(name: str, scale: float = 1.0, done: Container[str] = ()) -> Iterat
         **{each: partial(_beside_all, workload, scale) for each, workload in CATALOGUE.items()},
         "aggregation-join": partial(_aggregation_on_spark, scale),
     }
-    known = BENCHMARKS | beside_peers
+    known = BENCHMARKS | {"growth": partial(_growth, scale)} | beside_peers
     groups = {ALL: known, PEERS: beside_peers}
     if name not in known and name not in groups:
         raise InputError(f'there is no benchmark "{name}"', hint=f"benchmarks: {listing([*known, *groups])}")
     for chosen in groups.get(name, [name]):
         if chosen not in done:
             yield from known[chosen]()
+
+
+def _growth(scale: float) -> Iterator[Finding]:
+    """Our time per row as windows, streams and matches grow."""
+
+    def on_spark(workload: CommonKey) -> float:
+        from watersmeet.bench.spark.beside import ours_on_spark
+
+        return 1 / ours_on_spark(wm.session(), workload.workload("growth", batches_of(workload))).rows_per_s
+
+    for point in growth(scale, on_spark):
+        yield Finding(str(point), point.to_dict())
 
 
 def _beside_duckdb(workload: Callable[[float], Workload], scale: float) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,7 @@ class Workload:
     batches: int
     seed: int = 0
     said: str = ""
+    without: Mapping[str, str] = field(default_factory=dict)  # peers that are not asked, and why
 
     def __post_init__(self) -> None:
         if self.batches < FEWEST_BATCHES:
@@ -115,7 +116,3 @@ class CommonKey:
 
     def workload(self, name: str, batches: int, said: str = "") -> Workload:
         return Workload(name, self.join(), self.table, batches, self.seed, said)
-
-    def with_window(self, window_s: int) -> CommonKey:
-        """The same workload over another window, with as many keys more, so that each probe finds as many matches."""
-        return replace(self, window_s=window_s, keys=self.keys * window_s // self.window_s)

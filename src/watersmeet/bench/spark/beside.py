@@ -62,7 +62,7 @@ def _on_spark(workload: Workload, tables: Mapping[str, pa.Table], answer: Answer
     """All have run before any is measured."""
     spark = wm.session()
     with written(opening(tables, WARM_UP_ROWS), FEWEST_BATCHES) as folder:
-        refused = _refused(spark, workload, folder)
+        refused = workload.without.get("spark") or _refused(spark, workload, folder)
         for ours in (_over_files, _over_frames):
             ours(spark, workload, folder, rows_per_batch=1)
     with written(tables, workload.batches) as folder:
@@ -113,6 +113,8 @@ def _refused(spark: SparkSession, workload: Workload, folder: Path) -> str | Non
 
 def _flink(workload: Workload, tables: Mapping[str, pa.Table], answer: Answer) -> tuple[list[System], dict[str, str]]:
     """Flink's figures, or why it is left out."""
+    if "flink" in workload.without:
+        return [], {"flink": workload.without["flink"]}
     try:
         ran = flink.run(tables, flink_select(workload.join), _shown(workload, answer.schema))
     except flink.FlinkMissingError as error:
