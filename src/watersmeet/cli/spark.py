@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +18,7 @@ from watersmeet.errors import InputError
 from watersmeet.runtime.embedded import Sources
 from watersmeet.runtime.figures import Observer
 from watersmeet.runtime.java import check_java
+from watersmeet.runtime.job.checkpoint import locked
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ def collected(query: wm.Query, sources: Sources, plan: wm.Plan | None, settings:
     check_java()
     from watersmeet.runtime.spark.writing import collected as collected_rows
 
-    return collected_rows(wm.on_spark(query, sources, plan=plan, session=wm.session(**settings)))
+    with quiet_spark(settings):
+        return collected_rows(wm.on_spark(query, sources, plan=plan, session=wm.session(**settings)))
 
 
 def grow(job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Observer, show: Callable[[int, pa.Table], None]) -> str:
@@ -59,7 +63,31 @@ def grow(job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Obs
     check_java()
     from watersmeet.runtime.spark.writing import Sink, watch, write
 
-    frame = wm.on_spark(job.query, job.sources, plan=plan, session=wm.session(**job.settings))
-    query = write(frame, Sink(job.checkpoint, job.directory, job.format, show), follow=job.follow)
-    rows = watch(query, stop, observe, plan)
+    with locked(job.checkpoint), quiet_spark(job.settings):
+        frame = wm.on_spark(job.query, job.sources, plan=plan, session=wm.session(**job.settings))
+        query = write(frame, Sink(job.checkpoint, job.directory, job.format, show), follow=job.follow)
+        rows = watch(query, stop, observe, plan)
     return f"{'stopped' if stop.is_set() else 'all files are read'}: {several(rows, 'row')}"
+
+
+@contextmanager
+def quiet_spark(settings: Mapping[str, str] | None = None) -> Iterator[None]:
+    """A session whose words go to a file, so that they do not mix with ours; it is named where Spark fails, and gone where it does not.
+
+    A session that is active already goes on saying what it says where it did.
+    """
+    from watersmeet.runtime.spark.faults import SparkError
+    from watersmeet.runtime.spark.session import start_writing_to
+
+    with NamedTemporaryFile(prefix="watersmeet-spark-", suffix=".log", delete=False) as log:
+        started = start_writing_to(log, settings or {})
+    failed = False
+    try:
+        yield
+    except SparkError as failure:
+        failed = started
+        failure.hint = f"what Spark said besides is in {log.name}" if started else failure.hint
+        raise
+    finally:
+        if not failed:
+            Path(log.name).unlink(missing_ok=True)
