@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 import watersmeet as wm
-from watersmeet.cli.show import several
-from watersmeet.errors import InputError
+from watersmeet.cli.show import console
 from watersmeet.runtime.embedded import Sources
 from watersmeet.runtime.figures import Observer
 from watersmeet.runtime.java import check_java
@@ -24,11 +23,10 @@ class OnSpark:
 
     query: wm.Query
     sources: Sources
-    checkpoint: Path | None
+    checkpoint: Path
     directory: Path | None
     format: str
     follow: bool
-    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def reader(settings: Mapping[str, str]) -> Callable[[Mapping[str, Any]], Any]:
@@ -44,22 +42,24 @@ def reader(settings: Mapping[str, str]) -> Callable[[Mapping[str, Any]], Any]:
     return read
 
 
-def collected(query: wm.Query, sources: Sources, plan: wm.Plan | None, settings: Mapping[str, str]) -> pa.Table:
-    """All rows of a query over finite data."""
+def start(settings: Mapping[str, str]) -> None:
+    """Starts Spark with these settings, unless a session is there; says what to do where there is no Java."""
     check_java()
+    with console(stderr=True).status("starting Spark"):
+        wm.session(**settings)
+
+
+def collected(query: wm.Query, sources: Sources, plan: wm.Plan | None) -> pa.Table:
+    """All rows of a query over finite data."""
     from watersmeet.runtime.spark.writing import collected as collected_rows
 
-    return collected_rows(wm.on_spark(query, sources, plan=plan, session=wm.session(**settings)))
+    return collected_rows(wm.on_spark(query, sources, plan=plan))
 
 
-def grow(job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Observer, show: Callable[[int, pa.Table], None]) -> str:
-    """Runs until it is to stop, or all is read; says what came of it."""
-    if job.checkpoint is None:
-        raise InputError("a query that goes on keeps its state in a checkpoint on Spark", hint="name a directory for it: --checkpoint DIR")
-    check_java()
+def grow(job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Observer, show: Callable[[int, pa.Table], None]) -> int:
+    """Runs until it is to stop, or all is read; the number of rows that came out."""
     from watersmeet.runtime.spark.writing import Sink, watch, write
 
-    frame = wm.on_spark(job.query, job.sources, plan=plan, session=wm.session(**job.settings))
+    frame = wm.on_spark(job.query, job.sources, plan=plan)
     query = write(frame, Sink(job.checkpoint, job.directory, job.format, show), follow=job.follow)
-    rows = watch(query, stop, observe, plan)
-    return f"{'stopped' if stop.is_set() else 'all files are read'}: {several(rows, 'row')}"
+    return watch(query, stop, observe, plan)

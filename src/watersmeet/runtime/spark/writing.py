@@ -126,4 +126,5 @@ def _failed(error: Any) -> InputError:
     ours = _OURS.search(words)
     if ours is not None:
         return InputError(ours[1][:800])
-    return InputError(f"the query failed on Spark: {words.splitlines()[0][:400] if words else type(error).__name__}")
+    hint = "watersmeet repair DIR, with the directory of the checkpoint, says what can be done" if "STATE_STORE" in words else None
+    return InputError(f"the query failed on Spark: {words.splitlines()[0][:400] if words else type(error).__name__}", hint=hint)
