@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +39,26 @@ def called(path: Path, *more: object) -> str:
     result = CliRunner().invoke(cli.app, ["run", str(path / "query.sql"), *streams, "--engine", "spark", *map(str, more)])
     assert result.exit_code == 0, result.output
     return result.stdout
+
+
+def test_ctrl_c_stops_cleanly(growing: Path) -> None:
+    streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={growing / name},time=ts")]
+    more = ["--engine", "spark", "--follow", "--json", "--checkpoint", str(growing / "ckpt"), "--out", str(growing / "out")]
+    command = [sys.executable, "-c", "from watersmeet.cli.main import main; main()", "run", str(growing / "query.sql"), *streams, *more]
+    stderr = growing / "stderr"
+    with (
+        stderr.open("w") as opened,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=opened, text=True) as process,
+    ):
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["rows_out"] == 10
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    said = stderr.read_text()
+    assert process.returncode == 130
+    assert "stopped: 10 rows" in said
+    assert "the same command goes on from here" in said
+    assert "Traceback" not in said
 
 
 def test_finite_data_gives_its_rows(growing: Path, spark: SparkSession) -> None:

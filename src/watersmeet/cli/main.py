@@ -248,6 +248,7 @@ def ui(
 @app.command()
 def repair(
     checkpoint: Annotated[Path, typer.Argument(metavar="DIR", help="A checkpoint directory, of this program or of Spark.")],
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the query's rows are, if a batch has to be run again.")] = None,
     mend: Annotated[bool, typer.Option("--mend", help="Mend what can be mended; nothing is thrown away, only moved aside.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
@@ -255,7 +256,7 @@ def repair(
     from watersmeet.cli.repair import repair as repair_checkpoint
 
     with reported():
-        if not repair_checkpoint(checkpoint, mend=mend, as_json=as_json):
+        if not repair_checkpoint(checkpoint, out, mend=mend, as_json=as_json):
             raise typer.Exit(1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 import watersmeet as wm
-from watersmeet.cli.show import several
-from watersmeet.errors import InputError
+from watersmeet.cli.show import console
 from watersmeet.runtime.embedded import Sources
 from watersmeet.runtime.figures import Observer
 from watersmeet.runtime.java import check_java
@@ -27,11 +26,10 @@ class OnSpark:
 
     query: wm.Query
     sources: Sources
-    checkpoint: Path | None
+    checkpoint: Path
     directory: Path | None
     format: str
     follow: bool
-    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def reader(settings: Mapping[str, str]) -> Callable[[Mapping[str, Any]], Any]:
@@ -47,47 +45,43 @@ def reader(settings: Mapping[str, str]) -> Callable[[Mapping[str, Any]], Any]:
     return read
 
 
-def collected(query: wm.Query, sources: Sources, plan: wm.Plan | None, settings: Mapping[str, str]) -> pa.Table:
-    """All rows of a query over finite data."""
-    check_java()
-    from watersmeet.runtime.spark.writing import collected as collected_rows
-
-    with quiet_spark(settings):
-        return collected_rows(wm.on_spark(query, sources, plan=plan, session=wm.session(**settings)))
-
-
-def grow(job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Observer, show: Callable[[int, pa.Table], None]) -> str:
-    """Runs until it is to stop, or all is read; says what came of it."""
-    if job.checkpoint is None:
-        raise InputError("a query that goes on keeps its state in a checkpoint on Spark", hint="name a directory for it: --checkpoint DIR")
-    check_java()
-    from watersmeet.runtime.spark.writing import Sink, watch, write
-
-    with locked(job.checkpoint), quiet_spark(job.settings):
-        frame = wm.on_spark(job.query, job.sources, plan=plan, session=wm.session(**job.settings))
-        query = write(frame, Sink(job.checkpoint, job.directory, job.format, show), follow=job.follow)
-        rows = watch(query, stop, observe, plan)
-    return f"{'stopped' if stop.is_set() else 'all files are read'}: {several(rows, 'row')}"
-
-
 @contextmanager
-def quiet_spark(settings: Mapping[str, str] | None = None) -> Iterator[None]:
+def quiet_spark(settings: Mapping[str, str]) -> Iterator[None]:
     """A session whose words go to a file, so that they do not mix with ours; it is named where Spark fails, and gone where it does not.
 
     A session that is active already goes on saying what it says where it did.
     """
+    check_java()
     from watersmeet.runtime.spark.faults import SparkError
     from watersmeet.runtime.spark.session import start_writing_to
 
-    with NamedTemporaryFile(prefix="watersmeet-spark-", suffix=".log", delete=False) as log:
-        started = start_writing_to(log, settings or {})
+    with NamedTemporaryFile(prefix="watersmeet-spark-", suffix=".log", delete=False) as log, console(stderr=True).status("starting Spark"):
+        started = start_writing_to(log, settings)
     failed = False
     try:
         yield
     except SparkError as failure:
         failed = started
-        failure.hint = f"what Spark said besides is in {log.name}" if started else failure.hint
+        if started:
+            failure.hint = "; ".join([*([failure.hint] if failure.hint else []), f"what Spark said besides is in {log.name}"])
         raise
     finally:
         if not failed:
             Path(log.name).unlink(missing_ok=True)
+
+
+def collected(query: wm.Query, sources: Sources, plan: wm.Plan | None) -> pa.Table:
+    """All rows of a query over finite data."""
+    from watersmeet.runtime.spark.writing import collected as collected_rows
+
+    return collected_rows(wm.on_spark(query, sources, plan=plan))
+
+
+def grow(job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Observer, show: Callable[[int, pa.Table], None]) -> int:
+    """Runs until it is to stop, or all is read; the number of rows that came out."""
+    from watersmeet.runtime.spark.writing import Sink, watch, write
+
+    with locked(job.checkpoint):
+        frame = wm.on_spark(job.query, job.sources, plan=plan)
+        query = write(frame, Sink(job.checkpoint, job.directory, job.format, show), follow=job.follow)
+        return watch(query, stop, observe, plan)

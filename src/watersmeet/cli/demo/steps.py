@@ -201,8 +201,8 @@ STEPS: tuple[tuple[str, Callable[[Stage], None]], ...] = (
 
 def _start_spark(stage: Stage) -> None:
     started = time.perf_counter()
-    with stage.screen.status("starting Spark"), quiet_spark(FOR_A_MINUTE):
-        pass
+    with quiet_spark(FOR_A_MINUTE):
+        pass  # it stays when the block is over
     stage.screen.print(
         f"Spark took {time.perf_counter() - started:.1f} s to start. A streaming query reads the year quarter by quarter, from files "
         "into files, with a checkpoint; its first micro-batch starts the Python workers.",

@@ -50,7 +50,7 @@ def session(**settings: Any) -> SparkSession:
 
 
 def start_writing_to(log: IO[bytes], settings: Mapping[str, Any]) -> bool:
-    """Starts a local session whose Java process, and whose workers, say what they have to say to a file instead of to this process's terminal.
+    """Starts a local session whose Java process and workers say what they have to say to a file, not to this process's terminal.
 
     Mistakes do not go that way: they come as exceptions. A session that is active already stays as it is, and the answer is no.
     """
