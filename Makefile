@@ -17,7 +17,7 @@ export PIP_NO_INPUT := 1
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## joins a year of real flights in three streams, and checks the answer
+demo: $(READY) ## joins a year of real flights in three streams on Spark, and checks the answer
 	@bash scripts/java.sh || echo "Going on without Java: the demo runs in one process." >&2
 	@$(BIN)/watersmeet demo
 

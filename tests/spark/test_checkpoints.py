@@ -103,4 +103,4 @@ def test_a_checkpoint_in_use_is_refused(spark: SparkSession, tmp_path: Path) -> 
     job = OnSpark(wm.sql(QUERY), followed(tmp_path), tmp_path / "checkpoint", tmp_path / "out", "parquet", follow=False)
     with locked(tmp_path / "checkpoint"), pytest.raises(wm.InputError, match="is in use by another process"):
         grow(job, None, threading.Event(), lambda figures: None, lambda batch, table: None)
-    assert grow(job, None, threading.Event(), lambda figures: None, lambda batch, table: None).startswith("all files are read")
+    assert grow(job, None, threading.Event(), lambda figures: None, lambda batch, table: None) > 0

@@ -39,7 +39,8 @@ def in_one_sentence(error: Exception) -> WatersmeetError:
     """The caller's mistake if it is one, else what Spark says first: for those who are shown a sentence and no stack."""
     words = str(error).strip().splitlines()
     said = words[0][:_LONGEST_SENTENCE] if words else type(error).__name__
-    return mistake_in(str(error)) or SparkError(f"the query failed on Spark: {said}")
+    hint = "watersmeet repair DIR, with the directory of the checkpoint, says what can be done" if "STATE_STORE" in str(error) else None
+    return mistake_in(str(error)) or SparkError(f"the query failed on Spark: {said}", hint=hint)
 
 
 def mistake_in(text: str) -> WatersmeetError | None:

@@ -49,16 +49,18 @@ def session(**settings: Any) -> SparkSession:
     return builder.getOrCreate()
 
 
-def session_that_writes_to(log: IO[bytes]) -> SparkSession:
-    """A local session whose Java process, and whose workers, say what they have to say to a file instead of to this process's terminal.
+def start_writing_to(log: IO[bytes], settings: Mapping[str, Any]) -> bool:
+    """Starts a local session whose Java process and workers say what they have to say to a file, not to this process's terminal.
 
-    Mistakes do not go that way: they come as exceptions. A session that is active already is returned as it is.
+    Mistakes do not go that way: they come as exceptions. A session that is active already stays as it is, and the answer is no.
     """
-    if SparkSession.getActiveSession() is None and SparkContext._active_spark_context is None:
-        conf = SparkConf().setAll(list(_chosen({}).items()))
-        gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call] # Spark declares no types here
-        SparkContext(conf=conf, gateway=gateway)
-    return session()
+    if SparkSession.getActiveSession() is not None or SparkContext._active_spark_context is not None:
+        return False
+    conf = SparkConf().setAll(list(_chosen(settings).items()))
+    gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call] # Spark declares no types here
+    SparkContext(conf=conf, gateway=gateway)
+    session(**settings)
+    return True
 
 
 def _chosen(settings: Mapping[str, Any]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.runtime.figures import BatchFigures, Observer
 from watersmeet.runtime.spark.faults import in_one_sentence
@@ -22,6 +23,7 @@ from watersmeet.runtime.spark.metrics import BatchMetrics, batches
 POLL_S = 0.25
 
 SINKS = {"parquet": "parquet", "csv": "csv", "jsonl": "json"}
+
 
 Shown = Callable[[int, pa.Table], None]
 
@@ -47,7 +49,7 @@ def write(frame: DataFrame, sink: Sink, *, follow: bool) -> StreamingQuery:
     return writer.format(SINKS[sink.format]).option("path", str(sink.directory)).start()
 
 
-def watch(query: StreamingQuery, stop: threading.Event, observe: Observer) -> int:
+def watch(query: StreamingQuery, stop: threading.Event, observe: Observer, plan: Plan | None = None) -> int:
     """Shows every batch to the observer until the query ends or is to stop; returns how many rows came out. What fails it is raised."""
     seen, rows_out = -1, 0
     while True:
@@ -55,7 +57,7 @@ def watch(query: StreamingQuery, stop: threading.Event, observe: Observer) -> in
         for each in batches(query):
             if each.batch > seen:
                 seen, rows_out = each.batch, rows_out + each.results
-                observe(figures(each))
+                observe(figures(each, plan or Plan()))
         if ended or stop.is_set():
             break
         stop.wait(POLL_S)
@@ -66,8 +68,8 @@ def watch(query: StreamingQuery, stop: threading.Event, observe: Observer) -> in
     return rows_out
 
 
-def figures(batch: BatchMetrics) -> BatchFigures:
-    """A micro-batch's metrics as every live view reads them. Times are sums over all tasks."""
+def figures(batch: BatchMetrics, plan: Plan) -> BatchFigures:
+    """A micro-batch's metrics as every live view reads them. Times of operators are sums over all tasks."""
     return BatchFigures(
         batch=batch.batch,
         ended_s=time.time(),
@@ -77,12 +79,33 @@ def figures(batch: BatchMetrics) -> BatchFigures:
         state_rows=batch.state_rows,
         state_bytes=batch.state_bytes,
         late=batch.late,
-        watermark_us=batch.watermark_us if abs(batch.watermark_us) < FOREVER_US else None,
-        operators_s={
-            "probe": batch.join_us / 1e6,
-            "batches": (batch.pack_us + batch.take_us + batch.state_read_us + batch.state_write_us) / 1e6,
-        },
+        shed=batch.shed,
+        watermark_us=_instant_us(batch.watermark_us),
+        newest_us=_instant_us(batch.newest_us),
+        operators_s=_operators_s(batch),
+        plan=plan,
     )
+
+
+def _operators_s(batch: BatchMetrics) -> dict[str, float]:
+    """Seconds by operator, under the cost model's names; `batches` is what else the join did.
+
+    Tasks run beside each other, so what is left of the trigger for Spark itself is at least what is said here.
+    """
+    spent = {name: us / 1e6 for name, us in batch.spent_us.items()}
+    by_origin = sum(seconds for name, seconds in spent.items() if name.startswith("probe "))  # is in the sum of all probes
+    around = {
+        "batches": max(0.0, batch.join_us / 1e6 - (sum(spent.values()) - by_origin)),
+        "spark: pack": batch.pack_us / 1e6,
+        "spark: shuffle": batch.take_us / 1e6,
+        "spark: state": (batch.state_read_us + batch.state_write_us) / 1e6,
+    }
+    of_tasks = sum(around.values()) + sum(spent.values()) - by_origin
+    return {**spent, **around, "spark: micro-batches": max(0.0, batch.trigger_ms / 1e3 - of_tasks)}
+
+
+def _instant_us(known_us: int) -> int | None:
+    return known_us if abs(known_us) < FOREVER_US else None
 
 
 def collected(frame: DataFrame) -> pa.Table:
