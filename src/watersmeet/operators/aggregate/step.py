@@ -24,19 +24,10 @@ from watersmeet.operators.aggregate.panes import Pane, few, without_gone
 from watersmeet.operators.aggregate.rows import together
 from watersmeet.operators.aggregate.state import AggregateState, rebuilt
 from watersmeet.operators.meet.admission import Delta, Released, count_rows, ended, to_wait, with_waiting, without_late
+from watersmeet.operators.meet.step import Counters
 from watersmeet.operators.meet.tactics.base import Tally
 
 Int64s = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Counters:
-    """What a step did, per input."""
-
-    arrived: tuple[int, ...]
-    late: tuple[int, ...]
-    results: int
-    tally: Tally
 
 
 @dataclass(frozen=True)

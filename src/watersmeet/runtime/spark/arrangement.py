@@ -67,7 +67,7 @@ def arranged(
     drops = {name: _Drops(bound, config.plan, name, log) for name in (config.inputs[i].name for i in config.streams)}
     names = dict.fromkeys(config.inputs[i].name for i in config.streams)
     packers = tuple(_packer(config, number, name, layout, labels, drops[name]) for number, name in enumerate(names))
-    return Arrangement(bound, packers, _bucket(config, sources, packers), _signature(bound, labels), merger)
+    return Arrangement(bound, packers, _bucket(config, sources, packers), _signature(bound, packers, partitions), merger)
 
 
 def grouping_of(config: AggregateConfig) -> Grouping:
@@ -185,8 +185,11 @@ def _travelling(config: Config, each: PackedInput) -> pa.Schema:
     return pa.schema([config.inputs[each.number].fields.field(name) for name in each.columns])
 
 
-def _signature(bound: BoundQuery, labels: tuple[int, ...]) -> dict[str, str]:
-    """What a checkpoint belongs to. State is the windows, so the plan is no part of it."""
+def _signature(bound: BoundQuery, packers: tuple[Packer, ...], partitions: int) -> dict[str, str]:
+    """What a checkpoint belongs to. State is the windows, so the plan is no part of it; it lies under the buckets' labels, which are."""
     schemas = {source.schema.name: source.schema.fields for source in bound.sources}
     columns = {f'"{name}"': ", ".join(f"{field.name} {field.type}" for field in fields) for name, fields in schemas.items()}
-    return {"the query": str(bound.query), "the number of buckets": str(len(labels)), **columns}
+    times = {f'the time of "{packer.name}"': packer.time for packer in packers}
+    buckets = len(packers[0].labels)
+    spread = {"spark.sql.shuffle.partitions": str(partitions)} if buckets > 1 else {}
+    return {"the query": str(bound.query), **times, **spread, "the number of buckets": str(buckets), **columns}

@@ -18,6 +18,7 @@ from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.meet.admission import Delta
 from watersmeet.operators.meet.config import MeetConfig
+from watersmeet.operators.meet.watch import ALL
 from watersmeet.runtime.inputs.times import event_times_us
 from watersmeet.runtime.spark.layout import Int64s, Layout
 from watersmeet.runtime.spark.operator import Counters, Operator
@@ -131,4 +132,9 @@ class _Arrived:
         for name in ("probes", "comparisons", "touched"):
             counted = getattr(counters.tally, name)
             found |= {f"{name}_{i}_{j}": int(counted[i, j]) for i in range(len(counted)) for j in range(len(counted)) if i != j}
-        return found
+        return found | {spent_name(*what): round(seconds * 1e6) for what, seconds in counters.tally.watch.spent_s.items()}
+
+
+def spent_name(operator: str, number: int) -> str:
+    """The metric of an operator's time on an input, or on all of them."""
+    return f"{operator.replace(' ', '_')}_{'all' if number == ALL else number}_us"

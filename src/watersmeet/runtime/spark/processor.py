@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.runtime.spark.arrangement import Arrangement, by_plan
 from watersmeet.runtime.spark.bucket import Bucket
 from watersmeet.runtime.spark.dropping import batch_of_task
@@ -58,6 +59,7 @@ class BucketProcessor(StatefulProcessor):
             "state_rows": after.rows,
             "state_bytes": after.size,
             "watermark_us": state.watermark.value_us,
+            "newest_us": max(state.watermark.newest_us.values(), default=-FOREVER_US),
             "take_us": (taken - start) // 1000,
             "state_read_us": (loaded - taken) // 1000,
             "state_write_us": (saved - joined) // 1000,
