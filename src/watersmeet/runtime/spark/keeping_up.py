@@ -32,6 +32,8 @@ from watersmeet.stats.stream_stats import StreamStats
 
 #: How often the query is asked how far it is.
 POLL_S = 0.1
+#: The share of the trigger interval that batches are planned to leave free.
+HEADROOM = 0.05
 #: Shares closer than this to those in force are not worth a new plan.
 NEAR = 0.02
 
@@ -75,6 +77,12 @@ class KeepingUp:
         thread.start()
         return thread
 
+    def share_of_the_optimum(self) -> float:
+        """The model's output at the shares last decided, over its largest output in the whole interval; 1 where everything is kept."""
+        if self._controller is None or not self.decisions or not self.decisions[-1].keep:
+            return 1.0
+        return self._controller.output_share(dict(self.decisions[-1].keep))
+
     def _follow(self, query: Any) -> None:
         try:
             while query.isActive:
@@ -93,7 +101,7 @@ class KeepingUp:
     def _decide(self, report: BatchReport) -> None:
         if not any(report.arrived.values()):
             return
-        controller = self._controller or Controller(self._model(report), self.trigger_s)
+        controller = self._controller or Controller(self._model(report), self.trigger_s, HEADROOM)
         in_force = tuple(self._keep_at(report.batch_id).items())
         self._controller = replace(controller, controls=replace(controller.controls, keep=in_force)).after(report)
         wanted = self._controller.controls
