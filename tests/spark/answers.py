@@ -53,3 +53,10 @@ def run_to_the_end(frame: DataFrame, folder: Path) -> Any:
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
     return query
+
+
+def forget_batch(folder: Path, batch: int) -> None:
+    """As if the query had died just before the batch was committed: neither Spark nor its file sink knows that it is over."""
+    for log in (folder / "checkpoint" / "commits", folder / "out" / "_spark_metadata"):
+        (log / str(batch)).unlink()
+        (log / f".{batch}.crc").unlink(missing_ok=True)

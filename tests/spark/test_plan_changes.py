@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from watersmeet.runtime.spark.metrics import batches
+from watersmeet.runtime.embedded import bound_query
+from watersmeet.runtime.spark.dropping import PlannedDrops, refuse_another_seed
+from watersmeet.runtime.spark.metrics import BatchMetrics, batches
 from watersmeet.runtime.spark.plans import PlanLog
 
-from .answers import rows_of, rows_of_table, run_to_the_end
+from ..properties.engine import Rows
+from .answers import forget_batch, rows_of, rows_of_table, run_to_the_end
 from .test_sources import TABLES, halves, over, streaming_frame
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -31,6 +36,60 @@ def test_a_plan_written_for_a_batch_runs_from_that_batch_on(spark: SparkSession,
     wanted = rows_of_table(run.collect())
     assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == wanted
     assert TABLES["a"].num_rows == first.arrived["a"] + second.arrived["a"]
+
+
+THIRDS = ((0, 20), (20, 20), (40, 20))
+RATES = {1: {"a": 0.5}, 2: {"a": 0.25, "b": 0.75}}  # what is dropped, from which batch on
+
+
+@pytest.mark.parametrize("kind", ["frames", "files"])
+def test_what_is_dropped_changes_from_batch_to_batch_and_a_replay_drops_the_same(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    log = PlanLog(tmp_path / "plans")
+    for batch, rates in RATES.items():
+        log.write(batch, wm.plan(drop=rates))
+    frames = {name: streaming_frame(spark, tmp_path, name, thirds(name)) for name in "ab"}
+    followed = {name: wm.stream(tmp_path / name, time="ts", follow=True, files_per_batch=1) for name in "ab"}
+    sources = over(**frames) if kind == "frames" else followed
+    ran = batches(run_to_the_end(wm.on_spark(QUERY, sources, session=spark, plans=tmp_path / "plans"), tmp_path))
+    wanted, ledgers = embedded_by_rates()
+    assert [ledger(batch) for batch in ran] == ledgers
+    assert all(entry["shed"] for entry in ledgers[2].values())
+    assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == wanted
+    forget_batch(tmp_path, 2)
+    (again,) = batches(run_to_the_end(wm.on_spark(QUERY, sources, session=spark, plans=tmp_path / "plans"), tmp_path))
+    assert ledger(again) == ledgers[2]
+    assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == wanted
+
+
+def test_a_running_query_drops_by_one_seed(tmp_path: Path) -> None:
+    log = PlanLog(tmp_path)
+    log.write(0, wm.plan(drop={"a": 0.5}, drop_seed=9))
+    drops = PlannedDrops(bound_query(QUERY, over(**TABLES)), "a", wm.plan(), log)
+    assert not drops.now().drops  # no batch is under way here, so no plan of the log is
+    with pytest.raises(wm.PlanError, match="drops by the seed 0, and the new plan by 9"):
+        refuse_another_seed(wm.plan(), wm.plan(drop={"a": 0.5}, drop_seed=9))
+
+
+def thirds(name: str) -> list[pa.Table]:
+    return [TABLES[name].slice(start, rows) for start, rows in THIRDS]
+
+
+def ledger(batch: BatchMetrics) -> dict[str, dict[str, int]]:
+    return {name: {"arrived": batch.arrived[name], "shed": batch.shed[name], "late": batch.late[name]} for name in "ab"}
+
+
+def embedded_by_rates() -> tuple[Rows, list[dict[str, dict[str, int]]]]:
+    """The rows and each batch's ledger when the same rates hold from the same batches on in this process."""
+    run = wm.run(QUERY, over(a=thirds("a"), b=thirds("b")), plan=wm.plan())
+    found, ledgers = [], []
+    for batch, tables in enumerate(run.rounds()):
+        if batch in RATES:
+            run.replan(wm.plan(drop=RATES[batch]))
+        found += run.advance(tables)
+        entries = {name: asdict(entry) for name, entry in run.batch_ledger.items()}
+        assert all(entry["arrived"] == entry.pop("kept") + entry["shed"] + entry["late"] for entry in entries.values())
+        ledgers.append(entries)
+    return rows_of_table(pa.Table.from_batches(found, run.result)), ledgers
 
 
 def test_a_plan_once_written_is_not_changed(tmp_path: Path) -> None:

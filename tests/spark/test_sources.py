@@ -56,8 +56,10 @@ def halves(name: str) -> list[pa.Table]:
     return [TABLES[name].slice(0, 25), TABLES[name].slice(25)]
 
 
-def streaming_frame(spark: SparkSession, folder: Path, name: str, parts: list[pa.Table] | None = None) -> DataFrame:
-    (folder / name).mkdir()
+def streaming_frame(
+    spark: SparkSession, folder: Path, name: str, parts: list[pa.Table] | None = None, *, exist_ok: bool = False
+) -> DataFrame:
+    (folder / name).mkdir(exist_ok=exist_ok)
     for number, rows in enumerate(parts or halves(name)):
         path = folder / name / f"{number}.parquet"
         pq.write_table(rows, path)

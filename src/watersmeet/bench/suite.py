@@ -137,7 +137,7 @@ def findings(name: str, scale: float = 1.0, done: Container[str] = ()) -> Iterat
         **{each: partial(_beside_all, workload, scale) for each, workload in CATALOGUE.items()},
         "aggregation-join": partial(_aggregation_on_spark, scale),
     }
-    known = BENCHMARKS | {"growth": partial(_growth, scale)} | beside_peers
+    known = BENCHMARKS | {"growth": partial(_growth, scale), "overload": partial(_overload, scale)} | beside_peers
     groups = {ALL: known, PEERS: beside_peers}
     if name not in known and name not in groups:
         raise InputError(f'there is no benchmark "{name}"', hint=f"benchmarks: {listing([*known, *groups])}")
@@ -178,3 +178,11 @@ def _aggregation_on_spark(scale: float) -> Iterator[Finding]:
 
     found = counted_beside_spark(CountJoin(batches=max(3, round(CountJoin().batches * scale))))
     yield Finding(str(found), found.to_dict(), found.comparison)
+
+
+def _overload(scale: float) -> Iterator[Finding]:
+    """A query on Spark flooded with twice what it can take: batch times, what is kept, and what the model says could be."""
+    from watersmeet.bench.spark.overload import Flood, flooded
+
+    found = flooded(Flood(batches=max(8, round(Flood().batches * scale))))
+    yield Finding(str(found), found.to_dict())

@@ -63,7 +63,11 @@ class DropBox:
             return np.ones(table.num_rows, np.bool_)
         hashes = row_identities(table)
         hash_int64s(hashes, np.full(hashes.size, self.stream_seed, np.int64), np.ones(hashes.size, np.bool_))
-        return hashes < self.below
+        return self.keeps_hashed(hashes)
+
+    def keeps_hashed(self, hashes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """The same, of rows whose hash is known."""
+        return hashes < self.below if self.drops else np.ones(hashes.size, np.bool_)
 
 
 def drop_boxes(bound: BoundQuery, plan: Plan) -> dict[str, DropBox]:

@@ -37,6 +37,10 @@ class Model(Protocol):
         """Seconds of a batch that brings the rows of so long an interval, of which these shares are kept."""
         ...
 
+    def rows_out_per_s(self, rows_per_s: Shares, keep: Shares) -> float:
+        """Results per second when these shares are kept."""
+        ...
+
     def best_keep(self, rows_per_s: Shares, interval_s: float, capacity_s: float) -> dict[str, float]:
         """The shares that leave most of the answer among those whose batch takes at most so many seconds."""
         ...
@@ -113,6 +117,7 @@ class Controller:
     headroom: float = 0.1
     fit: Fit = field(default_factory=Fit)
     controls: Controls = Controls(0, (), 0.0, "nothing was measured yet")  # frozen
+    rows_per_s: Shares = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.trigger_s > 0 or not 0 <= self.headroom < 1:
@@ -122,7 +127,14 @@ class Controller:
         """What is known after a batch, and what the next one is to drop."""
         keep = dict(self.controls.keep)
         fit = self.fit.with_point(self.model.seconds(batch.rows_per_s, keep, batch.interval_s), batch.seconds)
-        return replace(self, fit=fit, controls=self._controls(batch, fit))
+        return replace(self, fit=fit, controls=self._controls(batch, fit), rows_per_s=batch.rows_per_s)
+
+    def output_share(self, keep: Shares) -> float:
+        """The output that the model sees at these shares, over the most it sees at rows as fast as the last ones, in the whole interval."""
+        overhead_s, factor = self.fit.line()
+        capacity_s = max((self.trigger_s - overhead_s) / factor, 0.0)
+        best = self.model.best_keep(self.rows_per_s, self.trigger_s, capacity_s)
+        return self.model.rows_out_per_s(self.rows_per_s, keep) / self.model.rows_out_per_s(self.rows_per_s, best)
 
     def _controls(self, batch: BatchReport, fit: Fit) -> Controls:
         overhead_s, factor = fit.line()
@@ -153,6 +165,9 @@ class PlanModel:
 
     def seconds(self, rows_per_s: Shares, keep: Shares, interval_s: float) -> float:
         return self._at(rows_per_s, self.situation.budget).cost(self.plan, keep).cost.cpu_per_s * interval_s
+
+    def rows_out_per_s(self, rows_per_s: Shares, keep: Shares) -> float:
+        return self._at(rows_per_s, self.situation.budget).cost(self.plan, keep).cost.rows_out_per_s
 
     def best_keep(self, rows_per_s: Shares, interval_s: float, capacity_s: float) -> dict[str, float]:
         now = self._at(rows_per_s, Budget(max(capacity_s / interval_s, 1e-9), memory_bytes=self.situation.budget.memory_bytes))

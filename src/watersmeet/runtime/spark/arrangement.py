@@ -20,12 +20,14 @@ from watersmeet.runtime.embedded import Sources, lateness_of, whole
 from watersmeet.runtime.planning import assumed_plan, default_plan
 from watersmeet.runtime.sources import Stream
 from watersmeet.runtime.spark.bucket import Bucket
+from watersmeet.runtime.spark.dropping import PlannedDrops, refuse_another_seed
 from watersmeet.runtime.spark.labels import bucket_labels
 from watersmeet.runtime.spark.layout import Grouping, Layout, choose_layout
 from watersmeet.runtime.spark.merger import Merger
 from watersmeet.runtime.spark.operator import AggregateOperator, MeetOperator, Operator
 from watersmeet.runtime.spark.packets import table_bytes
 from watersmeet.runtime.spark.packing import PackedInput, Packer
+from watersmeet.runtime.spark.plans import PlanLog
 
 Config = MeetConfig | AggregateConfig
 
@@ -48,8 +50,10 @@ class Arrangement:
         return source
 
 
-def arranged(bound: BoundQuery, sources: Sources, plan: Plan | None, buckets: int, partitions: int) -> Arrangement:
-    """The arrangement of a query over its sources; a pinned plan that cannot run it is refused here.
+def arranged(
+    bound: BoundQuery, sources: Sources, plan: Plan | None, buckets: int, partitions: int, log: PlanLog | None = None
+) -> Arrangement:
+    """The arrangement of a query over its sources; a pinned plan that cannot run it is refused here. `log` has plans for later batches.
 
     Rows that are counted are looked at one stream at a time, so queries with ROWS windows run in one bucket.
     """
@@ -60,9 +64,9 @@ def arranged(bound: BoundQuery, sources: Sources, plan: Plan | None, buckets: in
     if isinstance(config, AggregateConfig) and not grouping_of(config).is_whole_in(layout):
         merger = Merger(merging_config(bound, config), labels)
         config = replace(config, partial=True)
-    boxes = drop_boxes(bound, config.plan)
+    drops = {name: _Drops(bound, config.plan, name, log) for name in (config.inputs[i].name for i in config.streams)}
     names = dict.fromkeys(config.inputs[i].name for i in config.streams)
-    packers = tuple(_packer(config, number, name, layout, labels, boxes.get(name)) for number, name in enumerate(names))
+    packers = tuple(_packer(config, number, name, layout, labels, drops[name]) for number, name in enumerate(names))
     return Arrangement(bound, packers, _bucket(config, sources, packers), _signature(bound, packers, partitions), merger)
 
 
@@ -76,11 +80,10 @@ def grouping_of(config: AggregateConfig) -> Grouping:
 
 
 def by_plan(bound: BoundQuery, bucket: Bucket, plan: Plan) -> Bucket:
-    """The bucket with its join run by another plan. What travels to it, and so what is dropped on the way, stays as it is."""
+    """The bucket with its join run by another plan. What is dropped is dropped on the way to it (`dropping`)."""
     if not isinstance(bucket.operator, MeetOperator) or not isinstance(bucket.config, MeetConfig):
         raise PlanError("the plan of an aggregation does not change while it runs on Spark")
-    if drop_boxes(bound, plan) != drop_boxes(bound, bucket.config.plan):
-        raise PlanError("what is dropped does not change while a query runs on Spark")
+    refuse_another_seed(bucket.config.plan, plan)
     config = _remaining(settled_config(bound, plan))
     return replace(bucket, operator=replace(bucket.operator, config=config), config=config)
 
@@ -91,13 +94,31 @@ def _config(bound: BoundQuery, plan: Plan | None) -> Config:
     return settled_config(bound, default_plan(bound) if plan is None else plan)
 
 
+@dataclass(frozen=True)
+class _Drops:
+    """What is dropped of one stream: by the query's own plan, or by those in a log."""
+
+    bound: BoundQuery
+    plan: Plan
+    name: str
+    log: PlanLog | None
+
+    @property
+    def box(self) -> DropBox | None:
+        return drop_boxes(self.bound, self.plan).get(self.name)
+
+    @property
+    def planned(self) -> PlannedDrops | None:
+        return None if self.log is None else PlannedDrops(self.bound, self.name, self.plan, self.log)
+
+
 def _layout(config: Config, buckets: int) -> Layout:
     if isinstance(config, MeetConfig):
         return choose_layout(config, buckets)
     return choose_layout(config.join, buckets, grouping=grouping_of(config))
 
 
-def _packer(config: Config, number: int, name: str, layout: Layout, labels: tuple[int, ...], box: DropBox | None) -> Packer:
+def _packer(config: Config, number: int, name: str, layout: Layout, labels: tuple[int, ...], drops: _Drops) -> Packer:
     """A self join reads its stream once."""
     inputs = [config.inputs[i] for i in config.streams if config.inputs[i].name == name]
     return Packer(
@@ -107,8 +128,9 @@ def _packer(config: Config, number: int, name: str, layout: Layout, labels: tupl
         inputs=tuple(_packed_input(config, each) for each in inputs),
         layout=layout,
         labels=labels,
-        box=box,
-        identity=tuple(inputs[0].fields.names) if box is not None else (),
+        box=drops.box,
+        identity=tuple(inputs[0].fields.names) if drops.box is not None or drops.log is not None else (),
+        planned=drops.planned,
     )
 
 

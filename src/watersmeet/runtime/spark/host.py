@@ -47,8 +47,8 @@ def on_spark(
     """The query's rows as a DataFrame: streaming when any source streams, else finite.
 
     `buckets` is the number of pieces the query is spread over, one per shuffle partition unless said otherwise. `plans` is the directory of
-    a log of plans by batch (`PlanLog`), for a streaming query whose plan changes while it runs. `remembers` lets workers keep decoded
-    state in memory between batches; rows do not depend on it.
+    a log of plans by batch (`PlanLog`), for a streaming query whose plan, and what it drops, changes while it runs. `remembers` lets
+    workers keep decoded state in memory between batches; rows do not depend on it.
     """
     if buckets is not None and buckets < 1:
         raise InputError(f"a query runs in at least one bucket, not in {buckets}")
@@ -57,13 +57,13 @@ def on_spark(
     streaming = any(isinstance(source, Stream) and source.is_endless for source in _read(sources, bound.query))
     check_session(spark, streaming=streaming)
     partitions = int(spark.conf.get(_PARTITIONS) or 200)
-    arrangement = arranged(bound, sources, plan, buckets or partitions, partitions)
+    log = PlanLog(Path(plans)) if plans is not None and streaming else None
+    arrangement = arranged(bound, sources, plan, buckets or partitions, partitions, log)
     packed = _packed(spark, sources, arrangement, streaming=streaming)
     emission = _emission(arrangement)
     columns = from_arrow_schema(emission.schema)
     run = uuid.uuid4().hex
     if streaming:
-        log = None if plans is None else PlanLog(Path(plans))
         processor = BucketProcessor(arrangement, emission, run, remembers=remembers, plans=log)
         emitted = packed.groupBy(BUCKET).transformWithStateInPandas(processor, columns, "Append", "None")
     else:

@@ -27,14 +27,17 @@ from watersmeet.runtime.spark.finite import endless
 from watersmeet.runtime.spark.packets import PACKED, PACKED_DDL
 from watersmeet.runtime.spark.packing import PackedInput, Packer
 
-_BOX_FLAG = "\0box"
+_BOX_FLAG, _HASHES = "\0box", "\0hash"
 
 
 def packed_stream(spark: SparkSession, source: Stream, packer: Packer, *, streaming: bool) -> DataFrame:
-    """The stream as packets. Where the query streams, so do its finite sources, until they are over."""
+    """The stream as packets. Where the query streams, so do its finite sources, until they are over.
+
+    Tables are packed before the query runs, so what is dropped of them is what its own plan says, throughout.
+    """
     finite_among_endless = streaming and not source.is_endless
     if finite_among_endless or not isinstance(source.feed, SparkFeed | PathFeed):
-        packets = _packed_tables(source, packer)
+        packets = _packed_tables(source, replace(packer, planned=None))
         return endless(spark, packets) if streaming else spark.createDataFrame(packets, PACKED_DDL)
     if isinstance(source.feed, SparkFeed):
         return _packed_frame(source.feed.frame, source.schema, packer)
@@ -49,8 +52,11 @@ def _packed_frame(frame: DataFrame, schema: pa.Schema, packer: Packer) -> DataFr
     flags: dict[str, Column] = {}
     inputs = tuple(_flagged(each, schema, flags) for each in packer.inputs)
     packer = replace(packer, inputs=inputs)
-    if packer.box is not None:
-        flags[_BOX_FLAG] = _box_flag(packer.box, schema)
+    if packer.planned is not None:
+        flags[_HASHES] = _hashed(packer.planned.own, schema)
+        packer = replace(packer, identity=(), hashes=_HASHES)
+    elif packer.box is not None:
+        flags[_BOX_FLAG] = _hashed(packer.box, schema) < F.lit(packer.box.below).cast("long")
         packer = replace(packer, box=None, identity=(), box_flag=_BOX_FLAG)
     names = packer.names_read()
     columns = [*(column_of(name) for name in names), *flags.values()]
@@ -69,10 +75,10 @@ def _flagged(each: PackedInput, schema: pa.Schema, flags: dict[str, Column]) -> 
     return replace(each, selection=None, flag=name)
 
 
-def _box_flag(box: DropBox, schema: pa.Schema) -> Column:
-    """Which rows the drop box keeps: a row's identity is Spark's own hash of its columns, so the other columns need not leave the JVM."""
+def _hashed(box: DropBox, schema: pa.Schema) -> Column:
+    """What a drop box looks at: a row's identity is Spark's own hash of its columns, so the other columns need not leave the JVM."""
     columns = [column_of(field.name) for field in schema if is_part_of_identity(field.type)]
-    return F.xxhash64(*columns, F.lit(box.stream_seed).cast("long")) < F.lit(box.below).cast("long")
+    return F.xxhash64(*columns, F.lit(box.stream_seed).cast("long"))
 
 
 def _pack_batches(packer: Packer, declared: pa.Schema, flags: list[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -23,6 +23,7 @@ from watersmeet.operators.expressions import evaluate, is_true
 from watersmeet.operators.keys import key_codes
 from watersmeet.operators.shedding import DropBox
 from watersmeet.runtime.inputs.times import event_times_us
+from watersmeet.runtime.spark.dropping import PlannedDrops
 from watersmeet.runtime.spark.layout import Axis, Int64s, Layout
 from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNWANTED, Packet, packed_batch, pieces_of, table_bytes
 
@@ -55,7 +56,8 @@ class Packer:
     """Packs the rows of one stream, for all inputs that read it.
 
     `labels` are the buckets by cell. Rows that the drop box does not keep go nowhere, and neither do those that no input wants; only their
-    times travel, because the ledger tells late rows from others. The box looks at the columns `identity`, or at a flag from the JVM.
+    times travel, because the ledger tells late rows from others. The box looks at the columns `identity`, at a flag from the JVM, or,
+    where it is another one from batch to batch (`planned`), at the rows' hashes from there.
     """
 
     stream: int
@@ -67,6 +69,8 @@ class Packer:
     box: DropBox | None = None
     identity: tuple[str, ...] = ()
     box_flag: str | None = None
+    planned: PlannedDrops | None = None
+    hashes: str | None = None
 
     def packed(self, tables: Iterable[pa.Table], round_number: int = 0) -> Iterator[pa.RecordBatch]:
         """The packets of everything that one task reads of the stream; the clock comes last."""
@@ -86,9 +90,10 @@ class Packer:
         )
 
     def names_read(self) -> list[str]:
-        """The columns of the stream that packing needs."""
+        """The columns of the stream that packing needs; those of rows' identities only where rows may be dropped by them."""
         read = [column for each in self.inputs for column in each.names_read()]
-        return list(dict.fromkeys([self.time, *read, *self.identity]))
+        identity = self.identity if self.hashes is None and self._box().drops else ()
+        return list(dict.fromkeys([self.time, *read, *identity]))
 
     def _rows(self, table: pa.Table, times: Int64s, round_number: int) -> Iterator[Packet]:
         batch = table.combine_chunks()
@@ -109,7 +114,13 @@ class Packer:
     def _kept(self, table: pa.Table) -> NDArray[np.bool_]:
         if self.box_flag is not None:
             return _flags(table, self.box_flag)
-        return np.ones(table.num_rows, np.bool_) if self.box is None else self.box.keeps(table.select(list(self.identity)))
+        box = self._box()
+        if self.hashes is not None:
+            return box.keeps_hashed(_one_array(table, self.hashes).to_numpy())
+        return box.keeps(table.select(list(self.identity))) if box.drops else np.ones(table.num_rows, np.bool_)
+
+    def _box(self) -> DropBox:
+        return self.planned.now() if self.planned is not None else self.box or DropBox(self.name)
 
     def _times(self, kind: int, times: Int64s, round_number: int) -> Packet:
         return Packet(self.labels[0], round_number, kind, self.stream, times.size, blob=table_bytes(pa.table({TIME: times})))

@@ -31,6 +31,10 @@ class PlanLog:
         except FileExistsError as error:
             raise PlanError(f"batch {batch} has its plan already", hint="a plan once written is not changed; take a later batch") from error
 
+    def has(self, batch: int) -> bool:
+        """Whether a plan was written for this very batch."""
+        return self._file(batch).exists()
+
     def plan_at(self, batch: int) -> Plan | None:
         """The plan a batch runs by; None where the query's own is still to be used."""
         written = [file for file in self.folder.glob("*.json") if int(file.stem) <= batch] if self.folder.is_dir() else []

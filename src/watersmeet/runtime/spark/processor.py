@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.runtime.spark.arrangement import Arrangement, by_plan
 from watersmeet.runtime.spark.bucket import Bucket
+from watersmeet.runtime.spark.dropping import batch_of_task
 from watersmeet.runtime.spark.packets import PACKED, Packet
 from watersmeet.runtime.spark.plans import PlanLog
 from watersmeet.runtime.spark.results import Emission
@@ -37,7 +37,7 @@ class BucketProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         header = handle.getValueState("header", "value string")
         entries = handle.getMapState("entries", "place long", "blob binary")
-        plan = None if self._plans is None else self._plans.plan_at(_batch())
+        plan = None if self._plans is None else self._plans.plan_at(batch_of_task())
         if plan is not None:
             self._bucket = by_plan(self._bound, self._bucket, plan)
         self._store = Store(header, entries, self._bucket, self._signature, self._run, self._remembers)
@@ -68,12 +68,6 @@ class BucketProcessor(StatefulProcessor):
 
     def close(self) -> None:
         pass
-
-
-def _batch() -> int:
-    """The number of the micro-batch; on the driver, where the processor is only asked for its state's schema, there is none."""
-    task = TaskContext.get()
-    return -1 if task is None else int(task.getLocalProperty("streaming.sql.batchId") or -1)
 
 
 def run_finite(bucket: Bucket, emission: Emission, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,139 @@
+"""A streaming query that keeps up: after every batch it is decided what later ones drop, so that none takes longer than its trigger.
+
+The driver looks at the query's progress. A batch's seconds, its rows and the time they took to come go to the controller
+(`optimizer.controller`); what it says is written into the log of plans, which the packing tasks read by batch (`dropping`). A plan must be
+written before its batch begins, and a batch begins when Spark writes its offsets: so it is written for the batch after the next that could
+begin, and looked at once more when it is there. Should that batch have begun all the same, nobody could say what its tasks have read, and
+the query is stopped rather than its ledger trusted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
+from watersmeet.errors import InputError, InternalError, PlanError
+from watersmeet.operators.shedding import drop_boxes
+from watersmeet.optimizer.arrivals import Arriving
+from watersmeet.optimizer.budget import Budget
+from watersmeet.optimizer.controller import BatchReport, Controller, Controls, PlanModel
+from watersmeet.optimizer.overload import Situation
+from watersmeet.runtime.planning import AtHand, default_plan, explained_on
+from watersmeet.runtime.spark.metrics import BatchMetrics, metrics_of
+from watersmeet.runtime.spark.plans import PlanLog
+from watersmeet.stats.stream_stats import StreamStats
+
+#: How often the query is asked how far it is.
+POLL_S = 0.1
+#: The share of the trigger interval that batches are planned to leave free.
+HEADROOM = 0.05
+#: Shares closer than this to those in force are not worth a new plan.
+NEAR = 0.02
+
+
+@dataclass
+class KeepingUp:
+    """Decides for one query. `look` at its progress after a batch, or `start` a thread that does.
+
+    `plan` is the query's own; `stats` are what is known of its streams, for the cost model. `decisions` are those that were written.
+    """
+
+    bound: BoundQuery
+    log: PlanLog
+    checkpoint: Path
+    trigger_s: float
+    plan: Plan | None = None
+    stats: Mapping[str, StreamStats] = field(default_factory=dict)
+    wishes: Wishes = NO_WISHES
+    decisions: list[Controls] = field(default_factory=list)
+    _controller: Controller | None = None
+    _seen: int = -1
+    _began_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.bound.is_aggregation:
+            raise PlanError("an aggregation does not change what it drops while it runs", hint="start it with drop rates of its own")
+        if not self.trigger_s > 0:
+            raise InputError(f"a trigger interval is longer than nothing, not {self.trigger_s} s")
+
+    def look(self, query: Any) -> None:
+        """Decides on every batch that is over and was not looked at yet; `query` is what `start()` returned."""
+        for progress in query.recentProgress:
+            for batch in metrics_of([progress]):
+                if batch.batch > self._seen:
+                    self._seen = batch.batch
+                    self._decide(self._report(batch, datetime.fromisoformat(progress["timestamp"]).timestamp()))
+
+    def start(self, query: Any) -> threading.Thread:
+        """Looks at the query until it ends, in a thread; what goes wrong there ends the query."""
+        thread = threading.Thread(target=self._follow, args=(query,), daemon=True)
+        thread.start()
+        return thread
+
+    def share_of_the_optimum(self) -> float:
+        """The model's output at the shares last decided, over its largest output in the whole interval; 1 where everything is kept."""
+        if self._controller is None or not self.decisions or not self.decisions[-1].keep:
+            return 1.0
+        return self._controller.output_share(dict(self.decisions[-1].keep))
+
+    def _follow(self, query: Any) -> None:
+        try:
+            while query.isActive:
+                self.look(query)
+                query.awaitTermination(POLL_S)
+        except InternalError:
+            query.stop()
+            raise
+
+    def _report(self, batch: BatchMetrics, began_s: float) -> BatchReport:
+        """Rows come between the beginnings of two batches; what the first one brings is taken to have come in one interval."""
+        interval_s = self.trigger_s if self._began_s is None else max(began_s - self._began_s, 1e-3)
+        self._began_s = began_s
+        return BatchReport(batch.batch, batch.trigger_ms / 1e3, interval_s, batch.arrived)
+
+    def _decide(self, report: BatchReport) -> None:
+        if not any(report.arrived.values()):
+            return
+        controller = self._controller or Controller(self._model(report), self.trigger_s, HEADROOM)
+        in_force = tuple(self._keep_at(report.batch_id).items())
+        self._controller = replace(controller, controls=replace(controller.controls, keep=in_force)).after(report)
+        wanted = self._controller.controls
+        following = self._begun() + 2
+        if not self.log.has(following) and _differs(dict(wanted.keep), self._keep_at(following)):
+            self._write(replace(wanted, from_batch=following))
+
+    def _model(self, report: BatchReport) -> PlanModel:
+        plan = self.plan or default_plan(self.bound)
+        rates = {name: rate for name, rate in report.rows_per_s.items() if rate > 0}
+        nothing = AtHand({}, {}, whole=False)
+        about = explained_on(self.bound, nothing, self.stats, plan=replace(plan, drop=()), arriving=Arriving(self.trigger_s), rates=rates)
+        return PlanModel(Situation(about.config, about.workload, about.profile, Budget()), about.plan, self.wishes)
+
+    def _keep_at(self, batch: int) -> dict[str, float]:
+        """The shares kept in a batch, of the streams that are not kept whole."""
+        plan = self.log.plan_at(batch) or self.plan or Plan()
+        return {name: box.keep for name, box in drop_boxes(self.bound, plan).items()}
+
+    def _begun(self) -> int:
+        """The newest batch that has begun, as Spark's own log says."""
+        offsets = self.checkpoint / "offsets"
+        return max((int(file.name) for file in offsets.iterdir() if file.name.isdigit()), default=-1) if offsets.is_dir() else self._seen
+
+    def _write(self, decided: Controls) -> None:
+        own = self.plan or default_plan(self.bound)
+        drop = tuple((name, 1 - share) for name, share in decided.keep if share < 1)
+        self.log.write(decided.from_batch, replace(own, drop=drop))
+        if self._begun() >= decided.from_batch:
+            raise InternalError(f"batch {decided.from_batch} began while its plan was being written")
+        self.decisions.append(decided)
+
+
+def _differs(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+    return any(abs(one.get(name, 1.0) - other.get(name, 1.0)) > NEAR for name in {*one, *other})

@@ -1,0 +1,83 @@
+"""A query that cannot keep up drops rows from a later batch on; the rows and the ledger are those of what was kept."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import watersmeet as wm
+from watersmeet.errors import InternalError
+from watersmeet.optimizer.controller import BatchReport
+from watersmeet.runtime.embedded import bound_query
+from watersmeet.runtime.spark.keeping_up import KeepingUp
+from watersmeet.runtime.spark.metrics import batches
+from watersmeet.runtime.spark.plans import PlanLog
+
+from .answers import rows_of, rows_of_table, run_to_the_end
+from .test_plan_changes import QUERY, ledger
+from .test_sources import TABLES, over, streaming_frame
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+def fifths(name: str) -> list[pa.Table]:
+    return [TABLES[name].slice(12 * number, 12) for number in range(5)]
+
+
+def test_after_a_batch_that_takes_too_long_later_ones_drop(spark: SparkSession, tmp_path: Path) -> None:
+    log = PlanLog(tmp_path / "plans")
+    frames = {name: streaming_frame(spark, tmp_path, name, fifths(name)[:2]) for name in "ab"}
+    frame = wm.on_spark(QUERY, over(**frames), plans=tmp_path / "plans")
+    first = run_to_the_end(frame, tmp_path)
+    keeping = KeepingUp(bound_query(QUERY, over(**frames)), log, tmp_path / "checkpoint", trigger_s=1e-3)  # no batch is as fast as that
+    keeping.look(first)
+    assert [each.from_batch for each in keeping.decisions] == [3]  # batches 0 and 1 are over, and 2 could begin any moment
+    shares = dict(keeping.decisions[0].keep)
+    assert min(shares.values()) < 1
+    for name in "ab":
+        streaming_frame(spark, tmp_path, name, fifths(name), exist_ok=True)
+    ran = batches(first) + batches(run_to_the_end(wm.on_spark(QUERY, over(**frames), plans=tmp_path / "plans"), tmp_path))
+    run = wm.run(QUERY, over(a=fifths("a"), b=fifths("b")), plan=wm.plan())
+    found = []
+    for batch, tables in enumerate(run.rounds()):
+        plan = log.plan_at(batch)
+        if plan is not None:
+            run.replan(plan)
+        found += run.advance(tables)
+        entries = {name: asdict(entry) for name, entry in run.batch_ledger.items()}
+        assert all(entry["arrived"] == entry.pop("kept") + entry["shed"] + entry["late"] for entry in entries.values())
+        assert ledger(ran[batch]) == entries
+    assert any(ran[4].shed.values())
+    assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == rows_of_table(pa.Table.from_batches(found, run.result))
+
+
+def test_a_plan_that_came_too_late_is_not_passed_over(tmp_path: Path) -> None:
+    offsets = tmp_path / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+
+    class Hasty(PlanLog):
+        """A log so slow that two batches begin while it is written."""
+
+        def write(self, batch: int, plan: wm.Plan) -> None:
+            super().write(batch, plan)
+            (offsets / str(batch)).touch()
+
+    (offsets / "7").touch()
+    keeping = KeepingUp(bound_query(QUERY, over(**TABLES)), Hasty(tmp_path / "plans"), tmp_path / "checkpoint", trigger_s=1.0)
+    with pytest.raises(InternalError, match="batch 9 began while its plan was being written"):
+        keeping._decide(_slow_batch())
+    assert not keeping.decisions
+
+
+def test_an_aggregation_does_not_change_what_it_drops(tmp_path: Path) -> None:
+    bound = bound_query("SELECT a.k, COUNT(*) AS n FROM a [RANGE 1 SECOND] GROUP BY a.k", over(a=TABLES["a"]))
+    with pytest.raises(wm.PlanError, match="an aggregation does not change what it drops"):
+        KeepingUp(bound, PlanLog(tmp_path), tmp_path, trigger_s=1.0)
+
+
+def _slow_batch() -> BatchReport:
+    return BatchReport(batch_id=7, seconds=30.0, interval_s=1.0, arrived={"a": 1000, "b": 1000})
