@@ -30,7 +30,7 @@ quick: kernels ## the tests without the long property runs, Spark and the browse
 	$(BIN)/pytest -x -n $(WORKERS) src tests --ignore tests/properties --ignore tests/dashboard --ignore tests/spark </dev/null
 
 faults: kernels ## kills drivers, Java processes and workers on Spark, for many minutes
-	WATERSMEET_FAULTS=1 $(BIN)/pytest tests/spark/faults </dev/null
+	WATERSMEET_FAULTS=1 $(BIN)/pytest -s -o faulthandler_timeout=7200 tests/spark/faults tests/spark/cluster </dev/null
 
 lint: $(READY) ## style: ruff's rules and its layout
 	$(BIN)/ruff check .

@@ -5,11 +5,11 @@ The three run in turns, batch by batch, in one process, so that whatever else th
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import watersmeet as wm
 from watersmeet.errors import WatersmeetError
+from watersmeet.operators.cores import worked_s
 from watersmeet.runtime.adaptive import Decision
 from watersmeet.runtime.embedded import EmbeddedRun
 from watersmeet.workloads.jump import QUERY, Jump
@@ -58,9 +58,9 @@ def _run_all(runs: list[EmbeddedRun], workload: Jump) -> list[float]:
     measured = range(workload.at + _FILLING, workload.batches)
     for number in range(workload.batches):
         for place, run in enumerate(runs):
-            started = time.thread_time()
+            started = worked_s()
             rows[place] += sum(batch.num_rows for batch in run.advance({name: parts[number] for name, parts in tables.items()}))
-            spent[place] += (time.thread_time() - started) * (number in measured)
+            spent[place] += (worked_s() - started) * (number in measured)
     if len(set(rows)) > 1:
         raise WatersmeetError(f"the runs give different numbers of rows: {rows}")
     return [each / max(1, len(measured)) for each in spent]

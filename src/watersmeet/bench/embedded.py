@@ -1,104 +1,122 @@
-"""The embedded engine beside DuckDB on finite input: same rows, same process, same run, DuckDB on one thread."""
+"""The embedded engine beside DuckDB on finite input: same rows, same process, same run, in turns."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 import watersmeet as wm
-from watersmeet.bench.measure import Measured, measure, same_rows
-from watersmeet.bench.workloads import CommonKey
+from watersmeet.bench.answers import Answer
+from watersmeet.bench.measure import Measured, measure
+from watersmeet.bench.results import Comparison, System
+from watersmeet.bench.workloads import CommonKey, Workload, opening
 from watersmeet.errors import WatersmeetError
 
 REPEATS = 3
+WARM_UP_ROWS = 2_000
+Tables = Mapping[str, pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
-class SideBySide:
-    """One workload on both systems; the best of a few repeats of each, taken in turns."""
+class Finite:
+    """Both systems on a workload's rows as finite tables, the rows themselves, and why a system is missing."""
 
-    workload: str
-    rows_in: int
-    rows_out: int
-    ours_s: float
-    duckdb_s: float
-    input_bytes: int
-    result_bytes: int
-    peak_bytes: int
-
-    @property
-    def ratio(self) -> float:
-        """How many times as fast as DuckDB."""
-        return self.duckdb_s / self.ours_s
-
-    @property
-    def extra_bytes(self) -> int:
-        """Peak memory beyond input and result."""
-        return max(0, self.peak_bytes - self.result_bytes)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "workload": self.workload,
-            "rows_in": self.rows_in,
-            "rows_out": self.rows_out,
-            "systems": [
-                {"name": "watersmeet-embedded", "rows_per_s": self.rows_in / self.ours_s, "peak_bytes": self.extra_bytes},
-                {"name": "duckdb", "rows_per_s": self.rows_in / self.duckdb_s},
-            ],
-            "input_bytes": self.input_bytes,
-            "ratio": {"duckdb": self.ratio},
-        }
+    answer: Answer
+    systems: tuple[System, ...]
+    skipped: Mapping[str, str]
 
 
-def beside_duckdb(name: str, workload: CommonKey) -> SideBySide:
-    """Runs the workload on both and refuses to give figures when their rows differ."""
+def beside_duckdb(workload: Workload) -> Comparison:
+    """The two alone, for a look at nothing but the engine."""
     tables = workload.tables()
-    warm = {alias: table.slice(0, 1000) for alias, table in tables.items()}
-    _ours(workload, warm)
-    ours = [measure(lambda: _ours(workload, tables))]
-    theirs = [measure(lambda: _duckdb(workload, tables))]
-    if not same_rows(ours[0].result, theirs[0].result):
-        raise WatersmeetError(f"{name}: the two systems give different rows, so there is nothing to compare")
-    first = ours[0]
-    rows_out, result_bytes, peak = first.result.num_rows, first.result.nbytes, first.peak_bytes
-    ours, theirs = [_seconds_only(each) for each in ours], [_seconds_only(each) for each in theirs]
-    del first
-    for _ in range(REPEATS - 1):
-        ours.append(_seconds_only(measure(lambda: _ours(workload, tables))))
-        theirs.append(_seconds_only(measure(lambda: _duckdb(workload, tables))))
-    return SideBySide(
-        workload=name,
-        rows_in=workload.rows * workload.streams,
-        rows_out=rows_out,
-        ours_s=min(each.seconds for each in ours),
-        duckdb_s=min(each.seconds for each in theirs),
-        input_bytes=sum(table.nbytes for table in tables.values()),
-        result_bytes=result_bytes,
-        peak_bytes=peak,
-    )
+    found = finite(workload, tables)
+    return Comparison(workload.name, _rows_in(tables), found.answer.rows, workload.seed, found.systems, found.skipped, workload.said)
+
+
+def finite(workload: Workload, tables: Tables, repeats: int = REPEATS) -> Finite:
+    """Ours and DuckDB's, on all cores and on one, in turns: the best of a few repeats of each. Refuses figures when their rows differ."""
+    collect_ours(workload, opening(tables, WARM_UP_ROWS))
+    answers: list[Answer] = []
+
+    def checked(name: str, found: pa.Table) -> None:
+        if not answers:
+            answers.append(Answer.of(workload, found))
+        answers[0].check_table(name, found)
+
+    calls: dict[str, Callable[[], pa.Table]] = {"watersmeet-embedded": lambda: collect_ours(workload, tables)}
+    try:
+        calls |= {name: _duckdb(workload, tables, threads) for name, threads in _DUCKDB.items()}
+        skipped = {}
+    except WatersmeetError as error:
+        skipped = {"duckdb": str(error)}
+    best = {name: _timed(name, call, checked) for name, call in calls.items()}
+    for _ in range(repeats - 1):
+        for name, call in calls.items():
+            best[name] = min(best[name], _timed(name, call, None), key=lambda each: each.seconds)
+    systems = [System(name, _rows_in(tables) / each.seconds, peak_bytes=each.peak_bytes) for name, each in best.items()]
+    return Finite(answers[0], (_with_latency(systems[0], workload, tables), *systems[1:]), skipped)
+
+
+def collect_ours(workload: Workload, tables: Tables) -> pa.Table:
+    return wm.collect(workload.join.ours(), {name: wm.stream(table, time="ts") for name, table in tables.items()})
 
 
 def seconds_per_row(workload: CommonKey) -> float:
     """Our time per input row, the best of a few repeats."""
-    tables = workload.tables()
-    return min(measure(lambda: _ours(workload, tables)).seconds for _ in range(REPEATS)) / (workload.rows * workload.streams)
+    tables, work = workload.tables(), workload.workload("growth", batches=3)
+    return min(measure(lambda: collect_ours(work, tables)).seconds for _ in range(REPEATS)) / _rows_in(tables)
 
 
-def _ours(workload: CommonKey, tables: dict[str, pa.Table]) -> pa.Table:
-    return wm.collect(workload.query(), {alias: wm.stream(table, time="ts") for alias, table in tables.items()})
+_DUCKDB = {"duckdb": os.cpu_count() or 1, "duckdb-1-thread": 1}
 
 
-def _duckdb(workload: CommonKey, tables: dict[str, pa.Table]) -> pa.Table:
-    import duckdb
+def _duckdb(workload: Workload, tables: Tables, threads: int) -> Callable[[], pa.Table]:
+    try:
+        import duckdb
+    except ImportError:
+        raise WatersmeetError("DuckDB is not installed") from None
 
-    with duckdb.connect(config={"threads": 1}) as connection:
-        for alias, table in tables.items():
-            connection.register(alias, table)
-        return connection.sql(workload.duckdb_query()).to_arrow_table()
+    def call() -> pa.Table:
+        with duckdb.connect(config={"threads": threads}) as connection:
+            for name, table in tables.items():
+                connection.register(name, table)
+            return connection.sql(workload.join.duckdb()).to_arrow_table()
+
+    return call
 
 
-def _seconds_only(measured: Measured[pa.Table]) -> Measured[Any]:
-    """Lets go of the rows: a second copy of them would count as memory of the next measurement."""
+def _timed(name: str, call: Callable[[], pa.Table], look: Callable[[str, pa.Table], None] | None) -> Measured[None]:
+    """Lets go of the rows once they were looked at: a second copy of them would count as memory of the next measurement."""
+    measured = measure(call)
+    if look is not None:
+        look(name, measured.result)
     return Measured(None, measured.seconds, measured.peak_bytes)
+
+
+def _with_latency(system: System, workload: Workload, tables: Tables) -> System:
+    """The same rows batch by batch: how long a batch takes, and what is kept between batches."""
+    run = wm.run(workload.join.ours(), {name: wm.stream(iter([table.slice(0, 0)]), time="ts") for name, table in tables.items()})
+    took_ms, state_bytes = [], 0
+    for number in range(workload.batches):
+        batch = {name: batch_of(table, number, workload.batches) for name, table in tables.items()}
+        start = time.perf_counter()
+        run.advance(batch)
+        took_ms.append((time.perf_counter() - start) * 1000)
+        state_bytes = max(state_bytes, run.state.nbytes)
+    p50_ms, p99_ms = np.percentile(took_ms[1:], [50, 99]).tolist()
+    return replace(system, p50_ms=p50_ms, p99_ms=p99_ms, state_bytes=state_bytes)
+
+
+def batch_of(table: pa.Table, number: int, batches: int) -> pa.Table:
+    """One of so many parts of a stream."""
+    start, end = (table.num_rows * place // batches for place in (number, number + 1))
+    return table.slice(start, end - start)
+
+
+def _rows_in(tables: Tables) -> int:
+    return sum(table.num_rows for table in tables.values())

@@ -38,9 +38,13 @@ class Nexmark:
     events: int = 5_000_000
     events_per_s: int = 50_000
     seed: int = 0
+    offset_us: int = 0  # of the first event's time
 
     def tables(self) -> dict[str, pa.Table]:
-        return {"person": self.people(), "auction": self.auctions(), "bid": self.bids()}
+        return {name: self.table(name) for name in ("person", "auction", "bid")}
+
+    def table(self, name: str) -> pa.Table:
+        return {"person": self.people, "auction": self.auctions, "bid": self.bids}[name]()
 
     def people(self) -> pa.Table:
         at = np.flatnonzero(self._kind < PEOPLE)
@@ -93,7 +97,7 @@ class Nexmark:
         return OPEN_AUCTIONS * EVENTS // AUCTIONS * 1_000_000 // self.events_per_s
 
     def _times(self, at: Ints) -> Ints:
-        return at * 1_000_000 // self.events_per_s
+        return at * 1_000_000 // self.events_per_s + self.offset_us
 
     def _people_before(self, at: Ints) -> Ints:
         """The number of the newest person at each event; the very first events may name the first one before they come."""

@@ -40,7 +40,8 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All systems on one workload, after their rows were found to be the same; `skipped` says who is missing and why.
+    """All systems on one workload, after their rows were found to be the same; `skipped` says who is missing and why, `said` what else a
+    reader has to know.
 
     >>> both = (System("watersmeet-spark", 800.0), System("spark-rocksdb", 50.0), System("spark-hdfs", 100.0))
     >>> Comparison("two-way", 1000, 40, 0, both).ratio
@@ -53,6 +54,7 @@ class Comparison:
     seed: int
     systems: tuple[System, ...]
     skipped: Mapping[str, str] = field(default_factory=dict)
+    said: str = ""
 
     @property
     def ours(self) -> System:
@@ -64,6 +66,14 @@ class Comparison:
         best = {peer: [s.rows_per_s for s in self.systems if s.name.partition("-")[0] == peer] for peer in PEERS}
         return {peer: self.ours.rows_per_s / max(speeds) for peer, speeds in best.items() if speeds}
 
+    def __str__(self) -> str:
+        lines = [f"{self.workload}: {self.rows_in:,} rows in, {self.rows_out:,} out, the same from all", f"  {_HEADER}"]
+        lines += [f"  {_line(each)}" for each in self.systems]
+        lines += [f"  {peer} is left out: {reason}" for peer, reason in self.skipped.items()]
+        if self.ratio:
+            lines.append(f"  {self.ours.name} is " + ", ".join(f"{ratio:.2f} times {peer}'s best" for peer, ratio in self.ratio.items()))
+        return "\n".join([*lines, *([f"  {self.said}"] if self.said else [])])
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "workload": self.workload,
@@ -73,12 +83,14 @@ class Comparison:
             "systems": [asdict(system) for system in self.systems],
             "ratio": self.ratio,
             "skipped": dict(self.skipped),
+            "said": self.said,
         }
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Comparison:
         systems = tuple(System(**system) for system in saved["systems"])
-        return cls(saved["workload"], saved["rows_in"], saved["rows_out"], saved["seed"], systems, saved.get("skipped", {}))
+        about = {"skipped": saved.get("skipped", {}), "said": saved.get("said", "")}
+        return cls(saved["workload"], saved["rows_in"], saved["rows_out"], saved["seed"], systems, **about)
 
 
 def save(comparison: Comparison, folder: Path) -> Path:
@@ -110,6 +122,15 @@ def differences(before: Comparison, after: Comparison) -> Iterator[str]:
     for peer, ratio in after.ratio.items():
         if peer in before.ratio:
             yield f"ours over {peer:<10} {before.ratio[peer]:>12.2f} → {ratio:>12.2f}"
+
+
+_HEADER = f"{'':<26}{'rows per s':>12}{'p50 ms':>10}{'p99 ms':>10}{'peak MB':>10}{'state MB':>10}"
+
+
+def _line(system: System) -> str:
+    latency = "".join(f"{'–' if value is None else format(value, ',.0f'):>10}" for value in (system.p50_ms, system.p99_ms))
+    held = "".join(f"{'–' if value is None else format(value / 1e6, ',.0f'):>10}" for value in (system.peak_bytes, system.state_bytes))
+    return f"{system.name:<26}{system.rows_per_s:>12,.0f}{latency}{held}"
 
 
 def machine() -> dict[str, Any]:

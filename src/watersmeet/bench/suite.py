@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import watersmeet as wm
 from watersmeet.bench import early_aggregation as early
 from watersmeet.bench.adaptive import adapted
+from watersmeet.bench.catalogue import CATALOGUE, FINITE
 from watersmeet.bench.counters import share_of_counting
-from watersmeet.bench.embedded import SideBySide, beside_duckdb, seconds_per_row
+from watersmeet.bench.embedded import beside_duckdb
+from watersmeet.bench.growth import batches_of, growth
 from watersmeet.bench.planning import BARS_S, planning_s
 from watersmeet.bench.regret import report
 from watersmeet.bench.regret.measure import measured
 from watersmeet.bench.regret.workloads import SUITE
 from watersmeet.bench.results import Comparison
-from watersmeet.bench.workloads import CommonKey
+from watersmeet.bench.workloads import CommonKey, Workload
 from watersmeet.errors import InputError, listing
 from watersmeet.workloads import golab, kang_limited
 
@@ -28,28 +32,6 @@ class Finding:
     text: str
     values: dict[str, Any]
     comparison: Comparison | None = None  # where peers ran as well
-
-
-def embedded() -> Iterator[Finding]:
-    """Two streams of 4,000,000 rows beside DuckDB on one thread, and memory beyond input and result."""
-    yield _side_by_side(beside_duckdb("two-way-embedded", CommonKey()))
-
-
-def five_way() -> Iterator[Finding]:
-    """Five streams of 1,000,000 rows on a common key, with base windows as the only state."""
-    yield _side_by_side(beside_duckdb("five-way-embedded", CommonKey(streams=5, rows=1_000_000)))
-
-
-def window_growth() -> Iterator[Finding]:
-    """Time per row as the window doubles and matches per probe stay the same."""
-    start = CommonKey(rows=2_000_000, keys=250_000, window_s=5)
-    seconds_per_row(CommonKey(rows=10_000))
-    first = None
-    for window_s in (5, 10, 20):
-        per_row = seconds_per_row(start.with_window(window_s))
-        first = first or per_row
-        text = f"window {window_s:>2} s  {per_row * 1e9:6.1f} ns per row  {per_row / first:5.2f} times the shortest window's"
-        yield Finding(text, {"workload": "window-growth", "window_s": window_s, "seconds_per_row": per_row})
 
 
 def table_8() -> Iterator[Finding]:
@@ -92,13 +74,16 @@ def planning() -> Iterator[Finding]:
 
 
 def early_aggregation() -> Iterator[Finding]:
-    """The fourth paper's default setting and those of its Figure 10: all plans, the optimizer's pick, and time against matches per row."""
-    for setting in (early.DEFAULT, *early.FIGURE_10):
+    """The fourth paper's default setting, and one in which each plan is the best: all plans, the pick, and time against matches per row."""
+    for setting in (early.DEFAULT, *early.CLEAR):
         found = early.ranked(setting)
         times = "  ".join(f"{name} {seconds * 1e3:8.1f} ms" for name, seconds in found.seconds.items())
-        text = f"{setting.name:<8} {times}   best {found.best}, picked {found.picked}, best early {found.gain:.1f} times the late plan"
+        text = (
+            f"{setting.name:<8} {times}   best {found.best} by {found.margin - 1:.0%}, picked {found.picked}, "
+            f"best early {found.gain:.1f} times the late plan"
+        )
         values = {"workload": "early-aggregation", "setting": setting.name, "seconds": found.seconds, "picked": found.picked}
-        yield Finding(text, {**values, "best": found.best, "gain": found.gain})
+        yield Finding(text, {**values, "best": found.best, "margin": found.margin, "gain": found.gain})
     first = None
     for matches in (300, 1000, 3000):
         per_row = early.seconds_per_row(matches)
@@ -128,9 +113,6 @@ def adaptive() -> Iterator[Finding]:
 
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
-    "embedded": embedded,
-    "five-way-embedded": five_way,
-    "window-growth": window_growth,
     "table-8": table_8,
     "counters": counters,
     "regret": regret,
@@ -141,31 +123,52 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
 }
 
 
-#: Streams by name of the benchmark: each brings 4,000,000 rows, 500,000 in a batch, with 500,000 keys, over windows of ten seconds.
-ON_SPARK = {"two-way": 2, "three-way": 3, "five-way": 5}
+#: Names for several benchmarks at once.
+ALL, PEERS = "all", "peers"
 
 
-def findings(name: str, scale: float = 1.0) -> Iterator[Finding]:
-    """The findings of one benchmark, or of all. `scale` shortens the streams of those on Spark, for a quick look."""
-    names = [*BENCHMARKS, *ON_SPARK, "aggregation-join"]
-    if name != "all" and name not in names:
-        raise InputError(f'there is no benchmark "{name}"', hint=f"benchmarks: {listing([*names, 'all'])}")
-    for chosen, benchmark in BENCHMARKS.items():
-        if name in (chosen, "all"):
-            yield from benchmark()
-    for chosen, streams in ON_SPARK.items():
-        if name in (chosen, "all"):
-            yield from _on_spark(chosen, streams, scale)
-    if name in ("aggregation-join", "all"):
-        yield from _aggregation_on_spark(scale)
+def findings(name: str, scale: float = 1.0, done: Container[str] = ()) -> Iterator[Finding]:
+    """The findings of one benchmark, of those beside peers, or of all, but for those that are `done`.
+
+    `scale` shortens the streams of those beside peers, for a quick look.
+    """
+    beside_peers: dict[str, Callable[[], Iterator[Finding]]] = {
+        **{each: partial(_beside_duckdb, workload, scale) for each, workload in FINITE.items()},
+        **{each: partial(_beside_all, workload, scale) for each, workload in CATALOGUE.items()},
+        "aggregation-join": partial(_aggregation_on_spark, scale),
+    }
+    known = BENCHMARKS | {"growth": partial(_growth, scale)} | beside_peers
+    groups = {ALL: known, PEERS: beside_peers}
+    if name not in known and name not in groups:
+        raise InputError(f'there is no benchmark "{name}"', hint=f"benchmarks: {listing([*known, *groups])}")
+    for chosen in groups.get(name, [name]):
+        if chosen not in done:
+            yield from known[chosen]()
 
 
-def _on_spark(name: str, streams: int, scale: float) -> Iterator[Finding]:
-    """The Spark host beside chains of Spark's own stream-stream joins."""
-    from watersmeet.bench.spark.beside import BATCH_ROWS, beside_spark
+def _growth(scale: float) -> Iterator[Finding]:
+    """Our time per row as windows, streams and matches grow."""
 
-    batches = max(3, round(CommonKey().rows * scale / BATCH_ROWS))
-    found = beside_spark(name, CommonKey(streams=streams, rows=batches * BATCH_ROWS))
+    def on_spark(workload: CommonKey) -> float:
+        from watersmeet.bench.spark.beside import ours_on_spark
+
+        return 1 / ours_on_spark(wm.session(), workload.workload("growth", batches_of(workload))).rows_per_s
+
+    for point in growth(scale, on_spark):
+        yield Finding(str(point), point.to_dict())
+
+
+def _beside_duckdb(workload: Callable[[float], Workload], scale: float) -> Iterator[Finding]:
+    """The embedded engine beside DuckDB, in one process."""
+    found = beside_duckdb(workload(scale))
+    yield Finding(str(found), found.to_dict(), found)
+
+
+def _beside_all(workload: Callable[[float], Workload], scale: float) -> Iterator[Finding]:
+    """Ours on Spark and embedded beside all peers."""
+    from watersmeet.bench.spark.beside import beside
+
+    found = beside(workload(scale))
     yield Finding(str(found), found.to_dict(), found.comparison)
 
 
@@ -175,12 +178,3 @@ def _aggregation_on_spark(scale: float) -> Iterator[Finding]:
 
     found = counted_beside_spark(CountJoin(batches=max(3, round(CountJoin().batches * scale))))
     yield Finding(str(found), found.to_dict(), found.comparison)
-
-
-def _side_by_side(found: SideBySide) -> Finding:
-    text = (
-        f"{found.workload}: {found.rows_in:,} rows in, {found.rows_out:,} out, the same rows in both\n"
-        f"  watersmeet {found.ours_s:6.2f} s   duckdb (one thread) {found.duckdb_s:6.2f} s   {found.ratio:.2f} times as fast\n"
-        f"  memory beyond input and result {found.extra_bytes / 1e6:,.0f} MB, input {found.input_bytes / 1e6:,.0f} MB"
-    )
-    return Finding(text, found.to_dict())

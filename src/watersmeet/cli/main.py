@@ -176,13 +176,14 @@ def demo(
 @app.command()
 def calibrate(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer points: a few seconds, less exact.")] = False,
+    spark: Annotated[bool, typer.Option("--spark", help="What Spark takes on top as well: a minute more, and Java.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Measures this machine's weight factors and saves the profile that explain and the optimizer use."""
     from watersmeet.cli import calibrate as calibration
 
     with reported():
-        calibration.calibrate(quick=quick, as_json=as_json)
+        calibration.calibrate(quick=quick, spark=spark, as_json=as_json)
 
 
 @app.command()
@@ -201,28 +202,24 @@ def paper(
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(help="Which benchmark, or all; or compare, with two saved results.")],
+    name: Annotated[str, typer.Argument(help="Which benchmark, peers, or all; or compare, with two saved results.")],
     results: Annotated[list[Path] | None, typer.Argument(help="Two files to compare.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one object per line.")] = False,
-    scale: Annotated[float, typer.Option(min=0.01, help="Of the streams on Spark, for a quick look.")] = 1.0,
-    save: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep what was found beside peers, with machine and versions.")] = None,
+    scale: Annotated[float, typer.Option(min=0.001, help="Shortens the streams of those beside peers, for a quick look.")] = 1.0,
+    save: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep what was found beside peers: values, plots and a page.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Leave out what DIR has already.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Only ours: where time goes, by stage on Spark, by kernel embedded.")] = False,
 ) -> None:
     """Measures this system beside its peers in one run, on seeded workloads."""
-    from watersmeet.bench.results import differences, load
-    from watersmeet.bench.results import save as keep
-    from watersmeet.bench.suite import findings
+    from watersmeet.cli import bench as benches
 
     with reported():
         if name == "compare":
-            if len(results or []) != 2:
-                raise typer.BadParameter("name two saved results to compare")
-            for line in differences(*(load(path) for path in results or [])):
-                typer.echo(line)
-            return
-        for finding in findings(name, scale):
-            typer.echo(json.dumps(finding.values) if as_json else finding.text)
-            if save is not None and finding.comparison is not None:
-                keep(finding.comparison, save)
+            benches.compare(results or [])
+        elif profile:
+            benches.profile(name, scale, as_json=as_json)
+        else:
+            benches.bench(name, scale, as_json=as_json, keep=save, resume=resume)
 
 
 @app.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -76,9 +76,8 @@ class Run:
 
 def run(job: Run) -> None:
     """Runs it and says what came of it; raises `Stopped` when it was stopped before its end."""
-    if job.on_spark:
-        spark.start(job.spark)  # it takes Ctrl-C for itself when it starts, so it has to be there before we do
-    with Beside(job) as beside, stopping() as stop:
+    # Spark takes Ctrl-C for itself when it starts, so it has to be there before we do.
+    with spark.quiet_spark(job.spark) if job.on_spark else nullcontext(), Beside(job) as beside, stopping() as stop:
         if job.grows:
             _grow(job, beside, stop)
         else:

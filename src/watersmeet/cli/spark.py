@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +17,7 @@ from watersmeet.cli.show import console
 from watersmeet.runtime.embedded import Sources
 from watersmeet.runtime.figures import Observer
 from watersmeet.runtime.java import check_java
+from watersmeet.runtime.job.checkpoint import locked
 
 
 @dataclass(frozen=True)
@@ -42,11 +45,29 @@ def reader(settings: Mapping[str, str]) -> Callable[[Mapping[str, Any]], Any]:
     return read
 
 
-def start(settings: Mapping[str, str]) -> None:
-    """Starts Spark with these settings, unless a session is there; says what to do where there is no Java."""
+@contextmanager
+def quiet_spark(settings: Mapping[str, str]) -> Iterator[None]:
+    """A session whose words go to a file, so that they do not mix with ours; it is named where Spark fails, and gone where it does not.
+
+    A session that is active already goes on saying what it says where it did.
+    """
     check_java()
-    with console(stderr=True).status("starting Spark"):
-        wm.session(**settings)
+    from watersmeet.runtime.spark.faults import SparkError
+    from watersmeet.runtime.spark.session import start_writing_to
+
+    with NamedTemporaryFile(prefix="watersmeet-spark-", suffix=".log", delete=False) as log, console(stderr=True).status("starting Spark"):
+        started = start_writing_to(log, settings)
+    failed = False
+    try:
+        yield
+    except SparkError as failure:
+        failed = started
+        if started:
+            failure.hint = "; ".join([*([failure.hint] if failure.hint else []), f"what Spark said besides is in {log.name}"])
+        raise
+    finally:
+        if not failed:
+            Path(log.name).unlink(missing_ok=True)
 
 
 def collected(query: wm.Query, sources: Sources, plan: wm.Plan | None) -> pa.Table:
@@ -60,6 +81,7 @@ def grow(job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Obs
     """Runs until it is to stop, or all is read; the number of rows that came out."""
     from watersmeet.runtime.spark.writing import Sink, watch, write
 
-    frame = wm.on_spark(job.query, job.sources, plan=plan)
-    query = write(frame, Sink(job.checkpoint, job.directory, job.format, show), follow=job.follow)
-    return watch(query, stop, observe, plan)
+    with locked(job.checkpoint):
+        frame = wm.on_spark(job.query, job.sources, plan=plan)
+        query = write(frame, Sink(job.checkpoint, job.directory, job.format, show), follow=job.follow)
+        return watch(query, stop, observe, plan)

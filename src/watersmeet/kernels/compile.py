@@ -7,7 +7,10 @@ reads is declared read-only, which takes both.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -52,11 +55,41 @@ def kernel(*argument_types: Any, allocates: bool = True) -> Callable[[Function],
         def call(*args: Any) -> Any:
             if not dispatcher.overloads:
                 _build(dispatcher, argument_types)
-            return dispatcher(*args)
+            return _watchers[-1].watched(function.__name__, dispatcher, args) if _watchers else dispatcher(*args)
 
         return cast(Function, call)
 
     return decorate
+
+
+@dataclass
+class KernelTimes:
+    """Calls and wall-clock seconds by kernel."""
+
+    calls: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def watched(self, name: str, dispatcher: Any, args: tuple[Any, ...]) -> Any:
+        start = time.perf_counter()
+        try:
+            return dispatcher(*args)
+        finally:
+            self.calls[name] = self.calls.get(name, 0) + 1
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+#: Who watches now; the last one does.
+_watchers: list[KernelTimes] = []
+
+
+@contextmanager
+def kernel_times() -> Iterator[KernelTimes]:
+    """What Python's calls of kernels take meanwhile, in this process."""
+    _watchers.append(KernelTimes())
+    try:
+        yield _watchers[-1]
+    finally:
+        _watchers.pop()
 
 
 def piece(function: Function, **options: Any) -> Any:

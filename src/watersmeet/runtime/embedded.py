@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
@@ -19,6 +20,7 @@ from watersmeet.operators.aggregate.state import empty_state as aggregate_state
 from watersmeet.operators.aggregate.state import with_relation as aggregate_relation
 from watersmeet.operators.aggregate.step import Stepped as Aggregated
 from watersmeet.operators.aggregate.step import step as aggregate_step
+from watersmeet.operators.cores import on_cores
 from watersmeet.operators.meet.admission import Delta, without_shed
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.state import MeetState, empty_state
@@ -108,7 +110,8 @@ class EmbeddedRun:
         self._go_on_by(plan)
 
     def _step(self, deltas: dict[int, Delta], future_us: int) -> Stepped | Aggregated:
-        stepped = step(self.config, self.state, deltas, self.watermark.value_us, future_us)
+        with on_cores(os.cpu_count() or 1):
+            stepped = step(self.config, self.state, deltas, self.watermark.value_us, future_us)
         self.state = stepped.state
         return stepped
 

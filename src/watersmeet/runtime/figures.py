@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.operators.cores import worked_s
 from watersmeet.operators.meet.watch import ALL, PROBE
 from watersmeet.runtime.embedded import EmbeddedRun
 
@@ -89,9 +90,9 @@ def advanced(
 ) -> tuple[list[pa.RecordBatch], BatchFigures]:
     """One batch of an embedded run, with its figures."""
     spent = dict(run.tally.watch.spent_s)
-    started, worked = time.perf_counter(), time.thread_time()
+    started, before_s = time.perf_counter(), worked_s()
     results = run.advance(tables, last=last)
-    took_s, worked_s = time.perf_counter() - started, time.thread_time() - worked
+    took_s, spent_s = time.perf_counter() - started, worked_s() - before_s
     figures = BatchFigures(
         batch=batch,
         ended_s=time.time(),
@@ -104,7 +105,7 @@ def advanced(
         state_bytes=run.state.nbytes,
         watermark_us=run.watermark.value_us if run.watermark.value_us > -FOREVER_US else None,
         newest_us=max(run.watermark.newest_us.values(), default=None),
-        operators_s=_operators(run, spent, worked_s),
+        operators_s=_operators(run, spent, spent_s),
         plan=run.config.plan,
     )
     return results, figures

@@ -24,9 +24,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
 import watersmeet as wm
+from watersmeet.bench.answers import checksum
 from watersmeet.bench.results import Comparison
 from watersmeet.bench.spark.native import PROVIDER, PROVIDERS
-from watersmeet.bench.spark.runs import Ran, checksum, run
+from watersmeet.bench.spark.runs import Ran, run
 from watersmeet.errors import WatersmeetError
 
 SCHEMA = "ts timestamp, k long, g long"

@@ -1,4 +1,4 @@
-"""Ours and Spark's own join on the same files, in turns, with where our time goes."""
+"""All systems on one workload: ours on Spark and embedded, Spark's own joins, Flink's SQL and DuckDB, over the same rows, in one run."""
 
 from __future__ import annotations
 
@@ -7,134 +7,151 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from watersmeet.bench.peers.flink import FlinkMissingError
-from watersmeet.bench.peers.flink_common_key import flink_common_key
+from watersmeet.bench.answers import Answer
+from watersmeet.bench.embedded import batch_of, finite
+from watersmeet.bench.peers import flink
+from watersmeet.bench.peers.flink_sql import flink_select
 from watersmeet.bench.results import Comparison, System
-from watersmeet.bench.spark.native import PROVIDER, PROVIDERS, SCHEMA, native_join
-from watersmeet.bench.spark.runs import Ran, check_same, checksum, run
-from watersmeet.bench.workloads import CommonKey
-from watersmeet.errors import WatersmeetError
+from watersmeet.bench.spark.native import PROVIDERS, native_join, state_in, stream_of
+from watersmeet.bench.spark.profile import phases
+from watersmeet.bench.spark.runs import Ran, run
+from watersmeet.bench.workloads import FEWEST_BATCHES, INSTANTS, Workload, opening
 
-BATCH_ROWS = 500_000
-WARM_UP_ROWS, WARM_UP_BATCHES = 50_000, 4
-
-#: Phases of a batch as the metrics name them. Reading files and packing them is one task, so their times are one.
-PHASES = {"scan and pack": "pack_us", "state read": "state_read_us", "join": "join_us", "state write": "state_write_us"}
+WARM_UP_ROWS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class BesideSpark:
-    """Ours over files, ours over DataFrames of the same files, Spark's own with each state store, and Flink's where it can be had."""
+class Beside:
+    """What was found, with our runs on Spark, whose batches tell where their time went."""
 
-    workload: str
-    seed: int
-    rows_in: int
-    files: Ran
-    frames: Ran
-    native: tuple[Ran, ...]
-    flink: System | None
-    skipped: Mapping[str, str]
-
-    @property
-    def comparison(self) -> Comparison:
-        systems = [each.system for each in (self.files, self.frames, *self.native)]
-        systems += [self.flink] if self.flink is not None else []
-        return Comparison(self.workload, self.rows_in, self.files.rows_out, self.seed, tuple(systems), self.skipped)
-
-    def profile(self, ran: Ran) -> dict[str, float]:
-        """Seconds of a batch by phase, on average. Phases run on several cores; what is left of the trigger is shuffle and output."""
-        count = max(1, len(ran.batches))
-        cores = os.cpu_count() or 1
-        spent = {phase: sum(getattr(each, name) for each in ran.batches) / count / 1e6 / cores for phase, name in PHASES.items()}
-        whole = sum(each.trigger_ms for each in ran.batches) / count / 1000
-        return {**spent, "shuffle, output and the rest": whole - sum(spent.values()), "whole trigger": whole}
+    comparison: Comparison
+    ours: tuple[Ran, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        return {**self.comparison.to_dict(), "profile_s": self.profile(self.files)}
+        return {**self.comparison.to_dict(), "profile_s": phases(self.ours[0])}
 
     def __str__(self) -> str:
-        found = self.comparison
-        lines = [f"{self.workload}: the same {found.rows_out:,} rows from all"]
-        lines += [f"  {each.name:<38} {each.rows_per_s:>11,.0f} rows per s" for each in found.systems]
-        lines += [f"  {peer} is left out: {reason}" for peer, reason in found.skipped.items()]
-        lines.append("  ours is " + ", ".join(f"{ratio:.1f} times {peer}'s best" for peer, ratio in found.ratio.items()))
-        lines += [f"    {phase:<30} {seconds:6.2f} s per batch" for phase, seconds in self.profile(self.files).items()]
-        return "\n".join(lines)
+        lines = [f"    {phase:<30} {seconds:7.3f} s per batch" for phase, seconds in phases(self.ours[0]).items()]
+        return "\n".join([str(self.comparison), *lines])
 
 
-def beside_spark(name: str, workload: CommonKey, batch_rows: int = BATCH_ROWS) -> BesideSpark:
+def beside(workload: Workload) -> Beside:
     """Runs the workload on all in turn, and refuses to give figures when their rows differ."""
+    tables = workload.tables()
+    known = finite(workload, tables)
+    runs, skipped = _on_spark(workload, tables, known.answer)
+    in_flink, why = _flink(workload, tables, known.answer)
+    ours = tuple(each for each in runs if each.name.startswith("watersmeet"))
+    systems = (*(each.system for each in runs), *known.systems, *in_flink)
+    rows_in = _rows_in(tables)
+    missing = {**known.skipped, **skipped, **why}
+    return Beside(Comparison(workload.name, rows_in, known.answer.rows, workload.seed, systems, missing, workload.said), ours)
+
+
+def _on_spark(workload: Workload, tables: Mapping[str, pa.Table], answer: Answer) -> tuple[list[Ran], dict[str, str]]:
+    """All have run before any is measured."""
     spark = wm.session()
-    _in_turn(spark, replace(workload, rows=WARM_UP_BATCHES * WARM_UP_ROWS), WARM_UP_ROWS)  # all have run before any is measured
-    files, frames, *native = _in_turn(spark, workload, batch_rows)
-    flink, skipped = _flink(workload, files)
-    return BesideSpark(name, workload.seed, workload.rows * workload.streams, files, frames, tuple(native), flink, skipped)
+    with written(opening(tables, WARM_UP_ROWS), FEWEST_BATCHES) as folder:
+        refused = workload.without.get("spark") or _refused(spark, workload, folder)
+        for ours in (_over_files, _over_frames):
+            ours(spark, workload, folder, rows_per_batch=1)
+    with written(tables, workload.batches) as folder:
+        per_batch = _rows_in(tables) // workload.batches
+        runs = [ours(spark, workload, folder, per_batch) for ours in (_over_files, _over_frames)]
+        if refused is None:
+            runs += _native(spark, workload, folder, per_batch)
+    for each in runs:
+        answer.check(each.name, each.rows_out, each.checksum)
+    return runs, {} if refused is None else {"spark": refused}
 
 
-def _in_turn(spark: SparkSession, workload: CommonKey, batch_rows: int) -> list[Ran]:
-    per_batch = batch_rows * workload.streams
-    with _written(workload, batch_rows) as folder:
-        files = run("watersmeet-spark", wm.on_spark(workload.query(), _over_files(workload, folder), session=spark), per_batch)
-        frames = run("watersmeet-spark-frames", wm.on_spark(workload.query(), _over_frames(spark, workload, folder)), per_batch)
-        found = [files, frames, *(_native(spark, workload, folder, provider, per_batch) for provider in PROVIDERS)]
-    check_same(found)
+def ours_on_spark(spark: SparkSession, workload: Workload) -> Ran:
+    """Ours alone, over files, after a run on a few rows."""
+    tables = workload.tables()
+    with written(opening(tables, WARM_UP_ROWS), FEWEST_BATCHES) as folder:
+        _over_files(spark, workload, folder, rows_per_batch=1)
+    with written(tables, workload.batches) as folder:
+        return _over_files(spark, workload, folder, _rows_in(tables) // workload.batches)
+
+
+def _over_files(spark: SparkSession, workload: Workload, folder: Path, rows_per_batch: int) -> Ran:
+    streams = {name: wm.stream(folder / name, time="ts", follow=True, files_per_batch=1) for name in workload.join.streams}
+    return run("watersmeet-spark", wm.on_spark(workload.join.ours(), streams, session=spark), rows_per_batch)
+
+
+def _over_frames(spark: SparkSession, workload: Workload, folder: Path, rows_per_batch: int) -> Ran:
+    streams = {name: wm.stream(stream_of(spark, folder / name), time="ts") for name in workload.join.streams}
+    return run("watersmeet-spark-frames", wm.on_spark(workload.join.ours(), streams, session=spark), rows_per_batch)
+
+
+def _native(spark: SparkSession, workload: Workload, folder: Path, rows_per_batch: int) -> list[Ran]:
+    found = []
+    for provider in PROVIDERS:
+        with state_in(spark, provider):
+            found.append(run(f"spark-{provider}", native_join(spark, workload.join, folder), rows_per_batch))
     return found
 
 
-def _flink(workload: CommonKey, ours: Ran) -> tuple[System | None, dict[str, str]]:
-    """Flink's interval join over the same rows, or why it is left out."""
-    if workload.streams != 2:
-        return None, {"flink": "its interval join takes two streams"}
+def _refused(spark: SparkSession, workload: Workload, folder: Path) -> str | None:
+    """Why Spark does not run the join, if it does not; else it has run once on a few rows."""
     try:
-        ran = flink_common_key(workload)
-    except FlinkMissingError as error:
-        return None, {"flink": str(error)}
-    if (ran.rows.num_rows, checksum(ran.rows)) != (ours.rows_out, ours.checksum):
-        raise WatersmeetError(
-            f"Flink gives {ran.rows.num_rows:,} rows where ours are {ours.rows_out:,}, or others; there is nothing to compare"
-        )
-    return System("flink", workload.rows * workload.streams / ran.seconds, peak_bytes=ran.peak_bytes), {}
+        _native(spark, workload, folder, rows_per_batch=1)
+    except PySparkException as error:
+        return f"Spark refuses it: {(error.getCondition() or str(error)).splitlines()[0]}"
+    return None
 
 
-def _native(spark: SparkSession, workload: CommonKey, folder: Path, provider: str, rows_per_batch: int) -> Ran:
-    before = spark.conf.get(PROVIDER)
-    spark.conf.set(PROVIDER, PROVIDERS[provider])
+def _flink(workload: Workload, tables: Mapping[str, pa.Table], answer: Answer) -> tuple[list[System], dict[str, str]]:
+    """Flink's figures, or why it is left out."""
+    if "flink" in workload.without:
+        return [], {"flink": workload.without["flink"]}
     try:
-        return run(f"spark-{provider}", native_join(spark, workload, folder), rows_per_batch)
-    finally:
-        spark.conf.set(PROVIDER, str(before))
+        ran = flink.run(tables, flink_select(workload.join), _shown(workload, answer.schema))
+    except flink.FlinkMissingError as error:
+        return [], {"flink": str(error)}
+    answer.check_table("flink", ran.rows)
+    return [System("flink", _rows_in(tables) / ran.seconds, peak_bytes=ran.peak_bytes)], {}
 
 
-def _over_files(workload: CommonKey, folder: Path) -> dict[str, wm.Stream]:
-    return {alias: wm.stream(folder / alias, time="ts", follow=True, files_per_batch=1) for alias in workload.aliases}
-
-
-def _over_frames(spark: SparkSession, workload: CommonKey, folder: Path) -> dict[str, wm.Stream]:
-    reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-    return {alias: wm.stream(reader.parquet(str(folder / alias)), time="ts") for alias in workload.aliases}
+def _shown(workload: Workload, schema: pa.Schema) -> pa.Schema:
+    """The result's columns in the order in which Flink is asked for them."""
+    join = workload.join
+    names = [*(["as_of"] if join.aggregates else []), *(name for _, name in join.outputs), *(each.name for each in join.aggregates)]
+    return pa.schema([schema.field(name) for name in names])
 
 
 @contextmanager
-def _written(workload: CommonKey, batch_rows: int) -> Iterator[Path]:
+def written(tables: Mapping[str, pa.Table], batches: int) -> Iterator[Path]:
     """The streams as directories of parquet files, one per batch, in the order of their times."""
     folder = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
     try:
-        for alias, table in workload.tables().items():
-            (folder / alias).mkdir()
-            timed = table.set_column(0, "ts", table["ts"].cast(pa.timestamp("us", "UTC")))
-            for number, start in enumerate(range(0, table.num_rows, batch_rows)):
-                path = folder / alias / f"{number:05d}.parquet"
-                pq.write_table(timed.slice(start, batch_rows), path)
+        for name, table in tables.items():
+            (folder / name).mkdir()
+            timed = _timed(table)
+            for number in range(batches):
+                path = folder / name / f"{number:05d}.parquet"
+                pq.write_table(batch_of(timed, number, batches), path)
                 os.utime(path, (1_700_000_000 + number,) * 2)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _timed(table: pa.Table) -> pa.Table:
+    """Instants as Spark knows them."""
+    instant = pa.timestamp("us", "UTC")
+    return table.cast(pa.schema([(field.name, instant if field.name in INSTANTS else field.type) for field in table.schema]))
+
+
+def _rows_in(tables: Mapping[str, pa.Table]) -> int:
+    return sum(table.num_rows for table in tables.values())

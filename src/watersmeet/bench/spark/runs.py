@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
+from watersmeet.bench.memory import watched
 from watersmeet.bench.results import System
-from watersmeet.errors import WatersmeetError
-from watersmeet.operators.row_identity import row_identities
 from watersmeet.runtime.spark.metrics import BatchMetrics, metrics_of
 
 _ROWS, _SUM = "rows", "checksum"
@@ -23,7 +22,11 @@ _ROWS, _SUM = "rows", "checksum"
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """`seconds` and `rows_in` are of all batches after the first, in which the processes still warm up."""
+    """`seconds` and `rows_in` are of all batches after the first, in which the processes still warm up.
+
+    `state_bytes` is what the operators say they keep: ours, or the state store with its files. `durations_ms` are the parts of each trigger
+    as Spark names them.
+    """
 
     name: str
     rows_in: int
@@ -33,6 +36,8 @@ class Ran:
     batches: tuple[BatchMetrics, ...]
     trigger_ms: tuple[int, ...] = ()
     state_bytes: int | None = None
+    peak_bytes: int | None = None
+    durations_ms: tuple[Mapping[str, int], ...] = ()
 
     @property
     def rows_per_s(self) -> float:
@@ -42,7 +47,7 @@ class Ran:
     def system(self) -> System:
         """The same as the report has it; latency is a batch's, from its start to its rows being out."""
         p50_ms, p99_ms = np.percentile(self.trigger_ms, [50, 99]).tolist() if self.trigger_ms else (None, None)
-        return System(self.name, self.rows_per_s, p50_ms, p99_ms, state_bytes=self.state_bytes)
+        return System(self.name, self.rows_per_s, p50_ms, p99_ms, self.peak_bytes, self.state_bytes)
 
 
 def run(name: str, frame: DataFrame, rows_per_batch: int) -> Ran:
@@ -53,23 +58,19 @@ def run(name: str, frame: DataFrame, rows_per_batch: int) -> Ran:
     checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
     try:
         writer = counted.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
-        query = writer.trigger(availableNow=True).start()
-        query.awaitTermination()
-        return _ran(name, query.recentProgress, rows_per_batch)
+        _collect_garbage(frame)
+        with watched() as memory:
+            query = writer.trigger(availableNow=True).start()
+            query.awaitTermination()
+        return replace(_ran(name, query.recentProgress, rows_per_batch), peak_bytes=memory.peak_bytes)
     finally:
         shutil.rmtree(checkpoint, ignore_errors=True)
 
 
-def check_same(runs: list[Ran]) -> None:
-    """Refuses figures of runs whose rows differ."""
-    if len({(each.rows_out, each.checksum) for each in runs}) > 1:
-        said = "; ".join(f"{each.name}: {each.rows_out:,} rows, checksum {each.checksum}" for each in runs)
-        raise WatersmeetError(f"the systems give different rows, so there is nothing to compare: {said}")
-
-
-def checksum(rows: pa.Table) -> int:
-    """The same sum over rows that came from elsewhere; their hash is Spark's own."""
-    return int((row_identities(rows.select(sorted(rows.column_names))) & 0xFFFFFFFF).sum())
+def _collect_garbage(frame: DataFrame) -> None:
+    """What the query before left behind in the Java process is not this one's memory."""
+    jvm: Any = frame.sparkSession._jvm
+    jvm.java.lang.System.gc()
 
 
 def _ran(name: str, progress: list[Any], rows_per_batch: int) -> Ran:
@@ -83,5 +84,15 @@ def _ran(name: str, progress: list[Any], rows_per_batch: int) -> Ran:
         checksum=sum(each[_SUM] or 0 for each in observed),
         batches=tuple(metrics_of(full)[1:]),
         trigger_ms=tuple(each["durationMs"]["triggerExecution"] for each in full[1:]),
-        state_bytes=max((sum(state["memoryUsedBytes"] for state in each["stateOperators"]) for each in full), default=None),
+        state_bytes=max(map(_state_bytes, full), default=None),
+        durations_ms=tuple(dict(each["durationMs"]) for each in full[1:]),
     )
+
+
+def _state_bytes(progress: Any) -> int:
+    ours = metrics_of([progress])
+    return ours[0].state_bytes if ours else sum(map(_store_bytes, progress["stateOperators"]))
+
+
+def _store_bytes(store: Any) -> int:
+    return int(store["memoryUsedBytes"]) + int(store["customMetrics"].get("rocksdbSstFileSize", 0))

@@ -21,6 +21,7 @@ from watersmeet.cli.demo.flights import flights
 from watersmeet.cli.demo.on_spark import FOR_A_MINUTE
 from watersmeet.cli.demo.stage import Stage, same_rows
 from watersmeet.cli.show import rows_as_table
+from watersmeet.cli.spark import quiet_spark
 from watersmeet.cli.ui import shown_for, watched
 from watersmeet.oracle import as_multiset, table_rows
 from watersmeet.runtime.figures import BatchFigures, Observer
@@ -200,8 +201,8 @@ STEPS: tuple[tuple[str, Callable[[Stage], None]], ...] = (
 
 def _start_spark(stage: Stage) -> None:
     started = time.perf_counter()
-    with stage.screen.status("starting Spark"):
-        wm.session(**FOR_A_MINUTE)
+    with quiet_spark(FOR_A_MINUTE):
+        pass  # it stays when the block is over
     stage.screen.print(
         f"Spark took {time.perf_counter() - started:.1f} s to start. A streaming query reads the year quarter by quarter, from files "
         "into files, with a checkpoint; its first micro-batch starts the Python workers.",

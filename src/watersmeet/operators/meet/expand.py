@@ -8,8 +8,9 @@ they read. Nothing of this outlives the call: partial combinations are never sta
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,15 +19,17 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Column, Expr
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError
+from watersmeet.kernels.gather import gather_int32, gather_int64, tighten
 from watersmeet.kernels.grouped_run import count_matches, fill_matches
 from watersmeet.kernels.mixing import combine_codes
+from watersmeet.operators import cores
 from watersmeet.operators.expressions import is_true
 from watersmeet.operators.keys import equal_keys
 from watersmeet.operators.meet.config import MeetConfig, Step
-from watersmeet.operators.meet.pane import Int32s, Int64s, Panes
+from watersmeet.operators.meet.pane import Int32s, Int64s, Panes, Run
 
 #: Partial combinations in one piece. Memory is bounded by this times the number of inputs, whatever the number of matches.
-PIECE_ROWS = 1 << 19
+PIECE_ROWS = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -34,23 +37,39 @@ class Combinations:
     """Row numbers of the inputs bound so far, one array per input, all of one length.
 
     `latest` is the largest time of the rows so far and `end` the last instant at which all of them are valid; both only where some
-    input carries ends.
+    input carries ends. `keys` are the codes of the key classes they were probed with last: rows that met agree on them.
     """
 
     rows: dict[int, Int32s]
     times: dict[int, Int64s]
     latest: Int64s | None
     end: Int64s | None
+    keys: tuple[tuple[int, ...], Int64s] | None = None
 
     def __len__(self) -> int:
         return next(iter(self.rows.values())).size
 
-    def take(self, chosen: NDArray[np.integer] | NDArray[np.bool_] | slice) -> Combinations:
+    def take(self, chosen: NDArray[np.bool_] | slice) -> Combinations:
         return Combinations(
             {i: rows[chosen] for i, rows in self.rows.items()},
             {i: times[chosen] for i, times in self.times.items()},
             None if self.latest is None else self.latest[chosen],
             None if self.end is None else self.end[chosen],
+            None if self.keys is None else (self.keys[0], self.keys[1][chosen]),
+        )
+
+    def repeated(self, parents: Int32s) -> Combinations:
+        """The combinations with these numbers, which may come several times."""
+        keys = None if self.keys is None else self.keys[1]
+        rows = cores.each(lambda values: gather_int32(values, parents), list(self.rows.values()), parents.size)
+        numbers = [*self.times.values(), self.latest, self.end, keys]
+        *times, latest, end, keys = cores.each(lambda values: _gathered(values, parents), numbers, parents.size)
+        return Combinations(
+            dict(zip(self.rows, rows, strict=True)),
+            {i: _present(its) for i, its in zip(self.times, times, strict=True)},
+            latest,
+            end,
+            None if self.keys is None or keys is None else (self.keys[0], keys),
         )
 
 
@@ -116,12 +135,13 @@ def within_bounds(config: MeetConfig, reach: dict[int, Panes], found: Combinatio
 def _origin_rows(config: MeetConfig, origin: int, steps: tuple[Step, ...], panes: Panes) -> Combinations:
     """The origin's new rows, in the order of the first key they are probed with: neighbours then look at the same places."""
     (pane,) = panes.panes
-    keyed = bool(steps and steps[0].key_classes)
-    rows = pane.run(steps[0].key_classes).rows if keyed else np.arange(len(pane), dtype=np.int32)
-    times = pane.times[rows]
-    some_ends = any(each.has_ends for each in config.inputs)
-    end = pane.ends[rows] if pane.ends is not None else np.full(rows.size, FOREVER_US, np.int64)
-    return Combinations({origin: rows}, {origin: times}, times if some_ends else None, end if some_ends else None)
+    classes = steps[0].key_classes if steps else ()
+    run = pane.run(classes)
+    keys = (classes, np.repeat(run.group_keys, np.diff(run.offsets))) if classes else None
+    if not any(each.has_ends for each in config.inputs):
+        return Combinations({origin: run.rows}, {origin: run.times}, None, None, keys)
+    end = gather_int64(pane.ends, run.rows) if pane.ends is not None else np.full(len(pane), FOREVER_US, np.int64)
+    return Combinations({origin: run.rows}, {origin: run.times}, run.times, end, keys)
 
 
 def _grow(
@@ -134,6 +154,7 @@ def _grow(
         yield bound
         return
     step, rest = steps[0], steps[1:]
+    bound = _keyed(reach, bound, step)
     probe = _probe(config, reach, bound, step)
     count(step.target, len(bound), probe.total)
     if not probe.total:
@@ -144,39 +165,52 @@ def _grow(
 
 
 def _probe(config: MeetConfig, reach: dict[int, Panes], bound: Combinations, step: Step) -> Probe:
-    keys = _probe_keys(reach, bound, step)
+    keys = bound.keys[1] if bound.keys is not None else np.zeros(len(bound), np.int64)
     from_us, until_us = _time_bounds(config, bound, step.target)
     alive_at = bound.latest if bound.latest is not None else from_us
     first, count, total = [], [], 0
     for pane in reach[step.target].panes:
         run = pane.run(step.key_classes)
         start, matches = np.empty(len(bound), np.int64), np.empty(len(bound), np.int32)
-        total += count_matches(
-            run.slots, run.group_keys, run.offsets, run.times, run.ends, keys, from_us, until_us, alive_at, start, matches
-        )
+        asked = (keys, from_us, until_us, alive_at, start, matches)
+        counted = partial(_count_stretch, run, asked)
+        total += sum(cores.each(counted, cores.stretches(len(bound)), len(bound)))
         first.append(start)
         count.append(matches)
     return Probe(first, count, total)
 
 
-def _probe_keys(reach: dict[int, Panes], bound: Combinations, step: Step) -> Int64s:
+def _count_stretch(run: Run, asked: tuple[NDArray[Any], ...], part: slice) -> int:
+    return count_matches(run.slots, run.group_keys, run.offsets, run.times, run.ends, *(values[part] for values in asked))
+
+
+def _keyed(reach: dict[int, Panes], bound: Combinations, step: Step) -> Combinations:
+    """With the codes the step probes by, which often are those of the step before."""
     if not step.key_classes:
-        return np.zeros(len(bound), np.int64)
+        return replace(bound, keys=None)
+    if bound.keys is not None and bound.keys[0] == step.key_classes:
+        return bound
     codes = [
         reach[provider].codes(key_class, bound.rows[provider]) for key_class, provider in zip(step.key_classes, step.providers, strict=True)
     ]
-    return reduce(combine_codes, codes)
+    return replace(bound, keys=(step.key_classes, reduce(combine_codes, codes)))
 
 
 def _time_bounds(config: MeetConfig, bound: Combinations, target: int) -> tuple[Int64s, Int64s]:
     """Between which times the target's row must lie, given the times of the rows bound so far."""
     later_by = config.bounds.later_by_us
-    lows = [times - later_by[target][i] for i, times in bound.times.items() if later_by[target][i] < FOREVER_US]
-    highs = [times + later_by[i][target] for i, times in bound.times.items() if later_by[i][target] < FOREVER_US]
+    low = np.full(len(bound), -FOREVER_US, np.int64)
+    high = np.full(len(bound), FOREVER_US, np.int64)
     if bound.end is not None and config.inputs[target].is_stream:
-        highs.append(bound.end)
-    low = reduce(np.maximum, lows) if lows else np.full(len(bound), -FOREVER_US, np.int64)
-    high = reduce(np.minimum, highs) if highs else np.full(len(bound), FOREVER_US, np.int64)
+        high = np.minimum(high, bound.end)
+    for i, times in bound.times.items():
+        before_us, after_us = later_by[target][i], later_by[i][target]
+        if before_us < FOREVER_US and after_us < FOREVER_US:
+            tighten(times, before_us, after_us, low, high)
+        elif before_us < FOREVER_US:
+            low = np.maximum(low, times - before_us)
+        elif after_us < FOREVER_US:
+            high = np.minimum(high, times + after_us)
     return low, high
 
 
@@ -208,8 +242,10 @@ def _bind(
         base = int(panes.bases[number])
         at = fill_matches(rows, probe.first[number][piece], probe.count[number][piece], base, parents, matches, at)
     whole = piece.start == 0 and piece.stop == len(bound)
-    grown = (bound if whole else bound.take(piece)).take(parents)
-    return _with_target(config, panes, grown, target, matches, more)
+    here = bound if whole else bound.take(piece)
+    if not more:  # nothing is probed after this
+        here = replace(here, times={}, keys=None)
+    return _with_target(config, panes, here.repeated(parents), target, matches, more)
 
 
 def _with_target(config: MeetConfig, panes: Panes, grown: Combinations, target: int, matches: Int32s, more: bool) -> Combinations:
@@ -224,6 +260,16 @@ def _with_target(config: MeetConfig, panes: Panes, grown: Combinations, target: 
     if latest is not None:
         latest = np.maximum(latest, times)
     return Combinations(rows, {**grown.times, target: times}, latest, end)
+
+
+def _gathered(values: Int64s | None, rows: Int32s) -> Int64s | None:
+    return None if values is None else gather_int64(values, rows)
+
+
+def _present(values: Int64s | None) -> Int64s:
+    if values is None:
+        raise InternalError("combinations without the times of their rows")
+    return values
 
 
 def _checked(config: MeetConfig, reach: dict[int, Panes], found: Combinations, step: Step) -> Combinations:

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Expr
 from watersmeet.errors import InternalError
+from watersmeet.kernels.gather import gather_int64
 from watersmeet.kernels.grouped_run import group_rows, running_maximum
 from watersmeet.kernels.mixing import combine_codes
 from watersmeet.operators.expressions import evaluate
@@ -149,8 +151,8 @@ def _build_run(pane: Pane, classes: tuple[int, ...]) -> Run:
         slots, group_keys, rows = np.empty(0, np.int32), np.empty(0, np.int64), everything
     else:
         slots, group_keys, offsets, rows = group_rows(pane.key(classes))
-    ends = _NO_TIMES if pane.ends is None else running_maximum(pane.ends[rows], offsets)
-    return Run(slots, group_keys, offsets, rows, pane.times[rows], ends)
+    ends = _NO_TIMES if pane.ends is None else running_maximum(gather_int64(pane.ends, rows), offsets)
+    return Run(slots, group_keys, offsets, rows, gather_int64(pane.times, rows), ends)
 
 
 def _present(values: Int64s | None) -> Int64s:
@@ -195,11 +197,11 @@ class Panes:
 
     def _gather(self, what: str, parts: list[pa.Array], rows: Int32s) -> pa.Array:
         if len(parts) == 1:
-            return parts[0].take(pa.array(rows))
+            return pc.take(parts[0], pa.array(rows), boundscheck=False)
         if rows.size * 8 >= len(self):  # copying everything once costs less than sorting the rows by pane
             if what not in self._whole:
                 self._whole[what] = pa.concat_arrays(parts)
-            return self._whole[what].take(pa.array(rows))
+            return pc.take(self._whole[what], pa.array(rows), boundscheck=False)
         places = self._places(rows)
         found = pa.concat_arrays([part.take(pa.array(local)) for part, (_, local) in zip(parts, places, strict=True)])
         back = np.empty(rows.size, np.int64)
@@ -208,12 +210,11 @@ class Panes:
 
     def _numbers(self, what: str, parts: list[Int64s], rows: Int32s) -> Int64s:
         if len(parts) == 1:
-            return parts[0][rows]
+            return gather_int64(parts[0], rows)
         if rows.size * 8 >= len(self):
             if what not in self._whole:
                 self._whole[what] = np.concatenate(parts)
-            found: Int64s = self._whole[what][rows]
-            return found
+            return gather_int64(self._whole[what], rows)
         numbers = np.empty(rows.size, np.int64)
         for part, (at, local) in zip(parts, self._places(rows), strict=True):
             numbers[at] = part[local]

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.algebra.expressions import Expr
+from watersmeet.operators import cores
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.meet.admission import Delta, Released, pane_of, release, stretches, without_late
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
@@ -133,5 +135,8 @@ def _join(config: MeetConfig, inputs: list[InputState], new: dict[int, Pane], ta
 
 
 def _materialised(config: MeetConfig, reach: dict[int, Panes], found: Combinations) -> pa.RecordBatch:
-    arrays = [evaluate(output.expr, lambda column: column_of(config, reach, found, column), len(found)) for output in config.outputs]
+    def values(expr: Expr) -> pa.Array:
+        return evaluate(expr, lambda column: column_of(config, reach, found, column), len(found))
+
+    arrays = cores.each(values, [output.expr for output in config.outputs], len(found))
     return pa.RecordBatch.from_arrays(arrays, schema=config.result)

@@ -1,4 +1,4 @@
-"""How long each operator of a meet worked: seconds of this thread's CPU, to be held against the predicted ones.
+"""How long each operator of a meet worked: seconds of CPU, to be held against the predicted ones.
 
 Nothing a meet computes depends on it. The operators are those of the cost model: rows are taken in, kept (selected, coded, put into their
 window), probed by origin, and put out. An access path is made when it is first probed, so that work counts with the probe.
@@ -6,11 +6,12 @@ window), probed by origin, and put out. An access path is made when it is first 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
+
+from watersmeet.operators.cores import worked_s
 
 Item = TypeVar("Item")
 
@@ -32,7 +33,7 @@ class Watch:
     {('take in', 1): 2.0}
     """
 
-    clock: Callable[[], float] = time.thread_time
+    clock: Callable[[], float] = worked_s
     spent_s: dict[tuple[str, int], float] = field(default_factory=dict)
 
     @contextmanager

@@ -63,20 +63,11 @@ class Bucket:
         deltas = arrived.deltas()
         start = time.perf_counter_ns()
         watermark_us = state.watermark.value_us
-        inner, counters = yield from self.operator.steps(state.inner, deltas, watermark_us, FOREVER_US if last else following.value_us)
+        future_us = FOREVER_US if last else following.value_us
+        inner, counters = yield from self.operator.steps(state.inner, deltas, watermark_us, future_us, following.largest_us)
         metrics = arrived.metrics(deltas, watermark_us, counters)
         metrics["join_us"] = (time.perf_counter_ns() - start) // 1000
         return BucketState(inner, following), metrics
-
-    def rounds(self, label: int, packets: list[Packet]) -> Generator[pa.RecordBatch, None, list[Metrics]]:
-        """A finite input, batch after batch, from nothing to the end."""
-        state, metrics = self.empty(), []
-        numbers = sorted({packet.round for packet in packets})
-        for number in numbers:
-            of_round = (packet for packet in packets if packet.round == number)
-            state, counted = yield from self.advance(label, state, of_round, last=number == numbers[-1])
-            metrics.append(counted)
-        return metrics
 
     def first_input(self, stream: int) -> int:
         """The input whose rows stand for the stream's in the ledger: a self join reads its stream once per alias."""

@@ -9,6 +9,7 @@ import numpy as np
 from pyspark import worker  # noqa: F401 # what every worker runs; imported here, it is there after the fork
 from pyspark.daemon import manager
 
+from watersmeet.kernels.gather import gather_int32, gather_int64, tighten
 from watersmeet.kernels.grouped_run import count_matches, fill_matches, group_rows
 from watersmeet.kernels.mixing import combine_codes, hash_slices
 from watersmeet.runtime.spark import finite, inputs, processor, results  # noqa: F401 # what is unpickled in workers
@@ -23,6 +24,8 @@ def load_kernels() -> None:
     first, count = np.empty(1, np.int64), np.empty(1, np.int32)
     count_matches(slots, group_keys, offsets, one, none, one, one, one, one, first, count)
     fill_matches(rows, first, count, 0, np.empty(1, np.int32), np.empty(1, np.int32), 0)
+    gather_int64(one, gather_int32(rows, rows))
+    tighten(one, 0, 0, np.zeros(1, np.int64), np.zeros(1, np.int64))
     hash_slices(np.zeros(1, np.uint8), np.array([0, 1]))
 
 

@@ -12,8 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user
 
 from watersmeet.operators.meet.watch import ALL, KEEP, PROBE, ROWS_OUT, TAKE_IN
 from watersmeet.runtime.spark.bucket import Bucket, spent_name
+from watersmeet.runtime.spark.merger import MERGE_METRICS
 
-OBSERVATION = "watersmeet"
+OBSERVATION, MERGED = "watersmeet", "watersmeet groups"
 
 _PER_BUCKET = (
     "results",
@@ -28,6 +29,7 @@ _PER_BUCKET = (
     "newest_us",
 )
 _EQUAL_IN_ALL = ("watermark_us", "newest_us")
+_RESULTS = json.dumps(["results"])
 _PER_STREAM = ("arrived", "late", "shed")
 _PER_INPUT = (TAKE_IN, KEEP, PROBE)
 _PER_PAIR = ("probes", "comparisons", "touched")
@@ -74,6 +76,11 @@ def observed(emitted: DataFrame, bucket: Bucket) -> DataFrame:
     return emitted.observe(OBSERVATION, *sums)
 
 
+def observed_merge(emitted: DataFrame) -> DataFrame:
+    """The same for the second step of an aggregation."""
+    return emitted.observe(MERGED, *(F.sum(name).alias(json.dumps([name])) for name in MERGE_METRICS))
+
+
 def batches(query: Any) -> list[BatchMetrics]:
     """The metrics of a streaming query's recent micro-batches, oldest first; `query` is what `start()` returned."""
     return metrics_of(query.recentProgress)
@@ -82,7 +89,16 @@ def batches(query: Any) -> list[BatchMetrics]:
 def metrics_of(progress: Iterable[Any]) -> list[BatchMetrics]:
     """The metrics in the progress reports of a streaming query; batches in which no bucket ran have none."""
     found = ((each, each["observedMetrics"].get(OBSERVATION)) for each in progress)
-    return [_batch(each, row.asDict()) for each, row in found if row is not None and row[json.dumps(["results"])] is not None]
+    return [_batch(each, _with_merge(each, row.asDict())) for each, row in found if row is not None and row[_RESULTS] is not None]
+
+
+def _with_merge(progress: Any, values: dict[str, int]) -> dict[str, int]:
+    """Both steps' metrics together; results are those of the last."""
+    merged = progress["observedMetrics"].get(MERGED)
+    if merged is None:
+        return values
+    added = {name: values[name] + (value or 0) for name, value in merged.asDict().items()}
+    return values | added | {_RESULTS: merged[_RESULTS] or 0}
 
 
 def _batch(progress: Any, observed_values: Mapping[str, int]) -> BatchMetrics:

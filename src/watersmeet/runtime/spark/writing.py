@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -17,8 +15,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.errors import InputError
 from watersmeet.runtime.figures import BatchFigures, Observer
+from watersmeet.runtime.spark.faults import in_one_sentence
 from watersmeet.runtime.spark.metrics import BatchMetrics, batches
 
 #: How often the query is asked how far it is.
@@ -26,8 +24,6 @@ POLL_S = 0.25
 
 SINKS = {"parquet": "parquet", "csv": "csv", "jsonl": "json"}
 
-#: A mistake of the caller's, in the report of a Python worker.
-_OURS = re.compile(r"watersmeet\.errors\.(?:Input|Query|Plan)Error: (.+?)\n(?:\s*\n|\t| {4}|SQLSTATE|$)", re.DOTALL)
 
 Shown = Callable[[int, pa.Table], None]
 
@@ -68,7 +64,7 @@ def watch(query: StreamingQuery, stop: threading.Event, observe: Observer, plan:
     query.stop()
     failure = query.exception()
     if failure is not None and not stop.is_set():
-        raise _failed(failure)
+        raise in_one_sentence(failure)
     return rows_out
 
 
@@ -117,14 +113,4 @@ def collected(frame: DataFrame) -> pa.Table:
     try:
         return frame.toArrow()
     except PySparkException as error:
-        raise _failed(error) from error
-
-
-def _failed(error: Any) -> InputError:
-    """What failed a query, in its own words: a mistake that a worker found in the data is said as it was said there."""
-    words = str(error).strip()
-    ours = _OURS.search(words)
-    if ours is not None:
-        return InputError(ours[1][:800])
-    hint = "watersmeet repair DIR, with the directory of the checkpoint, says what can be done" if "STATE_STORE" in words else None
-    return InputError(f"the query failed on Spark: {words.splitlines()[0][:400] if words else type(error).__name__}", hint=hint)
+        raise in_one_sentence(error) from error

@@ -1,0 +1,182 @@
+"""A window join as a value, from which each system's own words for it are written, so that all are asked for the same rows.
+
+Columns stand as `alias.column`; expressions use only what every system reads alike. Times are the column `ts` of each stream.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from watersmeet.errors import InputError
+
+_ALIAS = re.compile(r"\b([a-z])\.")
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """`low_us <= other.ts - one.ts <= high_us`."""
+
+    one: str
+    other: str
+    low_us: int
+    high_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Rows pairwise at most `length_us` apart: the same sliding window on every stream."""
+
+    length_us: int
+
+    def bounds(self, aliases: str) -> tuple[Bound, ...]:
+        return tuple(Bound(one, other, -self.length_us, self.length_us) for one, other in combinations(aliases, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """Rows of the first stream follow rows of each other one, at most so long after them."""
+
+    lengths_us: Mapping[str, int]
+
+    def bounds(self, aliases: str) -> tuple[Bound, ...]:
+        return tuple(Bound(aliases[0], other, -self.lengths_us[other], 0) for other in aliases[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Rows in the same tumbling window. No row of a benchmark falls on the instant between two, where systems differ."""
+
+    length_us: int
+
+    def bounds(self, aliases: str) -> tuple[Bound, ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """`ABS(one - other) < width` on columns of whole numbers from zero on, where there is no equality."""
+
+    one: str
+    other: str
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """AVG, COUNT, MAX or SUM of a column, once per tumbling window."""
+
+    function: str
+    column: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What becomes decidable when the rows of `alias` join those of the sources before it."""
+
+    alias: str
+    stream: str
+    equal: tuple[tuple[str, str], ...]
+    where: tuple[str, ...]
+    bounds: tuple[Bound, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowJoin:
+    """Sources by alias (one letter each), joined in that order by systems that join two at a time.
+
+    With aggregates, `outputs` are the groups, the windows are tiles, and each row carries its tile's end as `as_of`.
+
+    >>> join = WindowJoin({"a": "ask", "b": "bid"}, Range(5_000_000), (("a.k", "k"),), equal=(("a.k", "b.k"),))
+    >>> join.ours()
+    'SELECT a.k AS k FROM ask [RANGE 5000000 MICROSECONDS] AS a, bid [RANGE 5000000 MICROSECONDS] AS b WHERE a.k = b.k'
+    """
+
+    sources: Mapping[str, str]
+    windows: Range | After | Tile
+    outputs: tuple[tuple[str, str], ...]
+    equal: tuple[tuple[str, str], ...] = ()
+    where: tuple[str, ...] = ()
+    band: Band | None = None
+    aggregates: tuple[Aggregate, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.aggregates and not isinstance(self.windows, Tile):
+            raise InputError("the systems agree on aggregates over tumbling windows only")
+
+    @property
+    def aliases(self) -> str:
+        return "".join(self.sources)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.sources.values()))
+
+    def steps(self) -> tuple[Step, ...]:
+        return tuple(self._step(self.aliases[: number + 1]) for number in range(len(self.sources)))
+
+    def ours(self) -> str:
+        """In the query language of this project."""
+        sources = ", ".join(f"{stream} {self._window()} AS {alias}".replace("  ", " ") for alias, stream in self.sources.items())
+        text = f"SELECT {', '.join(self._selected())} FROM {sources}{self._constraints()}"
+        conditions = [*(f"{one} = {other}" for one, other in self.equal), *self._on_band(), *self.where]
+        text += f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        if self.aggregates and self.outputs:
+            text += f" GROUP BY {', '.join(expression for expression, _ in self.outputs)}"
+        return text + (f" EVERY {self.windows.length_us} MICROSECONDS" if self.aggregates and isinstance(self.windows, Tile) else "")
+
+    def duckdb(self) -> str:
+        """The same rows of the finite tables in DuckDB's SQL: a window is a band on the times of pairs."""
+        first, *others = self.steps()
+        joins = "".join(f" JOIN {step.stream} AS {step.alias} ON {' AND '.join(self._plainly(step))}" for step in others)
+        text = f"FROM {first.stream} AS {first.alias}{joins}"
+        text += f" WHERE {' AND '.join(first.where)}" if first.where else ""
+        if not self.aggregates or not isinstance(self.windows, Tile):
+            return f"SELECT {', '.join(self._selected())} {text}"
+        end = f"({first.alias}.ts // {self.windows.length_us} + 1) * {self.windows.length_us} AS as_of"
+        return f"SELECT {end}, {', '.join(self._selected())} {text} GROUP BY ALL"
+
+    def _step(self, known: str) -> Step:
+        before, alias = known[:-1], known[-1]
+        equal = tuple(pair for pair in self.equal if _newest(" ".join(pair), known) == alias)
+        where = tuple(text for text in self.where if _newest(text, known) == alias)
+        bounds = tuple(
+            each for each in self.windows.bounds(self.aliases) if {each.one, each.other} <= {*known} and alias in (each.one, each.other)
+        )
+        return Step(alias, self.sources[alias], equal, where, bounds if before else ())
+
+    def _plainly(self, step: Step) -> list[str]:
+        conditions = [f"{one} = {other}" for one, other in step.equal]
+        if isinstance(self.windows, Tile):
+            conditions.append(f"{self.aliases[0]}.ts // {self.windows.length_us} = {step.alias}.ts // {self.windows.length_us}")
+        between = (f"{each.other}.ts BETWEEN {each.one}.ts + {each.low_us} AND {each.one}.ts + {each.high_us}" for each in step.bounds)
+        return [*conditions, *between, *self._on_band(), *step.where]
+
+    def _selected(self) -> list[str]:
+        shown = [f"{expression} AS {name}" for expression, name in self.outputs]
+        return shown + [f"{each.function}({each.column}) AS {each.name}" for each in self.aggregates]
+
+    def _on_band(self) -> list[str]:
+        return [f"ABS({self.band.one} - {self.band.other}) < {self.band.width}"] if self.band else []
+
+    def _window(self) -> str:
+        """An evaluation at the end of a tile looks back over it; a row that looks for others looks back to its tile's start."""
+        if isinstance(self.windows, After):
+            return ""
+        kind = "TUMBLE" if isinstance(self.windows, Tile) and not self.aggregates else "RANGE"
+        return f"[{kind} {self.windows.length_us} MICROSECONDS]"
+
+    def _constraints(self) -> str:
+        if not isinstance(self.windows, After):
+            return ""
+        pairs = (f"DWINDOW ({other}, {self.aliases[0]}) = {us} MICROSECONDS" for other, us in self.windows.lengths_us.items())
+        return f" {' AND '.join(pairs)}"
+
+
+def _newest(text: str, known: str) -> str | None:
+    """The alias among `known` that comes last, when the text speaks of no other ones."""
+    spoken_of = set(_ALIAS.findall(text))
+    return max(spoken_of, key=known.index) if spoken_of and spoken_of <= set(known) else None

@@ -1,0 +1,36 @@
+"""`watersmeet bench`: findings as they come, kept one by one, so that a long run that ends early has lost nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from watersmeet.bench.pages import kept, write_page
+from watersmeet.bench.results import differences, load, save
+from watersmeet.bench.suite import findings
+
+
+def bench(name: str, scale: float, *, as_json: bool, keep: Path | None, resume: bool) -> None:
+    done = kept(keep) if resume and keep is not None else ()
+    for finding in findings(name, scale, done):
+        typer.echo(json.dumps(finding.values) if as_json else finding.text)
+        if keep is not None and finding.comparison is not None:
+            save(finding.comparison, keep)
+            write_page(keep)
+
+
+def compare(saved: Sequence[Path]) -> None:
+    if len(saved) != 2:
+        raise typer.BadParameter("name two saved results to compare")
+    for line in differences(*map(load, saved)):
+        typer.echo(line)
+
+
+def profile(name: str, scale: float, *, as_json: bool) -> None:
+    from watersmeet.bench.profile import profiled
+
+    for found in profiled(name, scale):
+        typer.echo(json.dumps(found.to_dict()) if as_json else str(found))

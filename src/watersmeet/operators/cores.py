@@ -1,0 +1,80 @@
+"""Work on several cores. Kernels and Arrow work without the interpreter's lock, so threads are enough.
+
+A host that has the machine to itself says so (`on_cores`). On Spark every core has a task of its own, so nothing is spread there. What is
+computed does not depend on it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+#: Fewer rows than this are not worth a second thread.
+FEWEST_ROWS = 1 << 15
+
+_cores: ContextVar[int] = ContextVar("cores", default=1)
+_own = threading.local()
+
+
+@contextmanager
+def on_cores(cores: int) -> Iterator[None]:
+    """Inside, work may be spread over so many cores."""
+    token = _cores.set(cores)
+    try:
+        yield
+    finally:
+        _cores.reset(token)
+
+
+def each(work: Callable[[Item], Result], items: Sequence[Item], rows: int) -> list[Result]:
+    """`[work(item) for item in items]`, in parts side by side where there are cores and enough rows.
+
+    >>> with on_cores(2):
+    ...     each(lambda number: number * number, range(5), FEWEST_ROWS)
+    [0, 1, 4, 9, 16]
+    """
+    cores = min(_cores.get(), len(items))
+    if cores < 2 or rows < FEWEST_ROWS:
+        return [work(item) for item in items]
+    helping = [_helpers(cores - 1).submit(_timed, work, items[part::cores]) for part in range(1, cores)]
+    parts = [[work(item) for item in items[::cores]]]
+    for help_given in helping:
+        results, seconds = help_given.result()
+        parts.append(results)
+        _own.helped_s = _helped_s() + seconds
+    return [parts[at % cores][at // cores] for at in range(len(items))]
+
+
+def stretches(rows: int) -> list[slice]:
+    """The rows in as many stretches as there are cores for them."""
+    count = _cores.get() if rows >= FEWEST_ROWS else 1
+    return [slice(rows * part // count, rows * (part + 1) // count) for part in range(count)]
+
+
+def worked_s() -> float:
+    """A clock of the CPU seconds this thread has worked, and others for it."""
+    return time.thread_time() + _helped_s()
+
+
+def _helped_s() -> float:
+    seconds: float = getattr(_own, "helped_s", 0.0)
+    return seconds
+
+
+@cache
+def _helpers(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="watersmeet")
+
+
+def _timed(work: Callable[[Item], Result], items: Sequence[Item]) -> tuple[list[Result], float]:
+    started = time.thread_time()
+    return [work(item) for item in items], time.thread_time() - started

@@ -1,0 +1,60 @@
+"""Work on several cores: the same results in the same order, and all of its time counted."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from watersmeet.operators import cores
+from watersmeet.operators.cores import each, on_cores, stretches, worked_s
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("items", [0, 1, 2, 7])
+def test_results_come_in_the_order_of_the_items(count: int, items: int) -> None:
+    with on_cores(count):
+        assert each(lambda item: item + 1, range(items), cores.FEWEST_ROWS) == list(range(1, items + 1))
+
+
+def test_two_cores_work_side_by_side() -> None:
+    meeting = threading.Barrier(2)  # nobody passes it alone
+    with on_cores(2):
+        each(lambda _: meeting.wait(), [0, 1], cores.FEWEST_ROWS)
+
+
+def test_few_rows_and_hosts_without_cores_to_spare_stay_in_their_thread() -> None:
+    here = threading.get_ident()
+    assert set(each(lambda _: threading.get_ident(), range(4), cores.FEWEST_ROWS)) == {here}
+    with on_cores(2):
+        assert set(each(lambda _: threading.get_ident(), range(4), cores.FEWEST_ROWS - 1)) == {here}
+
+
+def test_stretches_cover_all_rows_once() -> None:
+    with on_cores(3):
+        parts = stretches(cores.FEWEST_ROWS + 1)
+    assert len(parts) == 3
+    assert np.array_equal(np.concatenate([np.arange(cores.FEWEST_ROWS + 1)[part] for part in parts]), np.arange(cores.FEWEST_ROWS + 1))
+
+
+def test_the_work_of_helpers_counts() -> None:
+    def work(_: int) -> None:
+        started = time.thread_time()
+        while time.thread_time() < started + 0.05:
+            pass
+
+    before = worked_s()
+    with on_cores(2):
+        each(work, [0, 1], cores.FEWEST_ROWS)
+    assert worked_s() - before >= 0.09
+
+
+def test_an_error_in_a_helper_is_raised() -> None:
+    def work(item: int) -> None:
+        if item:
+            raise ValueError(item)
+
+    with on_cores(2), pytest.raises(ValueError, match="1"):
+        each(work, [0, 1], cores.FEWEST_ROWS)
