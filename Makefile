@@ -17,7 +17,7 @@ export PIP_NO_INPUT := 1
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## joins a year of real flights in three streams on Spark, and checks the answer
+demo: kernels ## joins a year of real flights in three streams on Spark, and checks the answer
 	@bash scripts/java.sh || echo "Going on without Java: the demo runs in one process." >&2
 	@$(BIN)/watersmeet demo
 
@@ -48,6 +48,7 @@ format: $(READY) ## lays the code out and fixes what can be fixed
 
 # Test workers that start together would otherwise all compile the same kernels.
 kernels: $(READY) ## compiles the kernels into the cache
+	@echo "Compiling the kernels; this takes a minute the first time"
 	@$(BIN)/python -c 'import watersmeet; from watersmeet.kernels.compile import warm_up; warm_up()'
 
 bench: kernels ## measures this system beside its peers

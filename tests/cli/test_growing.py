@@ -148,18 +148,25 @@ def test_a_mistake_in_a_job_file_is_named(growing: Path, text: str, words: str) 
     assert "Traceback" not in result.stderr
 
 
-def test_repair_says_what_is_wrong_and_mends_it(growing: Path) -> None:
-    CliRunner().invoke(cli.app, arguments(growing))
+def test_repair_says_what_is_wrong_and_mends_it_and_the_run_goes_on(growing: Path) -> None:
+    lines = arguments(growing, "--format", "jsonl")
+    CliRunner().invoke(cli.app, lines)
+    add(growing, 1)
+    CliRunner().invoke(cli.app, lines)
     fine = CliRunner().invoke(cli.app, ["repair", str(growing / "ckpt")])
     assert fine.exit_code == 0
     assert "is in order" in fine.stdout
-    state = growing / "ckpt" / "states" / "0000000000.run"
-    state.write_bytes(b"WMR1" + b"\0" * 20)
+    state = growing / "ckpt" / "states" / "0000000001.run"
+    state.write_bytes(state.read_bytes()[:-7])
+    refused = CliRunner().invoke(cli.app, lines)
+    assert refused.exit_code == 1
+    assert "watersmeet repair" in refused.stderr
     broken = CliRunner().invoke(cli.app, ["repair", str(growing / "ckpt"), "--json"])
     assert broken.exit_code == 1
     assert json.loads(broken.stdout)["findings"][0]["can_be_mended"]
     mended = CliRunner().invoke(cli.app, ["repair", str(growing / "ckpt"), "--mend"])
     assert mended.exit_code == 0, mended.output
-    again = CliRunner().invoke(cli.app, arguments(growing))
+    add(growing, 2)
+    again = CliRunner().invoke(cli.app, lines)
     assert again.exit_code == 0, again.output
-    assert len(list((growing / "out").iterdir())) == 1
+    assert keys(growing) == expected(0, 1, 2)

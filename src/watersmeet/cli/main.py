@@ -132,6 +132,7 @@ def explain(
     stats: Annotated[Path | None, typer.Option(help="TOML file with declared statistics; streams need no data then.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
     all_plans: Annotated[bool, typer.Option("--all-plans", help="List every plan that lost.")] = False,
+    engine: Annotated[Engine, typer.Option(help="Where it would run: on Spark, its own work is a part of the cost.")] = Engine.EMBEDDED,
     processors: Processors = None,
     headroom: Headroom = 0.0,
     memory: Memory = None,
@@ -143,7 +144,9 @@ def explain(
         declared = {name: known[name] for name in known if name in sources}
         budget = declared_budget(processors, headroom, memory)
         with console(stderr=True).status("planning"):
-            explanation = wm.explain(_text_of(query), {**known, **sources}, stats=declared, budget=budget, all_plans=all_plans)
+            explanation = wm.explain(
+                _text_of(query), {**known, **sources}, stats=declared, budget=budget, all_plans=all_plans, engine=engine.value
+            )
         typer.echo(json.dumps(explanation.to_dict(), indent=2) if as_json else str(explanation))
 
 

@@ -36,11 +36,11 @@ def reader(settings: Mapping[str, str]) -> Callable[[Mapping[str, Any]], Any]:
     """Reads streams by Spark's own formats, in a session with these settings, which starts with the first of them."""
 
     def read(stream: Mapping[str, Any]) -> Any:
-        check_java()
-        from watersmeet.runtime.spark.formats import FormatSource
+        with quiet_spark(settings):
+            from watersmeet.runtime.spark.formats import FormatSource
 
-        source = FormatSource(stream["format"], stream["options"], stream["schema"], stream.get("value"))
-        return source.rows(wm.session(**settings))
+            source = FormatSource(stream["format"], stream["options"], stream["schema"], stream.get("value"))
+            return source.rows(wm.session(**settings))
 
     return read
 

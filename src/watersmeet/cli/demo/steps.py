@@ -40,7 +40,8 @@ def show(screen: Console, engine: Engine = EMBEDDED, observe: Observer = lambda 
     """Runs the whole demo; False when an engine and the oracle disagree."""
     from watersmeet.kernels.compile import warm_up
 
-    warm_up()  # what is timed below is the join, not the compiler
+    with screen.status("compiling the kernels, which takes a minute the first time"):
+        warm_up()  # what is timed below is the join, not the compiler
     stage = Stage(screen, flights(), engine, observe)
     for number, (title, step) in enumerate(STEPS, start=1):
         screen.rule(f"{number}. {title}", align="left")

@@ -86,6 +86,9 @@ const middle = (area) => (area.top + area.bottom) / 2;
 export function drawLosers(about) {
   const place = document.getElementById("losers");
   const largest = Math.max(...about.losers.map((each) => each.cpu_per_s), about.cpu_per_s, 1e-12);
+  // A plan that was pinned, or taken because there was too little to compare by, need not be the cheapest.
+  const lost = about.losers.every((each) => each.times === null || each.times >= 1);
+  document.getElementById("losers-heading").textContent = lost ? "Plans that lost" : "Other plans, not compared";
   document.getElementById("losers-of").textContent = `against ${seconds(about.cpu_per_s)} of CPU per second for ${about.plan}`;
   place.replaceChildren(
     ...about.losers.map((each) => {
