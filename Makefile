@@ -17,7 +17,7 @@ export PIP_NO_INPUT := 1
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## joins a year of real flights in three streams, and checks the answer
+demo: $(READY) ## joins a year of real flights in three streams on Spark, and checks the answer
 	@bash scripts/java.sh || echo "Going on without Java: the demo runs in one process." >&2
 	@$(BIN)/watersmeet demo
 
@@ -30,7 +30,7 @@ quick: kernels ## the tests without the long property runs, Spark and the browse
 	$(BIN)/pytest -x -n $(WORKERS) src tests --ignore tests/properties --ignore tests/dashboard --ignore tests/spark </dev/null
 
 faults: kernels ## kills drivers, Java processes and workers on Spark, for many minutes
-	WATERSMEET_FAULTS=1 $(BIN)/pytest tests/spark/faults </dev/null
+	WATERSMEET_FAULTS=1 $(BIN)/pytest -s -o faulthandler_timeout=7200 tests/spark/faults tests/spark/cluster </dev/null
 
 lint: $(READY) ## style: ruff's rules and its layout
 	$(BIN)/ruff check .

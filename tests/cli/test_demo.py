@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import watersmeet as wm
 from watersmeet.cli import main as cli
 from watersmeet.cli.demo import check, steps
-from watersmeet.cli.demo.flights import AIRPORTS, Tables, daily_streams, flights, instants_us
+from watersmeet.cli.demo.flights import AIRPORTS, Tables, days_of, flights, instants_us, streams_in
 
 
 @pytest.fixture(scope="module")
@@ -33,16 +33,17 @@ def test_flights_are_departures_in_time_order(departures: Tables) -> None:
         assert table.column("departed").null_count == 0
 
 
-def test_every_departure_is_in_exactly_one_daily_batch(departures: Tables) -> None:
-    streams = daily_streams(departures)
+def test_every_departure_is_in_exactly_one_batch(departures: Tables) -> None:
+    assert days_of(departures) == 14
+    streams = streams_in(5, departures)
     for airport, table in departures.items():
         batches = list(streams[airport].batches())
-        assert len(batches) == 14
+        assert len(batches) == 5
         assert pa.concat_tables(batches).equals(table)
 
 
 def test_the_check_accepts_the_right_rows_and_refuses_wrong_ones(departures: Tables) -> None:
-    rows = wm.collect(check.QUERY, daily_streams(departures))
+    rows = wm.collect(check.QUERY, streams_in(14, departures))
     assert check.checked(rows, departures).holds
     lost = check.checked(_without_one_of_the_busiest(rows), departures)
     assert (lost.lost, lost.invented) == (1, 0)
@@ -54,15 +55,25 @@ def test_the_check_accepts_the_right_rows_and_refuses_wrong_ones(departures: Tab
 
 def test_the_demo_ends_with_one_when_the_rows_differ(departures: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "flights", lambda: departures)
-    fine = CliRunner().invoke(cli.app, ["demo"])
+    fine = CliRunner().invoke(cli.app, ["demo", "--engine", "embedded"])
     assert fine.exit_code == 0, fine.output
     assert "The same rows, each exactly once." in fine.output
     assert "before the join gives the same rows" in fine.output
     assert "the ledger closes to the row" in fine.output
     monkeypatch.setattr(check, "join_rows", lambda *_: [])
-    broken = CliRunner().invoke(cli.app, ["demo"])
+    broken = CliRunner().invoke(cli.app, ["demo", "--engine", "embedded"])
     assert broken.exit_code == 1
     assert "They differ" in broken.output
+
+
+def test_without_java_the_demo_says_so_and_runs_in_this_process(departures: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "flights", lambda: departures)
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    shown = CliRunner().invoke(cli.app, ["demo"])
+    assert shown.exit_code == 0, shown.output
+    assert 'JAVA_HOME is "/nowhere", and there is no bin/java in it, so everything below runs in this process.' in shown.output
+    assert "predicted" in shown.output
+    assert "measured" in shown.output
 
 
 def _without_one_of_the_busiest(rows: pa.Table) -> pa.Table:

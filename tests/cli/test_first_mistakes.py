@@ -112,6 +112,73 @@ def test_a_port_that_is_taken(files: Path, command: str) -> None:
     assert "--port 0" in words
 
 
+@pytest.mark.parametrize("home", ["/nowhere", None])
+def test_no_java(files: Path, monkeypatch: pytest.MonkeyPatch, home: str | None) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    if home is None:
+        monkeypatch.delenv("JAVA_HOME", raising=False)
+    else:
+        monkeypatch.setenv("JAVA_HOME", home)
+    words = said("run", files / "query.sql", *streams(files), "--engine", "spark")
+    assert "Spark needs Java 17 or newer" in words
+    assert "apt-get install" in words
+    assert "--engine embedded" in words
+
+
+def test_a_java_that_is_too_old(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (files / "bin").mkdir()
+    java = files / "bin" / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(files))
+    assert f'"{java}" is Java 11' in said("run", files / "query.sql", *streams(files), "--engine", "spark")
+
+
+def test_a_stream_of_the_query_that_is_not_declared(files: Path) -> None:
+    words = said("run", files / "query.sql", "--stream", f"a={files}/a.csv,time=ts")
+    assert 'there is no stream or relation "b"' in words
+    assert "declared: a" in words
+
+
+def test_times_that_are_no_times(files: Path) -> None:
+    (files / "a.csv").write_text("k,ts\n1,yesterday\n")
+    words = said("run", files / "query.sql", *streams(files))
+    assert "row 1 has a time that cannot be read" in words
+    assert "2024-01-31T12:00:00Z" in words
+
+
+def test_a_text_column_as_the_time(files: Path) -> None:
+    (files / "a.csv").write_text("k,ts\nx,2024-01-01T00:00:00Z\n")
+    assert "column \"k\" is 'x'" in said("run", files / "query.sql", *streams(files, a=f"{files}/a.csv,time=k"))
+
+
+@pytest.mark.parametrize(("out", "words"), [("nowhere/x.csv", "there is no directory"), ("x.xml", "known formats: .parquet, .csv, .jsonl")])
+def test_an_output_that_cannot_be_written(files: Path, out: str, words: str) -> None:
+    assert words in said("run", files / "query.sql", *streams(files), "--out", files / out)
+
+
+def test_a_file_where_the_directory_of_rows_should_be(files: Path) -> None:
+    (files / "rows").write_text("")
+    words = said("run", files / "query.sql", *streams(files), "--checkpoint", files / "ckpt", "--out", files / "rows")
+    assert "name a directory" in words
+
+
+def test_an_input_of_no_known_format(files: Path) -> None:
+    (files / "a.xyz").write_text("k,ts\n")
+    assert ".parquet, .csv" in said("run", files / "query.sql", *streams(files, a=f"{files}/a.xyz,time=ts"))
+
+
+def test_an_empty_directory_that_is_not_followed(files: Path) -> None:
+    (files / "empty").mkdir()
+    assert "has no data files" in said("run", files / "query.sql", *streams(files, a=f"{files}/empty,time=ts"))
+    words = said("run", files / "query.sql", *streams(files, a=f"{files}/empty,time=ts"), "--checkpoint", files / "ckpt")
+    assert "--follow waits for them" in words
+
+
+def test_spark_goes_on_with_a_checkpoint_only(files: Path) -> None:
+    assert "--checkpoint DIR" in said("run", files / "query.sql", *streams(files), "--engine", "spark", "--follow")
+
+
 def test_neither_a_query_nor_a_job_file() -> None:
     result = CliRunner().invoke(cli.app, ["run"])
     assert result.exit_code == 2

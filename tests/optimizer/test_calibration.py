@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from watersmeet.cli.calibrate import calibrate, weights_as_table
+from watersmeet.cost.early_aggregation import EarlyWeights
 from watersmeet.cost.profile import SCALARS, STRUCTURES, Profile
 from watersmeet.errors import InternalError
-from watersmeet.optimizer.calibration import around, calibrated, load, runs, structures
+from watersmeet.optimizer.calibration import aggregation, around, calibrated, load, runs, structures
 from watersmeet.optimizer.calibration.fit import fitted
 
 #: May be too small to be seen beside the noise of a machine that does other things: a list forgets a row in a nanosecond.
@@ -42,6 +43,22 @@ def test_what_is_measured_is_positive_and_less_than_a_second(measured: Profile) 
     assert {name for name, value in weights.items() if not value} <= MAY_BE_ZERO | probes
     assert all(measured.structure(kind).compare_s + measured.structure(kind).lookup_s > 0 for kind in STRUCTURES)
     assert measured.list.compare_s > 0
+
+
+def test_aggregations_cost_what_was_measured_and_not_what_is_assumed(measured: Profile) -> None:
+    weights = asdict(measured.early)
+    assert all(0 <= value < 1e-3 for value in weights.values())
+    assert sum(value > 0 for value in weights.values()) >= 2
+    assert measured.early != EarlyWeights()
+    assert Profile.from_json(measured.to_json()) == measured
+
+
+def test_more_matches_cost_a_late_plan_more_and_an_early_one_nothing() -> None:
+    few, many = (aggregation.Load(2_000, matches, 1, early=()) for matches in (2, 40))
+    late, later = (dict(zip(aggregation.WEIGHTS, aggregation.quantities(load), strict=True)) for load in (few, many))
+    assert later["result_s"] == pytest.approx(20 * late["result_s"])
+    early, earlier = (aggregation.Load(2_000, matches, 1, early=("a", "b")) for matches in (40, 400))
+    assert aggregation.quantities(earlier)[-1] < aggregation.quantities(early)[-1]
 
 
 def test_a_profile_says_where_it_is_from(measured: Profile) -> None:
@@ -96,4 +113,4 @@ def test_the_command_keeps_what_it_measured(
     shown = capsys.readouterr().out
     assert "a row compared in a lookup" in shown
     assert "saved in" in shown
-    assert weights_as_table(measured).row_count == 3 * len(STRUCTURES) + len(SCALARS)
+    assert weights_as_table(measured).row_count == 3 * len(STRUCTURES) + len(SCALARS) + 5 + 5  # of aggregations, of Spark

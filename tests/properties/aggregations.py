@@ -17,7 +17,10 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.errors import QueryError
 from watersmeet.operators.aggregate.blobs import state_bytes, state_from_bytes
 from watersmeet.operators.aggregate.compaction import compacted
-from watersmeet.operators.aggregate.config import why_not_early
+from watersmeet.operators.aggregate.config import AggregateConfig, why_not_early
+from watersmeet.operators.aggregate.parts import Part, state_from_parts, state_parts
+from watersmeet.operators.aggregate.state import AggregateState
+from watersmeet.operators.meet.parts import SavedPart
 from watersmeet.oracle import Arrival, Evaluation, admit, as_multiset, batch_evaluations, evaluations, every_instants, table_rows
 from watersmeet.oracle.values import Instant, event_times_us
 from watersmeet.runtime.embedded import AggregatedRun
@@ -157,20 +160,42 @@ def emitted_arriving(rng: Random, case: Case, arrivals: Mapping[str, Arrival], p
     run = watersmeet.run(watersmeet.sql(case.text), streams, rng.choice(plans))
     assert isinstance(run, AggregatedRun)
     rounds = [dict(each) for each in _rounds(arrivals)]
+    kept = KeptParts()
     batches: list[pa.RecordBatch] = []
     try:
         for number, tables in enumerate(rounds):
             if rng.random() < 0.3:
                 run.state = state_from_bytes(run.config, state_bytes(run.state))
+            elif number and rng.random() < 0.3:
+                run.state = kept.restored(run.config)
             if rng.random() < 0.3:
                 run.state = compacted(run.config, run.state)
             if rng.random() < 0.3:
                 run.replan(rng.choice(plans))
             batches += run.advance(tables, last=number == len(rounds) - 1)
+            kept.save(run.state)
     except QueryError as error:
         _check_overflow(error)
         return None
     return _rows(pa.Table.from_batches(batches, run.config.result))
+
+
+class KeptParts:
+    """Parts of a state as a store keeps them: each written when it is first seen, and never again."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Part, bytes]] = []
+
+    def save(self, state: AggregateState) -> None:
+        known = {id(part.value): blob for part, blob in self._parts}
+        self._parts = [(part, known.get(id(part.value)) or part.bytes()) for part in state_parts(state)]
+
+    def restored(self, config: AggregateConfig) -> AggregateState:
+        state = state_from_parts(config, [SavedPart(part.number, part.kind, blob) for part, blob in self._parts])
+        saved = state_parts(state)
+        assert [part.rows for part in saved] == [part.rows for part, _ in self._parts]
+        self._parts = [(part, blob) for part, (_, blob) in zip(saved, self._parts, strict=True)]
+        return state
 
 
 def _check_overflow(error: QueryError) -> None:

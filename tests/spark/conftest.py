@@ -9,6 +9,8 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 
+from .faults.kills import QUICK_TO_START
+
 
 @pytest.fixture(scope="session")
 def _stopped_at_the_end() -> Iterator[None]:
@@ -21,5 +23,6 @@ def _stopped_at_the_end() -> Iterator[None]:
 @pytest.fixture
 def spark(_stopped_at_the_end: None) -> SparkSession:
     """The session that is there, or a new one: a test is free to leave none behind."""
-    session: SparkSession = wm.session(**{"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": 2})
+    settings = {"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": 2, "spark.driver.extraJavaOptions": QUICK_TO_START}
+    session: SparkSession = wm.session(**settings)
     return session

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,6 +41,26 @@ def called(path: Path, *more: object) -> str:
     return result.stdout
 
 
+def test_ctrl_c_stops_cleanly(growing: Path) -> None:
+    streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={growing / name},time=ts")]
+    more = ["--engine", "spark", "--follow", "--json", "--checkpoint", str(growing / "ckpt"), "--out", str(growing / "out")]
+    command = [sys.executable, "-c", "from watersmeet.cli.main import main; main()", "run", str(growing / "query.sql"), *streams, *more]
+    stderr = growing / "stderr"
+    with (
+        stderr.open("w") as opened,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=opened, text=True) as process,
+    ):
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["rows_out"] == 10
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    said = stderr.read_text()
+    assert process.returncode == 130
+    assert "stopped: 10 rows" in said
+    assert "the same command goes on from here" in said
+    assert "Traceback" not in said
+
+
 def test_finite_data_gives_its_rows(growing: Path, spark: SparkSession) -> None:
     rows = [json.loads(line) for line in called(growing, "--json").splitlines()]
     assert sorted(row["k"] for row in rows) == list(range(10))
@@ -47,7 +70,12 @@ def test_a_checkpoint_goes_on_with_what_is_new(growing: Path, spark: SparkSessio
     more = ("--checkpoint", growing / "ckpt", "--out", growing / "out", "--format", "jsonl", "--json")
     first = json.loads(called(growing, *more).splitlines()[0])
     assert (first["rows_out"], sum(first["rows_in"].values())) == (10, 20)
+    assert first["newest_us"] == 1_700_000_000_009_000
+    assert first["watermark_lag_s"] == 1.0
+    assert {"take in a", "keep b", "probe", "spark: state", "spark: micro-batches"} <= set(first["operators_s"])
     add(growing, 1)
-    called(growing, *more)
+    (growing / "a" / "late.csv").write_text("k,ts\n3,1600000000000000\n")
+    second = json.loads(called(growing, *more).splitlines()[0])
+    assert second["late"] == {"a": 1, "b": 0}
     lines = [line for file in (growing / "out").glob("part-*.json") for line in file.read_text().splitlines()]
     assert sorted(json.loads(line)["k"] for line in lines) == [*range(10), *range(100, 110)]

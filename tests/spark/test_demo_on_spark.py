@@ -1,4 +1,4 @@
-"""The demo's join on Spark gives the rows of the embedded engine, and passes the demo's own check."""
+"""The demo on Spark, on a week of its flights: every step's check holds, and a check that fails is said."""
 
 from __future__ import annotations
 
@@ -6,25 +6,56 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from rich.console import Console
 
-from watersmeet.cli.demo import check
-from watersmeet.cli.demo.flights import daily_streams, flights, instants_us
-from watersmeet.cli.demo.on_spark import spark_engine
-from watersmeet.cli.demo.steps import embedded_engine
-from watersmeet.oracle import as_multiset, table_rows
-from watersmeet.runtime.figures import BatchFigures
+import watersmeet as wm
+from watersmeet.cli.demo import steps
+from watersmeet.cli.demo.check import QUERY
+from watersmeet.cli.demo.engines import Engine
+from watersmeet.cli.demo.flights import Tables, flights, instants_us
+from watersmeet.cli.demo.on_spark import SPARK
+from watersmeet.cli.demo.stage import Stage
+from watersmeet.runtime.embedded import Sources
+from watersmeet.runtime.figures import BatchFigures, Observer
 
 pytestmark = pytest.mark.xdist_group("spark")
 
+_DAY_US = 86_400_000_000
 
-def test_a_week_of_flights_on_spark(spark: SparkSession) -> None:
+
+@pytest.fixture(scope="module")
+def week() -> Tables:
     first = np.datetime64("2013-08-03T00:00", "us").astype(np.int64)
-    week = {}
+    taken: Tables = {}
     for airport, table in flights().items():
         at = instants_us(table, "departed")
-        week[airport] = table.filter(pa.array((at >= first) & (at < first + 7 * 86_400_000_000)))
-    seen: list[BatchFigures] = []
-    rows = spark_engine(check.QUERY, daily_streams(week), None, seen.append)
-    assert as_multiset(table_rows(rows)) == as_multiset(table_rows(embedded_engine(check.QUERY, daily_streams(week), None, seen.append)))
-    assert check.checked(rows, week).holds
-    assert sum(seen[0].rows_in.values()) == sum(table.num_rows for table in week.values())
+        taken[airport] = table.filter(pa.array((at >= first) & (at < first + 7 * _DAY_US)))
+    return taken
+
+
+def test_every_step_of_the_demo_holds_on_spark(week: Tables, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "flights", lambda: week)
+    screen, seen = Console(record=True, width=160), list[BatchFigures]()
+    assert steps.show(screen, SPARK, seen.append)
+    words = " ".join(screen.export_text().split())
+    assert "on Spark" in words
+    assert "the whole year gives the same rows in this process" in words
+    assert "before the join, in this process, gives the same rows" in words
+    assert "the ledger closes to the row" in words
+    assert "the very same rows are shed" in words
+    joined = [figures for figures in seen if set(figures.rows_in) == {"ewr", "jfk", "lga"}]
+    assert sum(sum(figures.rows_in.values()) for figures in joined) == 2 * sum(table.num_rows for table in week.values())
+    newest = max(int(instants_us(table, "departed")[-1]) for table in week.values())
+    assert joined[-1].newest_us == newest
+
+
+def test_a_row_that_spark_would_lose_is_missed(week: Tables) -> None:
+    def careless(query: str, streams: Sources, plan: wm.Plan, observe: Observer) -> pa.Table:
+        return wm.collect(query, streams, plan).slice(1)
+
+    stage = Stage(Console(quiet=True), week, Engine("spark", "on Spark", 4, careless), lambda figures: None)
+    steps.plan(stage)
+    assert stage.plan is not None
+    stage.rows, _ = stage.run(QUERY, stage.plan.plan)
+    steps.check(stage)
+    assert not stage.agreed

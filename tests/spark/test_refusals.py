@@ -11,11 +11,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
 import watersmeet as wm
-from watersmeet.runtime.spark.faults import collected, told_apart
 from watersmeet.runtime.spark.labels import bucket_labels, partition_of
 from watersmeet.runtime.spark.session import ROCKSDB
-
-from .answers import run_to_the_end
+from watersmeet.runtime.spark.writing import collected
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -53,30 +51,6 @@ def test_a_null_time_is_an_error_of_the_input(spark: SparkSession) -> None:
     frame = spark.createDataFrame(ROWS).withColumn("ts", F.when(F.col("k") == 1, F.col("ts")))
     with pytest.raises(wm.InputError, match='of stream "a" has no time'):
         collected(wm.on_spark(QUERY, {"a": wm.stream(frame, time="ts")}))
-
-
-def test_a_torn_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    sources = followed(tmp_path)
-    whole = (tmp_path / "a" / "0.parquet").read_bytes()
-    (tmp_path / "a" / "1.parquet").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(wm.InputError, match=r'1\.parquet" cannot be read'), told_apart():
-        run_to_the_end(wm.on_spark(QUERY, sources, session=spark), tmp_path)
-
-
-def test_a_file_of_other_columns_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    sources = followed(tmp_path)
-    pq.write_table(ROWS.drop_columns(["k"]), tmp_path / "a" / "1.parquet")
-    with pytest.raises(wm.InputError, match=r'1\.parquet" has no column k'), told_apart():
-        run_to_the_end(wm.on_spark(QUERY, sources, session=spark), tmp_path)
-
-
-def test_the_checkpoint_of_another_query_is_refused_with_what_differs(spark: SparkSession, tmp_path: Path) -> None:
-    run_to_the_end(wm.on_spark(QUERY, followed(tmp_path), session=spark), tmp_path)
-    other = QUERY.replace("1 SECOND", "2 SECONDS")
-    with pytest.raises(wm.InputError, match=r"the checkpoint belongs to another query: the query was .*1 SECOND"), told_apart():
-        run_to_the_end(wm.on_spark(other, followed(tmp_path), session=spark), tmp_path)
-    with pytest.raises(wm.InputError, match="the number of buckets was 2, and is 3"), told_apart():
-        run_to_the_end(wm.on_spark(QUERY, followed(tmp_path), session=spark, buckets=3), tmp_path)
 
 
 def test_less_than_one_bucket_is_refused(spark: SparkSession) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from watersmeet.cli.show import console, printable
-from watersmeet.cost.profile import SCALARS, STRUCTURES, Profile
-from watersmeet.optimizer.calibration import calibrated, save
+from watersmeet.cost.profile import SCALARS, STRUCTURES, Profile, SparkCosts
+from watersmeet.optimizer.calibration import calibrated, current, save
+from watersmeet.runtime.java import check_java
 
 _STRUCTURE_MEANINGS = {
     "compare_s": "a row compared in a lookup",
@@ -24,12 +26,19 @@ _OTHER_MEANINGS = {
     ("btree", "update_s"): "a row passed on the way down by an insertion or an expiration",
     ("ttree", "update_s"): "a row passed on the way down by an insertion or an expiration",
 }
+_SPARK_MEANINGS = {
+    "pack_s": "a row read and packed on Spark",
+    "shuffle_s": "a row handed from one stage to the next",
+    "state_s": "a row kept in the state store",
+    "out_s": "a row handed out by Spark",
+    "batch_s": "a micro-batch, whatever it holds",
+}
 _SCALAR_MEANINGS = {
     "row_in_s": "a row taken in",
     "match_s": "a match handed on",
     "row_out_s": "a row put out",
     "select_s": "a row a predicate is asked of",
-    "group_s": "a group looked at in an aggregation set; not measured",
+    "group_s": "a group looked at in the fourth paper's aggregation set; not measured, ours are the weights below",
     "batch_s": "a batch, whatever it holds",
     "check_s": "a candidate a predicate is evaluated on",
     "probe_batch_s": "a pane that a batch looks into",
@@ -40,11 +49,20 @@ _SCALAR_MEANINGS = {
     "node_batch_s": "a batch at a node of a tree of joins",
     "count_s": "a row counted for a ROWS window",
 }
+_EARLY_MEANINGS = {
+    "row_s": "a row taken in by an aggregation",
+    "early_row_s": "a row counted in its group before the join",
+    "change_s": "a change that has to be joined",
+    "probe_s": "a window or a set of groups that a change is looked up in",
+    "result_s": "a joined result added to its group",
+}
 
 
-def calibrate(*, quick: bool = False, as_json: bool = False) -> None:
+def calibrate(*, quick: bool = False, spark: bool = False, as_json: bool = False) -> None:
     """Measures the weights of the cost models on this machine and keeps them for every later plan."""
-    profile = calibrated(_on_stderr(), quick)
+    say = _on_stderr()
+    profile = calibrated(say, quick)
+    profile = replace(profile, spark=_of_spark(say, quick=quick) if spark else current().spark)
     path = save(profile)
     if as_json:
         typer.echo(json.dumps({"saved": str(path), "profile": json.loads(profile.to_json())}, indent=2))
@@ -52,6 +70,13 @@ def calibrate(*, quick: bool = False, as_json: bool = False) -> None:
     screen = console()
     screen.print(weights_as_table(profile))
     screen.print(f"{printable(profile.source)}; saved in {printable(str(path))}", markup=False, soft_wrap=True)
+
+
+def _of_spark(say: Callable[[str], None], *, quick: bool) -> SparkCosts:
+    check_java()
+    from watersmeet.runtime.spark.calibration import calibrated_on_spark  # costs a second, and the rest needs no Spark
+
+    return calibrated_on_spark(say, quick=quick)
 
 
 def weights_as_table(profile: Profile) -> Table:
@@ -84,6 +109,10 @@ def _weights(profile: Profile) -> Iterator[tuple[str, float, str]]:
             yield f"{kind}.{name}", getattr(profile.structure(kind), name), _OTHER_MEANINGS.get((kind, name), meaning)
     for name in SCALARS:
         yield name, getattr(profile, name), _SCALAR_MEANINGS[name]
+    for name, meaning in _EARLY_MEANINGS.items():
+        yield f"early.{name}", getattr(profile.early, name), meaning
+    for name, meaning in _SPARK_MEANINGS.items():
+        yield f"spark.{name}", getattr(profile.spark, name), meaning + ("; assumed, not measured" if profile.spark.assumed else "")
 
 
 def _on_stderr() -> Callable[[str], None]:

@@ -1,24 +1,29 @@
 """Streams and relations as options of the command line: `NAME=PATH,time=COLUMN,lateness=5s,idle=1m`.
 
-Settings are read from the right, so a path may have commas and equals signs in it.
+Settings are read from the right, so a path may have commas and equals signs in it. What Spark reads by itself is written with a format
+instead of a path: `NAME=format=kafka,subscribe=TOPIC,kafka.bootstrap.servers=HOST:PORT,value=json,schema=item:string;ts:timestamp,time=ts`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import watersmeet as wm
-from watersmeet.cli.jobfile import STREAM_SETTINGS, JobFile
+from watersmeet.cli.jobfile import FORMAT_SETTINGS, STREAM_SETTINGS, JobFile
 from watersmeet.errors import InputError
 from watersmeet.runtime.job.inbox import Inbox
 from watersmeet.runtime.sources import Relation, Stream
 
 _SETTING = re.compile(r"(\w+)=(.*)", re.DOTALL)
+
+
+#: Makes a streaming DataFrame of a stream's settings: `format`, `options`, `schema` and `value`.
+SparkReader = Callable[[Mapping[str, Any]], Any]
 
 
 class Reading(StrEnum):
@@ -30,35 +35,86 @@ class Reading(StrEnum):
 
 
 def declared_sources(
-    streams: Iterable[str], relations: Iterable[str], job: JobFile | None = None, *, reading: Reading = Reading.WHOLE
+    streams: Iterable[str],
+    relations: Iterable[str],
+    job: JobFile | None = None,
+    *,
+    reading: Reading = Reading.WHOLE,
+    spark: SparkReader | None = None,
 ) -> dict[str, Stream | Relation]:
     """All sources by name; a name given twice is refused, but an option may replace what the job file says.
 
-    Streams that grow are read file by file, as they appear.
+    Streams that grow are read file by file, as they appear. `spark` reads those that only Spark can read, where the query runs on it.
     """
     found: dict[str, Stream | Relation] = {}
     for text in streams:
-        _add(found, *declared_stream(text, reading=reading))
+        _add(found, *declared_stream(text, reading=reading, spark=spark))
     for text in relations:
         _add(found, *declared_relation(text))
     if job is None:
         return found
-    in_file = {
-        name: stream_over(settings["path"], settings, reading=reading) for name, settings in job.streams.items() if name not in found
-    }
+    in_file = {name: _stream_of(name, each, reading, spark) for name, each in job.streams.items() if name not in found}
     return {**in_file, **{name: wm.relation(each["path"]) for name, each in job.relations.items() if name not in found}, **found}
 
 
-def declared_stream(text: str, *, reading: Reading = Reading.WHOLE) -> tuple[str, Stream]:
+def declared_stream(text: str, *, reading: Reading = Reading.WHOLE, spark: SparkReader | None = None) -> tuple[str, Stream]:
+    name, _, rest = text.partition("=")
+    if rest.startswith("format="):
+        return name.strip(), _stream_of(name.strip(), format_settings(name, rest), reading, spark)
     name, path, settings = split(text, "--stream", STREAM_SETTINGS)
     if "time" not in settings:
         raise InputError(f'stream "{name}" has no time column', hint=f"say which column is its time: --stream {name}=PATH,time=COLUMN")
     return name, stream_over(path, settings, reading=reading)
 
 
+def _stream_of(name: str, settings: Mapping[str, Any], reading: Reading, spark: SparkReader | None) -> Stream:
+    if "format" not in settings:
+        return stream_over(settings["path"], settings, reading=reading)
+    if "time" not in settings:
+        raise InputError(f'stream "{name}" has no time column', hint="say which column is its time: time=COLUMN")
+    if spark is None:
+        raise InputError(
+            f'stream "{name}" is read by Spark, as "{settings["format"]}"',
+            hint="watersmeet run --engine spark; explain takes --stats for it",
+        )
+    return wm.stream(spark(settings), **_given(settings))
+
+
+def format_settings(name: str, text: str) -> dict[str, Any]:
+    """The settings of a stream that Spark reads. What is no setting of ours is an option of the source; a comma may be inside one.
+
+    >>> format_settings("a", "format=kafka,subscribe=x,y,schema=k:long;ts:timestamp,time=ts")["options"]
+    {'subscribe': 'x,y'}
+    """
+    found: dict[str, str] = {}
+    last = ""
+    for piece in text.split(","):
+        key, equals, value = piece.partition("=")
+        if equals and key.strip() in found:
+            raise InputError(f'"{name}" has {key.strip()} twice')
+        if equals:
+            last = key.strip()
+            found[last] = value
+        else:
+            found[last] += f",{piece}"
+    ours = {key: found.pop(key) for key in (*FORMAT_SETTINGS, *STREAM_SETTINGS) if key in found and key != "options"}
+    return {**ours, "options": found, "schema": _columns(name, ours.get("schema", ""))}
+
+
+def _columns(name: str, text: str) -> dict[str, str]:
+    pairs = [piece.partition(":") for piece in text.split(";") if piece.strip()]
+    if any(not colon for _, colon, _ in pairs):
+        raise InputError(f'the schema of "{name}" is not columns with their kinds', hint="write schema=item:string;ts:timestamp")
+    return {column.strip(): kind.strip() for column, _, kind in pairs}
+
+
+def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {"time": settings["time"], "lateness": settings.get("lateness", 0), "idle": settings.get("idle")}
+
+
 def stream_over(path: str, settings: Mapping[str, Any], *, reading: Reading = Reading.WHOLE) -> Stream:
     """A stream over the files at a path: those that are there, or those that appear as well."""
-    given = {"time": settings["time"], "lateness": settings.get("lateness", 0), "idle": settings.get("idle")}
+    given = _given(settings)
     if reading is not Reading.FILE_BY_FILE:
         return wm.stream(path, **given, follow=reading is Reading.ON_SPARK and Path(path).is_dir())
     if not Path(path).exists():

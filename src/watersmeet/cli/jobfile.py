@@ -16,8 +16,18 @@ path = "orders"
 time = "ts"
 lateness = "5 seconds"
 
+[streams.trades]               # anything Spark reads by itself, with --engine spark
+format = "kafka"
+options = { "kafka.bootstrap.servers" = "localhost:9092", subscribe = "trades" }
+value = "json"
+schema = { item = "string", price = "double", ts = "timestamp" }
+time = "ts"
+
 [relations.items]
 path = "items.csv"
+
+[spark]                        # settings of the session, with or without "spark." before them
+jars.packages = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0"
 
 Paths are beside the file, wherever the command is called from.
 """
@@ -36,10 +46,13 @@ from watersmeet.errors import InputError, listing
 
 STREAM_SETTINGS = ("time", "lateness", "idle")
 
+#: What a stream says that Spark reads by itself, instead of a path.
+FORMAT_SETTINGS = ("format", "options", "schema", "value")
+
 _TEXT = ("query", "sql", "out", "format", "checkpoint", "engine")
 _SWITCHES = ("follow", "shed")
 _BUDGET = ("processors", "headroom", "memory")
-_KEYS = (*_TEXT, *_SWITCHES, "budget", "streams", "relations")
+_KEYS = (*_TEXT, *_SWITCHES, "budget", "streams", "relations", "spark")
 
 
 @dataclass(frozen=True)
@@ -57,6 +70,7 @@ class JobFile:
     budget: Budget | None = None
     streams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     relations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    spark: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_job(place: Path) -> JobFile:
@@ -72,10 +86,11 @@ def read_job(place: Path) -> JobFile:
     beside: dict[str, str] = {key: str(place.parent / content[key]) for key in ("query", "checkpoint") if key in content}
     if "out" in content and content["out"] not in ("console", "memory"):
         beside["out"] = str(place.parent / content["out"])
-    streams = _sources(place, content, "streams", ("path", *STREAM_SETTINGS), ("path", "time"))
+    streams = _sources(place, content, "streams", ("path", *STREAM_SETTINGS, *FORMAT_SETTINGS), ("path", "time"))
     relations = _sources(place, content, "relations", ("path",), ("path",))
+    spark = {_full_name(name): text for name, text in flat(content.get("spark", {}), f"{place}: spark").items()}
     budget = _budget(content["budget"], f"{place}: budget") if "budget" in content else None
-    known: dict[str, Any] = {**content, **beside, "budget": budget, "streams": streams, "relations": relations}
+    known: dict[str, Any] = {**content, **beside, "budget": budget, "streams": streams, "relations": relations, "spark": spark}
     return JobFile(**known)
 
 
@@ -93,11 +108,40 @@ def _sources(place: Path, content: dict[str, Any], kind: str, known: tuple[str, 
     for name, settings in _section(content.get(kind, {}), f"{place}: {kind}").items():
         where = f"{place}: {kind}.{name}"
         _check(_section(settings, where), known, where)
+        read_by_spark = "format" in settings
         for key in needed:
-            if not isinstance(settings.get(key), str):
+            if not (read_by_spark and key == "path") and not isinstance(settings.get(key), str):
                 raise InputError(f"{where} needs its {key}, as text", hint=f'write {key} = "..." in the section [{kind}.{name}]')
-        found[name] = {**settings, "path": str(place.parent / settings["path"])}
+        found[name] = _read_by_spark(settings, where) if read_by_spark else {**settings, "path": str(place.parent / settings["path"])}
     return found
+
+
+def _read_by_spark(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
+    if "path" in settings:
+        raise InputError(f"{where} has a path and a format", hint='a path that Spark is to read is an option: options = { path = "..." }')
+    sections = {key: flat(settings.get(key, {}), f"{where}.{key}") for key in ("options", "schema")}
+    return {**settings, **sections}
+
+
+def flat(values: object, where: str) -> dict[str, str]:
+    """A section with its sections inside it, names joined by points, values as the text that Spark takes.
+
+    >>> flat({"jars": {"packages": "a"}, "sql.ansi.enabled": True}, "spark")
+    {'jars.packages': 'a', 'sql.ansi.enabled': 'true'}
+    """
+    found: dict[str, str] = {}
+    for name, value in _section(values, where).items():
+        if isinstance(value, dict):
+            found |= {f"{name}.{inner}": text for inner, text in flat(value, f"{where}.{name}").items()}
+        elif isinstance(value, str | int | float):
+            found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        else:
+            raise InputError(f"{where}.{name} must be text, a number, true or false")
+    return found
+
+
+def _full_name(setting: str) -> str:
+    return setting if setting.startswith("spark.") else f"spark.{setting}"
 
 
 def _budget(values: object, where: str) -> Budget | None:

@@ -22,6 +22,7 @@ from watersmeet.cli.declare import Reading, declared_sources
 from watersmeet.cli.jobfile import JobFile, read_job
 from watersmeet.cli.show import console, printable
 from watersmeet.errors import InputError, InternalError, WatersmeetError
+from watersmeet.runtime.java import why_no_java
 from watersmeet.stats.toml import read_stats
 
 INTERRUPTED = 130
@@ -52,7 +53,11 @@ Out = Annotated[
 ]
 Streams = Annotated[
     list[str] | None,
-    typer.Option("--stream", metavar="NAME=PATH,time=COLUMN[,lateness=5s][,idle=1m]", help="A stream: a file or a directory of files."),
+    typer.Option(
+        "--stream",
+        metavar="NAME=PATH,time=COLUMN[,lateness=5s][,idle=1m]",
+        help="A stream: a file or a directory of files. What Spark reads by itself: NAME=format=FORMAT,OPTION=VALUE,...,time=COLUMN.",
+    ),
 ]
 Ui = Annotated[bool, typer.Option("--ui", help="Open the dashboard beside it.")]
 Port = Annotated[int, typer.Option(help="Port of the dashboard on 127.0.0.1; 0 takes any that is free.")]
@@ -85,6 +90,7 @@ def run(
     """Runs a query over files, once or for as long as they grow, and shows its rows or writes them."""
     from watersmeet.cli.run import Run
     from watersmeet.cli.run import run as run_job
+    from watersmeet.cli.spark import reader
 
     with reported():
         job = read_job(config) if config is not None else JobFile()
@@ -96,7 +102,13 @@ def run(
             Run(
                 query=wm.sql(_text_of(query) if query is not None else job.sql or _text_of(Path(str(job.query)))),
                 title=(query or Path(job.query or str(config))).name,
-                sources=declared_sources(stream or [], relation or [], job, reading=_reading(grows=grows, on_spark=on_spark)),
+                sources=declared_sources(
+                    stream or [],
+                    relation or [],
+                    job,
+                    reading=_reading(grows=grows, on_spark=on_spark),
+                    spark=reader(job.spark) if on_spark else None,
+                ),
                 out=out or job.out or "memory",
                 format=format_ or job.format,
                 limit=limit,
@@ -105,6 +117,7 @@ def run(
                 budget=declared_budget(processors, headroom, memory) or job.budget,
                 shed=shed or job.shed,
                 on_spark=on_spark,
+                spark=job.spark,
                 as_json=as_json,
                 ui_port=port if ui else None,
             )
@@ -136,15 +149,23 @@ def explain(
 
 @app.command()
 def demo(
-    engine: Annotated[Engine, typer.Option(help="Where the join runs.")] = Engine.EMBEDDED, ui: Ui = False, port: Port = DEFAULT_PORT
+    engine: Annotated[
+        Engine | None, typer.Option(help="Where the queries run.  [default: spark, embedded where there is no Java]", show_default=False)
+    ] = None,
+    ui: Ui = False,
+    port: Port = DEFAULT_PORT,
 ) -> None:
     """The main job on real data: a year of departures from three airports, joined and checked."""
     from watersmeet.cli.demo import steps
-    from watersmeet.cli.demo.on_spark import spark_engine
+    from watersmeet.cli.demo.engines import EMBEDDED
+    from watersmeet.cli.demo.on_spark import SPARK
 
     with reported():
-        runs, where = (spark_engine, "on Spark") if engine is Engine.SPARK else (steps.embedded_engine, "in this process")
-        agreed = steps.watched_show(console(), port, runs, where) if ui else steps.show(console(), runs, where)
+        if engine is None and why_no_java() is not None:
+            console().print(f"{why_no_java()}, so everything below runs in this process.", markup=False)
+            engine = Engine.EMBEDDED
+        runs = EMBEDDED if engine is Engine.EMBEDDED else SPARK
+        agreed = steps.watched_show(console(), port, runs) if ui else steps.show(console(), runs)
         if not agreed:
             raise typer.Exit(1)
 
@@ -152,13 +173,14 @@ def demo(
 @app.command()
 def calibrate(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer points: a few seconds, less exact.")] = False,
+    spark: Annotated[bool, typer.Option("--spark", help="What Spark takes on top as well: a minute more, and Java.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Measures this machine's weight factors and saves the profile that explain and the optimizer use."""
     from watersmeet.cli import calibrate as calibration
 
     with reported():
-        calibration.calibrate(quick=quick, as_json=as_json)
+        calibration.calibrate(quick=quick, spark=spark, as_json=as_json)
 
 
 @app.command()
@@ -226,6 +248,7 @@ def ui(
 @app.command()
 def repair(
     checkpoint: Annotated[Path, typer.Argument(metavar="DIR", help="A checkpoint directory, of this program or of Spark.")],
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the query's rows are, if a batch has to be run again.")] = None,
     mend: Annotated[bool, typer.Option("--mend", help="Mend what can be mended; nothing is thrown away, only moved aside.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
@@ -233,7 +256,7 @@ def repair(
     from watersmeet.cli.repair import repair as repair_checkpoint
 
     with reported():
-        if not repair_checkpoint(checkpoint, mend=mend, as_json=as_json):
+        if not repair_checkpoint(checkpoint, out, mend=mend, as_json=as_json):
             raise typer.Exit(1)
 
 

@@ -13,9 +13,9 @@ from watersmeet.runtime.job.checkpoint import locked
 from watersmeet.runtime.job.repair import Finding, findings
 
 
-def repair(path: Path, *, mend: bool = False, as_json: bool = False) -> bool:
+def repair(path: Path, out: Path | None = None, *, mend: bool = False, as_json: bool = False) -> bool:
     """Says, and with `mend` mends, what is wrong; True when nothing wrong is left."""
-    found = findings(path)
+    found = findings(path, out)
     if mend and (path / "lock").exists():
         with locked(path):
             _mend(found)

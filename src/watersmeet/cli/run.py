@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ class Run:
     budget: wm.Budget | None = None
     shed: bool = False
     on_spark: bool = False
+    spark: Mapping[str, str] = field(default_factory=dict)
     as_json: bool = False
     ui_port: int | None = None
 
@@ -59,6 +60,15 @@ class Run:
         if self.out not in (CONSOLE, MEMORY) and not self.grows:
             check_target(Path(self.out))
 
+        if self.on_spark and self.follow and self.checkpoint is None:
+            raise InputError("a query that goes on keeps its state in a checkpoint on Spark", hint="name a directory: --checkpoint DIR")
+        endless = [name for name, each in self.sources.items() if isinstance(each, Stream) and each.is_endless]
+        if endless and not self.grows:
+            raise InputError(
+                f'stream "{endless[0]}" has no end',
+                hint="--checkpoint DIR takes what is there now and remembers it; --follow as well goes on",
+            )
+
     @property
     def grows(self) -> bool:
         return self.follow or self.checkpoint is not None
@@ -66,7 +76,8 @@ class Run:
 
 def run(job: Run) -> None:
     """Runs it and says what came of it; raises `Stopped` when it was stopped before its end."""
-    with Beside(job) as beside, stopping() as stop:
+    # Spark takes Ctrl-C for itself when it starts, so it has to be there before we do.
+    with spark.quiet_spark(job.spark) if job.on_spark else nullcontext(), Beside(job) as beside, stopping() as stop:
         if job.grows:
             _grow(job, beside, stop)
         else:
@@ -90,7 +101,9 @@ class Beside:
     def started(self, sources: Mapping[str, Stream | Relation]) -> None:
         if self._job.ui_port is not None:
             at_hand = {name: _at_hand(each) for name, each in sources.items()}
-            shown = shown_for(self._job.title, self._job.query, at_hand, budget=self._job.budget)
+            shown = shown_for(
+                self._job.title, self._job.query, at_hand, budget=self._job.budget, engine="spark" if self._job.on_spark else "embedded"
+            )
             self._live = self._open.enter_context(watched(shown, self._job.ui_port))
 
     def observe(self, figures: BatchFigures) -> None:
@@ -129,6 +142,7 @@ def _finite(job: Run, beside: Beside, stop: threading.Event) -> None:
 def collected(job: Run, beside: Beside, stop: threading.Event) -> pa.Table:
     """All rows, piece after piece of the input where it is large."""
     if job.on_spark:
+        beside.started(job.sources)
         with console(stderr=True).status("running on Spark"):
             return spark.collected(job.query, job.sources, _chosen(job))
     started = wm.run(job.query, job.sources, budget=job.budget, shed=job.shed)
@@ -174,12 +188,14 @@ def _grow(job: Run, beside: Beside, stop: threading.Event) -> None:
 
 
 def _grow_on_spark(job: Run, beside: Beside, stop: threading.Event) -> None:
-    out = None if job.out in (CONSOLE, MEMORY) else Path(job.out)
+    out = None if job.out in (CONSOLE, MEMORY) else _checked_directory(job)
+    assert job.checkpoint is not None, "a query that goes on without one is refused"
     on_spark = spark.OnSpark(job.query, job.sources, job.checkpoint, out, job.format or "parquet", job.follow)
     beside.started(job.sources)
     with _observed(job, beside) as observe:
-        said = spark.grow(on_spark, _chosen(job), stop, observe, _Printed(job).put)
-    console(stderr=True).print(said, markup=False)
+        rows = spark.grow(on_spark, _chosen(job), stop, observe, _Printed(job).put)
+    console(stderr=True).print(f"{'stopped' if stop.is_set() else 'all files are read'}: {several(rows, 'row')}", markup=False)
+    _say_where_it_goes_on(job)
 
 
 def _grow_here(job: Run, beside: Beside, stop: threading.Event) -> None:
@@ -208,13 +224,17 @@ def _chosen(job: Run) -> wm.Plan | None:
 def _outbox(job: Run) -> Outbox:
     if job.out in (CONSOLE, MEMORY):
         return _Printed(job)
+    return PartFiles(_checked_directory(job), f".{job.format or 'parquet'}")
+
+
+def _checked_directory(job: Run) -> Path:
     out = Path(job.out)
     if out.suffix in FORMATS and not out.is_dir():
         raise InputError(
             f'a query that goes on writes a directory with a file per batch, and "{out}" looks like one file',
             hint=f"write --out {out.with_suffix('')} --format {out.suffix[1:]}",
         )
-    return PartFiles(out, f".{job.format or 'parquet'}")
+    return out
 
 
 @dataclass
@@ -242,15 +262,18 @@ def _say(job: Run, progress: Progress, *, stopped: bool) -> None:
     after = "" if progress.resumed_after is None else f", going on after batch {progress.resumed_after}"
     end = "stopped" if stopped else "all files are read"
     screen.print(f"{end}: {several(progress.rows_out, 'row')} in {several(progress.batches, 'batch')}{after}", markup=False)
-    if job.checkpoint is not None:
-        screen.print(
-            f"the same command goes on from here; the checkpoint is {printable(str(job.checkpoint))}", markup=False, soft_wrap=True
-        )
+    _say_where_it_goes_on(job)
     for name, entry in progress.run.ledger.items():
         if entry.late:
             screen.print(f"{entry.late:,} of {entry.arrived:,} rows of {printable(name)} came late and were left out", markup=False)
         if entry.shed:
             screen.print(f"{entry.shed:,} of {entry.arrived:,} rows of {printable(name)} were shed to keep up", markup=False)
+
+
+def _say_where_it_goes_on(job: Run) -> None:
+    if job.checkpoint is not None:
+        words = f"the same command goes on from here; the checkpoint is {printable(str(job.checkpoint))}"
+        console(stderr=True).print(words, markup=False, soft_wrap=True)
 
 
 # --- both -------------------------------------------------------------------------------------------------------------------------------

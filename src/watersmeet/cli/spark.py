@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
 
 import pyarrow as pa
 
 import watersmeet as wm
-from watersmeet.cli.show import several
-from watersmeet.errors import InputError
+from watersmeet.cli.show import console
 from watersmeet.runtime.embedded import Sources
 from watersmeet.runtime.figures import Observer
 from watersmeet.runtime.java import check_java
+from watersmeet.runtime.job.checkpoint import locked
 
 
 @dataclass(frozen=True)
@@ -23,28 +26,62 @@ class OnSpark:
 
     query: wm.Query
     sources: Sources
-    checkpoint: Path | None
+    checkpoint: Path
     directory: Path | None
     format: str
     follow: bool
 
 
+def reader(settings: Mapping[str, str]) -> Callable[[Mapping[str, Any]], Any]:
+    """Reads streams by Spark's own formats, in a session with these settings, which starts with the first of them."""
+
+    def read(stream: Mapping[str, Any]) -> Any:
+        check_java()
+        from watersmeet.runtime.spark.formats import FormatSource
+
+        source = FormatSource(stream["format"], stream["options"], stream["schema"], stream.get("value"))
+        return source.rows(wm.session(**settings))
+
+    return read
+
+
+@contextmanager
+def quiet_spark(settings: Mapping[str, str]) -> Iterator[None]:
+    """A session whose words go to a file, so that they do not mix with ours; it is named where Spark fails, and gone where it does not.
+
+    A session that is active already goes on saying what it says where it did.
+    """
+    check_java()
+    from watersmeet.runtime.spark.faults import SparkError
+    from watersmeet.runtime.spark.session import start_writing_to
+
+    with NamedTemporaryFile(prefix="watersmeet-spark-", suffix=".log", delete=False) as log, console(stderr=True).status("starting Spark"):
+        started = start_writing_to(log, settings)
+    failed = False
+    try:
+        yield
+    except SparkError as failure:
+        failed = started
+        if started:
+            failure.hint = "; ".join([*([failure.hint] if failure.hint else []), f"what Spark said besides is in {log.name}"])
+        raise
+    finally:
+        if not failed:
+            Path(log.name).unlink(missing_ok=True)
+
+
 def collected(query: wm.Query, sources: Sources, plan: wm.Plan | None) -> pa.Table:
     """All rows of a query over finite data."""
-    check_java()
     from watersmeet.runtime.spark.writing import collected as collected_rows
 
     return collected_rows(wm.on_spark(query, sources, plan=plan))
 
 
-def grow(job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Observer, show: Callable[[int, pa.Table], None]) -> str:
-    """Runs until it is to stop, or all is read; says what came of it."""
-    if job.checkpoint is None:
-        raise InputError("a query that goes on keeps its state in a checkpoint on Spark", hint="name a directory for it: --checkpoint DIR")
-    check_java()
+def grow(job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Observer, show: Callable[[int, pa.Table], None]) -> int:
+    """Runs until it is to stop, or all is read; the number of rows that came out."""
     from watersmeet.runtime.spark.writing import Sink, watch, write
 
-    frame = wm.on_spark(job.query, job.sources, plan=plan)
-    query = write(frame, Sink(job.checkpoint, job.directory, job.format, show), follow=job.follow)
-    rows = watch(query, stop, observe)
-    return f"{'stopped' if stop.is_set() else 'all files are read'}: {several(rows, 'row')}"
+    with locked(job.checkpoint):
+        frame = wm.on_spark(job.query, job.sources, plan=plan)
+        query = write(frame, Sink(job.checkpoint, job.directory, job.format, show), follow=job.follow)
+        return watch(query, stop, observe, plan)

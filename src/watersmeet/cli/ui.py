@@ -38,9 +38,10 @@ def shown_for(
     sources: Mapping[str, Stream | Relation | StreamStats],
     stats: Mapping[str, StreamStats] | None = None,
     budget: wm.Budget | None = None,
+    engine: str = "embedded",
 ) -> Shown:
     """A dashboard about a query: its plan, and what-if questions about it."""
-    base = wm.explain(query, sources, stats=stats, budget=budget)
+    base = wm.explain(query, sources, stats=stats, budget=budget, engine=engine)
     return Shown(title, WhatIf(query, sources, base))
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from watersmeet.cost.checks import check_not_negative, check_positive
 from watersmeet.errors import PlanError
@@ -57,6 +57,10 @@ class EarlyWeights:
     change_s: float = 0.6e-7
     probe_s: float = 0.4e-7
     result_s: float = 0.5e-7
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            check_not_negative(getattr(self, each.name), f"the weight {each.name} of an aggregation")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ The papers' own weights are profiles too, so that their figures and our plans co
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from watersmeet.cost.checks import check_not_negative, is_number
+from watersmeet.cost.early_aggregation import EarlyWeights
 from watersmeet.cost.tran import AggregationWeights
 from watersmeet.cost.weights import PAPER_WEIGHTS, StructureWeights, Weights
 from watersmeet.errors import InputError, listing
@@ -63,7 +64,8 @@ class Profile:
     out, `select_s` for each row a predicate is evaluated on, `check_s` for each candidate one is evaluated on, `group_s` for each group
     looked at in an aggregation set, `batch_s` for each batch whatever it holds, `probe_batch_s` for each pane a batch looks into. Of nested
     loops: `loop_match_s` for each row handed on to the next loop, `layout_s` for each row laid out for a batch, `scan_s` for each row whose
-    times and conditions are looked at, `loops_batch_s` for a batch. `node_batch_s` for each batch at a node of a tree of joins.
+    times and conditions are looked at, `loops_batch_s` for a batch. `node_batch_s` for each batch at a node of a tree of joins. `early` are
+    the weights of an aggregation over a join.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Profile:
     count_s: float = 0.0
     scan_s: float = 0.0
     node_batch_s: float = 0.0
+    early: EarlyWeights = field(default_factory=EarlyWeights)
     spark: SparkCosts = SparkCosts()
 
     def __post_init__(self) -> None:
@@ -149,11 +152,15 @@ _TEXTS = ("name", "unit", "source")
 
 
 def _values(saved: object) -> dict[str, Any]:
-    known = _object(saved, "a profile", (*_TEXTS, *STRUCTURES, *SCALARS, "spark"))
+    known = _object(saved, "a profile", (*_TEXTS, *STRUCTURES, *SCALARS, "early", "spark"))
     values: dict[str, Any] = {}
     for key, value in known.items():
         if key in STRUCTURES:
             values[key] = Structure(**_object(value, f"the structure {key}", tuple(each.name for each in fields(Structure))))
+        elif key == "early":
+            values[key] = EarlyWeights(
+                **_object(value, "the aggregation's part of a profile", tuple(each.name for each in fields(EarlyWeights)))
+            )
         elif key == "spark":
             values[key] = SparkCosts(**_object(value, "Spark's part of a profile", tuple(each.name for each in fields(SparkCosts))))
         elif key in _TEXTS and not isinstance(value, str):

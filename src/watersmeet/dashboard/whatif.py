@@ -77,7 +77,12 @@ class WhatIf:
         values = {key: known[key].checked(value) for key, value in asked.items()}
         stats = {name: _with_rate(each, values.get(f"rate {name}")) for name, each in self.base.stats.items()}
         return explain(
-            _with_windows(self.query, values), self.sources, stats=stats, budget=_asked_budget(self.base.budget, values), plan=self.plan
+            _with_windows(self.query, values),
+            self.sources,
+            stats=stats,
+            budget=_asked_budget(self.base.budget, values),
+            plan=self.plan,
+            engine=self.base.engine,
         )
 
     def _rates(self) -> list[Control]:

@@ -24,19 +24,23 @@ MOST_INPUTS = 8
 _US = 1e6
 
 
-def early_candidates(bound: BoundQuery, config: AggregateConfig, workload: Workload, stats: Mapping[str, StreamStats]) -> list[Costed]:
+def early_candidates(
+    bound: BoundQuery, config: AggregateConfig, workload: Workload, stats: Mapping[str, StreamStats], weights: EarlyWeights
+) -> list[Costed]:
     """Every placement with its cost, cheapest first; of equals the one with fewer operators."""
     plans = [Plan(early=tuple(config.inputs[i].alias for i in early)) for early in placements(bound)]
-    found = [early_costed(config, workload, stats, plan) for plan in plans]
+    found = [early_costed(config, workload, stats, plan, weights) for plan in plans]
     return sorted(found, key=lambda each: (each.cost.cpu_per_s, len(each.plan.early)))
 
 
-def early_costed(config: AggregateConfig, workload: Workload, stats: Mapping[str, StreamStats], plan: Plan) -> Costed:
+def early_costed(
+    config: AggregateConfig, workload: Workload, stats: Mapping[str, StreamStats], plan: Plan, weights: EarlyWeights
+) -> Costed:
     """A placement with what it costs per second of stream."""
     inputs = [_input(config, workload, stats, i) for i in range(len(config.inputs))]
     early = {config.join.aliases[alias] for alias in plan.early}
     interval_s = BATCH_S if config.every_us is None else config.every_us / _US
-    costs = input_costs(inputs, early, lambda known, j: workload.matches(config.join, known, j), interval_s, EarlyWeights())
+    costs = input_costs(inputs, early, lambda known, j: workload.matches(config.join, known, j), interval_s, weights)
     parts: list[Part] = []
     for i in config.streams:
         alias = config.inputs[i].alias

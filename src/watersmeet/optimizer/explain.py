@@ -128,7 +128,7 @@ class Explanation:
             yield from (f"  {sentence}" for sentence in self.remedies.sentences())
         yield f"weight factors: {self.profile.name}{f', {self.profile.source}' if self.profile.source else ''}"
         if self.engine == "spark" and self.profile.spark.assumed:
-            yield "what Spark itself takes per row and per batch is assumed, not measured on this machine"
+            yield "what Spark itself takes per row and per batch is assumed: watersmeet calibrate --spark measures it"
         yield f"rows are taken to come in batches of {self._batches()}"
         yield from self._about_inputs()
         yield from ("how it was chosen", *(f"  {line}" for line in self.trace))
@@ -270,8 +270,8 @@ def _explained_aggregation(
     all_plans: bool,
 ) -> Explanation:
     """The same of an aggregation query: its plans are the placements of early aggregation."""
-    found = early_candidates(bound, config, workload, stats)
-    chosen = early_costed(config, workload, stats, plan) if plan is not None else found[0]
+    found = early_candidates(bound, config, workload, stats, profile.early)
+    chosen = early_costed(config, workload, stats, plan, profile.early) if plan is not None else found[0]
     others = tuple(each for each in found if each.plan.early != chosen.plan.early)
     notes = tuple(early_notes(bound, chosen.plan))
     trace = (f"{len(found)} placements of early aggregation compared by predicted CPU time",)

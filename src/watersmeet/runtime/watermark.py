@@ -37,6 +37,11 @@ class Watermark:
     def start(cls, streams: Mapping[str, Lateness]) -> Watermark:
         return cls(MappingProxyType(dict(streams)), MappingProxyType({}))
 
+    @property
+    def largest_us(self) -> int:
+        """The largest time seen on any stream; the row that has it was never late."""
+        return max(self.newest_us.values(), default=-FOREVER_US)
+
     def after(self, seen_us: Mapping[str, tuple[int, int]]) -> Watermark:
         """The watermark once a batch is over that brought rows between these oldest and newest times, late ones included."""
         newest = dict(self.newest_us)

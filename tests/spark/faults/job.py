@@ -1,10 +1,11 @@
-"""The job that gets killed: `python job.py FOLDER SINK` joins the files of FOLDER, one batch per file, into FOLDER/out.
+"""The job that gets killed: `python job.py FOLDER SINK MASTER` joins the files of FOLDER, one batch per file, into FOLDER/out.
 
 It says `starting` before the query starts and `done` when all files are joined.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -25,8 +26,12 @@ FIELDS = "ts long, k long, v long, id long"
 LATENESS = "500 milliseconds"
 
 
-def main(folder: Path, sink: str) -> None:
-    spark = wm.session()
+#: What executors of a cluster need besides: the package, from where this process has it, and little memory.
+ON_A_CLUSTER = {"spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""), "spark.executor.memory": "1g"}
+
+
+def main(folder: Path, sink: str, master: str) -> None:
+    spark = wm.session(**{"spark.master": master, "spark.sql.shuffle.partitions": 2, **ON_A_CLUSTER})
     streams = {
         name: wm.stream(
             spark.readStream.schema(FIELDS).option("maxFilesPerTrigger", 1).parquet(str(folder / name)), time="ts", lateness=LATENESS
@@ -58,4 +63,4 @@ class idempotent:  # noqa: N801  (it stands where a function stands)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])

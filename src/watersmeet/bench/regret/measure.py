@@ -24,8 +24,8 @@ from watersmeet.optimizer.space import plan_space
 from watersmeet.runtime import embedded
 from watersmeet.runtime.planning import at_hand, explained_on
 
-#: A plan that is predicted to take this many times the chosen one's time, and more than a second, is left out and counted.
-HOPELESS, HOPELESS_S = 20.0, 0.4
+#: A plan that is predicted to take longer is left out, and counted. Workloads are sized so that there is none.
+HOPELESS_S = 60.0
 
 #: A run that has taken this many times the best one's time is not repeated.
 SLOW = 3.0
@@ -101,8 +101,7 @@ def measured(workload: RegretWorkload, *, most: int = 200, repeats: int = 3, sca
     profile = profile or about.profile
     plans = dict.fromkeys((about.plan, *plan_space(bound, about.config, about.workload, profile, most)))
     predicted = {plan: costed(about.config, about.workload, profile, plan).cost.cpu_per_s * seconds for plan in plans}
-    hopeless = max(HOPELESS_S, HOPELESS * predicted[about.plan])
-    kept = [plan for plan in plans if predicted[plan] <= hopeless]
+    kept = [plan for plan in plans if predicted[plan] <= HOPELESS_S or plan == about.plan]
     wanted = _run(workload, tables, rounds, about.plan)[0]
     spent: dict[Plan, float] = {}
     for plan in kept:

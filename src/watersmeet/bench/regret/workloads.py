@@ -111,7 +111,7 @@ def _three_streams() -> list[RegretWorkload]:
         RegretWorkload("three-rates", (Flow(5000, second, 2000), Flow(500, second, 200), Flow(5, wide, 20)), equal("abc"), 8),
         RegretWorkload("three-rates-batches", (Flow(5, wide, 20), Flow(500, second, 200), Flow(5000, second, 2000)), equal("abc"), 8, 8),
         RegretWorkload("three-chain", (Flow(2000, second, 50), Flow(2000, second, 2000), Flow(200, second, 20)), chain, 6),
-        RegretWorkload("three-chain-batches", (Flow(3000, second, 900), Flow(300, wide, 900), Flow(3000, second, 900)), chain, 6, 6),
+        RegretWorkload("three-chain-batches", (Flow(800, second, 300), Flow(100, wide, 300), Flow(800, second, 300)), chain, 6, 6),
         RegretWorkload("three-skewed", tuple(Flow(800, second, 4000, 0.8) for _ in "abc"), equal("abc"), 8),
         RegretWorkload(
             "three-mixed", (Flow(1000, second, 300), Flow(1000, second, 300), Flow(50, wide, 9)), "a.k = b.k AND b.x < c.x - 900", 6
@@ -134,7 +134,7 @@ def _many_streams() -> list[RegretWorkload]:
             "four-rates", (Flow(4000, second, 4000), Flow(400, second, 4000), Flow(40, wide, 400), Flow(4, wide, 40)), equal("abcd"), 8, 4
         ),
         RegretWorkload(
-            "four-chain", (Flow(1000, second, 1000), Flow(1000, second, 500), Flow(100, wide, 500), Flow(1000, second, 1000)), chain, 6
+            "four-chain", (Flow(400, second, 400), Flow(400, second, 200), Flow(60, wide, 200), Flow(400, second, 400)), chain, 6
         ),
         RegretWorkload("five-even", tuple(Flow(1000, second, 1200) for _ in "abcde"), equal("abcde"), 5),
         RegretWorkload(

@@ -1,7 +1,8 @@
-"""The data: departures of 2013, one stream per airport, one batch per day."""
+"""The data: departures of 2013, one stream per airport, in as many batches as wanted."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -32,17 +33,27 @@ def flights() -> Tables:
     return {airport: table.filter(pc.equal(table.column("origin"), airport.upper())).drop_columns(["origin"]) for airport in AIRPORTS}
 
 
-def daily_streams(departures: Tables) -> Sources:
-    """Each airport's departures as a stream of one batch per day; a day without any is an empty batch, so that the days stay together."""
+def streams_in(batches: int, departures: Tables) -> Sources:
+    """Each airport's departures as a stream of so many batches, cut at the same instants, evenly over the time from first to last."""
     times = {airport: instants_us(table, "departed") for airport, table in departures.items()}
-    first, last = min(int(each[0]) for each in times.values()) // _DAY_US, max(int(each[-1]) for each in times.values()) // _DAY_US
-    midnights = np.arange(first, last + 2) * _DAY_US
-    return {airport: wm.stream(_cut(table, times[airport], midnights), time="departed") for airport, table in departures.items()}
+    edges = np.linspace(*_span(times.values()), batches + 1).astype(np.int64)
+    return {airport: wm.stream(_cut(table, times[airport], edges), time="departed") for airport, table in departures.items()}
+
+
+def days_of(departures: Tables) -> int:
+    """How many days they take, a broken one counted."""
+    first, last = _span(instants_us(table, "departed") for table in departures.values())
+    return -(-(last - first) // _DAY_US)
 
 
 def instants_us(table: pa.Table, name: str) -> Instants:
     found: Instants = table.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
     return found
+
+
+def _span(times: Iterable[Instants]) -> tuple[int, int]:
+    ends = [(int(at[0]), int(at[-1])) for at in times]
+    return min(first for first, _ in ends), max(last for _, last in ends) + 1
 
 
 def _nycflights() -> Any:
@@ -53,6 +64,6 @@ def _nycflights() -> Any:
     return frame
 
 
-def _cut(table: pa.Table, times: Instants, midnights: Instants) -> list[pa.Table]:
-    ends = np.searchsorted(times, midnights)
+def _cut(table: pa.Table, times: Instants, edges: Instants) -> list[pa.Table]:
+    ends = np.searchsorted(times, edges)
     return [table.slice(start, end - start) for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]

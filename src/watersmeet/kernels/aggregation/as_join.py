@@ -11,7 +11,9 @@ References: Tran, Lee, "Transformation of Continuous Aggregation Join Queries ov
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable, Sequence
+from itertools import product
+from math import prod
 
 from watersmeet.kernels.aggregation.arguments import (
     CHANGES,
@@ -38,10 +40,10 @@ from watersmeet.kernels.aggregation.arguments import (
     Steps,
     Work,
 )
+from watersmeet.kernels.aggregation.conditions import holds
+from watersmeet.kernels.aggregation.directories import first_entry, link, unlink
 from watersmeet.kernels.aggregation.double_double import add_pair, times_pair
 from watersmeet.kernels.compile import BOOL, inlined, kernel
-from watersmeet.kernels.loop_arguments import AT_LEAST, AT_MOST, EQUAL, LESS, MORE
-from watersmeet.kernels.mixing import mix
 
 
 @kernel(CHANGES, ENTRIES, DIRECTORIES, STEPS, CONDITIONS, COLUMNS, LOOPS, WORK, FOUND, BOOL, allocates=False)
@@ -100,14 +102,14 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                     directory = of_input[origin, place]
                     if directory == NONE:
                         break
-                    _link(classes, slots, node_words, head, nodes, following, preceding, node_of, words, directory, entry, places, mask)
+                    link(classes, slots, node_words, head, nodes, following, preceding, node_of, words, directory, entry, places, mask)
             if rows[entry] == 0:
                 if before != 0:
                     for place in range(of_input.shape[1]):
                         directory = of_input[origin, place]
                         if directory == NONE:
                             break
-                        _unlink(head, following, preceding, node_of, directory, entry)
+                        unlink(head, following, preceding, node_of, directory, entry)
                 for column in range(sums.shape[1]):
                     sums[entry, column] = 0
                 for column in range(approx.shape[1]):
@@ -176,13 +178,13 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                 continue
             target, directory = targets[origin, level], ways[origin, level]
             if opening:
-                candidate = _first(classes, slots, node_words, head, words, providers, chosen, origin, level, directory, places, mask)
+                candidate = first_entry(classes, slots, node_words, head, words, providers, chosen, origin, level, directory, places, mask)
                 probes[origin, target] += 1
             else:
                 candidate = following[directory, cursor[level]]
             while candidate != NONE:
                 chosen[target] = candidate
-                if _holds(ranges, times, op, left, left_column, right, right_column, later_by, target, chosen):
+                if holds(ranges, times, op, left, left_column, right, right_column, later_by, target, chosen):
                     break
                 candidate = following[directory, candidate]
             chosen[target] = candidate
@@ -197,22 +199,32 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
     return found
 
 
-@kernel(DIRECTORIES)
-def place_nodes(directories: Directories) -> None:
-    """Fills larger directories with the nodes they have."""
-    mask = directories.slots.shape[1] - 1
-    for directory in range(directories.nodes.size):
-        places = 0
-        while places < directories.classes.shape[1] and directories.classes[directory, places] != NONE:
-            places += 1
-        for node in range(directories.nodes[directory]):
-            bits = np.uint64(0)
-            for place in range(places):
-                bits = mix(np.int64(bits ^ np.uint64(directories.node_words[directory, node, place])))
-            slot = np.int64(bits & np.uint64(mask))
-            while directories.slots[directory, slot] != NONE:
-                slot = (slot + 1) & mask
-            directories.slots[directory, slot] = node
+def as_join_definition(
+    changes: Sequence[tuple[int, int, int, int]], inputs: int, matches: Callable[[tuple[int, ...]], bool]
+) -> list[tuple[int, tuple[int, ...], int, tuple[int, ...]]]:
+    """The law: a change of an entry meets every choice of one entry of each other input that has rows at that time and that it matches.
+
+    A change is its input, its entry, the rows it adds or takes, and what it adds to the entry's sum of some measure. A result is its
+    change, the entries it is made of, by input, its number of rows, and the sum of each input's measure over those rows: the number of
+    rows of all other inputs times the input's own sum.
+
+    >>> matches = lambda entries: True
+    >>> as_join_definition([(0, 7, 2, 50), (1, 9, 3, 4)], 2, matches)
+    [(1, (7, 9), 6, (150, 8))]
+    """
+    held: list[dict[int, tuple[int, int]]] = [{} for _ in range(inputs)]
+    results = []
+    for number, (origin, entry, rows, measure) in enumerate(changes):
+        before = held[origin].pop(entry, (0, 0))
+        if before[0] + rows:
+            held[origin][entry] = before[0] + rows, before[1] + measure
+        others = [{entry: (rows, measure)} if each == origin else held[each] for each in range(inputs)]
+        for met in product(*others):
+            if matches(met):
+                counts = [others[each][met[each]][0] for each in range(inputs)]
+                sums = [others[each][met[each]][1] * prod(counts[:each] + counts[each + 1 :]) for each in range(inputs)]
+                results.append((number, met, prod(counts), tuple(sums)))
+    return results
 
 
 @inlined
@@ -222,156 +234,3 @@ def _rows_besides(rows: Int64s, chosen: Int64s, origin: int, owner: int) -> int:
         if number != origin and number != owner:  # noqa: PLR1714 # not a tuple: Numba would make one
             product *= rows[chosen[number]]
     return product
-
-
-@inlined
-def _first(
-    classes: Int64s,
-    slots: Int64s,
-    node_words: Int64s,
-    head: Int64s,
-    words: Int64s,
-    providers: Int64s,
-    chosen: Int64s,
-    origin: int,
-    level: int,
-    directory: int,
-    places: int,
-    mask: int,
-) -> int:
-    """The first entry of the step's target whose keys are those of the entries chosen so far."""
-    bits = np.uint64(0)
-    for place in range(places):
-        key_class = classes[directory, place]
-        if key_class == NONE:
-            break
-        bits = mix(np.int64(bits ^ np.uint64(words[chosen[providers[origin, level, place]], key_class])))
-    slot = np.int64(bits & np.uint64(mask))
-    entry = NONE
-    while slots[directory, slot] != NONE:
-        node = slots[directory, slot]
-        same = True
-        for place in range(places):
-            key_class = classes[directory, place]
-            if key_class == NONE:
-                break
-            if node_words[directory, node, place] != words[chosen[providers[origin, level, place]], key_class]:
-                same = False
-                break
-        if same:
-            entry = head[directory, node]
-            break
-        slot = (slot + 1) & mask
-    return entry
-
-
-@inlined
-def _link(
-    classes: Int64s,
-    slots: Int64s,
-    node_words: Int64s,
-    head: Int64s,
-    nodes: Int64s,
-    following: Int64s,
-    preceding: Int64s,
-    node_of: Int64s,
-    words: Int64s,
-    directory: int,
-    entry: int,
-    places: int,
-    mask: int,
-) -> None:
-    """Puts the entry first among those of its keys; their node is made when there is none."""
-    bits = np.uint64(0)
-    for part in range(places):
-        key_class = classes[directory, part]
-        if key_class == NONE:
-            break
-        bits = mix(np.int64(bits ^ np.uint64(words[entry, key_class])))
-    slot = np.int64(bits & np.uint64(mask))
-    node = slots[directory, slot]
-    while node != NONE:
-        same = True
-        for part in range(places):
-            key_class = classes[directory, part]
-            if key_class == NONE:
-                break
-            if node_words[directory, node, part] != words[entry, key_class]:
-                same = False
-                break
-        if same:
-            break
-        slot = (slot + 1) & mask
-        node = slots[directory, slot]
-    if node == NONE:
-        node = nodes[directory]
-        nodes[directory] += 1
-        slots[directory, slot] = node
-        head[directory, node] = NONE
-        for part in range(places):
-            key_class = classes[directory, part]
-            if key_class == NONE:
-                break
-            node_words[directory, node, part] = words[entry, key_class]
-    first = head[directory, node]
-    node_of[directory, entry] = node
-    preceding[directory, entry] = NONE
-    following[directory, entry] = first
-    if first != NONE:
-        preceding[directory, first] = entry
-    head[directory, node] = entry
-
-
-@inlined
-def _unlink(head: Int64s, following: Int64s, preceding: Int64s, node_of: Int64s, directory: int, entry: int) -> None:
-    earlier, later = preceding[directory, entry], following[directory, entry]
-    if earlier == NONE:
-        head[directory, node_of[directory, entry]] = later
-    else:
-        following[directory, earlier] = later
-    if later != NONE:
-        preceding[directory, later] = earlier
-
-
-@inlined
-def _holds(  # noqa: PLR0912 # a function per comparison would be called for every candidate
-    ranges: Int64s,
-    times: Int64s,
-    op: Int64s,
-    left: Int64s,
-    left_column: Int64s,
-    right: Int64s,
-    right_column: Int64s,
-    later_by: Int64s,
-    target: int,
-    chosen: Int64s,
-) -> bool:
-    """Whether the target's entry fits the entries chosen so far: comparisons between codes, and bounds between times."""
-    fits = True
-    for each in range(op.size):
-        one, two = left[each], right[each]
-        if (one == target or two == target) and chosen[one] != NONE and chosen[two] != NONE:  # noqa: PLR1714 # as above
-            a, b = ranges[chosen[one], left_column[each]], ranges[chosen[two], right_column[each]]
-            kind = op[each]
-            if kind == EQUAL:
-                fits = a == b
-            elif kind == LESS:
-                fits = a < b
-            elif kind == AT_MOST:
-                fits = a <= b
-            elif kind == MORE:
-                fits = a > b
-            elif kind == AT_LEAST:
-                fits = a >= b
-            else:
-                fits = a != b
-            if not fits:
-                break
-    if fits:
-        for other in range(later_by.shape[0]):
-            if other != target and chosen[other] != NONE:
-                later = times[chosen[target]] - times[chosen[other]]
-                if later > later_by[other, target] or -later > later_by[target, other]:
-                    fits = False
-                    break
-    return fits

@@ -5,6 +5,9 @@ References: Tran, Lee, "Transformation of Continuous Aggregation Join Queries ov
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -85,3 +88,24 @@ def as_update(  # one loop: see `as_join`
             to_pairs[group, column] = 0.0 if empty else high
             to_pairs[group, column + 1] = 0.0 if empty else low
     return groups.size + 1, shown
+
+
+def as_update_definition(results: Sequence[tuple[int, int, int, int]]) -> list[tuple[int, int, tuple[int, int], tuple[int, int]]]:
+    """The law: at the end of each instant, every group that any result was added to is shown, with its totals and those shown before.
+
+    A result is its instant, its group, its rows and what it adds to a sum; totals are rows and sum. A group of no rows has no sum.
+
+    >>> as_update_definition([(0, 5, 2, 10), (0, 5, 1, 3), (4, 5, -3, -13)])
+    [(0, 5, (3, 13), (0, 0)), (4, 5, (0, 0), (3, 13))]
+    """
+    totals: dict[int, tuple[int, int]] = {}
+    shown = []
+    for instant, of_instant in groupby(results, key=lambda result: result[0]):
+        before = dict(totals)
+        changed: dict[int, None] = {}
+        for _, group, rows, amount in of_instant:
+            changed[group] = None
+            counted, total = totals.get(group, (0, 0))
+            totals[group] = (counted + rows, total + amount) if counted + rows else (0, 0)
+        shown += [(instant, group, totals[group], before.get(group, (0, 0))) for group in changed]
+    return shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -16,22 +17,33 @@ from watersmeet.operators.aggregate.attributes import Attributes
 from watersmeet.operators.aggregate.codes import Numbered, OrderCodes, ValueCodes
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.extremes import Extremes
+from watersmeet.operators.aggregate.panes import Pane, few
 from watersmeet.operators.aggregate.result_set import SUM_COLUMNS, ResultSet
 from watersmeet.operators.aggregate.rows import WindowRows
 from watersmeet.operators.aggregate.state import AggregateState, Side, empty_state, rebuilt
 from watersmeet.operators.meet.blobs import counter_from_values, counter_values, ipc_bytes, opened, packed
 
+#: Columns of rows that are not saved with a pane.
+_TOLD = ("seqs", "entry")
+
 Array = NDArray[Any]
 Parts = Iterator[pa.Table]
 
 
-def state_bytes(state: AggregateState) -> bytes:
-    """The whole state, at any point between two steps."""
+class Saved(Enum):
+    """How much of a state is saved in one piece: all of it, or what is no pane (`aggregate.parts`)."""
+
+    ALL = "all"
+    REST = "rest"
+
+
+def state_bytes(state: AggregateState, saved: Saved = Saved.ALL) -> bytes:
+    """The state, at any point between two steps."""
     parts: list[bytes] = []
     header: dict[str, Any] = {"kind": "aggregate", "evaluated_us": state.evaluated_us, "largest_us": state.largest_us}
     for each in state.classes:
         _put_codes(each, parts)
-    header["sides"] = [_put_side(each, parts) for each in state.sides]
+    header["sides"] = [_put_side(each, parts, saved) for each in state.sides]
     _put_result(state.result, parts)
     parts.append(_table({"row_times_us": state.row_times_us}))
     return packed(header, parts)
@@ -53,8 +65,20 @@ def state_from_bytes(config: AggregateConfig, blob: bytes) -> AggregateState:
     return rebuilt(config, state)
 
 
-def _put_side(side: Side, parts: list[bytes]) -> dict[str, Any]:
-    parts.append(_table({each.name: getattr(side.rows, each.name) for each in fields(WindowRows)}))
+def rows_bytes(rows: WindowRows) -> bytes:
+    """The rows of a pane, without what is told when they are read: entries, and places in streams whose rows are not counted."""
+    return _table({each.name: getattr(rows, each.name) for each in fields(WindowRows) if each.name not in _TOLD})
+
+
+def rows_from_bytes(like: WindowRows, blob: bytes | pa.Buffer) -> WindowRows:
+    table = pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
+    found = _arrays(table, {each.name: getattr(like, each.name) for each in fields(WindowRows) if each.name not in _TOLD})
+    return WindowRows(**found, **{name: np.zeros(table.num_rows, np.int64) for name in _TOLD})
+
+
+def _put_side(side: Side, parts: list[bytes], saved: Saved) -> dict[str, Any]:
+    rows = side.rows if saved is Saved.ALL or side.counter is not None else side.rows.take(np.empty(0, np.int64))
+    parts.append(_table({each.name: getattr(rows, each.name) for each in fields(WindowRows)}))
     _put_attributes(side.attributes, parts)
     if side.waiting is not None:
         parts.append(ipc_bytes(side.waiting))
@@ -63,6 +87,7 @@ def _put_side(side: Side, parts: list[bytes]) -> dict[str, Any]:
 
 def _get_side(config: AggregateConfig, number: int, side: Side, saved: dict[str, Any], parts: Parts) -> None:
     side.rows = WindowRows(**_arrays(next(parts), {each.name: getattr(side.rows, each.name) for each in fields(WindowRows)}))
+    side.panes = few([Pane(len(side.rows))])
     _get_attributes(side.attributes, parts)
     side.waiting = next(parts) if saved["waiting"] else None
     side.counter = None if saved["counter"] is None else counter_from_values(config.inputs[number], saved["counter"])

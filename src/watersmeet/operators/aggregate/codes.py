@@ -5,7 +5,7 @@ Where a type fits into 64 bits the code is in the value. Otherwise values are nu
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from watersmeet.kernels.mixing import combine_codes
 from watersmeet.operators.keys import has_exact_codes, key_codes
 from watersmeet.operators.meet.comparisons import is_orderable, ordered_codes
 
@@ -92,6 +93,21 @@ class OrderCodes:
         if self.numbered is not None:
             return self.numbered.values.take(pa.array(np.where(missing, 0, codes), mask=missing))
         return _decoded(self.type, codes, missing)
+
+
+def placing_codes(columns: Sequence[pa.Array], rows: int) -> Int64s:
+    """A code per row out of its values, nulls among them: rows of equal values have equal codes, wherever and whenever they are asked for.
+
+    >>> one, other, again = placing_codes([pa.array([1, None, 1]), pa.array(["x", "x", "x"])], 3).tolist()
+    >>> one == again, one == other
+    (True, False)
+    """
+    found = np.zeros(rows, np.int64)
+    for column in map(plain, columns):
+        if not pa.types.is_null(column.type):
+            found = combine_codes(found, _on_present(column, key_codes))
+            found = combine_codes(found, np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.int64))
+    return found
 
 
 def plain(values: pa.Array) -> pa.Array:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from watersmeet.operators.aggregate.attributes import Attributes
 from watersmeet.operators.aggregate.codes import Numbered, OrderCodes, ValueCodes
 from watersmeet.operators.aggregate.config import AggregateConfig
+from watersmeet.operators.aggregate.panes import Pane, few
 from watersmeet.operators.aggregate.result_set import SUM_COLUMNS, ResultSet
 from watersmeet.operators.aggregate.state import AggregateState, empty_state, rebuilt
 
@@ -46,6 +47,7 @@ def compacted(config: AggregateConfig, state: AggregateState) -> AggregateState:
     _move_result(state.result, fresh.result, live, groups_of, codes_of)
     for side, new in zip(state.sides, fresh.sides, strict=True):
         new.rows, new.waiting, new.counter = side.rows, side.waiting, side.counter
+        new.panes = few([Pane(len(side.rows))]) if side.counter is None else []  # numbers of values have changed in all of them
     fresh.evaluated_us, fresh.largest_us, fresh.row_times_us = state.evaluated_us, state.largest_us, state.row_times_us
     return rebuilt(config, fresh)
 

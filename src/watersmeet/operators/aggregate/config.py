@@ -60,6 +60,7 @@ class AggregateConfig:
     early: frozenset[int]
     every_us: int | None
     every_row: bool
+    partial: bool = False  # whether evaluations show sums for others to add up (`aggregate.partials`), not rows
 
     @property
     def plan(self) -> Plan:

@@ -20,6 +20,7 @@ from watersmeet.operators.aggregate.interner import Interner
 from watersmeet.operators.aggregate.layout import Layout
 from watersmeet.operators.aggregate.measures import COUNTED, total
 from watersmeet.operators.aggregate.outputs import aggregate_name, key_name
+from watersmeet.operators.aggregate.partials import partial_batch
 from watersmeet.operators.expressions import evaluate, is_true
 
 Int64s = NDArray[np.int64]
@@ -41,6 +42,11 @@ class Contributions:
     pairs: Float64s
     codes: list[Int64s]
     present: list[Bools]
+
+    @property
+    def weights(self) -> Int64s:
+        """How often each value counts."""
+        return np.ascontiguousarray(self.ints[:, 0])
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ class ResultSet:
                 results.instants,
                 results.codes[arg],
                 results.present[arg],
-                np.ascontiguousarray(results.ints[:, 0]),
+                results.weights,
                 at,
                 groups,
                 self.columns.ints.shape[0],
@@ -115,7 +121,8 @@ class ResultSet:
         if not groups.size:
             return []
         now_sums = Sums(now_ints, now_approx, now_pairs, now_nodes)
-        return self._changed(instants_us[at], groups, now_sums, Sums(then_ints, then_approx, then_pairs, then_nodes))
+        then_sums = Sums(then_ints, then_approx, then_pairs, then_nodes)
+        return (self._partials if self.config.partial else self._changed)(instants_us[at], groups, now_sums, then_sums)
 
     def _update(self, results: Contributions, closing: int) -> Shown:
         """Adds results to the sums; returns what the instants that are over show."""
@@ -147,6 +154,18 @@ class ResultSet:
         self.columns.is_dirty[changed] = True
         self.columns.dirty[: changed.size] = changed
         self.columns.clock[DIRTY] = changed.size
+
+    def _partials(self, as_of_us: Int64s, groups: Int64s, now: Sums, then: Sums) -> list[pa.RecordBatch]:
+        """Of each group that differs, what was shown of it before leaves, and what there is of it now enters."""
+        differs = _differs(now, then) | np.any(now.approx != then.approx, axis=1)
+        batches = []
+        for sign, sums in ((-1, then), (1, now)):
+            chosen = differs & (sums.ints[:, 0] != 0)
+            signed, numbers = sums.take(chosen), groups[chosen]
+            keys = [self._key(number, numbers) for number in range(len(self.config.shown.keys))]
+            firsts = [each.values(nodes) for each, nodes in zip(self.extremes.values(), signed.nodes, strict=True)]
+            batches.append(partial_batch(as_of_us[chosen], sign, keys, (signed.ints, signed.approx, signed.pairs), firsts))
+        return [batch for batch in batches if batch.num_rows]
 
     def _changed(self, as_of_us: Int64s, groups: Int64s, now: Sums, then: Sums) -> list[pa.RecordBatch]:
         """The rows of groups that differ from what was shown: changed, come, or gone. HAVING only chooses among them."""

@@ -17,6 +17,7 @@ from watersmeet.operators.aggregate.codes import ValueCodes
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.encoding import encoded
 from watersmeet.operators.aggregate.layout import Layout, layout_of
+from watersmeet.operators.aggregate.panes import Pane, few
 from watersmeet.operators.aggregate.result_set import ResultSet
 from watersmeet.operators.aggregate.rows import WindowRows
 from watersmeet.operators.aggregate.tables import Tables
@@ -26,10 +27,14 @@ from watersmeet.operators.meet.row_counter import RowCounter
 
 @dataclass
 class Side:
-    """One input: its rows inside and before its window, what waits to be counted, and the counter of a ROWS window."""
+    """One input: its rows inside and before its window, what waits to be counted, and the counter of a ROWS window.
+
+    `panes` says which rows are saved together; a side that counts its rows has none.
+    """
 
     rows: WindowRows
     attributes: Attributes
+    panes: list[Pane] = field(default_factory=list)
     waiting: pa.Table | None = None
     counter: RowCounter | None = None
 
@@ -76,6 +81,7 @@ def with_relation(config: AggregateConfig, state: AggregateState, number: int, t
     released = Released(table, _no_times(table.num_rows), None)
     rows = encoded(config, state.layout, number, released, state.classes, side.attributes, state.result.order_codes)
     side.rows = rows.at(state.tables.load(number, rows))
+    side.panes = few([Pane(len(rows))])
     return state
 
 

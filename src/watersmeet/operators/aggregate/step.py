@@ -20,22 +20,14 @@ from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.encoding import encoded
 from watersmeet.operators.aggregate.events import Happening, happenings, run
 from watersmeet.operators.aggregate.instants import every_instants
+from watersmeet.operators.aggregate.panes import Pane, few, without_gone
 from watersmeet.operators.aggregate.rows import together
 from watersmeet.operators.aggregate.state import AggregateState, rebuilt
 from watersmeet.operators.meet.admission import Delta, Released, count_rows, ended, to_wait, with_waiting, without_late
+from watersmeet.operators.meet.step import Counters
 from watersmeet.operators.meet.tactics.base import Tally
 
 Int64s = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Counters:
-    """What a step did, per input."""
-
-    arrived: tuple[int, ...]
-    late: tuple[int, ...]
-    results: int
-    tally: Tally
 
 
 @dataclass(frozen=True)
@@ -47,14 +39,21 @@ class Stepped:
     counters: Counters
 
 
-def step(config: AggregateConfig, state: AggregateState, deltas: dict[int, Delta], watermark_us: int, future_us: int) -> Stepped:
+def step(
+    config: AggregateConfig,
+    state: AggregateState,
+    deltas: dict[int, Delta],
+    watermark_us: int,
+    future_us: int,
+    largest_us: int = -FOREVER_US,
+) -> Stepped:
     """Aggregates a batch. `watermark_us` and `future_us` as for a meet: rows before the one are late, none before the other come later.
 
-    A future of FOREVER_US says that the input is over.
+    A future of FOREVER_US says that the input is over. `largest_us` is the largest time known, where not all rows are handed in here.
     """
     kept = {i: without_late(delta, watermark_us) for i, delta in deltas.items()}
     tally = Tally(len(state.sides))
-    state.largest_us = max([state.largest_us, *(int(delta.times.max()) for delta in kept.values() if len(delta))])
+    state.largest_us = max([state.largest_us, largest_us, *(int(delta.times.max()) for delta in kept.values() if len(delta))])
     for i in config.streams:
         _admit(config, state, i, kept.get(i), future_us)
     if config.every_row:
@@ -137,7 +136,9 @@ def _settle(state: AggregateState, happening: list[Happening]) -> None:
     """Windows as they stand after what happened: rows that left are gone, and so are those that came and went in between."""
     for each in happening:
         state.tables.give_back(each.number, each.rows.entry[each.leaving])
-        state.sides[each.number].rows = each.rows if not each.gone.any() else each.rows.take(~each.gone)
+        side = state.sides[each.number]
+        side.rows = each.rows if not each.gone.any() else each.rows.take(~each.gone)
+        side.panes = without_gone(side.panes, each.gone) if side.counter is None else []
 
 
 def _admit(config: AggregateConfig, state: AggregateState, number: int, delta: Delta | None, future_us: int) -> None:
@@ -176,4 +177,6 @@ def _count_for_now(config: AggregateConfig, state: AggregateState, number: int, 
 def _append(config: AggregateConfig, state: AggregateState, number: int, released: Released) -> None:
     side = state.sides[number]
     rows = encoded(config, state.layout, number, released, state.classes, side.attributes, state.result.order_codes)
-    side.rows = together([side.rows, rows]) if len(rows) else side.rows
+    if len(rows):
+        side.rows = together([side.rows, rows])
+        side.panes = few([*side.panes, Pane(len(rows))]) if side.counter is None else []

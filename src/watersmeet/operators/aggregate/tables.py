@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.kernels.aggregation.arguments import NEXT, NONE, Changes, Conditions, Directories, Entries, Found, Loops, Steps, Work
-from watersmeet.kernels.aggregation.as_join import as_join, place_nodes
+from watersmeet.kernels.aggregation.as_join import as_join
+from watersmeet.kernels.aggregation.directories import place_nodes
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.interner import Interner
 from watersmeet.operators.aggregate.layout import Layout

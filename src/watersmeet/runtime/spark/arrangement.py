@@ -11,6 +11,7 @@ from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.windows import RowsWindow
 from watersmeet.errors import InternalError, PlanError
 from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config
+from watersmeet.operators.aggregate.merging import merging_config
 from watersmeet.operators.meet.admission import names_read
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.tactics.registry import settled_config
@@ -20,7 +21,8 @@ from watersmeet.runtime.planning import assumed_plan, default_plan
 from watersmeet.runtime.sources import Stream
 from watersmeet.runtime.spark.bucket import Bucket
 from watersmeet.runtime.spark.labels import bucket_labels
-from watersmeet.runtime.spark.layout import Layout, choose_layout
+from watersmeet.runtime.spark.layout import Grouping, Layout, choose_layout
+from watersmeet.runtime.spark.merger import Merger
 from watersmeet.runtime.spark.operator import AggregateOperator, MeetOperator, Operator
 from watersmeet.runtime.spark.packets import table_bytes
 from watersmeet.runtime.spark.packing import PackedInput, Packer
@@ -30,12 +32,14 @@ Config = MeetConfig | AggregateConfig
 
 @dataclass(frozen=True)
 class Arrangement:
-    """One packer per physical stream, the bucket they pack for, and what a checkpoint of the query belongs to."""
+    """One packer per physical stream, the bucket they pack for, what a checkpoint of the query belongs to, and, where buckets have parts of
+    groups, who adds them up."""
 
     bound: BoundQuery
     packers: tuple[Packer, ...]
     bucket: Bucket
     signature: dict[str, str]
+    merger: Merger | None = None
 
     def stream(self, sources: Sources, packer: Packer) -> Stream:
         source = sources[packer.name]
@@ -47,15 +51,28 @@ class Arrangement:
 def arranged(bound: BoundQuery, sources: Sources, plan: Plan | None, buckets: int, partitions: int) -> Arrangement:
     """The arrangement of a query over its sources; a pinned plan that cannot run it is refused here.
 
-    Rows that are counted, and rows whose instants are evaluated, are looked at one stream at a time, so such queries run in one bucket.
+    Rows that are counted are looked at one stream at a time, so queries with ROWS windows run in one bucket.
     """
     config = _config(bound, plan)
-    layout = choose_layout(config, buckets) if isinstance(config, MeetConfig) else Layout()
+    layout = _layout(config, buckets)
     labels = bucket_labels(layout.cells, partitions)
+    merger = None
+    if isinstance(config, AggregateConfig) and not grouping_of(config).is_whole_in(layout):
+        merger = Merger(merging_config(bound, config), labels)
+        config = replace(config, partial=True)
     boxes = drop_boxes(bound, config.plan)
     names = dict.fromkeys(config.inputs[i].name for i in config.streams)
     packers = tuple(_packer(config, number, name, layout, labels, boxes.get(name)) for number, name in enumerate(names))
-    return Arrangement(bound, packers, _bucket(config, sources, packers), _signature(bound, labels))
+    return Arrangement(bound, packers, _bucket(config, sources, packers), _signature(bound, packers, partitions), merger)
+
+
+def grouping_of(config: AggregateConfig) -> Grouping:
+    """Which classes are grouped by, and which inputs have group keys of their own."""
+    grouped = frozenset(
+        number for number, keys in enumerate(config.join.classes.keys) if any(key in config.shown.keys for key in keys.values())
+    )
+    keys = {number: each.attributes[: each.group_keys] for number, each in enumerate(config.carried) if each.group_keys}
+    return Grouping(grouped, keys)
 
 
 def by_plan(bound: BoundQuery, bucket: Bucket, plan: Plan) -> Bucket:
@@ -74,6 +91,12 @@ def _config(bound: BoundQuery, plan: Plan | None) -> Config:
     return settled_config(bound, default_plan(bound) if plan is None else plan)
 
 
+def _layout(config: Config, buckets: int) -> Layout:
+    if isinstance(config, MeetConfig):
+        return choose_layout(config, buckets)
+    return choose_layout(config.join, buckets, grouping=grouping_of(config))
+
+
 def _packer(config: Config, number: int, name: str, layout: Layout, labels: tuple[int, ...], box: DropBox | None) -> Packer:
     """A self join reads its stream once."""
     inputs = [config.inputs[i] for i in config.streams if config.inputs[i].name == name]
@@ -90,20 +113,20 @@ def _packer(config: Config, number: int, name: str, layout: Layout, labels: tupl
 
 
 def _packed_input(config: Config, source: MeetInput) -> PackedInput:
-    if not _selects_first(config, source):
+    if not _selects_first(source):
         return PackedInput(source.number, tuple(source.fields.names), keys=())
     names = dict.fromkeys([*names_read(replace(source, selection=None)), source.time or ""])
     return PackedInput(source.number, tuple(names), source.keys, source.selection)
 
 
-def _selects_first(config: Config, source: MeetInput) -> bool:
-    """Whether rows that fail WHERE need not travel. Those of ROWS windows are counted first; those of aggregations give instants."""
-    return isinstance(config, MeetConfig) and not isinstance(source.window, RowsWindow)
+def _selects_first(source: MeetInput) -> bool:
+    """Whether rows that fail WHERE need not travel. Those of ROWS windows are counted first."""
+    return not isinstance(source.window, RowsWindow)
 
 
 def _bucket(config: Config, sources: Sources, packers: tuple[Packer, ...]) -> Bucket:
     relations = {i: table_bytes(_relation(config, config.inputs[i], sources)) for i in _relations(config)}
-    remaining = _remaining(config) if isinstance(config, MeetConfig) else config
+    remaining = _remaining(config) if isinstance(config, MeetConfig) else replace(config, join=_remaining(config.join))
     return Bucket(
         operator=_operator(remaining, relations),
         config=remaining,
@@ -123,7 +146,7 @@ def _operator(config: Config, relations: dict[int, bytes]) -> Operator:
 
 def _remaining(config: MeetConfig) -> MeetConfig:
     """What is left to do once rows are packed: selections that were done there are done."""
-    inputs = (replace(each, selection=None) if each.is_stream and _selects_first(config, each) else each for each in config.inputs)
+    inputs = (replace(each, selection=None) if each.is_stream and _selects_first(each) else each for each in config.inputs)
     return replace(config, inputs=tuple(inputs))
 
 
@@ -140,8 +163,11 @@ def _travelling(config: Config, each: PackedInput) -> pa.Schema:
     return pa.schema([config.inputs[each.number].fields.field(name) for name in each.columns])
 
 
-def _signature(bound: BoundQuery, labels: tuple[int, ...]) -> dict[str, str]:
-    """What a checkpoint belongs to. State is the windows, so the plan is no part of it."""
+def _signature(bound: BoundQuery, packers: tuple[Packer, ...], partitions: int) -> dict[str, str]:
+    """What a checkpoint belongs to. State is the windows, so the plan is no part of it; it lies under the buckets' labels, which are."""
     schemas = {source.schema.name: source.schema.fields for source in bound.sources}
     columns = {f'"{name}"': ", ".join(f"{field.name} {field.type}" for field in fields) for name, fields in schemas.items()}
-    return {"the query": str(bound.query), "the number of buckets": str(len(labels)), **columns}
+    times = {f'the time of "{packer.name}"': packer.time for packer in packers}
+    buckets = len(packers[0].labels)
+    spread = {"spark.sql.shuffle.partitions": str(partitions)} if buckets > 1 else {}
+    return {"the query": str(bound.query), **times, **spread, "the number of buckets": str(buckets), **columns}

@@ -18,6 +18,7 @@ from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.meet.admission import Delta
 from watersmeet.operators.meet.config import MeetConfig
+from watersmeet.operators.meet.watch import ALL
 from watersmeet.runtime.inputs.times import event_times_us
 from watersmeet.runtime.spark.layout import Int64s, Layout
 from watersmeet.runtime.spark.operator import Counters, Operator
@@ -62,20 +63,11 @@ class Bucket:
         deltas = arrived.deltas()
         start = time.perf_counter_ns()
         watermark_us = state.watermark.value_us
-        inner, counters = yield from self.operator.steps(state.inner, deltas, watermark_us, FOREVER_US if last else following.value_us)
+        future_us = FOREVER_US if last else following.value_us
+        inner, counters = yield from self.operator.steps(state.inner, deltas, watermark_us, future_us, following.largest_us)
         metrics = arrived.metrics(deltas, watermark_us, counters)
         metrics["join_us"] = (time.perf_counter_ns() - start) // 1000
         return BucketState(inner, following), metrics
-
-    def rounds(self, label: int, packets: list[Packet]) -> Generator[pa.RecordBatch, None, list[Metrics]]:
-        """A finite input, batch after batch, from nothing to the end."""
-        state, metrics = self.empty(), []
-        numbers = sorted({packet.round for packet in packets})
-        for number in numbers:
-            of_round = (packet for packet in packets if packet.round == number)
-            state, counted = yield from self.advance(label, state, of_round, last=number == numbers[-1])
-            metrics.append(counted)
-        return metrics
 
     def first_input(self, stream: int) -> int:
         """The input whose rows stand for the stream's in the ledger: a self join reads its stream once per alias."""
@@ -140,4 +132,9 @@ class _Arrived:
         for name in ("probes", "comparisons", "touched"):
             counted = getattr(counters.tally, name)
             found |= {f"{name}_{i}_{j}": int(counted[i, j]) for i in range(len(counted)) for j in range(len(counted)) if i != j}
-        return found
+        return found | {spent_name(*what): round(seconds * 1e6) for what, seconds in counters.tally.watch.spent_s.items()}
+
+
+def spent_name(operator: str, number: int) -> str:
+    """The metric of an operator's time on an input, or on all of them."""
+    return f"{operator.replace(' ', '_')}_{'all' if number == ALL else number}_us"

@@ -9,15 +9,18 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pyarrow as pa
-from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import DataFrame
+from pyspark.errors import PySparkException
 
 from watersmeet.errors import InputError, PlanError, QueryError, WatersmeetError
 
+_LONGEST_SENTENCE = 400
 _KINDS: dict[str, type[WatersmeetError]] = {kind.__name__: kind for kind in (QueryError, InputError, PlanError, WatersmeetError)}
 _END = r"(?:\n\s*(?:at |JVM stacktrace|Driver stacktrace|===)|\s+SQLSTATE|\Z)"
 _RAISED = re.compile(rf"watersmeet\.errors\.(\w+): (.*?){_END}", re.DOTALL)
+
+
+class SparkError(InputError):
+    """What failed a query on Spark is no mistake that Watersmeet knows."""
 
 
 @contextmanager
@@ -25,11 +28,19 @@ def told_apart() -> Iterator[None]:
     """Whatever runs inside raises a `WatersmeetError` where the mistake is the caller's, and Spark's own error where it is not."""
     try:
         yield
-    except (PySparkException, StreamingQueryException) as error:
+    except PySparkException as error:
         mistake = mistake_in(str(error))
         if mistake is None:
             raise
         raise mistake from error
+
+
+def in_one_sentence(error: Exception) -> WatersmeetError:
+    """The caller's mistake if it is one, else what Spark says first: for those who are shown a sentence and no stack."""
+    words = str(error).strip().splitlines()
+    said = words[0][:_LONGEST_SENTENCE] if words else type(error).__name__
+    hint = "watersmeet repair DIR, with the directory of the checkpoint, says what can be done" if "STATE_STORE" in str(error) else None
+    return mistake_in(str(error)) or SparkError(f"the query failed on Spark: {said}", hint=hint)
 
 
 def mistake_in(text: str) -> WatersmeetError | None:
@@ -40,9 +51,3 @@ def mistake_in(text: str) -> WatersmeetError | None:
     """
     found = _RAISED.search(text)
     return None if found is None or found[1] not in _KINDS else _KINDS[found[1]](found[2].strip())
-
-
-def collected(frame: DataFrame) -> pa.Table:
-    """All rows of a finite DataFrame in this process."""
-    with told_apart():
-        return frame.toArrow()

@@ -1,6 +1,8 @@
 """`on_spark`: a query over sources becomes a DataFrame.
 
 source ─▶ JVM: needed columns, flags ─▶ pack ─▶ shuffle of packets ─▶ bucket: state, meet ─▶ metrics observed ─▶ unpack ─▶ rows
+
+Where the buckets of an aggregation have parts of groups, a second shuffle and a second step with state stand before the unpacking.
 """
 
 from __future__ import annotations
@@ -21,10 +23,11 @@ from watersmeet.runtime.sources import Relation, Stream
 from watersmeet.runtime.spark.arrangement import Arrangement, arranged
 from watersmeet.runtime.spark.inputs import packed_stream
 from watersmeet.runtime.spark.kinds import spark_fields
-from watersmeet.runtime.spark.metrics import metric_names, observed
+from watersmeet.runtime.spark.merger import MergeProcessor, Merger, merge_finite
+from watersmeet.runtime.spark.metrics import metric_names, observed, observed_merge
 from watersmeet.runtime.spark.plans import PlanLog
 from watersmeet.runtime.spark.processor import BucketProcessor, run_finite
-from watersmeet.runtime.spark.results import BLOB, Emission, unpacked
+from watersmeet.runtime.spark.results import BLOB, BUCKET, ROUND, Emission, unpacked
 from watersmeet.runtime.spark.session import check_session
 from watersmeet.runtime.spark.session import session as local_session
 
@@ -56,17 +59,37 @@ def on_spark(
     partitions = int(spark.conf.get(_PARTITIONS) or 200)
     arrangement = arranged(bound, sources, plan, buckets or partitions, partitions)
     packed = _packed(spark, sources, arrangement, streaming=streaming)
-    emission = Emission(metric_names(arrangement.bucket))
+    emission = _emission(arrangement)
     columns = from_arrow_schema(emission.schema)
+    run = uuid.uuid4().hex
     if streaming:
         log = None if plans is None else PlanLog(Path(plans))
-        processor = BucketProcessor(arrangement, emission, uuid.uuid4().hex, remembers=remembers, plans=log)
-        emitted = packed.groupBy("bucket").transformWithStateInPandas(processor, columns, "Append", "None")
+        processor = BucketProcessor(arrangement, emission, run, remembers=remembers, plans=log)
+        emitted = packed.groupBy(BUCKET).transformWithStateInPandas(processor, columns, "Append", "None")
     else:
-        emitted = packed.repartition(partitions, "bucket").mapInArrow(partial(run_finite, arrangement.bucket, emission), columns)
+        emitted = packed.repartition(partitions, BUCKET).mapInArrow(partial(run_finite, arrangement.bucket, emission), columns)
+    blobs = observed(emitted, arrangement.bucket).filter(F.col(BLOB).isNotNull()).select(BLOB, BUCKET, ROUND)
+    if arrangement.merger is not None:
+        merging = MergeProcessor(arrangement.merger, arrangement.signature, f"{run}-groups", remembers=remembers)
+        blobs = _merged(blobs, arrangement.merger, merging if streaming else None, partitions)
     fields = spark_fields(arrangement.bucket.config.result)
-    blobs = observed(emitted, arrangement.bucket).filter(F.col(BLOB).isNotNull()).select(BLOB)
-    return blobs.mapInArrow(partial(unpacked, fields), from_arrow_schema(fields))
+    return blobs.select(BLOB).mapInArrow(partial(unpacked, fields), from_arrow_schema(fields))
+
+
+def _emission(arrangement: Arrangement) -> Emission:
+    """Blobs of parts of groups go to the buckets of the second step."""
+    names, merger = metric_names(arrangement.bucket), arrangement.merger
+    return Emission(names) if merger is None else Emission(names, merger.labels, len(merger.config.shown.keys))
+
+
+def _merged(parts: DataFrame, merger: Merger, processor: MergeProcessor | None, partitions: int) -> DataFrame:
+    """Blobs of whole groups; without a processor, of a finite input."""
+    columns = from_arrow_schema(merger.emission.schema)
+    if processor is not None:
+        emitted = parts.groupBy(BUCKET).transformWithStateInPandas(processor, columns, "Append", "None")
+    else:
+        emitted = parts.repartition(partitions, BUCKET).mapInArrow(partial(merge_finite, merger), columns)
+    return observed_merge(emitted).filter(F.col(BLOB).isNotNull())
 
 
 def _session_of(sources: Sources) -> SparkSession | None:

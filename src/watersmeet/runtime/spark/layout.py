@@ -1,9 +1,12 @@
-"""How a query is spread over buckets: a grid whose axes are equality classes, or the rows of one input.
+"""How a query is spread over buckets: a grid whose axes are equality classes, group keys of one input, or the rows of one input.
 
 A row goes to every cell that agrees with what is known of it: on the axis of a class it has a key in, to the coordinate of that key; on
 the axis of an input's own rows, to the coordinate of the row; along all other axes, to every coordinate. The rows of a result agree
 on every class, so they meet in exactly one cell. One class that all inputs share costs no copies; no class at all means that one input is
 split and the others are copied. Which shares the axes get is decided by the number of rows that have to travel.
+
+An aggregation's groups are whole in their cells when the group keys say where on every axis a result is: an axis along a class that is
+grouped by, or along an input's own group keys. Otherwise a cell has parts of groups, which a second step adds up.
 
 References: Afrati, Ullman, "Optimizing joins in a map-reduce environment" (shares); Okcan, Riedewald, "Processing theta-joins using
 MapReduce" (the grid of two inputs' rows).
@@ -12,12 +15,13 @@ MapReduce" (the grid of two inputs' rows).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from watersmeet.algebra.expressions import Expr
 from watersmeet.errors import InternalError
 from watersmeet.kernels.mixing import combine_codes
 from watersmeet.operators.meet.config import MeetConfig
@@ -27,12 +31,13 @@ Int64s = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """`share` coordinates along an equality class (`key_class`), or along the rows of input `split`."""
+    """`share` coordinates along an equality class (`key_class`), or along the rows of input `split`: along the values of `keys` in them."""
 
     share: int
     members: frozenset[int]
     key_class: int | None = None
     split: int | None = None
+    keys: tuple[Expr, ...] = ()
 
     def __post_init__(self) -> None:
         if self.share < 1 or (self.key_class is None) == (self.split is None):
@@ -41,6 +46,18 @@ class Axis:
     def coordinates(self, codes: Int64s) -> Int64s:
         seed = np.full(codes.size, self.share, np.int64)
         return (combine_codes(codes, seed).view(np.uint64) % np.uint64(self.share)).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """What GROUP BY says of places: the classes whose key is grouped by, and the group keys that are an input's own."""
+
+    classes: frozenset[int]
+    keys: Mapping[int, tuple[Expr, ...]]
+
+    def is_whole_in(self, layout: Layout) -> bool:
+        """Whether all results of a group are in one cell."""
+        return all(axis.key_class in self.classes if axis.split is None else bool(axis.keys) for axis in layout.axes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +88,31 @@ class Layout:
         )
 
 
-def choose_layout(config: MeetConfig, buckets: int, rows_per_s: Sequence[float] | None = None) -> Layout:
+def choose_layout(config: MeetConfig, buckets: int, rows_per_s: Sequence[float] | None = None, grouping: Grouping | None = None) -> Layout:
     """The grid of `buckets` cells along which the fewest rows travel; one cell where rows have to be counted over the whole stream.
 
-    `rows_per_s` are the rates by input; equal ones are assumed where nothing is known.
+    `rows_per_s` are the rates by input; equal ones are assumed where nothing is known. Adding up the parts of groups counts as if every row
+    travelled once more.
     """
     if config.waits_for_watermark or buckets == 1:
         return Layout()
     rates = list(rows_per_s) if rows_per_s is not None else [1.0] * len(config.inputs)
-    return min(_grids(config, buckets), key=lambda grid: _travelling(config, grid, rates))
+    grids = _grids(config, buckets, {} if grouping is None else grouping.keys)
+    return min(grids, key=lambda grid: _travelling(config, grid, rates, grouping))
 
 
-def _travelling(config: MeetConfig, grid: Layout, rates: list[float]) -> tuple[float, int]:
+def _travelling(config: MeetConfig, grid: Layout, rates: list[float], grouping: Grouping | None) -> tuple[float, int]:
     """Rows that travel per second; between equals, the grid with fewer axes. Relations do not travel."""
-    return sum(rates[i] * len(grid.copies(i)) for i in config.streams), len(grid.axes)
+    again = 0 if grouping is None or grouping.is_whole_in(grid) else 1
+    return sum(rates[i] * (len(grid.copies(i)) + again) for i in config.streams), len(grid.axes)
 
 
-def _grids(config: MeetConfig, buckets: int) -> Iterator[Layout]:
-    classes = [(frozenset(members), c) for c, members in enumerate(config.classes.keys)]
-    axes: list[tuple[frozenset[int], int | None, int | None]] = [(members, c, None) for members, c in classes]
-    axes += [(frozenset({i}), None, i) for i in config.streams]
+def _grids(config: MeetConfig, buckets: int, group_keys: Mapping[int, tuple[Expr, ...]]) -> Iterator[Layout]:
+    axes = [Axis(1, frozenset(members), key_class=c) for c, members in enumerate(config.classes.keys)]
+    axes += [Axis(1, frozenset({i}), split=i, keys=group_keys[i]) for i in config.streams if i in group_keys]
+    axes += [Axis(1, frozenset({i}), split=i) for i in config.streams]
     for shares in _factorisations(buckets, len(axes)):
-        yield Layout(tuple(Axis(share, members, c, split) for share, (members, c, split) in zip(shares, axes, strict=True) if share > 1))
+        yield Layout(tuple(replace(axis, share=share) for share, axis in zip(shares, axes, strict=True) if share > 1))
 
 
 def _factorisations(number: int, places: int) -> Iterator[tuple[int, ...]]:

@@ -10,12 +10,28 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
-from watersmeet.runtime.spark.bucket import Bucket
+from watersmeet.operators.meet.watch import ALL, KEEP, PROBE, ROWS_OUT, TAKE_IN
+from watersmeet.runtime.spark.bucket import Bucket, spent_name
+from watersmeet.runtime.spark.merger import MERGE_METRICS
 
-OBSERVATION = "watersmeet"
+OBSERVATION, MERGED = "watersmeet", "watersmeet groups"
 
-_PER_BUCKET = ("results", "state_rows", "state_bytes", "pack_us", "take_us", "state_read_us", "join_us", "state_write_us", "watermark_us")
+_PER_BUCKET = (
+    "results",
+    "state_rows",
+    "state_bytes",
+    "pack_us",
+    "take_us",
+    "state_read_us",
+    "join_us",
+    "state_write_us",
+    "watermark_us",
+    "newest_us",
+)
+_EQUAL_IN_ALL = ("watermark_us", "newest_us")
+_RESULTS = json.dumps(["results"])
 _PER_STREAM = ("arrived", "late", "shed")
+_PER_INPUT = (TAKE_IN, KEEP, PROBE)
 _PER_PAIR = ("probes", "comparisons", "touched")
 
 
@@ -23,8 +39,9 @@ _PER_PAIR = ("probes", "comparisons", "touched")
 class BatchMetrics:
     """One micro-batch. Streams go by name, pairs by (origin, target) alias; times are sums over all tasks, in microseconds.
 
-    `watermark_us` is the one the next batch starts with. A stream's rows are `arrived`; of these, `late` came too late to be joined and
-    `shed` were dropped on purpose.
+    `watermark_us` is the one the next batch starts with, `newest_us` the largest time seen so far. A stream's rows are
+    `arrived`; of these, `late` came too late to be joined and `shed` were dropped on purpose.
+    `spent_us` is the CPU time of the join's operators, named as the cost model names them; it is a part of `join_us`.
     """
 
     batch: int
@@ -32,6 +49,7 @@ class BatchMetrics:
     state_rows: int
     state_bytes: int
     watermark_us: int
+    newest_us: int
     pack_us: int
     take_us: int
     state_read_us: int
@@ -44,6 +62,7 @@ class BatchMetrics:
     probes: Mapping[tuple[str, str], int] = field(default_factory=dict)
     comparisons: Mapping[tuple[str, str], int] = field(default_factory=dict)
     touched: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    spent_us: Mapping[str, int] = field(default_factory=dict)
 
 
 def metric_names(bucket: Bucket) -> tuple[str, ...]:
@@ -52,9 +71,14 @@ def metric_names(bucket: Bucket) -> tuple[str, ...]:
 
 
 def observed(emitted: DataFrame, bucket: Bucket) -> DataFrame:
-    """The same rows, with the metrics observed: sums over the buckets, and the watermark, which is the same in all."""
-    sums = [(F.max if column == "watermark_us" else F.sum)(column).alias(json.dumps(key)) for column, key in _columns(bucket)]
+    """The same rows, with the metrics observed: sums over the buckets, and the times that are the same in all."""
+    sums = [(F.max if column in _EQUAL_IN_ALL else F.sum)(column).alias(json.dumps(key)) for column, key in _columns(bucket)]
     return emitted.observe(OBSERVATION, *sums)
+
+
+def observed_merge(emitted: DataFrame) -> DataFrame:
+    """The same for the second step of an aggregation."""
+    return emitted.observe(MERGED, *(F.sum(name).alias(json.dumps([name])) for name in MERGE_METRICS))
 
 
 def batches(query: Any) -> list[BatchMetrics]:
@@ -65,13 +89,24 @@ def batches(query: Any) -> list[BatchMetrics]:
 def metrics_of(progress: Iterable[Any]) -> list[BatchMetrics]:
     """The metrics in the progress reports of a streaming query; batches in which no bucket ran have none."""
     found = ((each, each["observedMetrics"].get(OBSERVATION)) for each in progress)
-    return [_batch(each, row.asDict()) for each, row in found if row is not None and row[json.dumps(["results"])] is not None]
+    return [_batch(each, _with_merge(each, row.asDict())) for each, row in found if row is not None and row[_RESULTS] is not None]
+
+
+def _with_merge(progress: Any, values: dict[str, int]) -> dict[str, int]:
+    """Both steps' metrics together; results are those of the last."""
+    merged = progress["observedMetrics"].get(MERGED)
+    if merged is None:
+        return values
+    added = {name: values[name] + (value or 0) for name, value in merged.asDict().items()}
+    return values | added | {_RESULTS: merged[_RESULTS] or 0}
 
 
 def _batch(progress: Any, observed_values: Mapping[str, int]) -> BatchMetrics:
     values: dict[str, Any] = {"batch": progress["batchId"], "trigger_ms": progress["durationMs"]["triggerExecution"]}
     for text, value in observed_values.items():
         what, *about = json.loads(text)
+        if value is None:  # an operator that did nothing
+            continue
         if not about:
             values[what] = value
         else:
@@ -87,4 +122,6 @@ def _columns(bucket: Bucket) -> list[tuple[str, list[str]]]:
         *((name, [name]) for name in _PER_BUCKET),
         *((f"{what}_{number}", [what, name]) for what in _PER_STREAM for number, name in enumerate(bucket.streams)),
         *((f"{what}_{i}_{j}", [what, aliases[i], aliases[j]]) for what in _PER_PAIR for i, j in pairs),
+        *((spent_name(operator, i), ["spent_us", f"{operator} {alias}"]) for operator in _PER_INPUT for i, alias in enumerate(aliases)),
+        *((spent_name(operator, ALL), ["spent_us", operator]) for operator in (PROBE, ROWS_OUT)),
     ]

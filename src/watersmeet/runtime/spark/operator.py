@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from watersmeet.operators.aggregate import blobs as aggregate_blobs
+from watersmeet.operators.aggregate import parts as aggregate_parts
 from watersmeet.operators.aggregate import state as aggregate_state
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.state import AggregateState
@@ -65,8 +65,8 @@ class Operator(Protocol):
 
     def empty(self) -> Any: ...
 
-    def steps(self, state: Any, deltas: dict[int, Delta], watermark_us: int, future_us: int) -> Steps:
-        """Yields results in bounded pieces; returns the next state and what was counted."""
+    def steps(self, state: Any, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int) -> Steps:
+        """Yields results in bounded pieces; returns the next state and what was counted. `largest_us` is of all buckets' rows."""
 
     def parts(self, state: Any) -> Sequence[Part]: ...
 
@@ -83,7 +83,7 @@ class MeetOperator:
     def empty(self) -> MeetState:
         return self._with_relations(empty_state(self.config))
 
-    def steps(self, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int) -> Steps:
+    def steps(self, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int) -> Steps:
         return steps(self.config, state, deltas, watermark_us, future_us)
 
     def parts(self, state: MeetState) -> Sequence[Part]:
@@ -104,7 +104,7 @@ class MeetOperator:
 
 @dataclass(frozen=True)
 class AggregateOperator:
-    """The aggregation. Its state is one part, which every batch changes; relations are in it from the start."""
+    """The aggregation. Relations are in its state from the start."""
 
     config: AggregateConfig
     relations: Mapping[int, bytes]
@@ -115,27 +115,13 @@ class AggregateOperator:
             state = aggregate_state.with_relation(self.config, state, number, table_from_bytes(blob))
         return state
 
-    def steps(self, state: AggregateState, deltas: dict[int, Delta], watermark_us: int, future_us: int) -> Steps:
-        stepped = aggregate_step(self.config, state, deltas, watermark_us, future_us)
+    def steps(self, state: AggregateState, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int) -> Steps:
+        stepped = aggregate_step(self.config, state, deltas, watermark_us, future_us, largest_us)
         yield from stepped.results
         return stepped.state, stepped.counters
 
     def parts(self, state: AggregateState) -> Sequence[Part]:
-        return [_Whole(state.rows, aggregate_blobs.state_bytes(state))]
+        return aggregate_parts.state_parts(state)
 
     def restored(self, saved: Sequence[SavedPart]) -> AggregateState:
-        (whole,) = saved
-        return aggregate_blobs.state_from_bytes(self.config, bytes(whole.blob))
-
-
-@dataclass(frozen=True)
-class _Whole:
-    """A state in one piece. Its bytes are made anew each time, so no two of them are the same object."""
-
-    rows: int
-    value: bytes
-    number: int = 0
-    kind: str = "whole"
-
-    def bytes(self) -> bytes:
-        return self.value
+        return aggregate_parts.state_from_parts(self.config, saved)

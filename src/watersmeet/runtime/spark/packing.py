@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Column, Expr, columns_of
 from watersmeet.errors import InternalError
 from watersmeet.kernels.mixing import combine_codes
+from watersmeet.operators.aggregate.codes import placing_codes
 from watersmeet.operators.expressions import evaluate, is_true
 from watersmeet.operators.keys import key_codes
 from watersmeet.operators.shedding import DropBox
 from watersmeet.runtime.inputs.times import event_times_us
-from watersmeet.runtime.spark.layout import Int64s, Layout
+from watersmeet.runtime.spark.layout import Axis, Int64s, Layout
 from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNWANTED, Packet, packed_batch, pieces_of, table_bytes
 
 #: Rows are gathered up to so many bytes before they are packed, so that small batches do not make small blobs.
@@ -156,13 +157,19 @@ class _Wanted:
         cells = np.zeros(rows.size, np.int64)
         for axis, stride in zip(layout.axes, layout.strides(), strict=True):
             if self.source.number in axis.members:
-                codes = self._identity(rows) if axis.key_class is None else self._codes(axis.key_class, rows)
-                cells += stride * axis.coordinates(codes)
+                cells += stride * axis.coordinates(self._codes(axis, rows))
         return cells
 
-    def _codes(self, key_class: int, rows: Int64s) -> Int64s:
-        values = evaluate(dict(self.source.keys)[key_class], self._column, self.times.size)
-        return key_codes(values if rows.size == len(values) else values.take(pa.array(rows)))
+    def _codes(self, axis: Axis, rows: Int64s) -> Int64s:
+        if axis.keys:
+            return placing_codes([self._values(key, rows) for key in axis.keys], rows.size)
+        if axis.key_class is None:
+            return self._identity(rows)
+        return key_codes(self._values(dict(self.source.keys)[axis.key_class], rows))
+
+    def _values(self, expr: Expr, rows: Int64s) -> pa.Array:
+        values = evaluate(expr, self._column, self.times.size)
+        return values if rows.size == len(values) else values.take(pa.array(rows))
 
     def _identity(self, rows: Int64s) -> Int64s:
         """A code out of a row's time and values: a task that runs again deals the same rows to the same cells."""

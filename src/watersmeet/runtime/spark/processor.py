@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -11,8 +11,9 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.runtime.spark.arrangement import Arrangement, by_plan
-from watersmeet.runtime.spark.bucket import Bucket, Metrics
+from watersmeet.runtime.spark.bucket import Bucket
 from watersmeet.runtime.spark.packets import PACKED, Packet
 from watersmeet.runtime.spark.plans import PlanLog
 from watersmeet.runtime.spark.results import Emission
@@ -58,6 +59,7 @@ class BucketProcessor(StatefulProcessor):
             "state_rows": after.rows,
             "state_bytes": after.size,
             "watermark_us": state.watermark.value_us,
+            "newest_us": max(state.watermark.newest_us.values(), default=-FOREVER_US),
             "take_us": (taken - start) // 1000,
             "state_read_us": (loaded - taken) // 1000,
             "state_write_us": (saved - joined) // 1000,
@@ -81,9 +83,15 @@ def run_finite(bucket: Bucket, emission: Emission, batches: Iterator[pa.RecordBa
         for values in batch.to_pylist():
             by_label.setdefault(values["bucket"], []).append(Packet(**values))
     for label in list(by_label):
-        for metrics in (yield from _finite_bucket(bucket, emission, label, by_label.pop(label))):
-            yield emission.metrics_row(metrics)
+        yield from _rounds(bucket, emission, label, by_label.pop(label))
 
 
-def _finite_bucket(bucket: Bucket, emission: Emission, label: int, packets: list[Packet]) -> Generator[pa.RecordBatch, None, list[Metrics]]:
-    return (yield from emission.blobs(bucket.rounds(label, packets)))
+def _rounds(bucket: Bucket, emission: Emission, label: int, packets: list[Packet]) -> Iterator[pa.RecordBatch]:
+    """A bucket of a finite input, batch after batch, from nothing to the end."""
+    state = bucket.empty()
+    numbers = sorted({packet.round for packet in packets})
+    for number in numbers:
+        of_round = (packet for packet in packets if packet.round == number)
+        results = bucket.advance(label, state, of_round, last=number == numbers[-1])
+        state, metrics = yield from emission.blobs(results, number)
+        yield emission.metrics_row(metrics)

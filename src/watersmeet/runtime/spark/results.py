@@ -1,33 +1,43 @@
-"""Results on their way out of a bucket: blobs of rows, and one row of metrics. A later step, without state, turns blobs into rows."""
+"""Results on their way out of a bucket: blobs of rows, and one row of metrics. A later step, without state, turns blobs into rows.
+
+Where a bucket has only parts of groups, its blobs go to the buckets of a second step, by group.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
+from watersmeet.operators.aggregate.codes import placing_codes
+from watersmeet.operators.aggregate.partials import partial_keys
 from watersmeet.runtime.spark.bucket import Metrics
 from watersmeet.runtime.spark.kinds import as_spark_takes_it
 from watersmeet.runtime.spark.packets import pieces_of, table_bytes, table_from_bytes
 
-BLOB = "blob"
+BLOB, BUCKET, ROUND = "blob", "bucket", "round"
 
 Returned = TypeVar("Returned")
 
 
 @dataclass(frozen=True)
 class Emission:
-    """The columns a bucket emits: a blob, and numbers that only the metrics row has. `names` are the metrics, in order."""
+    """The columns a bucket emits: a blob with the batch of a finite input it belongs to and the bucket it goes to next, and numbers that
+    only the metrics row has. `names` are the metrics, in order; `labels` are the buckets of the second step, where there is one, and
+    `keys` the number of group keys that say which."""
 
     names: tuple[str, ...]
+    labels: tuple[int, ...] = (0,)
+    keys: int = 0
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([(BLOB, pa.binary()), *((name, pa.int64()) for name in self.names)])
+        return pa.schema([(BLOB, pa.binary()), (BUCKET, pa.int32()), (ROUND, pa.int32()), *((name, pa.int64()) for name in self.names)])
 
-    def blobs(self, results: Generator[pa.RecordBatch, None, Returned]) -> Generator[pa.RecordBatch, None, Returned]:
+    def blobs(self, results: Generator[pa.RecordBatch, None, Returned], round_number: int = 0) -> Generator[pa.RecordBatch, None, Returned]:
         """Every batch of results as one blob or several; returns what the results' generator returns."""
         while True:
             try:
@@ -35,15 +45,25 @@ class Emission:
             except StopIteration as over:
                 returned: Returned = over.value
                 return returned
-            for piece in pieces_of(pa.Table.from_batches([batch])):
-                yield self._row(table_bytes(piece), {})
+            for label, rows in self._by_label(pa.Table.from_batches([batch])):
+                for piece in pieces_of(rows):
+                    yield self._row({BLOB: table_bytes(piece), BUCKET: label, ROUND: round_number})
 
     def metrics_row(self, metrics: Metrics) -> pa.RecordBatch:
-        return self._row(None, metrics)
+        return self._row(metrics)
 
-    def _row(self, blob: bytes | None, metrics: Metrics) -> pa.RecordBatch:
-        values = [pa.array([blob], pa.binary()), *(pa.array([metrics.get(name)], pa.int64()) for name in self.names)]
-        return pa.RecordBatch.from_arrays(values, schema=self.schema)
+    def _by_label(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        if len(self.labels) == 1:
+            yield self.labels[0], rows
+            return
+        codes = placing_codes(partial_keys(rows, self.keys), rows.num_rows)
+        places = codes.view(np.uint64) % np.uint64(len(self.labels))
+        for place in np.unique(places).tolist():
+            yield self.labels[place], rows.filter(pa.array(places == place))
+
+    def _row(self, values: Mapping[str, Any]) -> pa.RecordBatch:
+        columns = [pa.array([values.get(field.name)], field.type) for field in self.schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 def unpacked(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import IO, Any
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import InputError
@@ -40,14 +43,32 @@ def session(**settings: Any) -> SparkSession:
 
     An underscore in a keyword stands for a point. A session that is active already is returned as it is.
     """
+    builder = SparkSession.builder
+    for name, value in _chosen(settings).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def start_writing_to(log: IO[bytes], settings: Mapping[str, Any]) -> bool:
+    """Starts a local session whose Java process and workers say what they have to say to a file, not to this process's terminal.
+
+    Mistakes do not go that way: they come as exceptions. A session that is active already stays as it is, and the answer is no.
+    """
+    if SparkSession.getActiveSession() is not None or SparkContext._active_spark_context is not None:
+        return False
+    conf = SparkConf().setAll(list(_chosen(settings).items()))
+    gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call] # Spark declares no types here
+    SparkContext(conf=conf, gateway=gateway)
+    session(**settings)
+    return True
+
+
+def _chosen(settings: Mapping[str, Any]) -> dict[str, str]:
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers have what this process has
     chosen = SETTINGS | {"spark.sql.shuffle.partitions": os.cpu_count() or 1}
     chosen |= {name if "." in name else name.replace("_", "."): value for name, value in settings.items()}
-    builder = SparkSession.builder
-    for name, value in chosen.items():
-        builder = builder.config(name, str(value))
-    return builder.getOrCreate()
+    return {name: str(value) for name, value in chosen.items()}
 
 
 def check_session(spark: SparkSession, *, streaming: bool) -> None:

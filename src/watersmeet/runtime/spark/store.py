@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from watersmeet.errors import InputError
 from watersmeet.operators.meet.parts import SavedPart
-from watersmeet.runtime.spark.bucket import Bucket, BucketState
-from watersmeet.runtime.spark.operator import Part
+from watersmeet.runtime.spark.bucket import BucketState
+from watersmeet.runtime.spark.operator import Operator, Part
 from watersmeet.runtime.spark.shelf import Shelf
-from watersmeet.runtime.watermark import Watermark
+from watersmeet.runtime.watermark import Lateness, Watermark
 
 
 class Value(Protocol):
@@ -39,6 +39,18 @@ class Entries(Protocol):
     def updateValue(self, key: Any, value: Any) -> None: ...  # noqa: N802
 
     def removeKey(self, key: Any) -> None: ...  # noqa: N802
+
+
+class Keeper(Protocol):
+    """Whose state it is."""
+
+    @property
+    def operator(self) -> Operator: ...
+
+    @property
+    def lateness(self) -> Mapping[str, Lateness]: ...
+
+    def empty(self) -> BucketState: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +95,7 @@ class Store:
 
     header: Value
     entries: Entries
-    bucket: Bucket
+    bucket: Keeper
     signature: Mapping[str, str]
     run: str
     remembers: bool
@@ -179,6 +191,6 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _watermark(bucket: Bucket, saved: dict[str, Any]) -> Watermark:
+def _watermark(bucket: Keeper, saved: dict[str, Any]) -> Watermark:
     start = Watermark.start(bucket.lateness)
     return Watermark(start.streams, MappingProxyType(dict(saved["newest_us"])), saved["began_us"], saved["value_us"])

@@ -7,22 +7,23 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.errors import InputError
 from watersmeet.runtime.figures import BatchFigures, Observer
+from watersmeet.runtime.spark.faults import in_one_sentence
 from watersmeet.runtime.spark.metrics import BatchMetrics, batches
 
 #: How often the query is asked how far it is.
 POLL_S = 0.25
 
 SINKS = {"parquet": "parquet", "csv": "csv", "jsonl": "json"}
+
 
 Shown = Callable[[int, pa.Table], None]
 
@@ -48,7 +49,7 @@ def write(frame: DataFrame, sink: Sink, *, follow: bool) -> StreamingQuery:
     return writer.format(SINKS[sink.format]).option("path", str(sink.directory)).start()
 
 
-def watch(query: StreamingQuery, stop: threading.Event, observe: Observer) -> int:
+def watch(query: StreamingQuery, stop: threading.Event, observe: Observer, plan: Plan | None = None) -> int:
     """Shows every batch to the observer until the query ends or is to stop; returns how many rows came out. What fails it is raised."""
     seen, rows_out = -1, 0
     while True:
@@ -56,19 +57,19 @@ def watch(query: StreamingQuery, stop: threading.Event, observe: Observer) -> in
         for each in batches(query):
             if each.batch > seen:
                 seen, rows_out = each.batch, rows_out + each.results
-                observe(figures(each))
+                observe(figures(each, plan or Plan()))
         if ended or stop.is_set():
             break
         stop.wait(POLL_S)
     query.stop()
     failure = query.exception()
     if failure is not None and not stop.is_set():
-        raise InputError(f"the query failed on Spark: {_first_line(failure)}")
+        raise in_one_sentence(failure)
     return rows_out
 
 
-def figures(batch: BatchMetrics) -> BatchFigures:
-    """A micro-batch's metrics as every live view reads them. Times are sums over all tasks."""
+def figures(batch: BatchMetrics, plan: Plan) -> BatchFigures:
+    """A micro-batch's metrics as every live view reads them. Times of operators are sums over all tasks."""
     return BatchFigures(
         batch=batch.batch,
         ended_s=time.time(),
@@ -78,12 +79,33 @@ def figures(batch: BatchMetrics) -> BatchFigures:
         state_rows=batch.state_rows,
         state_bytes=batch.state_bytes,
         late=batch.late,
-        watermark_us=batch.watermark_us if abs(batch.watermark_us) < FOREVER_US else None,
-        operators_s={
-            "probe": batch.join_us / 1e6,
-            "batches": (batch.pack_us + batch.take_us + batch.state_read_us + batch.state_write_us) / 1e6,
-        },
+        shed=batch.shed,
+        watermark_us=_instant_us(batch.watermark_us),
+        newest_us=_instant_us(batch.newest_us),
+        operators_s=_operators_s(batch),
+        plan=plan,
     )
+
+
+def _operators_s(batch: BatchMetrics) -> dict[str, float]:
+    """Seconds by operator, under the cost model's names; `batches` is what else the join did.
+
+    Tasks run beside each other, so what is left of the trigger for Spark itself is at least what is said here.
+    """
+    spent = {name: us / 1e6 for name, us in batch.spent_us.items()}
+    by_origin = sum(seconds for name, seconds in spent.items() if name.startswith("probe "))  # is in the sum of all probes
+    around = {
+        "batches": max(0.0, batch.join_us / 1e6 - (sum(spent.values()) - by_origin)),
+        "spark: pack": batch.pack_us / 1e6,
+        "spark: shuffle": batch.take_us / 1e6,
+        "spark: state": (batch.state_read_us + batch.state_write_us) / 1e6,
+    }
+    of_tasks = sum(around.values()) + sum(spent.values()) - by_origin
+    return {**spent, **around, "spark: micro-batches": max(0.0, batch.trigger_ms / 1e3 - of_tasks)}
+
+
+def _instant_us(known_us: int) -> int | None:
+    return known_us if abs(known_us) < FOREVER_US else None
 
 
 def collected(frame: DataFrame) -> pa.Table:
@@ -91,9 +113,4 @@ def collected(frame: DataFrame) -> pa.Table:
     try:
         return frame.toArrow()
     except PySparkException as error:
-        raise InputError(f"the query failed on Spark: {_first_line(error)}") from error
-
-
-def _first_line(error: Any) -> str:
-    words = str(error).strip().splitlines()
-    return words[0][:400] if words else type(error).__name__
+        raise in_one_sentence(error) from error

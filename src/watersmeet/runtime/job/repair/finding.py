@@ -26,9 +26,10 @@ class Finding:
         return bool(self.aside)
 
     def mend(self) -> None:
-        """Moves the files aside, under a name no reader looks at."""
+        """Moves the files aside, under a name no reader looks at; another finding may have moved one before."""
         for file in self.aside:
-            file.rename(file.with_name(f".{file.name}{ASIDE}"))
+            if file.exists():
+                file.rename(file.with_name(f".{file.name}{ASIDE}"))
 
     def to_dict(self) -> dict[str, Any]:
         return {"file": str(self.place), "wrong": self.wrong, "meaning": self.meaning, "can_be_mended": self.can_be_mended}

@@ -13,14 +13,14 @@ from watersmeet.runtime.job.repair.spark import is_spark_checkpoint, spark_findi
 from watersmeet.runtime.job.saved import opened
 
 
-def findings(path: Path) -> list[Finding]:
-    """Everything wrong with a checkpoint directory; refuses what is not one."""
+def findings(path: Path, out: Path | None = None) -> list[Finding]:
+    """Everything wrong with a checkpoint directory, refuses what is not one; `out` is where the query's rows are."""
     if not path.is_dir():
         raise InputError(f'there is no directory "{path}"')
     if (path / "about.json").exists() or (path / "batches").is_dir():
         return [*_about(path), *_batches(path), *_states(path), *_leftovers(path)]
     if is_spark_checkpoint(path):
-        return spark_findings(path)
+        return spark_findings(path, out)
     raise InputError(
         f'"{path}" is not a checkpoint',
         hint="a checkpoint of the embedded engine has about.json and batches in it, one of Spark metadata and offsets",

@@ -1,0 +1,69 @@
+"""Who runs the demo's queries. An engine is a function from a query, its streams and a plan to rows; the steps do not look inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+import watersmeet as wm
+from watersmeet.cli.demo.flights import Tables, days_of, streams_in
+from watersmeet.optimizer.explain import Explanation
+from watersmeet.runtime.embedded import Sources
+from watersmeet.runtime.figures import BatchFigures, Observer, observed
+
+#: Query, streams and plan in, rows out; the observer sees every batch.
+Runs = Callable[[str, Sources, wm.Plan, Observer], pa.Table]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where queries run, under the name `explain` knows it by, and in how many batches, or files, a stream comes (None: one a day)."""
+
+    name: str
+    where: str
+    batches: int | None
+    runs: Runs
+
+    def streams(self, departures: Tables) -> Sources:
+        return streams_in(self.batches or days_of(departures), departures)
+
+
+def _in_this_process(query: str, streams: Sources, plan: wm.Plan, observe: Observer) -> pa.Table:
+    return observed(wm.run(query, streams, plan), observe)
+
+
+EMBEDDED = Engine("embedded", "in this process", None, _in_this_process)
+
+
+def seconds_by_part(figures: Iterable[BatchFigures], *, on_spark: bool) -> dict[str, float]:
+    """Measured seconds by part, named as `predicted_by_part` names them."""
+    spent: dict[str, float] = {}
+    for each in figures:
+        whole = "probe" in each.operators_s  # what every origin's probes took is in it
+        for name, seconds in each.operators_s.items():
+            if not (whole and name.startswith("probe ")):
+                part = part_of(name, on_spark=on_spark)
+                spent[part] = spent.get(part, 0.0) + seconds
+    return spent
+
+
+def predicted_by_part(about: Explanation, seconds: float, *, on_spark: bool) -> dict[str, float]:
+    """Predicted seconds of CPU for so many seconds of stream, by part."""
+    found: dict[str, float] = {}
+    for part in about.chosen.cost.parts:
+        name = part_of(part.name, on_spark=on_spark)
+        found[name] = found.get(name, 0.0) + part.cpu_per_s * seconds
+    return found
+
+
+def part_of(operator: str, *, on_spark: bool) -> str:
+    """What an operator is a part of. On Spark everything that a bucket does with its rows is measured as one.
+
+    >>> part_of("probe e → j → l", on_spark=False), part_of("take in e", on_spark=True), part_of("spark: state", on_spark=True)
+    ('probe', 'join', 'spark: state')
+    """
+    if on_spark:
+        return operator if operator.startswith("spark: ") else "join"
+    return next((part for part in ("take in", "keep", "probe", "rows out") if operator.startswith(part)), "batches")

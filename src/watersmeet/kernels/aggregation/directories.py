@@ -1,0 +1,140 @@
+"""Directories of entries: the entries of one input with the same keys are a chain, and a hash table leads to its first.
+
+Entries come first into their chain, and leave it from anywhere. The functions are written into the loops of the AS join, which allocate
+nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from watersmeet.kernels.aggregation.arguments import DIRECTORIES, NONE, Directories, Int64s
+from watersmeet.kernels.compile import inlined, kernel
+from watersmeet.kernels.mixing import mix
+
+
+@inlined
+def first_entry(
+    classes: Int64s,
+    slots: Int64s,
+    node_words: Int64s,
+    head: Int64s,
+    words: Int64s,
+    providers: Int64s,
+    chosen: Int64s,
+    origin: int,
+    level: int,
+    directory: int,
+    places: int,
+    mask: int,
+) -> int:
+    """The first entry of the step's target whose keys are those of the entries chosen so far."""
+    bits = np.uint64(0)
+    for place in range(places):
+        key_class = classes[directory, place]
+        if key_class == NONE:
+            break
+        bits = mix(np.int64(bits ^ np.uint64(words[chosen[providers[origin, level, place]], key_class])))
+    slot = np.int64(bits & np.uint64(mask))
+    entry = NONE
+    while slots[directory, slot] != NONE:
+        node = slots[directory, slot]
+        same = True
+        for place in range(places):
+            key_class = classes[directory, place]
+            if key_class == NONE:
+                break
+            if node_words[directory, node, place] != words[chosen[providers[origin, level, place]], key_class]:
+                same = False
+                break
+        if same:
+            entry = head[directory, node]
+            break
+        slot = (slot + 1) & mask
+    return entry
+
+
+@inlined
+def link(
+    classes: Int64s,
+    slots: Int64s,
+    node_words: Int64s,
+    head: Int64s,
+    nodes: Int64s,
+    following: Int64s,
+    preceding: Int64s,
+    node_of: Int64s,
+    words: Int64s,
+    directory: int,
+    entry: int,
+    places: int,
+    mask: int,
+) -> None:
+    """Puts the entry first among those of its keys; their node is made when there is none."""
+    bits = np.uint64(0)
+    for part in range(places):
+        key_class = classes[directory, part]
+        if key_class == NONE:
+            break
+        bits = mix(np.int64(bits ^ np.uint64(words[entry, key_class])))
+    slot = np.int64(bits & np.uint64(mask))
+    node = slots[directory, slot]
+    while node != NONE:
+        same = True
+        for part in range(places):
+            key_class = classes[directory, part]
+            if key_class == NONE:
+                break
+            if node_words[directory, node, part] != words[entry, key_class]:
+                same = False
+                break
+        if same:
+            break
+        slot = (slot + 1) & mask
+        node = slots[directory, slot]
+    if node == NONE:
+        node = nodes[directory]
+        nodes[directory] += 1
+        slots[directory, slot] = node
+        head[directory, node] = NONE
+        for part in range(places):
+            key_class = classes[directory, part]
+            if key_class == NONE:
+                break
+            node_words[directory, node, part] = words[entry, key_class]
+    first = head[directory, node]
+    node_of[directory, entry] = node
+    preceding[directory, entry] = NONE
+    following[directory, entry] = first
+    if first != NONE:
+        preceding[directory, first] = entry
+    head[directory, node] = entry
+
+
+@inlined
+def unlink(head: Int64s, following: Int64s, preceding: Int64s, node_of: Int64s, directory: int, entry: int) -> None:
+    earlier, later = preceding[directory, entry], following[directory, entry]
+    if earlier == NONE:
+        head[directory, node_of[directory, entry]] = later
+    else:
+        following[directory, earlier] = later
+    if later != NONE:
+        preceding[directory, later] = earlier
+
+
+@kernel(DIRECTORIES)
+def place_nodes(directories: Directories) -> None:
+    """Fills larger directories with the nodes they have."""
+    mask = directories.slots.shape[1] - 1
+    for directory in range(directories.nodes.size):
+        places = 0
+        while places < directories.classes.shape[1] and directories.classes[directory, places] != NONE:
+            places += 1
+        for node in range(directories.nodes[directory]):
+            bits = np.uint64(0)
+            for place in range(places):
+                bits = mix(np.int64(bits ^ np.uint64(directories.node_words[directory, node, place])))
+            slot = np.int64(bits & np.uint64(mask))
+            while directories.slots[directory, slot] != NONE:
+                slot = (slot + 1) & mask
+            directories.slots[directory, slot] = node

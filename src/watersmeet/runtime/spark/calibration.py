@@ -1,0 +1,163 @@
+"""What Spark takes on top of the meet, measured: short streaming queries, and the CPU time of all processes that ran them.
+
+A query is run over a few batches and over more of them; the difference is what those batches take, without starting and stopping. Of that,
+the same batches joined in this process account for a part, and the workers' own clocks for packing and state. Least squares split the rest
+over rows that came in, rows that went out, and micro-batches.
+
+References: Kang, Naughton, Viglas, section 4.2, whose loads likewise differ in one thing at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.cost.profile import SparkCosts
+from watersmeet.errors import InternalError
+from watersmeet.optimizer.calibration.fit import fitted
+from watersmeet.runtime import embedded
+from watersmeet.runtime.sources import stream
+from watersmeet.runtime.spark.host import on_spark
+from watersmeet.runtime.spark.metrics import metrics_of
+from watersmeet.runtime.spark.session import session
+
+#: Batches of the shorter and of the longer run of a load.
+FEW, MANY = 1, 4
+
+_NAMES = "ab"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Rows of each stream in a batch, and how many of the other stream one of them meets."""
+
+    rows: int
+    matches: int
+
+    @property
+    def query(self) -> str:
+        window = f"[RANGE {self.rows} MICROSECONDS]"
+        return f"SELECT a.k, a.id AS a_id, b.id AS b_id FROM a {window}, b {window} WHERE a.k = b.k"
+
+    def table(self, number: int, batch: int) -> pa.Table:
+        """One row per microsecond, from the second second on: Spark takes rows at the epoch for late."""
+        rng = np.random.default_rng([self.rows, self.matches, number, batch])
+        times = pa.array(1_000_000 + batch * self.rows + np.arange(self.rows)).cast(pa.timestamp("us", "UTC"))
+        distinct = max(1, 2 * self.rows // max(1, self.matches))
+        keys = rng.integers(0, distinct, self.rows) + (0 if self.matches else number * distinct)
+        return pa.table({"ts": times, "k": keys, "id": np.arange(self.rows)})
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """A run: rows in and out, batches, seconds of CPU in all, and those of packing, of state, and of the join where it ran alone."""
+
+    rows_in: float
+    rows_out: float
+    batches: float
+    cpu_s: float
+    pack_s: float
+    state_s: float
+    join_s: float
+
+    def __sub__(self, other: Spent) -> Spent:
+        return Spent(*(getattr(self, name) - getattr(other, name) for name in Spent.__slots__))
+
+
+def calibrated_on_spark(say: Callable[[str], None], *, quick: bool, spark: SparkSession | None = None) -> SparkCosts:
+    """Spark's weights on this machine, in seconds of CPU time."""
+    running = spark or session()
+    loads = (
+        [Load(1_000, 1), Load(50_000, 0), Load(50_000, 4)]
+        if quick
+        else [Load(1_000, 1), Load(200_000, 0), Load(200_000, 1), Load(200_000, 8)]
+    )
+    _run(running, loads[0], FEW)  # all processes have been there before any is measured
+    points = []
+    for load in loads:
+        say(f"Spark: batches of {2 * load.rows:,} rows, {load.matches} matches per row")
+        points.append(_run(running, load, MANY) - _run(running, load, FEW))
+    return costs(points)
+
+
+def costs(points: list[Spent]) -> SparkCosts:
+    """The weights that explain the points. Packing and state have clocks of their own; what is left is split.
+
+    >>> made_up = [Spent(n, m, 4, 2e-6 * n + 1e-6 * m + 2.0, 1e-6 * n, 5e-7 * n, 1e-7 * n) for n, m in [(100, 0), (1e6, 0), (1e6, 1e6)]]
+    >>> costs(made_up)
+    SparkCosts(pack_s=1e-06, shuffle_s=4e-07, state_s=5e-07, out_s=1e-06, batch_s=0.5, assumed=False)
+    """
+    rows = sum(each.rows_in for each in points)
+    pack_s, state_s = (max(0.0, sum(getattr(each, name) for each in points)) / rows for name in ("pack_s", "state_s"))
+    shuffle_s, out_s, batch_s = fitted(
+        [(each.rows_in, each.rows_out, each.batches) for each in points],
+        [each.cpu_s for each in points],
+        [each.join_s + each.pack_s + each.state_s for each in points],
+    )
+    return SparkCosts(float(f"{pack_s:.6g}"), shuffle_s, float(f"{state_s:.6g}"), out_s, batch_s, assumed=False)
+
+
+def _run(spark: SparkSession, load: Load, batches: int) -> Spent:
+    with tempfile.TemporaryDirectory(prefix="watersmeet-calibrate-") as name:
+        place = Path(name)
+        tables = [_written(place / each, load, number, batches) for number, each in enumerate(_NAMES)]
+        sources = {each: stream(place / each, time="ts", follow=True, files_per_batch=1) for each in _NAMES}
+        start_s = _cpu_s()
+        writer = on_spark(load.query, sources, plan=Plan("runs"), session=spark).writeStream.format("noop")
+        query = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start()
+        query.awaitTermination()
+        cpu_s, found = _cpu_s() - start_s, metrics_of(query.recentProgress)
+        if len(found) < batches:
+            raise InternalError(f"{len(found)} of {batches} batches of a calibration told what they did")
+    return Spent(
+        rows_in=2 * load.rows * batches,
+        rows_out=sum(each.results for each in found),
+        batches=batches,
+        cpu_s=cpu_s,
+        pack_s=sum(each.pack_us for each in found) / 1e6,
+        state_s=sum(each.state_read_us + each.state_write_us for each in found) / 1e6,
+        join_s=_join_s(load, tables),
+    )
+
+
+def _written(place: Path, load: Load, number: int, batches: int) -> list[pa.Table]:
+    place.mkdir()
+    tables = [load.table(number, batch) for batch in range(batches)]
+    for batch, table in enumerate(tables):
+        path = place / f"{batch:05d}.parquet"
+        pq.write_table(table, path)
+        os.utime(path, (1_700_000_000 + batch,) * 2)  # Spark reads files in the order of their times
+    return tables
+
+
+def _join_s(load: Load, tables: list[list[pa.Table]]) -> float:
+    """CPU seconds of the same batches joined in this process."""
+    under_way = embedded.start(load.query, {name: stream(each, time="ts") for name, each in zip(_NAMES, tables, strict=True)}, Plan("runs"))
+    start = time.process_time()
+    for batch in zip(*tables, strict=True):
+        under_way.advance(dict(zip(_NAMES, batch, strict=True)))
+    return time.process_time() - start
+
+
+def _cpu_s() -> float:
+    """Seconds of CPU that this process, the JVM and its Python workers have used, those that have ended included."""
+    me = psutil.Process()
+    total = 0.0
+    for each in (me, *me.children(recursive=True)):
+        try:
+            used = each.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += used.user + used.system + (used.children_user + used.children_system if each.pid != me.pid else 0.0)
+    return total

@@ -1,0 +1,110 @@
+"""Streams that Spark reads by itself: a format it knows, its options, and the columns of what comes.
+
+Nothing of it is SQL: a format and its options are values that Spark's reader takes, and declared columns become types here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyspark
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it has no types
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession, types
+from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
+
+from watersmeet.errors import InputError, listing
+from watersmeet.runtime.spark.columns import column_of
+
+JSON = "json"
+_VALUE = "value"
+_NOT_FOUND = re.compile("Failed to find (the )?data source")
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
+
+#: Sources that do not come with Spark itself, and the package that has them.
+_PACKAGES = {"kafka": "spark-sql-kafka-0-10", "avro": "spark-avro", "kinesis": "spark-streaming-kinesis-asl"}
+
+KINDS: Mapping[str, types.DataType] = {
+    "string": types.StringType(),
+    "boolean": types.BooleanType(),
+    "byte": types.ByteType(),
+    "short": types.ShortType(),
+    "int": types.IntegerType(),
+    "long": types.LongType(),
+    "float": types.FloatType(),
+    "double": types.DoubleType(),
+    "date": types.DateType(),
+    "timestamp": types.TimestampType(),
+    "timestamp_ntz": types.TimestampNTZType(),
+    "binary": types.BinaryType(),
+}
+
+
+@dataclass(frozen=True)
+class FormatSource:
+    """A format by Spark's name for it, its options, the columns by name and kind, and how its column `value` is to be read, if it is."""
+
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    value: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.value not in (None, JSON):
+            raise InputError(f'a value is read as "{JSON}" or left as it is, not as "{self.value}"')
+        if self.value == JSON and not self.columns:
+            raise InputError(
+                "a value that is JSON needs its columns declared", hint='schema = { item = "string", ts = "timestamp" }, with your columns'
+            )
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """The stream as a DataFrame. Messages in JSON become their columns, beside what else the source tells of each."""
+        reader = spark.readStream.format(self.format).options(**self.options)
+        if self.columns and self.value is None:
+            reader = reader.schema(self.schema)
+        try:
+            frame = reader.load()
+        except (PySparkException, Py4JJavaError) as error:
+            raise self._refusal(error) from error
+        return frame if self.value is None else self._decoded(frame)
+
+    @property
+    def schema(self) -> types.StructType:
+        return types.StructType([types.StructField(name, kind_of(name, kind)) for name, kind in self.columns.items()])
+
+    def _decoded(self, frame: DataFrame) -> DataFrame:
+        if _VALUE not in frame.columns:
+            raise InputError(f'format "{self.format}" has no column "{_VALUE}" to read JSON from', hint=f"it has {listing(frame.columns)}")
+        about = [column_of(name) for name in frame.columns if name != _VALUE and name not in self.columns]
+        message = F.from_json(F.col(_VALUE).cast("string"), self.schema)
+        return frame.select(*about, message.alias("message")).select(*about, "message.*")
+
+    def _refusal(self, error: Exception) -> InputError:
+        said = " ".join(str(error).split("\n\tat ")[0].split())[:300]
+        if _NOT_FOUND.search(said) is None:
+            return InputError(f'Spark cannot read format "{self.format}" with these options: {said}')
+        if self.format not in _PACKAGES:
+            return InputError(f'Spark has no source "{self.format}"', hint="kafka, rate, socket, and files: csv, json, parquet, orc, text")
+        package = f"org.apache.spark:{_PACKAGES[self.format]}_2.13:{pyspark.__version__}"
+        return InputError(
+            f'Spark has no source "{self.format}": its connector is a package of its own, which this session was started without',
+            hint=f'write jars.packages = "{package}" in the section [spark] of the job file, or hand it to Spark by '
+            f'PYSPARK_SUBMIT_ARGS="--packages {package} pyspark-shell"; where nothing can be downloaded, list jar files in jars = "..."',
+        )
+
+
+def kind_of(name: str, kind: str) -> types.DataType:
+    """The type of a declared column.
+
+    >>> kind_of("price", "decimal(10, 2)"), kind_of("ts", "timestamp")
+    (DecimalType(10,2), TimestampType())
+    """
+    decimal = _DECIMAL.fullmatch(kind.strip().lower())
+    if decimal is not None:
+        return types.DecimalType(int(decimal[1]), int(decimal[2]))
+    found = KINDS.get(kind.strip().lower())
+    if found is None:
+        raise InputError(f'column "{name}" is declared as "{kind[:40]}"', hint=f"kinds: {listing([*KINDS])}, decimal(10, 2)")
+    return found

@@ -1,0 +1,110 @@
+"""An aggregation spread over buckets emits the oracle's groups: whole in their buckets, or added up from parts by a second step.
+
+Everything that Spark would run is run here by hand, without Spark: packing, buckets, mergers. A failure prints its seed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import watersmeet as wm
+from watersmeet.errors import QueryError
+from watersmeet.oracle import Arrival, admit, as_multiset, table_rows
+from watersmeet.runtime.embedded import bound_query
+from watersmeet.runtime.spark.arrangement import Arrangement, arranged
+from watersmeet.runtime.spark.merger import merge_finite
+from watersmeet.runtime.spark.packets import table_from_bytes
+from watersmeet.runtime.spark.processor import run_finite
+from watersmeet.runtime.spark.results import BLOB, Emission
+
+from ..properties.aggregations import Aggregation, Emitted, early_plans, expected, expected_by_batch, generate_aggregation
+from ..properties.arrivals import in_any_batches, with_late_rows, within_lateness
+from ..properties.test_against_the_oracle import FIRST_SEED
+
+CHUNKS = 10
+SEEDS = 40
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_buckets_and_mergers_emit_the_oracles_groups_every_so_often(chunk: int) -> None:
+    for seed in _seeds(chunk):
+        rng, case = Random(seed), generate_aggregation(seed)
+        arrivals = rng.choice((in_any_batches, within_lateness, with_late_rows))(rng, case)
+        wanted = expected(case.with_tables(case.tables | admit(arrivals).tables))
+        assert_same(case, spread(rng, case, arrivals), wanted)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_buckets_and_mergers_emit_the_oracles_groups_at_every_batch(chunk: int) -> None:
+    for seed in _seeds(chunk):
+        rng, case = Random(seed), generate_aggregation(seed, every=False)
+        arrivals = rng.choice((in_any_batches, within_lateness, with_late_rows))(rng, case)
+        assert_same(case, spread(rng, case, arrivals), expected_by_batch(case, arrivals))
+
+
+def test_both_ways_of_spreading_are_among_the_generated_queries() -> None:
+    found: Counter[str] = Counter()
+    for seed in _seeds(0):
+        case = generate_aggregation(seed)
+        for buckets in (2, 6):
+            arrangement = _arranged(case, in_any_batches(Random(seed), case), buckets, Random(seed))
+            spread_over = len(arrangement.bucket.labels)
+            found["one bucket" if spread_over == 1 else "whole groups" if arrangement.merger is None else "parts"] += 1
+    assert min(found["one bucket"], found["whole groups"], found["parts"]) > 3, found
+
+
+def spread(rng: Random, case: Aggregation, arrivals: Mapping[str, Arrival]) -> Emitted | None:
+    """What a finite input emits on Spark, in any number of buckets; None where a sum overflows."""
+    arrangement = _arranged(case, arrivals, rng.choice((2, 3, 4, 6)), rng)
+    try:
+        table = _rows(arrangement, arrivals)
+    except QueryError as error:
+        if "overflow in the sum" not in str(error):
+            raise
+        return None
+    return as_multiset(table_rows(table))
+
+
+def assert_same(case: Aggregation, actual: Emitted | None, wanted: Emitted | None) -> None:
+    if actual != wanted:
+        raise AssertionError(f"seed {case.seed}\n{case.text}\nemitted {actual}\nwanted  {wanted}")
+
+
+def _arranged(case: Aggregation, arrivals: Mapping[str, Arrival], buckets: int, rng: Random) -> Arrangement:
+    sources: dict[str, Any] = {source.name: wm.relation(source.table) for source in case.sources if source.time is None}
+    for name, arrival in arrivals.items():
+        idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"
+        sources[name] = wm.stream(list(arrival.batches), time=arrival.time, lateness=f"{arrival.lateness_us} microseconds", idle=idle)
+    return arranged(bound_query(case.text, sources), sources, rng.choice(early_plans(case)), buckets, partitions=2)
+
+
+def _rows(arrangement: Arrangement, arrivals: Mapping[str, Arrival]) -> pa.Table:
+    emission, merger = Emission(()), arrangement.merger
+    if merger is not None:
+        emission = Emission((), merger.labels, len(merger.config.shown.keys))
+    blobs: list[pa.RecordBatch] = list(run_finite(arrangement.bucket, emission, _packed(arrangement, arrivals)))
+    if merger is not None:
+        blobs = list(merge_finite(merger, (batch.filter(batch.column(BLOB).is_valid()) for batch in blobs)))
+    found = [table_from_bytes(blob.as_buffer()) for batch in blobs for blob in batch.column(BLOB) if blob.is_valid]
+    return pa.concat_tables([arrangement.bucket.config.result.empty_table(), *found])
+
+
+def _packed(arrangement: Arrangement, arrivals: Mapping[str, Arrival]) -> Iterator[pa.RecordBatch]:
+    """Every round of every stream, a clock for each of them, even where one of the streams is over."""
+    rounds = list(zip_longest(*(arrival.batches for arrival in arrivals.values())))
+    for number, tables in enumerate(rounds):
+        of_stream = dict(zip(arrivals, tables, strict=True))
+        for packer in arrangement.packers:
+            table = of_stream[packer.name]
+            yield from packer.packed([] if table is None else [table.select(packer.names_read())], number)
+
+
+def _seeds(chunk: int) -> range:
+    return range(FIRST_SEED + chunk * SEEDS, FIRST_SEED + (chunk + 1) * SEEDS)

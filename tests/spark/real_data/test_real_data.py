@@ -1,0 +1,90 @@
+"""Real data: DuckDB, the embedded engine and Spark agree, whatever the batches, the buckets and the partitions."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import watersmeet as wm
+
+from ..answers import run_to_the_end
+from .joins import DATA, Int64s, RealJoin, in_batches, kept, sorted_ids, stock, taxi, zeek
+
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data is not there: {DATA}"),
+]
+
+FEW, MANY = (4, 3, 5), (9, 13, 7)
+PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+@pytest.fixture(scope="module", params=[zeek, stock, taxi], ids=["zeek", "stock", "taxi"])
+def join(request: pytest.FixtureRequest) -> RealJoin:
+    made: RealJoin = request.param()
+    return made
+
+
+@pytest.fixture(scope="module")
+def batches(join: RealJoin) -> dict[str, list[pa.Table]]:
+    return in_batches(join.tables, FEW)
+
+
+@pytest.fixture(scope="module")
+def answer(join: RealJoin, batches: dict[str, list[pa.Table]]) -> Int64s:
+    return join.answer(batches)
+
+
+def sources(join: RealJoin, feeds: dict[str, Any], **how: Any) -> dict[str, wm.Stream]:
+    return {name: wm.stream(feed, time="ts", lateness=f"{join.lateness_us} microseconds", **how) for name, feed in feeds.items()}
+
+
+def test_embedded_gives_what_duckdb_gives(join: RealJoin, batches: dict[str, list[pa.Table]], answer: Int64s) -> None:
+    assert len(answer) > 1000
+    np.testing.assert_array_equal(sorted_ids(wm.collect(join.query, sources(join, batches))), answer)
+
+
+def test_embedded_gives_what_duckdb_gives_in_other_batches(join: RealJoin) -> None:
+    batches = in_batches(join.tables, MANY)
+    np.testing.assert_array_equal(sorted_ids(wm.collect(join.query, sources(join, batches))), join.answer(batches))
+
+
+@pytest.mark.parametrize(("buckets", "partitions"), [(1, 2), (5, 3)])
+def test_spark_gives_it_in_any_number_of_buckets_and_partitions(
+    spark: SparkSession, join: RealJoin, batches: dict[str, list[pa.Table]], answer: Int64s, buckets: int, partitions: int
+) -> None:
+    session = spark.newSession()
+    session.conf.set(PARTITIONS, partitions)
+    found = wm.on_spark(join.query, sources(join, batches), session=session, buckets=buckets)
+    np.testing.assert_array_equal(sorted_ids(found.toArrow()), answer)
+
+
+def test_spark_gives_it_file_by_file(
+    spark: SparkSession, join: RealJoin, batches: dict[str, list[pa.Table]], answer: Int64s, tmp_path: Path
+) -> None:
+    for name, tables in batches.items():
+        (tmp_path / name).mkdir()
+        for number, table in enumerate(tables):
+            file = tmp_path / name / f"{number}.parquet"
+            pq.write_table(table, file)
+            os.utime(file, (1_700_000_000 + number,) * 2)  # Spark takes the older file first
+    followed = sources(join, {name: tmp_path / name for name in batches}, follow=True, files_per_batch=1)
+    run_to_the_end(wm.on_spark(join.query, followed, session=spark), tmp_path)
+    np.testing.assert_array_equal(sorted_ids(spark.read.parquet(str(tmp_path / "out")).toArrow()), answer)
+
+
+def test_orders_and_trades_come_too_late_now_and_then() -> None:
+    join = stock()
+    batches = in_batches(join.tables, FEW)
+    late = {name: join.tables[name].num_rows - table.num_rows for name, table in kept(batches, join.lateness_us).items()}
+    assert all(late.values())
+    run = wm.run(join.query, sources(join, batches))
+    run.collect()
+    assert {name: entry.late for name, entry in run.ledger.items()} == late

@@ -1,0 +1,106 @@
+"""A checkpoint belongs to one query, spread in one way, and to one process at a time; its plan may change."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import watersmeet as wm
+from watersmeet.cli.spark import OnSpark, grow
+from watersmeet.runtime.job.checkpoint import locked
+from watersmeet.runtime.spark.faults import told_apart
+
+from .answers import rows_of, rows_of_table, run_to_the_end
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+QUERY = "SELECT a.k, b.v FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k"
+TOTALS = "SELECT a.k, COUNT(*) AS n FROM a [RANGE 1 SECOND] GROUP BY a.k EVERY 1 SECOND"
+PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+def rows(number: int) -> pa.Table:
+    times = pa.array([number * 1_000_000 + i * 100_000 for i in range(8)], pa.timestamp("us", "UTC"))
+    return pa.table({"ts": times, "at": times, "k": [i % 3 for i in range(8)], "v": list(range(8))})
+
+
+def written(folder: Path, number: int, table: pa.Table | None = None) -> None:
+    for name in ("a", "b"):
+        (folder / name).mkdir(exist_ok=True)
+        pq.write_table(rows(number) if table is None else table, folder / name / f"{number}.parquet")
+
+
+def followed(folder: Path, time: str = "ts") -> dict[str, wm.Stream]:
+    return {name: wm.stream(folder / name, time=time, follow=True) for name in ("a", "b")}
+
+
+def run_once(spark: SparkSession, folder: Path, text: str = QUERY, time: str = "ts", **how: Any) -> None:
+    run_to_the_end(wm.on_spark(text, followed(folder, time), session=spark, **how), folder)
+
+
+@pytest.mark.parametrize("text", [QUERY, TOTALS])
+def test_another_query_is_refused_with_what_differs(spark: SparkSession, tmp_path: Path, text: str) -> None:
+    written(tmp_path, 0)
+    run_once(spark, tmp_path, text)
+    written(tmp_path, 1)
+    other = text.replace("1 SECOND]", "2 SECONDS]", 1)
+    with pytest.raises(wm.InputError, match=r"belongs to another query: the query was .*1 SECOND.*, and is .*2 SECONDS"), told_apart():
+        run_once(spark, tmp_path, other)
+
+
+def test_another_time_column_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    written(tmp_path, 0)
+    run_once(spark, tmp_path)
+    written(tmp_path, 1)
+    with pytest.raises(wm.InputError, match='the time of "a" was ts, and is at'), told_apart():
+        run_once(spark, tmp_path, time="at")
+
+
+def test_columns_of_another_type_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    written(tmp_path, 0)
+    run_once(spark, tmp_path)
+    changed = rows(1).set_column(2, "k", pa.array([0.5] * 8))
+    for number in (0, 1):
+        written(tmp_path, number, changed)
+    with pytest.raises(wm.InputError, match=r'"a" was .*k int64.*, and is .*k double'), told_apart():
+        run_once(spark, tmp_path)
+
+
+def test_another_number_of_buckets_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    written(tmp_path, 0)
+    run_once(spark, tmp_path)
+    written(tmp_path, 1)
+    with pytest.raises(wm.InputError, match="the number of buckets was 2, and is 3"), told_apart():
+        run_once(spark, tmp_path, buckets=3)
+
+
+def test_another_number_of_partitions_is_refused_where_it_would_move_buckets(spark: SparkSession, tmp_path: Path) -> None:
+    written(tmp_path, 0)
+    run_once(spark, tmp_path, buckets=4)
+    written(tmp_path, 1)
+    other = spark.newSession()
+    other.conf.set(PARTITIONS, 5)
+    with pytest.raises(wm.InputError, match=r"spark\.sql\.shuffle\.partitions was 2, and is 5"), told_apart():
+        run_once(other, tmp_path, buckets=4)
+
+
+def test_another_plan_goes_on_with_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+    for number, plan in enumerate([None, wm.plan("eager-nlj", order=["a", "b"]), None]):
+        written(tmp_path, number)
+        run_once(spark, tmp_path, plan=plan)
+    batched = {name: wm.stream([rows(0), rows(1), rows(2)], time="ts") for name in ("a", "b")}
+    assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == rows_of_table(wm.collect(QUERY, batched))
+
+
+def test_a_checkpoint_in_use_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    written(tmp_path, 0)
+    job = OnSpark(wm.sql(QUERY), followed(tmp_path), tmp_path / "checkpoint", tmp_path / "out", "parquet", follow=False)
+    with locked(tmp_path / "checkpoint"), pytest.raises(wm.InputError, match="is in use by another process"):
+        grow(job, None, threading.Event(), lambda figures: None, lambda batch, table: None)
+    assert grow(job, None, threading.Event(), lambda figures: None, lambda batch, table: None) > 0

@@ -1,0 +1,124 @@
+"""Streams that Spark reads by itself, by format and options: from a socket, from a generator, from files; and without a connector."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from watersmeet.cli import main as cli
+from watersmeet.cli.jobfile import read_job
+from watersmeet.runtime.spark.formats import FormatSource
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+QUERY = "SELECT a.k, a.ts AS first, b.ts AS second FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
+
+
+def called(path: Path, *more: object) -> Any:
+    result = CliRunner().invoke(cli.app, ["run", *map(str, more), "--checkpoint", str(path / "ckpt"), "--out", str(path / "out")])
+    assert "Traceback" not in result.output
+    return result
+
+
+def test_files_of_a_format_with_a_declared_schema(tmp_path: Path, spark: SparkSession) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        rows = [{"k": key, "ts": f"2026-01-01T00:00:0{key}Z"} for key in range(5)]
+        (tmp_path / name / "rows.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "job.toml").write_text(
+        f'''
+        sql = "{QUERY}"
+        engine = "spark"
+        [streams.a]
+        format = "json"
+        options = {{ path = "{tmp_path}/a" }}
+        schema = {{ k = "long", ts = "timestamp" }}
+        time = "ts"
+        [streams.b]
+        path = "b"
+        time = "ts"
+        '''
+    )
+    result = called(tmp_path, "--config", tmp_path / "job.toml")
+    assert result.exit_code == 0, result.output
+    assert sorted(pq.read_table(tmp_path / "out", columns=["k"]).column("k").to_pylist()) == list(range(5))
+
+
+def test_a_generator_of_rows(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "query.sql").write_text(
+        "SELECT a.value FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.value = b.value AND a.value < 20"
+    )
+    rate = "format=rate-micro-batch,rowsPerBatch=50,startTimestamp=1700000000000,time=timestamp"
+    result = called(tmp_path, tmp_path / "query.sql", "--engine", "spark", "--stream", f"a={rate}", "--stream", f"b={rate}")
+    assert result.exit_code == 0, result.output
+    assert sorted(pq.read_table(tmp_path / "out").column("value").to_pylist()) == list(range(20))
+
+
+def test_json_messages_become_their_columns(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "query.sql").write_text(QUERY)
+    (tmp_path / "messages").mkdir()
+    messages = [json.dumps({"k": key, "ts": "2026-01-01T00:00:01Z", "more": "is left out"}) for key in range(7)]
+    (tmp_path / "messages" / "first.txt").write_text("\n".join(messages))
+    given = f"format=text,path={tmp_path}/messages,value=json,schema=k:long;ts:timestamp,time=ts"
+    options = (tmp_path / "query.sql", "--engine", "spark", "--stream", f"a={given}", "--stream", f"b={given}")
+    result = called(tmp_path, *options)
+    assert result.exit_code == 0, result.output
+    assert sorted(pq.read_table(tmp_path / "out", columns=["k"]).column("k").to_pylist()) == list(range(7))
+    (tmp_path / "messages" / "second.txt").write_text("this is no JSON\n")
+    spoilt = called(tmp_path, *options)
+    assert spoilt.exit_code == 1
+    assert "has no time" in spoilt.stderr
+
+
+def test_the_job_file_of_the_documentation_is_understood(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text()
+    (tmp_path / "job.toml").write_text(page.partition("```toml\n")[2].partition("```")[0])
+    job = read_job(tmp_path / "job.toml")
+    assert job.streams["orders"]["options"]["kafka.bootstrap.servers"] == "localhost:9092"
+    assert list(job.spark) == ["spark.jars.packages"]
+    assert FormatSource("kafka", columns=job.streams["orders"]["schema"]).schema.names == ["item", "price", "ts"]
+
+
+def test_without_its_connector_kafka_is_one_paragraph(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "query.sql").write_text(QUERY)
+    given = "format=kafka,kafka.bootstrap.servers=127.0.0.1:1,127.0.0.1:2,subscribe=x,value=json,schema=k:long;ts:timestamp,time=ts"
+    result = called(tmp_path, tmp_path / "query.sql", "--engine", "spark", "--stream", f"a={given}", "--stream", f"b={given}")
+    assert result.exit_code == 1
+    assert 'Spark has no source "kafka"' in result.stderr
+    assert 'jars.packages = "org.apache.spark:spark-sql-kafka-0-10_2.13:' in result.stderr
+    assert len(result.stderr) < 700
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("format=nosuch,time=ts", "kafka, rate, socket"),
+        ("format=rate,rowsPerSecond=many,time=timestamp", "with these options"),
+        ("format=json,path=.,schema=k:longer,time=ts", "kinds: string"),
+        ("format=socket,host=h,port=1,value=json,time=ts", "needs its columns declared"),
+        ("format=socket,host=h,port=1,value=xml,schema=k:long,time=ts", 'not as "xml"'),
+        ("format=json,path=.,schema=k,time=ts", "schema=item:string"),
+        ("format=rate", "has no time column"),
+    ],
+)
+def test_what_cannot_be_read_is_said(tmp_path: Path, spark: SparkSession, given: str, words: str) -> None:
+    (tmp_path / "query.sql").write_text(QUERY)
+    result = called(tmp_path, tmp_path / "query.sql", "--engine", "spark", "--stream", f"a={given}", "--stream", f"b={given}")
+    assert result.exit_code == 1, result.output
+    assert words in result.stderr
+
+
+def test_a_stream_without_an_end_needs_a_checkpoint_and_spark(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "query.sql").write_text("SELECT a.value FROM a [RANGE 1 SECOND]")
+    given = ["run", str(tmp_path / "query.sql"), "--stream", "a=format=rate,time=timestamp"]
+    on_spark = CliRunner().invoke(cli.app, [*given, "--engine", "spark"])
+    assert "--checkpoint DIR" in on_spark.stderr
+    here = CliRunner().invoke(cli.app, given)
+    assert "--engine spark" in here.stderr
+    assert (on_spark.exit_code, here.exit_code) == (1, 1)

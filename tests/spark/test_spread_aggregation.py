@@ -1,0 +1,98 @@
+"""Aggregations that Spark spreads over buckets: groups whole in them, or parts that a second step with state adds up."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import watersmeet as wm
+from watersmeet.runtime.spark.metrics import batches
+
+from .answers import rows_of, rows_of_table, run_to_the_end
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+ROUNDS = 4
+ROWS = 60
+
+JOINED = "FROM a [RANGE 3 SECONDS], b [RANGE 2 SECONDS] WHERE a.k = b.k AND a.v < 9"
+ALL_FIVE = "COUNT(*) AS n, SUM(a.v) AS total, AVG(b.v) AS mean, MIN(b.s) AS first, MAX(a.v) AS most"
+
+#: By what is grouped: the query and its buckets. Groups are whole in the buckets of the first two, and in parts in those of the others.
+QUERIES = {
+    "the join key": (f"SELECT a.k, {ALL_FIVE} {JOINED} GROUP BY a.k EVERY 1 SECOND", 5),
+    "a stream's own key": (f"SELECT a.g, {ALL_FIVE} {JOINED} GROUP BY a.g EVERY 1 SECOND", 2),
+    "keys of both": (f"SELECT a.g, b.g AS h, {ALL_FIVE} {JOINED} GROUP BY a.g, b.g HAVING COUNT(*) > 1", 5),
+    "an expression over both": (f"SELECT a.v + b.v AS both, {ALL_FIVE} {JOINED} GROUP BY a.v + b.v EVERY 500 MILLISECONDS", 2),
+}
+
+
+@pytest.mark.parametrize("grouped_by", QUERIES)
+def test_spread_over_buckets_and_stopped_in_between(spark: SparkSession, tmp_path: Path, grouped_by: str) -> None:
+    query, buckets = QUERIES[grouped_by]
+    for part in (range(2), range(2, ROUNDS)):  # the query is stopped in between and goes on from its checkpoint
+        _write(tmp_path, part)
+        frame = wm.on_spark(query, _followed(tmp_path), session=spark, buckets=buckets)
+        found = batches(run_to_the_end(frame, tmp_path))
+    out = spark.read.schema(frame.schema).parquet(str(tmp_path / "out"))
+    assert rows_of(out) == rows_of_table(_embedded(query))
+    assert found[-1].results == out.filter(out.as_of > _as_of_before(query)).count()
+
+
+def test_a_batch_that_runs_again_gives_the_same_groups(spark: SparkSession, tmp_path: Path) -> None:
+    query, buckets = QUERIES["keys of both"]
+    _write(tmp_path, range(ROUNDS))
+    frame = wm.on_spark(query, _followed(tmp_path), session=spark, buckets=buckets)
+    run_to_the_end(frame, tmp_path)
+    (tmp_path / "checkpoint" / "commits" / f"{ROUNDS - 1}").unlink()
+    (tmp_path / "checkpoint" / "commits" / f".{ROUNDS - 1}.crc").unlink(missing_ok=True)
+    run_to_the_end(wm.on_spark(query, _followed(tmp_path), session=spark, buckets=buckets), tmp_path)
+    assert rows_of(spark.read.schema(frame.schema).parquet(str(tmp_path / "out"))) == rows_of_table(_embedded(query))
+
+
+def _tables(name: str) -> list[pa.Table]:
+    rng = np.random.default_rng([7, ord(name)])
+    rows = ROUNDS * ROWS
+    times = np.sort(rng.integers(0, 8_000_000, rows))
+    table = pa.table(
+        {
+            "ts": pa.array(times).cast(pa.timestamp("us", "UTC")),
+            "k": rng.integers(0, 7, rows),
+            "g": pa.array(rng.integers(0, 4, rows), mask=rng.random(rows) < 0.1),
+            "v": pa.array(rng.integers(-9, 12, rows), mask=rng.random(rows) < 0.1),
+            "s": pa.array(rng.choice(["x", "y", "zz"], rows), mask=rng.random(rows) < 0.1),
+        }
+    )
+    return [table.slice(number * ROWS, ROWS) for number in range(ROUNDS)]
+
+
+def _write(folder: Path, part: range) -> None:
+    for name in "ab":
+        (folder / name).mkdir(exist_ok=True)
+        for number in part:
+            path = folder / name / f"{number:03d}.parquet"
+            pq.write_table(_tables(name)[number], path)
+            os.utime(path, (1_700_000_000 + number,) * 2)  # Spark takes the older file first
+
+
+def _followed(folder: Path) -> dict[str, wm.Stream]:
+    return {name: wm.stream(folder / name, time="ts", lateness="1 second", follow=True, files_per_batch=1) for name in "ab"}
+
+
+def _embedded(query: str, rounds: int = ROUNDS) -> pa.Table:
+    """The rows of every round, and not what is released at the end: a stream on Spark does not end."""
+    run = wm.run(query, {name: wm.stream(_tables(name)[:rounds], time="ts", lateness="1 second") for name in "ab"})
+    *found, _ = run.batches()
+    return pa.Table.from_batches([batch for each in found for batch in each], run.result)
+
+
+def _as_of_before(query: str) -> Any:
+    """The last instant that was shown before the last round."""
+    return max(_embedded(query, ROUNDS - 1).column("as_of").to_pylist())
