@@ -43,7 +43,7 @@ def hot_key(scale: float) -> Workload:
 
 def theta_band(scale: float) -> Workload:
     """Two streams with no equality at all: values closer than a width, over windows of a second."""
-    rows, batches = _scaled(400_000, 5, scale)
+    rows, batches = _scaled(200_000, 5, scale)
     values, width = 1_000_000, 50
     streams = {alias: Flow(rows, 10_000, {"x": values}) for alias in "ab"}
     outputs = tuple((f"{alias}.{name}", f"{alias}_{name}") for alias in "ab" for name in ("ts", "x", "id"))
