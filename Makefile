@@ -51,8 +51,8 @@ kernels: $(READY) ## compiles the kernels into the cache
 	@echo "Compiling the kernels; this takes a minute the first time"
 	@$(BIN)/python -c 'import watersmeet; from watersmeet.kernels.compile import warm_up; warm_up()'
 
-bench: kernels ## measures this system beside its peers
-	$(BIN)/watersmeet bench all
+bench: kernels ## measures this system beside its peers and writes docs/benchmarks; RESUME=--resume goes on with what is missing
+	$(BIN)/watersmeet bench all --save docs/benchmarks $(RESUME)
 
 papers: kernels ## reproduces the papers' tables and figures and writes docs/papers anew
 	$(BIN)/watersmeet paper all --out docs/papers

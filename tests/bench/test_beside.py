@@ -15,7 +15,7 @@ from watersmeet.bench.catalogue import CATALOGUE, FINITE
 from watersmeet.bench.embedded import beside_duckdb, collect_ours, finite
 from watersmeet.bench.growth import growth
 from watersmeet.bench.joins import After, Aggregate, Band, Range, Tile, WindowJoin
-from watersmeet.bench.pages import kept
+from watersmeet.bench.pages import kept, save_growth, write_page
 from watersmeet.bench.peers.flink_sql import flink_select
 from watersmeet.bench.profile import embedded_profile
 from watersmeet.bench.suite import findings
@@ -138,6 +138,13 @@ def test_growth_says_how_much_larger_than_the_smallest_a_time_per_row_is() -> No
     found = list(growth(0.002))
     assert [point.size for point in found if point.grows == "streams"] == [2, 3, 4, 5, 6]
     assert all(point.over_first == 1.0 for point in found if point.size == min(p.size for p in found if p.grows == point.grows))
+
+
+def test_growth_is_kept_and_drawn_on_the_page(tmp_path: Path) -> None:
+    save_growth([point.to_dict() for point in growth(0.001)], tmp_path)
+    write_page(tmp_path)
+    assert "<svg" in (tmp_path / "growth.svg").read_text()
+    assert "| rows in windows | embedded |" in (tmp_path / "README.md").read_text()
 
 
 def test_a_window_too_large_for_spark_and_flink_is_asked_of_the_others_only() -> None:

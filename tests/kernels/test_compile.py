@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.kernels.compile import IN_INT64, KERNELS, kernel
 
 COUNT_MISSES = """
 import watersmeet
@@ -23,3 +30,21 @@ def _misses() -> tuple[int, int]:
     done = subprocess.run([sys.executable, "-c", COUNT_MISSES], capture_output=True, text=True, check=True)
     kernels, misses = done.stdout.split()
     return int(kernels), int(misses)
+
+
+def test_threads_that_call_a_new_kernel_at_once_build_it_once() -> None:
+    @kernel(IN_INT64)
+    def total(values: NDArray[np.int64]) -> int:
+        return int(values.sum())
+
+    together = threading.Barrier(4)
+
+    def call(_: int) -> int:
+        together.wait()
+        return total(np.arange(5))
+
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert list(threads.map(call, range(4))) == [10] * 4
+    finally:
+        del KERNELS[f"{total.__module__}.total"]

@@ -11,6 +11,7 @@ from random import Random
 import duckdb
 import pytest
 
+from watersmeet.operators import cores
 from watersmeet.operators.meet import admission, expand, state
 
 from .arrivals import in_any_batches, within_lateness
@@ -42,6 +43,7 @@ def test_larger_inputs_give_duckdbs_rows(connection: duckdb.DuckDBPyConnection, 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_cutting_work_into_tiny_pieces_changes_nothing(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expand, "PIECE_ROWS", 1 + chunk % 3)
+    monkeypatch.setattr(cores, "FEWEST_ROWS", 1 + chunk % 2 * 100)
     monkeypatch.setattr(admission, "STRETCH_ROWS", 1 + chunk % 4)
     monkeypatch.setattr(state, "_SMALL_ROWS", chunk % 5)
     monkeypatch.setattr(state, "_MOST_PANES", 1 + chunk % 2)

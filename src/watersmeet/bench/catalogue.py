@@ -15,9 +15,9 @@ from watersmeet.bench.workloads import FEWEST_BATCHES, SECOND_US, CommonKey, Flo
 SPARK_AND_FLINK_HOLD = 2_000_000
 
 
-def common_key(streams: int, name: str, scale: float) -> Workload:
-    """Streams of 4,000,000 rows with 500,000 keys over windows of ten seconds: about one match per probe and stream."""
-    rows, batches = _scaled(4_000_000, 8, scale)
+def common_key(name: str, streams: int, rows: int, scale: float) -> Workload:
+    """Streams of so many rows with 500,000 keys over windows of ten seconds, 500,000 rows of each in a batch: about one match per probe."""
+    rows, batches = _scaled(rows, rows // 500_000, scale)
     return CommonKey(streams=streams, rows=rows, keys=min(500_000, rows)).workload(name, batches)
 
 
@@ -43,7 +43,7 @@ def hot_key(scale: float) -> Workload:
 
 def theta_band(scale: float) -> Workload:
     """Two streams with no equality at all: values closer than a width, over windows of a second."""
-    rows, batches = _scaled(400_000, 5, scale)
+    rows, batches = _scaled(200_000, 5, scale)
     values, width = 1_000_000, 50
     streams = {alias: Flow(rows, 10_000, {"x": values}) for alias in "ab"}
     outputs = tuple((f"{alias}.{name}", f"{alias}_{name}") for alias in "ab" for name in ("ts", "x", "id"))
@@ -69,9 +69,9 @@ def large_window_join(scale: float) -> Workload:
 
 
 CATALOGUE: dict[str, Callable[[float], Workload]] = {
-    "two-way": partial(common_key, 2, "two-way"),
-    "three-way": partial(common_key, 3, "three-way"),
-    "five-way": partial(common_key, 5, "five-way"),
+    "two-way": partial(common_key, "two-way", 2, 4_000_000),
+    "three-way": partial(common_key, "three-way", 3, 2_000_000),
+    "five-way": partial(common_key, "five-way", 5, 1_500_000),
     "chain": chain,
     "hot-key": hot_key,
     "theta-band": theta_band,
@@ -83,8 +83,8 @@ CATALOGUE: dict[str, Callable[[float], Workload]] = {
 
 #: For a look at nothing but the engine, beside DuckDB.
 FINITE: dict[str, Callable[[float], Workload]] = {
-    "embedded": partial(common_key, 2, "embedded"),
-    "five-way-embedded": lambda scale: common_key(5, "five-way-embedded", scale / 4),
+    "embedded": partial(common_key, "embedded", 2, 4_000_000),
+    "five-way-embedded": partial(common_key, "five-way-embedded", 5, 1_000_000),
 }
 
 

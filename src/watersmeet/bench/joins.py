@@ -160,7 +160,11 @@ class WindowJoin:
         return shown + [f"{each.function}({each.column}) AS {each.name}" for each in self.aggregates]
 
     def _on_band(self) -> list[str]:
-        return [f"ABS({self.band.one} - {self.band.other}) < {self.band.width}"] if self.band else []
+        """As two comparisons, which an index over the values can answer."""
+        if self.band is None:
+            return []
+        one, other, width = self.band.one, self.band.other, self.band.width
+        return [f"{one} < {other} + {width}", f"{one} > {other} - {width}"]
 
     def _window(self) -> str:
         """An evaluation at the end of a tile looks back over it; a row that looks for others looks back to its tile's start."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from watersmeet.bench.results import PEERS, Comparison, System, load
+from watersmeet.bench.results import PEERS, Comparison, System, commit, load, machine, versions
 from watersmeet.errors import WatersmeetError
 
 _COLOURS = {"watersmeet": "#c44e52", "spark": "#4878a8", "flink": "#55a868", "duckdb": "#999999"}
-_PAGE = "README.md"
+_PAGE, _GROWTH = "README.md", "growth.json"
 
 
 def kept(folder: Path) -> set[str]:
@@ -20,23 +21,42 @@ def kept(folder: Path) -> set[str]:
 
 def write_page(folder: Path) -> Path:
     """Writes the page and the plots anew from the results in the folder."""
-    paths = sorted(folder.glob("*.json"))
+    paths = [path for path in sorted(folder.glob("*.json")) if path.name != _GROWTH]
     found = [load(path) for path in paths]
     for each in found:
         plotted(each, folder / f"{each.workload}.svg")
     page = folder / _PAGE
-    page.write_text(_page(found, [json.loads(path.read_text()) for path in paths]))
+    page.write_text(_page(found, [json.loads(path.read_text()) for path in paths]) + _growth(folder))
     return page
+
+
+def save_growth(points: Sequence[Mapping[str, Any]], folder: Path) -> Path:
+    """Keeps how our time per row grows, with the machine it was measured on, and draws it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / _GROWTH
+    about = {"points": list(points), "machine": machine(), "versions": versions(), "commit": commit()}
+    path.write_text(json.dumps(about, indent=2) + "\n")
+    curves: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    for point in points:
+        curve = curves.setdefault(point["grows"], {}).setdefault(point["engine"], [])
+        curve.append((point["size"], point["seconds_per_row"] * 1e9))
+    figure = _figure(3.2 * max(1, len(curves)), 2.8)
+    for number, (grows, engines) in enumerate(curves.items()):
+        axes = figure.add_subplot(1, len(curves), number + 1)
+        for engine, curve in engines.items():
+            axes.plot(*zip(*curve, strict=True), "o-", label=engine, markersize=3)
+        axes.set_xlabel(grows, fontsize=8)
+        axes.set_ylim(bottom=0)
+        axes.tick_params(labelsize=7)
+        axes.legend(fontsize=7)
+    figure.supylabel("ns per row", fontsize=8)
+    figure.savefig(path.with_suffix(".svg"), format="svg", metadata={"Date": None})
+    return path
 
 
 def plotted(found: Comparison, path: Path) -> Path:
     """Rows per second of every system, and beside it what its processes held at most."""
-    try:
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise WatersmeetError("the plots need matplotlib", hint="install what requirements-dev.txt names") from error
-    figure = Figure(figsize=(9, 0.9 + 0.35 * len(found.systems)), layout="constrained")
+    figure = _figure(9, 0.9 + 0.35 * len(found.systems))
     systems = found.systems[::-1]
     names, colours = [each.name for each in systems], [_COLOURS[each.name.partition("-")[0]] for each in systems]
     speed, memory = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
@@ -49,9 +69,33 @@ def plotted(found: Comparison, path: Path) -> Path:
     for axes in (speed, memory):
         axes.tick_params(labelsize=7)
     figure.suptitle(f"{found.workload}: {found.rows_in:,} rows in, {found.rows_out:,} out", fontsize=9)
-    FigureCanvasSVG(figure)
     figure.savefig(path, format="svg", metadata={"Date": None})
     return path
+
+
+def _figure(width: float, height: float) -> Any:
+    try:
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise WatersmeetError("the plots need matplotlib", hint="install what requirements-dev.txt names") from error
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasSVG(figure)
+    return figure
+
+
+def _growth(folder: Path) -> str:
+    if not (folder / _GROWTH).exists():
+        return ""
+    points = json.loads((folder / _GROWTH).read_text())["points"]
+    rows = [
+        f"| {point['grows']} | {point['engine']} | {point['size']:,} | {point['seconds_per_row'] * 1e9:,.0f} | {point['over_first']:.2f} |"
+        f" {point['allowed']:.2f} |"
+        for point in points
+    ]
+    head = ["what grows", "engine", "to", "ns per row", "times the first", "allowed"]
+    lines = ["", "## growth", "", f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *rows, "", "![growth](growth.svg)"]
+    return "\n".join(lines) + "\n"
 
 
 def _page(found: list[Comparison], saved: list[dict[str, Any]]) -> str:

@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from watersmeet.bench.peers.flink import FLINK_VERSION
 from watersmeet.errors import InputError, WatersmeetError
 
 OURS = ("watersmeet-spark", "watersmeet-embedded")
@@ -139,7 +140,7 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "apache-flink": FLINK_VERSION}
     for package in _PACKAGES:
         try:
             found[package] = metadata.version(package)

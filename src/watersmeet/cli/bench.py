@@ -8,18 +8,24 @@ from pathlib import Path
 
 import typer
 
-from watersmeet.bench.pages import kept, write_page
+from watersmeet.bench.pages import kept, save_growth, write_page
 from watersmeet.bench.results import differences, load, save
 from watersmeet.bench.suite import findings
 
 
 def bench(name: str, scale: float, *, as_json: bool, keep: Path | None, resume: bool) -> None:
     done = kept(keep) if resume and keep is not None else ()
+    grown = []
     for finding in findings(name, scale, done):
         typer.echo(json.dumps(finding.values) if as_json else finding.text)
         if keep is not None and finding.comparison is not None:
             save(finding.comparison, keep)
             write_page(keep)
+        if finding.values.get("workload") == "growth":
+            grown.append(finding.values)
+    if keep is not None and grown:
+        save_growth(grown, keep)
+        write_page(keep)
 
 
 def compare(saved: Sequence[Path]) -> None:

@@ -7,6 +7,7 @@ reads is declared read-only, which takes both.
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -78,6 +79,8 @@ class KernelTimes:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
+_building = threading.Lock()
+
 #: Who watches now; the last one does.
 _watchers: list[KernelTimes] = []
 
@@ -122,5 +125,7 @@ def _sources_digest() -> str:
 
 
 def _build(dispatcher: Any, argument_types: tuple[Any, ...]) -> None:
-    dispatcher.compile(argument_types)
-    dispatcher.disable_compile()
+    with _building:
+        if not dispatcher.overloads:  # another thread may have been first
+            dispatcher.compile(argument_types)
+            dispatcher.disable_compile()

@@ -27,7 +27,7 @@ def search(config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane]
     for origin in config.streams:
         if not len(new[origin]):
             continue
-        reach = {i: with_new[i] if i < origin else before[i] for i in range(len(old))} | {origin: Panes((new[origin],))}
+        reach = {i: _reach(i, origin, before, with_new) for i in range(len(old))} | {origin: Panes((new[origin],))}
         if all(len(panes) for panes in reach.values()):
             for found in tally.watch.each(PROBE, combinations(config, origin, reach, partial(_count, tally, origin)), origin):
                 yield reach, found
@@ -38,6 +38,11 @@ def _build_runs(config: MeetConfig, reach: list[Panes]) -> None:
     wanted = {(step.target, step.key_classes) for steps in config.orders for step in steps if step.key_classes}
     large = [(pane, classes) for target, classes in wanted for pane in reach[target].panes if len(pane) >= cores.FEWEST_ROWS]
     cores.each(lambda each: each[0].run(each[1]), large, cores.FEWEST_ROWS)
+
+
+def _reach(number: int, origin: int, before: list[Panes], with_new: list[Panes]) -> Panes:
+    """The same panes for every origin, so that what is put together over them is put together once."""
+    return with_new[number] if number < origin else before[number]
 
 
 def _count(tally: Tally, origin: int, target: int, probes: int, met: int) -> None:

@@ -1,0 +1,63 @@
+"""Workloads on Spark: ours and Spark's own joins give the rows of the embedded engine, and ours says where its time went."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from watersmeet.bench.answers import Answer, DifferentRowsError
+from watersmeet.bench.catalogue import CATALOGUE
+from watersmeet.bench.embedded import collect_ours
+from watersmeet.bench.joins import Band, Range, WindowJoin
+from watersmeet.bench.spark.beside import ours_on_spark, written
+from watersmeet.bench.spark.native import native_join, state_in
+from watersmeet.bench.spark.profile import by_batch, phases
+from watersmeet.bench.spark.runs import run
+from watersmeet.bench.workloads import FEWEST_BATCHES, Workload
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+SCALE = 0.001
+#: Two streams, more of them, no equality, and windows that tumble, joined and counted.
+WORKLOADS = ("two-way", "chain", "theta-band", "nexmark-8", "nexmark-4")
+
+
+def small(name: str) -> Workload:
+    return replace(CATALOGUE[name](SCALE if name != "nexmark-4" else 0.02), batches=FEWEST_BATCHES)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_sparks_own_join_gives_our_rows(spark: SparkSession, name: str) -> None:
+    workload = small(name)
+    tables = workload.tables()
+    answer = Answer.of(workload, collect_ours(workload, tables))
+    with written(tables, workload.batches) as folder, state_in(spark, "hdfs"):
+        ran = run("spark-hdfs", native_join(spark, workload.join, folder), rows_per_batch=1)
+    assert ran.rows_out > 0
+    answer.check(ran.name, ran.rows_out, ran.checksum)
+    assert ran.state_bytes
+    assert ran.peak_bytes
+
+
+def test_ours_says_where_its_time_went_batch_by_batch(spark: SparkSession) -> None:
+    workload = small("two-way")
+    ran = ours_on_spark(spark, workload)
+    Answer.of(workload, collect_ours(workload, workload.tables())).check(ran.name, ran.rows_out, ran.checksum)
+    average = phases(ran)
+    assert {"scan and pack", "state read", "kernel", "state write", "shuffle, output and the rest"} <= set(average)
+    assert len(by_batch(ran)) == workload.batches - 1
+    assert sum(each["whole trigger"] for each in by_batch(ran)) == pytest.approx(average["whole trigger"] * (workload.batches - 1))
+
+
+def test_a_join_of_other_rows_is_refused(spark: SparkSession) -> None:
+    workload = small("theta-band")
+    wider = replace(workload, join=replace(workload.join, band=Band("a.x", "b.x", 1_000)))
+    assert isinstance(wider.join, WindowJoin)
+    assert isinstance(wider.join.windows, Range)
+    answer = Answer.of(workload, collect_ours(workload, workload.tables()))
+    with written(workload.tables(), workload.batches) as folder, state_in(spark, "hdfs"):
+        ran = run("spark-hdfs", native_join(spark, wider.join, folder), rows_per_batch=1)
+    with pytest.raises(DifferentRowsError, match="nothing to compare"):
+        answer.check(ran.name, ran.rows_out, ran.checksum)
