@@ -13,7 +13,9 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from watersmeet.cli.spark import OnSpark, grow
+from watersmeet.runtime.embedded import bound_query
 from watersmeet.runtime.job.checkpoint import locked
+from watersmeet.runtime.spark.arrangement import arranged
 from watersmeet.runtime.spark.faults import told_apart
 
 from .answers import rows_of, rows_of_table, run_to_the_end
@@ -104,3 +106,12 @@ def test_a_checkpoint_in_use_is_refused(spark: SparkSession, tmp_path: Path) -> 
     with locked(tmp_path / "checkpoint"), pytest.raises(wm.InputError, match="is in use by another process"):
         grow(job, None, threading.Event(), lambda figures: None, lambda batch, table: None)
     assert grow(job, None, threading.Event(), lambda figures: None, lambda batch, table: None) > 0
+
+
+@pytest.mark.parametrize("early", [(), ("a",), ("b",), ("a", "b")])
+def test_where_an_aggregation_aggregates_early_is_no_part_of_its_checkpoint(early: tuple[str, ...]) -> None:
+    text = "SELECT a.v, COUNT(*) AS n FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k GROUP BY a.v EVERY 1 SECOND"
+    sources = {name: wm.stream(rows(0), time="ts") for name in ("a", "b")}
+    one, other = (arranged(bound_query(text, sources), sources, plan, 6, 2) for plan in (None, wm.plan(early=early)))
+    assert one.signature == other.signature
+    assert one.signature["the grid of its buckets"] == "6 by equality 0 of a, b"

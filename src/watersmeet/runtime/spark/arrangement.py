@@ -22,7 +22,7 @@ from watersmeet.runtime.sources import Stream
 from watersmeet.runtime.spark.bucket import Bucket
 from watersmeet.runtime.spark.dropping import PlannedDrops, refuse_another_seed
 from watersmeet.runtime.spark.labels import bucket_labels
-from watersmeet.runtime.spark.layout import Grouping, Layout, choose_layout
+from watersmeet.runtime.spark.layout import Axis, Grouping, Layout, choose_layout
 from watersmeet.runtime.spark.merger import Merger
 from watersmeet.runtime.spark.operator import AggregateOperator, MeetOperator, Operator
 from watersmeet.runtime.spark.packets import table_bytes
@@ -192,4 +192,17 @@ def _signature(bound: BoundQuery, packers: tuple[Packer, ...], partitions: int) 
     times = {f'the time of "{packer.name}"': packer.time for packer in packers}
     buckets = len(packers[0].labels)
     spread = {"spark.sql.shuffle.partitions": str(partitions)} if buckets > 1 else {}
-    return {"the query": str(bound.query), **times, **spread, "the number of buckets": str(buckets), **columns}
+    grid = {"the grid of its buckets": _grid(bound, packers[0].layout)} if buckets > 1 else {}
+    return {"the query": str(bound.query), **times, **spread, "the number of buckets": str(buckets), **grid, **columns}
+
+
+def _grid(bound: BoundQuery, layout: Layout) -> str:
+    """The axes in words: two arrangements of a query have the same ones just when every row goes to the same buckets."""
+    return " × ".join(f"{axis.share} by {_axis(bound, axis)}" for axis in layout.axes)
+
+
+def _axis(bound: BoundQuery, axis: Axis) -> str:
+    aliases = ", ".join(bound.sources[number].alias for number in sorted(axis.members))
+    if axis.split is None:
+        return f"equality {axis.key_class} of {aliases}"
+    return f"{'groups' if axis.keys else 'rows'} of {aliases}"
