@@ -38,6 +38,23 @@ HEADROOM = 0.05
 NEAR = 0.02
 
 
+def keep_up(
+    query: Any,
+    bound: BoundQuery,
+    plans: str | Path,
+    checkpoint: str | Path,
+    trigger_s: float,
+    *,
+    plan: Plan | None = None,
+    stats: Mapping[str, StreamStats] | None = None,
+    wishes: Wishes = NO_WISHES,
+) -> KeepingUp:
+    """Decides for a query that was started, until it ends."""
+    keeping = KeepingUp(bound, PlanLog(Path(plans)), Path(checkpoint), trigger_s, plan, stats or {}, wishes)
+    keeping.start(query)
+    return keeping
+
+
 @dataclass
 class KeepingUp:
     """Decides for one query. `look` at its progress after a batch, or `start` a thread that does.
