@@ -86,7 +86,7 @@ class KeepingUp:
             for batch in metrics_of([progress]):
                 if batch.batch > self._seen:
                     self._seen = batch.batch
-                    self._decide(self._report(batch, datetime.fromisoformat(progress["timestamp"]).timestamp()))
+                    self._take(batch, datetime.fromisoformat(progress["timestamp"]).timestamp())
 
     def start(self, query: Any) -> threading.Thread:
         """Looks at the query until it ends, in a thread; what goes wrong there ends the query."""
@@ -109,11 +109,11 @@ class KeepingUp:
             query.stop()
             raise
 
-    def _report(self, batch: BatchMetrics, began_s: float) -> BatchReport:
-        """Rows come between the beginnings of two batches; what the first one brings is taken to have come in one interval."""
-        interval_s = self.trigger_s if self._began_s is None else max(began_s - self._began_s, 1e-3)
-        self._began_s = began_s
-        return BatchReport(batch.batch, batch.trigger_ms / 1e3, interval_s, batch.arrived)
+    def _take(self, batch: BatchMetrics, began_s: float) -> None:
+        """Rows come between the beginnings of two batches. The first of a run takes what processes need to begin: it tells nothing."""
+        before_s, self._began_s = self._began_s, began_s
+        if before_s is not None:
+            self._decide(BatchReport(batch.batch, batch.trigger_ms / 1e3, max(began_s - before_s, 1e-3), batch.arrived))
 
     def _decide(self, report: BatchReport) -> None:
         if not any(report.arrived.values()):
