@@ -33,6 +33,7 @@ __all__ = [
     "collect",
     "declare_stats",
     "explain",
+    "keep_up",
     "on_spark",
     "plan",
     "relation",
@@ -139,6 +140,31 @@ def on_spark(
     from watersmeet.runtime.spark import host
 
     return host.on_spark(query, streams, plan=_plan(plan), session=session, buckets=buckets, plans=plans)
+
+
+def keep_up(
+    started: Any,
+    query: Query | str,
+    streams: Sources,
+    *,
+    plans: str | Path,
+    checkpoint: str | Path,
+    trigger: Duration,
+    plan: Plan | Mapping[str, Any] | None = None,
+    stats: Mapping[str, StreamStats] | None = None,
+    shed: Wishes = NO_WISHES,
+) -> Any:
+    """Lets a streaming query on Spark drop what it has to, so that no batch takes longer than its `trigger` interval.
+
+    `started` is what `writeStream … start()` returned; `query`, `streams`, `plans` and `plan` are what `on_spark` was given, `checkpoint`
+    the query's checkpoint location. After every batch it is decided what later ones drop, until the query ends. Returns what decides: its
+    `decisions` tell from which batch on what is kept, and why.
+    """
+    from watersmeet.runtime.spark.keeping_up import keep_up as deciding
+
+    bound = embedded.bound_query(query, streams)
+    trigger_s = parse_duration_us(trigger, "the trigger interval") / 1e6
+    return deciding(started, bound, plans, checkpoint, trigger_s, plan=_plan(plan), stats=stats or {}, wishes=shed)
 
 
 def session(**settings: Any) -> Any:

@@ -66,22 +66,18 @@ class CountJoin:
 
     def counts(self) -> pa.Table:
         """What Spark is to count: pairs by the second of their left row and by group, in order of time."""
-        join = self.query().partition("FROM")[2].partition("GROUP BY")[0]
-        streams = {name: wm.stream(_slices(self.table(number)), time="ts") for number, name in enumerate("ab")}
-        under_way = wm.run(f"SELECT a.ts AS second, a.g AS a_g FROM {join}", streams)
-        counted = [_by_second(pa.Table.from_batches(found, under_way.result)) for found in under_way.batches()]
-        summed = pa.concat_tables(counted).group_by(["second", "a_g"]).aggregate([("n", "sum")])
-        return summed.rename_columns({"n_sum": "n"}).sort_by("second")
-
-
-def _slices(table: pa.Table, rows: int = 20_000) -> list[pa.Table]:
-    """So few rows at a time that their pairs fit in memory."""
-    return [table.slice(start, rows) for start in range(0, table.num_rows, rows)]
-
-
-def _by_second(pairs: pa.Table) -> pa.Table:
-    seconds = pairs.set_column(0, "second", pc.floor_temporal(pairs["second"], unit="second"))
-    return seconds.group_by(["second", "a_g"]).aggregate([([], "count_all")]).rename_columns({"count_all": "n"})
+        left, right = self.table(0), self.table(1)
+        pairs = np.zeros(left.num_rows, np.int64)
+        times, others = (table.column("ts").cast(pa.int64()).to_numpy() for table in (left, right))
+        mine, theirs = (table.column("k").to_numpy() for table in (left, right))
+        for key in range(self.keys):
+            here, there = np.flatnonzero(mine == key), others[theirs == key]  # streams come in the order of time
+            last = np.searchsorted(there, times[here] + self.window_s * 1_000_000, side="right")
+            pairs[here] = last - np.searchsorted(there, times[here] - self.window_s * 1_000_000, side="left")
+        seconds = pc.floor_temporal(left.column("ts"), unit="second")
+        rows = pa.table({"second": seconds, "a_g": left.column("g"), "n": pairs}).filter(pc.field("n") > 0)
+        counted = rows.group_by(["second", "a_g"]).aggregate([("n", "sum")])
+        return counted.rename_columns({"n_sum": "n"}).sort_by("second")
 
 
 @dataclass(frozen=True, slots=True)

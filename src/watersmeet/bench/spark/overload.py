@@ -43,7 +43,7 @@ class Flood:
 
     batches: int = 16
     trigger_s: float = 4.0
-    first_rows_per_s: int = 5_000
+    first_rows_per_s: int = 2_500
     window_s: int = 10
     keys: int = 5_000
     seed: int = 0
@@ -136,9 +136,12 @@ def flooded(flood: Flood) -> Flooded:
 
 def _sustained(spark: SparkSession, flood: Flood) -> float:
     """Rows per second and stream whose batches take just the trigger interval, between two rates that were measured."""
+    _seconds(spark, flood, flood.first_rows_per_s)  # processes begin, kernels are loaded
     before, rate = (0.0, 0.0), float(flood.first_rows_per_s)
     for _ in range(10):
         seconds = _seconds(spark, flood, rate)
+        if seconds > flood.trigger_s and not before[0]:
+            raise WatersmeetError(f"{rate:,.0f} rows per second take {seconds:.1f} s already: the trigger interval is too short")
         if seconds > flood.trigger_s:
             share = (flood.trigger_s - before[1]) / (seconds - before[1])
             return before[0] + share * (rate - before[0])

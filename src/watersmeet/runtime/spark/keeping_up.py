@@ -38,6 +38,23 @@ HEADROOM = 0.05
 NEAR = 0.02
 
 
+def keep_up(
+    query: Any,
+    bound: BoundQuery,
+    plans: str | Path,
+    checkpoint: str | Path,
+    trigger_s: float,
+    *,
+    plan: Plan | None = None,
+    stats: Mapping[str, StreamStats] | None = None,
+    wishes: Wishes = NO_WISHES,
+) -> KeepingUp:
+    """Decides for a query that was started, until it ends."""
+    keeping = KeepingUp(bound, PlanLog(Path(plans)), Path(checkpoint), trigger_s, plan, stats or {}, wishes)
+    keeping.start(query)
+    return keeping
+
+
 @dataclass
 class KeepingUp:
     """Decides for one query. `look` at its progress after a batch, or `start` a thread that does.
@@ -69,7 +86,7 @@ class KeepingUp:
             for batch in metrics_of([progress]):
                 if batch.batch > self._seen:
                     self._seen = batch.batch
-                    self._decide(self._report(batch, datetime.fromisoformat(progress["timestamp"]).timestamp()))
+                    self._take(batch, datetime.fromisoformat(progress["timestamp"]).timestamp())
 
     def start(self, query: Any) -> threading.Thread:
         """Looks at the query until it ends, in a thread; what goes wrong there ends the query."""
@@ -92,11 +109,11 @@ class KeepingUp:
             query.stop()
             raise
 
-    def _report(self, batch: BatchMetrics, began_s: float) -> BatchReport:
-        """Rows come between the beginnings of two batches; what the first one brings is taken to have come in one interval."""
-        interval_s = self.trigger_s if self._began_s is None else max(began_s - self._began_s, 1e-3)
-        self._began_s = began_s
-        return BatchReport(batch.batch, batch.trigger_ms / 1e3, interval_s, batch.arrived)
+    def _take(self, batch: BatchMetrics, began_s: float) -> None:
+        """Rows come between the beginnings of two batches. The first of a run takes what processes need to begin: it tells nothing."""
+        before_s, self._began_s = self._began_s, began_s
+        if before_s is not None:
+            self._decide(BatchReport(batch.batch, batch.trigger_ms / 1e3, max(began_s - before_s, 1e-3), batch.arrived))
 
     def _decide(self, report: BatchReport) -> None:
         if not any(report.arrived.values()):
