@@ -36,7 +36,7 @@ class Live:
         """Takes a batch in; a plan other than the last batch's is a change of plan."""
         with self._lock:
             if self._plan is not None and figures.plan != self._plan:
-                self._note(figures.batch, f"now {plan_words(figures.plan)}, before {plan_words(self._plan)}")
+                self._note(figures.batch, _changed(self._plan, figures.plan))
             elif self._plan is None:
                 self._note(figures.batch, f"began with {plan_words(figures.plan)}")
             self._plan = figures.plan
@@ -72,3 +72,9 @@ class Live:
 
     def _note(self, batch: int, words: str) -> None:
         self.changes.append({"at_s": time.time(), "batch": batch, "words": words})
+
+
+def _changed(before: Plan, now: Plan) -> str:
+    """What a change of plan comes to; plans that read the same differ in what is probed first."""
+    was, is_now = plan_words(before), plan_words(now)
+    return f"{is_now} as before, in another order of probing" if is_now == was else f"now {is_now}, before {was}"
