@@ -44,7 +44,7 @@ QUERIES = {
             where=("b.ts >= a.ts", "b.ts <= a.expires"),
             aggregates=(Aggregate("AVG", "b.price", "price"), Aggregate("MAX", "b.price", "highest")),
         ),
-        4_000_000,
+        5_000_000,
         "average and highest bid per category and tumbling window of a second, over bids on auctions opened in the same window; NEXMark"
         " first takes the highest bid of each auction, and has no window",
     ),
@@ -73,7 +73,7 @@ QUERIES = {
             equal=(("b.auction", "a.id"),),
             where=("b.ts <= a.expires",),
         ),
-        4_000_000,
+        5_000_000,
         "every bid made while its auction was open, at most ten seconds after it opened; NEXMark keeps the highest of each auction",
     ),
     20: Asked(
@@ -84,7 +84,7 @@ QUERIES = {
             equal=(("b.auction", "a.id"),),
             where=(f"a.category = {FIRST_CATEGORY}",),
         ),
-        4_000_000,
+        5_000_000,
         "bids with their auction where its category is one of five, at most ten seconds after it opened; NEXMark has no window",
     ),
     23: Asked(
@@ -98,14 +98,14 @@ QUERIES = {
             ),
             equal=(("b.bidder", "a.seller"), ("b.bidder", "p.id")),
         ),
-        4_000_000,
+        5_000_000,
         "bids of people with an auction they opened at most a millisecond before, at most ten seconds after they registered; NEXMark has no"
         " window",
     ),
 }
 
 
-def nexmark(number: int, scale: float = 1.0, batches: int = 8) -> Workload:
+def nexmark(number: int, scale: float = 1.0, batches: int = 5) -> Workload:
     """A query over the site's events. Half an event's distance keeps every time off the instants between two windows, and the epoch, whose
     rows Spark and Flink take for late, is long past.
     """
