@@ -217,7 +217,8 @@ def _chosen(job: Run) -> wm.Plan | None:
     """What has to be dropped to stay within a budget, judged by the first files; without a budget nothing is pinned."""
     if job.budget is None and not job.shed:
         return None
-    about = wm.explain(job.query, {name: _at_hand(each) for name, each in job.sources.items()}, budget=job.budget)
+    at_hand = {name: _at_hand(each) for name, each in job.sources.items()}
+    about = wm.explain(job.query, at_hand, budget=job.budget, engine="spark" if job.on_spark else "embedded")
     return about.runnable(shed=job.shed)
 
 
