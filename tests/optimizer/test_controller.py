@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
@@ -95,6 +95,25 @@ def test_at_twice_the_sustainable_rate_batches_are_in_time_after_five(slowness: 
     assert sum(settled) / len(settled) >= 0.95 * optimum
     held = [plant.held_rows(rates, keep) for _, keep in past[5:]]
     assert max(held) <= 1.2 * min(held), "memory does not grow"
+
+
+@pytest.mark.parametrize("slowness", [1.0, 2.5])
+def test_decisions_that_come_a_batch_late_settle_as_well(slowness: float) -> None:
+    plant = Plant(model_of(40_000), 0.5, slowness, noise=0.03)
+    top = {"a": 800_000.0, "b": 200_000.0}
+    rates = {name: 2 * rate * sustainable(plant, top) for name, rate in top.items()}
+    controller, interval_s, past = Controller(plant.model, TRIGGER_S), TRIGGER_S, []
+    in_force: list[dict[str, float]] = [{}, {}]  # of the batch that runs, and of the one after it
+    for batch_id in range(20):
+        keep, following = in_force
+        seconds = plant.took(rates, keep, interval_s)
+        past.append(seconds)
+        report = BatchReport(batch_id, seconds, interval_s, {name: rate * interval_s for name, rate in rates.items()})
+        controller = replace(controller, controls=replace(controller.controls, keep=tuple(keep.items()))).after(report, following)
+        assert controller.controls.from_batch == batch_id + 2
+        in_force, interval_s = [following, dict(controller.controls.keep)], max(TRIGGER_S, seconds)
+    assert past[1] > TRIGGER_S
+    assert all(seconds <= TRIGGER_S for seconds in past[5:])
 
 
 def test_with_room_everything_is_kept_and_a_load_that_falls_gets_its_rows_back() -> None:

@@ -10,7 +10,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from watersmeet.errors import InternalError
 from watersmeet.optimizer.controller import BatchReport
 from watersmeet.runtime.embedded import bound_query
 from watersmeet.runtime.spark.keeping_up import KeepingUp
@@ -35,7 +34,7 @@ def test_after_a_batch_that_takes_too_long_later_ones_drop(spark: SparkSession, 
     first = run_to_the_end(frame, tmp_path)
     keeping = KeepingUp(bound_query(QUERY, over(**frames)), log, tmp_path / "checkpoint", trigger_s=1e-3)  # no batch is as fast as that
     keeping.look(first)
-    assert [each.from_batch for each in keeping.decisions] == [3]  # batches 0 and 1 are over, and 2 could begin any moment
+    assert [each.from_batch for each in keeping.decisions] == [2]  # batches 0 and 1 are over
     shares = dict(keeping.decisions[0].keep)
     assert min(shares.values()) < 1
     for name in "ab":
@@ -55,22 +54,30 @@ def test_after_a_batch_that_takes_too_long_later_ones_drop(spark: SparkSession, 
     assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == rows_of_table(pa.Table.from_batches(found, run.result))
 
 
-def test_a_plan_that_came_too_late_is_not_passed_over(tmp_path: Path) -> None:
+def test_a_decision_that_comes_too_late_is_for_the_batch_after(tmp_path: Path) -> None:
     offsets = tmp_path / "checkpoint" / "offsets"
     offsets.mkdir(parents=True)
-
-    class Hasty(PlanLog):
-        """A log so slow that two batches begin while it is written."""
-
-        def write(self, batch: int, plan: wm.Plan) -> None:
-            super().write(batch, plan)
-            (offsets / str(batch)).touch()
-
     (offsets / "7").touch()
-    keeping = KeepingUp(bound_query(QUERY, over(**TABLES)), Hasty(tmp_path / "plans"), tmp_path / "checkpoint", trigger_s=1.0)
-    with pytest.raises(InternalError, match="batch 9 began while its plan was being written"):
-        keeping._decide(_slow_batch())
-    assert not keeping.decisions
+    log = PlanLog(tmp_path / "plans")
+    assert log.settled_at(8) is None  # a task of batch 8 runs before Spark's log was looked at again
+    keeping = KeepingUp(bound_query(QUERY, over(**TABLES)), log, tmp_path / "checkpoint", trigger_s=1.0)
+    keeping._decide(_slow_batch())
+    assert [each.from_batch for each in keeping.decisions] == [9]
+    assert log.settled_at(8) is None
+    assert log.settled_at(9) == log.settled_at(12)
+
+
+def test_a_batch_that_runs_already_is_reckoned_with(tmp_path: Path) -> None:
+    offsets = tmp_path / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+    decided = []
+    for begun in (7, 8):
+        (offsets / str(begun)).touch()
+        keeping = KeepingUp(bound_query(QUERY, over(**TABLES)), PlanLog(tmp_path / f"plans{begun}"), tmp_path / "checkpoint", trigger_s=1.0)
+        keeping._decide(_slow_batch(1.6, 1_000_000))
+        decided += keeping.decisions
+    assert [each.from_batch for each in decided] == [8, 9]
+    assert sum(dict(decided[1].keep).values()) < sum(dict(decided[0].keep).values())  # more comes while batch 8 runs
 
 
 def test_an_aggregation_does_not_change_what_it_drops(tmp_path: Path) -> None:
@@ -79,5 +86,5 @@ def test_an_aggregation_does_not_change_what_it_drops(tmp_path: Path) -> None:
         KeepingUp(bound, PlanLog(tmp_path), tmp_path, trigger_s=1.0)
 
 
-def _slow_batch() -> BatchReport:
-    return BatchReport(batch_id=7, seconds=30.0, interval_s=1.0, arrived={"a": 1000, "b": 1000})
+def _slow_batch(seconds: float = 30.0, rows: int = 1000) -> BatchReport:
+    return BatchReport(batch_id=7, seconds=seconds, interval_s=1.0, arrived={"a": rows, "b": rows})

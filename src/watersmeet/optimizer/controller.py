@@ -123,11 +123,11 @@ class Controller:
         if not self.trigger_s > 0 or not 0 <= self.headroom < 1:
             raise PlanError(f"a trigger interval of {self.trigger_s} s with a headroom of {self.headroom} cannot be")
 
-    def after(self, batch: BatchReport) -> Controller:
-        """What is known after a batch, and what the next one is to drop."""
+    def after(self, batch: BatchReport, running: Shares | None = None) -> Controller:
+        """What is known after a batch, and what the next one is to drop; if that one runs and keeps `running`, what the one after is."""
         keep = dict(self.controls.keep)
         fit = self.fit.with_point(self.model.seconds(batch.rows_per_s, keep, batch.interval_s), batch.seconds)
-        return replace(self, fit=fit, controls=self._controls(batch, fit), rows_per_s=batch.rows_per_s)
+        return replace(self, fit=fit, controls=self._controls(batch, fit, running), rows_per_s=batch.rows_per_s)
 
     def output_share(self, keep: Shares) -> float:
         """The output that the model sees at these shares, over the most it sees at rows as fast as the last ones, in the whole interval."""
@@ -136,15 +136,22 @@ class Controller:
         best = self.model.best_keep(self.rows_per_s, self.trigger_s, capacity_s)
         return self.model.rows_out_per_s(self.rows_per_s, keep) / self.model.rows_out_per_s(self.rows_per_s, best)
 
-    def _controls(self, batch: BatchReport, fit: Fit) -> Controls:
+    def _controls(self, batch: BatchReport, fit: Fit, running: Shares | None) -> Controls:
         overhead_s, factor = fit.line()
-        interval_s = max(self.trigger_s, batch.seconds)  # what came while the last batch ran late is in the next one
         allowed_s = self.trigger_s * (1 - self.headroom)
 
-        def expected(keep: Shares) -> float:
+        def lasting(keep: Shares, interval_s: float) -> float:
             return overhead_s + factor * self.model.seconds(batch.rows_per_s, keep, interval_s)
 
-        following, whole_s = batch.batch_id + 1, expected({})
+        interval_s = max(self.trigger_s, batch.seconds)  # what came while the last batch ran late is in the next one
+        following = batch.batch_id + 1
+        if running is not None:
+            interval_s, following = max(self.trigger_s, lasting(running, interval_s)), following + 1
+
+        def expected(keep: Shares) -> float:
+            return lasting(keep, interval_s)
+
+        whole_s = expected({})
         words = f"batch {batch.batch_id} took {batch.seconds:.3g} s of {self.trigger_s:.3g}"
         if whole_s <= allowed_s * NEAR or (whole_s <= allowed_s and not self.controls.keep):
             return Controls(following, (), whole_s, f"{words}; everything is kept")

@@ -26,6 +26,12 @@ def batch_of_task() -> int:
     return NO_BATCH if task is None else int(task.getLocalProperty("streaming.sql.batchId") or NO_BATCH)
 
 
+def plan_of_task(log: PlanLog) -> Plan | None:
+    """The plan that the log has for the batch this task works for, settled by this; None where the query's own is to be used."""
+    batch = batch_of_task()
+    return None if batch == NO_BATCH else log.settled_at(batch)
+
+
 @dataclass(frozen=True)
 class PlannedDrops:
     """What plans say of a stream: the query's own until another is written for a batch."""
@@ -42,7 +48,7 @@ class PlannedDrops:
 
     def now(self) -> DropBox:
         """The box of the batch the task works for."""
-        plan = self.log.plan_at(batch_of_task())
+        plan = plan_of_task(self.log)
         if plan is None:
             return self.own
         refuse_another_seed(self.plan, plan)

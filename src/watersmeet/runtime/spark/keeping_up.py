@@ -1,10 +1,10 @@
 """A streaming query that keeps up: after every batch it is decided what later ones drop, so that none takes longer than its trigger.
 
 The driver looks at the query's progress. A batch's seconds, its rows and the time they took to come go to the controller
-(`optimizer.controller`); what it says is written into the log of plans, which the packing tasks read by batch (`dropping`). A plan must be
-written before its batch begins, and a batch begins when Spark writes its offsets: so it is written for the batch after the next that could
-begin, and looked at once more when it is there. Should that batch have begun all the same, nobody could say what its tasks have read, and
-the query is stopped rather than its ledger trusted.
+(`optimizer.controller`); what it says is written into the log of plans, which the packing tasks read by batch (`dropping`). It is for the
+next batch that has not begun. A batch that does not wait for its trigger has begun by the time the one before is reported, so its length is
+predicted, and what comes meanwhile is what the decision is about. Should the batch begin while it is decided for, its tasks have settled
+its plan, the log says so, and the decision is for the one after.
 """
 
 from __future__ import annotations
@@ -120,11 +120,12 @@ class KeepingUp:
             return
         controller = self._controller or Controller(self._model(report), self.trigger_s, HEADROOM)
         in_force = tuple(self._keep_at(report.batch_id).items())
-        self._controller = replace(controller, controls=replace(controller.controls, keep=in_force)).after(report)
+        begun = self._begun()
+        running = self._keep_at(begun) if begun > report.batch_id else None
+        self._controller = replace(controller, controls=replace(controller.controls, keep=in_force)).after(report, running)
         wanted = self._controller.controls
-        following = self._begun() + 2
-        if not self.log.has(following) and _differs(dict(wanted.keep), self._keep_at(following)):
-            self._write(replace(wanted, from_batch=following))
+        if _differs(dict(wanted.keep), self._keep_at(begun + 1)):
+            self._write(wanted, begun + 1)
 
     def _model(self, report: BatchReport) -> PlanModel:
         plan = self.plan or default_plan(self.bound)
@@ -143,13 +144,17 @@ class KeepingUp:
         offsets = self.checkpoint / "offsets"
         return max((int(file.name) for file in offsets.iterdir() if file.name.isdigit()), default=-1) if offsets.is_dir() else self._seen
 
-    def _write(self, decided: Controls) -> None:
+    def _write(self, wanted: Controls, first: int) -> None:
+        """For the first batch from here on whose plan is not settled: two can have begun while this was decided, not more."""
         own = self.plan or default_plan(self.bound)
-        drop = tuple((name, 1 - share) for name, share in decided.keep if share < 1)
-        self.log.write(decided.from_batch, replace(own, drop=drop))
-        if self._begun() >= decided.from_batch:
-            raise InternalError(f"batch {decided.from_batch} began while its plan was being written")
-        self.decisions.append(decided)
+        drop = tuple((name, 1 - share) for name, share in wanted.keep if share < 1)
+        for batch in range(first, first + 3):
+            try:
+                self.log.write(batch, replace(own, drop=drop))
+            except PlanError:
+                continue
+            self.decisions.append(replace(wanted, from_batch=batch))
+            return
 
 
 def _differs(one: Mapping[str, float], other: Mapping[str, float]) -> bool:

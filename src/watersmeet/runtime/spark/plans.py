@@ -1,44 +1,71 @@
 """Plans of a streaming query by batch: a log beside its checkpoint, so that a batch that runs again decides the same.
 
-State is the windows, whatever the plan, so a plan may change between any two batches with nothing to migrate. A plan is written for
-a batch that has not begun, and what is written once is never changed; a batch runs by the newest plan written for it or for one before.
+State is the windows, whatever the plan, so a plan may change between any two batches with nothing to migrate. Every batch has an entry, and
+whoever makes it first decides: the driver, with another plan, or, once the batch runs, any of its tasks, with the plan of the batch before.
+An entry appears whole and is never changed, so all tasks of a batch, and of its replay, run by the same plan, however close the race.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import InputError, PlanError
 
+#: Entries so many batches old are deleted: only the last batch is ever run again.
+KEPT = 100
+
 
 @dataclass(frozen=True, slots=True)
 class PlanLog:
-    """A directory with a file per change of plan, named by the first batch that runs by it. All workers have to see it."""
+    """A directory with a file per batch. All workers have to see it."""
 
     folder: Path
 
     def write(self, batch: int, plan: Plan) -> None:
-        """From this batch on, the query runs by this plan. The batch must not have begun."""
+        """From this batch on, the query runs by this plan, unless the batch has begun: then it is refused."""
         if batch < 0:
             raise InputError(f"there is no batch {batch}")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with self._file(batch).open("x", encoding="utf-8") as opened:
-                json.dump(plan.to_dict(), opened)
-        except FileExistsError as error:
-            raise PlanError(f"batch {batch} has its plan already", hint="a plan once written is not changed; take a later batch") from error
-
-    def has(self, batch: int) -> bool:
-        """Whether a plan was written for this very batch."""
-        return self._file(batch).exists()
+        if not self._put(batch, plan):
+            raise PlanError(f"batch {batch} has its plan already", hint="a plan once written is not changed; take a later batch")
 
     def plan_at(self, batch: int) -> Plan | None:
-        """The plan a batch runs by; None where the query's own is still to be used."""
-        written = [file for file in self.folder.glob("*.json") if int(file.stem) <= batch] if self.folder.is_dir() else []
-        return Plan.from_dict(json.loads(max(written).read_text(encoding="utf-8"))) if written else None
+        """The plan a batch would run by if nothing more was written; None where it is the query's own."""
+        written = [number for number in self._numbers() if number <= batch]
+        return self._read(max(written)) if written else None
+
+    def settled_at(self, batch: int) -> Plan | None:
+        """The same for a task of the batch: from now on nothing else can be written for it."""
+        if not self._file(batch).exists():
+            self._put(batch, self.plan_at(batch))
+            for number in self._numbers():
+                if number < batch - KEPT:
+                    self._file(number).unlink(missing_ok=True)
+        return self._read(batch)
+
+    def _put(self, batch: int, plan: Plan | None) -> bool:
+        """Makes the entry, whole, if there is none; says whether it did."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        beside = self.folder / f"{uuid.uuid4().hex}.new"
+        beside.write_text(json.dumps(None if plan is None else plan.to_dict()), encoding="utf-8")
+        try:
+            os.link(beside, self._file(batch))
+        except FileExistsError:
+            return False
+        finally:
+            beside.unlink()
+        return True
+
+    def _read(self, batch: int) -> Plan | None:
+        saved = json.loads(self._file(batch).read_text(encoding="utf-8"))
+        return None if saved is None else Plan.from_dict(saved)
+
+    def _numbers(self) -> list[int]:
+        return [int(file.stem) for file in self.folder.glob("*.json")]
 
     def _file(self, batch: int) -> Path:
         return self.folder / f"{batch:019d}.json"

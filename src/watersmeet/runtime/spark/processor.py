@@ -13,7 +13,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.runtime.spark.arrangement import Arrangement, by_plan
 from watersmeet.runtime.spark.bucket import Bucket
-from watersmeet.runtime.spark.dropping import batch_of_task
+from watersmeet.runtime.spark.dropping import plan_of_task
 from watersmeet.runtime.spark.packets import PACKED, Packet
 from watersmeet.runtime.spark.plans import PlanLog
 from watersmeet.runtime.spark.results import Emission
@@ -37,7 +37,7 @@ class BucketProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         header = handle.getValueState("header", "value string")
         entries = handle.getMapState("entries", "place long", "blob binary")
-        plan = None if self._plans is None else self._plans.plan_at(batch_of_task())
+        plan = None if self._plans is None else plan_of_task(self._plans)
         if plan is not None:
             self._bucket = by_plan(self._bound, self._bucket, plan)
         self._store = Store(header, entries, self._bucket, self._signature, self._run, self._remembers)
