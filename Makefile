@@ -24,7 +24,7 @@ demo: kernels ## joins a year of real flights in three streams on Spark, and che
 test: lint types contract kernels ## everything that has to be right before a change goes in
 	@bash scripts/chromium.sh
 	@bash scripts/java.sh
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup src tests </dev/null
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --durations 15 src tests </dev/null
 
 quick: kernels ## the tests without the long property runs, Spark and the browser
 	$(BIN)/pytest -x -n $(WORKERS) src tests --ignore tests/properties --ignore tests/dashboard --ignore tests/spark </dev/null

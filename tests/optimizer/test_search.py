@@ -95,6 +95,6 @@ def test_the_objective_is_cpu_or_memory() -> None:
 def test_spark_s_own_cost_shows_only_where_spark_is_asked_for() -> None:
     embedded, spark = wm.explain(CHAIN, STATS), wm.explain(CHAIN, STATS, engine="spark")
     assert "Spark" not in str(embedded)
-    assert "assumed, not measured on this machine" in str(spark)
+    assert "is assumed: watersmeet calibrate --spark measures it" in str(spark)
     assert spark.chosen.cost.cpu_per_s > embedded.chosen.cost.cpu_per_s
     assert spark.plan == embedded.plan

@@ -103,6 +103,7 @@ def measured(workload: RegretWorkload, *, most: int = 200, repeats: int = 3, sca
     predicted = {plan: costed(about.config, about.workload, profile, plan).cost.cpu_per_s * seconds for plan in plans}
     kept = [plan for plan in plans if predicted[plan] <= HOPELESS_S or plan == about.plan]
     wanted = _run(workload, tables, rounds, about.plan)[0]
+    gc.freeze()  # what is there by now stays: collecting before every run looks at the run's own garbage alone
     spent: dict[Plan, float] = {}
     for plan in kept:
         rows, spent[plan] = _run(workload, tables, rounds, plan)
