@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from watersmeet.cli.show import console, printable
+from watersmeet.cli.spark import quiet_spark
 from watersmeet.cost.profile import SCALARS, STRUCTURES, Profile, SparkCosts
 from watersmeet.optimizer.calibration import calibrated, current, save
-from watersmeet.runtime.java import check_java
 
 _STRUCTURE_MEANINGS = {
     "compare_s": "a row compared in a lookup",
@@ -73,10 +73,10 @@ def calibrate(*, quick: bool = False, spark: bool = False, as_json: bool = False
 
 
 def _of_spark(say: Callable[[str], None], *, quick: bool) -> SparkCosts:
-    check_java()
-    from watersmeet.runtime.spark.calibration import calibrated_on_spark  # costs a second, and the rest needs no Spark
+    with quiet_spark({}):
+        from watersmeet.runtime.spark.calibration import calibrated_on_spark  # costs a second, and the rest needs no Spark
 
-    return calibrated_on_spark(say, quick=quick)
+        return calibrated_on_spark(say, quick=quick)
 
 
 def weights_as_table(profile: Profile) -> Table:

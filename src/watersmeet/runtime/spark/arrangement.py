@@ -64,9 +64,12 @@ def arranged(
     if isinstance(config, AggregateConfig) and not grouping_of(config).is_whole_in(layout):
         merger = Merger(merging_config(bound, config), labels)
         config = replace(config, partial=True)
-    drops = {name: _Drops(bound, config.plan, name, log) for name in (config.inputs[i].name for i in config.streams)}
+    boxes = drop_boxes(bound, config.plan)
     names = dict.fromkeys(config.inputs[i].name for i in config.streams)
-    packers = tuple(_packer(config, number, name, layout, labels, drops[name]) for number, name in enumerate(names))
+    packers = tuple(
+        _packer(config, number, name, layout, labels, boxes.get(name), _planned(bound, config, name, log))
+        for number, name in enumerate(names)
+    )
     return Arrangement(bound, packers, _bucket(config, sources, packers), _signature(bound, packers, partitions), merger)
 
 
@@ -94,31 +97,25 @@ def _config(bound: BoundQuery, plan: Plan | None) -> Config:
     return settled_config(bound, default_plan(bound) if plan is None else plan)
 
 
-@dataclass(frozen=True)
-class _Drops:
-    """What is dropped of one stream: by the query's own plan, or by those in a log."""
-
-    bound: BoundQuery
-    plan: Plan
-    name: str
-    log: PlanLog | None
-
-    @property
-    def box(self) -> DropBox | None:
-        return drop_boxes(self.bound, self.plan).get(self.name)
-
-    @property
-    def planned(self) -> PlannedDrops | None:
-        return None if self.log is None else PlannedDrops(self.bound, self.name, self.plan, self.log)
-
-
 def _layout(config: Config, buckets: int) -> Layout:
     if isinstance(config, MeetConfig):
         return choose_layout(config, buckets)
     return choose_layout(config.join, buckets, grouping=grouping_of(config))
 
 
-def _packer(config: Config, number: int, name: str, layout: Layout, labels: tuple[int, ...], drops: _Drops) -> Packer:
+def _planned(bound: BoundQuery, config: Config, name: str, log: PlanLog | None) -> PlannedDrops | None:
+    return None if log is None else PlannedDrops(bound, name, config.plan, log)
+
+
+def _packer(
+    config: Config,
+    number: int,
+    name: str,
+    layout: Layout,
+    labels: tuple[int, ...],
+    box: DropBox | None,
+    planned: PlannedDrops | None,
+) -> Packer:
     """A self join reads its stream once."""
     inputs = [config.inputs[i] for i in config.streams if config.inputs[i].name == name]
     return Packer(
@@ -128,9 +125,9 @@ def _packer(config: Config, number: int, name: str, layout: Layout, labels: tupl
         inputs=tuple(_packed_input(config, each) for each in inputs),
         layout=layout,
         labels=labels,
-        box=drops.box,
-        identity=tuple(inputs[0].fields.names) if drops.box is not None or drops.log is not None else (),
-        planned=drops.planned,
+        box=box,
+        identity=tuple(inputs[0].fields.names) if box is not None or planned is not None else (),
+        planned=planned,
     )
 
 
