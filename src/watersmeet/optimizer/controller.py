@@ -1,18 +1,20 @@
 """Keeping batches shorter than the trigger interval by choosing what to drop: values in, a decision out, no clock and no host.
 
 After every batch the host says how long it took and what came. The cost model says what such a batch should have taken; a straight line
-fitted through the last batches, measured over predicted, turns the model's seconds into this machine's (`Fit`). From that follows how much
-the next batch may hold, backlog included, and the model says which rows to give up so that most of the answer is left. A decision carries
-the batch it holds from; written beside the checkpoint it makes a replayed batch drop the same rows.
+fitted through the last batches, measured over predicted, turns the model's seconds into this machine's (`Fit`), and how far batches lie
+off that line says how much of the interval to leave free. From that follows how much the next batch may hold, backlog included, and the
+model says which rows to give up so that most of the answer is left. A decision carries the batch it holds from; written beside the
+checkpoint it makes a replayed batch drop the same rows.
 
 References: Ayad, Naughton, section 5; Kang, Naughton, Viglas, section 5.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
@@ -22,10 +24,18 @@ from watersmeet.optimizer.overload import Situation, best_shares, least_shares, 
 
 Shares = Mapping[str, float]
 
-#: Batches the fit looks at.
-REMEMBERED = 8
-#: How many batches the expected overhead of a batch counts for before any was measured.
-PRIOR_BATCHES = 2.0
+#: Batches the fit looks at, and what a batch counts beside the one after it.
+REMEMBERED, FADING = 8, 0.7
+#: The relative variance of batches at which they tell as much about the slope as the expected overhead does.
+ALIKE = 0.03
+#: What an unsteady batch counts, and how far a share or the time its rows took to come may be off the last one's for it to be steady.
+UNSTEADY, STEADY_WITHIN = 0.02, 0.1
+#: Of a batch's seconds, the share that its rows take at the least: noise in batches that are alike must not say that dropping is useless.
+SLOWEST_GAIN = 0.2
+#: How far a batch lies off the line before any was measured, and how many times the scatter is left free of the trigger interval.
+EXPECTED_SCATTER, SCATTERS_FREE = 0.02, 2.5
+#: The least and the most of the trigger interval that is left free.
+LEAST_FREE, MOST_FREE = 0.01, 0.1
 #: Rows are dropped only when the next batch would take more than this share of what it may, so that a steady load does not flicker.
 NEAR = 0.97
 
@@ -81,31 +91,64 @@ class Controls:
         return cls(saved["from_batch"], tuple(saved["keep"].items()), saved["expected_s"], saved["reason"])
 
 
+class Point(NamedTuple):
+    """A batch's seconds; `steady` where windows held what the model thinks they do, because the batch before was like this one."""
+
+    predicted_s: float
+    measured_s: float
+    steady: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Measured seconds as `overhead + factor · predicted`, by least squares over the last batches.
+    """Measured seconds as `overhead + factor · predicted`, through the middle of the last batches, newer ones counting more.
 
-    The overhead is held near what is expected of it as by so many batches measured at that; the factor is not held at all.
+    The line always goes through that middle: where it is wrong elsewhere, it is right about batches like those that just ran. Its slope is
+    what batches that differ say of it; where they are alike, what is left when the expected overhead is taken off.
 
-    >>> Fit(((1.0, 2.5), (2.0, 4.5)), overhead_s=0.5).line()
+    >>> Fit((Point(1.0, 2.5), Point(2.0, 4.5)), overhead_s=0.5).line()
     (0.5, 2.0)
     """
 
-    points: tuple[tuple[float, float], ...] = ()  # predicted, measured
+    points: tuple[Point, ...] = ()
     overhead_s: float = 0.5
 
-    def with_point(self, predicted_s: float, measured_s: float) -> Fit:
-        return replace(self, points=(*self.points, (predicted_s, measured_s))[-REMEMBERED:])
+    def with_point(self, predicted_s: float, measured_s: float, *, steady: bool = True) -> Fit:
+        return replace(self, points=(*self.points, Point(predicted_s, measured_s, steady))[-REMEMBERED:])
 
     def line(self) -> tuple[float, float]:
         """Overhead and factor; the model's own seconds where nothing was measured."""
-        if not any(predicted > 0 for predicted, _ in self.points):
+        if not any(point.predicted_s > 0 for point in self.points):
             return self.overhead_s, 1.0
-        n, p, pp = PRIOR_BATCHES + len(self.points), sum(x for x, _ in self.points), sum(x * x for x, _ in self.points)
-        m, pm = PRIOR_BATCHES * self.overhead_s + sum(y for _, y in self.points), sum(x * y for x, y in self.points)
-        factor = (n * pm - p * m) / (n * pp - p * p)
-        overhead = max(0.0, (m - factor * p) / n)
-        return overhead, max(pm - overhead * p, 1e-9 * pp) / pp  # with an overhead below zero cut off, the factor takes it over
+        x = self._mean([point.predicted_s for point in self.points])
+        y = self._mean([point.measured_s for point in self.points])
+        spread = self._mean([(point.predicted_s - x) ** 2 for point in self.points]) / x**2
+        together = self._mean([(point.predicted_s - x) * (point.measured_s - y) for point in self.points]) / x**2
+        expected = max(y - self.overhead_s, 0.0) / x
+        factor = (together + ALIKE * expected) / (spread + ALIKE)
+        factor = min(max(factor, SLOWEST_GAIN * y / x), y / x)  # an overhead is not below zero, and fewer rows always help
+        return y - factor * x, factor
+
+    def scatter(self) -> float:
+        """How far steady batches lie off the line, as a share of it; one that is off by `EXPECTED_SCATTER` is taken for granted."""
+        overhead_s, factor = self.line()
+        off, counted = EXPECTED_SCATTER**2, 1.0
+        for weight, point in zip(self._weights(), self.points, strict=True):
+            if point.steady:
+                off += weight * (point.measured_s / (overhead_s + factor * point.predicted_s) - 1) ** 2
+                counted += weight
+        return math.sqrt(off / counted)
+
+    def free(self) -> float:
+        """The share of the trigger interval that is left free, so that a batch that takes longer than expected is in time all the same."""
+        return min(max(SCATTERS_FREE * self.scatter(), LEAST_FREE), MOST_FREE)
+
+    def _weights(self) -> list[float]:
+        ages = range(len(self.points) - 1, -1, -1)
+        return [FADING**age * (1.0 if point.steady else UNSTEADY) for age, point in zip(ages, self.points, strict=True)]
+
+    def _mean(self, values: Sequence[float]) -> float:
+        return sum(w * v for w, v in zip(self._weights(), values, strict=True)) / sum(self._weights())
 
 
 @dataclass(frozen=True)
@@ -114,31 +157,38 @@ class Controller:
 
     model: Model
     trigger_s: float
-    headroom: float = 0.1
     fit: Fit = field(default_factory=Fit)
     controls: Controls = Controls(0, (), 0.0, "nothing was measured yet")  # frozen
-    rows_per_s: Shares = field(default_factory=dict)
+    before: tuple[Shares, float] | None = None  # what the last batch kept, of rows that came in so many seconds
 
     def __post_init__(self) -> None:
-        if not self.trigger_s > 0 or not 0 <= self.headroom < 1:
-            raise PlanError(f"a trigger interval of {self.trigger_s} s with a headroom of {self.headroom} cannot be")
+        if not self.trigger_s > 0:
+            raise PlanError(f"a trigger interval of {self.trigger_s} s cannot be")
 
     def after(self, batch: BatchReport, running: Shares | None = None) -> Controller:
         """What is known after a batch, and what the next one is to drop; if that one runs and keeps `running`, what the one after is."""
         keep = dict(self.controls.keep)
-        fit = self.fit.with_point(self.model.seconds(batch.rows_per_s, keep, batch.interval_s), batch.seconds)
-        return replace(self, fit=fit, controls=self._controls(batch, fit, running), rows_per_s=batch.rows_per_s)
+        predicted_s = self.model.seconds(batch.rows_per_s, keep, batch.interval_s)
+        fit = self.fit.with_point(predicted_s, batch.seconds, steady=self._is_steady(keep, batch.interval_s))
+        return replace(self, fit=fit, controls=self._controls(batch, fit, running), before=(keep, batch.interval_s))
 
-    def output_share(self, keep: Shares) -> float:
-        """The output that the model sees at these shares, over the most it sees at rows as fast as the last ones, in the whole interval."""
+    def most_rows_out_per_s(self, rows_per_s: Shares) -> float:
+        """Results per second at the best shares for batches that take the whole interval, with nothing left free."""
         overhead_s, factor = self.fit.line()
         capacity_s = max((self.trigger_s - overhead_s) / factor, 0.0)
-        best = self.model.best_keep(self.rows_per_s, self.trigger_s, capacity_s)
-        return self.model.rows_out_per_s(self.rows_per_s, keep) / self.model.rows_out_per_s(self.rows_per_s, best)
+        return self.model.rows_out_per_s(rows_per_s, self.model.best_keep(rows_per_s, self.trigger_s, capacity_s))
+
+    def _is_steady(self, keep: Shares, interval_s: float) -> bool:
+        """Whether a batch is as the one before it, so that windows hold what the model thinks they do."""
+        if self.before is None:
+            return False
+        shares, seconds = self.before
+        pairs = [(interval_s, seconds), *((keep.get(name, 1.0), shares.get(name, 1.0)) for name in {*keep, *shares})]
+        return all(abs(one - other) <= STEADY_WITHIN * other for one, other in pairs)
 
     def _controls(self, batch: BatchReport, fit: Fit, running: Shares | None) -> Controls:
         overhead_s, factor = fit.line()
-        allowed_s = self.trigger_s * (1 - self.headroom)
+        allowed_s = self.trigger_s * (1 - fit.free())
 
         def lasting(keep: Shares, interval_s: float) -> float:
             return overhead_s + factor * self.model.seconds(batch.rows_per_s, keep, interval_s)

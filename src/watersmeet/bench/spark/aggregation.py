@@ -7,7 +7,6 @@ own meaning: ours are the rows of the embedded engine, Spark's are what a plain 
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +18,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
@@ -29,6 +27,7 @@ from watersmeet.bench.results import Comparison
 from watersmeet.bench.spark.native import PROVIDER, PROVIDERS
 from watersmeet.bench.spark.runs import Ran, run
 from watersmeet.errors import WatersmeetError
+from watersmeet.runtime.inputs.numbered_files import write_numbered
 
 SCHEMA = "ts timestamp, k long, g long"
 
@@ -171,12 +170,8 @@ def _written(workload: CountJoin) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
     try:
         for number, name in enumerate("ab"):
-            (folder / name).mkdir()
-            table = workload.table(number)
-            for batch in range(workload.batches):
-                path = folder / name / f"{batch:05d}.parquet"
-                pq.write_table(table.slice(batch * workload.batch_rows, workload.batch_rows), path)
-                os.utime(path, (1_700_000_000 + batch,) * 2)
+            table, rows = workload.table(number), workload.batch_rows
+            write_numbered(folder / name, (table.slice(batch * rows, rows) for batch in range(workload.batches)))
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

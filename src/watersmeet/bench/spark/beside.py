@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -26,6 +24,7 @@ from watersmeet.bench.spark.native import PROVIDERS, native_join, state_in, stre
 from watersmeet.bench.spark.profile import phases
 from watersmeet.bench.spark.runs import Ran, run
 from watersmeet.bench.workloads import FEWEST_BATCHES, INSTANTS, Workload, opening
+from watersmeet.runtime.inputs.numbered_files import write_numbered
 
 WARM_UP_ROWS = 20_000
 
@@ -138,12 +137,8 @@ def written(tables: Mapping[str, pa.Table], batches: int) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
     try:
         for name, table in tables.items():
-            (folder / name).mkdir()
             timed = _timed(table)
-            for number in range(batches):
-                path = folder / name / f"{number:05d}.parquet"
-                pq.write_table(batch_of(timed, number, batches), path)
-                os.utime(path, (1_700_000_000 + number,) * 2)
+            write_numbered(folder / name, (batch_of(timed, number, batches) for number in range(batches)))
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +13,7 @@ import watersmeet as wm
 from watersmeet.cli.demo.engines import Engine
 from watersmeet.runtime.embedded import Sources
 from watersmeet.runtime.figures import Observer
+from watersmeet.runtime.inputs.numbered_files import write_numbered
 from watersmeet.runtime.sources import Relation, Stream
 
 #: What Java is told when it is to run for a minute: the second compiler would take a third of all CPU time and never pay it back.
@@ -41,12 +41,8 @@ SPARK = Engine("spark", "on Spark", _FILES, _on_spark)
 
 
 def _as_files(directory: Path, source: Stream | Relation) -> Stream:
-    """The batches of a stream as files whose times of change are in their order, by which Spark reads them."""
+    """The batches of a stream, which Spark then takes a file at a time."""
     if not isinstance(source, Stream):
         raise TypeError("the demo joins streams")
-    directory.mkdir()
-    for number, table in enumerate(source.batches()):
-        file = directory / f"{number:04d}.parquet"
-        pq.write_table(table, file)
-        os.utime(file, (1_600_000_000 + number, 1_600_000_000 + number))
+    write_numbered(directory, source.batches())
     return wm.stream(directory, time=source.time, follow=True, files_per_batch=1)

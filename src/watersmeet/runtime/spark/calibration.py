@@ -9,7 +9,6 @@ References: Kang, Naughton, Viglas, section 4.2, whose loads likewise differ in 
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,9 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from watersmeet.algebra.plan import Plan
@@ -27,6 +24,8 @@ from watersmeet.cost.profile import SparkCosts
 from watersmeet.errors import InternalError
 from watersmeet.optimizer.calibration.fit import fitted
 from watersmeet.runtime import embedded
+from watersmeet.runtime.inputs.numbered_files import write_numbered
+from watersmeet.runtime.processes import cpu_s
 from watersmeet.runtime.sources import stream
 from watersmeet.runtime.spark.host import on_spark
 from watersmeet.runtime.spark.metrics import metrics_of
@@ -113,18 +112,18 @@ def _run(spark: SparkSession, load: Load, batches: int) -> Spent:
         place = Path(name)
         tables = [_written(place / each, load, number, batches) for number, each in enumerate(_NAMES)]
         sources = {each: stream(place / each, time="ts", follow=True, files_per_batch=1) for each in _NAMES}
-        start_s = _cpu_s()
+        before_s = cpu_s()
         writer = on_spark(load.query, sources, plan=Plan("runs"), session=spark).writeStream.format("noop")
         query = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start()
         query.awaitTermination()
-        cpu_s, found = _cpu_s() - start_s, metrics_of(query.recentProgress)
+        spent_s, found = cpu_s() - before_s, metrics_of(query.recentProgress)
         if len(found) < batches:
             raise InternalError(f"{len(found)} of {batches} batches of a calibration told what they did")
     return Spent(
         rows_in=2 * load.rows * batches,
         rows_out=sum(each.results for each in found),
         batches=batches,
-        cpu_s=cpu_s,
+        cpu_s=spent_s,
         pack_s=sum(each.pack_us for each in found) / 1e6,
         state_s=sum(each.state_read_us + each.state_write_us for each in found) / 1e6,
         join_s=_join_s(load, tables),
@@ -132,12 +131,8 @@ def _run(spark: SparkSession, load: Load, batches: int) -> Spent:
 
 
 def _written(place: Path, load: Load, number: int, batches: int) -> list[pa.Table]:
-    place.mkdir()
     tables = [load.table(number, batch) for batch in range(batches)]
-    for batch, table in enumerate(tables):
-        path = place / f"{batch:05d}.parquet"
-        pq.write_table(table, path)
-        os.utime(path, (1_700_000_000 + batch,) * 2)  # Spark reads files in the order of their times
+    write_numbered(place, tables)
     return tables
 
 
@@ -148,16 +143,3 @@ def _join_s(load: Load, tables: list[list[pa.Table]]) -> float:
     for batch in zip(*tables, strict=True):
         under_way.advance(dict(zip(_NAMES, batch, strict=True)))
     return time.process_time() - start
-
-
-def _cpu_s() -> float:
-    """Seconds of CPU that this process, the JVM and its Python workers have used, those that have ended included."""
-    me = psutil.Process()
-    total = 0.0
-    for each in (me, *me.children(recursive=True)):
-        try:
-            used = each.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += used.user + used.system + (used.children_user + used.children_system if each.pid != me.pid else 0.0)
-    return total

@@ -32,10 +32,8 @@ from watersmeet.stats.stream_stats import StreamStats
 
 #: How often the query is asked how far it is.
 POLL_S = 0.1
-#: The share of the trigger interval that batches are planned to leave free.
-HEADROOM = 0.05
 #: Shares closer than this to those in force are not worth a new plan.
-NEAR = 0.02
+NEAR = 0.01
 
 
 def keep_up(
@@ -94,11 +92,11 @@ class KeepingUp:
         thread.start()
         return thread
 
-    def share_of_the_optimum(self) -> float:
-        """The model's output at the shares last decided, over its largest output in the whole interval; 1 where everything is kept."""
-        if self._controller is None or not self.decisions or not self.decisions[-1].keep:
-            return 1.0
-        return self._controller.output_share(dict(self.decisions[-1].keep))
+    def most_rows_out_per_s(self, rows_per_s: Mapping[str, float]) -> float:
+        """Results per second that the model sees at best when rows come this fast, on a machine as fast as it was measured."""
+        if self._controller is None:
+            raise PlanError("no batch was measured yet")
+        return self._controller.most_rows_out_per_s(rows_per_s)
 
     def _follow(self, query: Any) -> None:
         try:
@@ -118,7 +116,7 @@ class KeepingUp:
     def _decide(self, report: BatchReport) -> None:
         if not any(report.arrived.values()):
             return
-        controller = self._controller or Controller(self._model(report), self.trigger_s, HEADROOM)
+        controller = self._controller or Controller(self._model(report), self.trigger_s)
         in_force = tuple(self._keep_at(report.batch_id).items())
         begun = self._begun()
         running = self._keep_at(begun) if begun > report.batch_id else None
