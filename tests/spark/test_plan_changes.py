@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from watersmeet.runtime.embedded import bound_query
+from watersmeet.runtime.planning import default_plan, spark_plan
 from watersmeet.runtime.spark.dropping import PlannedDrops, refuse_another_seed
 from watersmeet.runtime.spark.metrics import BatchMetrics, batches
 from watersmeet.runtime.spark.plans import PlanLog
@@ -99,3 +102,20 @@ def test_a_plan_once_written_is_not_changed(tmp_path: Path) -> None:
         log.write(3, wm.plan())
     assert log.plan_at(2) is None
     assert log.plan_at(7) == wm.plan("eager-nlj")
+
+
+def test_without_a_plan_the_first_file_of_a_followed_directory_decides(tmp_path: Path) -> None:
+    """A band over many rows goes by an index; over a few, or where nothing can be looked at, by the default."""
+    rng = np.random.default_rng(7)
+    rows = pa.table({"ts": np.arange(20_000) * 500, "x": rng.integers(0, 1_000_000, 20_000)})
+    text = "SELECT a.x FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.x <= b.x + 5 AND a.x >= b.x - 5"
+    for name, size in {"many": 20_000, "few": 10}.items():
+        for stream in "ab":
+            (tmp_path / name / stream).mkdir(parents=True)
+            pq.write_table(rows.slice(0, size), tmp_path / name / stream / "0.parquet")
+    plans = {}
+    for name in ("many", "few"):
+        sources = {stream: wm.stream(tmp_path / name / stream, time="ts", follow=True) for stream in "ab"}
+        plans[name] = spark_plan(bound_query(text, sources), sources)
+    assert plans["many"].indexes
+    assert plans["few"] == default_plan(bound_query(text, sources))

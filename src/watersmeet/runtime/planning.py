@@ -88,9 +88,20 @@ def plan_of(bound: BoundQuery, hand: AtHand) -> Plan:
     return explained_on(bound, hand, {}).plan
 
 
-def assumed_plan(bound: BoundQuery) -> Plan:
-    """The cheapest plan by assumed statistics: the same whenever it is asked for, so that a restart goes on as it began."""
-    return explained_on(bound, AtHand({}, {}, whole=False), {}).plan
+def spark_plan(bound: BoundQuery, sources: Mapping[str, Stream | Relation]) -> Plan:
+    """The plan of a query on Spark that was given none: by the first rows of its sources where they are at hand, those of a directory that
+    is followed included.
+
+    Neither rows nor state depend on a join's plan, so a restart may take another one. An aggregation's state does: its plan goes by assumed
+    statistics, which are the same whenever it is asked for, so that a restart goes on as it began.
+    """
+    if bound.is_aggregation:
+        return explained_on(bound, AtHand({}, {}, whole=False), {}).plan
+    hand = _first_rows(bound, sources)
+    everything = all(each.schema.name in hand.tables for each in bound.sources)
+    if not everything or hand.rows < FEW_ROWS or len(bound.sources) == 1:
+        return default_plan(bound)
+    return explained_on(bound, hand, {}, engine="spark").plan
 
 
 def default_plan(bound: BoundQuery) -> Plan:
@@ -101,6 +112,14 @@ def default_plan(bound: BoundQuery) -> Plan:
     aliases = [each.alias for each in config.inputs]
     orders = {aliases[i]: tuple(aliases[step.target] for step in config.orders[i]) for i in config.streams}
     return Plan(orders=tuple(orders.items()) if len(aliases) > 1 else ())
+
+
+def _first_rows(bound: BoundQuery, sources: Mapping[str, Stream | Relation]) -> AtHand:
+    """The rows at hand, and the first file of each directory that is followed, from which its columns are known already."""
+    hand = at_hand(bound, sources)
+    names = {each.schema.name for each in bound.sources} & {*sources} - {*hand.tables}
+    followed = {name: feed.peek() for name in names if isinstance(feed := sources[name].feed, PathFeed)}
+    return timed_rows({**hand.tables, **followed}, sources, whole=hand.whole and not followed)
 
 
 def at_hand(bound: BoundQuery, sources: Mapping[str, Stream | Relation]) -> AtHand:

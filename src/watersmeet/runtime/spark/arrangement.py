@@ -17,7 +17,7 @@ from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.operators.shedding import DropBox, drop_boxes
 from watersmeet.runtime.embedded import Sources, lateness_of, whole
-from watersmeet.runtime.planning import assumed_plan, default_plan
+from watersmeet.runtime.planning import spark_plan
 from watersmeet.runtime.sources import Stream
 from watersmeet.runtime.spark.bucket import Bucket
 from watersmeet.runtime.spark.dropping import PlannedDrops, refuse_another_seed
@@ -57,7 +57,7 @@ def arranged(
 
     Rows that are counted are looked at one stream at a time, so queries with ROWS windows run in one bucket.
     """
-    config = _config(bound, plan)
+    config = _config(bound, sources, plan)
     layout = _layout(config, buckets)
     labels = bucket_labels(layout.cells, partitions)
     merger = None
@@ -91,10 +91,9 @@ def by_plan(bound: BoundQuery, bucket: Bucket, plan: Plan) -> Bucket:
     return replace(bucket, operator=replace(bucket.operator, config=config), config=config)
 
 
-def _config(bound: BoundQuery, plan: Plan | None) -> Config:
-    if bound.is_aggregation:
-        return aggregate_config(bound, assumed_plan(bound) if plan is None else plan)
-    return settled_config(bound, default_plan(bound) if plan is None else plan)
+def _config(bound: BoundQuery, sources: Sources, plan: Plan | None) -> Config:
+    plan = spark_plan(bound, sources) if plan is None else plan
+    return aggregate_config(bound, plan) if bound.is_aggregation else settled_config(bound, plan)
 
 
 def _layout(config: Config, buckets: int) -> Layout:
