@@ -116,6 +116,26 @@ def test_decisions_that_come_a_batch_late_settle_as_well(slowness: float) -> Non
     assert all(seconds <= TRIGGER_S for seconds in past[5:])
 
 
+@pytest.mark.parametrize("slowness", [1.0, 2.5])
+def test_windows_that_hold_what_came_by_other_shares_do_not_mislead(slowness: float) -> None:
+    """A batch meets what the one before it kept, so after a change it has more results than the model expects, or fewer."""
+    plant = Plant(model_of(40_000), 0.5, slowness, noise=0.01)
+    top = {"a": 800_000.0, "b": 200_000.0}
+    rates = {name: 2 * rate * sustainable(plant, top) for name, rate in top.items()}
+    controller, interval_s, before, past = Controller(plant.model, TRIGGER_S), TRIGGER_S, {"a": 1.0, "b": 1.0}, []
+    for batch_id in range(20):
+        keep = {"a": 1.0, "b": 1.0} | dict(controller.controls.keep)
+        meeting = {name: (share * before[name]) ** 0.5 for name, share in keep.items()}
+        results = plant.output(rates, meeting) * interval_s
+        seconds = plant.overhead_s + slowness * plant.model.seconds(rates, keep, interval_s, results) * plant.rng.uniform(0.99, 1.01)
+        past.append(seconds)
+        arrived = {name: rate * interval_s for name, rate in rates.items()}
+        controller = controller.after(BatchReport(batch_id, seconds, interval_s, arrived, results))
+        before, interval_s = keep, max(TRIGGER_S, seconds)
+    assert past[0] > TRIGGER_S
+    assert all(seconds <= TRIGGER_S for seconds in past[5:])
+
+
 def test_with_room_everything_is_kept_and_a_load_that_falls_gets_its_rows_back() -> None:
     plant = Plant(model_of(40_000), 0.3, 1.5, noise=0.0)
     calm = {"a": 4_000.0, "b": 1_000.0}

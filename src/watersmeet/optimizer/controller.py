@@ -29,7 +29,7 @@ REMEMBERED, FADING = 8, 0.7
 #: The relative variance of batches at which they tell as much about the slope as the expected overhead does.
 ALIKE = 0.03
 #: What an unsteady batch counts, and how far a share or the time its rows took to come may be off the last one's for it to be steady.
-UNSTEADY, STEADY_WITHIN = 0.02, 0.1
+UNSTEADY, STEADY_WITHIN = 0.25, 0.1
 #: Of a batch's seconds, the share that its rows take at the least: noise in batches that are alike must not say that dropping is useless.
 SLOWEST_GAIN = 0.2
 #: How far a batch lies off the line before any was measured, and how many times the scatter is left free of the trigger interval.
@@ -43,8 +43,8 @@ NEAR = 0.97
 class Model(Protocol):
     """What the optimizer predicts for one plan."""
 
-    def seconds(self, rows_per_s: Shares, keep: Shares, interval_s: float) -> float:
-        """Seconds of a batch that brings the rows of so long an interval, of which these shares are kept."""
+    def seconds(self, rows_per_s: Shares, keep: Shares, interval_s: float, results: float | None = None) -> float:
+        """Seconds of a batch that brings the rows of so long an interval, of which these shares are kept; with so many results if known."""
         ...
 
     def rows_out_per_s(self, rows_per_s: Shares, keep: Shares) -> float:
@@ -58,12 +58,16 @@ class Model(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """A batch that is over: its number, its seconds, how long its rows took to come, and how many came, by stream."""
+    """A batch that is over: its number, its seconds, how long its rows took to come, how many came, by stream, and how many went out.
+
+    Results are what tells a batch whose windows still hold rows that came by other shares from one that the model has in mind.
+    """
 
     batch_id: int
     seconds: float
     interval_s: float
     arrived: Shares
+    results: float | None = None
 
     def __post_init__(self) -> None:
         if not (self.seconds >= 0 and self.interval_s > 0):
@@ -168,14 +172,14 @@ class Controller:
     def after(self, batch: BatchReport, running: Shares | None = None) -> Controller:
         """What is known after a batch, and what the next one is to drop; if that one runs and keeps `running`, what the one after is."""
         keep = dict(self.controls.keep)
-        predicted_s = self.model.seconds(batch.rows_per_s, keep, batch.interval_s)
+        predicted_s = self.model.seconds(batch.rows_per_s, keep, batch.interval_s, batch.results)
         fit = self.fit.with_point(predicted_s, batch.seconds, steady=self._is_steady(keep, batch.interval_s))
         return replace(self, fit=fit, controls=self._controls(batch, fit, running), before=(keep, batch.interval_s))
 
-    def most_rows_out_per_s(self, rows_per_s: Shares) -> float:
-        """Results per second at the best shares for batches that take the whole interval, with nothing left free."""
+    def most_rows_out_per_s(self, rows_per_s: Shares, free: float = 0.0) -> float:
+        """Results per second at the best shares for batches that leave so much of the interval free."""
         overhead_s, factor = self.fit.line()
-        capacity_s = max((self.trigger_s - overhead_s) / factor, 0.0)
+        capacity_s = max((self.trigger_s * (1 - free) - overhead_s) / factor, 0.0)
         return self.model.rows_out_per_s(rows_per_s, self.model.best_keep(rows_per_s, self.trigger_s, capacity_s))
 
     def _is_steady(self, keep: Shares, interval_s: float) -> bool:
@@ -220,8 +224,13 @@ class PlanModel:
     plan: Plan
     wishes: Wishes = NO_WISHES
 
-    def seconds(self, rows_per_s: Shares, keep: Shares, interval_s: float) -> float:
-        return self._at(rows_per_s, self.situation.budget).cost(self.plan, keep).cost.cpu_per_s * interval_s
+    def seconds(self, rows_per_s: Shares, keep: Shares, interval_s: float, results: float | None = None) -> float:
+        cost = self._at(rows_per_s, self.situation.budget).cost(self.plan, keep).cost
+        if results is None:
+            return cost.cpu_per_s * interval_s
+        unforeseen = results - cost.rows_out_per_s * interval_s
+        per_result_s = self.situation.profile.match_s + self.situation.profile.row_out_s
+        return max(cost.cpu_per_s * interval_s + unforeseen * per_result_s, 1e-6)
 
     def rows_out_per_s(self, rows_per_s: Shares, keep: Shares) -> float:
         return self._at(rows_per_s, self.situation.budget).cost(self.plan, keep).cost.rows_out_per_s

@@ -92,11 +92,15 @@ class KeepingUp:
         thread.start()
         return thread
 
-    def most_rows_out_per_s(self, rows_per_s: Mapping[str, float]) -> float:
-        """Results per second that the model sees at best when rows come this fast, on a machine as fast as it was measured."""
+    def most_rows_out_per_s(self, rows_per_s: Mapping[str, float]) -> tuple[float, float]:
+        """Results per second that the model sees at best when rows come this fast, on a machine as fast as it was measured: in batches that
+        take the whole interval, and in those that leave free what batches were measured to scatter.
+        """
         if self._controller is None:
             raise PlanError("no batch was measured yet")
-        return self._controller.most_rows_out_per_s(rows_per_s)
+        return self._controller.most_rows_out_per_s(rows_per_s), self._controller.most_rows_out_per_s(
+            rows_per_s, self._controller.fit.free()
+        )
 
     def _follow(self, query: Any) -> None:
         try:
@@ -111,7 +115,7 @@ class KeepingUp:
         """Rows come between the beginnings of two batches. The first of a run takes what processes need to begin: it tells nothing."""
         before_s, self._began_s = self._began_s, began_s
         if before_s is not None:
-            self._decide(BatchReport(batch.batch, batch.trigger_ms / 1e3, max(began_s - before_s, 1e-3), batch.arrived))
+            self._decide(BatchReport(batch.batch, batch.trigger_ms / 1e3, max(began_s - before_s, 1e-3), batch.arrived, batch.results))
 
     def _decide(self, report: BatchReport) -> None:
         if not any(report.arrived.values()):
