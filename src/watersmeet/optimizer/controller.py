@@ -33,9 +33,9 @@ UNSTEADY, STEADY_WITHIN = 0.25, 0.1
 #: Of a batch's seconds, the share that its rows take at the least: noise in batches that are alike must not say that dropping is useless.
 SLOWEST_GAIN = 0.2
 #: How far a batch lies off the line before any was measured, and how many times the scatter is left free of the trigger interval.
-EXPECTED_SCATTER, SCATTERS_FREE = 0.02, 2.5
+EXPECTED_SCATTER, SCATTERS_FREE = 0.03, 3.0
 #: The least and the most of the trigger interval that is left free.
-LEAST_FREE, MOST_FREE = 0.01, 0.1
+LEAST_FREE, MOST_FREE = 0.02, 0.15
 #: Rows are dropped only when the next batch would take more than this share of what it may, so that a steady load does not flicker.
 NEAR = 0.97
 

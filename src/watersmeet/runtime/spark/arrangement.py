@@ -58,13 +58,18 @@ def arranged(
     Rows that are counted are looked at one stream at a time, so queries with ROWS windows run in one bucket.
     """
     config = _config(bound, sources, plan)
+    boxes = drop_boxes(bound, config.plan)
+    if boxes and isinstance(config, AggregateConfig):
+        raise PlanError(
+            "an aggregation that drops rows shows estimates with error bars, and those are made embedded only",
+            hint="run it embedded (wm.run, or --engine embedded), or drop nothing",
+        )
     layout = _layout(config, buckets)
     labels = bucket_labels(layout.cells, partitions)
     merger = None
     if isinstance(config, AggregateConfig) and not grouping_of(config).is_whole_in(layout):
         merger = Merger(merging_config(bound, config), labels)
         config = replace(config, partial=True)
-    boxes = drop_boxes(bound, config.plan)
     names = dict.fromkeys(config.inputs[i].name for i in config.streams)
     packers = tuple(
         _packer(config, number, name, layout, labels, boxes.get(name), _planned(bound, config, name, log))
