@@ -65,11 +65,3 @@ def test_labels_fall_on_the_partitions_spark_puts_them_on(spark: SparkSession, p
     found = frame.select("label", F.pmod(F.hash("label"), F.lit(partitions))).collect()
     assert {label: partition_of(label, partitions) for label in labels} == {row[0]: row[1] for row in found}
     assert sorted(row[1] for row in found) == list(range(partitions))
-
-
-def test_an_aggregation_that_drops_rows_is_not_shown_as_if_nothing_were_missing(spark: SparkSession) -> None:
-    table = pa.table({"ts": [0, 1], "k": [1, 2]})
-    query = "SELECT a.k, COUNT(*) AS n FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k GROUP BY a.k EVERY 1 SECOND"
-    sources = {name: wm.stream(table, time="ts") for name in "ab"}
-    with pytest.raises(wm.PlanError, match="error bars"):
-        wm.on_spark(query, sources, plan=wm.plan(drop={"a": 0.5}), session=spark)

@@ -10,7 +10,7 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InputError, PlanError
-from watersmeet.operators.aggregate.shed import ShedAggregation, shed_config, with_hidden
+from watersmeet.operators.aggregate.shed import ShedAggregation, ShedConfig, shed_config, with_hidden
 from watersmeet.operators.meet.admission import Delta
 from watersmeet.operators.meet.state import empty_state
 from watersmeet.operators.meet.step import Stepped, step, with_relation
@@ -55,13 +55,18 @@ class ShedAggregatedRun(EmbeddedRun):
         return self.aggregation
 
 
+def shed_aggregation(bound: BoundQuery, plan: Plan) -> ShedConfig:
+    """What is estimated, and from which join; refuses plans that have no estimates."""
+    if plan.early:
+        raise PlanError("rows that were shed cannot be aggregated early: estimates need single rows", hint="leave early out")
+    return shed_config(bound, keep_shares(bound, plan))
+
+
 def start_shed_aggregation(bound: BoundQuery, sources: Sources, plan: Plan, *, every_row: bool) -> ShedAggregatedRun:
     """A run of an aggregation query by a plan that drops; refuses what has no estimates."""
     if every_row:
         raise InputError("an aggregation that sheds rows is not evaluated at every row", hint="leave evaluate out, or drop nothing")
-    if plan.early:
-        raise PlanError("rows that were shed cannot be aggregated early: estimates need single rows", hint="leave early out")
-    shed = shed_config(bound, keep_shares(bound, plan))
+    shed = shed_aggregation(bound, plan)
     config = settled_config(shed.bound, plan)
     state = empty_state(config)
     for each in config.inputs:

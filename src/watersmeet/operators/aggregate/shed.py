@@ -29,6 +29,7 @@ from watersmeet.operators.aggregate.encoding import ends_of
 from watersmeet.operators.aggregate.outputs import GroupOutputs, aggregate_name, group_outputs, key_name
 from watersmeet.operators.aggregate.shed_groups import GroupRows, Key, Row, emptied, grouped, result_fields
 from watersmeet.operators.meet.admission import Delta
+from watersmeet.operators.meet.blobs import ipc_bytes
 from watersmeet.operators.row_identity import row_identities
 from watersmeet.operators.shedding_estimates import SampledInput, SampledJoin
 
@@ -36,6 +37,9 @@ Int64s = NDArray[np.int64]
 
 #: Columns that rows get on the way: their identity, and their time in microseconds. No column of a caller's is called so.
 ROW, TIME = "\0row", "\0time"
+#: Columns and marks of saved combinations.
+_BEGINS, _ENDS = "\0begins", "\0ends"
+_EVALUATED, _SHOWN_AT = b"evaluated_us", b"shown_at_us"
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,26 @@ class ShedAggregation:
     ends_us: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     shown: dict[Key, tuple[Row, Key]] = field(default_factory=dict)
     evaluated_us: int = -FOREVER_US
+    shown_at_us: int = -FOREVER_US
+
+    @classmethod
+    def from_bytes(cls, config: ShedConfig, blob: bytes | pa.Buffer) -> ShedAggregation:
+        """The inverse of `to_bytes`. What was shown is not saved: the combinations tell it again."""
+        saved = pa.ipc.open_stream(blob).read_all()
+        begins_us, ends_us = (saved[name].to_numpy() for name in (_BEGINS, _ENDS))
+        combinations = saved.drop_columns([_BEGINS, _ENDS])
+        found = cls(config, combinations if combinations.num_columns else None, begins_us, ends_us)
+        found.evaluated_us, found.shown_at_us = (int(saved.schema.metadata[name]) for name in (_EVALUATED, _SHOWN_AT))
+        found.shown = {identity: shown for identity, shown, _ in found._rows(found.shown_at_us)}
+        return found
+
+    def to_bytes(self) -> bytes:
+        """The combinations with their intervals, as an Arrow stream."""
+        table = self.combinations if self.combinations is not None else pa.table({})
+        for name, times in ((_BEGINS, self.begins_us), (_ENDS, self.ends_us)):
+            table = table.append_column(name, pa.array(times, pa.int64()))
+        marked = table.replace_schema_metadata({_EVALUATED: str(self.evaluated_us), _SHOWN_AT: str(self.shown_at_us)})
+        return ipc_bytes(marked)
 
     def step(self, found: list[pa.RecordBatch], largest_us: int, future_us: int) -> list[pa.RecordBatch]:
         """Takes new combinations in and evaluates; `future_us` as for a meet, `largest_us` is the largest time so far."""
@@ -120,14 +144,21 @@ class ShedAggregation:
     def _evaluated(self, at_us: int) -> list[Row]:
         """The rows of the groups that changed since the last evaluation, those that emptied once more."""
         self._forget(at_us)
-        now, before = self._groups(at_us), self.shown
-        rows = list(now.rows()) if now is not None else []
-        keys = list(zip(*(key.to_pylist() for key in now.keys), strict=True)) if now is not None and now.keys else [()] * len(rows)
-        self.shown = {identity: (row, key) for (identity, row, _), key in zip(rows, keys, strict=True)}
-        changed = [row for identity, row, holds in rows if holds and (identity not in before or not _same(row, before[identity][0]))]
+        rows, before = self._rows(at_us), self.shown
+        self.shown, self.shown_at_us = {identity: shown for identity, shown, _ in rows}, at_us
+        changed = [row for identity, (row, _), holds in rows if holds and (identity not in before or not _same(row, before[identity][0]))]
         gone = [key for identity, (_, key) in before.items() if identity not in self.shown]
         left = emptied(self.config.shown, self.config.types, gone).rows() if gone else ()
         return [(*row, at_us) for row in [*changed, *(row for _, row, holds in left if holds)]]
+
+    def _rows(self, at_us: int) -> list[tuple[Key, tuple[Row, Key], bool]]:
+        """The groups at an instant by their identity: their row, the values of their keys, and whether HAVING holds."""
+        now = self._groups(at_us)
+        if now is None:
+            return []
+        rows = list(now.rows())
+        keys = list(zip(*(key.to_pylist() for key in now.keys), strict=True)) if now.keys else [()] * len(rows)
+        return [(identity, (row, key), holds) for (identity, row, holds), key in zip(rows, keys, strict=True)]
 
     def _forget(self, at_us: int) -> None:
         """Combinations of which a row has left its window are gone for good: evaluation never goes back."""

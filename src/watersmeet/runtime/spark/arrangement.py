@@ -18,6 +18,7 @@ from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.operators.shedding import DropBox, drop_boxes
 from watersmeet.runtime.embedded import Sources, lateness_of, whole
 from watersmeet.runtime.planning import spark_plan
+from watersmeet.runtime.shed_aggregation import shed_aggregation
 from watersmeet.runtime.sources import Stream
 from watersmeet.runtime.spark.bucket import Bucket
 from watersmeet.runtime.spark.dropping import PlannedDrops, refuse_another_seed
@@ -28,6 +29,7 @@ from watersmeet.runtime.spark.operator import AggregateOperator, MeetOperator, O
 from watersmeet.runtime.spark.packets import table_bytes
 from watersmeet.runtime.spark.packing import PackedInput, Packer
 from watersmeet.runtime.spark.plans import PlanLog
+from watersmeet.runtime.spark.shed_operator import ShedOperator
 
 Config = MeetConfig | AggregateConfig
 
@@ -57,25 +59,49 @@ def arranged(
 
     Rows that are counted are looked at one stream at a time, so queries with ROWS windows run in one bucket.
     """
+    if bound.is_aggregation and plan is not None and drop_boxes(bound, plan):
+        return _shed(bound, sources, plan, partitions)
     config = _config(bound, sources, plan)
-    boxes = drop_boxes(bound, config.plan)
-    if boxes and isinstance(config, AggregateConfig):
-        raise PlanError(
-            "an aggregation that drops rows shows estimates with error bars, and those are made embedded only",
-            hint="run it embedded (wm.run, or --engine embedded), or drop nothing",
-        )
     layout = _layout(config, buckets)
     labels = bucket_labels(layout.cells, partitions)
     merger = None
     if isinstance(config, AggregateConfig) and not grouping_of(config).is_whole_in(layout):
         merger = Merger(merging_config(bound, config), labels)
         config = replace(config, partial=True)
-    names = dict.fromkeys(config.inputs[i].name for i in config.streams)
+    boxes = drop_boxes(bound, config.plan)
     packers = tuple(
         _packer(config, number, name, layout, labels, boxes.get(name), _planned(bound, config, name, log))
-        for number, name in enumerate(names)
+        for number, name in enumerate(_streams(config))
     )
     return Arrangement(bound, packers, _bucket(config, sources, packers), _signature(bound, packers, partitions), merger)
+
+
+def _shed(bound: BoundQuery, sources: Sources, plan: Plan, partitions: int) -> Arrangement:
+    """An aggregation that drops rows: the join below it in one bucket, which makes estimates of what it finds."""
+    shed = shed_aggregation(bound, plan)
+    config = settled_config(shed.bound, plan)
+    layout, boxes = choose_layout(config, 1), drop_boxes(bound, plan)
+    fields = {source.schema.name: tuple(source.schema.fields.names) for source in bound.sources}
+    labels = bucket_labels(layout.cells, partitions)
+    packers = tuple(
+        replace(_packer(config, number, name, layout, labels, boxes.get(name), None), identity=fields[name], with_hidden=True)
+        for number, name in enumerate(_streams(config))
+    )
+    bucket = _bucket(config, sources, packers)
+    if not isinstance(bucket.operator, MeetOperator) or not isinstance(bucket.config, MeetConfig):
+        raise InternalError("rows are shed below a join")
+    operator, shown = ShedOperator(bucket.operator, shed), replace(bucket.config, result=shed.result)
+    return Arrangement(bound, packers, replace(bucket, operator=operator, config=shown), _shed_signature(bound, packers, partitions, plan))
+
+
+def _shed_signature(bound: BoundQuery, packers: tuple[Packer, ...], partitions: int, plan: Plan) -> dict[str, str]:
+    """Estimates rest on one share per stream, so a checkpoint belongs to what is dropped as well."""
+    dropped = ", ".join(f"{name} {share}" for name, share in plan.drop)
+    return {**_signature(bound, packers, partitions), "what is dropped": f"{dropped} by seed {plan.drop_seed}"}
+
+
+def _streams(config: Config) -> list[str]:
+    return list(dict.fromkeys(config.inputs[i].name for i in config.streams))
 
 
 def grouping_of(config: AggregateConfig) -> Grouping:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.aggregate.config import AggregateConfig
+from watersmeet.operators.aggregate.shed import TIME
 from watersmeet.operators.meet.admission import Delta
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.watch import ALL
@@ -23,7 +24,6 @@ from watersmeet.runtime.inputs.times import event_times_us
 from watersmeet.runtime.spark.layout import Int64s, Layout
 from watersmeet.runtime.spark.operator import Counters, Operator
 from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNWANTED, Packet, table_from_bytes
-from watersmeet.runtime.spark.packing import TIME
 from watersmeet.runtime.watermark import Lateness, Watermark
 
 Metrics = dict[str, int]

@@ -57,7 +57,7 @@ def _packed_frame(frame: DataFrame, schema: pa.Schema, packer: Packer) -> DataFr
         packer = replace(packer, identity=(), hashes=_HASHES)
     elif packer.box is not None:
         flags[_BOX_FLAG] = _hashed(packer.box, schema) < F.lit(packer.box.below).cast("long")
-        packer = replace(packer, box=None, identity=(), box_flag=_BOX_FLAG)
+        packer = replace(packer, box=None, identity=packer.identity if packer.with_hidden else (), box_flag=_BOX_FLAG)
     names = packer.names_read()
     columns = [*(column_of(name) for name in names), *flags.values()]
     lean = frame.select(*(column.alias(f"c{number}") for number, column in enumerate(columns)))  # names come back in Python

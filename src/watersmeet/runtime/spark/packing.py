@@ -19,8 +19,10 @@ from watersmeet.algebra.expressions import Column, Expr, columns_of
 from watersmeet.errors import InternalError
 from watersmeet.kernels.mixing import combine_codes
 from watersmeet.operators.aggregate.codes import placing_codes
+from watersmeet.operators.aggregate.shed import ROW, TIME
 from watersmeet.operators.expressions import evaluate, is_true
 from watersmeet.operators.keys import key_codes
+from watersmeet.operators.row_identity import row_identities
 from watersmeet.operators.shedding import DropBox
 from watersmeet.runtime.inputs.times import event_times_us
 from watersmeet.runtime.spark.dropping import PlannedDrops
@@ -30,7 +32,7 @@ from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNWANTED, Packet
 #: Rows are gathered up to so many bytes before they are packed, so that small batches do not make small blobs.
 CHUNK_BYTES = 1 << 26
 
-TIME = "\0time"
+HIDDEN = (ROW, TIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Packer:
     box_flag: str | None = None
     planned: PlannedDrops | None = None
     hashes: str | None = None
+    with_hidden: bool = False  # rows travel with their identity and their time, for estimates of what was dropped
 
     def packed(self, tables: Iterable[pa.Table], round_number: int = 0) -> Iterator[pa.RecordBatch]:
         """The packets of everything that one task reads of the stream; the clock comes last."""
@@ -91,13 +94,15 @@ class Packer:
 
     def names_read(self) -> list[str]:
         """The columns of the stream that packing needs; those of rows' identities only where rows may be dropped by them."""
-        read = [column for each in self.inputs for column in each.names_read()]
-        identity = self.identity if self.hashes is None and self._box().drops else ()
+        read = [column for each in self.inputs for column in each.names_read() if column not in HIDDEN or not self.with_hidden]
+        identity = self.identity if self.with_hidden or (self.hashes is None and self._box().drops) else ()
         return list(dict.fromkeys([self.time, *read, *identity]))
 
     def _rows(self, table: pa.Table, times: Int64s, round_number: int) -> Iterator[Packet]:
         batch = table.combine_chunks()
         kept = self._kept(batch)
+        if self.with_hidden:
+            batch = self._with_hidden(batch, times)
         if not np.all(kept):
             yield self._times(SHED, times[~kept], round_number)
         for place, each in enumerate(self.inputs):
@@ -110,6 +115,10 @@ class Packer:
                         yield Packet(self.labels[cell + offset], round_number, ROWS, each.number, piece.num_rows, blob=blob)
             if place == 0 and not np.array_equal(keep, kept):
                 yield self._times(UNWANTED, times[kept & ~keep], round_number)
+
+    def _with_hidden(self, table: pa.Table, times: Int64s) -> pa.Table:
+        identities = pa.array(row_identities(table.select(list(self.identity))), pa.int64())
+        return table.append_column(HIDDEN[0], identities).append_column(HIDDEN[1], pa.array(times, pa.int64()))
 
     def _kept(self, table: pa.Table) -> NDArray[np.bool_]:
         if self.box_flag is not None:

@@ -1,0 +1,59 @@
+"""An aggregation that drops rows shows the same estimates, with the same error bars, on Spark as embedded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import watersmeet as wm
+from watersmeet.runtime.spark.metrics import batches
+
+from .answers import forget_batch, rows_of, rows_of_table, run_to_the_end
+from .test_sources import frame, halves, over, streaming_frame
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+PLAN = wm.plan(drop={"a": 0.3, "b": 0.2}, drop_seed=3)
+QUERIES = {
+    "every second": "SELECT a.k, COUNT(*) AS n, SUM(b.x) AS total, AVG(b.x) AS mean, MAX(a.s) AS most"
+    " FROM a [RANGE 4 SECONDS], b [RANGE 3 SECONDS] WHERE a.k = b.k AND a.s <> 'w' GROUP BY a.k EVERY 1 SECOND",
+    "every batch": "SELECT COUNT(*) AS n FROM a [RANGE 4 SECONDS], b [RANGE 3 SECONDS] WHERE a.k = b.k",
+}
+
+
+@pytest.mark.parametrize("evaluated", QUERIES)
+def test_estimates_are_those_of_the_embedded_engine(spark: SparkSession, evaluated: str) -> None:
+    query, whole = QUERIES[evaluated], {name: pa.concat_tables(halves(name)) for name in "ab"}
+    embedded = wm.collect(query, over(**whole), PLAN)
+    assert "n_stderr" in embedded.column_names
+    assert embedded.num_rows
+    assert rows_of(wm.on_spark(query, over(**whole), plan=PLAN, session=spark)) == rows_of_table(embedded)
+    assert rows_of(wm.on_spark(query, over(a=frame(spark, "a"), b=frame(spark, "b")), plan=PLAN)) == rows_of_table(embedded)
+
+
+@pytest.mark.parametrize("evaluated", QUERIES)
+def test_stopped_between_batches_and_run_again(spark: SparkSession, tmp_path: Path, evaluated: str) -> None:
+    query = QUERIES[evaluated]
+    run = wm.run(query, over(a=halves("a"), b=halves("b")), PLAN)
+    *rounds, _ = run.batches()
+    wanted = rows_of_table(pa.concat_tables([pa.Table.from_batches(each, run.result) for each in rounds]))
+    sources = over(a=streaming_frame(spark, tmp_path, "a"), b=streaming_frame(spark, tmp_path, "b"))
+    shown = wm.on_spark(query, sources, plan=PLAN)
+    last = batches(run_to_the_end(shown, tmp_path))[-1]
+    assert sum(last.shed.values()) > 0
+    assert rows_of(spark.read.schema(shown.schema).parquet(str(tmp_path / "out"))) == wanted
+    forget_batch(tmp_path, last.batch)
+    run_to_the_end(wm.on_spark(query, sources, plan=PLAN), tmp_path)
+    assert rows_of(spark.read.schema(shown.schema).parquet(str(tmp_path / "out"))) == wanted
+
+
+def test_another_share_on_the_same_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    query = QUERIES["every second"]
+    sources = over(a=streaming_frame(spark, tmp_path, "a"), b=streaming_frame(spark, tmp_path, "b"))
+    last = batches(run_to_the_end(wm.on_spark(query, sources, plan=PLAN), tmp_path))[-1]
+    forget_batch(tmp_path, last.batch)
+    with pytest.raises(Exception, match="what is dropped"):
+        run_to_the_end(wm.on_spark(query, sources, plan=wm.plan(drop={"a": 0.5}, drop_seed=3)), tmp_path)
