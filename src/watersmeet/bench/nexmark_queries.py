@@ -62,7 +62,7 @@ QUERIES = {
             (("p.id", "person"), ("p.name", "name"), *_named("a", "id", "ts")),
             equal=(("a.seller", "p.id"),),
         ),
-        50_000_000,
+        100_000_000,
         "people with each auction they opened in the tumbling window of ten seconds in which they registered; NEXMark names each once",
     ),
     9: Asked(
@@ -73,7 +73,7 @@ QUERIES = {
             equal=(("b.auction", "a.id"),),
             where=("b.ts <= a.expires",),
         ),
-        5_000_000,
+        10_000_000,
         "every bid made while its auction was open, at most ten seconds after it opened; NEXMark keeps the highest of each auction",
     ),
     20: Asked(
@@ -84,7 +84,7 @@ QUERIES = {
             equal=(("b.auction", "a.id"),),
             where=(f"a.category = {FIRST_CATEGORY}",),
         ),
-        5_000_000,
+        10_000_000,
         "bids with their auction where its category is one of five, at most ten seconds after it opened; NEXMark has no window",
     ),
     23: Asked(
@@ -105,7 +105,7 @@ QUERIES = {
 }
 
 
-def nexmark(number: int, scale: float = 1.0, batches: int = 5) -> Workload:
+def nexmark(number: int, scale: float = 1.0, batches: int = 4) -> Workload:
     """A query over the site's events. Half an event's distance keeps every time off the instants between two windows, and the epoch, whose
     rows Spark and Flink take for late, is long past.
     """

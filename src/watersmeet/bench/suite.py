@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -127,14 +127,14 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
 ALL, PEERS = "all", "peers"
 
 
-def findings(name: str, scale: float = 1.0, done: Container[str] = ()) -> Iterator[Finding]:
+def findings(name: str, scale: float = 1.0, done: Container[str] = (), without: Sequence[str] = ()) -> Iterator[Finding]:
     """The findings of one benchmark, of those beside peers, or of all, but for those that are `done`.
 
-    `scale` shortens the streams of those beside peers, for a quick look.
+    `scale` shortens the streams of those beside peers, for a quick look; peers named in `without` are left out.
     """
     beside_peers: dict[str, Callable[[], Iterator[Finding]]] = {
         **{each: partial(_beside_duckdb, workload, scale) for each, workload in FINITE.items()},
-        **{each: partial(_beside_all, workload, scale) for each, workload in CATALOGUE.items()},
+        **{each: partial(_beside_all, workload, scale, without) for each, workload in CATALOGUE.items()},
         "aggregation-join": partial(_aggregation_on_spark, scale),
     }
     known = BENCHMARKS | {"growth": partial(_growth, scale), "overload": partial(_overload, scale)} | beside_peers
@@ -164,11 +164,12 @@ def _beside_duckdb(workload: Callable[[float], Workload], scale: float) -> Itera
     yield Finding(str(found), found.to_dict(), found)
 
 
-def _beside_all(workload: Callable[[float], Workload], scale: float) -> Iterator[Finding]:
+def _beside_all(workload: Callable[[float], Workload], scale: float, without: Sequence[str]) -> Iterator[Finding]:
     """Ours on Spark and embedded beside all peers."""
     from watersmeet.bench.spark.beside import beside
 
-    found = beside(workload(scale))
+    asked = workload(scale)
+    found = beside(replace(asked, without={**asked.without, **dict.fromkeys(without, "it was not asked in this run")}))
     yield Finding(str(found), found.to_dict(), found.comparison)
 
 

@@ -13,10 +13,10 @@ from watersmeet.bench.results import differences, load, save
 from watersmeet.bench.suite import findings
 
 
-def bench(name: str, scale: float, *, as_json: bool, keep: Path | None, resume: bool) -> None:
+def bench(name: str, scale: float, *, as_json: bool, keep: Path | None, resume: bool, without: Sequence[str]) -> None:
     done = kept(keep) if resume and keep is not None else ()
     grown = []
-    for finding in findings(name, scale, done):
+    for finding in findings(name, scale, done, without):
         typer.echo(json.dumps(finding.values) if as_json else finding.text)
         if keep is not None and finding.comparison is not None:
             save(finding.comparison, keep)

@@ -36,6 +36,13 @@ app = typer.Typer(
 )
 
 
+class Peer(StrEnum):
+    """Systems that a benchmark may leave out."""
+
+    SPARK = "spark"
+    FLINK = "flink"
+
+
 class Engine(StrEnum):
     EMBEDDED = "embedded"
     SPARK = "spark"
@@ -208,6 +215,7 @@ def bench(
     scale: Annotated[float, typer.Option(min=0.001, help="Shortens the streams of those beside peers, for a quick look.")] = 1.0,
     save: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep what was found beside peers: values, plots and a page.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Leave out what DIR has already.")] = False,
+    without: Annotated[list[Peer] | None, typer.Option(help="A peer to leave out; may be repeated.", show_default=False)] = None,
     profile: Annotated[bool, typer.Option("--profile", help="Only ours: where time goes, by stage on Spark, by kernel embedded.")] = False,
 ) -> None:
     """Measures this system beside its peers in one run, on seeded workloads."""
@@ -219,7 +227,7 @@ def bench(
         elif profile:
             benches.profile(name, scale, as_json=as_json)
         else:
-            benches.bench(name, scale, as_json=as_json, keep=save, resume=resume)
+            benches.bench(name, scale, as_json=as_json, keep=save, resume=resume, without=without or [])
 
 
 @app.command()

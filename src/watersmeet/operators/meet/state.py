@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 
 from watersmeet.algebra.windows import RowsWindow
@@ -14,6 +15,8 @@ from watersmeet.operators.meet.row_counter import RowCounter
 #: Panes up to this size are merged with a neighbour of similar size, so that a stream of tiny batches leaves a logarithm of panes.
 _SMALL_ROWS = 1 << 16
 _MOST_PANES = 12
+#: A pane with a smaller share of living rows is cut to them before it is written down.
+WORTH_CUTTING = 0.8
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,26 @@ class MeetState:
     @property
     def nbytes(self) -> int:
         return sum(each.nbytes for each in self.inputs)
+
+
+def without_dead_rows(config: MeetConfig, state: MeetState, before: MeetState, future_us: int) -> MeetState:
+    """The state with those panes cut to their living rows that are new since `before` and would leave much behind.
+
+    A pane goes when its last row does. One that spans more time than its window is mostly dead when it is made, and whoever writes state
+    down would write that; one that was written already stays as it is.
+    """
+    return replace(state, inputs=tuple(_cut(config, i, each, before.inputs[i], future_us) for i, each in enumerate(state.inputs)))
+
+
+def _cut(config: MeetConfig, number: int, state: InputState, before: InputState, future_us: int) -> InputState:
+    known = {id(pane) for pane in before.panes}
+    panes = [pane if id(pane) in known else _living(pane, config.inputs[number].retention_us, future_us) for pane in state.panes]
+    return state if all(now is then for now, then in zip(panes, state.panes, strict=True)) else replace(state, panes=tuple(panes))
+
+
+def _living(pane: Pane, retention_us: int, future_us: int) -> Pane:
+    alive = pane.alive(retention_us, future_us)
+    return pane.take(alive) if np.count_nonzero(alive) < WORTH_CUTTING * len(pane) else pane
 
 
 def empty_state(config: MeetConfig) -> MeetState:

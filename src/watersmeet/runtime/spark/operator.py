@@ -20,7 +20,7 @@ from watersmeet.operators.aggregate.step import step as aggregate_step
 from watersmeet.operators.meet.admission import Delta
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.parts import SavedPart, state_from_parts, state_parts
-from watersmeet.operators.meet.state import MeetState, empty_state
+from watersmeet.operators.meet.state import MeetState, empty_state, without_dead_rows
 from watersmeet.operators.meet.step import steps, with_relation
 from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.runtime.spark.packets import table_from_bytes
@@ -84,7 +84,8 @@ class MeetOperator:
         return self._with_relations(empty_state(self.config))
 
     def steps(self, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int) -> Steps:
-        return steps(self.config, state, deltas, watermark_us, future_us)
+        following, counters = yield from steps(self.config, state, deltas, watermark_us, future_us)
+        return without_dead_rows(self.config, following, state, future_us), counters
 
     def parts(self, state: MeetState) -> Sequence[Part]:
         return state_parts(self.config, state)

@@ -35,6 +35,10 @@ SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.python.daemon.module": "watersmeet.runtime.spark.daemon",
+    # workers allocate the same large arrays with every batch: memory that is given back has to be asked for, page by page, again
+    "spark.executorEnv.MALLOC_MMAP_MAX_": "0",
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(1 << 29),
+    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 
 
