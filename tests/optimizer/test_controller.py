@@ -14,8 +14,9 @@ from watersmeet.errors import PlanError
 from watersmeet.lang import bind, parse
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.optimizer.arrivals import Arriving
-from watersmeet.optimizer.controller import BatchReport, Controller, Controls, Fit, PlanModel, Point
+from watersmeet.optimizer.controller import BatchReport, Controller, Controls, PlanModel
 from watersmeet.optimizer.estimates import workload_of
+from watersmeet.optimizer.machine_fit import Fit, Point
 from watersmeet.optimizer.overload import Situation
 from watersmeet.runtime.statistics import completed, schema_of_stats
 
