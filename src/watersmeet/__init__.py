@@ -8,7 +8,22 @@ table = wm.collect(query, {"sales": wm.stream(sales, time="ts"), "quotes": wm.st
 
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.algebra.query import Query
-from watersmeet.api import Budget, Wishes, allocate, collect, explain, keep_up, on_spark, plan, relation, run, session, sql, stream
+from watersmeet.api import (
+    Budget,
+    Wishes,
+    allocate,
+    collect,
+    explain,
+    keep_up,
+    on_spark,
+    plan,
+    plan_within,
+    relation,
+    run,
+    session,
+    sql,
+    stream,
+)
 from watersmeet.errors import InputError, InternalError, PlanError, QueryError, WatersmeetError
 from watersmeet.runtime.sources import Relation, Stream
 from watersmeet.stats.stream_stats import StreamStats, stats
@@ -35,6 +50,7 @@ __all__ = [
     "keep_up",
     "on_spark",
     "plan",
+    "plan_within",
     "relation",
     "run",
     "session",

@@ -98,6 +98,23 @@ def run(
     return embedded.start(query, streams, overload=begun, evaluate=evaluate)
 
 
+def plan_within(
+    query: Query | str,
+    streams: Sources,
+    budget: Budget | None,
+    *,
+    shed: bool | Wishes = False,
+    stats: Mapping[str, StreamStats] | None = None,
+    engine: str = "embedded",
+) -> Plan | None:
+    """A plan that drops what has to be dropped to stay within a budget, for `on_spark` say; None where nothing has to be.
+
+    Where that is not allowed (`shed`), or does not help, the query is refused with what would.
+    """
+    wishes = shed if isinstance(shed, Wishes) else NO_WISHES
+    return _explained(query, streams, stats, None, budget, wishes=wishes, below=True, engine=engine).runnable(shed=bool(shed))
+
+
 def allocate(
     query: Query | str,
     streams: Sources,

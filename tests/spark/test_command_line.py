@@ -88,3 +88,15 @@ def test_nothing_but_our_own_lines_reaches_the_terminal(growing: Path) -> None:
     found = subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     where = f"the same command goes on from here; the checkpoint is {growing / 'ckpt'}"
     assert (found.stdout, found.stderr.splitlines()) == ("", ["all files are read: 10 rows", where])
+
+
+def test_an_aggregation_beyond_its_budget_is_refused_on_spark_as_it_is_here(growing: Path) -> None:
+    (growing / "query.sql").write_text(
+        "SELECT a.k, COUNT(*) AS n FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k GROUP BY a.k EVERY 1 SECOND"
+    )
+    streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={growing / name / '0.csv'},time=ts")]
+    for engine in ("embedded", "spark"):
+        command = ["run", str(growing / "query.sql"), *streams, "--engine", engine, "--processors", "1e-9"]
+        result = CliRunner().invoke(cli.app, command)
+        assert result.exit_code == 1
+        assert "the query cannot keep up" in result.stderr

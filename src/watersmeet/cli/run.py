@@ -218,8 +218,7 @@ def _chosen(job: Run) -> wm.Plan | None:
     if job.budget is None and not job.shed:
         return None
     at_hand = {name: _at_hand(each) for name, each in job.sources.items()}
-    about = wm.explain(job.query, at_hand, budget=job.budget, engine="spark" if job.on_spark else "embedded")
-    return about.runnable(shed=job.shed)
+    return wm.plan_within(job.query, at_hand, job.budget, shed=job.shed, engine="spark" if job.on_spark else "embedded")
 
 
 def _outbox(job: Run) -> Outbox:
