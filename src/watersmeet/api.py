@@ -20,7 +20,7 @@ from watersmeet.optimizer.explain import Explanation
 from watersmeet.runtime import allocation, embedded
 from watersmeet.runtime.adaptive import Overload
 from watersmeet.runtime.embedded import EmbeddedRun, Sources
-from watersmeet.runtime.planning import explanation
+from watersmeet.runtime.planning import explanation, spark_plan
 from watersmeet.runtime.sources import Duration, Relation, Stream, parse_duration_us, relation, stream
 from watersmeet.runtime.statistics import schema_of_stats
 from watersmeet.stats.stream_stats import StreamStats
@@ -181,7 +181,8 @@ def keep_up(
 
     bound = embedded.bound_query(query, streams)
     trigger_s = parse_duration_us(trigger, "the trigger interval") / 1e6
-    return deciding(started, bound, plans, checkpoint, trigger_s, plan=_plan(plan), stats=stats or {}, wishes=shed)
+    own = _plan(plan) or spark_plan(bound, streams)
+    return deciding(started, bound, plans, checkpoint, trigger_s, plan=own, stats=stats or {}, wishes=shed)
 
 
 def session(**settings: Any) -> Any:

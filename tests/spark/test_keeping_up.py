@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,8 +31,10 @@ def test_after_a_batch_that_takes_too_long_later_ones_drop(spark: SparkSession, 
     log = PlanLog(tmp_path / "plans")
     frames = {name: streaming_frame(spark, tmp_path, name, fifths(name)[:2]) for name in "ab"}
     frame = wm.on_spark(QUERY, over(**frames), plans=tmp_path / "plans")
-    first = run_to_the_end(frame, tmp_path)
-    keeping = KeepingUp(bound_query(QUERY, over(**frames)), log, tmp_path / "checkpoint", trigger_s=1e-3)  # no batch is as fast as that
+    first = run_to_the_end(frame, tmp_path)  # no batch is as fast as the trigger below
+    keeping = KeepingUp(
+        bound_query(QUERY, over(**frames)), log, tmp_path / "checkpoint", trigger_s=1e-3, plan=wm.plan()
+    )  # no batch is as fast as that
     keeping.look(first)
     assert [each.from_batch for each in keeping.decisions] == [2]  # batches 0 and 1 are over
     shares = dict(keeping.decisions[0].keep)
@@ -60,7 +62,7 @@ def test_a_decision_that_comes_too_late_is_for_the_batch_after(tmp_path: Path) -
     (offsets / "7").touch()
     log = PlanLog(tmp_path / "plans")
     assert log.settled_at(8) is None  # a task of batch 8 runs before Spark's log was looked at again
-    keeping = KeepingUp(bound_query(QUERY, over(**TABLES)), log, tmp_path / "checkpoint", trigger_s=1.0)
+    keeping = KeepingUp(bound_query(QUERY, over(**TABLES)), log, tmp_path / "checkpoint", trigger_s=1.0, plan=wm.plan())
     keeping._decide(_slow_batch())
     assert [each.from_batch for each in keeping.decisions] == [9]
     assert log.settled_at(8) is None
@@ -73,17 +75,30 @@ def test_a_batch_that_runs_already_is_reckoned_with(tmp_path: Path) -> None:
     decided = []
     for begun in (7, 8):
         (offsets / str(begun)).touch()
-        keeping = KeepingUp(bound_query(QUERY, over(**TABLES)), PlanLog(tmp_path / f"plans{begun}"), tmp_path / "checkpoint", trigger_s=1.0)
+        keeping = KeepingUp(
+            bound_query(QUERY, over(**TABLES)), PlanLog(tmp_path / f"plans{begun}"), tmp_path / "checkpoint", trigger_s=1.0, plan=wm.plan()
+        )
         keeping._decide(_slow_batch(1.6, 1_000_000))
         decided += keeping.decisions
     assert [each.from_batch for each in decided] == [8, 9]
     assert sum(dict(decided[1].keep).values()) < sum(dict(decided[0].keep).values())  # more comes while batch 8 runs
 
 
+def test_a_decision_changes_what_is_dropped_and_leaves_the_plan_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
+    own, log = wm.plan("eager-nlj", order=["a", "b"]), PlanLog(tmp_path / "plans")
+    keeping = KeepingUp(bound_query(QUERY, over(**TABLES)), log, tmp_path / "checkpoint", trigger_s=1.0, plan=own)
+    keeping._decide(_slow_batch())
+    written = log.plan_at(keeping.decisions[0].from_batch)
+    assert written is not None
+    assert written.drop
+    assert replace(written, drop=()) == own
+
+
 def test_an_aggregation_does_not_change_what_it_drops(tmp_path: Path) -> None:
     bound = bound_query("SELECT a.k, COUNT(*) AS n FROM a [RANGE 1 SECOND] GROUP BY a.k", over(a=TABLES["a"]))
     with pytest.raises(wm.PlanError, match="an aggregation does not change what it drops"):
-        KeepingUp(bound, PlanLog(tmp_path), tmp_path, trigger_s=1.0)
+        KeepingUp(bound, PlanLog(tmp_path), tmp_path, trigger_s=1.0, plan=wm.plan())
 
 
 def _slow_batch(seconds: float = 30.0, rows: int = 1000) -> BatchReport:

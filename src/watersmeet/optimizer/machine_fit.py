@@ -51,7 +51,7 @@ class Fit:
         if not any(point.predicted_s > 0 for point in self.points):
             return self.overhead_s, 1.0
         x = self._mean([point.predicted_s for point in self.points])
-        y = self._mean([point.measured_s for point in self.points])
+        y = max(self._mean([point.measured_s for point in self.points]), 1e-9)
         spread = self._mean([(point.predicted_s - x) ** 2 for point in self.points]) / x**2
         together = self._mean([(point.predicted_s - x) * (point.measured_s - y) for point in self.points]) / x**2
         expected = max(y - self.overhead_s, 0.0) / x

@@ -28,6 +28,7 @@ import watersmeet as wm
 from watersmeet.errors import WatersmeetError
 from watersmeet.optimizer.controller import Controls
 from watersmeet.runtime.embedded import bound_query
+from watersmeet.runtime.planning import spark_plan
 from watersmeet.runtime.spark.keeping_up import KeepingUp
 from watersmeet.runtime.spark.metrics import BatchMetrics, batches
 from watersmeet.runtime.spark.plans import PlanLog
@@ -188,11 +189,13 @@ def _flooded(spark: SparkSession, flood: Flood, folder: Path, pieces: int) -> tu
         (folder / "in" / name).mkdir(parents=True)
     _appear(folder, 0)
     sources = {name: wm.stream(folder / "in" / name, time="ts", follow=True) for name in _STREAMS}
+    bound = bound_query(flood.query(), sources)
     keeping = KeepingUp(
-        bound_query(flood.query(), sources),
+        bound,
         PlanLog(folder / "plans"),
         folder / "checkpoint",
         flood.trigger_s,
+        spark_plan(bound, sources),
         stats={name: wm.stats(distinct={"k": flood.keys}) for name in _STREAMS},
     )
     frame = wm.on_spark(flood.query(), sources, session=spark, plans=folder / "plans")

@@ -25,7 +25,7 @@ from watersmeet.optimizer.arrivals import Arriving
 from watersmeet.optimizer.budget import Budget
 from watersmeet.optimizer.controller import BatchReport, Controller, Controls, PlanModel
 from watersmeet.optimizer.overload import Situation
-from watersmeet.runtime.planning import AtHand, default_plan, explained_on
+from watersmeet.runtime.planning import AtHand, explained_on
 from watersmeet.runtime.spark.metrics import BatchMetrics, metrics_of
 from watersmeet.runtime.spark.plans import PlanLog
 from watersmeet.stats.stream_stats import StreamStats
@@ -43,7 +43,7 @@ def keep_up(
     checkpoint: str | Path,
     trigger_s: float,
     *,
-    plan: Plan | None = None,
+    plan: Plan,
     stats: Mapping[str, StreamStats] | None = None,
     wishes: Wishes = NO_WISHES,
 ) -> KeepingUp:
@@ -64,7 +64,7 @@ class KeepingUp:
     log: PlanLog
     checkpoint: Path
     trigger_s: float
-    plan: Plan | None = None
+    plan: Plan
     stats: Mapping[str, StreamStats] = field(default_factory=dict)
     wishes: Wishes = NO_WISHES
     decisions: list[Controls] = field(default_factory=list)
@@ -130,15 +130,16 @@ class KeepingUp:
             self._write(wanted, begun + 1)
 
     def _model(self, report: BatchReport) -> PlanModel:
-        plan = self.plan or default_plan(self.bound)
         rates = {name: rate for name, rate in report.rows_per_s.items() if rate > 0}
         nothing = AtHand({}, {}, whole=False)
-        about = explained_on(self.bound, nothing, self.stats, plan=replace(plan, drop=()), arriving=Arriving(self.trigger_s), rates=rates)
+        about = explained_on(
+            self.bound, nothing, self.stats, plan=replace(self.plan, drop=()), arriving=Arriving(self.trigger_s), rates=rates
+        )
         return PlanModel(Situation(about.config, about.workload, about.profile, Budget()), about.plan, self.wishes)
 
     def _keep_at(self, batch: int) -> dict[str, float]:
         """The shares kept in a batch, of the streams that are not kept whole."""
-        plan = self.log.plan_at(batch) or self.plan or Plan()
+        plan = self.log.plan_at(batch) or self.plan
         return {name: box.keep for name, box in drop_boxes(self.bound, plan).items()}
 
     def _begun(self) -> int:
@@ -148,11 +149,10 @@ class KeepingUp:
 
     def _write(self, wanted: Controls, first: int) -> None:
         """For the first batch from here on whose plan is not settled: two can have begun while this was decided, not more."""
-        own = self.plan or default_plan(self.bound)
         drop = tuple((name, 1 - share) for name, share in wanted.keep if share < 1)
         for batch in range(first, first + 3):
             try:
-                self.log.write(batch, replace(own, drop=drop))
+                self.log.write(batch, replace(self.plan, drop=drop))
             except PlanError:
                 continue
             self.decisions.append(replace(wanted, from_batch=batch))
