@@ -11,7 +11,7 @@ queries are refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -70,9 +70,10 @@ def shed_config(bound: BoundQuery, keep: Mapping[str, float]) -> ShedConfig:
     return ShedConfig(_joined(bound, shown), shown, types, keep, pa.schema(fields))
 
 
-def with_hidden(delta: Delta) -> Delta:
-    """The rows with their identity and their time beside them."""
-    table = delta.table.append_column(ROW, pa.array(row_identities(delta.table), pa.int64()))
+def with_hidden(delta: Delta, identity: Sequence[str] | None = None) -> Delta:
+    """The rows with their identity, made of all columns or of those named, and their time beside them."""
+    identified = delta.table if identity is None else delta.table.select(list(identity))
+    table = delta.table.append_column(ROW, pa.array(row_identities(identified), pa.int64()))
     return Delta(table.append_column(TIME, pa.array(delta.times, pa.int64())), delta.times)
 
 

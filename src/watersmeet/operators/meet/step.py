@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,8 @@ from watersmeet.operators.meet.state import InputState, MeetState
 from watersmeet.operators.meet.tactics.base import Memory, Tally
 from watersmeet.operators.meet.tactics.registry import tactic_of
 from watersmeet.operators.meet.watch import KEEP, PROBE, ROWS_OUT, TAKE_IN, Watch
+
+Returned = TypeVar("Returned")
 
 
 @dataclass(frozen=True)
@@ -50,14 +53,18 @@ def step(config: MeetConfig, state: MeetState, deltas: dict[int, Delta], waterma
     `watermark_us` is the query's watermark at the start of the batch: rows before it are late. `future_us` is a promise that no later batch
     brings a row before it that is not late: rows that wait are released up to it, and state that cannot reach it is dropped.
     """
-    under_way = steps(config, state, deltas, watermark_us, future_us)
+    results, (following, counters) = drained(steps(config, state, deltas, watermark_us, future_us))
+    return Stepped(results, following, counters)
+
+
+def drained(under_way: Generator[pa.RecordBatch, None, Returned]) -> tuple[list[pa.RecordBatch], Returned]:
+    """All that a generator yields, and what it returns."""
     results: list[pa.RecordBatch] = []
     while True:
         try:
             results.append(next(under_way))
         except StopIteration as over:
-            following, counters = over.value
-            return Stepped(results, following, counters)
+            return results, over.value
 
 
 def steps(

@@ -21,6 +21,7 @@ from watersmeet.operators.meet.admission import Delta
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.parts import SavedPart, state_from_parts, state_parts
 from watersmeet.operators.meet.state import MeetState, empty_state, without_dead_rows
+from watersmeet.operators.meet.step import Counters as MeetCounters
 from watersmeet.operators.meet.step import steps, with_relation
 from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.runtime.spark.packets import table_from_bytes
@@ -83,7 +84,9 @@ class MeetOperator:
     def empty(self) -> MeetState:
         return self._with_relations(empty_state(self.config))
 
-    def steps(self, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int) -> Steps:
+    def steps(
+        self, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int
+    ) -> Generator[pa.RecordBatch, None, tuple[MeetState, MeetCounters]]:
         following, counters = yield from steps(self.config, state, deltas, watermark_us, future_us)
         return without_dead_rows(self.config, following, state, future_us), counters
 

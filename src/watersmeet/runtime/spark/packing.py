@@ -19,10 +19,10 @@ from watersmeet.algebra.expressions import Column, Expr, columns_of
 from watersmeet.errors import InternalError
 from watersmeet.kernels.mixing import combine_codes
 from watersmeet.operators.aggregate.codes import placing_codes
-from watersmeet.operators.aggregate.shed import ROW, TIME
+from watersmeet.operators.aggregate.shed import ROW, TIME, with_hidden
 from watersmeet.operators.expressions import evaluate, is_true
 from watersmeet.operators.keys import key_codes
-from watersmeet.operators.row_identity import row_identities
+from watersmeet.operators.meet.admission import Delta
 from watersmeet.operators.shedding import DropBox
 from watersmeet.runtime.inputs.times import event_times_us
 from watersmeet.runtime.spark.dropping import PlannedDrops
@@ -31,8 +31,6 @@ from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNWANTED, Packet
 
 #: Rows are gathered up to so many bytes before they are packed, so that small batches do not make small blobs.
 CHUNK_BYTES = 1 << 26
-
-HIDDEN = (ROW, TIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +92,7 @@ class Packer:
 
     def names_read(self) -> list[str]:
         """The columns of the stream that packing needs; those of rows' identities only where rows may be dropped by them."""
-        read = [column for each in self.inputs for column in each.names_read() if column not in HIDDEN or not self.with_hidden]
+        read = [column for each in self.inputs for column in each.names_read() if column not in (ROW, TIME)]
         identity = self.identity if self.with_hidden or (self.hashes is None and self._box().drops) else ()
         return list(dict.fromkeys([self.time, *read, *identity]))
 
@@ -102,7 +100,7 @@ class Packer:
         batch = table.combine_chunks()
         kept = self._kept(batch)
         if self.with_hidden:
-            batch = self._with_hidden(batch, times)
+            batch = with_hidden(Delta(batch, times), self.identity).table
         if not np.all(kept):
             yield self._times(SHED, times[~kept], round_number)
         for place, each in enumerate(self.inputs):
@@ -115,10 +113,6 @@ class Packer:
                         yield Packet(self.labels[cell + offset], round_number, ROWS, each.number, piece.num_rows, blob=blob)
             if place == 0 and not np.array_equal(keep, kept):
                 yield self._times(UNWANTED, times[kept & ~keep], round_number)
-
-    def _with_hidden(self, table: pa.Table, times: Int64s) -> pa.Table:
-        identities = pa.array(row_identities(table.select(list(self.identity))), pa.int64())
-        return table.append_column(HIDDEN[0], identities).append_column(HIDDEN[1], pa.array(times, pa.int64()))
 
     def _kept(self, table: pa.Table) -> NDArray[np.bool_]:
         if self.box_flag is not None:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import pyarrow as pa
-
+from watersmeet.operators.aggregate.parts import Part as SavedWhole
 from watersmeet.operators.aggregate.shed import ShedAggregation, ShedConfig
 from watersmeet.operators.meet.admission import Delta
 from watersmeet.operators.meet.parts import SavedPart
 from watersmeet.operators.meet.state import MeetState
+from watersmeet.operators.meet.step import drained
 from watersmeet.runtime.spark.operator import MeetOperator, Part, Steps
 
 ESTIMATES = "estimates"
@@ -40,37 +39,17 @@ class ShedOperator:
         return ShedState(self.join.empty(), ShedAggregation(self.shed))
 
     def steps(self, state: ShedState, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int) -> Steps:
-        found: list[pa.RecordBatch] = []
-        joining = self.join.steps(state.meet, deltas, watermark_us, future_us, largest_us)
-        while True:
-            try:
-                found.append(next(joining))
-            except StopIteration as done:
-                meet, counters = done.value
-                break
+        found, (meet, counters) = drained(self.join.steps(state.meet, deltas, watermark_us, future_us, largest_us))
         aggregation = replace(state.aggregation)  # its fields are set anew, never changed, so the state before stays as it was
         shown = aggregation.step(found, largest_us, future_us)
         yield from shown
         return ShedState(meet, aggregation), replace(counters, results=sum(batch.num_rows for batch in shown))
 
     def parts(self, state: ShedState) -> Sequence[Part]:
-        return [_Estimates(state.aggregation), *self.join.parts(state.meet)]
+        combinations = state.aggregation
+        saved = SavedWhole(0, ESTIMATES, combinations, combinations.begins_us.size, combinations.to_bytes)
+        return [saved, *self.join.parts(state.meet)]
 
     def restored(self, saved: Sequence[SavedPart]) -> ShedState:
         first, *rest = saved
         return ShedState(self.join.restored(rest), ShedAggregation.from_bytes(self.shed, first.blob))
-
-
-@dataclass(frozen=True)
-class _Estimates:
-    value: Any
-    number: int = 0
-    kind: str = ESTIMATES
-
-    @property
-    def rows(self) -> int:
-        return len(self.value.begins_us)
-
-    def bytes(self) -> bytes:
-        blob: bytes = self.value.to_bytes()
-        return blob
