@@ -19,10 +19,10 @@ from watersmeet.errors import QueryError
 from watersmeet.oracle import Arrival, admit, as_multiset, table_rows
 from watersmeet.runtime.embedded import bound_query
 from watersmeet.runtime.spark.arrangement import Arrangement, arranged
+from watersmeet.runtime.spark.kinds import spark_fields
 from watersmeet.runtime.spark.merger import merge_finite
-from watersmeet.runtime.spark.packets import table_from_bytes
 from watersmeet.runtime.spark.processor import run_finite
-from watersmeet.runtime.spark.results import BLOB, Emission
+from watersmeet.runtime.spark.results import BLOB, ListedRows, PartsOfGroups
 
 from ..properties.aggregations import Aggregation, Emitted, early_plans, expected, expected_by_batch, generate_aggregation
 from ..properties.arrivals import in_any_batches, with_late_rows, within_lateness
@@ -86,14 +86,17 @@ def _arranged(case: Aggregation, arrivals: Mapping[str, Arrival], buckets: int, 
 
 
 def _rows(arrangement: Arrangement, arrivals: Mapping[str, Arrival]) -> pa.Table:
-    emission, merger = Emission(()), arrangement.merger
+    merger, shown = arrangement.merger, ListedRows((), spark_fields(arrangement.bucket.config.result))
+    emission = shown if merger is None else PartsOfGroups((), merger.labels, len(merger.config.shown.keys))
+    emitted: list[pa.RecordBatch] = list(run_finite(arrangement.bucket, emission, _packed(arrangement, arrivals)))
     if merger is not None:
-        emission = Emission((), merger.labels, len(merger.config.shown.keys))
-    blobs: list[pa.RecordBatch] = list(run_finite(arrangement.bucket, emission, _packed(arrangement, arrivals)))
-    if merger is not None:
-        blobs = list(merge_finite(merger, (batch.filter(batch.column(BLOB).is_valid()) for batch in blobs)))
-    found = [table_from_bytes(blob.as_buffer()) for batch in blobs for blob in batch.column(BLOB) if blob.is_valid]
-    return pa.concat_tables([arrangement.bucket.config.result.empty_table(), *found])
+        emitted = list(merge_finite(merger, (batch.filter(batch.column(BLOB).is_valid()) for batch in emitted)))
+    return pa.Table.from_batches([_spread(batch, shown.fields) for batch in emitted], shown.fields)
+
+
+def _spread(batch: pa.RecordBatch, fields: pa.Schema) -> pa.RecordBatch:
+    """Lists as rows, which on Spark the JVM makes of them."""
+    return pa.RecordBatch.from_arrays([column.flatten() for column in batch.columns[: len(fields)]], schema=fields)
 
 
 def _packed(arrangement: Arrangement, arrivals: Mapping[str, Arrival]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""This machine's seconds from the model's: a line through the last batches, and how far batches lie off it."""
+"""This machine's seconds from the model's: a line through the last batches, and how far off the line before it each batch came."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 #: Batches the fit looks at, and what a batch counts beside the one after it.
-REMEMBERED, FADING = 8, 0.7
+REMEMBERED, FADING = 12, 0.7
 #: The relative variance of batches at which they tell as much about the slope as the expected overhead does.
 ALIKE = 0.03
 #: What an unsteady batch counts.
 UNSTEADY = 0.25
 #: Of a batch's seconds, the share that its rows take at the least: noise in batches that are alike must not say that dropping is useless.
 SLOWEST_GAIN = 0.2
-#: How far a batch lies off the line before any was measured, and how many times the scatter is left free of the trigger interval.
-EXPECTED_SCATTER, SCATTERS_FREE = 0.03, 3.0
+#: How far off a batch comes before any was measured, and how many times the scatter is left free of the trigger interval.
+EXPECTED_SCATTER, SCATTERS_FREE = 0.05, 2.5
 #: The least and the most of the trigger interval that is left free.
-LEAST_FREE, MOST_FREE = 0.02, 0.15
+LEAST_FREE, MOST_FREE = 0.02, 0.25
 
 
 class Point(NamedTuple):
@@ -60,14 +60,15 @@ class Fit:
         return y - factor * x, factor
 
     def scatter(self) -> float:
-        """How far steady batches lie off the line, as a share of it; one that is off by `EXPECTED_SCATTER` is taken for granted."""
-        overhead_s, factor = self.line()
-        off, counted = EXPECTED_SCATTER**2, 1.0
-        for weight, point in zip(self._weights(), self.points, strict=True):
-            if point.steady:
-                off += weight * (point.measured_s / (overhead_s + factor * point.predicted_s) - 1) ** 2
-                counted += weight
-        return math.sqrt(off / counted)
+        """How far off steady batches came, as a share of what the batches before them foretold; one `EXPECTED_SCATTER` off is taken for
+        granted. A line through a batch knows too much about it to say how far the next one may be off.
+        """
+        off = [EXPECTED_SCATTER]
+        for number, point in enumerate(self.points):
+            if number and point.steady:
+                overhead_s, factor = replace(self, points=self.points[:number]).line()
+                off.append(point.measured_s / (overhead_s + factor * point.predicted_s) - 1)
+        return math.sqrt(sum(share**2 for share in off) / len(off))
 
     def free(self) -> float:
         """The share of the trigger interval that is left free, so that a batch that takes longer than expected is in time all the same."""

@@ -1,8 +1,8 @@
 """`on_spark`: a query over sources becomes a DataFrame.
 
-source ─▶ JVM: needed columns, flags ─▶ pack ─▶ shuffle of packets ─▶ bucket: state, meet ─▶ metrics observed ─▶ unpack ─▶ rows
+source ─▶ JVM: needed columns, flags ─▶ pack ─▶ shuffle of packets ─▶ bucket: state, meet ─▶ metrics observed ─▶ JVM: lists spread into rows
 
-Where the buckets of an aggregation have parts of groups, a second shuffle and a second step with state stand before the unpacking.
+Where the buckets of an aggregation have parts of groups, a second shuffle and a second step with state stand before the spreading.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from watersmeet.runtime.spark.merger import MergeProcessor, Merger, merge_finite
 from watersmeet.runtime.spark.metrics import metric_names, observed, observed_merge
 from watersmeet.runtime.spark.plans import PlanLog
 from watersmeet.runtime.spark.processor import BucketProcessor, run_finite
-from watersmeet.runtime.spark.results import BLOB, BUCKET, ROUND, Emission, unpacked
+from watersmeet.runtime.spark.results import BLOB, BUCKET, ROUND, ListedRows, PartsOfGroups
 from watersmeet.runtime.spark.session import check_session
 from watersmeet.runtime.spark.session import session as local_session
 
@@ -68,28 +68,31 @@ def on_spark(
         emitted = packed.groupBy(BUCKET).transformWithStateInPandas(processor, columns, "Append", "None")
     else:
         emitted = packed.repartition(partitions, BUCKET).mapInArrow(partial(run_finite, arrangement.bucket, emission), columns)
-    blobs = observed(emitted, arrangement.bucket).filter(F.col(BLOB).isNotNull()).select(BLOB, BUCKET, ROUND)
-    if arrangement.merger is not None:
-        merging = MergeProcessor(arrangement.merger, arrangement.signature, f"{run}-groups", remembers=remembers)
-        blobs = _merged(blobs, arrangement.merger, merging if streaming else None, partitions)
-    fields = spark_fields(arrangement.bucket.config.result)
-    return blobs.select(BLOB).mapInArrow(partial(unpacked, fields), from_arrow_schema(fields))
+    counted = observed(emitted, arrangement.bucket)
+    if isinstance(emission, ListedRows):
+        return emission.spread(counted)
+    assert arrangement.merger is not None
+    merging = MergeProcessor(arrangement.merger, arrangement.signature, f"{run}-groups", remembers=remembers)
+    return _merged(counted, arrangement.merger, merging if streaming else None, partitions)
 
 
-def _emission(arrangement: Arrangement) -> Emission:
-    """Blobs of parts of groups go to the buckets of the second step."""
+def _emission(arrangement: Arrangement) -> ListedRows | PartsOfGroups:
+    """Rows where buckets have whole results; parts of groups go to the buckets of the second step."""
     names, merger = metric_names(arrangement.bucket), arrangement.merger
-    return Emission(names) if merger is None else Emission(names, merger.labels, len(merger.config.shown.keys))
+    if merger is None:
+        return ListedRows(names, spark_fields(arrangement.bucket.config.result))
+    return PartsOfGroups(names, merger.labels, len(merger.config.shown.keys))
 
 
-def _merged(parts: DataFrame, merger: Merger, processor: MergeProcessor | None, partitions: int) -> DataFrame:
-    """Blobs of whole groups; without a processor, of a finite input."""
+def _merged(counted: DataFrame, merger: Merger, processor: MergeProcessor | None, partitions: int) -> DataFrame:
+    """Rows of whole groups; without a processor, of a finite input."""
+    parts = counted.filter(F.col(BLOB).isNotNull()).select(BLOB, BUCKET, ROUND)
     columns = from_arrow_schema(merger.emission.schema)
     if processor is not None:
         emitted = parts.groupBy(BUCKET).transformWithStateInPandas(processor, columns, "Append", "None")
     else:
         emitted = parts.repartition(partitions, BUCKET).mapInArrow(partial(merge_finite, merger), columns)
-    return observed_merge(emitted).filter(F.col(BLOB).isNotNull())
+    return merger.emission.spread(observed_merge(emitted))
 
 
 def _session_of(sources: Sources) -> SparkSession | None:

@@ -20,9 +20,11 @@ from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.merging import merge
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.runtime.spark.bucket import BucketState
+from watersmeet.runtime.spark.frames import arrow_frame
+from watersmeet.runtime.spark.kinds import spark_fields
 from watersmeet.runtime.spark.operator import AggregateOperator
 from watersmeet.runtime.spark.packets import table_from_bytes
-from watersmeet.runtime.spark.results import BLOB, BUCKET, ROUND, Emission
+from watersmeet.runtime.spark.results import BLOB, BUCKET, ROUND, ListedRows
 from watersmeet.runtime.spark.store import Store
 from watersmeet.runtime.watermark import Lateness, Watermark
 
@@ -47,8 +49,8 @@ class Merger:
         return {}
 
     @property
-    def emission(self) -> Emission:
-        return Emission(MERGE_METRICS)
+    def emission(self) -> ListedRows:
+        return ListedRows(MERGE_METRICS, spark_fields(self.config.result))
 
     def empty(self) -> BucketState:
         return BucketState(self.operator.empty(), Watermark.start(self.lateness))
@@ -83,7 +85,7 @@ class MergeProcessor(StatefulProcessor):
         self._store = Store(header, entries, self._merger, self._signature, self._run, self._remembers)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        return (row.to_pandas() for row in self._batches(int(key[0]), rows))
+        return (arrow_frame(batch) for batch in self._batches(int(key[0]), rows))
 
     def _batches(self, label: int, frames: Iterator[pd.DataFrame]) -> Iterator[pa.RecordBatch]:
         start = time.perf_counter_ns()
@@ -91,7 +93,7 @@ class MergeProcessor(StatefulProcessor):
         before = self._store.load(label)
         loaded = time.perf_counter_ns()
         counted = _Counted(self._merger.advance(before.state, parts))
-        state = yield from self._emission.blobs(counted.batches())
+        state = yield from self._emission.emitted(counted.batches())
         joined = time.perf_counter_ns()
         after = self._store.save(label, before, state)
         saved = time.perf_counter_ns()
@@ -118,7 +120,7 @@ def merge_finite(merger: Merger, batches: Iterator[pa.RecordBatch]) -> Iterator[
             by_label.setdefault(values[BUCKET], []).append((values[ROUND], values[BLOB]))
     for label in list(by_label):
         counted = _Counted(merger.advance(merger.empty(), by_label.pop(label)))
-        yield from merger.emission.blobs(counted.batches())
+        yield from merger.emission.emitted(counted.batches())
         yield merger.emission.metrics_row({"results": counted.rows})
 
 

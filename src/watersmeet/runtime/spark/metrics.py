@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
 from watersmeet.operators.meet.watch import ALL, KEEP, PROBE, ROWS_OUT, TAKE_IN
 from watersmeet.runtime.spark.bucket import Bucket, spent_name
 from watersmeet.runtime.spark.merger import MERGE_METRICS
+from watersmeet.runtime.spark.results import METRICS
 
 OBSERVATION, MERGED = "watersmeet", "watersmeet groups"
 
@@ -66,19 +67,26 @@ class BatchMetrics:
 
 
 def metric_names(bucket: Bucket) -> tuple[str, ...]:
-    """The columns a bucket fills."""
+    """The numbers a bucket fills, in order."""
     return tuple(column for column, _ in _columns(bucket))
 
 
 def observed(emitted: DataFrame, bucket: Bucket) -> DataFrame:
     """The same rows, with the metrics observed: sums over the buckets, and the times that are the same in all."""
-    sums = [(F.max if column in _EQUAL_IN_ALL else F.sum)(column).alias(json.dumps(key)) for column, key in _columns(bucket)]
+    sums = [
+        (F.max if column in _EQUAL_IN_ALL else F.sum)(_number(place)).alias(json.dumps(key))
+        for place, (column, key) in enumerate(_columns(bucket))
+    ]
     return emitted.observe(OBSERVATION, *sums)
 
 
 def observed_merge(emitted: DataFrame) -> DataFrame:
     """The same for the second step of an aggregation."""
-    return emitted.observe(MERGED, *(F.sum(name).alias(json.dumps([name])) for name in MERGE_METRICS))
+    return emitted.observe(MERGED, *(F.sum(_number(place)).alias(json.dumps([name])) for place, name in enumerate(MERGE_METRICS)))
+
+
+def _number(place: int) -> Column:
+    return F.col(METRICS)[place]
 
 
 def batches(query: Any) -> list[BatchMetrics]:
@@ -115,7 +123,7 @@ def _batch(progress: Any, observed_values: Mapping[str, int]) -> BatchMetrics:
 
 
 def _columns(bucket: Bucket) -> list[tuple[str, list[str]]]:
-    """Every column with what it is about: the metric's name, then the stream, or the two aliases."""
+    """Every number with what it is about: the metric's name, then the stream, or the two aliases."""
     aliases = [each.alias for each in bucket.config.inputs]
     pairs = [(i, j) for i in range(len(aliases)) for j in range(len(aliases)) if i != j]
     return [

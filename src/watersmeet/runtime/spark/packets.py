@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 #: A blob is about so large at most; a hot key gives many of them, one at a time.
 BLOB_BYTES = 1 << 22
+
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 ROWS, CLOCK, UNWANTED, SHED = range(4)
 
@@ -63,9 +65,9 @@ def packets_of(batch: pa.RecordBatch | pa.Table) -> list[Packet]:
     return [Packet(**row) for row in batch.to_pylist()]
 
 
-def pieces_of(table: pa.Table) -> Iterator[pa.Table]:
-    """The table cut so that no blob is much larger than `BLOB_BYTES`, and memory is bounded however many rows there are."""
-    at_once = max(1, table.num_rows * BLOB_BYTES // max(table.nbytes, 1))
+def pieces_of(table: Rows, most_bytes: int = BLOB_BYTES) -> Iterator[Rows]:
+    """The table cut so that no piece is much larger than that, and memory is bounded however many rows there are."""
+    at_once = max(1, table.num_rows * most_bytes // max(table.nbytes, 1))
     for start in range(0, table.num_rows, at_once):
         yield table.slice(start, at_once)
 

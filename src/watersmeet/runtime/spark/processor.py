@@ -14,6 +14,7 @@ from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.runtime.spark.arrangement import Arrangement, by_plan
 from watersmeet.runtime.spark.bucket import Bucket
 from watersmeet.runtime.spark.dropping import plan_of_task
+from watersmeet.runtime.spark.frames import arrow_frame
 from watersmeet.runtime.spark.packets import PACKED, Packet
 from watersmeet.runtime.spark.plans import PlanLog
 from watersmeet.runtime.spark.results import Emission
@@ -43,7 +44,7 @@ class BucketProcessor(StatefulProcessor):
         self._store = Store(header, entries, self._bucket, self._signature, self._run, self._remembers)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        return (row.to_pandas() for row in self._batches(int(key[0]), rows))
+        return (arrow_frame(batch) for batch in self._batches(int(key[0]), rows))
 
     def _batches(self, label: int, frames: Iterator[pd.DataFrame]) -> Iterator[pa.RecordBatch]:
         start = time.perf_counter_ns()
@@ -51,7 +52,7 @@ class BucketProcessor(StatefulProcessor):
         taken = time.perf_counter_ns()
         before = self._store.load(label)
         loaded = time.perf_counter_ns()
-        state, metrics = yield from self._emission.blobs(self._bucket.advance(label, before.state, packets, last=False))
+        state, metrics = yield from self._emission.emitted(self._bucket.advance(label, before.state, packets, last=False))
         joined = time.perf_counter_ns()
         after = self._store.save(label, before, state)
         saved = time.perf_counter_ns()
@@ -87,5 +88,5 @@ def _rounds(bucket: Bucket, emission: Emission, label: int, packets: list[Packet
     for number in numbers:
         of_round = (packet for packet in packets if packet.round == number)
         results = bucket.advance(label, state, of_round, last=number == numbers[-1])
-        state, metrics = yield from emission.blobs(results, number)
+        state, metrics = yield from emission.emitted(results, number)
         yield emission.metrics_row(metrics)
