@@ -11,7 +11,7 @@ from watersmeet.bench.joins import Band, Range, WindowJoin
 from watersmeet.bench.nexmark_queries import QUERIES, nexmark
 from watersmeet.bench.workloads import FEWEST_BATCHES, SECOND_US, CommonKey, Flow, Workload, flowing
 
-#: Rows in state that they are tried with, on a heap of 4 to 6 GB.
+#: Rows in state that they are tried with, on half of the machine's memory.
 SPARK_AND_FLINK_HOLD = 2_000_000
 
 

@@ -64,8 +64,9 @@ def embedded_profile(workload: Workload) -> Profile:
 def _on_spark(workload: Workload) -> Profile:
     from watersmeet.bench.spark.beside import ours_on_spark
     from watersmeet.bench.spark.profile import by_batch, phases
+    from watersmeet.bench.spark.session import session
 
-    ran = ours_on_spark(wm.session(), workload)
+    ran = ours_on_spark(session(), workload)
     tables = {"a batch, on average": phases(ran)}
     tables |= {f"batch {number}, summed over cores": spent for number, spent in enumerate(by_batch(ran), start=1)}
     return Profile(workload.name, "on Spark", tables["a batch, on average"]["whole trigger"], tables)

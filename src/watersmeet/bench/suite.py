@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import watersmeet as wm
 from watersmeet.bench import early_aggregation as early
 from watersmeet.bench.adaptive import adapted
 from watersmeet.bench.catalogue import CATALOGUE, FINITE
@@ -151,8 +150,9 @@ def _growth(scale: float) -> Iterator[Finding]:
 
     def on_spark(workload: CommonKey) -> float:
         from watersmeet.bench.spark.beside import ours_on_spark
+        from watersmeet.bench.spark.session import session
 
-        return 1 / ours_on_spark(wm.session(), workload.workload("growth", batches_of(workload))).rows_per_s
+        return 1 / ours_on_spark(session(), workload.workload("growth", batches_of(workload))).rows_per_s
 
     for point in growth(scale, on_spark):
         yield Finding(str(point), point.to_dict())

@@ -26,6 +26,7 @@ from watersmeet.bench.answers import checksum
 from watersmeet.bench.results import Comparison
 from watersmeet.bench.spark.native import PROVIDER, PROVIDERS
 from watersmeet.bench.spark.runs import Ran, run
+from watersmeet.bench.spark.session import session
 from watersmeet.errors import WatersmeetError
 from watersmeet.runtime.inputs.numbered_files import write_numbered
 
@@ -112,7 +113,7 @@ def counted_beside_spark(workload: CountJoin) -> CountedBesideSpark:
     """Runs both in one session, and refuses to give figures when either counted other pairs than there are. All have run on a few rows
     before any is measured.
     """
-    spark = wm.session()
+    spark = session()
     _counted(spark, replace(workload, batch_rows=min(WARM_UP_ROWS, workload.batch_rows)))
     ours, native = _counted(spark, workload)
     _check_ours(workload, ours)

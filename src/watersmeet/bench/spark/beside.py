@@ -23,6 +23,7 @@ from watersmeet.bench.results import Comparison, System
 from watersmeet.bench.spark.native import PROVIDERS, native_join, state_in, stream_of
 from watersmeet.bench.spark.profile import phases
 from watersmeet.bench.spark.runs import Ran, run
+from watersmeet.bench.spark.session import session
 from watersmeet.bench.workloads import FEWEST_BATCHES, INSTANTS, Workload, opening
 from watersmeet.runtime.inputs.numbered_files import write_numbered
 
@@ -60,7 +61,7 @@ def beside(workload: Workload) -> Beside:
 
 def _on_spark(workload: Workload, tables: Mapping[str, pa.Table], answer: Answer) -> tuple[list[Ran], dict[str, str]]:
     """All have run before any is measured."""
-    spark = wm.session()
+    spark = session()
     with written(opening(tables, WARM_UP_ROWS), FEWEST_BATCHES) as folder:
         refused = workload.without.get("spark") or _refused(spark, workload, folder)
         for ours in (_over_files, _over_frames):

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
+from watersmeet.bench.spark.session import session
 from watersmeet.errors import WatersmeetError
 from watersmeet.optimizer.controller import Controls
 from watersmeet.runtime.embedded import bound_query
@@ -144,7 +145,7 @@ class Flooded:
 
 def flooded(flood: Flood) -> Flooded:
     """Looks for the sustained rate, then floods the query with twice that."""
-    spark = wm.session()
+    spark = session()
     sustained = _sustained(spark, flood)
     with _folder() as folder:
         pieces = flood.write(folder / "ready", 2 * sustained, flood.batches * flood.trigger_s)

@@ -1,0 +1,16 @@
+"""The session of the benchmarks. Spark's own joins keep their state on the Java heap, so it is given what the machine has to give."""
+
+from __future__ import annotations
+
+import psutil
+from pyspark.sql import SparkSession
+
+from watersmeet.runtime.spark.session import session as local_session
+
+#: The share of the machine's memory that is Java's; workers, the other peers and the answer need the rest.
+HEAP = 0.5
+
+
+def session() -> SparkSession:
+    """A local session with half of the machine's memory; one that is active already is returned as it is."""
+    return local_session(**{"spark.driver.memory": f"{int(psutil.virtual_memory().total * HEAP) >> 20}m"})
