@@ -12,7 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+import watersmeet as wm
 from watersmeet.cli import main as cli
+from watersmeet.runtime.spark.writing import answered
 
 QUERY = "SELECT a.k, a.ts AS first, b.ts AS second FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
 
@@ -64,6 +66,17 @@ def test_ctrl_c_stops_cleanly(growing: Path) -> None:
 def test_finite_data_gives_its_rows(growing: Path, spark: SparkSession) -> None:
     rows = [json.loads(line) for line in called(growing, "--json").splitlines()]
     assert sorted(row["k"] for row in rows) == list(range(10))
+
+
+def test_finite_data_accounts_for_every_row_as_embedded(growing: Path, spark: SparkSession) -> None:
+    sources = {name: wm.stream(growing / name / "0.csv", time="ts") for name in ("a", "b")}
+    plan = wm.Plan(drop=(("a", 0.5),))
+    here, there = wm.collect(QUERY, sources, plan=plan), answered(QUERY, sources, plan)
+    ledger = json.loads(there.schema.metadata[b"watersmeet"])
+    assert ledger == json.loads(here.schema.metadata[b"watersmeet"])
+    assert 0 < ledger["ledger"]["a"]["shed"] < 10
+    told = json.loads(called(growing, "--json", "--out", growing / "rows.parquet"))
+    assert told["ledger"] == {name: {"arrived": 10, "kept": 10, "shed": 0, "late": 0} for name in ("a", "b")}
 
 
 def test_a_checkpoint_goes_on_with_what_is_new(growing: Path, spark: SparkSession) -> None:

@@ -72,9 +72,9 @@ def quiet_spark(settings: Mapping[str, str]) -> Iterator[None]:
 
 def collected(query: wm.Query, sources: Sources, plan: wm.Plan | None) -> pa.Table:
     """All rows of a query over finite data."""
-    from watersmeet.runtime.spark.writing import collected as collected_rows
+    from watersmeet.runtime.spark.writing import answered
 
-    return collected_rows(wm.on_spark(query, sources, plan=plan))
+    return answered(query, sources, plan)
 
 
 def grow(job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Observer, show: Callable[[int, pa.Table], None]) -> int:

@@ -14,6 +14,8 @@ from watersmeet.kernels.mixing import mix
 
 _EMPTY = -1
 _SMALL = 1 << 14
+#: A group of so few rows is looked through whole.
+_SHORT = 16
 
 
 @kernel(IN_INT64)
@@ -146,14 +148,29 @@ def count_matches(
             first[probe] = 0
             count[probe] = 0
             continue
-        start = _first_at_least(times, low, high, start, from_us[probe])
-        if ends.size:
-            start = max(start, _first_at_least(ends, low, high, start, alive_at_us[probe]))
-        stop = max(start, _first_at_least(times, low, high, stop, until_us[probe] + 1))
+        if high - low <= _SHORT:
+            start = low + _count_below(times, low, high, from_us[probe])
+            if ends.size:
+                start = max(start, low + _count_below(ends, low, high, alive_at_us[probe]))
+            stop = max(start, low + _count_below(times, low, high, until_us[probe] + 1))
+        else:
+            start = _first_at_least(times, low, high, start, from_us[probe])
+            if ends.size:
+                start = max(start, _first_at_least(ends, low, high, start, alive_at_us[probe]))
+            stop = max(start, _first_at_least(times, low, high, stop, until_us[probe] + 1))
         first[probe] = start
         count[probe] = np.int32(stop - start)
         total += stop - start
     return total
+
+
+@piece
+def _count_below(values: NDArray[np.int64], low: int, high: int, bound: int) -> int:
+    """How many of a short stretch are below the bound: comparing them all has no branch for the processor to guess wrong."""
+    count = 0
+    for place in range(low, high):
+        count += values[place] < bound
+    return count
 
 
 @piece

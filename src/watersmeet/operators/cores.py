@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -54,6 +55,28 @@ def each(work: Callable[[Item], Result], items: Sequence[Item], rows: int) -> li
     return [parts[at % cores][at // cores] for at in range(len(items))]
 
 
+def ahead(work: Callable[[Item], Result], items: Iterable[Item], rows: Callable[[Item], int]) -> Iterator[Result]:
+    """`map(work, items)`, in order; where there are cores, some items are worked on while the next one is made.
+
+    Items of few rows are worked on at once. Only a few wait at a time, so that memory stays bounded however many items there are.
+
+    >>> with on_cores(2):
+    ...     list(ahead(lambda number: number * number, range(5), lambda number: FEWEST_ROWS))
+    [0, 1, 4, 9, 16]
+    """
+    cores = _cores.get()
+    waiting: deque[Future[Result]] = deque()
+    for item in items:
+        if cores < 2 or (not waiting and rows(item) < FEWEST_ROWS):
+            yield work(item)
+            continue
+        waiting.append(_followers(cores - 1).submit(work, item))
+        if len(waiting) > cores:
+            yield waiting.popleft().result()
+    for last in waiting:
+        yield last.result()
+
+
 def stretches(rows: int) -> list[slice]:
     """The rows in as many stretches as there are cores for them."""
     count = _cores.get() if rows >= FEWEST_ROWS else 1
@@ -73,6 +96,12 @@ def _helped_s() -> float:
 @cache
 def _helpers(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="watersmeet")
+
+
+@cache
+def _followers(count: int) -> ThreadPoolExecutor:
+    """Not the helpers: what waits for help must not wait for those who follow."""
+    return ThreadPoolExecutor(count, thread_name_prefix="watersmeet-follows")
 
 
 def _timed(work: Callable[[Item], Result], items: Sequence[Item]) -> tuple[list[Result], float]:

@@ -20,7 +20,6 @@ from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.operators.shedding import drop_boxes
 from watersmeet.optimizer.arrivals import Arriving
 from watersmeet.optimizer.budget import Budget, bytes_text
-from watersmeet.optimizer.cost_of_spark import on_spark
 from watersmeet.optimizer.costing import Costed, PlanCost
 from watersmeet.optimizer.early import early_candidates, early_costed, early_notes
 from watersmeet.optimizer.estimates import Workload, workload_of
@@ -75,7 +74,7 @@ class Explanation:
             return None
         if shed and self.remedies.approximation is not None:
             return self.remedies.approximation.plan
-        allow = "" if shed else "; allow rows to be dropped with shed=True"
+        allow = "" if shed else "; allow rows to be dropped: shed=True in Python, --shed on the command line"
         raise PlanError(f"the query cannot keep up: {shortfall}", hint="one of: " + "; ".join(self.remedies.sentences()) + allow)
 
     def to_dict(self) -> dict[str, Any]:
@@ -237,15 +236,13 @@ def explained(
         about = _explained_aggregation(bound, grouped, workload, stats, profile, budget or Budget(), plan, all_plans)
         return replace(about, trace=(*about.trace, reason)) if reason else about
     config = settled_config(bound, plan or Plan())
-    now = Situation(config, workload_of(bound, config, stats, samples, arriving), profile, budget or Budget())
+    now = Situation(config, workload_of(bound, config, stats, samples, arriving), profile, budget or Budget(), engine)
     search = searched(bound, config, now.workload, profile, now.budget)
-    found, trace = list(search.found), search.trace
+    found, trace = [now.on_engine(now.workload, each) for each in search.found], search.trace
     chosen = found[0]
     if plan is not None:
         chosen = now.pinned(plan, drop_boxes(bound, plan))
         trace = (*trace, reason or "the plan is pinned")
-    if engine == "spark":
-        chosen, *found = (on_spark(config, now.workload, profile, each) for each in (chosen, *found))
     others = tuple(each for each in found if each.plan != chosen.plan)
     helps = None
     if wishes is not None and now.budget.shortfall(chosen.cost) is not None:

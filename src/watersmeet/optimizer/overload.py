@@ -30,6 +30,7 @@ from watersmeet.errors import PlanError, listing
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.shedding import DropBox
 from watersmeet.optimizer.budget import Budget
+from watersmeet.optimizer.cost_of_spark import on_spark
 from watersmeet.optimizer.costing import Costed, Part, PlanCost, costed
 from watersmeet.optimizer.estimates import InputEstimate, Workload
 from watersmeet.stats.estimate import Estimate, derived
@@ -71,20 +72,26 @@ class Approximation:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What is to be run, on what."""
+    """What is to be run, on what. With the engine "spark", what Spark takes on top counts."""
 
     config: MeetConfig
     workload: Workload
     profile: Profile
     budget: Budget
+    engine: str = "embedded"
 
     def cost(self, plan: Plan, keep: Mapping[str, float]) -> Costed:
         """The plan's cost when these shares are kept, by stream name; streams not named are kept whole."""
-        thin = costed(self.config, thinned(self.config, self.workload, keep), self.profile, replace(plan, drop=()))
+        left = thinned(self.config, self.workload, keep)
+        thin = self.on_engine(left, costed(self.config, left, self.profile, replace(plan, drop=())))
         boxes = [
             Part(f"shed from {name}", rate * self.profile.select_s, rate) for name, rate in self.rates.items() if keep.get(name, 1.0) < 1
         ]
         return Costed(thin.plan, replace(thin.cost, parts=(*boxes, *thin.cost.parts)))
+
+    def on_engine(self, left: Workload, found: Costed) -> Costed:
+        """The plan's cost with what the engine takes on top, when that much is left of the workload."""
+        return on_spark(self.config, left, self.profile, found, self.workload) if self.engine == "spark" else found
 
     def pinned(self, plan: Plan, boxes: Mapping[str, DropBox]) -> Costed:
         """The plan with its own drop boxes, and what it costs with them."""
@@ -244,7 +251,7 @@ def _scaled_windows(now: Situation, plan: Plan, scale: float) -> PlanCost:
     )
     gaps = tuple(tuple(int(gap * scale) if gap < FOREVER_US else gap for gap in row) for row in now.workload.gaps_us)
     shorter = replace(now.workload, inputs=inputs, gaps_us=gaps, _matches={}, _reach={})
-    return costed(now.config, shorter, now.profile, replace(plan, drop=())).cost
+    return now.on_engine(shorter, costed(now.config, shorter, now.profile, replace(plan, drop=()))).cost
 
 
 def _rounded(share: float, least: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -134,11 +135,19 @@ def _join(config: MeetConfig, inputs: list[InputState], new: dict[int, Pane], ta
     if not any(len(pane) for pane in new.values()):
         return
     search = tactic_of(config.plan).search(config, memory)
-    for reach, found in tally.watch.each(PROBE, search(config, [each.panes for each in inputs], new, tally)):
-        if len(found):
-            with tally.watch.on(ROWS_OUT):
-                batch = _materialised(config, reach, found)
-            yield batch
+    found = tally.watch.each(PROBE, search(config, [each.panes for each in inputs], new, tally))
+    some = (each for each in found if len(each[1]))
+    for batch, watch in cores.ahead(partial(_rows_out, config), some, lambda each: len(each[1])):
+        tally.watch.add(watch)
+        yield batch
+
+
+def _rows_out(config: MeetConfig, found: tuple[dict[int, Panes], Combinations]) -> tuple[pa.RecordBatch, Watch]:
+    """The rows, and how long it took, by whichever core it was done."""
+    watch = Watch()
+    with watch.on(ROWS_OUT):
+        batch = _materialised(config, *found)
+    return batch, watch
 
 
 def _materialised(config: MeetConfig, reach: dict[int, Panes], found: Combinations) -> pa.RecordBatch:

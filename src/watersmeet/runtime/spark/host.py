@@ -11,7 +11,7 @@ import uuid
 from functools import partial, reduce
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -43,12 +43,13 @@ def on_spark(
     buckets: int | None = None,
     plans: str | Path | None = None,
     remembers: bool = True,
+    seen: Observation | None = None,
 ) -> DataFrame:
     """The query's rows as a DataFrame: streaming when any source streams, else finite.
 
     `buckets` is the number of pieces the query is spread over, one per shuffle partition unless said otherwise. `plans` is the directory of
     a log of plans by batch (`PlanLog`), for a streaming query whose plan, and what it drops, changes while it runs. `remembers` lets
-    workers keep decoded state in memory between batches; rows do not depend on it.
+    workers keep decoded state in memory between batches; rows do not depend on it. `seen` gets the metrics of a finite query.
     """
     if buckets is not None and buckets < 1:
         raise InputError(f"a query runs in at least one bucket, not in {buckets}")
@@ -68,7 +69,7 @@ def on_spark(
         emitted = packed.groupBy(BUCKET).transformWithStateInPandas(processor, columns, "Append", "None")
     else:
         emitted = packed.repartition(partitions, BUCKET).mapInArrow(partial(run_finite, arrangement.bucket, emission), columns)
-    counted = observed(emitted, arrangement.bucket)
+    counted = observed(emitted, arrangement.bucket, seen)
     if isinstance(emission, ListedRows):
         return emission.spread(counted)
     assert arrangement.merger is not None

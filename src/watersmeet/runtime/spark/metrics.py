@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
 from watersmeet.operators.meet.watch import ALL, KEEP, PROBE, ROWS_OUT, TAKE_IN
@@ -71,13 +71,16 @@ def metric_names(bucket: Bucket) -> tuple[str, ...]:
     return tuple(column for column, _ in _columns(bucket))
 
 
-def observed(emitted: DataFrame, bucket: Bucket) -> DataFrame:
-    """The same rows, with the metrics observed: sums over the buckets, and the times that are the same in all."""
+def observed(emitted: DataFrame, bucket: Bucket, seen: Observation | None = None) -> DataFrame:
+    """The same rows, with the metrics observed: sums over the buckets, and the times that are the same in all.
+
+    A streaming query's are in its progress; a finite one's go to whoever has seen it.
+    """
     sums = [
         (F.max if column in _EQUAL_IN_ALL else F.sum)(_number(place)).alias(json.dumps(key))
         for place, (column, key) in enumerate(_columns(bucket))
     ]
-    return emitted.observe(OBSERVATION, *sums)
+    return emitted.observe(seen or OBSERVATION, *sums)
 
 
 def observed_merge(emitted: DataFrame) -> DataFrame:
@@ -98,6 +101,16 @@ def metrics_of(progress: Iterable[Any]) -> list[BatchMetrics]:
     """The metrics in the progress reports of a streaming query; batches in which no bucket ran have none."""
     found = ((each, each["observedMetrics"].get(OBSERVATION)) for each in progress)
     return [_batch(each, _with_merge(each, row.asDict())) for each, row in found if row is not None and row[_RESULTS] is not None]
+
+
+def ledger_of(values: Mapping[str, int | None]) -> dict[str, dict[str, int]]:
+    """Where the rows of each stream went, from the metrics of a finite query."""
+    found: dict[str, dict[str, int]] = {}
+    for text, value in values.items():
+        what, *about = json.loads(text)
+        if what in _PER_STREAM:
+            found.setdefault(about[0], {})[what] = value or 0
+    return {name: {**each, "kept": each["arrived"] - each["late"] - each["shed"]} for name, each in found.items()}
 
 
 def _with_merge(progress: Any, values: dict[str, int]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -10,14 +11,17 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql.streaming.query import StreamingQuery
 
 from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import Query
 from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.runtime.embedded import Sources
 from watersmeet.runtime.figures import BatchFigures, Observer
 from watersmeet.runtime.spark.faults import in_one_sentence
-from watersmeet.runtime.spark.metrics import BatchMetrics, batches
+from watersmeet.runtime.spark.host import on_spark
+from watersmeet.runtime.spark.metrics import BatchMetrics, batches, ledger_of
 
 #: How often the query is asked how far it is.
 POLL_S = 0.25
@@ -106,6 +110,13 @@ def _operators_s(batch: BatchMetrics) -> dict[str, float]:
 
 def _instant_us(known_us: int) -> int | None:
     return known_us if abs(known_us) < FOREVER_US else None
+
+
+def answered(query: Query | str, sources: Sources, plan: Plan | None) -> pa.Table:
+    """All rows of a query over finite data; the table carries the ledger in its schema's metadata, as the embedded engine's does."""
+    seen = Observation()
+    rows = collected(on_spark(query, sources, plan=plan, seen=seen))
+    return rows.replace_schema_metadata({"watersmeet": json.dumps({"ledger": ledger_of(seen.get)})})
 
 
 def collected(frame: DataFrame) -> pa.Table:
