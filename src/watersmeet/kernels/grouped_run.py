@@ -27,39 +27,43 @@ def group_rows(
     Rows keep their order inside a group (`group_rows_definition` is the law). Groups stand in the order of their hash's leading bits, and
     so do the directory's slots: building a run, or probing it in the order of another run, walks memory forwards.
     """
-    rows = _by_leading_bits(keys) if keys.size > _SMALL else np.arange(keys.size).astype(np.int32)
+    rows, ordered = _by_leading_bits(keys) if keys.size > _SMALL else (np.arange(keys.size).astype(np.int32), keys.copy())
     group_of = np.empty(keys.size, np.int32)
     slots = np.full(2 * keys.size + 1, _EMPTY, np.int32)
     group_keys = np.empty(keys.size, np.int64)
+    offsets = np.zeros(keys.size + 1, np.int64)
     groups = 0
     for place in range(keys.size):
-        key = keys[rows[place]]
-        slot = _slot_of(slots, group_keys, key)
+        slot = _slot_of(slots, group_keys, ordered[place])
         group = slots[slot]
         if group == _EMPTY:
             group = np.int32(groups)
             slots[slot] = group
-            group_keys[groups] = key
+            group_keys[groups] = ordered[place]
             groups += 1
         group_of[place] = group
-    offsets, sorted_rows = _sorted_by_group(rows, group_of, groups)
-    return slots, group_keys[:groups].copy(), offsets, sorted_rows
+        offsets[group + 1] += 1
+    for group in range(groups):
+        offsets[group + 1] += offsets[group]
+    return slots, group_keys[:groups].copy(), offsets[: groups + 1].copy(), _sorted_by_group(rows, group_of, offsets[:groups].copy())
 
 
 @piece
-def _by_leading_bits(keys: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Row numbers ordered by the first byte of the key's hash, stable: one partition's part of the directory fits the cache."""
+def _by_leading_bits(keys: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Row numbers, and their keys, ordered by the first byte of the key's hash, stable: one part of the directory fits the cache."""
     place = np.zeros(257, np.int64)
     for row in range(keys.size):
         place[(mix(keys[row]) >> np.uint64(56)) + np.uint64(1)] += 1
     for part in range(256):
         place[part + 1] += place[part]
     rows = np.empty(keys.size, np.int32)
+    ordered = np.empty(keys.size, np.int64)
     for row in range(keys.size):
         part = mix(keys[row]) >> np.uint64(56)
         rows[place[part]] = np.int32(row)
+        ordered[place[part]] = keys[row]
         place[part] += 1
-    return rows
+    return rows, ordered
 
 
 def group_rows_definition(keys: NDArray[np.int64]) -> dict[int, list[int]]:
@@ -82,20 +86,14 @@ def _slot_of(slots: NDArray[np.int32], group_keys: NDArray[np.int64], key: int) 
 
 
 @piece
-def _sorted_by_group(rows: NDArray[np.int32], group_of: NDArray[np.int32], groups: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Counting sort, stable."""
-    offsets = np.zeros(groups + 1, np.int64)
-    for at in range(rows.size):
-        offsets[group_of[at] + 1] += 1
-    for group in range(groups):
-        offsets[group + 1] += offsets[group]
-    place = offsets[:-1].copy()
+def _sorted_by_group(rows: NDArray[np.int32], group_of: NDArray[np.int32], place: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Counting sort, stable; `place` is where each group begins, and ends up where it ends."""
     by_group = np.empty(rows.size, np.int32)
     for at in range(rows.size):
         group = group_of[at]
         by_group[place[group]] = rows[at]
         place[group] += 1
-    return offsets, by_group
+    return by_group
 
 
 @kernel(IN_INT64, IN_INT64)
@@ -203,7 +201,7 @@ def _first_at_least(values: NDArray[np.int64], low: int, high: int, near: int, b
     return left
 
 
-@kernel(IN_INT32, IN_INT64, IN_INT32, INT, OUT_INT32, OUT_INT32, INT)
+@kernel(IN_INT32, IN_INT64, IN_INT32, INT, OUT_INT32, OUT_INT32, INT, INT)
 def fill_matches(
     rows: NDArray[np.int32],
     first: NDArray[np.int64],
@@ -212,11 +210,12 @@ def fill_matches(
     probes: NDArray[np.int32],
     matches: NDArray[np.int32],
     at: int,
+    number: int,
 ) -> int:
-    """Writes (probe, base + row) for every match from place `at` on; returns the place after the last."""
+    """Writes (number + probe, base + row) for every match from place `at` on; returns the place after the last."""
     for probe in range(first.size):
         for place in range(first[probe], first[probe] + count[probe]):
-            probes[at] = np.int32(probe)
+            probes[at] = np.int32(number + probe)
             matches[at] = np.int32(base + rows[place])
             at += 1
     return at

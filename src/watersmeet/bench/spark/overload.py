@@ -77,8 +77,8 @@ class Flood:
 
 @dataclass(frozen=True, slots=True)
 class Flooded:
-    """How it went. `most_rows_out_per_s` is what the model sees at best on this machine, in batches as long as their interval; `safely` in
-    such that leave free what batches were measured to scatter.
+    """How it went. `most_rows_out_per_s` is what the model sees at best on this machine, as fast as it was measured after each batch, in
+    batches as long as their interval; `safely` in such that leave free what batches were measured to be off.
     """
 
     flood: Flood
@@ -137,7 +137,7 @@ class Flooded:
             )
         settled = "not settled" if self.settled_after is None else f"under the interval from batch {self.settled_after} on"
         lines.append(f"  {settled}; after {SETTLING} batches, {self.rows_out_per_s:,.0f} results per s:")
-        free = "what batches scatter left free"
+        free = "what batches were off left free"
         for most, how in ((self.safely, free), (self.most_rows_out_per_s, "nothing left free")):
             lines.append(f"  {self.rows_out_per_s / most:.1%} of the {most:,.0f} that the model sees at best on this machine, with {how}")
         return "\n".join(lines)
@@ -150,7 +150,7 @@ def flooded(flood: Flood) -> Flooded:
     with _folder() as folder:
         pieces = flood.write(folder / "ready", 2 * sustained, flood.batches * flood.trigger_s)
         ran, keeping = _flooded(spark, flood, folder, pieces)
-    most = keeping.most_rows_out_per_s(dict.fromkeys(_STREAMS, 2 * sustained))
+    most = keeping.most_rows_out_per_s(dict.fromkeys(_STREAMS, 2 * sustained), SETTLING)
     return Flooded(flood, sustained, ran, tuple(keeping.decisions), *most)
 
 

@@ -85,6 +85,28 @@ class Probe:
     total: int
 
 
+@dataclass(frozen=True)
+class _Met:
+    """What the combinations of a piece met in one pane: stretches of its rows, which are numbered from `base` on."""
+
+    rows: Int32s
+    first: Int64s
+    count: Int32s
+    base: int
+
+    def fill(self, parents: Int32s, matches: Int32s, at: int) -> int:
+        """Writes every combination with every row it met from place `at` on; returns the place after the last."""
+        parts = cores.stretches(self.first.size)
+        places = np.cumsum([at, *(int(self.count[part].sum()) for part in parts)]).tolist()
+
+        def write(number: int) -> None:
+            part = parts[number]
+            fill_matches(self.rows, self.first[part], self.count[part], self.base, parents, matches, places[number], part.start)
+
+        cores.each(write, range(len(parts)), self.first.size)
+        return int(places[-1])
+
+
 #: Told, by target, how many combinations probed it and how many rows they met.
 Count = Callable[[int, int, int], None]
 
@@ -238,9 +260,8 @@ def _bind(
     parents, matches = np.empty(total, np.int32), np.empty(total, np.int32)
     at = 0
     for number, pane in enumerate(panes.panes):
-        rows = pane.run(step.key_classes).rows
-        base = int(panes.bases[number])
-        at = fill_matches(rows, probe.first[number][piece], probe.count[number][piece], base, parents, matches, at)
+        met = _Met(pane.run(step.key_classes).rows, probe.first[number][piece], probe.count[number][piece], int(panes.bases[number]))
+        at = met.fill(parents, matches, at)
     whole = piece.start == 0 and piece.stop == len(bound)
     here = bound if whole else bound.take(piece)
     if not more:  # nothing is probed after this

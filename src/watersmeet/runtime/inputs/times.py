@@ -75,14 +75,13 @@ def _in_range_us(name: str, time: str, column: pa.ChunkedArray[Any]) -> Times:
 def _checked(name: str, time: str, ticks: Times, tick_us: int) -> Times:
     """Ticks as microseconds; refused before the product can leave int64."""
     furthest = MAX_TIME_US // tick_us
-    outside = (ticks > furthest) | (ticks < -furthest)
-    if outside.any():
-        row = int(outside.argmax())
+    if ticks.size and (ticks.max() > furthest or ticks.min() < -furthest):
+        row = int(((ticks > furthest) | (ticks < -furthest)).argmax())
         raise InputError(
             f'row {row + 1} of stream "{name}" has a time out of range: "{time}" is {ticks[row]} ticks of {tick_us} µs since 1970',
             hint="integer times count microseconds; times reach about 36,000 years either way",
         )
-    return ticks * tick_us
+    return ticks if tick_us == 1 else ticks * tick_us
 
 
 def _ints(column: pa.ChunkedArray[Any]) -> Times:

@@ -10,6 +10,7 @@ its plan, the log says so, and the decision is for the one after.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -32,6 +33,8 @@ from watersmeet.stats.stream_stats import StreamStats
 
 #: How often the query is asked how far it is.
 POLL_S = 0.1
+#: Batches of which it is kept what was known after them.
+REMEMBERED = 64
 #: Shares closer than this to those in force are not worth a new plan.
 NEAR = 0.01
 
@@ -68,7 +71,7 @@ class KeepingUp:
     stats: Mapping[str, StreamStats] = field(default_factory=dict)
     wishes: Wishes = NO_WISHES
     decisions: list[Controls] = field(default_factory=list)
-    _controller: Controller | None = None
+    _known: deque[tuple[int, Controller]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))  # what was known after each batch
     _seen: int = -1
     _began_s: float | None = None
 
@@ -92,15 +95,15 @@ class KeepingUp:
         thread.start()
         return thread
 
-    def most_rows_out_per_s(self, rows_per_s: Mapping[str, float]) -> tuple[float, float]:
-        """Results per second that the model sees at best when rows come this fast, on a machine as fast as it was measured: in batches that
-        take the whole interval, and in those that leave free what batches were measured to scatter.
+    def most_rows_out_per_s(self, rows_per_s: Mapping[str, float], since: int = 0) -> tuple[float, float]:
+        """Results per second that the model sees at best when rows come this fast: in batches that take the whole interval, and in those
+        that leave free what batches were measured to be off. The machine is as fast as it was after each of the last batches, on average.
         """
-        if self._controller is None:
+        known = [each for batch, each in self._known if batch >= since]
+        if not known:
             raise PlanError("no batch was measured yet")
-        return self._controller.most_rows_out_per_s(rows_per_s), self._controller.most_rows_out_per_s(
-            rows_per_s, self._controller.fit.free()
-        )
+        most = [(each.most_rows_out_per_s(rows_per_s), each.most_rows_out_per_s(rows_per_s, each.fit.free())) for each in known]
+        return sum(whole for whole, _ in most) / len(most), sum(safely for _, safely in most) / len(most)
 
     def _follow(self, query: Any) -> None:
         try:
@@ -120,12 +123,13 @@ class KeepingUp:
     def _decide(self, report: BatchReport) -> None:
         if not any(report.arrived.values()):
             return
-        controller = self._controller or Controller(self._model(report), self.trigger_s)
+        controller = self._known[-1][1] if self._known else Controller(self._model(report), self.trigger_s)
         in_force = tuple(self._keep_at(report.batch_id).items())
         begun = self._begun()
         running = self._keep_at(begun) if begun > report.batch_id else None
-        self._controller = replace(controller, controls=replace(controller.controls, keep=in_force)).after(report, running)
-        wanted = self._controller.controls
+        known = replace(controller, controls=replace(controller.controls, keep=in_force)).after(report, running)
+        self._known.append((report.batch_id, known))
+        wanted = known.controls
         if _differs(dict(wanted.keep), self._keep_at(begun + 1)):
             self._write(wanted, begun + 1)
 
