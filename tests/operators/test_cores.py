@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from watersmeet.operators import cores
-from watersmeet.operators.cores import each, on_cores, stretches, worked_s
+from watersmeet.operators.cores import ahead, each, on_cores, stretches, worked_s
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -58,3 +59,26 @@ def test_an_error_in_a_helper_is_raised() -> None:
 
     with on_cores(2), pytest.raises(ValueError, match="1"):
         each(work, [0, 1], cores.FEWEST_ROWS)
+
+
+def test_what_comes_later_is_worked_on_while_the_next_item_is_made() -> None:
+    started = threading.Event()
+
+    def items() -> Iterator[int]:
+        yield 1
+        started.wait()  # nobody makes the next item before the first is worked on
+        yield 2
+
+    def work(item: int) -> int:
+        started.set()
+        return -item
+
+    with on_cores(2):
+        assert list(ahead(work, items(), lambda _: cores.FEWEST_ROWS)) == [-1, -2]
+
+
+@pytest.mark.parametrize("several", [1, 2, 3])
+def test_items_worked_on_ahead_come_in_order_whatever_their_size(several: int) -> None:
+    with on_cores(several):
+        found = list(ahead(lambda item: item * item, range(30), lambda item: cores.FEWEST_ROWS * (item % 3)))
+    assert found == [item * item for item in range(30)]

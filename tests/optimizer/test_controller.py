@@ -185,14 +185,14 @@ def test_the_fit_is_right_about_batches_like_the_last_ones_whatever_came_before(
     assert overhead + factor * 1.0 == pytest.approx(4.3, rel=0.05)
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.01, 0.04])
+@pytest.mark.parametrize("noise", [0.0, 0.01, 0.15])
 def test_more_is_left_free_where_batches_scatter_more(noise: float) -> None:
     rng, fit = Random(5), Fit()
     for _ in range(8):
         fit = fit.with_point(1.0, 3.0 * rng.uniform(1 - noise, 1 + noise))
     steadier = Fit(tuple(Point(1.0, 3.0) for _ in range(8)))
     assert fit.free() >= steadier.free()
-    assert (fit.free() > 1.2 * steadier.free()) == (noise > 0.02)
+    assert (fit.free() > 1.2 * steadier.free()) == (noise > 0.1)
 
 
 def test_reports_and_triggers_that_cannot_be_are_refused() -> None:

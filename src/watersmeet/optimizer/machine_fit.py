@@ -15,8 +15,8 @@ ALIKE = 0.03
 UNSTEADY = 0.25
 #: Of a batch's seconds, the share that its rows take at the least: noise in batches that are alike must not say that dropping is useless.
 SLOWEST_GAIN = 0.2
-#: How far off a batch comes before any was measured, and how many times the scatter is left free of the trigger interval.
-EXPECTED_SCATTER, SCATTERS_FREE = 0.05, 2.5
+#: How far off batches come before any was measured, for how many batches that counts, and how many times the scatter is left free.
+EXPECTED_SCATTER, EXPECTED_COUNTS, SCATTERS_FREE = 0.08, 2, 2.5
 #: The least and the most of the trigger interval that is left free.
 LEAST_FREE, MOST_FREE = 0.02, 0.25
 
@@ -60,10 +60,10 @@ class Fit:
         return y - factor * x, factor
 
     def scatter(self) -> float:
-        """How far off steady batches came, as a share of what the batches before them foretold; one `EXPECTED_SCATTER` off is taken for
+        """How far off steady batches came, as a share of what the batches before them foretold; some `EXPECTED_SCATTER` off are taken for
         granted. A line through a batch knows too much about it to say how far the next one may be off.
         """
-        off = [EXPECTED_SCATTER]
+        off = [EXPECTED_SCATTER] * EXPECTED_COUNTS
         for number, point in enumerate(self.points):
             if number and point.steady:
                 overhead_s, factor = replace(self, points=self.points[:number]).line()
