@@ -74,8 +74,10 @@ class Explanation:
             return None
         if shed and self.remedies.approximation is not None:
             return self.remedies.approximation.plan
-        allow = "" if shed else "; allow rows to be dropped: shed=True in Python, --shed on the command line"
-        raise PlanError(f"the query cannot keep up: {shortfall}", hint="one of: " + "; ".join(self.remedies.sentences()) + allow)
+        helps = [sentence.rstrip(".") for sentence in self.remedies.sentences()]
+        if self.remedies.approximation is not None:
+            helps.append("rows are dropped where that is allowed: shed=True in Python, --shed on the command line")
+        raise PlanError(f"the query cannot keep up: {shortfall}", hint="one of: " + "; ".join(helps))
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values, for programs."""
