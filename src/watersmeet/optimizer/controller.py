@@ -1,10 +1,10 @@
 """Keeping batches shorter than the trigger interval by choosing what to drop: values in, a decision out, no clock and no host.
 
 After every batch the host says how long it took and what came. The cost model says what such a batch should have taken; a line through
-the last batches turns the model's seconds into this machine's, and how far batches lie off that line says how much of the interval to leave
-free (`machine_fit`). From that follows how much the next batch may hold, backlog included, and the model says which rows to give up so that
-most of the answer is left. A decision carries the batch it holds from; written beside the checkpoint it makes a replayed batch drop the
-same rows.
+the last batches turns the model's seconds into this machine's, and how far batches came off what was foretold of them says how much of the
+interval to leave free (`machine_fit`). From that follows how much the next batch may hold, backlog included, and the model says which rows
+to give up so that most of the answer is left. A decision carries the batch it holds from; written beside the checkpoint it makes a replayed
+batch drop the same rows.
 
 References: Ayad, Naughton, section 5; Kang, Naughton, Viglas, section 5.2.
 """
