@@ -5,6 +5,8 @@ Spark starts one worker after the other. Each would otherwise spend seconds of C
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 from pyspark import worker  # noqa: F401 # what every worker runs; imported here, it is there after the fork
 from pyspark.daemon import manager
@@ -29,6 +31,13 @@ def load_kernels() -> None:
     hash_slices(np.zeros(1, np.uint8), np.array([0, 1]))
 
 
+def freeze() -> None:
+    """What is imported stays, so no worker looks through it again: Spark has each collect its garbage after every task."""
+    gc.collect()
+    gc.freeze()
+
+
 if __name__ == "__main__":
     load_kernels()
+    freeze()
     manager()
