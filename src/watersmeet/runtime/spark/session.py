@@ -17,6 +17,8 @@ from watersmeet.runtime.java import check_java
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
+_FAST_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+
 #: What `session()` sets. A caller's own session keeps its settings; what must hold there is checked by `check_session`.
 SETTINGS = {
     "spark.master": "local[*,4]",  # the 4: a task whose Python worker died is tried again
@@ -26,6 +28,9 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "4g",
+    # Spark knows a vector's length and nulls; Arrow would check every index and every flag again
+    "spark.driver.extraJavaOptions": _FAST_ARROW,
+    "spark.executor.extraJavaOptions": _FAST_ARROW,
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
@@ -39,6 +44,20 @@ SETTINGS = {
     "spark.executorEnv.MALLOC_MMAP_MAX_": "0",
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(1 << 29),
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+}
+
+#: What `session()` sets besides where all of Spark is this machine.
+LOCAL_SETTINGS = {
+    # the usual one starts ten processes (chmod, readlink) for every file of a checkpoint in a local directory
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    # shuffled rows are on no wire, and are not lost while the query lives: no task makes them a second time for one that has read them
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.checksum.enabled": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enableQueryLevelRollbackOnMismatch": "false",
 }
 
 
@@ -70,8 +89,10 @@ def start_writing_to(log: IO[bytes], settings: Mapping[str, Any]) -> bool:
 def _chosen(settings: Mapping[str, Any]) -> dict[str, str]:
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers have what this process has
-    chosen = SETTINGS | {"spark.sql.shuffle.partitions": os.cpu_count() or 1}
-    chosen |= {name if "." in name else name.replace("_", "."): value for name, value in settings.items()}
+    asked = {name if "." in name else name.replace("_", "."): value for name, value in settings.items()}
+    chosen = SETTINGS | {"spark.sql.shuffle.partitions": os.cpu_count() or 1} | asked
+    if str(chosen["spark.master"]).startswith("local") and "cluster" not in str(chosen["spark.master"]):
+        chosen = LOCAL_SETTINGS | chosen
     return {name: str(value) for name, value in chosen.items()}
 
 
