@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from watersmeet.operators import cores
-from watersmeet.operators.cores import ahead, each, on_cores, stretches, worked_s
+from watersmeet.operators.cores import ahead, each, made_ahead, on_cores, stretches, worked_s
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -82,3 +82,41 @@ def test_items_worked_on_ahead_come_in_order_whatever_their_size(several: int) -
     with on_cores(several):
         found = list(ahead(lambda item: item * item, range(30), lambda item: cores.FEWEST_ROWS * (item % 3)))
     assert found == [item * item for item in range(30)]
+
+
+@pytest.mark.parametrize("items", [0, 1, 3, 50])
+def test_items_made_ahead_come_in_their_order(items: int) -> None:
+    assert list(made_ahead(iter(range(items)))) == list(range(items))
+
+
+def test_the_next_items_are_made_while_one_is_in_use() -> None:
+    made = [threading.Event() for _ in range(3)]
+
+    def items() -> Iterator[int]:
+        for number, event in enumerate(made):
+            event.set()
+            yield number
+
+    coming = made_ahead(items())
+    assert next(coming) == 0
+    made[2].wait()  # nobody has asked for it
+    assert list(coming) == [1, 2]
+
+
+def test_what_goes_wrong_in_making_comes_in_its_place() -> None:
+    def items() -> Iterator[int]:
+        yield 0
+        raise ValueError("torn")
+
+    coming = made_ahead(items())
+    assert next(coming) == 0
+    with pytest.raises(ValueError, match="torn"):
+        next(coming)
+
+
+def test_whoever_stops_asking_stops_the_making() -> None:
+    made = []
+    coming = made_ahead(made.append(number) or number for number in range(1000))  # type: ignore[func-returns-value]
+    next(coming)
+    coming.close()  # type: ignore[attr-defined]
+    assert len(made) <= 2 * cores.MADE_AHEAD

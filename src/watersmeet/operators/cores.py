@@ -21,6 +21,8 @@ Result = TypeVar("Result")
 
 #: Fewer rows than this are not worth a second thread.
 FEWEST_ROWS = 1 << 15
+#: So many items are made before they are asked for.
+MADE_AHEAD = 4
 
 _cores: ContextVar[int] = ContextVar("cores", default=1)
 _own = threading.local()
@@ -75,6 +77,20 @@ def ahead(work: Callable[[Item], Result], items: Iterable[Item], rows: Callable[
             yield waiting.popleft().result()
     for last in waiting:
         yield last.result()
+
+
+def made_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The items; the next few are made while one is in use.
+
+    >>> list(made_ahead(iter("abc")))
+    ['a', 'b', 'c']
+    """
+    over = object()
+    with ThreadPoolExecutor(1, thread_name_prefix="watersmeet-ahead") as maker:
+        coming = deque(maker.submit(next, items, over) for _ in range(MADE_AHEAD))
+        while (item := coming.popleft().result()) is not over:
+            coming.append(maker.submit(next, items, over))
+            yield item  # type: ignore[misc] # it is not `over`
 
 
 def stretches(rows: int) -> list[slice]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +25,8 @@ Reader = Callable[[Path, list[str] | None], pa.Table]
 
 #: Types are inferred from the first block of a file, so a block holds the whole of most files.
 _LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 1 << 20, 1 << 26
+#: Of a file that is read in pieces.
+ROWS_AT_ONCE = 1 << 18
 
 
 def data_files(path: Path) -> list[Path]:
@@ -64,16 +67,34 @@ def read_files(files: list[Path], time: str | None, columns: list[str] | None = 
     return pa.concat_tables([table.cast(known) for table in tables])
 
 
+def read_pieces(file: Path, time: str | None, columns: list[str]) -> Iterator[pa.Table]:
+    """One file as tables, at least one: where the format allows, they are read one by one, by this thread alone."""
+    if _reader(file) is not _read_parquet:
+        yield _read(file, time, columns)
+        return
+    with _mistakes_in(file), pq.ParquetFile(file) as opened:
+        known = [name for name in columns if name in opened.schema_arrow.names]
+        yield plain(_chosen(file, opened.schema_arrow.empty_table(), columns))
+        for batch in opened.iter_batches(ROWS_AT_ONCE, columns=known, use_threads=False):
+            yield plain(pa.Table.from_batches([batch]).select(columns))
+
+
 def _read(file: Path, time: str | None, columns: list[str] | None) -> pa.Table:
     reader = _reader(file)
     assert reader is not None, "data_files lists known formats only"
+    with _mistakes_in(file):
+        table = plain(_chosen(file, reader(file, columns), columns))
+    return table if time is None or reader is _read_parquet else parsed_times(f'"{file}"', table, time)
+
+
+@contextmanager
+def _mistakes_in(file: Path) -> Iterator[None]:
     try:
         if file.stat().st_size == 0:
             raise InputError(f'"{file}" is empty (0 bytes)')
-        table = plain(_chosen(file, reader(file, columns), columns))
+        yield
     except (pa.ArrowException, OSError, ValueError, EOFError, RecursionError) as error:
         raise InputError(f'"{file}" cannot be read: {_first_lines(error)}') from error
-    return table if time is None or reader is _read_parquet else parsed_times(f'"{file}"', table, time)
 
 
 def _chosen(file: Path, table: pa.Table, columns: list[str] | None) -> pa.Table:

@@ -16,10 +16,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
 from watersmeet.errors import InputError
+from watersmeet.operators.cores import made_ahead
 from watersmeet.operators.row_identity import is_part_of_identity
 from watersmeet.operators.shedding import DropBox
 from watersmeet.runtime.inputs.feeds import PathFeed, SparkFeed
-from watersmeet.runtime.inputs.files import is_data_file, read_files
+from watersmeet.runtime.inputs.files import is_data_file, read_pieces
 from watersmeet.runtime.inputs.schemas import as_declared, difference
 from watersmeet.runtime.sources import Stream
 from watersmeet.runtime.spark.columns import column_of, translated
@@ -82,7 +83,7 @@ def _hashed(box: DropBox, schema: pa.Schema) -> Column:
 
 
 def _pack_batches(packer: Packer, declared: pa.Schema, flags: list[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return packer.packed(_declared(pa.Table.from_batches([batch]), declared, flags) for batch in batches)
+    return made_ahead(packer.packed(_declared(pa.Table.from_batches([batch]), declared, flags) for batch in batches))
 
 
 def _declared(table: pa.Table, declared: pa.Schema, flags: list[str]) -> pa.Table:
@@ -108,12 +109,12 @@ def _packed_files(spark: SparkSession, feed: PathFeed, packer: Packer) -> DataFr
 
 def _pack_files(packer: Packer, schema: pa.Schema, time: str | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     paths = (Path(path.as_py().removeprefix("file:")) for batch in batches for path in batch.column(0))
-    return packer.packed(_read(path, schema, time, packer.names_read()) for path in paths if is_data_file(path))
+    wanted = pa.schema([schema.field(name) for name in packer.names_read()])
+    pieces = ((path, piece) for path in paths if is_data_file(path) for piece in read_pieces(path, time, wanted.names))
+    return made_ahead(packer.packed(_as_wanted(path, piece, wanted) for path, piece in made_ahead(pieces)))
 
 
-def _read(path: Path, schema: pa.Schema, time: str | None, names: list[str]) -> pa.Table:
-    table = read_files([path], time, names)
-    wanted = pa.schema([schema.field(name) for name in names])
+def _as_wanted(path: Path, table: pa.Table, wanted: pa.Schema) -> pa.Table:
     for number, field in enumerate(wanted):
         if pa.types.is_null(table.schema.field(number).type):  # a column that is all empty has no type of its own
             table = table.set_column(number, field, table.column(number).cast(field.type))

@@ -16,10 +16,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 #: A blob is about so large at most; a hot key gives many of them, one at a time.
 BLOB_BYTES = 1 << 22
+#: Blobs smaller than this travel to Spark together.
+GATHERED_BYTES = 1 << 20
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
@@ -51,14 +54,32 @@ class Packet:
     oldest_us: int = 0
     newest_us: int = 0
     spent_us: int = 0
-    blob: bytes = b""
+    blob: bytes | pa.Buffer = b""
 
 
-def packed_batch(packets: Iterable[Packet]) -> pa.RecordBatch:
-    """Packets as a batch of the columns above."""
-    listed = list(packets)
-    columns = [pa.array([getattr(packet, field.name) for packet in listed], field.type) for field in PACKED]
-    return pa.RecordBatch.from_arrays(columns, schema=PACKED)
+def packed_batches(packets: Iterable[Packet]) -> Iterator[pa.RecordBatch]:
+    """Packets as batches of the columns above. Large blobs have batches of their own and are not copied again."""
+    gathered: list[Packet] = []
+    size = 0
+    for packet in packets:
+        gathered.append(packet)
+        size += len(packet.blob)
+        if size >= GATHERED_BYTES:
+            yield _packed_batch(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield _packed_batch(gathered)
+
+
+def _packed_batch(packets: list[Packet]) -> pa.RecordBatch:
+    columns = [pa.array([getattr(packet, field.name) for packet in packets], field.type) for field in PACKED if field.name != "blob"]
+    return pa.RecordBatch.from_arrays([*columns, _one_after_another([packet.blob for packet in packets])], schema=PACKED)
+
+
+def _one_after_another(blobs: list[bytes | pa.Buffer]) -> pa.Array:
+    ends = np.cumsum([0, *map(len, blobs)]).astype(np.int32)
+    together = blobs[0] if len(blobs) == 1 else b"".join(blobs)
+    return pa.Array.from_buffers(pa.binary(), len(blobs), [None, pa.py_buffer(ends), pa.py_buffer(together)])
 
 
 def packets_of(batch: pa.RecordBatch | pa.Table) -> list[Packet]:
@@ -74,10 +95,21 @@ def pieces_of(table: Rows, most_bytes: int = BLOB_BYTES) -> Iterator[Rows]:
 
 def table_bytes(table: pa.Table) -> bytes:
     """A table as an Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
+    return bytes(table_buffer(table))
+
+
+def table_buffer(table: pa.Table) -> pa.Buffer:
+    """The same in memory of Arrow's, which is measured first: memory that grows is copied."""
+    measured = pa.MockOutputStream()
+    _write(table, measured)
+    buffer = pa.allocate_buffer(measured.size())
+    _write(table, pa.FixedSizeBufferWriter(buffer))
+    return buffer
+
+
+def _write(table: pa.Table, sink: pa.NativeFile) -> None:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return bytes(sink.getvalue())
 
 
 def table_from_bytes(blob: Any) -> pa.Table:

@@ -27,9 +27,10 @@ from watersmeet.operators.shedding import DropBox
 from watersmeet.runtime.inputs.times import event_times_us
 from watersmeet.runtime.spark.dropping import PlannedDrops
 from watersmeet.runtime.spark.layout import Axis, Int64s, Layout
-from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNWANTED, Packet, packed_batch, pieces_of, table_bytes
+from watersmeet.runtime.spark.packets import BLOB_BYTES, CLOCK, ROWS, SHED, UNWANTED, Packet, packed_batches, pieces_of, table_buffer
 
-#: Rows are gathered up to so many bytes before they are packed, so that small batches do not make small blobs.
+#: Rows are gathered up to so many bytes before they are packed, or as many as make full blobs: small batches are not to make small blobs,
+#: and Spark takes one chunk while the next is packed.
 CHUNK_BYTES = 1 << 26
 
 
@@ -77,15 +78,15 @@ class Packer:
         """The packets of everything that one task reads of the stream; the clock comes last."""
         start = time.perf_counter_ns()
         arrived, oldest, newest = 0, [], []
-        for table in _chunks(tables):
+        for table in _chunks(tables, min(CHUNK_BYTES, BLOB_BYTES * self.layout.cells)):
             times = event_times_us(self.name, table, self.time)
             arrived += times.size
             oldest.append(int(times.min()))
             newest.append(int(times.max()))
-            yield packed_batch(self._rows(table, times, round_number))
+            yield from packed_batches(self._rows(table, times, round_number))
         spent_us = (time.perf_counter_ns() - start) // 1000
         first_us, last_us = min(oldest, default=0), max(newest, default=0)
-        yield packed_batch(
+        yield from packed_batches(
             Packet(label, round_number, CLOCK, self.stream, arrived, first_us, last_us, 0 if cell else spent_us)
             for cell, label in enumerate(self.labels)
         )
@@ -108,7 +109,7 @@ class Packer:
             keep = wanted.keep() & kept
             for cell, part in wanted.by_cell(self.layout, keep):
                 for piece in pieces_of(part):
-                    blob = table_bytes(piece)
+                    blob = table_buffer(piece)
                     for offset in self.layout.copies(each.number):
                         yield Packet(self.labels[cell + offset], round_number, ROWS, each.number, piece.num_rows, blob=blob)
             if place == 0 and not np.array_equal(keep, kept):
@@ -126,7 +127,7 @@ class Packer:
         return self.planned.now() if self.planned is not None else self.box or DropBox(self.name)
 
     def _times(self, kind: int, times: Int64s, round_number: int) -> Packet:
-        return Packet(self.labels[0], round_number, kind, self.stream, times.size, blob=table_bytes(pa.table({TIME: times})))
+        return Packet(self.labels[0], round_number, kind, self.stream, times.size, blob=table_buffer(pa.table({TIME: times})))
 
 
 @dataclass(frozen=True)
@@ -198,14 +199,13 @@ class _Wanted:
         return _one_array(self.table, column.name)
 
 
-def _chunks(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def _chunks(tables: Iterable[pa.Table], most_bytes: int) -> Iterator[pa.Table]:
     gathered: list[pa.Table] = []
     size = 0
-    for table in tables:
-        if table.num_rows:
-            gathered.append(table)
-            size += table.nbytes
-        if size >= CHUNK_BYTES:
+    for piece in (piece for table in tables for piece in pieces_of(table, most_bytes)):
+        gathered.append(piece)
+        size += piece.nbytes
+        if size >= most_bytes:
             yield pa.concat_tables(gathered)
             gathered, size = [], 0
     if gathered:

@@ -1,0 +1,73 @@
+"""Packets: blobs travel whole, gathered where they are small, and large files are read piece by piece."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from watersmeet.errors import InputError
+from watersmeet.runtime.inputs.files import ROWS_AT_ONCE, read_pieces
+from watersmeet.runtime.spark.packets import (
+    GATHERED_BYTES,
+    PACKED,
+    ROWS,
+    Packet,
+    packed_batches,
+    packets_of,
+    table_buffer,
+    table_bytes,
+    table_from_bytes,
+)
+
+TABLE = pa.table({"k": pa.array([1, None, 3]), "word": ["a", "", None], "ts": pa.array([1, 2, 3], pa.timestamp("us", "UTC"))})
+
+
+def test_a_table_comes_back_out_of_its_blob() -> None:
+    assert table_from_bytes(table_buffer(TABLE)).equals(TABLE)
+    assert bytes(table_buffer(TABLE)) == table_bytes(TABLE)
+    assert table_from_bytes(table_bytes(TABLE.slice(1, 1))).equals(TABLE.slice(1, 1))
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [3, 0, 5], [GATHERED_BYTES], [1, GATHERED_BYTES, 2, 3], [GATHERED_BYTES - 1, 1, 1]])
+def test_packets_travel_whole_and_in_order(sizes: list[int]) -> None:
+    packets = [Packet(number, 0, ROWS, 1, size, blob=bytes([number]) * size) for number, size in enumerate(sizes)]
+    batches = list(packed_batches(packets))
+    assert all(batch.schema == PACKED for batch in batches)
+    for batch in batches:
+        batch.validate(full=True)
+    assert [packet for batch in batches for packet in packets_of(batch)] == packets
+    assert len(batches) <= 1 + sum(sizes) // GATHERED_BYTES
+
+
+def test_a_file_in_pieces_is_the_file(tmp_path: Path) -> None:
+    table = pa.table({"ts": pa.array(range(ROWS_AT_ONCE + 7), pa.int64()), "x": pa.array(range(ROWS_AT_ONCE + 7), pa.int64())})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=100_000)
+    pieces = list(read_pieces(tmp_path / "a.parquet", "ts", ["x", "ts"]))
+    assert pa.concat_tables(pieces).equals(table.select(["x", "ts"]))
+    assert max(piece.num_rows for piece in pieces) <= ROWS_AT_ONCE
+
+
+def test_a_file_of_no_rows_still_shows_its_columns(tmp_path: Path) -> None:
+    pq.write_table(TABLE.slice(0, 0), tmp_path / "a.parquet")
+    assert [piece.schema.names for piece in read_pieces(tmp_path / "a.parquet", "ts", ["ts", "k"])] == [["ts", "k"]]
+    with pytest.raises(InputError, match="has no column"):
+        list(read_pieces(tmp_path / "a.parquet", "ts", ["ts", "other"]))
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.5, 0.99])
+def test_a_torn_file_is_refused_by_name(tmp_path: Path, kept: float) -> None:
+    file = tmp_path / "torn.parquet"
+    pq.write_table(TABLE, file)
+    content = file.read_bytes()
+    file.write_bytes(content[: int(len(content) * kept)])
+    with pytest.raises(InputError, match=r"torn\.parquet"):
+        list(read_pieces(file, "ts", ["ts"]))
+
+
+def test_formats_that_have_no_pieces_come_in_one(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("ts,k\n2026-01-01T00:00:00Z,1\n2026-01-01T00:00:01Z,2\n")
+    (piece,) = read_pieces(tmp_path / "a.csv", "ts", ["ts", "k"])
+    assert piece.column("k").to_pylist() == [1, 2]
