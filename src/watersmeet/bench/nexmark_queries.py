@@ -28,6 +28,7 @@ class Asked:
     join: WindowJoin
     events: int
     said: str
+    batches: int = 4
 
 
 def _named(alias: str, *columns: str) -> tuple[tuple[str, str], ...]:
@@ -73,7 +74,7 @@ QUERIES = {
             equal=(("b.auction", "a.id"),),
             where=("b.ts <= a.expires",),
         ),
-        10_000_000,
+        20_000_000,
         "every bid made while its auction was open, at most ten seconds after it opened; NEXMark keeps the highest of each auction",
     ),
     20: Asked(
@@ -84,8 +85,9 @@ QUERIES = {
             equal=(("b.auction", "a.id"),),
             where=(f"a.category = {FIRST_CATEGORY}",),
         ),
-        10_000_000,
+        40_000_000,
         "bids with their auction where its category is one of five, at most ten seconds after it opened; NEXMark has no window",
+        batches=6,
     ),
     23: Asked(
         WindowJoin(
@@ -105,12 +107,11 @@ QUERIES = {
 }
 
 
-def nexmark(number: int, scale: float = 1.0, batches: int = 4) -> Workload:
+def nexmark(number: int, scale: float = 1.0) -> Workload:
     """A query over the site's events. Half an event's distance keeps every time off the instants between two windows, and the epoch, whose
     rows Spark and Flink take for late, is long past.
     """
     asked = QUERIES[number]
     site = Nexmark(events=max(5_000, round(asked.events * scale)), offset_us=START_US + 10)
-    return Workload(
-        f"nexmark-{number}", asked.join, site.table, max(FEWEST_BATCHES, round(batches * min(1.0, scale))), site.seed, asked.said
-    )
+    batches = max(FEWEST_BATCHES, round(asked.batches * min(1.0, scale)))
+    return Workload(f"nexmark-{number}", asked.join, site.table, batches, site.seed, asked.said)
