@@ -1,7 +1,7 @@
 """What the production tactic spends: grouped runs, probed a batch at a time.
 
 By the batch rule a new row meets old and new rows of the inputs before its own and old rows of those after it, so where batches are long
-beside the windows nearly all combinations are found from the last input, whatever the rates.
+beside the windows nearly all combinations are found from the last input, which is the one with the highest rate.
 """
 
 from __future__ import annotations
@@ -89,9 +89,13 @@ class RunsModel:
             if not from_origin:
                 length_s = min(back_s + ahead_s, self.batches.past_s(window_s) + self.batches.batch_s)
             else:
-                length_s = self.batches.old_s(back_s) + (self.batches.new_s(back_s, ahead_s) if target < i else 0.0)
+                length_s = self.batches.old_s(back_s) + (self.batches.new_s(back_s, ahead_s) if self._rank(target) < self._rank(i) else 0.0)
             self._lengths[key] = each.kept_per_s.value * length_s
         return self._lengths[key]
+
+    def _rank(self, number: int) -> tuple[float, int]:
+        """The place of an input in the batch rule."""
+        return self.workload.inputs[number].kept_per_s.value, number
 
     def _window_s(self, number: int) -> float:
         """Seconds of stream a window holds."""

@@ -26,7 +26,7 @@ from watersmeet.operators import cores
 from watersmeet.operators.expressions import is_true
 from watersmeet.operators.keys import equal_keys
 from watersmeet.operators.meet.config import MeetConfig, Step
-from watersmeet.operators.meet.pane import Int32s, Int64s, Panes, Run
+from watersmeet.operators.meet.pane import Int32s, Int64s, Pane, Panes, Run
 
 #: Partial combinations in one piece. Memory is bounded by this times the number of inputs, whatever the number of matches.
 PIECE_ROWS = 1 << 18
@@ -155,15 +155,28 @@ def within_bounds(config: MeetConfig, reach: dict[int, Panes], found: Combinatio
 
 
 def _origin_rows(config: MeetConfig, origin: int, steps: tuple[Step, ...], panes: Panes) -> Combinations:
-    """The origin's new rows, in the order of the first key they are probed with: neighbours then look at the same places."""
+    """The origin's new rows, by the first key they are probed with: neighbours then look at the same places.
+
+    That is the order of their run. Where none of it is there and most rows are gone before anybody could look them up, it is not worth
+    building, and the rows come as they came.
+    """
     (pane,) = panes.panes
     classes = steps[0].key_classes if steps else ()
-    run = pane.run(classes)
-    keys = (classes, np.repeat(run.group_keys, np.diff(run.offsets))) if classes else None
+    if classes and not pane.has_run(classes) and not _is_kept(pane, config.inputs[origin].retention_us):
+        rows, times, codes = np.arange(len(pane), dtype=np.int32), pane.times, pane.key(classes)
+    else:
+        run = pane.run(classes)
+        rows, times, codes = run.rows, run.times, np.repeat(run.group_keys, np.diff(run.offsets) if classes else 0)
+    keys = (classes, codes) if classes else None
     if not any(each.has_ends for each in config.inputs):
-        return Combinations({origin: run.rows}, {origin: run.times}, None, None, keys)
-    end = gather_int64(pane.ends, run.rows) if pane.ends is not None else np.full(len(pane), FOREVER_US, np.int64)
-    return Combinations({origin: run.rows}, {origin: run.times}, run.times, end, keys)
+        return Combinations({origin: rows}, {origin: times}, None, None, keys)
+    end = gather_int64(pane.ends, rows) if pane.ends is not None else np.full(len(pane), FOREVER_US, np.int64)
+    return Combinations({origin: rows}, {origin: times}, times, end, keys)
+
+
+def _is_kept(pane: Pane, retention_us: int) -> bool:
+    """Whether half of the rows or more can meet rows that come after all of them."""
+    return int(pane.times[len(pane) // 2]) >= int(pane.times[-1]) - retention_us
 
 
 def _grow(

@@ -76,6 +76,9 @@ class Pane:
             found = self._runs[classes] = _build_run(self, classes)
         return found
 
+    def has_run(self, classes: tuple[int, ...]) -> bool:
+        return classes in self._runs
+
     def ranged(self, expr: Expr) -> tuple[Int64s, NDArray[np.bool_]]:
         """Order-preserving codes of an expression over the pane's columns, and which rows have a value; computed once."""
         found = self._ranges.get(expr)

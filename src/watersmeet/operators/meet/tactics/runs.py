@@ -20,29 +20,40 @@ def settle(config: MeetConfig, plan: Plan) -> Search:
 
 
 def search(config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: Tally) -> Iterator[tuple[Reach, Combinations]]:
-    """One origin after the other, by the batch rule: new rows meet old and new rows of inputs before theirs, old rows of those after."""
+    """One origin after the other, by the batch rule: new rows meet old and new rows of inputs before theirs, old rows of those after.
+
+    Any order of the inputs finds the same. Here the input with the most new rows is the last one: its rows look others up and nobody looks
+    them up, so there is no run to build of them until the next batch, if they are kept till then.
+    """
     before = [Panes(panes) for panes in old]
     with_new = [Panes((*panes, new[i])) if i in new and len(new[i]) else before[i] for i, panes in enumerate(old)]
-    _build_runs(config, with_new)
+    ranks = {i: rank for rank, i in enumerate(sorted(config.streams, key=lambda i: (len(new[i]), i)))}
+    reaches = {}
     for origin in config.streams:
-        if not len(new[origin]):
-            continue
-        reach = {i: _reach(i, origin, before, with_new) for i in range(len(old))} | {origin: Panes((new[origin],))}
+        reach = _reach(origin, ranks, before, with_new) | {origin: Panes((new[origin],))}
         if all(len(panes) for panes in reach.values()):
-            for found in tally.watch.each(PROBE, combinations(config, origin, reach, partial(_count, tally, origin)), origin):
-                yield reach, found
+            reaches[origin] = reach
+    _build_runs(config, reaches)
+    for origin, reach in reaches.items():
+        for found in tally.watch.each(PROBE, combinations(config, origin, reach, partial(_count, tally, origin)), origin):
+            yield reach, found
 
 
-def _build_runs(config: MeetConfig, reach: list[Panes]) -> None:
+def _reach(origin: int, ranks: dict[int, int], before: list[Panes], with_new: list[Panes]) -> Reach:
+    """The same panes for every origin, so that what is put together over them is put together once. Relations have no rank."""
+    return {i: with_new[i] if ranks.get(i, ranks[origin]) < ranks[origin] else before[i] for i in range(len(before))}
+
+
+def _build_runs(config: MeetConfig, reaches: dict[int, Reach]) -> None:
     """Access paths of large panes, side by side; the others are built when they are first probed."""
-    wanted = {(step.target, step.key_classes) for steps in config.orders for step in steps if step.key_classes}
-    large = [(pane, classes) for target, classes in wanted for pane in reach[target].panes if len(pane) >= cores.FEWEST_ROWS]
-    cores.each(lambda each: each[0].run(each[1]), large, cores.FEWEST_ROWS)
-
-
-def _reach(number: int, origin: int, before: list[Panes], with_new: list[Panes]) -> Panes:
-    """The same panes for every origin, so that what is put together over them is put together once."""
-    return with_new[number] if number < origin else before[number]
+    wanted = {
+        (id(pane), step.key_classes): pane
+        for origin, reach in reaches.items()
+        for step in config.orders[origin]
+        for pane in reach[step.target].panes
+        if step.key_classes and len(pane) >= cores.FEWEST_ROWS
+    }
+    cores.each(lambda each: each[1].run(each[0][1]), list(wanted.items()), cores.FEWEST_ROWS)
 
 
 def _count(tally: Tally, origin: int, target: int, probes: int, met: int) -> None:
