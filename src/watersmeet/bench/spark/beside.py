@@ -27,7 +27,7 @@ from watersmeet.bench.spark.session import session
 from watersmeet.bench.workloads import FEWEST_BATCHES, INSTANTS, Workload, opening
 from watersmeet.runtime.inputs.numbered_files import write_numbered
 
-WARM_UP_ROWS = 20_000
+WARM_UP_ROWS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
