@@ -22,6 +22,7 @@ from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.watch import ALL
 from watersmeet.runtime.inputs.times import event_times_us
 from watersmeet.runtime.spark.layout import Int64s, Layout
+from watersmeet.runtime.spark.narrowing import widened
 from watersmeet.runtime.spark.operator import Counters, Operator
 from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNWANTED, Packet, table_from_bytes
 from watersmeet.runtime.watermark import Lateness, Watermark
@@ -112,7 +113,7 @@ class _Arrived:
         for i, schema in self.bucket.travelling.items():
             source = self.bucket.config.inputs[i]
             tables = self.tables.get(i)
-            table = pa.concat_tables(tables) if tables else schema.empty_table()
+            table = widened(tables, schema) if tables else schema.empty_table()
             yield i, Delta(table, event_times_us(source.name, table, source.time or ""))
 
     def _times(self, kind: int, stream: int) -> Int64s:

@@ -27,6 +27,7 @@ from watersmeet.operators.shedding import DropBox
 from watersmeet.runtime.inputs.times import event_times_us
 from watersmeet.runtime.spark.dropping import PlannedDrops
 from watersmeet.runtime.spark.layout import Axis, Int64s, Layout
+from watersmeet.runtime.spark.narrowing import narrowed
 from watersmeet.runtime.spark.packets import BLOB_BYTES, CLOCK, ROWS, SHED, UNWANTED, Packet, packed_batches, pieces_of, table_buffer
 
 #: Rows are gathered up to so many bytes before they are packed, or as many as make full blobs: small batches are not to make small blobs,
@@ -109,7 +110,7 @@ class Packer:
             keep = wanted.keep() & kept
             for cell, part in wanted.by_cell(self.layout, keep):
                 for piece in pieces_of(part):
-                    blob = table_buffer(piece)
+                    blob = table_buffer(narrowed(piece))
                     for offset in self.layout.copies(each.number):
                         yield Packet(self.labels[cell + offset], round_number, ROWS, each.number, piece.num_rows, blob=blob)
             if place == 0 and not np.array_equal(keep, kept):
