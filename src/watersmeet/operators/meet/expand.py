@@ -26,7 +26,7 @@ from watersmeet.operators import cores
 from watersmeet.operators.expressions import is_true
 from watersmeet.operators.keys import equal_keys
 from watersmeet.operators.meet.config import MeetConfig, Step
-from watersmeet.operators.meet.pane import Int32s, Int64s, Pane, Panes, Run
+from watersmeet.operators.meet.pane import Int32s, Int64s, Panes, Run
 
 #: Partial combinations in one piece. Memory is bounded by this times the number of inputs, whatever the number of matches.
 PIECE_ROWS = 1 << 18
@@ -162,7 +162,7 @@ def _origin_rows(config: MeetConfig, origin: int, steps: tuple[Step, ...], panes
     """
     (pane,) = panes.panes
     classes = steps[0].key_classes if steps else ()
-    if classes and not pane.has_run(classes) and not _is_kept(pane, config.inputs[origin].retention_us):
+    if classes and not pane.has_run(classes) and not pane.outlasts_batch(config.inputs[origin].retention_us):
         rows, times, codes = np.arange(len(pane), dtype=np.int32), pane.times, pane.key(classes)
     else:
         run = pane.run(classes)
@@ -172,11 +172,6 @@ def _origin_rows(config: MeetConfig, origin: int, steps: tuple[Step, ...], panes
         return Combinations({origin: rows}, {origin: times}, None, None, keys)
     end = gather_int64(pane.ends, rows) if pane.ends is not None else np.full(len(pane), FOREVER_US, np.int64)
     return Combinations({origin: rows}, {origin: times}, times, end, keys)
-
-
-def _is_kept(pane: Pane, retention_us: int) -> bool:
-    """Whether half of the rows or more can meet rows that come after all of them."""
-    return int(pane.times[len(pane) // 2]) >= int(pane.times[-1]) - retention_us
 
 
 def _grow(

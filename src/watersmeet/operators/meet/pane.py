@@ -105,6 +105,10 @@ class Pane:
         by_time = int(self.times[-1]) + retention_us
         return by_time if self.ends is None else min(by_time, int(self.ends.max()))
 
+    def outlasts_batch(self, retention_us: int) -> bool:
+        """Whether half of the rows or more can meet rows that come after all of them."""
+        return int(self.times[len(self) // 2]) >= int(self.times[-1]) - retention_us
+
     def alive(self, retention_us: int, future_us: int) -> NDArray[np.bool_]:
         """Rows that can still meet a row at or after `future_us`."""
         alive = self.times >= future_us - retention_us

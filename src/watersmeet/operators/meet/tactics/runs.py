@@ -47,13 +47,22 @@ def _reach(origin: int, ranks: dict[int, int], before: list[Panes], with_new: li
 def _build_runs(config: MeetConfig, reaches: dict[int, Reach]) -> None:
     """Access paths of large panes, side by side; the others are built when they are first probed."""
     wanted = {
-        (id(pane), step.key_classes): pane
+        (id(pane), classes): pane
         for origin, reach in reaches.items()
-        for step in config.orders[origin]
-        for pane in reach[step.target].panes
-        if step.key_classes and len(pane) >= cores.FEWEST_ROWS
+        for pane, classes in _looked_at(config, origin, reach)
+        if classes and len(pane) >= cores.FEWEST_ROWS
     }
     cores.each(lambda each: each[1].run(each[0][1]), list(wanted.items()), cores.FEWEST_ROWS)
+
+
+def _looked_at(config: MeetConfig, origin: int, reach: Reach) -> Iterator[tuple[Pane, tuple[int, ...]]]:
+    """Panes that are probed, and that of the origin itself where it will be: its rows probe in the order of their run."""
+    steps = config.orders[origin]
+    for step in steps:
+        yield from ((pane, step.key_classes) for pane in reach[step.target].panes)
+    (own,) = reach[origin].panes
+    if steps and own.outlasts_batch(config.inputs[origin].retention_us):
+        yield own, steps[0].key_classes
 
 
 def _count(tally: Tally, origin: int, target: int, probes: int, met: int) -> None:
