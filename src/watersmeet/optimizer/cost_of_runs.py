@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.cost.profile import Profile
 from watersmeet.operators.meet.admission import STRETCH_ROWS
-from watersmeet.operators.meet.config import MeetConfig
+from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.optimizer.arrivals import Arriving
 from watersmeet.optimizer.estimates import Workload
 from watersmeet.optimizer.parts import Part
@@ -62,7 +62,7 @@ class RunsModel:
         parts = []
         for each in self.config.inputs:
             kept = self.workload.inputs[each.number].kept_per_s.value
-            if each.is_stream:
+            if each.is_stream and not self._only_probes(each):
                 built = max(1, len(each.keys)) * self._panes(each.number)
                 parts.append(Part(f"keep {each.alias} as runs", kept * built * self.profile.runs.update_s, kept))
         probes = len(self.config.streams) * (len(self.config.inputs) - 1)
@@ -92,6 +92,11 @@ class RunsModel:
                 length_s = self.batches.old_s(back_s) + (self.batches.new_s(back_s, ahead_s) if self._rank(target) < self._rank(i) else 0.0)
             self._lengths[key] = each.kept_per_s.value * length_s
         return self._lengths[key]
+
+    def _only_probes(self, each: MeetInput) -> bool:
+        """Whether nobody looks up rows of the input: it is the last one in the batch rule, and they are gone before the next batch."""
+        is_last = max(self.config.streams, key=self._rank) == each.number
+        return is_last and not each.has_ends and each.retention_us / 1e6 < self.batches.batch_s / 2
 
     def _rank(self, number: int) -> tuple[float, int]:
         """The place of an input in the batch rule."""

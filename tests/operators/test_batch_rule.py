@@ -1,0 +1,64 @@
+"""The batch rule takes inputs in the order of their new rows: every pair is found once, and runs are built of rows that are looked up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.schema import StreamSchema
+from watersmeet.lang import bind, parse
+from watersmeet.operators.meet import pane
+from watersmeet.operators.meet.admission import Delta
+from watersmeet.operators.meet.config import MeetConfig
+from watersmeet.operators.meet.pane import Pane, Run
+from watersmeet.operators.meet.state import empty_state
+from watersmeet.operators.meet.step import step
+from watersmeet.operators.meet.tactics.registry import settled_config
+
+FIELDS = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("id", pa.int64())])
+AFTER = "SELECT a.id AS a, b.id AS b FROM a, b DWINDOW (a, b) = 3 SECONDS WHERE a.k = b.k"
+BATCH_US, KEPT_US = 10_000_000, 3_000_000
+
+
+def config_of() -> MeetConfig:
+    return settled_config(bind(parse(AFTER), {name: StreamSchema(name, FIELDS, "ts") for name in "ab"}), Plan())
+
+
+def delta(batch: int, number: int, rows: int) -> Delta:
+    rng = np.random.default_rng([batch, number, rows])
+    times = np.sort(rng.integers(batch * BATCH_US, (batch + 1) * BATCH_US, rows))
+    return Delta(pa.table({"ts": times, "k": rng.integers(0, 5, rows), "id": batch * 1000 + np.arange(rows)}), times)
+
+
+@pytest.mark.parametrize("sizes", [[(40, 300), (300, 40), (40, 300)], [(100, 100)] * 3, [(0, 50), (50, 0), (20, 20), (0, 30)]])
+def test_every_pair_is_found_once_whichever_input_has_more_rows(sizes: list[tuple[int, int]]) -> None:
+    config, found = config_of(), []
+    state = empty_state(config)
+    batches = [{number: delta(batch, number, rows) for number, rows in enumerate(each)} for batch, each in enumerate(sizes)]
+    for batch, deltas in enumerate(batches):
+        stepped = step(config, state, deltas, batch * BATCH_US, (batch + 1) * BATCH_US)
+        state = stepped.state
+        found += [(row["a"], row["b"]) for result in stepped.results for row in result.to_pylist()]
+    a, b = ([row for deltas in batches for row in deltas[number].table.to_pylist()] for number in (0, 1))
+    wanted = [(x["id"], y["id"]) for x in a for y in b if x["k"] == y["k"] and 0 <= y["ts"] - x["ts"] <= KEPT_US]
+    assert sorted(found) == sorted(wanted)
+
+
+def test_no_run_is_built_of_rows_that_nobody_looks_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[int] = []
+    build = pane._build_run
+
+    def noted(rows: Pane, classes: tuple[int, ...]) -> Run:
+        built.append(len(rows))
+        return build(rows, classes)
+
+    monkeypatch.setattr(pane, "_build_run", noted)
+    config = config_of()
+    state = empty_state(config)
+    for batch in range(3):
+        deltas = {0: delta(batch, 0, 40), 1: delta(batch, 1, 300)}
+        state = step(config, state, deltas, batch * BATCH_US, (batch + 1) * BATCH_US).state
+    assert built
+    assert max(built) <= 80, "rows of a only: those of b are not kept, and there are more of them"
