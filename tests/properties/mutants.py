@@ -139,11 +139,11 @@ def _last_row_dropped(timed: Original) -> Original:
 
 
 def _new_meets_new_twice(_: Original) -> Original:
-    return lambda number, origin, before, with_new: with_new[number]
+    return lambda origin, ranks, before, with_new: dict(enumerate(with_new))
 
 
 def _new_never_meets_new(_: Original) -> Original:
-    return lambda number, origin, before, with_new: before[number]
+    return lambda origin, ranks, before, with_new: dict(enumerate(before))
 
 
 def _nulls_filled(evaluate: Original) -> Original:
