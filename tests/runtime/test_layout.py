@@ -13,6 +13,7 @@ from watersmeet.algebra.schema import StreamSchema
 from watersmeet.lang import bind
 from watersmeet.operators.meet.config import MeetConfig, meet_config
 from watersmeet.runtime.spark.layout import Layout, choose_layout
+from watersmeet.runtime.spark.narrowing import widened
 from watersmeet.runtime.spark.packets import ROWS, packets_of, table_from_bytes
 from watersmeet.runtime.spark.packing import PackedInput, Packer
 
@@ -35,8 +36,10 @@ def cells_of(chosen: MeetConfig, layout: Layout, number: int, table: pa.Table) -
     found: dict[int, set[int]] = {}
     for batch in packer.packed([table]):
         for packet in packets_of(batch):
-            for row in table_from_bytes(packet.blob).column("id").to_pylist() if packet.kind == ROWS else []:
-                found.setdefault(row, set()).add(packet.bucket)
+            if packet.kind == ROWS:
+                rows = widened([table_from_bytes(packet.blob)], pa.schema(list(FIELDS.items())))
+                for row in rows.column("id").to_pylist():
+                    found.setdefault(row, set()).add(packet.bucket)
     return found
 
 
