@@ -51,3 +51,10 @@ def test_numbers_travel_in_32_bits_where_their_range_allows(values: list[int], f
 def test_half_of_the_bytes_travel() -> None:
     table = pa.table({"k": range(10_000), "ts": pa.array(range(10_000), pa.timestamp("us"))})
     assert len(table_buffer(narrowed(table))) < 0.51 * len(table_buffer(table))
+
+
+@pytest.mark.parametrize("values", [["x"], [1, None], [0, 2**40], [1]])
+def test_metadata_of_the_columns_own_change_nothing(values: list[object]) -> None:
+    kind = pa.string() if values == ["x"] else pa.int64()
+    table = pa.Table.from_arrays([pa.array(values, kind)], schema=pa.schema([pa.field("k", kind, metadata={b"low": b"7"})]))
+    assert widened([table_from_bytes(table_buffer(narrowed(table)))], table.schema).equals(table)

@@ -1,7 +1,7 @@
 """Work on several cores. Kernels and Arrow work without the interpreter's lock, so threads are enough.
 
-A host that has the machine to itself says so (`on_cores`). On Spark every core has a task of its own, so nothing is spread there. What is
-computed does not depend on it.
+A host that has the machine to itself says so (`on_cores`). On Spark every core has a task of its own, so no operator is spread there; only
+packing, whose tasks wait for Spark in between, has its next items made ahead. What is computed does not depend on it.
 """
 
 from __future__ import annotations

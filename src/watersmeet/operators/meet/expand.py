@@ -157,8 +157,8 @@ def within_bounds(config: MeetConfig, reach: dict[int, Panes], found: Combinatio
 def _origin_rows(config: MeetConfig, origin: int, steps: tuple[Step, ...], panes: Panes) -> Combinations:
     """The origin's new rows, by the first key they are probed with: neighbours then look at the same places.
 
-    That is the order of their run. Where none of it is there and most rows are gone before anybody could look them up, it is not worth
-    building, and the rows come as they came.
+    That is the order of their run. Where it is not built yet, and most rows are gone before anybody could look them up, it is not worth
+    building: the rows come as they came.
     """
     (pane,) = panes.panes
     classes = steps[0].key_classes if steps else ()

@@ -41,18 +41,22 @@ def _narrow(field: pa.Field, values: pa.Array) -> tuple[pa.Field, pa.Array]:
 
 def _wide(pieces: list[tuple[pa.Field, pa.Array]], kind: pa.DataType) -> pa.Array:
     if not _is_number(kind) or any(values.null_count for _, values in pieces):
-        return pa.concat_arrays([_wide([piece], kind) if _LOW in (piece[0].metadata or {}) else piece[1] for piece in pieces])
+        return pa.concat_arrays([_wide([piece], kind) if _is_narrow(piece[0], kind) else piece[1] for piece in pieces])
     numbers = np.empty(sum(len(values) for _, values in pieces), np.int64)
     at = 0
     for field, values in pieces:
-        low = (field.metadata or {}).get(_LOW)
         here = numbers[at : at + len(values)]
-        if low is None:
-            here[:] = _numbers(values)
+        if _is_narrow(field, kind):
+            np.add(values.to_numpy(), int(field.metadata[_LOW]), out=here, dtype=np.int64)
         else:
-            np.add(values.to_numpy(), int(low), out=here, dtype=np.int64)
+            here[:] = _numbers(values)
         at += len(values)
     return pa.Array.from_buffers(kind, numbers.size, [None, pa.py_buffer(numbers)])
+
+
+def _is_narrow(field: pa.Field, kind: pa.DataType) -> bool:
+    """Told by its type: what a column's own metadata say is not ours."""
+    return _is_number(kind) and bool(pa.types.is_uint32(field.type))
 
 
 def _is_number(kind: pa.DataType) -> bool:
