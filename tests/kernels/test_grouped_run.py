@@ -46,12 +46,30 @@ def test_a_probe_meets_exactly_the_rows_of_its_key_inside_its_bounds(
 ) -> None:
     rows.sort(key=lambda row: row[1])
     keys, times = (np.array([row[i] for row in rows], np.int64) for i in (0, 1))
+    _check_matches(keys, times, probes, keyed, with_ends)
+
+
+@pytest.mark.parametrize("with_ends", [False, True])
+def test_probes_of_long_and_of_short_groups_in_turns(with_ends: bool) -> None:
+    """They are searched in different ways, and a long one from where the probe before found its place."""
+    random = np.random.default_rng(11)
+    keys, times = np.where(np.arange(300) % 50, random.integers(0, 2, 300), 7), np.sort(random.integers(-20, 20, 300))
+    assert np.bincount(keys)[[0, 1]].min() > grouped_run._SHORT >= np.bincount(keys)[7]
+    asked = random.choice([0, 1, 2, 7], 500)
+    starts, lengths, alive = random.integers(-20, 20, 500), random.integers(0, 15, 500), random.integers(-20, 20, 500)
+    probes = list(zip(asked.tolist(), starts.tolist(), lengths.tolist(), alive.tolist(), strict=True))
+    _check_matches(keys, times, probes, True, with_ends)
+
+
+def _check_matches(
+    keys: NDArray[np.int64], times: NDArray[np.int64], probes: list[tuple[int, int, int, int]], keyed: bool, with_ends: bool
+) -> None:
     ends = times // 5 * 5 + 4
     found = _matches(keys, times, ends if with_ends else np.empty(0, np.int64), probes, keyed)
     expected = [
         (p, r)
         for p, (key, start, length, alive) in enumerate(probes)
-        for r in range(len(rows))
+        for r in range(keys.size)
         if (key == keys[r] or not keyed) and start <= times[r] <= start + length and (not with_ends or ends[r] >= alive)
     ]
     assert sorted(found) == expected
@@ -64,7 +82,7 @@ def _matches(
         slots, group_keys, offsets, rows = group_rows(keys)
     else:
         slots, group_keys = np.empty(0, np.int32), np.empty(0, np.int64)
-        offsets, rows = np.array([0, keys.size], np.int64), np.arange(keys.size, dtype=np.int32)
+        offsets, rows = np.array([0, keys.size], np.int32), np.arange(keys.size, dtype=np.int32)
     columns = [np.array([probe[i] for probe in probes], np.int64) for i in range(4)]
     first, count = np.empty(len(probes), np.int64), np.empty(len(probes), np.int32)
     run_ends = running_maximum(ends[rows], offsets) if ends.size else ends
@@ -78,7 +96,7 @@ def _matches(
 
 def test_a_running_maximum_starts_anew_in_each_group() -> None:
     ends = np.array([5, 3, 9, 1, 2, 0], np.int64)
-    assert running_maximum(ends, np.array([0, 3, 6], np.int64)).tolist() == [5, 5, 9, 1, 2, 2]
+    assert running_maximum(ends, np.array([0, 3, 6], np.int32)).tolist() == [5, 5, 9, 1, 2, 2]
 
 
 def test_small_and_large_runs_take_different_ways() -> None:

@@ -32,7 +32,7 @@ class Run:
 
     slots: Int32s
     group_keys: Int64s
-    offsets: Int64s
+    offsets: Int32s
     rows: Int32s
     times: Int64s
     ends: Int64s  # running maximum inside each group, so that it is monotone; empty when rows carry no ends
@@ -154,7 +154,7 @@ def is_sorted(times: Int64s) -> bool:
 def _build_run(pane: Pane, classes: tuple[int, ...]) -> Run:
     if not classes:
         everything = np.arange(len(pane), dtype=np.int32)
-        offsets = np.array([0, len(pane)], np.int64)
+        offsets = np.array([0, len(pane)], np.int32)
         slots, group_keys, rows = np.empty(0, np.int32), np.empty(0, np.int64), everything
     else:
         slots, group_keys, offsets, rows = group_rows(pane.key(classes))

@@ -12,7 +12,7 @@ from pyspark import worker  # noqa: F401 # what every worker runs; imported here
 from pyspark.daemon import manager
 
 from watersmeet.kernels.gather import gather_int32, gather_int64, tighten
-from watersmeet.kernels.grouped_run import count_matches, fill_matches, group_rows
+from watersmeet.kernels.grouped_run import count_matches, fill_matches, group_rows, order_by_leading_bits
 from watersmeet.kernels.mixing import combine_codes, hash_slices
 from watersmeet.runtime.spark import finite, inputs, processor, results  # noqa: F401 # what is unpickled in workers
 
@@ -23,6 +23,7 @@ def load_kernels() -> None:
     """Calls the kernels of the default plan on one row, so that they are there after the fork. Arrow is left alone: it has threads."""
     one, none = np.zeros(1, np.int64), np.empty(0, np.int64)
     slots, group_keys, offsets, rows = group_rows(combine_codes(one, one))
+    order_by_leading_bits(one, rows, np.empty(1, np.int64))
     first, count = np.empty(1, np.int64), np.empty(1, np.int32)
     count_matches(slots, group_keys, offsets, one, none, one, one, one, one, first, count)
     fill_matches(rows, first, count, 0, np.empty(1, np.int32), np.empty(1, np.int32), 0, 0)
