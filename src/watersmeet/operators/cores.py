@@ -79,18 +79,23 @@ def ahead(work: Callable[[Item], Result], items: Iterable[Item], rows: Callable[
         yield last.result()
 
 
-def made_ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The items; the next few are made while one is in use.
+def made_ahead(items: Iterator[Item], count: int = MADE_AHEAD) -> Iterator[Item]:
+    """The items; the next `count` are made while one is in use, by another thread.
 
     >>> list(made_ahead(iter("abc")))
     ['a', 'b', 'c']
     """
     over = object()
     with ThreadPoolExecutor(1, thread_name_prefix="watersmeet-ahead") as maker:
-        coming = deque(maker.submit(next, items, over) for _ in range(MADE_AHEAD))
+        coming = deque(maker.submit(next, items, over) for _ in range(count))
         while (item := coming.popleft().result()) is not over:
             coming.append(maker.submit(next, items, over))
             yield item  # type: ignore[misc] # it is not `over`
+
+
+def next_made_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The items, each made while the one before is in use, where there are cores for it."""
+    return made_ahead(items, 1) if _cores.get() > 1 else items
 
 
 def stretches(rows: int) -> list[slice]:

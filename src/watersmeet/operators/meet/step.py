@@ -77,8 +77,10 @@ def steps(
     released, inputs = _release(config, state, kept, future_us, tally.watch)
     memory = Memory(state.derived if tactic_of(config.plan).recall is not None else None)
     found = 0
-    for from_us, before_us in stretches([released[i] for i in config.streams], config):
-        new = {i: _new_pane(config.inputs[i], released[i].between(from_us, before_us), tally.watch) for i in config.streams}
+    bounds = list(stretches([released[i] for i in config.streams], config))
+    prepared = _prepared(config, released, bounds)
+    for before_us, new, watch in cores.next_made_ahead(prepared) if len(bounds) > 1 else prepared:
+        tally.watch.add(watch)
         for batch in _join(config, inputs, new, tally, memory):
             found += batch.num_rows
             yield batch
@@ -115,6 +117,20 @@ def _release(
         with watch.on(TAKE_IN, i):
             released[i], inputs[i] = release(source, inputs[i], delta, future_us, waits=config.waits_for_watermark)
     return released, inputs
+
+
+def _prepared(
+    config: MeetConfig, released: dict[int, Released], bounds: list[tuple[int, int]]
+) -> Iterator[tuple[int, dict[int, Pane], Watch]]:
+    """Stretch by stretch: the time before which it ends, its new panes, and how long they took. None of it depends on what was before."""
+    prepare = tactic_of(config.plan).prepare if len(bounds) > 1 else None
+    for from_us, before_us in bounds:
+        watch = Watch()
+        new = {i: _new_pane(config.inputs[i], released[i].between(from_us, before_us), watch) for i in config.streams}
+        if prepare is not None:
+            with watch.on(PROBE):
+                prepare(config, new)
+        yield before_us, new, watch
 
 
 def _new_pane(source: MeetInput, rows: Released, watch: Watch) -> Pane:

@@ -56,13 +56,14 @@ class Memory:
 @dataclass(frozen=True, slots=True)
 class Tactic:
     """An algorithm of a paper. `settle` checks a plan against a query and returns the search it stands for; `recall`, of a tactic that
-    keeps derived data between batches, the search that goes on from it."""
+    keeps derived data between batches, the search that goes on from it. `prepare` does what can be done with new rows before their turn."""
 
     name: str
     reference: str
     settle: Callable[[MeetConfig, Plan], Search]
     kernel_thetas: bool = True
     recall: Callable[[MeetConfig, Plan, Memory], Search] | None = None
+    prepare: Callable[[MeetConfig, dict[int, Pane]], None] | None = None
 
     def search(self, config: MeetConfig, memory: Memory) -> Search:
         return self.settle(config, config.plan) if self.recall is None else self.recall(config, config.plan, memory)

@@ -19,6 +19,16 @@ def settle(config: MeetConfig, plan: Plan) -> Search:
     return search
 
 
+def prepare(config: MeetConfig, new: dict[int, Pane]) -> None:
+    """Builds the runs of large new panes that will be looked up, in this stretch or later ones."""
+    last = _by_new_rows(config, new)[-1]
+    for i, pane in new.items():
+        if len(pane) < cores.FEWEST_ROWS or (i == last and not pane.outlasts_batch(config.inputs[i].retention_us)):
+            continue
+        for classes in {step.key_classes for steps in config.orders for step in steps if step.target == i and step.key_classes}:
+            pane.run(classes)
+
+
 def search(config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: Tally) -> Iterator[tuple[Reach, Combinations]]:
     """One origin after the other, by the batch rule: new rows meet old and new rows of inputs before theirs, old rows of those after.
 
@@ -27,7 +37,7 @@ def search(config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane]
     """
     before = [Panes(panes) for panes in old]
     with_new = [Panes((*panes, new[i])) if i in new and len(new[i]) else before[i] for i, panes in enumerate(old)]
-    ranks = {i: rank for rank, i in enumerate(sorted(config.streams, key=lambda i: (len(new[i]), i)))}
+    ranks = {i: rank for rank, i in enumerate(_by_new_rows(config, new))}
     reaches = {}
     for origin in config.streams:
         reach = _reach(origin, ranks, before, with_new) | {origin: Panes((new[origin],))}
@@ -37,6 +47,10 @@ def search(config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane]
     for origin, reach in reaches.items():
         for found in tally.watch.each(PROBE, combinations(config, origin, reach, partial(_count, tally, origin)), origin):
             yield reach, found
+
+
+def _by_new_rows(config: MeetConfig, new: dict[int, Pane]) -> list[int]:
+    return sorted(config.streams, key=lambda i: (len(new[i]), i))
 
 
 def _reach(origin: int, ranks: dict[int, int], before: list[Panes], with_new: list[Panes]) -> Reach:
@@ -70,4 +84,4 @@ def _count(tally: Tally, origin: int, target: int, probes: int, met: int) -> Non
     tally.touched[origin, target] += met
 
 
-RUNS = Tactic("runs", "grouped runs, ours", settle, kernel_thetas=False)
+RUNS = Tactic("runs", "grouped runs, ours", settle, kernel_thetas=False, prepare=prepare)
