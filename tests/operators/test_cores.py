@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-import numpy as np
 import pytest
 
 from watersmeet.operators import cores
-from watersmeet.operators.cores import ahead, each, made_ahead, on_cores, stretches, worked_s
+from watersmeet.operators.cores import ahead, each, made_ahead, next_made_ahead, on_cores, spread, worked_s
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -33,22 +32,30 @@ def test_few_rows_and_hosts_without_cores_to_spare_stay_in_their_thread() -> Non
         assert set(each(lambda _: threading.get_ident(), range(4), cores.FEWEST_ROWS - 1)) == {here}
 
 
-def test_stretches_cover_all_rows_once() -> None:
-    with on_cores(3):
-        parts = stretches(cores.FEWEST_ROWS + 1)
-    assert len(parts) == 3
-    assert np.array_equal(np.concatenate([np.arange(cores.FEWEST_ROWS + 1)[part] for part in parts]), np.arange(cores.FEWEST_ROWS + 1))
+def _busy(seconds: float) -> None:
+    started = time.thread_time()
+    while time.thread_time() < started + seconds:
+        pass
 
 
-def test_the_work_of_helpers_counts() -> None:
-    def work(_: int) -> None:
-        started = time.thread_time()
-        while time.thread_time() < started + 0.05:
-            pass
+def _worked_out(number: int) -> Iterator[int]:
+    _busy(0.05)
+    yield number
 
+
+HELPED: dict[str, Callable[[], object]] = {
+    "each": lambda: each(lambda _: _busy(0.05), [0, 1], cores.FEWEST_ROWS),
+    "ahead": lambda: list(ahead(lambda _: _busy(0.05), [0, 1], lambda _: cores.FEWEST_ROWS)),
+    "spread": lambda: list(spread(_worked_out, [0, 1], cores.FEWEST_ROWS)),
+    "next made ahead": lambda: list(next_made_ahead(number for each in (0, 1) for number in _worked_out(each))),
+}
+
+
+@pytest.mark.parametrize("way", HELPED)
+def test_the_work_of_helpers_counts(way: str) -> None:
     before = worked_s()
     with on_cores(2):
-        each(work, [0, 1], cores.FEWEST_ROWS)
+        HELPED[way]()
     assert worked_s() - before >= 0.09
 
 
@@ -82,6 +89,75 @@ def test_items_worked_on_ahead_come_in_order_whatever_their_size(several: int) -
     with on_cores(several):
         found = list(ahead(lambda item: item * item, range(30), lambda item: cores.FEWEST_ROWS * (item % 3)))
     assert found == [item * item for item in range(30)]
+
+
+@pytest.mark.parametrize("several", [1, 2, 3])
+@pytest.mark.parametrize("rows", [0, cores.FEWEST_ROWS])
+def test_what_is_spread_comes_in_order_however_many_results_an_item_has(several: int, rows: int) -> None:
+    sizes = [0, 1, cores.MADE_AHEAD, cores.MADE_AHEAD + 1, 0, 30, 2, 2, 0]
+    with on_cores(several):
+        found = list(spread(lambda item: ((item, at) for at in range(sizes[item])), range(len(sizes)), rows))
+    assert found == [(item, at) for item, size in enumerate(sizes) for at in range(size)]
+
+
+def test_several_items_are_spread_at_the_same_time() -> None:
+    meeting = threading.Barrier(2)
+
+    def work(item: int) -> Iterator[int]:
+        meeting.wait()
+        yield item
+
+    with on_cores(2):
+        assert list(spread(work, range(4), cores.FEWEST_ROWS)) == [0, 1, 2, 3]
+
+
+def test_no_item_runs_far_ahead_of_what_is_taken() -> None:
+    made = [0] * 5
+
+    def work(item: int) -> Iterator[int]:
+        for number in range(100):
+            made[item] += 1
+            yield number
+
+    with on_cores(2):
+        coming = spread(work, range(5), cores.FEWEST_ROWS)
+        next(coming)
+        assert max(made) <= 2 * cores.MADE_AHEAD
+        assert len(list(coming)) == 499
+
+
+def test_an_error_in_what_is_spread_comes_in_its_place() -> None:
+    def work(item: int) -> Iterator[int]:
+        yield item
+        if item == 2:
+            raise ValueError("torn")
+
+    found: list[int] = []
+    with on_cores(2), pytest.raises(ValueError, match="torn"):
+        found.extend(spread(work, range(9), cores.FEWEST_ROWS))
+    assert found == [0, 1]  # what the torn item made before goes with it
+
+
+@pytest.mark.parametrize("several", [1, 2])
+@pytest.mark.parametrize("items", [0, 1, 5])
+def test_items_made_one_ahead_come_in_their_order(several: int, items: int) -> None:
+    with on_cores(several):
+        assert list(next_made_ahead(iter(range(items)))) == list(range(items))
+
+
+def test_the_next_item_is_made_while_one_is_in_use() -> None:
+    made = [threading.Event() for _ in range(3)]
+
+    def items() -> Iterator[int]:
+        for number, event in enumerate(made):
+            event.set()
+            yield number
+
+    with on_cores(2):
+        coming = next_made_ahead(items())
+        assert next(coming) == 0
+        made[1].wait()
+        assert list(coming) == [1, 2]
 
 
 @pytest.mark.parametrize("items", [0, 1, 3, 50])

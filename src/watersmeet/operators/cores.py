@@ -10,11 +10,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import TypeVar
+from itertools import islice
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -48,12 +49,8 @@ def each(work: Callable[[Item], Result], items: Sequence[Item], rows: int) -> li
     cores = min(_cores.get(), len(items))
     if cores < 2 or rows < FEWEST_ROWS:
         return [work(item) for item in items]
-    helping = [_helpers(cores - 1).submit(_timed, work, items[part::cores]) for part in range(1, cores)]
-    parts = [[work(item) for item in items[::cores]]]
-    for help_given in helping:
-        results, seconds = help_given.result()
-        parts.append(results)
-        _own.helped_s = _helped_s() + seconds
+    helping = [_helped(_helpers(cores - 1), _worked_off, work, items[part::cores]) for part in range(1, cores)]
+    parts = [_worked_off(work, items[::cores]), *(help_given() for help_given in helping)]
     return [parts[at % cores][at // cores] for at in range(len(items))]
 
 
@@ -67,41 +64,76 @@ def ahead(work: Callable[[Item], Result], items: Iterable[Item], rows: Callable[
     [0, 1, 4, 9, 16]
     """
     cores = _cores.get()
-    waiting: deque[Future[Result]] = deque()
+    waiting: deque[Callable[[], Result]] = deque()
     for item in items:
         if cores < 2 or (not waiting and rows(item) < FEWEST_ROWS):
             yield work(item)
             continue
-        waiting.append(_followers(cores - 1).submit(work, item))
-        if len(waiting) > cores:
-            yield waiting.popleft().result()
+        waiting.append(_helped(_followers(cores), work, item))
+        if len(waiting) > 2 * cores:
+            yield waiting.popleft()()
     for last in waiting:
-        yield last.result()
+        yield last()
 
 
-def made_ahead(items: Iterator[Item], count: int = MADE_AHEAD) -> Iterator[Item]:
-    """The items; the next `count` are made while one is in use, by another thread.
+def spread(work: Callable[[Item], Iterator[Result]], items: Iterable[Item], rows: int) -> Iterator[Result]:
+    """What `work` makes of every item, in order; where there are cores and enough rows, of several items at the same time.
+
+    Each item is worked on a few results at a time, and the next few only once those were taken, so that memory stays bounded however many
+    results an item has.
+
+    >>> with on_cores(2):
+    ...     list(spread(lambda count: iter("abc"[:count]), [1, 3, 2], FEWEST_ROWS))
+    ['a', 'a', 'b', 'c', 'a', 'b']
+    """
+    cores = _cores.get()
+    if cores < 2 or rows < FEWEST_ROWS:
+        for item in items:
+            yield from work(item)
+        return
+    coming = iter(items)
+    under_way = deque(_begun(work, item, cores) for item in islice(coming, cores + 1))
+    while under_way:
+        results, some = under_way.popleft()
+        found = some()
+        if len(found) == MADE_AHEAD:
+            under_way.appendleft((results, _helped(_spreaders(cores), _some, results)))
+        else:
+            under_way.extend(_begun(work, item, cores) for item in islice(coming, 1))
+        yield from found
+
+
+def made_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The items; the next few are made while one is in use.
 
     >>> list(made_ahead(iter("abc")))
     ['a', 'b', 'c']
     """
     over = object()
     with ThreadPoolExecutor(1, thread_name_prefix="watersmeet-ahead") as maker:
-        coming = deque(maker.submit(next, items, over) for _ in range(count))
+        coming = deque(maker.submit(next, items, over) for _ in range(MADE_AHEAD))
         while (item := coming.popleft().result()) is not over:
             coming.append(maker.submit(next, items, over))
             yield item  # type: ignore[misc] # it is not `over`
 
 
 def next_made_ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The items, each made while the one before is in use, where there are cores for it."""
-    return made_ahead(items, 1) if _cores.get() > 1 else items
+    """The items; where there are cores, each is made while the one before is in use. The first one has all cores for itself.
 
-
-def stretches(rows: int) -> list[slice]:
-    """The rows in as many stretches as there are cores for them."""
-    count = _cores.get() if rows >= FEWEST_ROWS else 1
-    return [slice(rows * part // count, rows * (part + 1) // count) for part in range(count)]
+    >>> with on_cores(2):
+    ...     list(next_made_ahead(iter("abc")))
+    ['a', 'b', 'c']
+    """
+    if _cores.get() < 2:
+        yield from items
+        return
+    over = object()
+    with ThreadPoolExecutor(1, thread_name_prefix="watersmeet-ahead") as maker:
+        item = next(items, over)
+        while item is not over:
+            following = _helped(maker, next, items, over)
+            yield item  # type: ignore[misc] # it is not `over`
+            item = following()
 
 
 def worked_s() -> float:
@@ -125,6 +157,36 @@ def _followers(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="watersmeet-follows")
 
 
-def _timed(work: Callable[[Item], Result], items: Sequence[Item]) -> tuple[list[Result], float]:
-    started = time.thread_time()
-    return [work(item) for item in items], time.thread_time() - started
+@cache
+def _spreaders(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="watersmeet-spreads")
+
+
+def _begun(work: Callable[[Item], Iterator[Result]], item: Item, cores: int) -> tuple[Iterator[Result], Callable[[], list[Result]]]:
+    results = work(item)
+    return results, _helped(_spreaders(cores), _some, results)
+
+
+def _some(results: Iterator[Result]) -> list[Result]:
+    return list(islice(results, MADE_AHEAD))
+
+
+def _worked_off(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    return [work(item) for item in items]
+
+
+def _helped(helpers: ThreadPoolExecutor, work: Callable[..., Result], *args: Any) -> Callable[[], Result]:
+    """Has work begun by others; the call that waits for it also counts its seconds as this thread's."""
+    under_way = helpers.submit(_timed, work, args)
+
+    def result() -> Result:
+        found, seconds = under_way.result()
+        _own.helped_s = _helped_s() + seconds
+        return found
+
+    return result
+
+
+def _timed(work: Callable[..., Result], args: tuple[Any, ...]) -> tuple[Result, float]:
+    started = worked_s()
+    return work(*args), worked_s() - started

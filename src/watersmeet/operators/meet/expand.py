@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,14 +21,15 @@ from watersmeet.errors import InternalError
 from watersmeet.kernels.gather import gather_int32, gather_int64, tighten
 from watersmeet.kernels.grouped_run import count_matches, fill_matches
 from watersmeet.kernels.mixing import combine_codes
-from watersmeet.operators import cores
 from watersmeet.operators.expressions import is_true
 from watersmeet.operators.keys import equal_keys
 from watersmeet.operators.meet.config import MeetConfig, Step
-from watersmeet.operators.meet.pane import Int32s, Int64s, Panes, Run
+from watersmeet.operators.meet.pane import Int32s, Int64s, Panes
 
 #: Partial combinations in one piece. Memory is bounded by this times the number of inputs, whatever the number of matches.
 PIECE_ROWS = 1 << 18
+#: New rows that begin to grow at the same time: what a piece is looked up with stays in the cache, and several cores have enough pieces.
+ORIGIN_ROWS = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -60,16 +60,12 @@ class Combinations:
 
     def repeated(self, parents: Int32s) -> Combinations:
         """The combinations with these numbers, which may come several times."""
-        keys = None if self.keys is None else self.keys[1]
-        rows = cores.each(lambda values: gather_int32(values, parents), list(self.rows.values()), parents.size)
-        numbers = [*self.times.values(), self.latest, self.end, keys]
-        *times, latest, end, keys = cores.each(lambda values: _gathered(values, parents), numbers, parents.size)
         return Combinations(
-            dict(zip(self.rows, rows, strict=True)),
-            {i: _present(its) for i, its in zip(self.times, times, strict=True)},
-            latest,
-            end,
-            None if self.keys is None or keys is None else (self.keys[0], keys),
+            {i: gather_int32(rows, parents) for i, rows in self.rows.items()},
+            {i: gather_int64(times, parents) for i, times in self.times.items()},
+            None if self.latest is None else gather_int64(self.latest, parents),
+            None if self.end is None else gather_int64(self.end, parents),
+            None if self.keys is None else (self.keys[0], gather_int64(self.keys[1], parents)),
         )
 
 
@@ -85,38 +81,19 @@ class Probe:
     total: int
 
 
-@dataclass(frozen=True)
-class _Met:
-    """What the combinations of a piece met in one pane: stretches of its rows, which are numbered from `base` on."""
-
-    rows: Int32s
-    first: Int64s
-    count: Int32s
-    base: int
-
-    def fill(self, parents: Int32s, matches: Int32s, at: int) -> int:
-        """Writes every combination with every row it met from place `at` on; returns the place after the last."""
-        parts = cores.stretches(self.first.size)
-        places = np.cumsum([at, *(int(self.count[part].sum()) for part in parts)]).tolist()
-
-        def write(number: int) -> None:
-            part = parts[number]
-            fill_matches(self.rows, self.first[part], self.count[part], self.base, parents, matches, places[number], part.start)
-
-        cores.each(write, range(len(parts)), self.first.size)
-        return int(places[-1])
-
-
 #: Told, by target, how many combinations probed it and how many rows they met.
 Count = Callable[[int, int, int], None]
 
 
-def combinations(config: MeetConfig, origin: int, reach: dict[int, Panes], count: Count) -> Iterator[Combinations]:
-    """Every combination of the origin's rows (`reach[origin]`) with rows of the others that their panes in `reach` hold."""
-    steps = config.orders[origin]
-    start = _origin_rows(config, origin, steps, reach[origin])
-    for at in range(0, len(start), PIECE_ROWS):
-        yield from _grow(config, reach, start.take(slice(at, at + PIECE_ROWS)), steps, count)
+def origin_pieces(config: MeetConfig, origin: int, panes: Panes) -> list[Combinations]:
+    """The origin's new rows, a piece at a time."""
+    start = _origin_rows(config, origin, config.orders[origin], panes)
+    return [start.take(slice(at, at + ORIGIN_ROWS)) for at in range(0, len(start), ORIGIN_ROWS)]
+
+
+def combinations(config: MeetConfig, origin: int, reach: dict[int, Panes], piece: Combinations, count: Count) -> Iterator[Combinations]:
+    """Every combination of some of the origin's rows with rows of the others that their panes in `reach` hold."""
+    return _grow(config, reach, piece, config.orders[origin], count)
 
 
 def column_of(config: MeetConfig, reach: dict[int, Panes], found: Combinations, column: Column) -> pa.Array:
@@ -203,15 +180,10 @@ def _probe(config: MeetConfig, reach: dict[int, Panes], bound: Combinations, ste
         run = pane.run(step.key_classes)
         start, matches = np.empty(len(bound), np.int64), np.empty(len(bound), np.int32)
         asked = (keys, from_us, until_us, alive_at, start, matches)
-        counted = partial(_count_stretch, run, asked)
-        total += sum(cores.each(counted, cores.stretches(len(bound)), len(bound)))
+        total += count_matches(run.slots, run.group_keys, run.offsets, run.times, run.ends, *asked)
         first.append(start)
         count.append(matches)
     return Probe(first, count, total)
-
-
-def _count_stretch(run: Run, asked: tuple[NDArray[Any], ...], part: slice) -> int:
-    return count_matches(run.slots, run.group_keys, run.offsets, run.times, run.ends, *(values[part] for values in asked))
 
 
 def _keyed(reach: dict[int, Panes], bound: Combinations, step: Step) -> Combinations:
@@ -268,8 +240,8 @@ def _bind(
     parents, matches = np.empty(total, np.int32), np.empty(total, np.int32)
     at = 0
     for number, pane in enumerate(panes.panes):
-        met = _Met(pane.run(step.key_classes).rows, probe.first[number][piece], probe.count[number][piece], int(panes.bases[number]))
-        at = met.fill(parents, matches, at)
+        met = pane.run(step.key_classes).rows
+        at = fill_matches(met, probe.first[number][piece], probe.count[number][piece], int(panes.bases[number]), parents, matches, at, 0)
     whole = piece.start == 0 and piece.stop == len(bound)
     here = bound if whole else bound.take(piece)
     if not more:  # nothing is probed after this
@@ -289,16 +261,6 @@ def _with_target(config: MeetConfig, panes: Panes, grown: Combinations, target: 
     if latest is not None:
         latest = np.maximum(latest, times)
     return Combinations(rows, {**grown.times, target: times}, latest, end)
-
-
-def _gathered(values: Int64s | None, rows: Int32s) -> Int64s | None:
-    return None if values is None else gather_int64(values, rows)
-
-
-def _present(values: Int64s | None) -> Int64s:
-    if values is None:
-        raise InternalError("combinations without the times of their rows")
-    return values
 
 
 def _checked(config: MeetConfig, reach: dict[int, Panes], found: Combinations, step: Step) -> Combinations:

@@ -78,8 +78,7 @@ def steps(
     memory = Memory(state.derived if tactic_of(config.plan).recall is not None else None)
     found = 0
     bounds = list(stretches([released[i] for i in config.streams], config))
-    prepared = _prepared(config, released, bounds)
-    for before_us, new, watch in cores.next_made_ahead(prepared) if len(bounds) > 1 else prepared:
+    for before_us, new, watch in cores.next_made_ahead(_new_panes(config, released, bounds)):
         tally.watch.add(watch)
         for batch in _join(config, inputs, new, tally, memory):
             found += batch.num_rows
@@ -119,23 +118,29 @@ def _release(
     return released, inputs
 
 
-def _prepared(
+def _new_panes(
     config: MeetConfig, released: dict[int, Released], bounds: list[tuple[int, int]]
 ) -> Iterator[tuple[int, dict[int, Pane], Watch]]:
     """Stretch by stretch: the time before which it ends, its new panes, and how long they took. None of it depends on what was before."""
-    prepare = tactic_of(config.plan).prepare if len(bounds) > 1 else None
+    prepare = tactic_of(config.plan).prepare if len(bounds) > 1 else None  # a single one has its turn at once
     for from_us, before_us in bounds:
+        rows = [released[i].between(from_us, before_us) for i in config.streams]
+        made = cores.each(partial(_new_pane, config), list(zip(config.streams, rows, strict=True)), sum(each.times.size for each in rows))
+        new = {i: pane for i, (pane, _) in zip(config.streams, made, strict=True)}
         watch = Watch()
-        new = {i: _new_pane(config.inputs[i], released[i].between(from_us, before_us), watch) for i in config.streams}
+        for _, its in made:
+            watch.add(its)
         if prepare is not None:
             with watch.on(PROBE):
                 prepare(config, new)
         yield before_us, new, watch
 
 
-def _new_pane(source: MeetInput, rows: Released, watch: Watch) -> Pane:
-    with watch.on(KEEP, source.number):
-        return pane_of(source, rows)
+def _new_pane(config: MeetConfig, of_input: tuple[int, Released]) -> tuple[Pane, Watch]:
+    number, rows = of_input
+    watch = Watch()
+    with watch.on(KEEP, number):
+        return pane_of(config.inputs[number], rows), watch
 
 
 def _with_pane(source: MeetInput, state: InputState, pane: Pane, future_us: int, watch: Watch) -> InputState:
@@ -170,5 +175,4 @@ def _materialised(config: MeetConfig, reach: dict[int, Panes], found: Combinatio
     def values(expr: Expr) -> pa.Array:
         return evaluate(expr, lambda column: column_of(config, reach, found, column), len(found))
 
-    arrays = cores.each(values, [output.expr for output in config.outputs], len(found))
-    return pa.RecordBatch.from_arrays(arrays, schema=config.result)
+    return pa.RecordBatch.from_arrays([values(output.expr) for output in config.outputs], schema=config.result)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.operators import cores
 from watersmeet.operators.meet.config import MeetConfig
-from watersmeet.operators.meet.expand import Combinations, combinations
+from watersmeet.operators.meet.expand import Combinations, combinations, origin_pieces
 from watersmeet.operators.meet.pane import Pane, Panes
 from watersmeet.operators.meet.tactics.base import Reach, Search, Tactic, Tally, refuse_knobs
 from watersmeet.operators.meet.watch import PROBE
@@ -20,13 +20,10 @@ def settle(config: MeetConfig, plan: Plan) -> Search:
 
 
 def prepare(config: MeetConfig, new: dict[int, Pane]) -> None:
-    """Builds the runs of large new panes that will be looked up, in this stretch or later ones."""
+    """Builds the runs of new panes that will be looked up, in this stretch or later ones."""
     last = _by_new_rows(config, new)[-1]
-    for i, pane in new.items():
-        if len(pane) < cores.FEWEST_ROWS or (i == last and not pane.outlasts_batch(config.inputs[i].retention_us)):
-            continue
-        for classes in {step.key_classes for steps in config.orders for step in steps if step.target == i and step.key_classes}:
-            pane.run(classes)
+    looked_up = {i: pane for i, pane in new.items() if len(pane) and (i != last or pane.outlasts_batch(config.inputs[i].retention_us))}
+    _build_runs((looked_up[step.target], step.key_classes) for steps in config.orders for step in steps if step.target in looked_up)
 
 
 def search(config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: Tally) -> Iterator[tuple[Reach, Combinations]]:
@@ -43,10 +40,20 @@ def search(config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane]
         reach = _reach(origin, ranks, before, with_new) | {origin: Panes((new[origin],))}
         if all(len(panes) for panes in reach.values()):
             reaches[origin] = reach
-    _build_runs(config, reaches)
+    _build_runs(wanted for origin, reach in reaches.items() for wanted in _looked_at(config, origin, reach))
     for origin, reach in reaches.items():
-        for found in tally.watch.each(PROBE, combinations(config, origin, reach, partial(_count, tally, origin)), origin):
+        with tally.watch.on(PROBE, origin):
+            pieces = [(piece, Tally(tally.inputs)) for piece in origin_pieces(config, origin, reach[origin])]
+        for found in cores.spread(partial(_grown, config, origin, reach), pieces, len(reach[origin])):
             yield reach, found
+        for _, its in pieces:
+            tally.add(its)
+
+
+def _grown(config: MeetConfig, origin: int, reach: Reach, piece: tuple[Combinations, Tally]) -> Iterator[Combinations]:
+    """A piece has its own tally: several may grow at the same time."""
+    rows, tally = piece
+    return tally.watch.each(PROBE, combinations(config, origin, reach, rows, partial(_count, tally, origin)), origin)
 
 
 def _by_new_rows(config: MeetConfig, new: dict[int, Pane]) -> list[int]:
@@ -58,15 +65,12 @@ def _reach(origin: int, ranks: dict[int, int], before: list[Panes], with_new: li
     return {i: with_new[i] if ranks.get(i, ranks[origin]) < ranks[origin] else before[i] for i in range(len(before))}
 
 
-def _build_runs(config: MeetConfig, reaches: dict[int, Reach]) -> None:
+def _build_runs(wanted: Iterable[tuple[Pane, tuple[int, ...]]]) -> None:
     """Access paths of large panes, side by side; the others are built when they are first probed."""
-    wanted = {
-        (id(pane), classes): pane
-        for origin, reach in reaches.items()
-        for pane, classes in _looked_at(config, origin, reach)
-        if classes and len(pane) >= cores.FEWEST_ROWS
+    missing = {
+        (id(pane), classes): pane for pane, classes in wanted if classes and len(pane) >= cores.FEWEST_ROWS and not pane.has_run(classes)
     }
-    cores.each(lambda each: each[1].run(each[0][1]), list(wanted.items()), cores.FEWEST_ROWS)
+    cores.each(lambda each: each[1].run(each[0][1]), list(missing.items()), cores.FEWEST_ROWS)
 
 
 def _looked_at(config: MeetConfig, origin: int, reach: Reach) -> Iterator[tuple[Pane, tuple[int, ...]]]:
