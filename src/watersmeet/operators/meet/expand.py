@@ -253,14 +253,14 @@ def _with_target(config: MeetConfig, panes: Panes, grown: Combinations, target: 
     rows = {**grown.rows, target: matches}
     source = config.inputs[target]
     if not source.is_stream or (grown.latest is None and not more):
-        return Combinations(rows, grown.times, grown.latest, grown.end)
+        return Combinations(rows, grown.times, grown.latest, grown.end, grown.keys)
     times = panes.times(matches)
     latest, end = grown.latest, grown.end
     if latest is not None and source.has_ends:
         end = np.minimum(end, panes.ends(matches)) if end is not None else None
     if latest is not None:
         latest = np.maximum(latest, times)
-    return Combinations(rows, {**grown.times, target: times}, latest, end)
+    return Combinations(rows, {**grown.times, target: times}, latest, end, grown.keys)
 
 
 def _checked(config: MeetConfig, reach: dict[int, Panes], found: Combinations, step: Step) -> Combinations:
