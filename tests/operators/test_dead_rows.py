@@ -9,6 +9,7 @@ import pytest
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.lang import bind, parse
+from watersmeet.operators.meet import state
 from watersmeet.operators.meet.admission import Delta
 from watersmeet.operators.meet.state import MeetState, empty_state, without_dead_rows
 from watersmeet.operators.meet.step import step
@@ -17,6 +18,7 @@ from watersmeet.operators.meet.tactics.registry import settled_config
 FIELDS = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("id", pa.int64())])
 QUERIES = {
     "a short window": "SELECT a.id AS a, b.id AS b FROM a [RANGE 1 SECOND], b [RANGE 2 SECONDS] WHERE a.k = b.k",
+    "a very short window": "SELECT a.id AS a, b.id AS b FROM a [RANGE 100 MILLISECONDS], b [RANGE 200 MILLISECONDS] WHERE a.k = b.k",
     "only after": "SELECT a.id AS a, b.id AS b FROM a, b DWINDOW (a, b) = 3 SECONDS WHERE a.k = b.k",
     "counted rows": "SELECT a.id AS a, b.id AS b FROM a [ROWS 3], b [RANGE 1 SECOND] WHERE a.k = b.k",
 }
@@ -34,7 +36,8 @@ def deltas(batch: int) -> dict[int, Delta]:
 
 
 @pytest.mark.parametrize("asked", QUERIES)
-def test_the_same_results_from_less_state(asked: str) -> None:
+def test_the_same_results_from_less_state(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "MOSTLY_DEAD", 0.0)
     config = settled_config(bind(parse(QUERIES[asked]), {name: StreamSchema(name, FIELDS, "ts") for name in "ab"}), Plan())
     plain = cut = empty_state(config)
     for batch in range(5):
@@ -46,6 +49,23 @@ def test_the_same_results_from_less_state(asked: str) -> None:
         cut = without_dead_rows(config, from_less.state, before, future_us)
         assert cut.rows < 0.8 * plain.rows
         assert _known(before, cut) == _known(before, from_less.state), "what was written is not written again"
+
+
+@pytest.mark.parametrize("asked", QUERIES)
+def test_a_new_pane_that_is_mostly_dead_is_cut_at_once(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = settled_config(bind(parse(QUERIES[asked]), {name: StreamSchema(name, FIELDS, "ts") for name in "ab"}), Plan())
+    plain = cut = empty_state(config)
+    for batch in range(5):
+        times_us = max(0, batch * BATCH_US - 1_000_000), (batch + 1) * BATCH_US - 1_000_000
+        with monkeypatch.context() as never:
+            never.setattr(state, "MOSTLY_DEAD", 0.0)
+            whole = step(config, plain, deltas(batch), *times_us)
+        from_less = step(config, cut, deltas(batch), *times_us)
+        assert _rows(whole.results) == _rows(from_less.results)
+        plain, cut = whole.state, from_less.state
+        assert cut.rows <= plain.rows
+        if asked == "a very short window":
+            assert cut.rows < 0.25 * plain.rows
 
 
 def _rows(batches: list[pa.RecordBatch]) -> list[tuple[int, int]]:

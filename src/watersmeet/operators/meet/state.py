@@ -17,6 +17,8 @@ _SMALL_ROWS = 1 << 16
 _MOST_PANES = 12
 #: A pane with a smaller share of living rows is cut to them before it is written down.
 WORTH_CUTTING = 0.8
+#: A new pane with a smaller one is cut at once: its access path is made anew, over so few rows that the next batch gains by it.
+MOSTLY_DEAD = 0.25
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class InputState:
         """The state with a pane added, without the panes nothing can meet any more, and with small panes merged."""
         panes = [each for each in self.panes if each.last_use_us(retention_us) >= future_us]
         if len(pane) and pane.last_use_us(retention_us) >= future_us:
-            panes.append(pane)
+            panes.append(_living(pane, retention_us, future_us, MOSTLY_DEAD))
         return replace(self, panes=_compacted(panes, retention_us, future_us))
 
 
@@ -74,13 +76,16 @@ def without_dead_rows(config: MeetConfig, state: MeetState, before: MeetState, f
 
 def _cut(config: MeetConfig, number: int, state: InputState, before: InputState, future_us: int) -> InputState:
     known = {id(pane) for pane in before.panes}
-    panes = [pane if id(pane) in known else _living(pane, config.inputs[number].retention_us, future_us) for pane in state.panes]
+    panes = [
+        pane if id(pane) in known else _living(pane, config.inputs[number].retention_us, future_us, WORTH_CUTTING) for pane in state.panes
+    ]
     return state if all(now is then for now, then in zip(panes, state.panes, strict=True)) else replace(state, panes=tuple(panes))
 
 
-def _living(pane: Pane, retention_us: int, future_us: int) -> Pane:
+def _living(pane: Pane, retention_us: int, future_us: int, share: float) -> Pane:
+    """The pane, cut to its living rows where they are a smaller share of it."""
     alive = pane.alive(retention_us, future_us)
-    return pane.take(alive) if np.count_nonzero(alive) < WORTH_CUTTING * len(pane) else pane
+    return pane.take(alive) if np.count_nonzero(alive) < share * len(pane) else pane
 
 
 def empty_state(config: MeetConfig) -> MeetState:
