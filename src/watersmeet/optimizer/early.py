@@ -12,6 +12,7 @@ from watersmeet.algebra.windows import LandmarkWindow, TumbleWindow
 from watersmeet.cost.early_aggregation import EarlyInput, EarlyWeights, input_costs
 from watersmeet.cost.tran import plan_name
 from watersmeet.operators.aggregate.config import AggregateConfig, why_not_early
+from watersmeet.operators.meet.config import probing_order
 from watersmeet.optimizer.costing import Costed, Part, PlanCost
 from watersmeet.optimizer.estimates import Workload
 from watersmeet.stats.stream_stats import StreamStats
@@ -37,8 +38,8 @@ def early_costed(
     config: AggregateConfig, workload: Workload, stats: Mapping[str, StreamStats], plan: Plan, weights: EarlyWeights
 ) -> Costed:
     """A placement with what it costs per second of stream."""
-    inputs = [_input(config, workload, stats, i) for i in range(len(config.inputs))]
-    early = {config.join.aliases[alias] for alias in plan.early}
+    early = frozenset(config.join.aliases[alias] for alias in plan.early)
+    inputs = [_input(config, workload, stats, i, early) for i in range(len(config.inputs))]
     interval_s = BATCH_S if config.every_us is None else config.every_us / _US
     costs = input_costs(inputs, early, lambda known, j: workload.matches(config.join, known, j), interval_s, weights)
     parts: list[Part] = []
@@ -73,7 +74,7 @@ def early_notes(bound: BoundQuery, plan: Plan) -> list[str]:
     return [f"{name}: {where}", *(f'"{alias}" cannot be aggregated early: {reason}' for alias, reason in refused if reason is not None)]
 
 
-def _input(config: AggregateConfig, workload: Workload, stats: Mapping[str, StreamStats], number: int) -> EarlyInput:
+def _input(config: AggregateConfig, workload: Workload, stats: Mapping[str, StreamStats], number: int, early: frozenset[int]) -> EarlyInput:
     source, each = config.inputs[number], workload.inputs[number]
     known = stats[source.name].distinct
     keys = 1.0
@@ -88,8 +89,17 @@ def _input(config: AggregateConfig, workload: Workload, stats: Mapping[str, Stre
         early_groups=keys * carried,
         carried=carried,
         passes=1 if isinstance(source.window, LandmarkWindow | TumbleWindow) else 2,
-        order=tuple(step.target for step in config.join.orders[number]),
+        order=_order(config, number, early),
     )
+
+
+def _order(config: AggregateConfig, number: int, early: frozenset[int]) -> tuple[int, ...]:
+    """How an input's changes probe the others under a placement."""
+    if not config.inputs[number].is_stream:
+        return ()
+    if config.plan.order(config.inputs[number].alias) is not None:
+        return tuple(step.target for step in config.join.orders[number])
+    return probing_order(config.join.classes, config.join.bounds, number, early)
 
 
 def _carried_columns(config: AggregateConfig, number: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -97,6 +98,7 @@ def meet_config(bound: BoundQuery, plan: Plan | None = None, *, kernel_thetas: b
         _input(bound, bounds, i, local[i], classes, ranges.get(i, ()), _columns_read(bound, source.alias, classes.residuals))
         for i, source in enumerate(bound.sources)
     )
+    early = frozenset(number[alias] for alias in plan.early if alias in number)
     exact = frozenset(c for c, kind in _class_types(bound, inputs).items() if has_exact_codes(kind))
     return MeetConfig(
         inputs=inputs,
@@ -106,7 +108,9 @@ def meet_config(bound: BoundQuery, plan: Plan | None = None, *, kernel_thetas: b
         thetas=thetas,
         residuals=residuals,
         orders=tuple(
-            _order(inputs, classes, residuals, bounds, i, _pinned(bound, plan, i)) if inputs[i].is_stream else ()
+            _steps(inputs, classes, residuals, i, _pinned(bound, plan, i, probing_order(classes, bounds, i, early)))
+            if inputs[i].is_stream
+            else ()
             for i in range(len(inputs))
         ),
         outputs=bound.outputs,
@@ -116,11 +120,11 @@ def meet_config(bound: BoundQuery, plan: Plan | None = None, *, kernel_thetas: b
     )
 
 
-def _pinned(bound: BoundQuery, plan: Plan, origin: int) -> tuple[int, ...] | None:
+def _pinned(bound: BoundQuery, plan: Plan, origin: int, otherwise: tuple[int, ...]) -> tuple[int, ...]:
     """The order of the other inputs that the plan gives for an origin, as numbers."""
     order = plan.order(bound.sources[origin].alias)
     if order is None:
-        return None
+        return otherwise
     number = {source.alias: i for i, source in enumerate(bound.sources)}
     for name in order:
         if name not in number:
@@ -214,19 +218,17 @@ def _result_schema(bound: BoundQuery) -> pa.Schema:
     return pa.schema([(output.name, _type_in(bound, output.expr)) for output in bound.outputs])
 
 
-def _order(
+def _steps(
     inputs: tuple[MeetInput, ...],
     classes: EqualityClasses,
     residuals: tuple[Expr, ...],
-    bounds: DifferenceBounds,
     origin: int,
-    pinned: tuple[int, ...] | None,
+    order: tuple[int, ...],
 ) -> tuple[Step, ...]:
     others = [each.number for each in inputs if each.number != origin]
-    if pinned is not None and sorted(pinned) != others:
+    if sorted(order) != others:
         names = ", ".join(inputs[i].alias for i in others)
         raise PlanError(f'the order for origin "{inputs[origin].alias}" must name each of the other sources once: {names}')
-    order = pinned if pinned is not None else _connected_first(classes, bounds, origin, others)
     steps: list[Step] = []
     known = [origin]
     open_checks = list(residuals)
@@ -240,12 +242,16 @@ def _order(
     return tuple(steps)
 
 
-def _connected_first(classes: EqualityClasses, bounds: DifferenceBounds, origin: int, others: list[int]) -> tuple[int, ...]:
-    """Greedy: next comes an input with the most keys in common with those bound; then the one that keeps rows the shortest."""
+def probing_order(classes: EqualityClasses, bounds: DifferenceBounds, origin: int, early: Collection[int] = ()) -> tuple[int, ...]:
+    """In which order an origin's rows probe the others, where no plan says.
+
+    Greedy: next comes an input with the most keys in common with those bound; of several one that is aggregated early, because a row meets
+    a group of it where it would meet rows of the others, and each combination probes on; then the one that keeps rows the shortest.
+    """
     order: list[int] = []
-    known, left = [origin], list(others)
+    known, left = [origin], [each for each in range(len(bounds.later_by_us)) if each != origin]
     while left:
-        best = min(left, key=lambda j: (-len(classes.connections(j, known)), bounds.later_by_us[j][origin], j))
+        best = min(left, key=lambda j: (-len(classes.connections(j, known)), j not in early, bounds.later_by_us[j][origin], j))
         order.append(best)
         known.append(best)
         left.remove(best)
