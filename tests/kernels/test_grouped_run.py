@@ -90,7 +90,7 @@ def _matches(
         slots, group_keys, offsets, times[rows], run_ends, columns[0], columns[1], columns[1] + columns[2], columns[3], first, count
     )
     out = np.empty(total, np.int32), np.empty(total, np.int32)
-    assert fill_matches(rows, first, count, 0, *out, 0, 0) == total
+    assert fill_matches(rows, first, count, 0, *out, 0) == total
     return list(zip(out[0].tolist(), out[1].tolist(), strict=True))
 
 

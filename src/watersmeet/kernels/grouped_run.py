@@ -262,7 +262,7 @@ def _first_at_least(values: NDArray[np.int64], low: int, high: int, near: int, b
     return left
 
 
-@kernel(IN_INT32, IN_INT64, IN_INT32, INT, OUT_INT32, OUT_INT32, INT, INT)
+@kernel(IN_INT32, IN_INT64, IN_INT32, INT, OUT_INT32, OUT_INT32, INT)
 def fill_matches(
     rows: NDArray[np.int32],
     first: NDArray[np.int64],
@@ -271,12 +271,11 @@ def fill_matches(
     probes: NDArray[np.int32],
     matches: NDArray[np.int32],
     at: int,
-    number: int,
 ) -> int:
-    """Writes (number + probe, base + row) for every match from place `at` on; returns the place after the last."""
+    """Writes (probe, base + row) for every match from place `at` on; returns the place after the last."""
     for probe in range(first.size):
         for place in range(first[probe], first[probe] + count[probe]):
-            probes[at] = np.int32(number + probe)
+            probes[at] = np.int32(probe)
             matches[at] = np.int32(base + rows[place])
             at += 1
     return at

@@ -241,7 +241,7 @@ def _bind(
     at = 0
     for number, pane in enumerate(panes.panes):
         met = pane.run(step.key_classes).rows
-        at = fill_matches(met, probe.first[number][piece], probe.count[number][piece], int(panes.bases[number]), parents, matches, at, 0)
+        at = fill_matches(met, probe.first[number][piece], probe.count[number][piece], int(panes.bases[number]), parents, matches, at)
     whole = piece.start == 0 and piece.stop == len(bound)
     here = bound if whole else bound.take(piece)
     if not more:  # nothing is probed after this

@@ -147,7 +147,7 @@ def meeting(probing: Joined, probed: Joined, link: Link) -> Iterator[tuple[int, 
     for start, stop in _pieces(count):
         total = int(count[start:stop].sum())
         left, right = np.empty(total, np.int32), np.empty(total, np.int32)
-        fill_matches(run.rows, first[start:stop], count[start:stop], 0, left, right, 0, 0)
+        fill_matches(run.rows, first[start:stop], count[start:stop], 0, left, right, 0)
         found = _agreeing(Pairs(probing, probed, left + np.int32(start), right), link)
         yield total, found.joined()
 

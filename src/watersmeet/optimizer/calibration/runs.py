@@ -65,4 +65,4 @@ def _look_up(run: Run, keys: Int64s, until_us: int) -> int:
     first, count = np.empty(keys.size, np.int64), np.empty(keys.size, np.int32)
     total = count_matches(run.slots, run.group_keys, run.offsets, run.times, run.ends, keys, since, until, since, first, count)
     lookups, rows = np.empty(total, np.int32), np.empty(total, np.int32)
-    return fill_matches(run.rows, first, count, 0, lookups, rows, 0, 0)
+    return fill_matches(run.rows, first, count, 0, lookups, rows, 0)

@@ -26,7 +26,7 @@ def load_kernels() -> None:
     order_by_leading_bits(one, rows, np.empty(1, np.int64))
     first, count = np.empty(1, np.int64), np.empty(1, np.int32)
     count_matches(slots, group_keys, offsets, one, none, one, one, one, one, first, count)
-    fill_matches(rows, first, count, 0, np.empty(1, np.int32), np.empty(1, np.int32), 0, 0)
+    fill_matches(rows, first, count, 0, np.empty(1, np.int32), np.empty(1, np.int32), 0)
     gather_int64(one, gather_int32(rows, rows))
     tighten(one, 0, 0, np.zeros(1, np.int64), np.zeros(1, np.int64))
     hash_slices(np.zeros(1, np.uint8), np.array([0, 1]))
