@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.algebra.expressions import Aggregate, Column, Expr, rewrite
+from watersmeet.algebra.expressions import Aggregate, Column, Expr, rewrite, walk
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import InternalError, QueryError
 from watersmeet.oracle.expressions import Row, evaluate
@@ -48,7 +48,7 @@ def groups_at(bound: BoundQuery, tables: Mapping[str, pa.Table], t_us: int) -> d
 
 
 def evaluations(bound: BoundQuery, tables: Mapping[str, pa.Table], instants_us: Iterable[int]) -> list[Evaluation]:
-    """What evaluating at each of these instants emits: groups whose row changed, and once more those that emptied."""
+    """Return what evaluating at each of these instants emits, in their order."""
     feeds = _feeds(bound, tables)
     combinations = _combinations(bound, feeds)
     return _emitted(bound, ((t_us, _members_at(feeds, combinations, t_us)) for t_us in instants_us))
@@ -60,17 +60,21 @@ def batch_evaluations(bound: BoundQuery, batches: Iterable[tuple[int, Mapping[st
 
 
 def _emitted(bound: BoundQuery, contents: Iterable[tuple[int, dict[Group, list[Row]]]]) -> list[Evaluation]:
+    """Go from evaluation to evaluation: which groups are shown, which of them are emitted, and which shown ones became empty."""
     emitted: list[Evaluation] = []
-    before: dict[Group, tuple[Any, ...]] = {}
+    shown_before: set[Group] = set()
+    last_emitted: dict[Group, tuple[Any, ...]] = {}
     keys: dict[Group, Row] = {}
     for t_us, members in contents:
         keys |= {group: rows[0] for group, rows in members.items()}
-        now = {group: _output(bound, rows) for group, rows in members.items()}
-        changed = [group for group in now if group not in before or not _same(now[group], before[group])]
-        emptied = [group for group in before if group not in now]
-        emitted += [Evaluation(t_us, now[group]) for group in changed if _having(bound, members[group])]
-        emitted += [Evaluation(t_us, _output(bound, [], keys[group])) for group in emptied if _having(bound, [], keys[group])]
-        before = now
+        shown = {group for group, rows in members.items() if _is_shown(bound, rows)}
+        for group in shown:
+            row = _output(bound, members[group])
+            if group not in shown_before or not _same(row, last_emitted[group]):
+                emitted.append(Evaluation(t_us, row))
+                last_emitted[group] = row
+        emitted += [Evaluation(t_us, _output(bound, [], keys[group])) for group in shown_before if group not in members]
+        shown_before = shown
     return emitted
 
 
@@ -118,8 +122,13 @@ def _output(bound: BoundQuery, rows: list[Row], representative: Row | None = Non
     return tuple(_grouped_value(bound, output.expr, rows, representative) for output in bound.outputs)
 
 
-def _having(bound: BoundQuery, rows: list[Row], representative: Row | None = None) -> bool:
-    return bound.having is None or _grouped_value(bound, bound.having, rows, representative) is True
+def _is_shown(bound: BoundQuery, rows: list[Row]) -> bool:
+    """Whether HAVING is true of a group that is not empty. A sum that overflows is an error, whatever HAVING says of the group."""
+    for expr in (*(output.expr for output in bound.outputs), *([] if bound.having is None else [bound.having])):
+        for node in walk(expr):
+            if isinstance(node, Aggregate):
+                _aggregated(node, rows)
+    return bound.having is None or _grouped_value(bound, bound.having, rows, None) is True
 
 
 def _grouped_value(bound: BoundQuery, expr: Expr, rows: list[Row], representative: Row | None) -> Any:

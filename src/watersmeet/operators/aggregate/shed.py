@@ -79,7 +79,7 @@ def with_hidden(delta: Delta, identity: Sequence[str] | None = None) -> Delta:
 
 @dataclass
 class ShedAggregation:
-    """Combinations that are, or will be, inside their windows; and what was shown of each group, with its keys."""
+    """Combinations that are, or will be, inside their windows; and the groups shown at the last evaluation: their rows and keys."""
 
     config: ShedConfig
     combinations: pa.Table | None = None
@@ -97,7 +97,7 @@ class ShedAggregation:
         combinations = saved.drop_columns([_BEGINS, _ENDS])
         found = cls(config, combinations if combinations.num_columns else None, begins_us, ends_us)
         found.evaluated_us, found.shown_at_us = (int(saved.schema.metadata[name]) for name in (_EVALUATED, _SHOWN_AT))
-        found.shown = {identity: shown for identity, shown, _ in found._rows(found.shown_at_us)}
+        found.shown = {identity: shown for identity, shown, holds in found._rows(found.shown_at_us) if holds}
         return found
 
     def to_bytes(self) -> bytes:
@@ -143,17 +143,18 @@ class ShedAggregation:
             self.evaluated_us = at_us
 
     def _evaluated(self, at_us: int) -> list[Row]:
-        """The rows of the groups that changed since the last evaluation, those that emptied once more."""
+        """Emit the shown groups whose row changed or that were not shown before, and once more those that were shown and are now empty."""
         self._forget(at_us)
-        rows, before = self._rows(at_us), self.shown
-        self.shown, self.shown_at_us = {identity: shown for identity, shown, _ in rows}, at_us
-        changed = [row for identity, (row, _), holds in rows if holds and (identity not in before or not _same(row, before[identity][0]))]
-        gone = [key for identity, (_, key) in before.items() if identity not in self.shown]
-        left = emptied(self.config.shown, self.config.types, gone).rows() if gone else ()
-        return [(*row, at_us) for row in [*changed, *(row for _, row, holds in left if holds)]]
+        before, rows = self.shown, self._rows(at_us)
+        self.shown, self.shown_at_us = {identity: shown for identity, shown, holds in rows if holds}, at_us
+        changed = [row for identity, (row, _) in self.shown.items() if identity not in before or not _same(row, before[identity][0])]
+        held = {identity for identity, _, _ in rows}
+        gone = [key for identity, (_, key) in before.items() if identity not in held]
+        left = [row for _, row, _ in emptied(self.config.shown, self.config.types, gone).rows()] if gone else []
+        return [(*row, at_us) for row in [*changed, *left]]
 
     def _rows(self, at_us: int) -> list[tuple[Key, tuple[Row, Key], bool]]:
-        """The groups at an instant by their identity: their row, the values of their keys, and whether HAVING holds."""
+        """The groups at an instant by their identity: their row, the values of their keys, and whether HAVING is true."""
         now = self._groups(at_us)
         if now is None:
             return []
