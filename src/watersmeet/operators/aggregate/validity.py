@@ -29,7 +29,7 @@ def starts_of(window: Window | None, times: Int64s, every_us: int | None) -> Int
     """
     if every_us is None or not isinstance(window, TumbleWindow):
         return times
-    return times + (times % window.length_us == 0)
+    return np.where(times % window.length_us == 0, times + 1, times)
 
 
 def ends_of(window: Window | None, times: Int64s, every_us: int | None) -> Int64s:
