@@ -46,8 +46,7 @@ def test_a_group_whose_row_stays_the_same_is_not_shown_again() -> None:
     assert shown(query, a={"ts": [1, 2, 3], "v": [7, 5, 9]}) == [(1, 7), (3, 9)]
 
 
-def test_having_chooses_among_the_rows_that_changed() -> None:
-    #  a group that no longer satisfies HAVING is silent
+def test_a_group_that_stops_satisfying_having_is_silent() -> None:
     query = "SELECT a.k, COUNT(*) AS n FROM a [RANGE 2 MICROSECONDS] GROUP BY a.k HAVING COUNT(*) > 1 EVERY 1 MICROSECOND"
     assert shown(query, a={"ts": [1, 2, 9], "k": ["x", "x", "x"]}) == [(2, "x", 2)]
 

@@ -20,20 +20,20 @@ def _mutant(mistake: str, owner: Any, attribute: str, broken: Callable[[Any], An
 
 
 def _ends_later_by(more_us: int) -> Callable[[Original], Original]:
-    return lambda ends_of: lambda window, times: ends_of(window, times) + more_us
+    return lambda ends_of: lambda *args: ends_of(*args) + more_us
 
 
 def _nothing_leaves(happening: Original) -> Original:
-    def broken(state: Any, number: int, instants_us: Any) -> Any:
-        found = happening(state, number, instants_us)
+    def broken(*args: Any) -> Any:
+        found = happening(*args)
         return replace(found, leaving=found.leaving[:0], leaving_at=found.leaving_at[:0])
 
     return broken
 
 
 def _enters_once_more(happening: Original) -> Original:
-    def broken(state: Any, number: int, instants_us: Any) -> Any:
-        found = happening(state, number, instants_us)
+    def broken(*args: Any) -> Any:
+        found = happening(*args)
         return replace(found, entering=np.repeat(found.entering, 2), entering_at=np.repeat(found.entering_at, 2))
 
     return broken

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 import watersmeet
 from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.windows import TumbleWindow
 from watersmeet.errors import QueryError
 from watersmeet.operators.aggregate.blobs import state_bytes, state_from_bytes
 from watersmeet.operators.aggregate.compaction import compacted
@@ -63,7 +64,26 @@ AGGREGATES = (
 )
 SUMS_OF_KEYS = ("SUM({a}.k)", "AVG({a}.k)")
 GROUP_KEYS = ("{a}.k", "{a}.k", "{a}.m", "{a}.s", "{a}.v", "{a}.x", "{a}.v + 1", "{a}.v + {b}.v", "COALESCE({a}.s, {b}.s)")
-HAVING = ("COUNT(*) > 1", "SUM({a}.v) > 0", "MAX({a}.v) IS NOT NULL", "COUNT(*) <> 1 OR MIN({a}.x) > 0")
+#: HAVING over aggregates that are displayed or not; some are true of an empty group, some hold and fail by turns.
+HAVING = (
+    "COUNT(*) > 1",
+    "COUNT(*) = 2",
+    "COUNT(*) <> 1",
+    "COUNT(*) < 3",
+    "MOD(COUNT(*), 2) = 1",
+    "SUM({a}.v) > 0",
+    "MAX({a}.v) IS NOT NULL",
+    "MAX({a}.v) IS NULL",
+    "COUNT(*) <> 1 OR MIN({a}.x) > 0",
+    "MIN({a}.v) = MAX({b}.v)",
+    "COUNT({a}.s) < COUNT(*)",
+    "AVG({a}.x) > AVG({b}.v) OR MAX({a}.s) = 'b'",
+)
+#: Displayed by queries whose HAVING reads other aggregates: values that often stay the same while a group changes.
+SLUGGISH = ("MAX({a}.v)", "MIN({a}.x)", "MAX({a}.s)", "COUNT({a}.s)", "MIN({a}.k)")
+
+#: Units of the timelines, the longest first.
+UNITS_US = (86_400_000_000, 60_000_000, 1_000_000, 1_000, 1)
 
 Emitted = Counter[tuple[Any, ...]]
 
@@ -94,22 +114,26 @@ def generate_aggregation(seed: int, *, every: bool = True) -> Aggregation:
     rng = Random(seed)
     case = _of_few_sources(seed)
     items = tuple(_windowed(rng, item) if item.name in case.streams and not item.window else item for item in case.items)
+    if rng.random() < 0.3:
+        items = _tiled(rng, case, items)
     limit = MOST_ROWS[len(items) - 1]
     sources = tuple(replace(source, table=source.table.slice(0, limit)) for source in case.sources)
     aliases = [item.alias for item in items]
     keys = tuple(
         {piece.text: piece for piece in (_piece(rng, aliases, GROUP_KEYS) for _ in range(rng.choice((0, 1, 1, 1, 2, 3))))}.values()
     )
+    having = _piece(rng, aliases, HAVING) if rng.random() < 0.35 else None
+    pool = SLUGGISH if having is not None and rng.random() < 0.6 else AGGREGATES
     found = Aggregation(
         seed=case.seed,
         sources=sources,
         items=items,
-        select=_select(rng, case, aliases, keys),
+        select=_select(rng, case, aliases, keys, pool),
         predicates=case.predicates,
         constraints=case.constraints if rng.random() < 0.5 else (),
         joined=case.joined,
         keys=keys,
-        having=_piece(rng, aliases, HAVING) if rng.random() < 0.15 else None,
+        having=having,
     )
     return replace(found, every_us=_every_us(rng, found)) if every else found
 
@@ -223,9 +247,25 @@ def _piece(rng: Random, aliases: Sequence[str], texts: Sequence[str]) -> Piece:
     return Piece(text.format(a=first, b=second), (first, second))
 
 
-def _select(rng: Random, case: Case, aliases: Sequence[str], keys: Sequence[Piece]) -> tuple[Piece, ...]:
-    pool = [*AGGREGATES]
-    if all(_sums_exactly(source.table.schema.field("k").type) for source in case.sources):
+def _tiled(rng: Random, case: Case, items: tuple[FromItem, ...]) -> tuple[FromItem, ...]:
+    """Give one stream or several a TUMBLE window on whose edges times lie."""
+    times_us = _times_us(case)
+    unit_us = next((unit for unit in UNITS_US if 2 * sum(time % unit == 0 for time in times_us) > len(times_us)), 1)
+
+    def tile() -> str:
+        return f"[TUMBLE {unit_us * rng.choice((1, 2, 2, 3, 4))} MICROSECONDS]"
+
+    chosen = rng.choice([item.alias for item in items if item.name in case.streams])
+    share = rng.choice((0.0, 0.5, 1.0))
+    return tuple(
+        replace(item, window=tile()) if item.name in case.streams and (item.alias == chosen or rng.random() < share) else item
+        for item in items
+    )
+
+
+def _select(rng: Random, case: Case, aliases: Sequence[str], keys: Sequence[Piece], aggregates: Sequence[str]) -> tuple[Piece, ...]:
+    pool = [*aggregates]
+    if aggregates is AGGREGATES and all(_sums_exactly(source.table.schema.field("k").type) for source in case.sources):
         pool += SUMS_OF_KEYS
     chosen = [_piece(rng, aliases, pool) for _ in range(rng.choice((1, 1, 2, 3)))]
     shown = [key for key in keys if rng.random() < 0.9]
@@ -237,11 +277,23 @@ def _sums_exactly(kind: pa.DataType) -> bool:
 
 
 def _every_us(rng: Random, case: Case) -> int:
-    """An interval with few instants in it: the unit of the times where that is long enough."""
-    times = [time for source in case.streams.values() for time in event_times_us(source.table.column(source.time or ""))]
-    span = max(times) - min(times) if times else 0
-    least = max(1, -(-span // MOST_INSTANTS))
+    """An interval with few instants in it: the unit of the times where that is long enough, or one that fits the tiles or just does not."""
+    times_us, tiles_us = _times_us(case), _tiles_us(case)
+    largest_us = max(times_us, default=0)
+    last_us = max([largest_us, *((largest_us // tile + 1) * tile for tile in tiles_us)])
+    least = max(1, -(-(last_us - min(times_us, default=0)) // MOST_INSTANTS))
+    fitting = [every for tile in tiles_us for every in (tile, tile, 2 * tile, tile // 2, tile // 3, tile + 1) if every >= least]
+    if fitting and rng.random() < 0.8:
+        return rng.choice(fitting)
     return rng.choice([every for every in (1, 2, 3, 7, 1_000, 1_000_000, 60_000_000) if every >= least] or [least, least + 1])
+
+
+def _times_us(case: Case) -> list[int]:
+    return [time for source in case.streams.values() for time in event_times_us(source.table.column(source.time or ""))]
+
+
+def _tiles_us(case: Case) -> list[int]:
+    return [source.window.length_us for source in case.bound.sources if isinstance(source.window, TumbleWindow)]
 
 
 def _or_overflow(evaluated: Any) -> Emitted | None:

@@ -23,6 +23,7 @@ ROUNDS = 4
 ROWS = 60
 
 JOINED = "FROM a [RANGE 3 SECONDS], b [RANGE 2 SECONDS] WHERE a.k = b.k AND a.v < 9"
+TILED = JOINED.replace("RANGE 3 SECONDS", "TUMBLE 2 SECONDS")
 ALL_FIVE = "COUNT(*) AS n, SUM(a.v) AS total, AVG(b.v) AS mean, MIN(b.s) AS first, MAX(a.v) AS most"
 
 #: By what is grouped: the query and its buckets. Groups are whole in the buckets of the first two, and in parts in those of the others.
@@ -30,6 +31,10 @@ QUERIES = {
     "the join key": (f"SELECT a.k, {ALL_FIVE} {JOINED} GROUP BY a.k EVERY 1 SECOND", 5),
     "a stream's own key": (f"SELECT a.g, {ALL_FIVE} {JOINED} GROUP BY a.g EVERY 1 SECOND", 2),
     "keys of both": (f"SELECT a.g, b.g AS h, {ALL_FIVE} {JOINED} GROUP BY a.g, b.g HAVING COUNT(*) > 1", 5),
+    "keys of both, shown by what is not displayed": (
+        f"SELECT a.g, b.g AS h, MAX(a.v) AS most {TILED} GROUP BY a.g, b.g HAVING MOD(COUNT(*), 3) <> 0 EVERY 1 SECOND",
+        5,
+    ),
     "an expression over both": (f"SELECT a.v + b.v AS both, {ALL_FIVE} {JOINED} GROUP BY a.v + b.v EVERY 500 MILLISECONDS", 2),
 }
 

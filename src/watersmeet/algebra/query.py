@@ -202,7 +202,7 @@ class BoundQuery:
         streams = self.streams
         for i in streams:
             for j in streams:
-                tighten(i, j, _own_length_us(self.sources[i].window))
+                tighten(i, j, _own_length_us(self.sources[i].window, self.query.every_us))
                 if self.query.all_pairs_us is not None:
                     tighten(i, j, self.query.all_pairs_us)
         for pair in self.query.pairs:
@@ -230,12 +230,13 @@ class BoundQuery:
                 )
 
 
-def _own_length_us(window: Window | None) -> int:
+def _own_length_us(window: Window | None, every_us: int | None) -> int:
+    """Return how long after its time a row may still be in its window. With EVERY, a tile is shown at its end, too."""
     match window:
         case RangeWindow(length_us):
             return length_us
         case TumbleWindow(length_us):
-            return length_us - 1
+            return length_us if every_us is not None else length_us - 1
         case RowsWindow() | LandmarkWindow() | None:
             return FOREVER_US
 

@@ -61,7 +61,10 @@ class RowsWindow:
 
 @dataclass(frozen=True, slots=True)
 class TumbleWindow:
-    """Rows since the last multiple of `length_us`: `⌊t/length⌋·length <= ts <= t`."""
+    """Rows since the last multiple of `length_us`: `⌊t/length⌋·length <= ts <= t`.
+
+    In aggregations with EVERY, a multiple of `length_us` still shows the tile that ends there (`operators.aggregate.validity`).
+    """
 
     length_us: int
 

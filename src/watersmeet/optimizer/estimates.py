@@ -142,7 +142,8 @@ def workload_of(
 ) -> Workload:
     """The estimates of a bound query, from statistics by stream name that cover every source, and from samples where there are any."""
     samples, arriving = samples or Samples(), arriving or Arriving()
-    inputs = tuple(_input(config, each, stats[each.name], samples, arriving) for each in config.inputs)
+    every_us = bound.query.every_us
+    inputs = tuple(_input(config, each, stats[each.name], samples, arriving, every_us) for each in config.inputs)
 
     def distinct(column: Column) -> Estimate:
         if column.source is None:
@@ -157,7 +158,9 @@ def workload_of(
     return Workload(inputs, tuple(checks), config.bounds.later_by_us, arriving, samples)
 
 
-def _input(config: MeetConfig, source: MeetInput, stats: StreamStats, samples: Samples, arriving: Arriving) -> InputEstimate:
+def _input(
+    config: MeetConfig, source: MeetInput, stats: StreamStats, samples: Samples, arriving: Arriving, every_us: int | None
+) -> InputEstimate:
     share = Estimate(1.0, Provenance.DERIVED)
     if source.number in samples.by_input:
         share = samples.by_input[source.number].passing
@@ -165,18 +168,20 @@ def _input(config: MeetConfig, source: MeetInput, stats: StreamStats, samples: S
         share = selectivity(source.selection, lambda column: stats.distinct[column.name])
     rate = stats.rows_per_s if source.is_stream else Estimate(0.0, Provenance.DERIVED, "a relation does not change")
     kept = derived(rate.value * share.value, rate, share)
-    held = _held_rows(source, kept, share, stats, arriving)
+    held = _held_rows(source, kept, share, stats, arriving, every_us)
     return InputEstimate(source.alias, rate, kept, held, _kept_bytes(source, stats), _class_distinct(source, held, stats))
 
 
-def _held_rows(source: MeetInput, kept: Estimate, share: Estimate, stats: StreamStats, arriving: Arriving) -> Estimate:
+def _held_rows(
+    source: MeetInput, kept: Estimate, share: Estimate, stats: StreamStats, arriving: Arriving, every_us: int | None
+) -> Estimate:
     """Rows in a full window; no more than come at all."""
-    steady = _steady_rows(source, kept, share, stats)
+    steady = _steady_rows(source, kept, share, stats, every_us)
     most = kept.value * arriving.horizon_s if source.is_stream else math.inf
     return steady if steady.value <= most else derived(most, steady, note="no more than the rows at hand")
 
 
-def _steady_rows(source: MeetInput, kept: Estimate, share: Estimate, stats: StreamStats) -> Estimate:
+def _steady_rows(source: MeetInput, kept: Estimate, share: Estimate, stats: StreamStats, every_us: int | None) -> Estimate:
     match source.window:
         case RowsWindow(count, partition_by):
             partitions = 1.0
@@ -184,7 +189,7 @@ def _steady_rows(source: MeetInput, kept: Estimate, share: Estimate, stats: Stre
                 partitions *= stats.distinct[name].value
             return derived(count * partitions * share.value, share)
         case TumbleWindow(length_us):
-            return derived(kept.value * length_us / _US / 2, kept)
+            return derived(kept.value * _mean_tile_us(length_us, every_us) / _US, kept)
         case LandmarkWindow():
             return derived(kept.value * LANDMARK_S, kept)
         case RangeWindow() | None:
@@ -193,6 +198,17 @@ def _steady_rows(source: MeetInput, kept: Estimate, share: Estimate, stats: Stre
                 return derived(rows.value * share.value, rows, share)
             kept_us = min(source.retention_us, int(LANDMARK_S * _US))
             return derived(kept.value * kept_us / _US, kept)
+
+
+def _mean_tile_us(length_us: int, every_us: int | None) -> float:
+    """Return how much of a tile is there on average: half of it, or, with EVERY, the mean over the instants of evaluation.
+
+    Those fall on the multiples of the greatest common divisor in the tile, its end included, equally often.
+
+    >>> _mean_tile_us(60, None), _mean_tile_us(60, 60), _mean_tile_us(60, 20), _mean_tile_us(60, 7)
+    (30.0, 60.0, 40.0, 30.5)
+    """
+    return (length_us + (0 if every_us is None else math.gcd(length_us, every_us))) / 2
 
 
 def _kept_bytes(source: MeetInput, stats: StreamStats) -> Estimate:

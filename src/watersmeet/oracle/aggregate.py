@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.algebra.expressions import Aggregate, Column, Expr, rewrite
+from watersmeet.algebra.expressions import Aggregate, Column, Expr, rewrite, walk
 from watersmeet.algebra.query import BoundQuery
+from watersmeet.algebra.windows import TumbleWindow
 from watersmeet.errors import InternalError, QueryError
 from watersmeet.oracle.expressions import Row, evaluate
 from watersmeet.oracle.functions import greatest, least
@@ -44,14 +45,14 @@ class _Combination:
 def groups_at(bound: BoundQuery, tables: Mapping[str, pa.Table], t_us: int) -> dict[Group, tuple[Any, ...]]:
     """AS(t): per group (named by its keys, in a form where NaN and null equal themselves) its output row, before HAVING."""
     feeds = _feeds(bound, tables)
-    return {group: _output(bound, rows) for group, rows in _members_at(feeds, _combinations(bound, feeds), t_us).items()}
+    return {group: _output(bound, rows) for group, rows in _members_at(bound, feeds, _combinations(bound, feeds), t_us).items()}
 
 
 def evaluations(bound: BoundQuery, tables: Mapping[str, pa.Table], instants_us: Iterable[int]) -> list[Evaluation]:
-    """What evaluating at each of these instants emits: groups whose row changed, and once more those that emptied."""
+    """Return what evaluating at each of these instants emits, in their order."""
     feeds = _feeds(bound, tables)
     combinations = _combinations(bound, feeds)
-    return _emitted(bound, ((t_us, _members_at(feeds, combinations, t_us)) for t_us in instants_us))
+    return _emitted(bound, ((t_us, _members_at(bound, feeds, combinations, t_us)) for t_us in instants_us))
 
 
 def batch_evaluations(bound: BoundQuery, batches: Iterable[tuple[int, Mapping[str, pa.Table]]]) -> list[Evaluation]:
@@ -60,29 +61,35 @@ def batch_evaluations(bound: BoundQuery, batches: Iterable[tuple[int, Mapping[st
 
 
 def _emitted(bound: BoundQuery, contents: Iterable[tuple[int, dict[Group, list[Row]]]]) -> list[Evaluation]:
+    """Go from evaluation to evaluation: which groups are shown, which of them are emitted, and which shown ones became empty."""
     emitted: list[Evaluation] = []
-    before: dict[Group, tuple[Any, ...]] = {}
+    shown_before: set[Group] = set()
+    last_emitted: dict[Group, tuple[Any, ...]] = {}
     keys: dict[Group, Row] = {}
     for t_us, members in contents:
         keys |= {group: rows[0] for group, rows in members.items()}
-        now = {group: _output(bound, rows) for group, rows in members.items()}
-        changed = [group for group in now if group not in before or not _same(now[group], before[group])]
-        emptied = [group for group in before if group not in now]
-        emitted += [Evaluation(t_us, now[group]) for group in changed if _having(bound, members[group])]
-        emitted += [Evaluation(t_us, _output(bound, [], keys[group])) for group in emptied if _having(bound, [], keys[group])]
-        before = now
+        shown = {group for group, rows in members.items() if _is_shown(bound, rows)}
+        for group in shown:
+            row = _output(bound, members[group])
+            if group not in shown_before or not _same(row, last_emitted[group]):
+                emitted.append(Evaluation(t_us, row))
+                last_emitted[group] = row
+        emitted += [Evaluation(t_us, _output(bound, [], keys[group])) for group in shown_before if group not in members]
+        shown_before = shown
     return emitted
 
 
 def every_instants(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[int]:
-    """The multiples of EVERY since the epoch, from the first one that can see a row up to the largest event time."""
+    """Return the multiples of EVERY since the epoch from the first time on up to the largest time, or up to the end of its tile."""
     every_us = bound.query.every_us
     if every_us is None:
         raise InternalError("the query has no EVERY")
     times_us = [time for i in bound.streams for time in event_times_us(tables[bound.sources[i].schema.name].column(bound.sources[i].time))]
     if not times_us:
         return []
-    return list(range(-(-min(times_us) // every_us) * every_us, max(times_us) + 1, every_us))
+    tiles_us = [source.window.length_us for source in bound.sources if isinstance(source.window, TumbleWindow)]
+    last_us = max([max(times_us), *(max(times_us) - max(times_us) % tile_us + tile_us for tile_us in tiles_us)])
+    return list(range(-(-min(times_us) // every_us) * every_us, last_us + 1, every_us))
 
 
 def _feeds(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[Feed]:
@@ -101,12 +108,13 @@ def _combinations(bound: BoundQuery, feeds: list[Feed]) -> list[_Combination]:
 
 def _members(bound: BoundQuery, tables: Mapping[str, pa.Table], t_us: int) -> dict[Group, list[Row]]:
     feeds = _feeds(bound, tables)
-    return _members_at(feeds, _combinations(bound, feeds), t_us)
+    return _members_at(bound, feeds, _combinations(bound, feeds), t_us)
 
 
-def _members_at(feeds: list[Feed], combinations: list[_Combination], t_us: int) -> dict[Group, list[Row]]:
+def _members_at(bound: BoundQuery, feeds: list[Feed], combinations: list[_Combination], t_us: int) -> dict[Group, list[Row]]:
     """Per group the combinations with every row in its window at t."""
-    inside = [{row.number for row in feed.in_window(t_us)} for feed in feeds]
+    has_every = bound.query.every_us is not None
+    inside = [{row.number for row in (feed.in_window_every(t_us) if has_every else feed.in_window(t_us))} for feed in feeds]
     groups: dict[Group, list[Row]] = {}
     for each in combinations:
         if all(number in window for number, window in zip(each.numbers, inside, strict=True)):
@@ -118,8 +126,13 @@ def _output(bound: BoundQuery, rows: list[Row], representative: Row | None = Non
     return tuple(_grouped_value(bound, output.expr, rows, representative) for output in bound.outputs)
 
 
-def _having(bound: BoundQuery, rows: list[Row], representative: Row | None = None) -> bool:
-    return bound.having is None or _grouped_value(bound, bound.having, rows, representative) is True
+def _is_shown(bound: BoundQuery, rows: list[Row]) -> bool:
+    """Whether HAVING is true of a group that is not empty. A sum that overflows is an error, whatever HAVING says of the group."""
+    for expr in (*(output.expr for output in bound.outputs), *([] if bound.having is None else [bound.having])):
+        for node in walk(expr):
+            if isinstance(node, Aggregate):
+                _aggregated(node, rows)
+    return bound.having is None or _grouped_value(bound, bound.having, rows, None) is True
 
 
 def _grouped_value(bound: BoundQuery, expr: Expr, rows: list[Row], representative: Row | None) -> Any:

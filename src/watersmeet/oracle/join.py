@@ -13,7 +13,7 @@ import pyarrow as pa
 from watersmeet.algebra.query import BoundQuery, BoundSource
 from watersmeet.oracle.expressions import Row, evaluate
 from watersmeet.oracle.values import column_values, event_times_us
-from watersmeet.oracle.windows import StreamRow, in_order, rows_in_window
+from watersmeet.oracle.windows import StreamRow, in_order, rows_in_window, rows_in_window_every
 
 Member = tuple[StreamRow, Row]
 WindowAt = Callable[[int], frozenset[int]]
@@ -29,6 +29,11 @@ class Feed:
     def in_window(self, t_us: int) -> list[StreamRow]:
         rows = [row for row, _ in self.members]
         return rows_in_window(self.source.window, rows, t_us) if self.source.is_stream else rows
+
+    def in_window_every(self, t_us: int) -> list[StreamRow]:
+        """The rows in the window at an instant of EVERY."""
+        rows = [row for row, _ in self.members]
+        return rows_in_window_every(self.source.window, rows, t_us) if self.source.is_stream else rows
 
 
 def join_rows(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[tuple[Any, ...]]:

@@ -34,6 +34,15 @@ def rows_in_window(window: Window | None, rows: Sequence[StreamRow], t_us: int) 
             return so_far
 
 
+def rows_in_window_every(window: Window | None, rows: Sequence[StreamRow], t_us: int) -> list[StreamRow]:
+    """The same at an instant of EVERY: a tumbling window shows its finished tile, and begins the next one microsecond later."""
+    if not isinstance(window, TumbleWindow):
+        return rows_in_window(window, rows, t_us)
+    is_end_of_a_tile = t_us % window.length_us == 0
+    start_us = t_us - window.length_us if is_end_of_a_tile else t_us // window.length_us * window.length_us
+    return [row for row in rows if start_us <= row.ts_us and (row.ts_us < t_us if is_end_of_a_tile else row.ts_us <= t_us)]
+
+
 def in_order(rows: Sequence[StreamRow], time: str, columns: Sequence[str]) -> list[StreamRow]:
     """Rows in ≺ order: by event time, then by the remaining columns from left to right.
 

@@ -14,6 +14,7 @@ from watersmeet.errors import InternalError, PlanError, QueryError, listing
 from watersmeet.lang.typing import type_of
 from watersmeet.operators.aggregate.measures import COUNTED, Measure, kind_of
 from watersmeet.operators.aggregate.outputs import GROUP, GroupOutputs, aggregate_name, group_outputs, key_name
+from watersmeet.operators.aggregate.validity import Int64s, last_instant_us, starts_of
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.meet.config import MeetConfig, MeetInput, meet_config
 
@@ -73,6 +74,14 @@ class AggregateConfig:
     @property
     def streams(self) -> tuple[int, ...]:
         return self.join.streams
+
+    def starts_of(self, number: int, times_us: Int64s) -> Int64s:
+        """Return the first instant at which each row of an input is in its window."""
+        return starts_of(self.inputs[number].window, times_us, self.every_us)
+
+    def last_instant_us(self, largest_us: int) -> int:
+        """Return the last instant that is evaluated when the input ends, given the largest time."""
+        return last_instant_us([] if self.every_us is None else [each.window for each in self.inputs], largest_us)
 
     def key_owner(self, key: Expr) -> int:
         """The input a group key reads."""

@@ -9,13 +9,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Column, Expr, columns_of
-from watersmeet.algebra.windows import FOREVER_US, RangeWindow, TumbleWindow, Window
 from watersmeet.operators.aggregate.attributes import Attributes
 from watersmeet.operators.aggregate.codes import OrderCodes, ValueCodes
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.layout import Layout
 from watersmeet.operators.aggregate.measures import numbers_of
 from watersmeet.operators.aggregate.rows import OUTSIDE, WindowRows
+from watersmeet.operators.aggregate.validity import ends_of
 from watersmeet.operators.expressions import evaluate, is_true
 from watersmeet.operators.meet.admission import Released
 from watersmeet.operators.meet.comparisons import ordered_codes
@@ -56,7 +56,7 @@ def encoded(
     times = released.times[chosen]
     return WindowRows(
         times=times,
-        ends=ends_of(source.window, times) if released.ends is None else released.ends[chosen],
+        ends=ends_of(source.window, times, config.every_us) if released.ends is None else released.ends[chosen],
         seqs=np.zeros(size, np.int64) if released.seqs is None else released.seqs[chosen],
         words=words,
         carried=attributes.numbers([value(each) for each in config.carried[number].attributes], size),
@@ -68,17 +68,6 @@ def encoded(
         floats=floats,
         entry=np.full(size, OUTSIDE, np.int64),
     )
-
-
-def ends_of(window: Window | None, times: Int64s) -> Int64s:
-    """The last instant at which each row is in its window; windows that count rows are told elsewhere."""
-    match window:
-        case RangeWindow(length_us):
-            return times + length_us
-        case TumbleWindow(length_us):
-            return (times // length_us + 1) * length_us - 1
-        case _:
-            return np.full(times.size, FOREVER_US, np.int64)
 
 
 def _selected(config: AggregateConfig, number: int, released: Released) -> tuple[pa.Table, Int64s]:

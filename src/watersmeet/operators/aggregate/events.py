@@ -46,13 +46,13 @@ class Happening:
 
 
 def happenings(config: AggregateConfig, state: AggregateState, instants_us: Int64s) -> list[Happening]:
-    """Who enters and who leaves at which of these instants. A row is inside at t when its time and its end are around t."""
-    return [_happening(state, number, instants_us) for number in config.streams]
+    """Find who enters and who leaves at which of these instants. A row is inside at t when its first and its last instant are around t."""
+    return [_happening(state, number, config.starts_of(number, state.sides[number].rows.times), instants_us) for number in config.streams]
 
 
-def _happening(state: AggregateState, number: int, instants_us: Int64s) -> Happening:
+def _happening(state: AggregateState, number: int, starts_us: Int64s, instants_us: Int64s) -> Happening:
     rows = state.sides[number].rows
-    enters = np.searchsorted(instants_us, rows.times, side="left")
+    enters = np.searchsorted(instants_us, starts_us, side="left")
     leaves = np.searchsorted(instants_us, rows.ends, side="right")
     inside = rows.entry >= 0
     gone = leaves < instants_us.size

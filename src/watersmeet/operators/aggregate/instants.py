@@ -6,15 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.operators.aggregate.rows import WindowRows
 
 Int64s = NDArray[np.int64]
 
 
-def every_instants(rows: list[WindowRows], every_us: int, after_us: int, until_us: int) -> Int64s:
-    """Multiples of `every_us` since the epoch, later than one instant and up to another, at which a window differs from the one before."""
-    candidates = [_multiples_from(each.times, every_us) for each in rows]
-    candidates += [_multiples_from(each.ends[each.ends < FOREVER_US] + 1, every_us) for each in rows]
+def every_instants(starts_us: list[Int64s], ends_us: list[Int64s], every_us: int, after_us: int, until_us: int) -> Int64s:
+    """Return the multiples of `every_us` since the epoch, after one instant and up to another, at which a row has entered or left a window.
+
+    `starts_us` and `ends_us` are, by input, the first and the last instants of the rows.
+    """
+    candidates = [_multiples_from(each, every_us) for each in starts_us]
+    candidates += [_multiples_from(each[each < FOREVER_US] + 1, every_us) for each in ends_us]
     inside = [each[(each > after_us) & (each <= until_us)] for each in candidates]
     return np.unique(np.concatenate(inside))
 

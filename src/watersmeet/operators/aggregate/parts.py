@@ -55,7 +55,7 @@ def state_from_parts(config: AggregateConfig, saved: Sequence[SavedPart]) -> Agg
         blobs = [each.blob for each in panes if each.number == number]
         if side.counter is None and blobs:
             whole = [rows_from_bytes(side.rows, blob) for blob in blobs]
-            live = [_still_here(each, state.evaluated_us, is_stream=config.inputs[number].is_stream) for each in whole]
+            live = [_still_here(config, number, each, state.evaluated_us) for each in whole]
             side.rows, side.panes = together(live), [Pane(len(each)) for each in live]
     return rebuilt(config, state)
 
@@ -71,8 +71,9 @@ def _pane(number: int, rows: WindowRows, pane: Pane, start: int) -> Part:
     return Part(number, PANE, pane, pane.rows, lambda: rows_bytes(rows.take(np.arange(start, start + pane.rows))))
 
 
-def _still_here(rows: WindowRows, evaluated_us: int, *, is_stream: bool) -> WindowRows:
-    """The rows that had not left by the last evaluation. Those inside have come by then; which entry they are counted in is told later."""
+def _still_here(config: AggregateConfig, number: int, rows: WindowRows, evaluated_us: int) -> WindowRows:
+    """Return the rows that had not left by the last evaluation. Those inside have entered by then; `rebuilt` finds their entries."""
     here = rows.take(rows.ends >= evaluated_us)
-    inside = here.times <= evaluated_us if is_stream else np.ones(len(here), np.bool_)
+    entered = config.starts_of(number, here.times) <= evaluated_us
+    inside = entered if config.inputs[number].is_stream else np.ones(len(here), np.bool_)
     return here.at(np.where(inside, 0, OUTSIDE))

@@ -58,6 +58,11 @@ class Sums:
     pairs: Float64s
     nodes: list[Int64s]  # by MIN or MAX
 
+    @property
+    def is_empty(self) -> Bools:
+        """Which groups have no rows."""
+        return np.asarray(self.ints[:, 0] == 0)
+
     def take(self, chosen: Bools) -> Sums:
         return Sums(self.ints[chosen], self.approx[chosen], self.pairs[chosen], [each[chosen] for each in self.nodes])
 
@@ -168,24 +173,48 @@ class ResultSet:
         return [batch for batch in batches if batch.num_rows]
 
     def _changed(self, as_of_us: Int64s, groups: Int64s, now: Sums, then: Sums) -> list[pa.RecordBatch]:
-        """The rows of groups that differ from what was shown: changed, come, or gone. HAVING only chooses among them."""
-        alive, was_alive = now.ints[:, 0] != 0, then.ints[:, 0] != 0
-        worth = (alive | was_alive) & _differs(now, then)
-        as_of_us, groups, now, then = as_of_us[worth], groups[worth], now.take(worth), then.take(worth)
+        """Emit the shown groups whose row changed or that were not shown before, and once more those that were shown and are now empty.
+
+        `then` are the sums at the previous evaluation. So they also say which groups were shown at it: nothing else has to be kept.
+        """
+        differs = _differs(now, then)
+        as_of_us, groups, now, then = as_of_us[differs], groups[differs], now.take(differs), then.take(differs)
+        shown, was_shown = self._find_shown(groups, now), self._find_shown(groups, then)
+        due = shown | (was_shown & now.is_empty)
+        if not due.any():
+            return []
+        if not due.all():
+            as_of_us, groups, now, then = as_of_us[due], groups[due], now.take(due), then.take(due)
         row = self._row(groups, now)
         outputs = [evaluate(output.expr, row, groups.size) for output in self.config.shown.outputs]
-        changed = alive[worth] != was_alive[worth]
-        if not changed.all():
-            before = self._row(groups, then)
-            for output, values in zip(self.config.shown.outputs, outputs, strict=True):
-                changed |= _unequal(values, evaluate(output.expr, before, groups.size))
-        if self.config.shown.having is not None:
-            changed &= is_true(self.config.shown.having, row, groups.size)
-        if not changed.any():
+        emitted = ~(shown & was_shown)[due]
+        emitted[~emitted] = self._find_changed(outputs, ~emitted, groups, then)
+        if not emitted.any():
             return []
         arrays = [*outputs, pa.array(as_of_us).cast(AS_OF_TYPE)]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.config.result)
-        return [batch if changed.all() else batch.filter(pa.array(changed))]
+        return [batch if emitted.all() else batch.filter(pa.array(emitted))]
+
+    def _find_shown(self, groups: Int64s, sums: Sums) -> Bools:
+        """Return which groups are shown: those that are not empty and for which HAVING is true. HAVING never sees an empty group."""
+        shown = ~sums.is_empty
+        if self.config.shown.having is None or not shown.any():
+            return shown
+        held = groups[shown]
+        shown[shown] = is_true(self.config.shown.having, self._row(held, sums.take(shown)), held.size)
+        return shown
+
+    def _find_changed(self, outputs: list[pa.Array], again: Bools, groups: Int64s, then: Sums) -> Bools:
+        """Return which of the groups that are shown again have another row than before."""
+        size = int(np.count_nonzero(again))
+        changed = np.zeros(size, np.bool_)
+        if not size:
+            return changed
+        before = self._row(groups[again], then.take(again))
+        for output, values in zip(self.config.shown.outputs, outputs, strict=True):
+            here = values if size == again.size else values.filter(pa.array(again))
+            changed |= _unequal(here, evaluate(output.expr, before, size))
+        return changed
 
     def _row(self, groups: Int64s, sums: Sums) -> Any:
         """The columns of the groups' rows: keys and aggregates, computed once each."""

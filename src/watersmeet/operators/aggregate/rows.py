@@ -16,7 +16,7 @@ OUTSIDE = -1
 
 @dataclass(frozen=True)
 class WindowRows:
-    """One row each: valid from its time to its end; the rest as the kernels read it.
+    """One row each: its time, the last instant at which it is valid, and the rest as the kernels read it.
 
     `entry` is the entry the row is counted in, −1 while it is outside the window; `identity` says which rows may share an entry.
     """

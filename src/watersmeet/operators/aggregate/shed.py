@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Column
 from watersmeet.algebra.query import BoundQuery, BoundSource, Output
 from watersmeet.algebra.schema import StreamSchema
-from watersmeet.algebra.windows import FOREVER_US, RowsWindow
+from watersmeet.algebra.windows import FOREVER_US, RangeWindow, RowsWindow, TumbleWindow, Window
 from watersmeet.errors import PlanError
 from watersmeet.lang.typing import type_of
 from watersmeet.operators.aggregate.config import AS_OF, AS_OF_TYPE
-from watersmeet.operators.aggregate.encoding import ends_of
 from watersmeet.operators.aggregate.outputs import GroupOutputs, aggregate_name, group_outputs, key_name
 from watersmeet.operators.aggregate.shed_groups import GroupRows, Key, Row, emptied, grouped, result_fields
+from watersmeet.operators.aggregate.validity import ends_of, last_instant_us, starts_of
 from watersmeet.operators.meet.admission import Delta
 from watersmeet.operators.meet.blobs import ipc_bytes
 from watersmeet.operators.row_identity import row_identities
@@ -44,9 +44,13 @@ _EVALUATED, _SHOWN_AT = b"evaluated_us", b"shown_at_us"
 
 @dataclass(frozen=True)
 class ShedConfig:
-    """What is joined (`bound`), what is shown of a group, and the share that is kept of each input, by alias."""
+    """What is joined (`bound`), in which windows groups are taken from it, what is shown of a group, and the kept share of each input.
+
+    Windows and shares are by alias.
+    """
 
     bound: BoundQuery
+    windows: Mapping[str, Window | None]
     shown: GroupOutputs
     types: dict[str, pa.DataType]  # of keys and aggregates, by their column in a group's row
     keep: Mapping[str, float]
@@ -67,7 +71,8 @@ def shed_config(bound: BoundQuery, keep: Mapping[str, float]) -> ShedConfig:
     fields = [*result_fields(shown, types), (AS_OF, AS_OF_TYPE)]
     if len({name for name, _ in fields}) < len(fields):
         raise PlanError("an output is called as a standard error or a bound is", hint="give it another alias")
-    return ShedConfig(_joined(bound, shown), shown, types, keep, pa.schema(fields))
+    windows = {source.alias: source.window for source in bound.sources if source.is_stream}
+    return ShedConfig(_joined(bound, shown), windows, shown, types, keep, pa.schema(fields))
 
 
 def with_hidden(delta: Delta, identity: Sequence[str] | None = None) -> Delta:
@@ -79,7 +84,7 @@ def with_hidden(delta: Delta, identity: Sequence[str] | None = None) -> Delta:
 
 @dataclass
 class ShedAggregation:
-    """Combinations that are, or will be, inside their windows; and what was shown of each group, with its keys."""
+    """Combinations that are, or will be, inside their windows; and the groups shown at the last evaluation: their rows and keys."""
 
     config: ShedConfig
     combinations: pa.Table | None = None
@@ -97,7 +102,7 @@ class ShedAggregation:
         combinations = saved.drop_columns([_BEGINS, _ENDS])
         found = cls(config, combinations if combinations.num_columns else None, begins_us, ends_us)
         found.evaluated_us, found.shown_at_us = (int(saved.schema.metadata[name]) for name in (_EVALUATED, _SHOWN_AT))
-        found.shown = {identity: shown for identity, shown, _ in found._rows(found.shown_at_us)}
+        found.shown = {identity: shown for identity, shown, holds in found._rows(found.shown_at_us) if holds}
         return found
 
     def to_bytes(self) -> bytes:
@@ -123,10 +128,15 @@ class ShedAggregation:
         if not found:
             return
         fresh = pa.Table.from_batches(found)
-        times = [(source.window, fresh[f"{TIME} {source.alias}"].to_numpy()) for source in self.config.bound.sources if source.is_stream]
+        times = [(window, fresh[f"{TIME} {alias}"].to_numpy()) for alias, window in self.config.windows.items()]
+        every_us = self.config.bound.query.every_us
+        begins_us = np.max([starts_of(window, each, every_us) for window, each in times], axis=0)
+        ends_us = np.min([ends_of(window, each, every_us) for window, each in times], axis=0)
+        valid = begins_us <= ends_us  # the join below may take a tile for a range as long
+        if not valid.all():
+            fresh, begins_us, ends_us = fresh.filter(pa.array(valid)), begins_us[valid], ends_us[valid]
         self.combinations = fresh if self.combinations is None else pa.concat_tables([self.combinations, fresh])
-        self.begins_us = np.concatenate([self.begins_us, np.max([each for _, each in times], axis=0)])
-        self.ends_us = np.concatenate([self.ends_us, np.min([ends_of(window, each) for window, each in times], axis=0)])
+        self.begins_us, self.ends_us = np.concatenate([self.begins_us, begins_us]), np.concatenate([self.ends_us, ends_us])
 
     def _instants(self, largest_us: int, future_us: int) -> Iterator[int]:
         """Multiples of EVERY at which something differs; without EVERY the watermark, or at the end the largest time."""
@@ -135,7 +145,7 @@ class ShedAggregation:
             now_us = largest_us if future_us == FOREVER_US else future_us
             yield from [now_us] if now_us > -FOREVER_US else []
             return
-        limit_us = min(future_us - 1, largest_us)
+        limit_us = min(future_us - 1, last_instant_us(self.config.windows.values(), largest_us))
         changes = np.concatenate([self.begins_us, self.ends_us[self.ends_us < FOREVER_US] + 1])
         due = np.unique(-(-changes // every_us) * every_us)
         for at_us in due[(due > self.evaluated_us) & (due <= limit_us)].tolist():
@@ -143,17 +153,18 @@ class ShedAggregation:
             self.evaluated_us = at_us
 
     def _evaluated(self, at_us: int) -> list[Row]:
-        """The rows of the groups that changed since the last evaluation, those that emptied once more."""
+        """Emit the shown groups whose row changed or that were not shown before, and once more those that were shown and are now empty."""
         self._forget(at_us)
-        rows, before = self._rows(at_us), self.shown
-        self.shown, self.shown_at_us = {identity: shown for identity, shown, _ in rows}, at_us
-        changed = [row for identity, (row, _), holds in rows if holds and (identity not in before or not _same(row, before[identity][0]))]
-        gone = [key for identity, (_, key) in before.items() if identity not in self.shown]
-        left = emptied(self.config.shown, self.config.types, gone).rows() if gone else ()
-        return [(*row, at_us) for row in [*changed, *(row for _, row, holds in left if holds)]]
+        before, rows = self.shown, self._rows(at_us)
+        self.shown, self.shown_at_us = {identity: shown for identity, shown, holds in rows if holds}, at_us
+        changed = [row for identity, (row, _) in self.shown.items() if identity not in before or not _same(row, before[identity][0])]
+        held = {identity for identity, _, _ in rows}
+        gone = [key for identity, (_, key) in before.items() if identity not in held]
+        left = [row for _, row, _ in emptied(self.config.shown, self.config.types, gone).rows()] if gone else []
+        return [(*row, at_us) for row in [*changed, *left]]
 
     def _rows(self, at_us: int) -> list[tuple[Key, tuple[Row, Key], bool]]:
-        """The groups at an instant by their identity: their row, the values of their keys, and whether HAVING holds."""
+        """The groups at an instant by their identity: their row, the values of their keys, and whether HAVING is true."""
         now = self._groups(at_us)
         if now is None:
             return []
@@ -192,14 +203,19 @@ def _joined(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
     outputs += [Output(aggregate_name(number), each.arg) for number, each in enumerate(shown.aggregates) if each.arg is not None]
     streams = [source.alias for source in bound.sources if source.is_stream]
     outputs += [Output(f"{name} {alias}", Column(name, alias)) for alias in streams for name in (ROW, TIME)]
-    return replace(bound, sources=tuple(_with_hidden(source) for source in bound.sources), outputs=tuple(outputs), group_by=(), having=None)
+    sources = tuple(_with_hidden(source, bound.query.every_us) for source in bound.sources)
+    return replace(bound, sources=sources, outputs=tuple(outputs), group_by=(), having=None)
 
 
-def _with_hidden(source: BoundSource) -> BoundSource:
+def _with_hidden(source: BoundSource, every_us: int | None) -> BoundSource:
+    """Add the hidden columns to a stream. With EVERY, a tile may be shown with rows that come at its very end, which a join of tiles
+    leaves out: a range as long finds them, and what else it finds is dropped when the combination's interval is known.
+    """
     if not isinstance(source.schema, StreamSchema):
         return source
     fields = source.schema.fields.append(pa.field(ROW, pa.int64())).append(pa.field(TIME, pa.int64()))
-    return replace(source, schema=replace(source.schema, fields=fields))
+    window = RangeWindow(source.window.length_us) if isinstance(source.window, TumbleWindow) and every_us is not None else source.window
+    return replace(source, schema=replace(source.schema, fields=fields), window=window)
 
 
 def _same(one: Row, other: Row) -> bool:

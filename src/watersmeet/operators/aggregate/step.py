@@ -76,14 +76,15 @@ def step(
 
 
 def _at_its_instants(config: AggregateConfig, state: AggregateState, future_us: int, tally: Tally) -> list[pa.RecordBatch]:
-    """Evaluates at every instant that no row still to come can be at or before."""
-    limit_us = min(future_us - 1, state.largest_us)
+    """Evaluate at every instant that no row still to come can be at or before; at the end of the input, at all that are left."""
+    limit_us = min(future_us - 1, config.last_instant_us(state.largest_us))
     if config.every_row:
         instants_us = state.row_times_us[state.row_times_us <= limit_us]
         state.row_times_us = state.row_times_us[instants_us.size :]
     elif config.every_us is not None:
-        rows = [state.sides[i].rows for i in config.streams]
-        instants_us = every_instants(rows, config.every_us, state.evaluated_us, limit_us)
+        starts_us = [config.starts_of(i, state.sides[i].rows.times) for i in config.streams]
+        ends_us = [state.sides[i].rows.ends for i in config.streams]
+        instants_us = every_instants(starts_us, ends_us, config.every_us, state.evaluated_us, limit_us)
     if not instants_us.size:
         return []
     happening = happenings(config, state, instants_us)

@@ -1,0 +1,62 @@
+"""Validity of rows in an aggregation: the first and the last instant at which each row is in its window.
+
+With EVERY, a TUMBLE window shows its finished tile. A row of tile k (`kT <= ts < (k + 1)T`) is valid during
+`[max(ts, kT + 1 µs), (k + 1)T]`. So the instant at which a tile ends sees all of that tile and nothing of the next. Without EVERY, and in
+joins without aggregation, a row of tile k is valid during `[ts, (k + 1)T - 1 µs]`.
+
+ROWS windows are not here: later rows decide when a counted row ends (`operators.meet.admission`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.algebra.windows import FOREVER_US, RangeWindow, TumbleWindow, Window
+
+Int64s = NDArray[np.int64]
+
+
+def starts_of(window: Window | None, times: Int64s, every_us: int | None) -> Int64s:
+    """Return the first instant at which each row is in its window.
+
+    >>> starts_of(TumbleWindow(10), np.array([-10, 0, 5]), every_us=10).tolist()
+    [-9, 1, 5]
+    >>> starts_of(TumbleWindow(10), np.array([-10, 0, 5]), every_us=None).tolist()
+    [-10, 0, 5]
+    """
+    if every_us is None or not isinstance(window, TumbleWindow):
+        return times
+    return np.where(times % window.length_us == 0, times + 1, times)
+
+
+def ends_of(window: Window | None, times: Int64s, every_us: int | None) -> Int64s:
+    """Return the last instant at which each row is in its window.
+
+    >>> ends_of(TumbleWindow(10), np.array([-10, 0, 5]), every_us=10).tolist()
+    [0, 10, 10]
+    >>> ends_of(TumbleWindow(10), np.array([-10, 0, 5]), every_us=None).tolist()
+    [-1, 9, 9]
+    """
+    match window:
+        case RangeWindow(length_us):
+            return times + length_us
+        case TumbleWindow(length_us):
+            next_tile_us = (times // length_us + 1) * length_us
+            return next_tile_us if every_us is not None else next_tile_us - 1
+        case _:
+            return np.full(times.size, FOREVER_US, np.int64)
+
+
+def last_instant_us(windows: Iterable[Window | None], largest_us: int) -> int:
+    """Return the last instant that is evaluated when a finite input ends: the largest time, or the end of its tile if that is later.
+
+    >>> last_instant_us([RangeWindow(7)], 23), last_instant_us([TumbleWindow(10), TumbleWindow(4), RangeWindow(7)], 23)
+    (23, 30)
+    """
+    if largest_us <= -FOREVER_US:
+        return largest_us
+    tile_ends_us = [(largest_us // each.length_us + 1) * each.length_us for each in windows if isinstance(each, TumbleWindow)]
+    return max([largest_us, *tile_ends_us])
