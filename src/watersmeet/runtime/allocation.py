@@ -34,8 +34,8 @@ from watersmeet.cost.kang_limited import (
 )
 from watersmeet.errors import PlanError
 from watersmeet.kernels.xxhash64 import xxhash64_definition
-from watersmeet.operators.aggregate.allocated import PROBE, WINDOW, AllocatedAggregation, RoleShares, mark_direction
-from watersmeet.operators.aggregate.shed import TIME, add_hidden_fields, shed_config, with_hidden
+from watersmeet.operators.aggregate.allocated import PROBE, WINDOW, AllocatedAggregation, RoleShares, add_hidden_fields, mark_direction
+from watersmeet.operators.aggregate.shed import TIME, shed_config, with_hidden
 from watersmeet.operators.meet.admission import Delta, without_shed
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.state import MeetState, empty_state

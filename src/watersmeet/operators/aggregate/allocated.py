@@ -9,13 +9,14 @@ input per role, whose shares differ by direction, the estimates and variances of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from watersmeet.operators.aggregate.shed import ROW, ShedAggregation
+from watersmeet.algebra.query import BoundSource
+from watersmeet.operators.aggregate.shed import ROW, TIME, ShedAggregation
 from watersmeet.operators.shedding_estimates import SampledInput
 
 #: Column of a combination: the number of the input whose row probes. No column of a caller's is called so.
@@ -52,6 +53,12 @@ class AllocatedAggregation(ShedAggregation):
         a, b = self.shares
         yield _role(PROBE, first_probes, (a.probe, first), (b.probe, second))
         yield _role(WINDOW, first_probes, (b.window, second), (a.window, first))
+
+
+def add_hidden_fields(source: BoundSource) -> BoundSource:
+    """Declare the columns that `with_hidden` appends to the rows of a stream."""
+    hidden = [pa.field(name, pa.int64()) for name in (ROW, TIME)]
+    return replace(source, schema=replace(source.schema, fields=pa.schema([*source.schema.fields, *hidden])))
 
 
 def mark_direction(batch: pa.RecordBatch, prober: int) -> pa.RecordBatch:

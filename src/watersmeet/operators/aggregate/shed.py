@@ -203,11 +203,10 @@ def _joined(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
     outputs += [Output(aggregate_name(number), each.arg) for number, each in enumerate(shown.aggregates) if each.arg is not None]
     streams = [source.alias for source in bound.sources if source.is_stream]
     outputs += [Output(f"{name} {alias}", Column(name, alias)) for alias in streams for name in (ROW, TIME)]
-    return replace(bound, sources=tuple(map(add_hidden_fields, bound.sources)), outputs=tuple(outputs), group_by=(), having=None)
+    return replace(bound, sources=tuple(_with_hidden(source) for source in bound.sources), outputs=tuple(outputs), group_by=(), having=None)
 
 
-def add_hidden_fields(source: BoundSource) -> BoundSource:
-    """Declare the columns that `with_hidden` appends to a stream's rows."""
+def _with_hidden(source: BoundSource) -> BoundSource:
     if not isinstance(source.schema, StreamSchema):
         return source
     fields = source.schema.fields.append(pa.field(ROW, pa.int64())).append(pa.field(TIME, pa.int64()))
