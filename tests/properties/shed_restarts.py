@@ -23,11 +23,10 @@ from watersmeet.runtime.job.inbox import Inbox
 from watersmeet.runtime.sources import Relation, Stream
 
 from .aggregations import GROUP_KEYS, HAVING, Aggregation
-from .aggregations import _every_us as choose_every_us
 from .aggregations import _piece as choose_piece
 from .aggregations import _select as choose_outputs
 from .arrivals import Arrivals
-from .cases import SourceData
+from .cases import Case, SourceData
 from .generators import generate_crowd
 
 #: The text of one emitted row per row, by batch; or the message of the error that stopped the run.
@@ -36,7 +35,9 @@ Rounds = list[dict[str, pa.Table]]
 
 #: The most rows per source: more than the oracle takes, few enough for a hundred cases in a few seconds.
 MOST_ROWS = 50
-TWO_DAYS_US = 2 * 86_400_000_000
+#: Times fall on so many units.
+UNITS = 30
+MS_US, SECOND_US, DAY_US = 1_000, 1_000_000, 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -56,41 +57,66 @@ class SheddingCase:
 
 
 def generate_shedding(seed: int) -> SheddingCase:
-    """The case of a seed: larger tables than the oracle takes, few of their rows shed, so that most cases emit rows."""
+    """The case of a seed. Times span some tens of units of at least a millisecond, so that the watermark moves with every batch."""
     rng = Random(seed)
-    case = _generate_case(rng, seed)
-    arrivals = {name: _nearly_in_order(rng, source) for name, source in case.streams.items()}
+    joined = generate_crowd(seed)
+    unit_us = max((_granularity_us(source) for source in joined.streams.values()), default=MS_US)
+    case = _grouped(rng, joined, unit_us)
+    arrivals = {name: _nearly_in_order(rng, source, unit_us) for name, source in case.streams.items()}
     alias_of = {item.name: item.alias for item in case.items if item.name in case.streams}
     drop = tuple((alias, rng.choice((0.05, 0.1, 0.3))) for alias in alias_of.values())
     return SheddingCase(case, Plan(drop=drop, drop_seed=rng.randrange(5)), arrivals)
 
 
-def _generate_case(rng: Random, seed: int) -> Aggregation:
-    joined = generate_crowd(seed)
-    items = tuple(replace(item, window=_window(rng, item.window)) if item.name in joined.streams else item for item in joined.items)
+def _granularity_us(source: SourceData) -> int:
+    kind = source.table.schema.field(source.time or "").type
+    if pa.types.is_date(kind):
+        return DAY_US
+    return SECOND_US if pa.types.is_timestamp(kind) and kind.unit == "s" else MS_US
+
+
+def _grouped(rng: Random, joined: Case, unit_us: int) -> Aggregation:
+    """The join with groups and aggregates over it, other times, and windows of a few units."""
+    items = tuple(replace(item, window=_window(rng, unit_us)) if item.name in joined.streams else item for item in joined.items)
     aliases = [item.alias for item in items]
     keys = (choose_piece(rng, aliases, GROUP_KEYS),) if rng.random() < 0.7 else ()
-    case = Aggregation(
+    return Aggregation(
         seed=joined.seed,
-        sources=tuple(replace(source, table=source.table.slice(0, MOST_ROWS)) for source in joined.sources),
+        sources=tuple(_retimed(rng, source, unit_us) for source in joined.sources),
         items=items,
         select=choose_outputs(rng, joined, aliases, keys),
         predicates=joined.predicates[:1],
         joined=joined.joined,
         keys=keys,
         having=choose_piece(rng, aliases, HAVING) if rng.random() < 0.15 else None,
+        every_us=rng.choice((None, unit_us, unit_us, 2 * unit_us, 5 * unit_us)),
     )
-    return replace(case, every_us=choose_every_us(rng, case)) if rng.random() < 0.7 else case
 
 
-def _window(rng: Random, window: str) -> str:
-    """ROWS windows do not thin out, so no aggregation over them sheds."""
-    suits = window and "ROWS" not in window and rng.random() < 0.7
-    return window if suits else rng.choice(("[RANGE 3 MILLISECONDS]", "[RANGE 2 SECONDS]", "[RANGE 10 MINUTES]", "[LANDMARK]"))
+def _window(rng: Random, unit_us: int) -> str:
+    """No ROWS windows: they do not thin out, so no aggregation over them sheds."""
+    kind = rng.choice(("RANGE", "RANGE", "TUMBLE", "LANDMARK"))
+    return "[LANDMARK]" if kind == "LANDMARK" else f"[{kind} {rng.choice((1, 2, 5, 10)) * unit_us} MICROSECONDS]"
 
 
-def _nearly_in_order(rng: Random, source: SourceData) -> Arrival:
-    """Rows in order of time but for a few, so that the watermark follows closely and some rows are late."""
+def _retimed(rng: Random, source: SourceData, unit_us: int) -> SourceData:
+    """Fewer rows, with times in units, some of them equal and some one microsecond off."""
+    table = source.table.slice(0, MOST_ROWS)
+    if source.time is None:
+        return replace(source, table=table)
+    times_us = [rng.randrange(UNITS) * unit_us + rng.choice((0, 0, 0, 1, -1)) for _ in range(table.num_rows)]
+    return replace(source, table=_with_times(table, source.time, times_us))
+
+
+def _with_times(table: pa.Table, time: str, times_us: list[int]) -> pa.Table:
+    kind = table.schema.field(time).type
+    counts = pa.array(times_us, pa.int64())
+    typed = counts if pa.types.is_integer(kind) else counts.cast(pa.timestamp("us")).cast(kind, safe=False)
+    return table.set_column(table.schema.get_field_index(time), time, typed)
+
+
+def _nearly_in_order(rng: Random, source: SourceData, unit_us: int) -> Arrival:
+    """Rows in order of time but for a few, so that some are late; the last batch moves the watermark past all others."""
     assert source.time is not None
     times_us = event_times_us(source.table.column(source.time))
     order = sorted(range(len(times_us)), key=times_us.__getitem__)
@@ -98,22 +124,10 @@ def _nearly_in_order(rng: Random, source: SourceData) -> Arrival:
         i, j = rng.sample(range(len(order)), 2)
         order[i], order[j] = order[j], order[i]
     table = source.table.take(pa.array(order, pa.int64()))
-    return Arrival(source.time, [*_batches(rng, table), *_closing(table, source.time, times_us)], rng.choice((0, 0, 1, 1_000)), None)
-
-
-def _closing(table: pa.Table, time: str, times_us: list[int]) -> list[pa.Table]:
-    """A row two days behind all others, which moves the watermark past them."""
-    if not times_us:
-        return []
-    field = table.schema.field(time)
-    later = pa.array([max(times_us) + TWO_DAYS_US], pa.int64())
-    typed = (later if pa.types.is_integer(field.type) else later.cast(pa.timestamp("us"))).cast(field.type, safe=False)
-    return [table.slice(0, 1).set_column(table.schema.get_field_index(time), field, typed)]
-
-
-def _batches(rng: Random, table: pa.Table) -> list[pa.Table]:
     cuts = sorted(rng.randint(0, table.num_rows) for _ in range(rng.randint(3, 6)))
-    return [table.slice(start, stop - start) for start, stop in pairwise([0, *cuts, table.num_rows])]
+    batches = [table.slice(start, stop - start) for start, stop in pairwise([0, *cuts, table.num_rows])]
+    closing = [_with_times(table.slice(0, 1), source.time, [2 * UNITS * unit_us])] if table.num_rows else []
+    return Arrival(source.time, [*batches, *closing], rng.choice((0, 0, 1, unit_us)), None)
 
 
 def emitted_uninterrupted(shedding: SheddingCase) -> Emitted:
