@@ -13,8 +13,6 @@ from watersmeet.algebra.query import Query
 from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
 from watersmeet.cost.kang_limited import Pair
 from watersmeet.lang import bind, parse
-from watersmeet.operators.aggregate.config import join_below
-from watersmeet.operators.aggregate.outputs import group_outputs
 from watersmeet.optimizer.budget import Budget
 from watersmeet.optimizer.explain import Explanation
 from watersmeet.runtime import allocation, embedded
@@ -90,7 +88,7 @@ def run(
     if budget is None and not shed:
         return embedded.start(query, streams, pinned, evaluate=evaluate)
     wishes = shed if isinstance(shed, Wishes) else NO_WISHES
-    about = _explained(query, streams, stats, pinned, budget, wishes=wishes, below=True)
+    about = _explained(query, streams, stats, pinned, budget, wishes=wishes)
     fitting = about.runnable(shed=bool(shed))
     if pinned is not None:
         return embedded.start(query, streams, fitting or pinned, evaluate=evaluate)
@@ -112,7 +110,7 @@ def plan_within(
     Where that is not allowed (`shed`), or does not help, the query is refused with what would.
     """
     wishes = shed if isinstance(shed, Wishes) else NO_WISHES
-    return _explained(query, streams, stats, None, budget, wishes=wishes, below=True, engine=engine).runnable(shed=bool(shed))
+    return _explained(query, streams, stats, None, budget, wishes=wishes, engine=engine).runnable(shed=bool(shed))
 
 
 def allocate(
@@ -268,7 +266,6 @@ def _explained(
     all_plans: bool = False,
     wishes: Wishes = NO_WISHES,
     engine: str = "embedded",
-    below: bool = False,  # judge an aggregation by the join below it
 ) -> Explanation:
     parsed = parse(query) if isinstance(query, str) else query
     schemas = {
@@ -276,6 +273,4 @@ def _explained(
         for name, source in streams.items()
     }
     bound = bind(parsed, schemas)
-    if below and bound.is_aggregation:
-        bound = join_below(bound, group_outputs(bound))
     return explanation(bound, streams, declared=stats, plan=plan, budget=budget, all_plans=all_plans, wishes=wishes, engine=engine)

@@ -133,8 +133,7 @@ def test_an_aggregation_over_its_budget_sheds_and_estimates() -> None:
     query = WHOLE.replace("1 HOUR", "100 MILLISECONDS")
     whole = wm.collect(query, streams, budget=wm.Budget(processors=10), shed=True)
     assert "n_stderr" not in whole.column_names
-    join = "SELECT a.g, a.x FROM a [RANGE 100 MILLISECONDS], b [RANGE 100 MILLISECONDS] WHERE a.k = b.k"
-    tight = wm.Budget(processors=wm.explain(join, streams).chosen.cost.cpu_per_s * 0.8)
+    tight = wm.Budget(memory_bytes=wm.explain(query, streams).chosen.cost.state_bytes * 0.8)
     with pytest.raises(PlanError, match="cannot keep up"):
         wm.collect(query, streams, budget=tight)
     table = wm.collect(query, streams, budget=tight, shed=True)

@@ -43,7 +43,7 @@ def test_over_all_samples_sum_and_variance_are_exactly_unbiased() -> None:
         mean += probability * total.values[0]
         second += probability * total.values[0] ** 2
         join_variance = sum(
-            each.factor * float((np.bincount(each.choice, (values[there] * join.weights)[each.combination], each.owner.size) ** 2).sum())
+            float((each.factor * np.bincount(each.choice, (values[there] * join.weights)[each.combination], each.owner.size) ** 2).sum())
             for each in join._shared_rows()
         )  # before it is cut off at zero
         variance += probability * join_variance

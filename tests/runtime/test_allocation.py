@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from math import inf
 from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import watersmeet as wm
 from watersmeet.errors import PlanError
-from watersmeet.runtime.allocation import Shares, collect_allocated
+from watersmeet.runtime.allocation import Shares, collect_allocated, role_box
 from watersmeet.workloads.kang_limited import Bar, bars
 
 QUERY = "SELECT a.ts AS x, b.ts AS y FROM a [RANGE 30 MICROSECONDS], b [RANGE 50 MICROSECONDS] WHERE a.k = b.k"
@@ -32,26 +34,153 @@ def test_the_measured_output_of_each_strategy_ranks_as_predicted(measured: list[
     assert [bar.measured_per_s for bar in shown] == pytest.approx([bar.predicted_per_s for bar in shown], rel=0.05)
 
 
-def _streams(seed: int) -> dict[str, wm.Stream | wm.Relation]:
+def _tables(seed: int) -> dict[str, pa.Table]:
     rng = Random(seed)
-    tables = {
+    return {
         name: pa.table({"ts": [rng.randrange(500) for _ in range(rows)], "k": [rng.randrange(5) for _ in range(rows)]})
         for name, rows in (("a", 120), ("b", 80))
     }
-    return {name: wm.stream(table, time="ts") for name, table in tables.items()}
+
+
+def _streams(seed: int) -> dict[str, wm.Stream | wm.Relation]:
+    return {name: wm.stream(table, time="ts") for name, table in _tables(seed).items()}
 
 
 def _pairs(table: pa.Table) -> Counter[tuple[int, int]]:
     return Counter(zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True))
 
 
+def _kept_pairs(tables: dict[str, pa.Table], shares: dict[str, Shares], seed: int) -> Counter[tuple[int, int]]:
+    """The definition: the later row is kept as a probe and the earlier one in the window; of equal times a's row is the later one."""
+    keeps = {(name, role): role_box(name, role, shares[name], seed).keeps(tables[name]) for name in "ab" for role in ("probe", "window")}
+    found: Counter[tuple[int, int]] = Counter()
+    for i, left in enumerate(tables["a"].to_pylist()):
+        for j, right in enumerate(tables["b"].to_pylist()):
+            x, y = left["ts"], right["ts"]
+            if left["k"] != right["k"] or not (y - 30 <= x <= y or x - 50 <= y <= x):
+                continue
+            kept = keeps["a", "probe"][i] and keeps["b", "window"][j] if x >= y else keeps["b", "probe"][j] and keeps["a", "window"][i]
+            found[x, y] += bool(kept)
+    return +found
+
+
 @pytest.mark.parametrize("seed", range(20))
-def test_equal_shares_for_probing_and_holding_are_the_plain_join_over_the_kept_rows(seed: int) -> None:
-    streams = _streams(seed)
-    whole = collect_allocated(wm.sql(QUERY), streams, {})
-    assert _pairs(whole) == _pairs(wm.collect(QUERY, streams))
-    thin = collect_allocated(wm.sql(QUERY), streams, {"a": Shares(0.6, 0.6), "b": Shares(0.3, 0.3)}, seed=seed)
-    assert _pairs(thin) == _pairs(wm.collect(QUERY, streams, plan=wm.plan(drop={"a": 0.4, "b": 0.7}, drop_seed=seed)))
+def test_a_pair_is_found_when_its_later_row_probes_and_its_earlier_row_is_held(seed: int) -> None:
+    tables, streams = _tables(seed), _streams(seed)
+    assert _pairs(collect_allocated(wm.sql(QUERY), streams, {})) == _pairs(wm.collect(QUERY, streams))
+    shares = {"a": Shares(0.6, 0.5), "b": Shares(0.3, 0.8)}
+    thin = collect_allocated(wm.sql(QUERY), streams, shares, seed=seed)
+    assert _pairs(thin) == _kept_pairs(tables, shares, seed)
+    ledger = json.loads(thin.schema.metadata[b"watersmeet"])["ledger"]
+    for name, table in tables.items():
+        kept = role_box(name, "probe", shares[name], seed).keeps(table) | role_box(name, "window", shares[name], seed).keeps(table)
+        assert ledger[name] == {"arrived": table.num_rows, "kept": int(kept.sum()), "shed": int((~kept).sum()), "late": 0}
+
+
+def test_the_two_draws_of_a_row_are_independent() -> None:
+    table = pa.table({"id": range(40_000)})
+    probe, window = (role_box("a", role, Shares(0.5, 0.5), 3).keeps(table) for role in ("probe", "window"))
+    assert abs(float((probe & window).mean()) - 0.25) < 0.01
+
+
+def test_batches_from_an_iterator_are_read_once_and_late_rows_are_counted() -> None:
+    tables = {name: [table.slice(at, 20) for at in range(0, table.num_rows, 20)] for name, table in _tables(4).items()}
+    whole = {name: wm.stream(list(batches), time="ts") for name, batches in tables.items()}
+    once = {name: wm.stream(iter(batches), time="ts") for name, batches in tables.items()}
+    shares = {"a": Shares(0.6, 0.5), "b": Shares(0.3, 0.8)}
+    wanted, found = (collect_allocated(wm.sql(QUERY), streams, shares) for streams in (whole, once))
+    assert _pairs(found) == _pairs(wanted)
+    for entry in json.loads(found.schema.metadata[b"watersmeet"])["ledger"].values():
+        assert entry["arrived"] == entry["kept"] + entry["shed"] + entry["late"]
+
+
+AGGREGATED = """
+    SELECT a.g AS g, COUNT(*) AS n, SUM(b.x) AS total, AVG(b.x) AS mean, MIN(b.x) AS low
+    FROM a [RANGE 300 MICROSECONDS], b [RANGE 500 MICROSECONDS] WHERE a.k = b.k GROUP BY a.g {every}
+"""
+
+
+def _grouped_streams(seed: int) -> dict[str, wm.Stream | wm.Relation]:
+    """Keys are skewed, so pairs share rows; half of the times are equal ones."""
+    rng = np.random.default_rng(seed)
+    found: dict[str, wm.Stream | wm.Relation] = {}
+    for name, rows in (("a", 500), ("b", 400)):
+        keys = np.minimum(rng.geometric(0.1, rows), 30)
+        columns = {"k": keys, "g": rng.integers(0, 3, rows), "x": rng.gamma(3, 10, rows), "id": np.arange(rows)}
+        found[name] = wm.stream(pa.table({"ts": np.sort(rng.integers(0, 500, rows)), **columns}), time="ts")
+    return found
+
+
+@pytest.mark.parametrize("every", ["", "EVERY 100 MICROSECONDS"])
+def test_without_a_limit_an_aggregation_is_exact(every: str) -> None:
+    for seed in range(5):
+        streams, query = _grouped_streams(seed), AGGREGATED.format(every=every)
+        exact = wm.collect(query, streams)
+        assert exact.num_rows >= 3
+        assert sorted(wm.allocate(query, streams).to_pylist(), key=str) == sorted(exact.to_pylist(), key=str)
+
+
+def test_without_a_limit_the_merged_directions_give_the_exact_aggregates() -> None:
+    # The shares of a are whole but for one part in a million million, so no row is shed, and the estimating path runs.
+    nearly = {"a": Shares(1 - 1e-12, 1)}
+    for seed in range(5):
+        streams, query = _grouped_streams(seed), AGGREGATED.format(every="EVERY 100 MICROSECONDS")
+        exact = {(row["g"], row["as_of"]): row for row in wm.collect(query, streams).to_pylist()}
+        found = {(row["g"], row["as_of"]): row for row in collect_allocated(wm.sql(query), streams, nearly).to_pylist()}
+        assert found.keys() == exact.keys()
+        for key, row in found.items():
+            for name in ("n", "total", "mean", "low"):
+                assert row[name] == pytest.approx(exact[key][name])
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [
+        {"a": Shares(0.5, 0.7), "b": Shares(0.8, 0.4)},
+        {"a": Shares(0.4, 1.0), "b": Shares(0.9, 1.0)},
+        {"a": Shares(1.0, 0.35), "b": Shares(1.0, 0.6)},
+    ],
+    ids=["both short", "probes short", "windows short"],
+)
+def test_over_many_seeds_the_estimates_are_unbiased_and_95_percent_lie_within_two_standard_errors(shares: dict[str, Shares]) -> None:
+    query = wm.sql(AGGREGATED.format(every=""))
+    hits, ratios = dict.fromkeys(("n", "total", "mean"), 0), dict.fromkeys(("n", "total", "mean"), 0.0)
+    estimates = 0
+    for data in range(3):
+        streams = _grouped_streams(data)
+        truth = {row["g"]: row for row in wm.collect(query, streams).to_pylist()}
+        for seed in range(100):
+            for row in collect_allocated(query, streams, shares, seed=seed).to_pylist():
+                estimates += 1
+                for name in hits:
+                    hits[name] += abs(row[name] - truth[row["g"]][name]) <= 1.96 * row[f"{name}_stderr"]
+                    ratios[name] += row[name] / truth[row["g"]][name]
+                assert row["low"] >= truth[row["g"]]["low"]
+    assert estimates == 3 * 3 * 100
+    for name, count in hits.items():
+        assert 0.92 <= count / estimates <= 0.98, name
+        assert ratios[name] / estimates == pytest.approx(1, abs=0.02), f"{name} is not unbiased"
+
+
+def test_within_limits_aggregates_are_estimated_from_both_directions() -> None:
+    for service_per_s, memory_rows in ((900_000.0, inf), (inf, 300.0), (1_200_000.0, 400.0)):
+        hits = rows = 0
+        for data in range(10):
+            streams, query = _grouped_streams(data), AGGREGATED.format(every="")
+            truth = {row["g"]: row["n"] for row in wm.collect(query, streams).to_pylist()}
+            table = wm.allocate(query, streams, service_per_s=service_per_s, memory_rows=memory_rows)
+            shares = json.loads(table.schema.metadata[b"watersmeet"])["allocation"]["shares"]
+            assert all(0 < share <= 1 for each in shares.values() for share in each.values())
+            assert any(share < 1 for each in shares.values() for share in each.values())
+            rows += table.num_rows
+            hits += sum(abs(row["n"] - truth[row["g"]]) <= 2 * row["n_stderr"] for row in table.to_pylist())
+        assert rows == 30
+        assert hits >= 25, (service_per_s, memory_rows)
+
+
+def test_a_direction_without_a_chance_has_no_estimates() -> None:
+    with pytest.raises(PlanError, match='no pair whose later row is of "b" is kept'):
+        wm.allocate(AGGREGATED.format(every=""), _grouped_streams(0), probes="MaxA", service_per_s=10)
 
 
 def test_a_stream_that_only_probes_is_the_later_row_of_every_pair() -> None:

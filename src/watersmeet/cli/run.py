@@ -159,12 +159,11 @@ def collected(job: Run, beside: Beside, stop: threading.Event) -> pa.Table:
 
 
 def _rounds(started: EmbeddedRun) -> Iterator[tuple[dict[str, pa.Table], bool]]:
-    """Pieces of the input, the last marked as such. An aggregation without EVERY is asked at the end of each batch: it stays one batch."""
+    """Split the input into pieces and mark the last one. An input whose rows depend on where batches end stays one batch."""
     streams = {name: source for name, source in started.sources.items() if isinstance(source, Stream) and name in _used(started)}
     tables = {name: pa.concat_tables(source.batches()) for name, source in streams.items()}
-    whole = started.bound.is_aggregation and started.bound.query.every_us is None
     waiting: dict[str, pa.Table] | None = None
-    for piece in iter([tables]) if whole else pieces(tables, streams):
+    for piece in iter([tables]) if started.evaluates_at_batch_ends else pieces(tables, streams):
         if waiting is not None:
             yield waiting, False
         waiting = piece

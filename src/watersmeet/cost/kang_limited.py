@@ -7,6 +7,7 @@ References: Kang, Naughton, Viglas, section 5.2, Figures 5 to 7.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -23,6 +24,10 @@ class Pair(NamedTuple):
 
 
 NOTHING = Pair(0.0, 0.0)
+
+#: Rounds in which probes and windows are improved in turn, and the share that stands for none in a quotient.
+_VARIANCE_ROUNDS = 20
+_NEXT_TO_NOTHING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +148,33 @@ def best_allocation(
         for windows in ("MaxB", "MaxA")
     ]
     return max(extremes, key=lambda each: each.output_rows_per_s)
+
+
+def least_variance_allocation(
+    join: LimitedJoin, service_per_s: float, memory_rows: float, at_least_per_s: Pair = NOTHING, at_least_rows: Pair = NOTHING
+) -> Allocation:
+    """Divide probes and memory so that the estimated number of pairs has the smallest variance.
+
+    A pair of a direction is kept with the chance x·w, its probe share times its window share, so the variance grows as Σ N/(x·w) over the
+    two directions, where N = λ·W·σ is the number of pairs. For given windows the best probe share is proportional to √(W/w) of the
+    window that is probed, and for given probes the best window share is proportional to √(λ/x) of the stream that probes it; the two are
+    improved in turn. No direction is shut off, as the largest output would have it: its pairs could not be estimated.
+
+    >>> least_variance_allocation(LimitedJoin(Pair(800, 200), Pair(100, 100), 0.01), 100, 200).probes_per_s
+    Pair(a=80.0, b=20.0)
+    """
+    windows = divide(memory_rows, join.window_rows, at_least_rows, at_most=join.window_rows)
+    probes = join.rows_per_s
+    for _ in range(_VARIANCE_ROUNDS):
+        held = [max(kept / full, _NEXT_TO_NOTHING) for kept, full in zip(windows, join.window_rows, strict=True)]
+        needed = [math.sqrt(full / share) for full, share in zip(join.window_rows, held, strict=True)]
+        wanted = Pair(*(rate * need for rate, need in zip(join.rows_per_s, reversed(needed), strict=True)))
+        probes = divide(service_per_s, wanted, at_least_per_s, at_most=join.rows_per_s)
+        served = [max(probing / rate, _NEXT_TO_NOTHING) for probing, rate in zip(probes, join.rows_per_s, strict=True)]
+        needed = [math.sqrt(rate / share) for rate, share in zip(join.rows_per_s, served, strict=True)]
+        wanted = Pair(*(full * need for full, need in zip(join.window_rows, reversed(needed), strict=True)))
+        windows = divide(memory_rows, wanted, at_least_rows, at_most=join.window_rows)
+    return allocate(join, probes, windows)
 
 
 def divide(total: float, wanted: Pair, at_least: Pair, at_most: Pair) -> Pair:

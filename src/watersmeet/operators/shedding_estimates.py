@@ -34,11 +34,23 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class SampledInput:
-    """One input: the stream it reads, the share of that stream that is kept, and the identity of its row in each combination."""
+    """One input: the stream it reads, the share of that stream that is kept, and the identity of its row in each combination.
+
+    Where rows are kept at different shares, `keep` has one per combination. A row has the same share in all its combinations.
+    """
 
     stream: str
-    keep: float
+    keep: float | Floats
     rows: Int64s
+
+    @property
+    def keeps(self) -> Floats:
+        """The share at which the row of each combination is kept."""
+        return np.broadcast_to(np.asarray(self.keep, np.float64), self.rows.shape)
+
+    @property
+    def is_thinned(self) -> bool:
+        return bool(np.any(np.asarray(self.keep) < 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +63,12 @@ class Estimates:
 
 @dataclass(frozen=True)
 class Shared:
-    """One Q_S: its factor, a list of combinations, the number of each one's choice of rows on the inputs of S, and each choice's group."""
+    """One Q_S: a list of combinations, the number of each one's choice of rows on the inputs of S, and each choice's group and factor."""
 
-    factor: float
     combination: Int64s
     choice: Int64s
     owner: Int64s
+    factor: Floats
 
 
 @dataclass(frozen=True)
@@ -85,7 +97,8 @@ class SampledJoin:
         chance = np.ones(self.group.size)
         for place, each in enumerate(self.inputs):
             same = [other for other in self.inputs[:place] if other.stream == each.stream]
-            chance[_unlike_earlier([*same, each], len(same))] *= each.keep  # one row at two places is kept or shed once
+            first = _unlike_earlier([*same, each], len(same))
+            chance[first] *= each.keeps[first]  # one row at two places is kept or shed once
         return 1 / chance
 
     def count(self) -> Estimates:
@@ -119,7 +132,7 @@ class SampledJoin:
         total = np.zeros(self.groups)
         for each in self._shared_rows():
             sums = np.bincount(each.choice, weighted[each.combination], each.owner.size)
-            total += each.factor * np.bincount(each.owner, sums**2, self.groups)
+            total += np.bincount(each.owner, each.factor * sums**2, self.groups)
         return np.maximum(total, 0.0)
 
     def _shared_rows(self) -> list[Shared]:
@@ -130,32 +143,34 @@ class SampledJoin:
 
     def _by_subset(self) -> Iterator[Shared]:
         everything = np.arange(self.group.size)
-        thinned = [each for each in self.inputs if each.keep < 1]
+        thinned = [each for each in self.inputs if each.is_thinned]
         for size in range(1, len(thinned) + 1):
             for chosen in combinations(thinned, size):
-                factor = -float(np.prod([each.keep - 1 for each in chosen]))
-                yield Shared(factor, everything, *_choices(self.group, [each.rows for each in chosen]))
+                factor = -np.prod([each.keeps - 1 for each in chosen], axis=0)
+                yield _shared(everything, self.group, [each.rows for each in chosen], factor)
 
     def _by_stream(self) -> Iterator[Shared]:
         """Single rows only, each counted once in a combination wherever it stands."""
-        for stream in {each.stream: None for each in self.inputs if each.keep < 1}:
+        for stream in {each.stream: None for each in self.inputs if each.is_thinned}:
             places = [each for each in self.inputs if each.stream == stream]
             first = [_unlike_earlier(places, number) for number in range(len(places))]
             rows = np.concatenate([each.rows[chosen] for each, chosen in zip(places, first, strict=True)])
+            keeps = np.concatenate([each.keeps[chosen] for each, chosen in zip(places, first, strict=True)])
             combination = np.concatenate(first)
-            yield Shared(1 - places[0].keep, combination, *_choices(self.group[combination], [rows]))
+            yield _shared(combination, self.group[combination], [rows], 1 - keeps)
 
 
-def _choices(group: Int64s, columns: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
-    """A number for every different choice of group and rows, and the group of each number."""
+def _shared(combination: Int64s, group: Int64s, columns: Sequence[Int64s], factor: Floats) -> Shared:
+    """Number the different choices of group and rows; each has the factor that all its combinations have."""
     codes = group
     for column in columns:
         _, rows = np.unique(column, return_inverse=True)
         width = int(rows.max(initial=0)) + 1
         _, codes = np.unique(codes * width + rows, return_inverse=True)
-    owners = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
-    owners[codes] = group
-    return codes, owners
+    choices = int(codes.max(initial=-1)) + 1
+    owner, factors = np.zeros(choices, np.int64), np.zeros(choices)
+    owner[codes], factors[codes] = group, factor
+    return Shared(combination, codes, owner, factors)
 
 
 def _unlike_earlier(places: Sequence[SampledInput], number: int) -> Int64s:

@@ -27,12 +27,21 @@ __all__ = ["Costed", "Part", "PlanCost", "costed"]
 
 @dataclass(frozen=True, slots=True)
 class PlanCost:
-    """Seconds of CPU per second of stream, by operator; bytes and rows of state; rows out per second."""
+    """Seconds of CPU per second of stream, by operator; bytes and rows of state; rows out per second.
+
+    Estimates of a shedding aggregation rest on `combinations_per_s` combinations of kept rows; None for every other query.
+    """
 
     parts: tuple[Part, ...]
     state_rows: float
     state_bytes: float
     rows_out_per_s: float
+    combinations_per_s: float | None = None
+
+    @property
+    def answer_per_s(self) -> float:
+        """The quantity that shedding preserves as much of as it can: rows out, or the combinations that estimates rest on."""
+        return self.rows_out_per_s if self.combinations_per_s is None else self.combinations_per_s
 
     @property
     def cpu_per_s(self) -> float:

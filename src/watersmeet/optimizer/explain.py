@@ -14,14 +14,15 @@ from watersmeet.algebra.windows import FOREVER_US, duration_text
 from watersmeet.cost.ayad_drops import Wishes
 from watersmeet.cost.profile import Profile
 from watersmeet.errors import PlanError
-from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config
+from watersmeet.operators.aggregate.config import aggregate_config
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.operators.shedding import drop_boxes
+from watersmeet.optimizer.aggregation_costs import AggregationCosts, hold_whole_windows
 from watersmeet.optimizer.arrivals import Arriving
 from watersmeet.optimizer.budget import Budget, bytes_text
 from watersmeet.optimizer.costing import Costed, PlanCost
-from watersmeet.optimizer.early import early_candidates, early_costed, early_notes
+from watersmeet.optimizer.early import early_notes
 from watersmeet.optimizer.estimates import Workload, workload_of
 from watersmeet.optimizer.explain_html import explanation_html
 from watersmeet.optimizer.feasibility import Remedies, remedies
@@ -233,9 +234,11 @@ def explained(
     row and per batch comes on top.
     """
     if bound.is_aggregation:
-        grouped = aggregate_config(bound, plan)
-        workload = workload_of(bound, grouped.join, stats, samples, arriving)
-        about = _explained_aggregation(bound, grouped, workload, stats, profile, budget or Budget(), plan, all_plans)
+        sheds = plan is not None and bool(drop_boxes(bound, plan))
+        grouped = aggregate_config(bound, None if sheds else plan)  # what is shed is joined first, by any plan for joins
+        workload = hold_whole_windows(grouped.join, workload_of(bound, grouped.join, stats, samples, arriving))
+        costs = AggregationCosts(bound, grouped, stats, Situation(grouped.join, workload, profile, budget or Budget(), engine))
+        about = _explained_aggregation(costs, plan, wishes, all_plans, is_pinned=plan is not None and not reason)
         return replace(about, trace=(*about.trace, reason)) if reason else about
     config = settled_config(bound, plan or Plan())
     now = Situation(config, workload_of(bound, config, stats, samples, arriving), profile, budget or Budget(), engine)
@@ -259,22 +262,33 @@ def _cheapest_feasible(found: list[Costed], budget: Budget) -> Costed:
 
 
 def _explained_aggregation(
-    bound: BoundQuery,
-    config: AggregateConfig,
-    workload: Workload,
-    stats: Mapping[str, StreamStats],
-    profile: Profile,
-    budget: Budget,
-    plan: Plan | None,
-    all_plans: bool,
+    costs: AggregationCosts, plan: Plan | None, wishes: Wishes | None, all_plans: bool, *, is_pinned: bool
 ) -> Explanation:
     """The same of an aggregation query: its plans are the placements of early aggregation."""
-    found = early_candidates(bound, config, workload, stats, profile.early)
-    chosen = early_costed(config, workload, stats, plan, profile.early) if plan is not None else found[0]
-    others = tuple(each for each in found if each.plan.early != chosen.plan.early)
-    notes = tuple(early_notes(bound, chosen.plan))
+    bound, now, found = costs.bound, costs.situation, costs.candidates()
+    chosen = costs.cost(plan) if plan is not None else found[0]
+    sheds = bool(chosen.plan.drop)
+    others = tuple(each for each in found if sheds or each.plan.early != chosen.plan.early)
+    notes = ("rows are shed: aggregates are estimates",) if sheds else tuple(early_notes(bound, chosen.plan))
     trace = (f"{len(found)} placements of early aggregation compared by predicted CPU time",)
-    return Explanation(bound, config.join, workload, stats, chosen, others, budget, profile, all_plans, trace, notes=notes)
+    helps = None
+    if wishes is not None and now.budget.shortfall(chosen.cost) is not None:
+        helps = costs.remedies(chosen, plan if is_pinned else None, wishes)
+    return Explanation(
+        bound,
+        now.config,
+        now.workload,
+        costs.stats,
+        chosen,
+        others,
+        now.budget,
+        now.profile,
+        all_plans,
+        trace,
+        helps,
+        now.engine,
+        notes,
+    )
 
 
 def _cost_dict(cost: PlanCost) -> dict[str, Any]:

@@ -5,7 +5,7 @@ References: Ayad, Naughton, section 4 and 5.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,11 +59,16 @@ class Remedies:
 
 def remedies(now: Situation, cost: PlanCost, plan: Plan, plans: Sequence[Plan], wishes: Wishes = NO_WISHES) -> Remedies:
     """What would help a plan that costs too much; the drop boxes are searched over all the plans given."""
+    return find_remedies(now, cost, plan, lambda: approximate(now, plans, wishes))
+
+
+def find_remedies(now: Situation, cost: PlanCost, plan: Plan, shed: Callable[[], Approximation]) -> Remedies:
+    """What would help a plan that costs too much; `shed` finds the drop rates, or refuses with the reason."""
     budget = now.budget
     processors = cost.cpu_per_s / (1 - budget.headroom) if cost.cpu_per_s > budget.cpu_per_s else None
     memory = cost.state_bytes if budget.memory_bytes is not None and cost.state_bytes > budget.memory_bytes else None
     try:
-        found, refusal = approximate(now, plans, wishes), None
+        found, refusal = shed(), None
     except PlanError as error:
         found, refusal = None, error.hint or str(error)
     return Remedies(processors, memory, window_scale(now, plan), found, refusal)
@@ -72,4 +77,7 @@ def remedies(now: Situation, cost: PlanCost, plan: Plan, plans: Sequence[Plan], 
 def drops_text(found: Approximation) -> str:
     """The drop rates of an approximation in words."""
     drops = " and ".join(f"{1 - share:.1%} of {name}" for name, share in found.keep if share < 0.9995)
+    if found.costed.cost.combinations_per_s is not None:
+        left = f"{found.share_of_output:.1%}" if found.share_of_output >= 0.001 else "less than 0.1%"
+        return f"dropping {drops}: aggregates become estimates from {left} of the combinations"
     return f"dropping {drops}, by {found.plan.algorithm}: {found.share_of_output:.1%} of the rows out are left"

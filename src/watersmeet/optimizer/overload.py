@@ -17,7 +17,7 @@ References: Ayad, Naughton, section 5; Kang, Naughton, Viglas, section 5.2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from watersmeet.algebra.plan import Plan
@@ -59,7 +59,7 @@ class Approximation:
 
     costed: Costed
     keep: tuple[tuple[str, float], ...]  # by stream name
-    whole_rows_out_per_s: float
+    whole_answer_per_s: float
 
     @property
     def plan(self) -> Plan:
@@ -67,7 +67,7 @@ class Approximation:
 
     @property
     def share_of_output(self) -> float:
-        return self.costed.cost.rows_out_per_s / self.whole_rows_out_per_s if self.whole_rows_out_per_s else 1.0
+        return self.costed.cost.answer_per_s / self.whole_answer_per_s if self.whole_answer_per_s else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +79,22 @@ class Situation:
     profile: Profile
     budget: Budget
     engine: str = "embedded"
+    operator: Callable[[Workload, Plan], Costed] | None = None  # costs the operator on a workload; None: the join
 
     def cost(self, plan: Plan, keep: Mapping[str, float]) -> Costed:
         """The plan's cost when these shares are kept, by stream name; streams not named are kept whole."""
         left = thinned(self.config, self.workload, keep)
-        thin = self.on_engine(left, costed(self.config, left, self.profile, replace(plan, drop=())))
+        thin = self.cost_on(left, plan)
         boxes = [
             Part(f"shed from {name}", rate * self.profile.select_s, rate) for name, rate in self.rates.items() if keep.get(name, 1.0) < 1
         ]
         return Costed(thin.plan, replace(thin.cost, parts=(*boxes, *thin.cost.parts)))
+
+    def cost_on(self, left: Workload, plan: Plan) -> Costed:
+        """The cost of the plan, its drop boxes aside, on the workload that is left."""
+        bare = replace(plan, drop=())
+        found = costed(self.config, left, self.profile, bare) if self.operator is None else self.operator(left, bare)
+        return self.on_engine(left, found)
 
     def on_engine(self, left: Workload, found: Costed) -> Costed:
         """The plan's cost with what the engine takes on top, when that much is left of the workload."""
@@ -134,13 +141,13 @@ def approximate(now: Situation, plans: Sequence[Plan], wishes: Wishes = NO_WISHE
     if not tried:
         raise PlanError("no plan keeps up even with the least that must be kept", hint=_why_not(now, plans, least))
     rough = {plan: best_shares(now, plan, least, wishes, _ROUGH_STEP) for plan in tried}
-    finalists = sorted(tried, key=lambda plan: -now.cost(plan, rough[plan]).cost.rows_out_per_s)[:FINALISTS]
+    finalists = sorted(tried, key=lambda plan: -now.cost(plan, rough[plan]).cost.answer_per_s)[:FINALISTS]
     found = [(plan, best_shares(now, plan, least, wishes) if few else rough[plan]) for plan in finalists]
     weighed = [(now.cost(plan, keep), keep) for plan, keep in found]
-    most = max(each.cost.rows_out_per_s for each, _ in weighed)
-    near = [pair for pair in weighed if pair[0].cost.rows_out_per_s >= most * (1 - 1e-9)]
+    most = max(each.cost.answer_per_s for each, _ in weighed)
+    near = [pair for pair in weighed if pair[0].cost.answer_per_s >= most * (1 - 1e-9)]
     best, keep = min(near, key=lambda pair: pair[0].cost.cpu_per_s)
-    whole = now.cost(best.plan, {}).cost.rows_out_per_s
+    whole = now.cost(best.plan, {}).cost.answer_per_s
     drop = tuple((name, 1 - share) for name, share in keep.items() if share < 1)
     return Approximation(Costed(replace(best.plan, drop=drop, drop_seed=seed), best.cost), tuple(keep.items()), whole)
 
@@ -158,7 +165,7 @@ def best_shares(now: Situation, plan: Plan, least: Mapping[str, float], wishes: 
         return costs.get(shares) or costs.setdefault(shares, now.cost(plan, keep).cost)
 
     def output(keep: Shares) -> float:
-        return cost(keep).rows_out_per_s
+        return cost(keep).answer_per_s
 
     def load(keep: Shares) -> float:
         return now.budget.load(cost(keep))
@@ -190,7 +197,7 @@ def _knapsack(now: Situation, plan: Plan, least: Mapping[str, float], wishes: Wi
     items = []
     for name in lowest:
         raised = now.cost(plan, {**lowest, name: 1.0}).cost
-        gain = max(raised.rows_out_per_s - base.rows_out_per_s, 0.0) * wishes.weights.get(name, 1.0)
+        gain = max(raised.answer_per_s - base.answer_per_s, 0.0) * wishes.weights.get(name, 1.0)
         items.append(Item(gain, max(now.budget.load(raised) - now.budget.load(base), 0.0)))
     taken = continuous_knapsack(items, max(1 - now.budget.load(base), 0.0))
     shares = {name: share + part * (1 - share) for (name, share), part in zip(lowest.items(), taken, strict=True)}
@@ -251,7 +258,7 @@ def _scaled_windows(now: Situation, plan: Plan, scale: float) -> PlanCost:
     )
     gaps = tuple(tuple(int(gap * scale) if gap < FOREVER_US else gap for gap in row) for row in now.workload.gaps_us)
     shorter = replace(now.workload, inputs=inputs, gaps_us=gaps, _matches={}, _reach={})
-    return now.on_engine(shorter, costed(now.config, shorter, now.profile, replace(plan, drop=()))).cost
+    return now.cost_on(shorter, plan).cost
 
 
 def _rounded(share: float, least: float) -> float:

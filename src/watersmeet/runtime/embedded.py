@@ -14,6 +14,7 @@ from watersmeet.algebra.query import BoundQuery, Query
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InputError
 from watersmeet.lang import bind, parse
+from watersmeet.operators.aggregate import blobs as aggregate_blobs
 from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config
 from watersmeet.operators.aggregate.state import AggregateState, rebuilt
 from watersmeet.operators.aggregate.state import empty_state as aggregate_state
@@ -21,6 +22,7 @@ from watersmeet.operators.aggregate.state import with_relation as aggregate_rela
 from watersmeet.operators.aggregate.step import Stepped as Aggregated
 from watersmeet.operators.aggregate.step import step as aggregate_step
 from watersmeet.operators.cores import on_cores
+from watersmeet.operators.meet import blobs as meet_blobs
 from watersmeet.operators.meet.admission import Delta, without_shed
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.state import MeetState, empty_state
@@ -80,6 +82,29 @@ class EmbeddedRun:
     def result(self) -> pa.Schema:
         """The columns of the rows that come out."""
         return self.config.result
+
+    @property
+    def evaluates_at_batch_ends(self) -> bool:
+        """Whether the rows depend on where batches end: an aggregation without EVERY is evaluated at the end of each."""
+        return self.bound.is_aggregation and self.bound.query.every_us is None
+
+    @property
+    def state_rows(self) -> int:
+        """Rows held in state."""
+        return self.state.rows
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of memory held in state."""
+        return self.state.nbytes
+
+    def save_state(self) -> bytes:
+        """Serialize everything that later batches depend on, besides the watermark. Each kind of run overrides both directions."""
+        return meet_blobs.state_bytes(self.state)
+
+    def restore_state(self, blob: bytes) -> None:
+        """Take over the state that `save_state` of a run of the same query returned."""
+        self.state = meet_blobs.state_from_bytes(self.config, blob)
 
     def batches(self) -> Iterator[list[pa.RecordBatch]]:
         for tables in self.rounds():
@@ -173,6 +198,12 @@ class AggregatedRun(EmbeddedRun):
 
     config: AggregateConfig  # type: ignore[assignment] # a run asks a config for its inputs, its streams and its result
     state: AggregateState  # type: ignore[assignment] # and leaves its state alone
+
+    def save_state(self) -> bytes:
+        return aggregate_blobs.state_bytes(self.state)
+
+    def restore_state(self, blob: bytes) -> None:
+        self.state = aggregate_blobs.state_from_bytes(self.config, blob)
 
     def replan(self, plan: Plan) -> None:
         """Goes on by another plan from the next batch on. Early aggregation sets are made anew from the windows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -20,6 +21,9 @@ from watersmeet.operators.shedding import drop_boxes, keep_shares
 from watersmeet.runtime.embedded import EmbeddedRun, Sources, lateness_of, whole
 from watersmeet.runtime.watermark import Watermark
 
+#: Front of the saved state: the largest time so far, and the length of the join's part. The estimates' part follows it.
+_SAVED = struct.Struct("<qQ")
+
 
 @dataclass
 class ShedAggregatedRun(EmbeddedRun):
@@ -31,6 +35,31 @@ class ShedAggregatedRun(EmbeddedRun):
     @property
     def result(self) -> pa.Schema:
         return self._aggregation.config.result
+
+    @property
+    def evaluates_at_batch_ends(self) -> bool:
+        return self.bound.query.every_us is None
+
+    @property
+    def state_rows(self) -> int:
+        return self.state.rows + self._aggregation.rows
+
+    @property
+    def state_bytes(self) -> int:
+        return self.state.nbytes + self._aggregation.nbytes
+
+    def save_state(self) -> bytes:
+        """Serialize the join's windows, the combinations with what was shown of them, and the largest time so far."""
+        meet, estimates = super().save_state(), self._aggregation.to_bytes()
+        return _SAVED.pack(self.largest_us, len(meet)) + meet + estimates
+
+    def restore_state(self, blob: bytes) -> None:
+        if len(blob) < _SAVED.size:
+            raise InputError("the saved state is not of a shedding aggregation")
+        self.largest_us, meet_size = _SAVED.unpack_from(blob)
+        estimates_at = _SAVED.size + meet_size
+        super().restore_state(blob[_SAVED.size : estimates_at])
+        self.aggregation = ShedAggregation.from_bytes(self._aggregation.config, blob[estimates_at:])
 
     def replan(self, plan: Plan) -> None:
         """Goes on by another plan from the next batch on; what is dropped stays, because estimates rest on one share per stream."""

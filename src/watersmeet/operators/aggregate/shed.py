@@ -94,6 +94,17 @@ class ShedAggregation:
     evaluated_us: int = -FOREVER_US
     shown_at_us: int = -FOREVER_US
 
+    @property
+    def rows(self) -> int:
+        """Combinations held."""
+        return self.begins_us.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the combinations held."""
+        columns = 0 if self.combinations is None else self.combinations.nbytes
+        return int(columns + self.begins_us.nbytes + self.ends_us.nbytes)
+
     @classmethod
     def from_bytes(cls, config: ShedConfig, blob: bytes | pa.Buffer) -> ShedAggregation:
         """The inverse of `to_bytes`. What was shown is not saved: the combinations tell it again."""

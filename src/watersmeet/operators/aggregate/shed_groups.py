@@ -153,7 +153,8 @@ def _extreme(values: pa.Array, present: NDArray[np.bool_], group: Int64s, groups
 def _floats(values: pa.Array) -> NDArray[np.float64]:
     if pa.types.is_duration(values.type):
         raise PlanError("sums of intervals are not estimated", hint="sum a number of seconds instead, or drop nothing")
-    return np.asarray(values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False), np.float64)
+    doubles = values.cast(pa.float64(), safe=False)  # an estimate does without the last digits of a large whole number
+    return np.asarray(doubles.fill_null(0.0).to_numpy(zero_copy_only=False), np.float64)
 
 
 def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -152,7 +152,7 @@ def _run_batch(
 ) -> None:
     tables = {name: job.inboxes[name].take(names) for name, names in files.items()}
     results, figures = advanced(run, batch, tables)
-    job.outbox.put(batch, pa.Table.from_batches(results, run.config.result))
+    job.outbox.put(batch, pa.Table.from_batches(results, run.result))
     if checkpoint is not None:
         checkpoint.commit(batch, saved(run))
     progress.batches += 1

@@ -10,9 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from watersmeet.errors import InputError
-from watersmeet.operators.aggregate import blobs as aggregate_blobs
-from watersmeet.operators.meet import blobs as meet_blobs
-from watersmeet.runtime.embedded import AggregatedRun, EmbeddedRun, Ledger
+from watersmeet.runtime.embedded import EmbeddedRun, Ledger
 
 _MAGIC = b"WMR1"
 
@@ -25,7 +23,7 @@ def saved(run: EmbeddedRun) -> bytes:
         "ledger": {name: asdict(entry) for name, entry in run.ledger.items()},
     }
     text = json.dumps(header).encode()
-    body = struct.pack("<I", len(text)) + text + _state_bytes(run)
+    body = struct.pack("<I", len(text)) + text + run.save_state()
     return _MAGIC + struct.pack("<I", zlib.crc32(body)) + body
 
 
@@ -37,10 +35,7 @@ def restore(run: EmbeddedRun, blob: bytes) -> None:
         run.watermark, newest_us=MappingProxyType(mark["newest_us"]), began_us=mark["began_us"], value_us=mark["value_us"]
     )
     run.ledger = {name: Ledger(**entry) for name, entry in header["ledger"].items()}
-    if isinstance(run, AggregatedRun):
-        run.state = aggregate_blobs.state_from_bytes(run.config, state)
-    else:
-        run.state = meet_blobs.state_from_bytes(run.config, state)
+    run.restore_state(state)
 
 
 def opened(blob: bytes) -> tuple[dict[str, Any], bytes]:
@@ -52,7 +47,3 @@ def opened(blob: bytes) -> tuple[dict[str, Any], bytes]:
         raise InputError("the saved run is damaged: its checksum does not fit")
     (length,) = struct.unpack_from("<I", body)
     return json.loads(body[4 : 4 + length]), body[4 + length :]
-
-
-def _state_bytes(run: EmbeddedRun) -> bytes:
-    return aggregate_blobs.state_bytes(run.state) if isinstance(run, AggregatedRun) else meet_blobs.state_bytes(run.state)

@@ -1,0 +1,46 @@
+"""A shedding aggregation emits the same rows whether or not it is restarted between batches."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from .engine import labelled
+from .shed_restarts import emitted_after_restarts, emitted_over_directories, emitted_uninterrupted, generate_shedding
+
+CHUNKS = 3
+SEEDS_PER_CHUNK = 60
+FIRST_SEED = int(os.environ.get("WATERSMEET_SEED", "0"))
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_saved_and_restored_at_random_batches_the_rows_are_the_same(chunk: int) -> None:
+    first = FIRST_SEED + chunk * SEEDS_PER_CHUNK
+    emitting = sum(check_restarts(seed) for seed in range(first, first + SEEDS_PER_CHUNK))
+    assert emitting >= SEEDS_PER_CHUNK // 2, "too few of the cases emit rows"
+
+
+def test_jobs_over_directories_restarted_at_random_batches_write_the_same_rows(tmp_path: Path) -> None:
+    emitting = sum(check_directories(seed, tmp_path / str(seed)) for seed in range(FIRST_SEED, FIRST_SEED + SEEDS_PER_CHUNK))
+    assert emitting >= SEEDS_PER_CHUNK // 2, "too few of the cases emit rows"
+
+
+def check_restarts(seed: int) -> bool:
+    """Compare a restarted run with an uninterrupted one; False where neither emits a row."""
+    shedding = generate_shedding(seed)
+    with labelled(f"seed {seed}\n{shedding.case.text}"):
+        wanted = emitted_uninterrupted(shedding)
+        assert emitted_after_restarts(shedding, Random(seed)) == wanted
+    return any(wanted) and not isinstance(wanted, str)
+
+
+def check_directories(seed: int, path: Path) -> bool:
+    """Compare jobs over directories with a run in memory; False where neither emits a row."""
+    shedding = generate_shedding(seed)
+    with labelled(f"seed {seed}\n{shedding.case.text}"):
+        wanted = emitted_uninterrupted(shedding)
+        assert emitted_over_directories(shedding, Random(seed), path) == wanted
+    return any(wanted) and not isinstance(wanted, str)
