@@ -30,9 +30,9 @@ HIDDEN = """SELECT a.k, MAX(b.v) AS m FROM a [TUMBLE 4 SECONDS], b [RANGE 3 SECO
 def test_a_job_that_is_stopped_after_every_file_shows_the_oracles_groups(tmp_path: Path, query: str) -> None:
     files = {name: [*(rows(name, 5 * n, 5 * n + 6) for n in range(4)), rows(name, FAR_S, FAR_S + 1)] for name in ("a", "b")}
     for number in range(5):
-        for name, tables in files.items():
+        for name, parts in files.items():
             (tmp_path / name).mkdir(exist_ok=True)
-            pq.write_table(tables[number], tmp_path / name / f"{number:03d}.parquet")
+            pq.write_table(parts[number], tmp_path / name / f"{number:03d}.parquet")
         grow(job(tmp_path, query), threading.Event(), lambda figures: None)
     tables = {name: pa.concat_tables(each) for name, each in files.items()}
     bound = bound_query(query, {name: wm.stream(table, time="ts") for name, table in tables.items()})
