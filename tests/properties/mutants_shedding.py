@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from copy import copy
 from dataclasses import replace
 from typing import Any
+
+import pyarrow as pa
 
 from watersmeet import api
 from watersmeet.algebra.expressions import Comparison
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.lang import bind, parse
-from watersmeet.operators.aggregate.allocated import AllocatedAggregation
+from watersmeet.operators.aggregate.allocated import DIRECTION, AllocatedAggregation
 from watersmeet.operators.aggregate.config import join_below
 from watersmeet.operators.aggregate.outputs import group_outputs
 from watersmeet.operators.aggregate.shed import ShedAggregation
@@ -22,6 +23,7 @@ from watersmeet.optimizer.overload import Situation
 from watersmeet.runtime import allocation
 from watersmeet.runtime.allocation import AllocatedRun
 from watersmeet.runtime.embedded import EmbeddedRun
+from watersmeet.runtime.planning import explanation
 from watersmeet.runtime.shed_aggregation import ShedAggregatedRun
 
 from . import shedding_checks as checks
@@ -66,21 +68,27 @@ def _as_the_join(attribute: str) -> Callable[[Original], Original]:
     return lambda _: getattr(EmbeddedRun, attribute)
 
 
+class _OneDirection(AllocatedAggregation):
+    """An aggregation that takes the pairs of one direction only."""
+
+    prober = 0
+
+    def _take_in(self, found: list[pa.RecordBatch]) -> None:
+        super()._take_in([batch for batch in found if batch.num_rows and batch[DIRECTION][0].as_py() == self.prober])
+
+
 def _concatenated(take_step: Original) -> Original:
     """Each direction is aggregated on its own, and the rows of both are emitted."""
 
     def broken(run: AllocatedRun, deltas: Any, future_us: int) -> Any:
         if run.aggregation is None:
             return take_step(run, deltas, future_us)
-        whole, state, emitted = run.aggregation, [direction.state for direction in run.directions], []
+        whole, states, emitted = run.aggregation, [direction.state for direction in run.directions], []
         for prober in (0, 1):
-            for direction, before in zip(run.directions, state, strict=True):
+            for direction, before in zip(run.directions, states, strict=True):
                 direction.state = before
-            run.aggregation = copy(whole)
-            own = run.aggregation._take_in
-            run.aggregation._take_in = lambda found, own=own, prober=prober: own(  # type: ignore[method-assign]
-                [batch for batch in found if batch.num_rows and batch["\0direction"][0].as_py() == prober]
-            )
+            alone = _OneDirection(whole.config, shares=whole.shares)
+            alone.prober, run.aggregation = prober, alone
             stepped = take_step(run, deltas, future_us)
             emitted += stepped.results
         return replace(stepped, results=emitted)
@@ -140,7 +148,7 @@ def _judged_by_the_join(explained: Original) -> Original:
         if "wishes" not in knobs or not about.bound.is_aggregation:
             return about
         bound = bind(parse(query), {name: source.declared(name) for name, source in streams.items()})
-        return api.explanation(join_below(bound, group_outputs(bound)), streams, plan=plan, budget=budget, wishes=knobs["wishes"])
+        return explanation(join_below(bound, group_outputs(bound)), streams, plan=plan, budget=budget, wishes=knobs["wishes"])
 
     return broken
 
