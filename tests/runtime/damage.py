@@ -42,8 +42,9 @@ class Crash(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One damage: the files to write instead (None removes one), and the names of the files that are wrong then."""
+    """One damage, by its kind and in words: the files to write instead (None removes one), and the names of the files that are wrong then."""
 
+    damage: str
     label: str
     changes: dict[str, bytes | None]
 
@@ -153,16 +154,16 @@ def damages(tree: Tree, seed: int) -> Iterator[Case]:
     names = checkpoint_files(tree)
     for name in names:
         content = tree[name]
-        yield Case(f"{name} removed", {name: None})
+        yield Case("removed", f"{name} removed", {name: None})
         for length in sorted({0, 1, len(content) // 2, len(content) - 1} - {len(content), -1}):
-            yield Case(f"{name} truncated to {length} bytes", {name: content[:length]})
+            yield Case("truncated", f"{name} truncated to {length} bytes", {name: content[:length]})
         for bit in random.sample(range(8 * len(content)), min(FLIPPED_BITS, 8 * len(content))):
-            yield Case(f"{name} with bit {bit} flipped", {name: _flipped(content, bit)})
+            yield Case("flipped", f"{name} with bit {bit} flipped", {name: _flipped(content, bit)})
     for older, newer in _versions(names):
-        yield Case(f"{newer} replaced by {older}", {newer: tree[older]})
+        yield Case("older", f"{newer} replaced by {older}", {newer: tree[older]})
     for i, first in enumerate(names):
         for second in names[i + 1 :]:
-            yield Case(f"{first} and {second} swapped", {first: tree[second], second: tree[first]})
+            yield Case("swapped", f"{first} and {second} swapped", {first: tree[second], second: tree[first]})
 
 
 def _flipped(content: bytes, bit: int) -> bytes:

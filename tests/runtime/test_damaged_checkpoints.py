@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from watersmeet.errors import WatersmeetError
 from watersmeet.runtime.job.repair import findings
 
-from .damage import AGGREGATION, JOIN, Case, Job, checkpoint_files, damages, interrupted_job, uninterrupted_rows
+from .damage import AGGREGATION, JOIN, Job, checkpoint_files, damages, interrupted_job, uninterrupted_rows
 
 SCENARIOS = [
     pytest.param(JOIN, False, id="join, stopped before its rows were written"),
@@ -22,27 +23,37 @@ SCENARIOS = [
 def test_damage_to_any_file_is_reported_by_name_or_changes_no_row(
     query: str, rows_written: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "whole").mkdir()
-    (tmp_path / "job").mkdir()
+    monkeypatch.setattr(os, "fsync", lambda number: None)  # no power cut here, and a slow disk would make hundreds of runs slow
+    for each in ("whole", "job"):
+        (tmp_path / each).mkdir()
     wanted = uninterrupted_rows(tmp_path / "whole", query)
     job = interrupted_job(tmp_path / "job", query, monkeypatch, rows_written=rows_written)
     tree = job.tree()
     assert len(checkpoint_files(tree)) == 11  # manifest, lock, five records, two states, a leftover, the owner of the output
     outcomes: Counter[str] = Counter()
+    fixed: set[tuple[str, frozenset[str]]] = set()
     for case in damages(tree, seed=18):
         job.restore(tree, case.changes)
-        found = {str(each.place.relative_to(job.path)): each for each in findings(job.checkpoint)}
+        found = findings(job.checkpoint)
         refused = refusal(job)
         if refused is None:
             assert job.rows() == wanted, case.label
             outcomes["same rows"] += 1
             continue
-        assert named(case, job, refused), (case.label, refused)
-        assert case.damaged & set(found), (case.label, refused, sorted(found))
+        assert any(str(job.path / name) in refused for name in case.damaged), (case.label, refused)
+        assert any(job.path / name == each.place for name in case.damaged for each in found), (case.label, refused, found)
         outcomes["reported"] += 1
-        assert "Traceback" not in refused
+        alike = (case.damage, frozenset(case.damaged))
+        if all(each.can_be_mended for each in found) and alike not in fixed:
+            fixed.add(alike)
+            for each in found:
+                each.mend()
+            assert findings(job.checkpoint) == [], case.label
+            assert refusal(job) is None, case.label
+            assert job.rows() == wanted, case.label
     assert outcomes["reported"] > 600
     assert outcomes["same rows"] > 100
+    assert len(fixed) > 10
 
 
 def refusal(job: Job) -> str | None:
@@ -52,7 +63,3 @@ def refusal(job: Job) -> str | None:
     except WatersmeetError as error:
         return str(error)
     return None
-
-
-def named(case: Case, job: Job, message: str) -> bool:
-    return any(str(job.path / name) in message for name in case.damaged)
