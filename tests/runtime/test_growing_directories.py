@@ -280,4 +280,4 @@ def test_the_newest_entries_of_a_spark_checkpoint_can_be_mended_older_ones_not(t
     (old,) = findings(path)
     assert not old.can_be_mended
     (path / "offsets" / "1").unlink()
-    assert [each.wrong for each in findings(path)] == ["it is missing"]
+    assert [each.wrong for each in findings(path)] == ["is missing"]

@@ -70,7 +70,7 @@ def test_a_torn_checkpoint_is_mended_and_the_query_goes_on(tmp_path: Path, spark
         spoil(tmp_path / "ckpt", batch)
         found = repaired(tmp_path)
         assert found.exit_code == 1, spoil.__name__
-        assert "--mend moves it aside" in found.output, spoil.__name__
+        assert "--fix moves it aside" in found.output, spoil.__name__
         add(tmp_path, batch + 1)
         if spoil is lost_state:
             alone = CliRunner().invoke(cli.app, ["repair", str(tmp_path / "ckpt"), "--mend"])
@@ -96,5 +96,5 @@ def test_what_cannot_be_mended_is_said(tmp_path: Path, spark: SparkSession) -> N
     torn(tmp_path / "ckpt" / "sources" / "0" / "0")
     found = repaired(tmp_path, "--mend")
     assert found.exit_code == 1
-    assert "they would be read twice" in found.output
-    assert "it cannot be mended" in found.output
+    assert "would be read twice" in found.output
+    assert "cannot be fixed" in found.output
