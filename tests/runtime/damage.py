@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -42,7 +43,7 @@ class Crash(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One damage, by its kind and in words: the files to write instead (None removes one), and the names of the files that are wrong then."""
+    """One damage, by its kind and in words, and the files to write instead (None removes one)."""
 
     damage: str
     label: str
@@ -112,6 +113,20 @@ class Job:
                 (self.path / name).write_bytes(content)
 
 
+def earlier_run(path: Path, query: str) -> Tree:
+    """Return the files of a run that was started, read other files in its last batch, and was deleted."""
+    job = Job(path, query)
+    for number in range(COMMITTED_BATCHES):
+        job.add_files(number)
+        job.run()
+    job.add_files(COMMITTED_BATCHES + 5)
+    job.run()
+    tree = job.tree()
+    for folder in ("a", "b", "ckpt", "out"):
+        shutil.rmtree(path / folder)
+    return tree
+
+
 def interrupted_job(path: Path, query: str, monkeypatch: pytest.MonkeyPatch, *, rows_written: bool) -> Job:
     """Run four batches, and a fifth that stops before its rows are written or just before its commit. More files come afterwards."""
     job = Job(path, query)
@@ -121,9 +136,9 @@ def interrupted_job(path: Path, query: str, monkeypatch: pytest.MonkeyPatch, *, 
     job.add_files(COMMITTED_BATCHES)
     with monkeypatch.context() as patched:
         if rows_written:
-            patched.setattr(Checkpoint, "commit", _crash)
+            patched.setattr(Checkpoint, "commit", crash)
         else:
-            patched.setattr(PartFiles, "put", _crash)
+            patched.setattr(PartFiles, "put", crash)
         with pytest.raises(Crash):
             job.run()
     job.add_files(COMMITTED_BATCHES + 1)
@@ -131,7 +146,7 @@ def interrupted_job(path: Path, query: str, monkeypatch: pytest.MonkeyPatch, *, 
     return job
 
 
-def _crash(*_: object) -> None:
+def crash(*_: object) -> None:
     raise Crash
 
 
@@ -148,8 +163,11 @@ def checkpoint_files(tree: Tree) -> list[str]:
     return [name for name in tree if name.startswith("ckpt/") or name.endswith(OWNER_FILE)]
 
 
-def damages(tree: Tree, seed: int) -> Iterator[Case]:
-    """Every file removed, truncated, with one bit flipped, replaced by an older version, and swapped with every other file."""
+def damages(tree: Tree, foreign: Tree, seed: int, flipped_bits: int = FLIPPED_BITS) -> Iterator[Case]:
+    """Yield every file removed, truncated, with one bit flipped, replaced by an older version, and swapped with every other file.
+
+    Older versions are those of an earlier batch, and those of an earlier run of the same query in the same directories (`foreign`).
+    """
     random = Random(seed)
     names = checkpoint_files(tree)
     for name in names:
@@ -157,10 +175,13 @@ def damages(tree: Tree, seed: int) -> Iterator[Case]:
         yield Case("removed", f"{name} removed", {name: None})
         for length in sorted({0, 1, len(content) // 2, len(content) - 1} - {len(content), -1}):
             yield Case("truncated", f"{name} truncated to {length} bytes", {name: content[:length]})
-        for bit in random.sample(range(8 * len(content)), min(FLIPPED_BITS, 8 * len(content))):
+        for bit in random.sample(range(8 * len(content)), min(flipped_bits, 8 * len(content))):
             yield Case("flipped", f"{name} with bit {bit} flipped", {name: _flipped(content, bit)})
     for older, newer in _versions(names):
         yield Case("older", f"{newer} replaced by {older}", {newer: tree[older]})
+    for name in names:
+        if name in foreign and foreign[name] != tree[name]:
+            yield Case("foreign", f"{name} of an earlier run", {name: foreign[name]})
     for i, first in enumerate(names):
         for second in names[i + 1 :]:
             yield Case("swapped", f"{first} and {second} swapped", {first: tree[second], second: tree[first]})

@@ -11,7 +11,7 @@ import pytest
 from watersmeet.errors import WatersmeetError
 from watersmeet.runtime.job.repair import findings
 
-from .damage import AGGREGATION, JOIN, Job, checkpoint_files, damages, interrupted_job, uninterrupted_rows
+from .damage import AGGREGATION, JOIN, Job, checkpoint_files, damages, earlier_run, interrupted_job, uninterrupted_rows
 
 SCENARIOS = [
     pytest.param(JOIN, False, id="join, stopped before its rows were written"),
@@ -27,12 +27,13 @@ def test_damage_to_any_file_is_reported_by_name_or_changes_no_row(
     for each in ("whole", "job"):
         (tmp_path / each).mkdir()
     wanted = uninterrupted_rows(tmp_path / "whole", query)
+    foreign = earlier_run(tmp_path / "job", query)
     job = interrupted_job(tmp_path / "job", query, monkeypatch, rows_written=rows_written)
     tree = job.tree()
     assert len(checkpoint_files(tree)) == 11  # manifest, lock, five records, two states, a leftover, the owner of the output
     outcomes: Counter[str] = Counter()
     fixed: set[tuple[str, frozenset[str]]] = set()
-    for case in damages(tree, seed=18):
+    for case in damages(tree, foreign, seed=18):
         job.restore(tree, case.changes)
         found = findings(job.checkpoint)
         refused = refusal(job)

@@ -43,4 +43,6 @@ def _print(found: list[Finding], *, fixed: bool) -> None:
     screen = console()
     for each in found:
         done = "fixed" if fixed and each.can_be_mended else "--fix moves it aside" if each.can_be_mended else "cannot be fixed"
-        screen.print(f"{printable(str(each.place))} {printable(each.wrong)}: {printable(each.meaning)} ({done})", markup=False, soft_wrap=True)
+        screen.print(
+            f"{printable(str(each.place))} {printable(each.wrong)}: {printable(each.meaning)} ({done})", markup=False, soft_wrap=True
+        )

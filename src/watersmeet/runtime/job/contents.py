@@ -215,7 +215,8 @@ def _refuse_format_1(path: Path) -> None:
         return
     if isinstance(saved, dict) and saved.get("format") == 1:
         raise InputError(
-            f'checkpoint "{path}" was written by an older version of Watersmeet: start again with a new checkpoint and a new output directory'
+            f'checkpoint "{path}" was written by an older version of Watersmeet: '
+            "start again with a new checkpoint and a new output directory"
         )
 
 

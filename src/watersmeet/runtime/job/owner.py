@@ -111,7 +111,7 @@ def _belongs_to_another(directory: Path, found: Owner, owner: Owner) -> InputErr
     if found.checkpoint == owner.checkpoint:
         said = f'belongs to an earlier checkpoint "{found.checkpoint}", which was deleted: this run would write its rows a second time'
         return InputError(f'output directory "{directory}" {said}', hint=_START_AGAIN)
-    if not Path(found.checkpoint).exists():
+    if not any((Path(found.checkpoint) / first).exists() for first in ("about.json", "metadata")):
         said = f'belongs to checkpoint "{found.checkpoint}", which is gone: this run would write its rows a second time'
         return InputError(f'output directory "{directory}" {said}', hint=_START_AGAIN)
     return InputError(

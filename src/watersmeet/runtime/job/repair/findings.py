@@ -1,8 +1,8 @@
 """Check a checkpoint of the embedded engine file by file.
 
-A fix moves files aside and never deletes one. It is offered only where the next run then writes the same rows: a state can be computed again
-from an older one while the records and the input files of all batches in between are there, and a batch may be chosen again while it has
-written no row. Nothing else can be fixed, because then nobody knows which files were read.
+A fix moves files aside and never deletes one. It is offered only where the next run then writes the same rows. A state can be computed
+again from an older one while the records and the input files of all batches in between are there. A batch may be chosen again while it
+has written no row. Nothing else can be fixed, because then nobody knows which files were read.
 """
 
 from __future__ import annotations
@@ -106,13 +106,17 @@ def _output_findings(contents: Contents, out: Path) -> Iterator[Finding]:
         yield Finding(place, error.wrong, "the next run writes it again", (place,))
         return
     if owner is not None and contents.manifest is not None and owner.checkpoint_id != contents.manifest.checkpoint_id:
-        words = f'"{out}" belongs to checkpoint "{owner.checkpoint}"' if owner.checkpoint else f'"{out}" belongs to a run without a checkpoint'
+        words = (
+            f'"{out}" belongs to checkpoint "{owner.checkpoint}"' if owner.checkpoint else f'"{out}" belongs to a run without a checkpoint'
+        )
         yield Finding(place, "names another owner", f"{words}; {_START_AGAIN}")
         return
     newest = max(part_files(out), default=-1)
     if newest > contents.last_record:
         lost = batch_path(contents.path, contents.last_record + 1)
-        yield Finding(lost, f'is missing, but "{out}" holds rows of batch {newest}', f"this checkpoint is older than its output; {_START_AGAIN}")
+        yield Finding(
+            lost, f'is missing, but "{out}" holds rows of batch {newest}', f"this checkpoint is older than its output; {_START_AGAIN}"
+        )
 
 
 def _leftovers(path: Path) -> Iterator[Finding]:

@@ -63,7 +63,9 @@ def _metadata(path: Path) -> Iterator[Finding]:
     except (OSError, ValueError, KeyError, TypeError):
         known = None
     if not isinstance(known, str) or contradicts_checksum(place):
-        yield Finding(place, "is missing or damaged", "Spark would take the query for a new one and refuse its state: start from a new checkpoint")
+        yield Finding(
+            place, "is missing or damaged", "Spark would take the query for a new one and refuse its state: start from a new checkpoint"
+        )
 
 
 def _entries(path: Path) -> Iterator[Finding]:
