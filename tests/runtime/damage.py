@@ -34,6 +34,13 @@ AGGREGATION = (
     "WHERE a.k = b.k GROUP BY a.k EVERY 2 SECONDS"
 )
 
+LOCK = "ckpt/lock"
+LEFTOVER = "ckpt/states/.0000000004.run.4711"
+OLDER_STATE = f"ckpt/states/{COMMITTED_BATCHES - 2:010d}.run"
+NEWEST_STATE = f"ckpt/states/{COMMITTED_BATCHES - 1:010d}.run"
+IN_FLIGHT_RECORD = f"ckpt/batches/{COMMITTED_BATCHES:010d}.json"
+OWNER = f"out/{OWNER_FILE}"
+
 Tree = dict[str, bytes]
 
 
@@ -52,6 +59,13 @@ class Case:
     @property
     def damaged(self) -> set[str]:
         return set(self.changes)
+
+    @property
+    def may_be_harmless(self) -> bool:
+        """Whether the job can resume with the same rows: it reads none of the files, or finds what a crash leaves as well."""
+        if self.damaged <= {LOCK, LEFTOVER, OLDER_STATE}:
+            return True
+        return self.damage == "removed" and self.damaged <= {IN_FLIGHT_RECORD, NEWEST_STATE, OWNER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +156,7 @@ def interrupted_job(path: Path, query: str, monkeypatch: pytest.MonkeyPatch, *, 
         with pytest.raises(Crash):
             job.run()
     job.add_files(COMMITTED_BATCHES + 1)
-    (job.checkpoint / "states" / ".0000000004.run.4711").write_bytes(b"a write that was never finished, of another process")
+    (path / LEFTOVER).write_bytes(b"a write that was never finished, of another process")
     return job
 
 

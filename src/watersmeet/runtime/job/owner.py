@@ -107,17 +107,17 @@ def _may_claim(directory: Path, found: Owner, owner: Owner) -> bool:
 
 def _belongs_to_another(directory: Path, found: Owner, owner: Owner) -> InputError:
     if found.checkpoint is None:
-        return InputError(f'output directory "{directory}" holds the rows of a run without a checkpoint', hint=_START_AGAIN)
-    if found.checkpoint == owner.checkpoint:
+        said, hint = "holds the rows of a run without a checkpoint", _START_AGAIN
+    elif found.checkpoint == owner.checkpoint:
         said = f'belongs to an earlier checkpoint "{found.checkpoint}", which was deleted: this run would write its rows a second time'
-        return InputError(f'output directory "{directory}" {said}', hint=_START_AGAIN)
-    if not any((Path(found.checkpoint) / first).exists() for first in ("about.json", "metadata")):
+        hint = _START_AGAIN
+    elif not any((Path(found.checkpoint) / first).exists() for first in ("about.json", "metadata")):
         said = f'belongs to checkpoint "{found.checkpoint}", which is gone: this run would write its rows a second time'
-        return InputError(f'output directory "{directory}" {said}', hint=_START_AGAIN)
-    return InputError(
-        f'output directory "{directory}" belongs to checkpoint "{found.checkpoint}"',
-        hint=f"use another output directory, or resume that job with --checkpoint {found.checkpoint}",
-    )
+        hint = _START_AGAIN
+    else:
+        said = f'belongs to checkpoint "{found.checkpoint}"'
+        hint = f"use another output directory, or resume that job with --checkpoint {found.checkpoint}"
+    return InputError(f'output directory "{directory}" {said}', hint=f'{hint} (its owner is named in "{owner_path(directory)}")')
 
 
 def _refuse_rows_of_others(directory: Path) -> None:
