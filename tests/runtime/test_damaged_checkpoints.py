@@ -24,8 +24,8 @@ def test_damage_to_any_file_is_reported_by_name_or_changes_no_row(
     query: str, rows_written: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda number: None)  # no power cut here, and a slow disk would make hundreds of runs slow
-    for each in ("whole", "job"):
-        (tmp_path / each).mkdir()
+    for folder in ("whole", "job"):
+        (tmp_path / folder).mkdir()
     wanted = uninterrupted_rows(tmp_path / "whole", query)
     foreign = earlier_run(tmp_path / "job", query)
     job = interrupted_job(tmp_path / "job", query, monkeypatch, rows_written=rows_written)
