@@ -190,7 +190,7 @@ def test_a_file_that_does_not_fit_is_named_and_nothing_is_lost(tmp_path: Path, f
     for _ in range(2):
         with pytest.raises(InputError, match=r"050\.parquet.*does not fit") as raised:
             ran(job(tmp_path))
-    assert "goes on where it stopped" in str(raised.value)
+    assert "resumes where it stopped" in str(raised.value)
 
 
 def test_two_processes_on_one_checkpoint_are_refused(tmp_path: Path, filled: dict[str, pa.Table]) -> None:
@@ -208,7 +208,7 @@ def test_two_processes_on_one_checkpoint_are_refused(tmp_path: Path, filled: dic
 
 def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path, filled: dict[str, pa.Table]) -> None:
     ran(job(tmp_path))
-    with pytest.raises(InputError, match="belongs to another run: the query is another"):
+    with pytest.raises(InputError, match="was created by a different query"):
         ran(job(tmp_path, query=QUERY.replace("10 SECONDS", "11 SECONDS")))
 
 
@@ -280,4 +280,4 @@ def test_the_newest_entries_of_a_spark_checkpoint_can_be_mended_older_ones_not(t
     (old,) = findings(path)
     assert not old.can_be_mended
     (path / "offsets" / "1").unlink()
-    assert [each.wrong for each in findings(path)] == ["it is missing"]
+    assert [each.wrong for each in findings(path)] == ["is missing"]

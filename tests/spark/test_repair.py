@@ -70,7 +70,9 @@ def test_a_torn_checkpoint_is_mended_and_the_query_goes_on(tmp_path: Path, spark
         spoil(tmp_path / "ckpt", batch)
         found = repaired(tmp_path)
         assert found.exit_code == 1, spoil.__name__
-        assert "--mend moves it aside" in found.output, spoil.__name__
+        assert "--fix moves it aside" in found.output, spoil.__name__
+        if spoil in (torn_commit, torn_state, lost_state):
+            check_that_a_lost_input_is_named(tmp_path, tmp_path / "a" / f"{batch}.csv")
         add(tmp_path, batch + 1)
         if spoil is lost_state:
             alone = CliRunner().invoke(cli.app, ["repair", str(tmp_path / "ckpt"), "--mend"])
@@ -89,6 +91,36 @@ def test_a_torn_checkpoint_is_mended_and_the_query_goes_on(tmp_path: Path, spark
     assert len(set(rows)) == len(rows)
 
 
+def check_that_a_lost_input_is_named(path: Path, lost: Path) -> None:
+    """The last batch has to run again, which it cannot without its files."""
+    aside = lost.rename(path / lost.name)
+    found = repaired(path, "--fix")
+    assert found.exit_code == 1
+    assert f'its input "{lost}" is missing' in found.output
+    aside.rename(lost)
+
+
+def test_two_jobs_cannot_share_an_output_directory(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "query.sql").write_text(QUERY)
+    add(tmp_path, 0)
+    assert run(tmp_path).exit_code == 0
+    rows = spark.read.json(str(tmp_path / "out")).count()
+    (tmp_path / "ckpt").rename(tmp_path / "first")
+    refused = run(tmp_path)
+    assert refused.exit_code == 1
+    assert f'checkpoint "{tmp_path / "ckpt"}"' in refused.output
+    assert "a second time" in refused.output
+    (tmp_path / "first").rename(tmp_path / "moved")  # the checkpoint itself may move: its id stays
+    add(tmp_path, 1)
+    (tmp_path / "ckpt" / "lock").unlink()
+    for file in (tmp_path / "ckpt").iterdir():
+        file.unlink()
+    (tmp_path / "ckpt").rmdir()
+    (tmp_path / "moved").rename(tmp_path / "ckpt")
+    assert run(tmp_path).exit_code == 0
+    assert spark.read.json(str(tmp_path / "out")).count() == rows + 30
+
+
 def test_what_cannot_be_mended_is_said(tmp_path: Path, spark: SparkSession) -> None:
     (tmp_path / "query.sql").write_text(QUERY)
     add(tmp_path, 0)
@@ -96,5 +128,5 @@ def test_what_cannot_be_mended_is_said(tmp_path: Path, spark: SparkSession) -> N
     torn(tmp_path / "ckpt" / "sources" / "0" / "0")
     found = repaired(tmp_path, "--mend")
     assert found.exit_code == 1
-    assert "they would be read twice" in found.output
-    assert "it cannot be mended" in found.output
+    assert "would be read twice" in found.output
+    assert "cannot be fixed" in found.output

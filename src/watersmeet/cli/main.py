@@ -259,15 +259,15 @@ def ui(
 @app.command()
 def repair(
     checkpoint: Annotated[Path, typer.Argument(metavar="DIR", help="A checkpoint directory, of this program or of Spark.")],
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the query's rows are, if a batch has to be run again.")] = None,
-    mend: Annotated[bool, typer.Option("--mend", help="Mend what can be mended; nothing is thrown away, only moved aside.")] = False,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Output directory of the query, if a batch has to run again.")] = None,
+    fix: Annotated[bool, typer.Option("--fix", "--mend", help="Fix what can be fixed: move files aside, delete nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """Checks a checkpoint directory, says what is broken and what that means, and mends it if asked to."""
+    """Check a checkpoint directory, name damaged files, and fix what can be fixed without losing or doubling rows."""
     from watersmeet.cli.repair import repair as repair_checkpoint
 
     with reported():
-        if not repair_checkpoint(checkpoint, out, mend=mend, as_json=as_json):
+        if not repair_checkpoint(checkpoint, out, fix=fix, as_json=as_json):
             raise typer.Exit(1)
 
 

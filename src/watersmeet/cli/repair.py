@@ -1,8 +1,9 @@
-"""`watersmeet repair`: what is wrong with a checkpoint, and what was done about it."""
+"""`watersmeet repair`: list the problems of a checkpoint and fix those that can be fixed without losing or doubling rows."""
 
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import typer
@@ -13,25 +14,24 @@ from watersmeet.runtime.job.checkpoint import locked
 from watersmeet.runtime.job.repair import Finding, findings
 
 
-def repair(path: Path, out: Path | None = None, *, mend: bool = False, as_json: bool = False) -> bool:
-    """Says, and with `mend` mends, what is wrong; True when nothing wrong is left."""
-    found = findings(path, out)
-    if mend and (path / "lock").exists():
-        with locked(path):
-            _mend(found)
-    elif mend:
-        _mend(found)
-    left = [each for each in found if not (mend and each.can_be_mended)]
+def repair(path: Path, out: Path | None = None, *, fix: bool = False, as_json: bool = False) -> bool:
+    """Print the problems, fix them if asked to, and return whether none is left."""
+    # A fix moves files of a checkpoint, so no run may use it meanwhile; one that was never run has no lock, and needs none.
+    with locked(path) if fix and (path / "lock").exists() else nullcontext():
+        found = findings(path, out)
+        if fix:
+            _fix(found)
+    left = [each for each in found if not (fix and each.can_be_mended)]
     if as_json:
         typer.echo(json.dumps({"checkpoint": str(path), "findings": [each.to_dict() for each in found], "left": len(left)}, indent=2))
         return not left
-    _say(found, mended=mend)
+    _print(found, fixed=fix)
     if not found:
         console().print(f"{printable(str(path))} is in order", markup=False, soft_wrap=True)
     return not left
 
 
-def _mend(found: list[Finding]) -> None:
+def _fix(found: list[Finding]) -> None:
     for each in found:
         try:
             each.mend()
@@ -39,8 +39,10 @@ def _mend(found: list[Finding]) -> None:
             raise InputError(f'"{each.place}" cannot be moved aside: {error.strerror or error}') from error
 
 
-def _say(found: list[Finding], *, mended: bool) -> None:
+def _print(found: list[Finding], *, fixed: bool) -> None:
     screen = console()
     for each in found:
-        done = "mended" if mended and each.can_be_mended else "--mend moves it aside" if each.can_be_mended else "it cannot be mended"
-        screen.print(f"{printable(str(each.place))}: {printable(each.wrong)}; {each.meaning}. {done}.", markup=False, soft_wrap=True)
+        done = "fixed" if fixed and each.can_be_mended else "--fix moves it aside" if each.can_be_mended else "cannot be fixed"
+        screen.print(
+            f"{printable(str(each.place))} {printable(each.wrong)}: {printable(each.meaning)} ({done})", markup=False, soft_wrap=True
+        )

@@ -18,6 +18,7 @@ from watersmeet.runtime.embedded import Sources
 from watersmeet.runtime.figures import Observer
 from watersmeet.runtime.java import check_java
 from watersmeet.runtime.job.checkpoint import locked
+from watersmeet.runtime.job.owner import check_output, claim_output, is_new_on_spark, spark_owner
 
 
 @dataclass(frozen=True)
@@ -78,10 +79,14 @@ def collected(query: wm.Query, sources: Sources, plan: wm.Plan | None) -> pa.Tab
 
 
 def grow(job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Observer, show: Callable[[int, pa.Table], None]) -> int:
-    """Runs until it is to stop, or all is read; the number of rows that came out."""
+    """Run until it is to stop, or all is read; return the number of rows that came out."""
     from watersmeet.runtime.spark.writing import Sink, watch, write
 
     with locked(job.checkpoint):
+        if job.directory is not None:
+            owner = spark_owner(job.checkpoint)
+            check_output(job.directory, owner, is_new=is_new_on_spark(job.checkpoint))
+            claim_output(job.directory, owner)
         frame = wm.on_spark(job.query, job.sources, plan=plan)
         query = write(frame, Sink(job.checkpoint, job.directory, job.format, show), follow=job.follow)
         return watch(query, stop, observe, plan)

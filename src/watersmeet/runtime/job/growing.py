@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +18,13 @@ from watersmeet.errors import InputError
 from watersmeet.runtime import embedded
 from watersmeet.runtime.embedded import EmbeddedRun
 from watersmeet.runtime.figures import Observer, advanced
-from watersmeet.runtime.job.checkpoint import About, Checkpoint, Files
+from watersmeet.runtime.framing import DamagedFileError
+from watersmeet.runtime.job.checkpoint import Checkpoint
+from watersmeet.runtime.job.contents import About, BatchRecord, Files, batch_path
 from watersmeet.runtime.job.inbox import Inbox
+from watersmeet.runtime.job.input_files import input_problems
+from watersmeet.runtime.job.outbox import part_files
+from watersmeet.runtime.job.owner import Owner, check_output, claim_output
 from watersmeet.runtime.job.saved import restore, saved
 from watersmeet.runtime.sources import Relation, Stream
 
@@ -77,9 +83,14 @@ def _grow(
     job: Growing, checkpoint: Checkpoint | None, stop: threading.Event, observe: Observer, started: Callable[[EmbeddedRun], None]
 ) -> Progress:
     progress = Progress()
+    owner = checkpoint.owner if checkpoint is not None else Owner(uuid.uuid4().hex, None)
+    _check_output(job, checkpoint, owner)
     if not _ready(job, checkpoint, stop, progress):
         return progress
-    run = progress.run = embedded.start(job.query, job.sources, _plan(job, checkpoint))
+    plan = _plan(job, checkpoint)
+    if job.out is not None:
+        claim_output(Path(job.out), owner)
+    run = progress.run = embedded.start(job.query, job.sources, plan)
     batch, pending = _resumed(job, checkpoint, run, progress)
     started(run)
     while not stop.is_set() or pending:
@@ -92,6 +103,22 @@ def _grow(
         _run_batch(job, checkpoint, run, batch, files, observe, progress)
         batch += 1
     return progress
+
+
+def _check_output(job: Growing, checkpoint: Checkpoint | None, owner: Owner) -> None:
+    """Refuse an output directory of another run, or one that is ahead of the checkpoint."""
+    if job.out is None:
+        return
+    check_output(Path(job.out), owner, is_new=checkpoint is None or checkpoint.is_new)
+    newest = max(part_files(Path(job.out)), default=-1)
+    if checkpoint is not None and newest > checkpoint.last_record:
+        # A record is written before its rows. The batch would be chosen anew, perhaps with other files, and rows would be doubled.
+        lost = batch_path(checkpoint.path, checkpoint.last_record + 1)
+        raise DamagedFileError(
+            lost,
+            f'is missing, but "{job.out}" holds rows of batch {newest}',
+            hint="restore the whole checkpoint from a backup, or start again with a new checkpoint and a new output directory",
+        )
 
 
 def _ready(job: Growing, checkpoint: Checkpoint | None, stop: threading.Event, progress: Progress) -> bool:
@@ -121,7 +148,7 @@ def _plan(job: Growing, checkpoint: Checkpoint | None) -> Plan | None:
 
 
 def _resumed(job: Growing, checkpoint: Checkpoint | None, run: EmbeddedRun, progress: Progress) -> tuple[int, list[Files]]:
-    """The number of the next batch, and what batches that were begun but not committed are to read again."""
+    """Restore the last committed state. Return the number of the next batch, and the files of batches to run again."""
     if checkpoint is None:
         return 0, []
     decided, latest = checkpoint.decided(), checkpoint.latest()
@@ -130,16 +157,29 @@ def _resumed(job: Growing, checkpoint: Checkpoint | None, run: EmbeddedRun, prog
         committed, blob = latest
         restore(run, blob)
         progress.resumed_after = committed
-    for number, files in decided.items():
-        if number <= committed:
-            for name, names in files.items():
-                job.inboxes[name].seen.update(names)
-    return committed + 1, [decided[number] for number in sorted(decided) if number > committed]
+    for record in decided.values():
+        if record.batch <= committed:
+            for name, files in record.files.items():
+                job.inboxes[name].seen.update(file.name for file in files)
+    _check_inputs(job, decided, committed)
+    return committed + 1, [decided[number].files for number in sorted(decided) if number > committed]
+
+
+def _check_inputs(job: Growing, decided: Mapping[int, BatchRecord], committed: int) -> None:
+    """Refuse to run a batch again without the files it read. A file may be corrected as long as no row of its batch is written."""
+    streams = {name: inbox.path for name, inbox in job.inboxes.items()}
+    written = part_files(Path(job.out)) if job.out is not None else {}
+    for problem in input_problems(streams, decided, committed):
+        if problem.is_missing or problem.batch in written:
+            raise InputError(
+                f'input file "{problem.place}" of batch {problem.batch}, which has to run again, {problem.wrong}',
+                hint="restore the file, then run the same command again",
+            )
 
 
 def _decided(job: Growing, checkpoint: Checkpoint | None, batch: int) -> Files | None:
-    """New files of each stream, written down before they are read; None when there are none."""
-    files = {name: new for name, inbox in job.inboxes.items() if (new := inbox.new())}
+    """Choose the files of the next batch and write them down before they are read; None when there are no new ones."""
+    files = {name: inbox.describe(new) for name, inbox in job.inboxes.items() if (new := inbox.new())}
     if not files:
         return None
     if checkpoint is not None:
@@ -150,7 +190,7 @@ def _decided(job: Growing, checkpoint: Checkpoint | None, batch: int) -> Files |
 def _run_batch(
     job: Growing, checkpoint: Checkpoint | None, run: EmbeddedRun, batch: int, files: Files, observe: Observer, progress: Progress
 ) -> None:
-    tables = {name: job.inboxes[name].take(names) for name, names in files.items()}
+    tables = {name: job.inboxes[name].take([file.name for file in each]) for name, each in files.items()}
     results, figures = advanced(run, batch, tables)
     job.outbox.put(batch, pa.Table.from_batches(results, run.result))
     if checkpoint is not None:

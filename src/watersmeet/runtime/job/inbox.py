@@ -14,6 +14,8 @@ import pyarrow as pa
 from watersmeet.errors import InputError, InternalError
 from watersmeet.runtime.inputs.files import data_files, read_files
 from watersmeet.runtime.inputs.schemas import difference
+from watersmeet.runtime.job.contents import InputFile
+from watersmeet.runtime.job.input_files import describe_input, input_path
 
 #: Files of one stream in one batch, so that a large backlog is worked off in pieces.
 MOST_FILES = 64
@@ -63,9 +65,12 @@ class Inbox:
         self.seen.update(names)
         return pa.concat_tables([self.schema.empty_table(), *tables])
 
+    def describe(self, names: list[str]) -> tuple[InputFile, ...]:
+        """Return size and time of change of files, as a batch record keeps them."""
+        return tuple(describe_input(self.path, name) for name in names)
+
     def _read(self, name: str) -> pa.Table:
-        place = self.path / name if self.path.is_dir() else self.path
-        return read_files(data_files(place), self.time)
+        return read_files(data_files(input_path(self.path, name)), self.time)
 
     def _fitting(self, name: str, table: pa.Table) -> pa.Table:
         """The table under the schema of the first file: a column of whole numbers may stand where that had fractions or nothing."""
@@ -77,7 +82,7 @@ class Inbox:
         except (KeyError, pa.ArrowException) as error:
             raise InputError(
                 f'"{self.path / name}" does not fit the files before it: {words}',
-                hint="move the file away or mend it, then run the same command again: it goes on where it stopped",
+                hint="correct the file, or put one without rows in its place; then run the same command again: it resumes where it stopped",
             ) from error
 
 

@@ -1,14 +1,31 @@
-"""Where rows go: a directory with one file per batch, so that a batch that is run again replaces what it wrote the first time."""
+"""Output directory with one file per batch, so that a batch that runs again replaces what it wrote the first time."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from watersmeet.errors import InputError
+from watersmeet.runtime.framing import make_directory
 from watersmeet.runtime.job.write import FORMATS, write
+
+_PART = re.compile(r"part-(\d{10,})\.(?:" + "|".join(each[1:] for each in FORMATS) + ")", re.ASCII)
+
+
+def part_files(directory: Path) -> dict[int, list[Path]]:
+    """Return the part files of a directory by batch."""
+    found: dict[int, list[Path]] = {}
+    try:
+        for file in sorted(directory.iterdir()) if directory.is_dir() else ():
+            named = _PART.fullmatch(file.name)
+            if named is not None:
+                found.setdefault(int(named[1]), []).append(file)
+    except OSError as error:
+        raise InputError(f'output directory "{directory}" cannot be read: {error.strerror or error}') from error
+    return found
 
 
 @dataclass(frozen=True)
@@ -28,12 +45,17 @@ class PartFiles:
             )
 
     def put(self, batch: int, rows: pa.Table) -> None:
-        target = self.directory / f"part-{batch:010d}{self.suffix}"
+        """Write the rows of a batch. They replace all that an earlier run of the batch wrote, in whatever format."""
+        target = self._part(batch, self.suffix)
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            if rows.num_rows == 0:
-                target.unlink(missing_ok=True)
-                return
+            make_directory(self.directory)
+            if rows.num_rows:
+                write(rows, target)
+            for suffix in FORMATS:
+                if suffix != self.suffix or not rows.num_rows:
+                    self._part(batch, suffix).unlink(missing_ok=True)
         except OSError as error:
             raise InputError(f'"{self.directory}" cannot be written: {error.strerror or error}') from error
-        write(rows, target)
+
+    def _part(self, batch: int, suffix: str) -> Path:
+        return self.directory / f"part-{batch:010d}{suffix}"

@@ -15,6 +15,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from watersmeet.errors import InputError
+from watersmeet.runtime.framing import flush_directory
 
 _ROWS_AT_ONCE = 10_000
 
@@ -28,11 +29,14 @@ def check_target(path: Path) -> None:
 
 
 def write(table: pa.Table, path: Path) -> None:
-    """Writes beside the target first and moves the file into place when it is complete."""
+    """Write beside the target, flush to the disk, and move the file into place: a state that is committed later never lacks its rows."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         _WRITERS[path.suffix.lower()](table, unfinished)
+        with unfinished.open("rb+") as file:
+            os.fsync(file.fileno())
         unfinished.replace(path)
+        flush_directory(path.parent)
     except (OSError, pa.ArrowException) as error:
         raise InputError(f'"{path}" cannot be written: {str(error)[:300]}') from error
     finally:

@@ -7,7 +7,6 @@ An entry appears whole and is never changed, so all tasks of a batch, and of its
 
 from __future__ import annotations
 
-import json
 import os
 import uuid
 from dataclasses import dataclass
@@ -15,6 +14,9 @@ from pathlib import Path
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import InputError, PlanError
+from watersmeet.runtime.framing import DamagedFileError, encode_frame, read_frame
+
+_KIND = "plan"
 
 #: Entries so many batches old are deleted: only the last batch is ever run again.
 KEPT = 100
@@ -48,10 +50,10 @@ class PlanLog:
         return self._read(batch)
 
     def _put(self, batch: int, plan: Plan | None) -> bool:
-        """Makes the entry, whole, if there is none; says whether it did."""
+        """Create the entry, whole, if there is none; return whether it did."""
         self.folder.mkdir(parents=True, exist_ok=True)
         beside = self.folder / f"{uuid.uuid4().hex}.new"
-        beside.write_text(json.dumps(None if plan is None else plan.to_dict()), encoding="utf-8")
+        beside.write_bytes(encode_frame(_KIND, {"batch": batch, "plan": None if plan is None else plan.to_dict()})[0])
         try:
             os.link(beside, self._file(batch))
         except FileExistsError:
@@ -61,8 +63,17 @@ class PlanLog:
         return True
 
     def _read(self, batch: int) -> Plan | None:
-        saved = json.loads(self._file(batch).read_text(encoding="utf-8"))
-        return None if saved is None else Plan.from_dict(saved)
+        """Read an entry; a damaged one, or one of another batch, is refused by its name: another plan would drop other rows."""
+        place = self._file(batch)
+        try:
+            saved = read_frame(place, _KIND).header
+            if saved["batch"] != batch:
+                raise DamagedFileError(place, f"is damaged: it is the plan of batch {saved['batch']}")
+        except DamagedFileError as error:
+            # Tasks raise it, and only errors of `watersmeet.errors` are recognised in Spark's words.
+            hint = "restore that file from a backup, or start again with a new checkpoint, plan log and output"
+            raise InputError(f"plan log: {error.message}", hint=hint) from error
+        return None if saved["plan"] is None else Plan.from_dict(saved["plan"])
 
     def _numbers(self) -> list[int]:
         return [int(file.stem) for file in self.folder.glob("*.json")]

@@ -1,4 +1,4 @@
-"""What can be wrong with a checkpoint, what it means, and how to mend it where there is a way back that loses and doubles nothing."""
+"""Problems of a checkpoint, and fixes where nothing is lost or doubled by them."""
 
 from watersmeet.runtime.job.repair.finding import Finding
 from watersmeet.runtime.job.repair.findings import findings

@@ -1,4 +1,4 @@
-"""A thing that is wrong with a checkpoint."""
+"""One problem of a checkpoint."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ ASIDE = ".damaged"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with which file, and what mending it comes to.
+    """Problem of one file, and what a fix does about it.
 
-    `aside` are the files to move out of the way; where there are none, it cannot be mended.
+    `aside` are the files to move out of the way. If there are none, the problem cannot be fixed.
     """
 
     place: Path
@@ -26,7 +26,7 @@ class Finding:
         return bool(self.aside)
 
     def mend(self) -> None:
-        """Moves the files aside, under a name no reader looks at; another finding may have moved one before."""
+        """Move the files aside, under a name that no reader looks at. Another finding may have moved one before."""
         for file in self.aside:
             if file.exists():
                 file.rename(file.with_name(f".{file.name}{ASIDE}"))

@@ -1,25 +1,28 @@
-"""Checkpoints of Spark's Structured Streaming: logs of what each batch reads (`offsets`, `sources`) and of what is done (`commits`).
+"""Check a checkpoint of Spark's Structured Streaming: logs of the files of each batch (`offsets`, `sources`) and of commits (`commits`).
 
-A batch is in `offsets` before it runs and in `commits` after its state and its sink are written. Spark goes on with the last batch in
+A batch is in `offsets` before it runs and in `commits` after its state and its sink are written. Spark resumes with the last batch in
 `offsets`, and runs it again if it is not in `commits`. So the newest entry of either log may be missing, but a damaged one stops the query.
-A batch that was decided anew may take more files than it did before, so that is offered only while nothing of it can have been put out.
+A batch that is chosen again may read more files than before, so that is offered only while none of its rows can be written. A batch that
+runs again reads its input files again, so that is offered only while they are there, unchanged.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 from watersmeet.runtime.job.repair.checksums import contradicts_checksum, with_checksum
 from watersmeet.runtime.job.repair.finding import Finding
 from watersmeet.runtime.job.repair.rewind import committed, may_be_out, numbers, rewound
+from watersmeet.runtime.job.repair.spark_inputs import spark_input_problems
 from watersmeet.runtime.job.repair.spark_state import state_findings
 
 _LOGS = ("offsets", "commits")
-_DECIDED_AGAIN = "nothing of the batch was put out: Spark decides upon it again"
-_PERHAPS_OUT = "the batch may have been put out already, and Spark would decide upon it anew: begin anew"
+_DECIDED_AGAIN = "no row of the batch is written: Spark chooses its files again"
+_PERHAPS_OUT = "the batch may already be written, and Spark would choose its files again: start from a new checkpoint"
 
 
 def is_spark_checkpoint(path: Path) -> bool:
@@ -27,8 +30,30 @@ def is_spark_checkpoint(path: Path) -> bool:
 
 
 def spark_findings(path: Path, out: Path | None = None) -> list[Finding]:
-    """Everything wrong with a Spark checkpoint on a disk of this machine; `out` is where its file sink writes."""
-    return [*_metadata(path), *_entries(path), *_order(path), *_sources(path), *state_findings(path, out)]
+    """List everything wrong with a Spark checkpoint on a disk of this machine; `out` is where its file sink writes."""
+    found = [*_metadata(path), *_entries(path), *_order(path), *_sources(path), *state_findings(path, out)]
+    return [_only_with_inputs(path, each) for each in found] + list(_lost_inputs(path, found))
+
+
+def _only_with_inputs(path: Path, finding: Finding) -> Finding:
+    """Withdraw a fix after which a batch runs again whose input files are gone or changed."""
+    if path / "commits" / str(committed(path)) not in finding.aside:
+        return finding
+    batch = committed(path)
+    problem = next(spark_input_problems(path, batch), None)
+    if problem is None:
+        return finding
+    place, wrong = problem
+    return replace(finding, meaning=f'batch {batch} has to run again, and its input "{place}" {wrong}; restore that file first', aside=())
+
+
+def _lost_inputs(path: Path, found: list[Finding]) -> Iterator[Finding]:
+    """Inputs of the batch in flight, which Spark runs again whatever is fixed."""
+    batch = max(numbers(path / "offsets"), default=-1)
+    if batch <= committed(path) or any(path / "offsets" / str(batch) in each.aside for each in found):
+        return
+    for place, wrong in spark_input_problems(path, batch):
+        yield Finding(place, wrong, f"batch {batch} has to run again and reads it; restore that file")
 
 
 def _metadata(path: Path) -> Iterator[Finding]:
@@ -38,7 +63,9 @@ def _metadata(path: Path) -> Iterator[Finding]:
     except (OSError, ValueError, KeyError, TypeError):
         known = None
     if not isinstance(known, str) or contradicts_checksum(place):
-        yield Finding(place, "it is missing or damaged", "Spark would take the query for a new one and refuse its state: begin anew")
+        yield Finding(
+            place, "is missing or damaged", "Spark would take the query for a new one and refuse its state: start from a new checkpoint"
+        )
 
 
 def _entries(path: Path) -> Iterator[Finding]:
@@ -51,17 +78,17 @@ def _entries(path: Path) -> Iterator[Finding]:
             if log == "offsets" and number == newest and number > done:
                 yield _undecided(path, place, number)
             elif log == "commits" and number == done and rewound(path, number):
-                meaning = "Spark runs the batch again over the same rows, and its file sinks know what they have"
-                yield Finding(place, "it is torn", meaning, rewound(path, number))
+                meaning = "Spark runs the batch again over the same files, and its file sinks skip rows they have"
+                yield Finding(place, "is torn", meaning, rewound(path, number))
             else:
-                yield Finding(place, "it is damaged", "Spark refuses to go on, and its batch is done: begin anew")
+                yield Finding(place, "is damaged", "Spark refuses to resume, and its batch is committed: start from a new checkpoint")
 
 
 def _undecided(path: Path, place: Path, batch: int, *more: Path) -> Finding:
-    """An entry of a batch that is not committed: it may be decided anew as long as it cannot have reached its sink."""
+    """Report an entry of a batch that is not committed: its files may be chosen again while it cannot have reached its sink."""
     if may_be_out(path, batch):
-        return Finding(place, "it is torn", _PERHAPS_OUT)
-    return Finding(place, "it is torn", _DECIDED_AGAIN, (*with_checksum(place), *more))
+        return Finding(place, "is torn", _PERHAPS_OUT)
+    return Finding(place, "is torn", _DECIDED_AGAIN, (*with_checksum(place), *more))
 
 
 def _order(path: Path) -> Iterator[Finding]:
@@ -69,15 +96,15 @@ def _order(path: Path) -> Iterator[Finding]:
     for number in numbers(path / "commits"):
         if not offsets or number > offsets[-1]:
             place = path / "commits" / str(number)
-            yield Finding(place, "it commits a batch that was never decided", "the offsets of that batch are lost: begin anew")
+            yield Finding(place, "commits a batch that has no offsets", "the offsets of that batch are lost: start from a new checkpoint")
     for before, after in pairwise(offsets):
         if after != before + 1:
             place = path / "offsets" / str(before + 1)
-            yield Finding(place, "it is missing", "Spark refuses a log with a hole: begin anew")
+            yield Finding(place, "is missing", "Spark refuses a log with a gap: start from a new checkpoint")
 
 
 def _sources(path: Path) -> Iterator[Finding]:
-    """The logs of files that sources have taken: entries of committed batches are needed, others may be decided upon again."""
+    """Check the logs of files that sources have read: entries of committed batches are needed, others may be chosen again."""
     done = committed(path)
     for log in sorted((path / "sources").glob("*")) if (path / "sources").is_dir() else ():
         taken = _taken(path, log.name, done)
@@ -87,13 +114,13 @@ def _sources(path: Path) -> Iterator[Finding]:
         since = max((number for number, file in known.items() if file.suffix == ".compact" and number <= taken), default=0)
         for number in range(since, taken + 1):
             if number not in known:
-                yield Finding(log / str(number), "it is missing", _READ_TWICE)
+                yield Finding(log / str(number), "is missing", _READ_TWICE)
         for number, file in sorted(known.items()):
             if number >= since and not _is_whole(file, least_lines=0):
-                yield Finding(file, "it is damaged", _READ_TWICE) if number <= taken else _again(path, file, done + 1)
+                yield Finding(file, "is damaged", _READ_TWICE) if number <= taken else _again(path, file, done + 1)
 
 
-_READ_TWICE = "which files were read is not known any more, so they would be read twice: begin anew"
+_READ_TWICE = "the files that were read are unknown, and would be read twice: start from a new checkpoint"
 
 
 def _again(path: Path, file: Path, batch: int) -> Finding:

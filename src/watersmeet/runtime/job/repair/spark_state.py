@@ -18,15 +18,15 @@ from watersmeet.runtime.job.repair.checksums import contradicts_checksum, with_c
 from watersmeet.runtime.job.repair.finding import Finding
 from watersmeet.runtime.job.repair.rewind import VERSIONED, committed, rewound, taken_back
 
-_NEEDS_OUT = "the last batch can be run again, but its files have to be taken back for that: say where they are with --out DIR"
-_COMPACTED = "the last batch would have to be run again, and which files it wrote cannot be told: begin anew"
+_NEEDS_OUT = "the last batch can run again, but its output files have to be moved aside first: name their directory with --out DIR"
+_COMPACTED = "the last batch would have to run again, and the files it wrote are unknown: start from a new checkpoint"
 
 
 def state_findings(path: Path, out: Path | None) -> Iterator[Finding]:
     """What is wrong with the state after the last committed batch."""
     for place in sorted((path / "state").glob("*/_*/**/[!.]*")):
         if place.is_file() and contradicts_checksum(place):
-            yield Finding(place, "it is damaged", "what the state's bytes mean is not known any more: begin anew")
+            yield Finding(place, "is damaged", "the layout of the state is unknown without it: start from a new checkpoint")
     for partition in _partitions(path):
         yield from partition.findings(path, out, committed(path) + 1)
 
@@ -46,18 +46,18 @@ class _Partition:
             return
         if self._reaches(version, using=self._broken_snapshots()):
             for place in sorted(self._broken_snapshots()):
-                yield Finding(place, "it is damaged", "Spark takes an older snapshot and what changed since", with_checksum(place))
+                yield Finding(place, "is damaged", "Spark uses an older snapshot and the changes since then", with_checksum(place))
             return
         back = rewound(path, version - 1)
         if back and (version == 1 or self._reaches(version - 1, using=self._broken_snapshots())):
             yield self._made_again(version, out, back)
         else:
-            wrong = f"version {version} of the state cannot be put together"
-            yield Finding(self.folder, wrong, "neither can the one before: begin anew")
+            wrong = f"cannot be loaded at version {version}"
+            yield Finding(self.folder, wrong, "neither can the version before it: start from a new checkpoint")
 
     def _made_again(self, version: int, out: Path | None, back: tuple[Path, ...]) -> Finding:
         place = self.changes.get(version) or self.snapshots.get(version) or self.folder / f"{version}.changelog"
-        wrong = "it is damaged" if place.exists() else "it is missing"
+        wrong = "is damaged" if place.exists() else "is missing"
         written = None if out is None else taken_back(out, version - 1)
         if written is None:
             return Finding(place, wrong, _NEEDS_OUT if out is None else _COMPACTED)
@@ -69,7 +69,7 @@ class _Partition:
         for place in sorted(self.damaged):
             found = VERSIONED.fullmatch(place.name)
             if found is not None and int(found[1]) > version:
-                yield Finding(place, "it is damaged", "its batch was not committed and runs again", with_checksum(place))
+                yield Finding(place, "is damaged", "its batch was not committed and runs again", with_checksum(place))
 
     def _broken_snapshots(self) -> frozenset[Path]:
         return frozenset(file for file in self.snapshots.values() if file in self.damaged)

@@ -1,0 +1,384 @@
+"""Laws of a job with a checkpoint. Each check builds a job in an empty directory and raises `AssertionError` if a law is broken."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import watersmeet as wm
+from watersmeet.errors import WatersmeetError
+from watersmeet.oracle import as_multiset, table_rows
+from watersmeet.runtime import framing
+from watersmeet.runtime.job.contents import batch_path, state_path
+from watersmeet.runtime.job.growing import Growing, Progress, grow
+from watersmeet.runtime.job.inbox import Inbox
+from watersmeet.runtime.job.outbox import PartFiles
+from watersmeet.runtime.job.owner import OWNER_FILE
+from watersmeet.runtime.job.repair import findings
+from watersmeet.runtime.sources import Relation, Stream
+
+from .damage import (
+    COMMITTED_BATCHES,
+    JOIN,
+    LEFTOVER,
+    SECOND,
+    Crash,
+    Job,
+    damages,
+    earlier_run,
+    interrupted_job,
+    uninterrupted_rows,
+)
+
+Check = Callable[[Path, pytest.MonkeyPatch], None]
+
+
+def refusal(job: Job) -> str | None:
+    """Resume the job; return what it says if it refuses."""
+    try:
+        job.run()
+    except WatersmeetError as error:
+        return str(error)
+    return None
+
+
+def check_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run and repair report damage by name, or it changes no row. Nor does what repair fixes."""
+    monkeypatch.setattr(os, "fsync", lambda number: None)  # no power cut here
+    for rows_written in (False, True):
+        (path / f"whole{rows_written}").mkdir()
+        (path / f"job{rows_written}").mkdir()
+        wanted = uninterrupted_rows(path / f"whole{rows_written}", JOIN)
+        foreign = earlier_run(path / f"job{rows_written}", JOIN)
+        job = interrupted_job(path / f"job{rows_written}", JOIN, monkeypatch, rows_written=rows_written)
+        tree = job.tree()
+        for case in damages(tree, foreign, seed=18, flipped_bits=3):
+            if LEFTOVER in case.damaged:
+                continue
+            job.restore(tree, case.changes)
+            found = findings(job.checkpoint)
+            refused = refusal(job)
+            if refused is None:
+                assert case.may_be_harmless, case.label
+                assert job.rows() == wanted, case.label
+                continue
+            assert any(str(job.path / name) in refused for name in case.damaged), (case.label, refused)
+            said = [f"{each.place} {each.wrong}" for each in found]
+            assert any(str(job.path / name) in each for name in case.damaged for each in said), (case.label, said)
+            if all(each.can_be_mended for each in found):
+                for each in found:
+                    each.mend()
+                assert refusal(job) is None, case.label
+                assert job.rows() == wanted, case.label
+
+
+def check_fixes_keep_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fix moves a damaged file aside; its bytes stay."""
+    job = interrupted_job(path, JOIN, monkeypatch, rows_written=False)
+    place = state_path(job.checkpoint, COMMITTED_BATCHES - 1)
+    place.write_bytes(place.read_bytes()[:-3])
+    damaged = place.read_bytes()
+    for each in findings(job.checkpoint):
+        each.mend()
+    assert damaged in [file.read_bytes() for file in place.parent.iterdir() if file.name.startswith(".")]
+
+
+def check_older_checkpoint(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint that is older than its output is refused: its batches would be chosen differently."""
+    job = Job(path, JOIN)
+    trees = []
+    for number in range(4):
+        job.add_files(number)
+        job.run()
+        trees.append(job.tree())
+    older = {name: content for name, content in trees[1].items() if name.startswith("ckpt/")}
+    job.restore({**{name: content for name, content in trees[3].items() if name.startswith("out/")}, **older})
+    refused = refusal(job)
+    assert refused is not None
+    assert batch_path(job.checkpoint, 2).name in refused
+
+
+def check_versions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of a newer or older version, and checkpoints of another query or other streams, are refused as what they are."""
+    job = Job(path, JOIN)
+    job.add_files(0)
+    with monkeypatch.context() as newer:
+        newer.setattr(framing, "FORMAT_VERSION", 3)
+        newer.setattr(framing, "READABLE_VERSIONS", (3,))
+        job.run()
+    assert "another version of Watersmeet: format 3" in (refusal(job) or "")
+    assert any("another version" in each.wrong for each in findings(job.checkpoint))
+    (path / "fresh").mkdir()
+    fresh = Job(path / "fresh", JOIN)
+    fresh.add_files(0)
+    fresh.run()
+    other = Job(path / "fresh", JOIN.replace("10 SECONDS", "11 SECONDS"))
+    assert "was created by a different query" in (refusal(other) or "")
+    (fresh.checkpoint / "about.json").write_text('{"format": 1, "query": "", "streams": {}, "out": null}')
+    assert "was written by an older version" in (refusal(fresh) or "")
+
+
+def check_owner(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An output directory belongs to one checkpoint, also after that is deleted; rows of others are not mixed in."""
+    job = Job(path, JOIN)
+    job.add_files(0)
+    job.run()
+    before = job.rows()
+    second = Job(path, JOIN.replace("10 SECONDS", "11 SECONDS"))
+    said = _refusal_of(_growing(second, path / "ckpt2", job.out))
+    assert str(job.checkpoint) in said
+    assert job.rows() == before
+    job.checkpoint.rename(path / "gone")
+    assert "a second time" in (refusal(job) or "")
+    assert job.rows() == before
+    (path / "others").mkdir()
+    pq.write_table(pa.table({"k": [1]}), path / "others" / "part-0000000007.parquet")
+    assert "part-0000000007.parquet" in _refusal_of(_growing(job, path / "ckpt3", path / "others"))
+
+
+def _growing(job: Job, checkpoint: Path, out: Path) -> Growing:
+    made = job.growing()
+    return Growing(made.query, made.sources, PartFiles(out), False, checkpoint, str(out))
+
+
+def _refusal_of(growing: Growing) -> str:
+    try:
+        grow(growing, threading.Event(), lambda figures: None)
+    except WatersmeetError as error:
+        return str(error)
+    return ""
+
+
+def check_inputs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch does not run again over other files than before, and repair does not promise it."""
+    job = interrupted_job(path, JOIN, monkeypatch, rows_written=True)
+    tree = job.tree()
+    lost = path / "a" / f"{COMMITTED_BATCHES:03d}.parquet"
+    content, times = lost.read_bytes(), lost.stat()
+    for change in (lost.unlink, lambda: pq.write_table(pq.read_table(lost).slice(3), lost)):
+        change()
+        said = refusal(job)
+        assert said is not None
+        assert f'"{lost}" of batch {COMMITTED_BATCHES}' in said
+        assert lost in [each.place for each in findings(job.checkpoint)]
+        lost.write_bytes(content)
+        os.utime(lost, ns=(times.st_atime_ns, times.st_mtime_ns))
+        job.restore(tree)
+    state = state_path(job.checkpoint, COMMITTED_BATCHES - 1)
+    state.write_bytes(state.read_bytes()[:-3])
+    (path / "b" / f"{COMMITTED_BATCHES - 1:03d}.parquet").unlink()
+    found = {each.place: each for each in findings(job.checkpoint)}
+    assert not found[state].can_be_mended
+    assert f"{COMMITTED_BATCHES - 1:03d}.parquet" in found[state].meaning
+
+
+def check_crashes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash at any write, before or after the file is in its place, changes no row."""
+    (path / "whole").mkdir()
+    whole = Job(path / "whole", JOIN)
+    for number in range(4):
+        whole.add_files(number)
+        whole.run()
+    for after_the_write in (False, True):
+        crashed = 0
+        for crash_at in range(1, 60):
+            place = path / f"{after_the_write}{crash_at}"
+            place.mkdir()
+            if not _crash_once(Job(place, JOIN), monkeypatch, crash_at, after_the_write=after_the_write):
+                break
+            crashed += 1
+            assert Job(place, JOIN).rows() == whole.rows(), (crash_at, after_the_write)
+        assert crashed >= 11, crashed  # manifest, owner, three records, parts and states
+
+
+def _crash_once(job: Job, monkeypatch: pytest.MonkeyPatch, crash_at: int, *, after_the_write: bool) -> bool:
+    """Three rounds of new files; the process stops at one of its writes. More files have come when it starts again."""
+    writes = 0
+
+    def fragile(write: Callable[..., Any]) -> Callable[..., Any]:
+        def broken(*arguments: Any) -> Any:
+            nonlocal writes
+            writes += 1
+            if writes == crash_at and not after_the_write:
+                raise Crash
+            done = write(*arguments)
+            if writes == crash_at:
+                raise Crash
+            return done
+
+        return broken
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", fragile(Path.replace))
+        patched.setattr(os, "link", fragile(os.link))
+        for number in range(3):
+            job.add_files(number)
+            with suppress(Crash):
+                job.run()
+    job.add_files(3)
+    job.run()
+    return writes >= crash_at
+
+
+@dataclass
+class Disk:
+    """Watches what is flushed when: a file has to be on the disk before it gets its name, and the name before the next file does."""
+
+    moved: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    _flushed: set[int] = field(default_factory=set)
+    _unflushed_directories: set[int] = field(default_factory=set)
+
+    def watch(self, patched: pytest.MonkeyPatch) -> None:
+        fsync, replace, link = os.fsync, Path.replace, os.link
+
+        def watched_fsync(number: int) -> None:
+            inode = os.fstat(number).st_ino
+            self._flushed.add(inode)
+            self._unflushed_directories.discard(inode)
+            fsync(number)
+
+        def watched_replace(source: Path, target: Path) -> Path:
+            self._name(source, Path(target))
+            return replace(source, target)
+
+        def watched_link(source: Path, target: Path) -> None:
+            self._name(Path(source), Path(target))
+            link(source, target)
+
+        patched.setattr(os, "fsync", watched_fsync)
+        patched.setattr(Path, "replace", watched_replace)
+        patched.setattr(os, "link", watched_link)
+
+    def _name(self, source: Path, target: Path) -> None:
+        if source.stat().st_ino not in self._flushed:
+            self.problems.append(f"{target.name} is not flushed before it gets its name")
+        if self._unflushed_directories:
+            self.problems.append(f"a name is not flushed before {target.name} is written")
+        self._unflushed_directories.add(target.parent.stat().st_ino)
+        self.moved.append(target.name)
+
+
+def check_order(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Manifest, owner, then record, rows and state of each batch: each whole, and on the disk before the next one."""
+    job = Job(path, JOIN)
+    disk = Disk()
+    with monkeypatch.context() as patched:
+        disk.watch(patched)
+        for number in range(3):
+            job.add_files(number)
+            job.run()
+    batches = [[f"{n:010d}.json", f"part-{n:010d}.parquet", f"{n:010d}.run"] for n in range(3)]
+    assert disk.moved == ["about.json", OWNER_FILE, *(name for each in batches for name in each)]
+    assert not disk.problems, disk.problems
+
+
+def check_restarts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restarts change neither which rows are late or idle, nor the ledger."""
+    #  s      batch 0    batch 1   batch 2   batch 3
+    #  a      0..10      12..50              30
+    #  b      0..100               20, 49
+    #  c      silent from the start: idle after 5 s
+    a = [(0, range(11)), (1, range(12, 51)), (3, [30])]
+    b = [(0, range(0, 101, 5)), (2, [20, 49])]
+    rounds = [{"a": a, "b": b, "c": [(0, [])]}, {"a": [(0, range(4)), (1, range(18, 21)), (2, [3, 20])], "b": [(0, [])], "c": [(0, [])]}]
+    for number, files in enumerate(rounds):
+        wanted = _late_run(path / f"{number}-once", files, restarts=False)
+        found = _late_run(path / f"{number}-again", files, restarts=True)
+        assert found == wanted
+        assert any(entry["late"] for entry in wanted[1].values())
+
+
+def _late_run(path: Path, files: dict[str, Any], *, restarts: bool) -> tuple[Any, dict[str, dict[str, int]]]:
+    query = "SELECT a.id AS one, b.id AS other FROM a [RANGE 60 SECONDS], b [RANGE 60 SECONDS], c [ROWS 2] WHERE a.k = b.k AND a.k <> c.k"
+    both = "SELECT a.id AS one, b.id AS other FROM a [RANGE 60 SECONDS], a [RANGE 60 SECONDS] AS b, c [ROWS 2] WHERE a.k = b.k OR c.k = 1"
+    path.mkdir()
+    stop = threading.Event()
+    text = query if files["b"][0][1] else both
+    job = _job_with_idle_streams(path, text)
+    rounds = range(4)
+    if restarts:
+        for number in rounds:
+            _write_round(path, files, number)
+            progress = grow(job(), stop, lambda figures: None)
+    else:
+        progress = _without_restart(path, files, job())
+    parts = sorted((path / "out").glob("part-*.parquet"))
+    rows = as_multiset(table_rows(pa.concat_tables([pq.read_table(file) for file in parts]))) if parts else None
+    assert progress.run is not None
+    return rows, {name: asdict(entry) for name, entry in progress.run.ledger.items()}
+
+
+def _job_with_idle_streams(path: Path, text: str) -> Callable[[], Growing]:
+    def made() -> Growing:
+        sources: dict[str, Stream | Relation] = {
+            name: Stream(Inbox(path / name, "ts"), "ts", lateness_us=2 * SECOND, idle_us=5 * SECOND if name == "c" else None)
+            for name in ("a", "b", "c")
+        }
+        return Growing(wm.sql(text), sources, PartFiles(path / "out"), False, path / "ckpt", str(path / "out"))
+
+    return made
+
+
+def _without_restart(path: Path, files: dict[str, Any], job: Growing) -> Progress:
+    """One run that follows its directories; the next files come when a batch is over."""
+    stop = threading.Event()
+    _write_round(path, files, 0)
+
+    def next_round(figures: Any) -> None:
+        if figures.batch == 3:
+            stop.set()
+        else:
+            _write_round(path, files, figures.batch + 1)
+
+    return grow(Growing(job.query, job.sources, job.outbox, True, job.checkpoint, job.out), stop, next_round)
+
+
+def _write_round(path: Path, files: dict[str, Any], number: int) -> None:
+    """Write the files of one round, at least one, so that every round is a batch."""
+    for name, listed in files.items():
+        for batch, seconds in [*listed, *([(number, [])] if name == "c" and number else [])]:
+            if batch == number:
+                (path / name).mkdir(exist_ok=True)
+                table = {
+                    "ts": pa.array([each * SECOND for each in seconds], pa.int64()),
+                    "k": pa.array([each % 2 for each in seconds], pa.int64()),
+                    "id": pa.array([f"{name}{batch}-{each}" for each in seconds], pa.string()),
+                }
+                hidden = path / name / f".{batch}"
+                pq.write_table(pa.table(table), hidden)
+                hidden.rename(path / name / f"{batch:03d}.parquet")
+
+
+def check_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two runs on one checkpoint, the second is refused."""
+    job = Job(path, JOIN)
+    job.add_files(0)
+    said: list[str] = []
+    growing = job.growing()
+    grow(growing, threading.Event(), lambda figures: said.append(refusal(job) or ""))
+    assert said
+    assert all("in use by another process" in each for each in said)
+
+
+CHECKS: tuple[Check, ...] = (
+    check_damage,
+    check_fixes_keep_files,
+    check_older_checkpoint,
+    check_versions,
+    check_owner,
+    check_inputs,
+    check_crashes,
+    check_order,
+    check_restarts,
+    check_lock,
+)

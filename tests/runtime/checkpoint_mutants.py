@@ -1,0 +1,297 @@
+"""Checkpoint, job and saved watermark, broken on purpose: each mutant is a small mistake, with the check that has to catch it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from watersmeet.runtime import framing
+from watersmeet.runtime.job import checkpoint, contents, growing, input_files, outbox, owner
+from watersmeet.runtime.job.checkpoint import Checkpoint
+from watersmeet.runtime.job.repair import finding
+from watersmeet.runtime.job.write import _WRITERS
+
+from ..properties.mutants import Mutant, Original, Patch
+from . import checkpoint_checks as checks
+from .checkpoint_checks import Check
+
+findings = import_module("watersmeet.runtime.job.repair.findings")  # the package exports a function of that name
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointMutant:
+    """A mistake, and the check that has to catch it."""
+
+    mutant: Mutant
+    check: Check
+
+
+def _mutant(mistake: str, check: Check, *patches: Patch) -> CheckpointMutant:
+    return CheckpointMutant(Mutant(mistake, patches), check)
+
+
+def _does(result: Any) -> Callable[[Original], Original]:
+    """Replace a function by one that returns a constant."""
+    return lambda _: lambda *args, **kwargs: result
+
+
+def _checksum_of_the_header(digest: Original) -> Original:
+    return lambda kind, version, payload: digest(kind, version, payload.partition(b"\n")[0])
+
+
+def _missing_is_fine(read: Original) -> Original:
+    def broken(path: Any, manifest: Any, damages: list[Any]) -> Any:
+        found: list[Any] = []
+        records = read(path, manifest, found)
+        damages += [each for each in found if each.wrong != "is missing"]
+        return records
+
+    return broken
+
+
+def _new_without_a_manifest(read: Original) -> Original:
+    return lambda path, damages: read(path, damages) if (path / "about.json").exists() else None
+
+
+def _state_before_rows(run_batch: Original) -> Original:
+    """Commit first, then write the rows."""
+
+    def broken(job: Any, saving: Any, run: Any, batch: int, files: Any, observe: Any, progress: Any) -> None:
+        late: list[Callable[[], None]] = []
+
+        class Later:
+            def put(self, number: int, rows: Any) -> None:
+                late.append(lambda: job.outbox.put(number, rows))
+
+        run_batch(replace(job, outbox=Later()), saving, run, batch, files, observe, progress)
+        for put in late:
+            put()
+
+    return broken
+
+
+def _record_after_rows(commit: Original) -> Original:
+    """The record that `decide` leaves out is written with the commit."""
+
+    def broken(self: Any, batch: int, blob: bytes) -> None:
+        framing.write_atomically(contents.batch_path(self.path, batch), self._late_record)
+        commit(self, batch, blob)
+
+    return broken
+
+
+def _record_kept_back(_: Original) -> Original:
+    def broken(self: Any, batch: int, files: Any) -> None:
+        before = self._manifest.digest if batch == 0 else self._records[batch - 1].digest
+        self._late_record, digest = contents.encode_record(batch, files, before)
+        self._records[batch] = contents.BatchRecord(batch, files, digest)
+
+    return broken
+
+
+def _another_file_each_time(_: Original) -> Original:
+    def part(self: Any, batch: int, suffix: str) -> Path:
+        taken = len(list(self.directory.glob("part-*")))
+        return Path(self.directory / f"part-{batch:010d}-{taken}{suffix}")
+
+    return part
+
+
+def _not_flushed(_: Original) -> Original:
+    def broken(place: Path, content: bytes) -> None:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = place.with_name(f".{place.name}")
+        unfinished.write_bytes(content)
+        unfinished.replace(place)
+        framing.flush_directory(place.parent)
+
+    return broken
+
+
+def _in_place(_: Original) -> Original:
+    def broken(place: Path, content: bytes) -> None:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+
+    return broken
+
+
+def _rows_not_flushed(_: Original) -> Original:
+    def broken(table: Any, path: Path) -> None:
+        unfinished = path.with_name(f".{path.name}")
+        _WRITERS[path.suffix](table, unfinished)
+        unfinished.replace(path)
+        framing.flush_directory(path.parent)
+
+    return broken
+
+
+def _owner_by_path(_: Original) -> Original:
+    return lambda directory, found, own: bool(found.checkpoint == own.checkpoint)
+
+
+def _always_fixed(make: Original) -> Original:
+    def broken(*args: Any) -> Any:
+        found = make(*args)
+        return replace(found, aside=(found.place,))
+
+    return broken
+
+
+def _deleted(_: Original) -> Original:
+    def mend(self: Any) -> None:
+        for file in self.aside:
+            file.unlink(missing_ok=True)
+
+    return mend
+
+
+def _only_missing_inputs(problem: Original) -> Original:
+    return lambda place, file: None if place.exists() else problem(place, file)
+
+
+def _restored_without(forget: Callable[[Any], None]) -> Callable[[Original], Original]:
+    def make(restore: Original) -> Original:
+        def broken(run: Any, blob: bytes) -> None:
+            restore(run, blob)
+            forget(run)
+
+        return broken
+
+    return make
+
+
+def _no_watermark(run: Any) -> None:
+    run.watermark = type(run.watermark).start(run.watermark.streams)
+
+
+def _no_newest(run: Any) -> None:
+    run.watermark = replace(run.watermark, newest_us=MappingProxyType({}))
+
+
+def _no_beginning(run: Any) -> None:
+    run.watermark = replace(run.watermark, began_us=None)
+
+
+def _watermark_without_value(run: Any) -> None:
+    start = type(run.watermark).start(run.watermark.streams)
+    run.watermark = replace(run.watermark, value_us=start.value_us)
+
+
+def _no_ledger(run: Any) -> None:
+    run.ledger = {}
+
+
+def _nothing_seen(resumed: Original) -> Original:
+    def broken(job: Any, *rest: Any) -> Any:
+        found = resumed(job, *rest)
+        for each in job.inboxes.values():
+            each.seen.clear()
+        return found
+
+    return broken
+
+
+def _batch_in_flight_skipped(resumed: Original) -> Original:
+    def broken(*args: Any) -> Any:
+        batch, pending = resumed(*args)
+        return batch + len(pending), []
+
+    return broken
+
+
+def _batch_in_flight_forgotten(resumed: Original) -> Original:
+    """Its number is used again, and its files count as read."""
+
+    def broken(job: Any, *rest: Any) -> Any:
+        batch, pending = resumed(job, *rest)
+        for files in pending:
+            for name, each in files.items():
+                job.inboxes[name].seen.update(file.name for file in each)
+        return batch, []
+
+    return broken
+
+
+def _oldest_state(_: Original) -> Original:
+    """The oldest state under the number of the newest."""
+    return lambda self: (max(self._states), self._states[min(self._states)]) if self._states else None
+
+
+def _all_states_read(read: Original) -> Original:
+    return lambda path, all_states=False: read(path, all_states=True)
+
+
+def _unlocked(_: Original) -> Original:
+    def broken(path: Path) -> Any:
+        path.mkdir(parents=True, exist_ok=True)
+        return (path / "lock").open("ab")
+
+    return broken
+
+
+MUTANTS = (
+    _mutant("the checksum is not verified", checks.check_damage, Patch(framing, "_digest", _does("0" * 64))),
+    _mutant("the checksum covers the header only", checks.check_damage, Patch(framing, "_digest", _checksum_of_the_header)),
+    _mutant("the link to the predecessor is not verified", checks.check_damage, Patch(contents, "_check_link", _does(None))),
+    _mutant(
+        "a file of another batch is accepted",
+        checks.check_damage,
+        Patch(contents, "_check_link", _does(None)),
+        Patch(contents, "_check_number", _does(None)),
+    ),
+    _mutant("a missing record is not noticed", checks.check_damage, Patch(contents, "_read_records", _missing_is_fine)),
+    _mutant(
+        "a checkpoint without a manifest is a new one", checks.check_damage, Patch(contents, "_read_manifest", _new_without_a_manifest)
+    ),
+    _mutant("the version is ignored", checks.check_versions, Patch(framing, "READABLE_VERSIONS", lambda _: range(1000))),
+    _mutant("an older version is called damaged", checks.check_versions, Patch(contents, "_refuse_format_1", _does(None))),
+    _mutant("another query is accepted", checks.check_versions, Patch(contents.About, "difference", _does(None))),
+    _mutant("a damaged checkpoint is used", checks.check_damage, Patch(contents.Contents, "raise_damage", _does(None))),
+    _mutant("the state is written before the rows", checks.check_crashes, Patch(growing, "_run_batch", _state_before_rows)),
+    _mutant(
+        "the record is written after the rows",
+        checks.check_order,
+        Patch(Checkpoint, "decide", _record_kept_back),
+        Patch(Checkpoint, "commit", _record_after_rows),
+    ),
+    _mutant("a batch that runs again adds its rows", checks.check_crashes, Patch(outbox.PartFiles, "_part", _another_file_each_time)),
+    _mutant("files are not flushed", checks.check_order, Patch(checkpoint, "write_atomically", _not_flushed)),
+    _mutant("names are not flushed", checks.check_order, Patch(framing, "flush_directory", _does(None))),
+    _mutant("files are written in place", checks.check_order, Patch(checkpoint, "write_atomically", _in_place)),
+    _mutant("rows are not flushed before the commit", checks.check_order, Patch(outbox, "write", _rows_not_flushed)),
+    _mutant("the owner of the output is not checked", checks.check_owner, Patch(owner, "_may_claim", _does(True))),
+    _mutant("the owner of the output is not written", checks.check_owner, Patch(growing, "claim_output", _does(None))),
+    _mutant("the owner is told by its path", checks.check_owner, Patch(owner, "_may_claim", _owner_by_path)),
+    _mutant("rows of others are accepted", checks.check_owner, Patch(owner, "_refuse_rows_of_others", _does(None))),
+    _mutant("an output ahead of its checkpoint is accepted", checks.check_older_checkpoint, Patch(growing, "part_files", _does({}))),
+    _mutant("repair skips inputs", checks.check_inputs, Patch(findings, "input_problems", _does(()))),
+    _mutant("a run skips inputs", checks.check_inputs, Patch(growing, "input_problems", _does(()))),
+    _mutant("changed inputs are accepted", checks.check_inputs, Patch(input_files, "_problem", _only_missing_inputs)),
+    _mutant("repair forgets a committed batch", checks.check_damage, Patch(findings, "_record_finding", _always_fixed)),
+    _mutant("repair forgets a batch whose rows are written", checks.check_damage, Patch(findings, "part_files", _does({}))),
+    _mutant("a fix deletes files", checks.check_fixes_keep_files, Patch(finding.Finding, "mend", _deleted)),
+    _mutant("the watermark is not saved", checks.check_restarts, Patch(growing, "restore", _restored_without(_no_watermark))),
+    _mutant("the newest times are not saved", checks.check_restarts, Patch(growing, "restore", _restored_without(_no_newest))),
+    _mutant("the first time is not saved", checks.check_restarts, Patch(growing, "restore", _restored_without(_no_beginning))),
+    _mutant(
+        "the value of the watermark is not saved",
+        checks.check_restarts,
+        Patch(growing, "restore", _restored_without(_watermark_without_value)),
+    ),
+    _mutant("the ledger is not saved", checks.check_restarts, Patch(growing, "restore", _restored_without(_no_ledger))),
+    _mutant("files that were read are forgotten", checks.check_crashes, Patch(growing, "_resumed", _nothing_seen)),
+    _mutant("the batch in flight is skipped", checks.check_crashes, Patch(growing, "_resumed", _batch_in_flight_skipped)),
+    _mutant("the files of the batch in flight are lost", checks.check_crashes, Patch(growing, "_resumed", _batch_in_flight_forgotten)),
+    _mutant(
+        "an older state is restored",
+        checks.check_crashes,
+        Patch(Checkpoint, "latest", _oldest_state),
+        Patch(checkpoint, "read_contents", _all_states_read),
+    ),
+    _mutant("the checkpoint is not locked", checks.check_lock, Patch(checkpoint, "locked", _unlocked)),
+)

@@ -1,0 +1,214 @@
+"""A job with a checkpoint whose files can be damaged one by one: four committed batches and one in flight, then more input."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import watersmeet as wm
+from watersmeet.oracle import as_multiset, table_rows
+from watersmeet.runtime.job.checkpoint import Checkpoint
+from watersmeet.runtime.job.growing import Growing, Progress, grow
+from watersmeet.runtime.job.inbox import Inbox
+from watersmeet.runtime.job.outbox import PartFiles
+from watersmeet.runtime.job.owner import OWNER_FILE
+from watersmeet.runtime.sources import Relation, Stream
+
+SECOND = 1_000_000
+COMMITTED_BATCHES = 4
+FLIPPED_BITS = 64
+
+JOIN = "SELECT a.k, a.id AS left_id, b.id AS right_id FROM a [RANGE 10 SECONDS], b [ROWS 4] WHERE a.k = b.k"
+AGGREGATION = (
+    "SELECT a.k, COUNT(*) AS n, SUM(b.v) AS total, MAX(a.v) AS top FROM a [RANGE 10 SECONDS], b [RANGE 8 SECONDS] "
+    "WHERE a.k = b.k GROUP BY a.k EVERY 2 SECONDS"
+)
+
+LOCK = "ckpt/lock"
+LEFTOVER = "ckpt/states/.0000000004.run.4711"
+OLDER_STATE = f"ckpt/states/{COMMITTED_BATCHES - 2:010d}.run"
+NEWEST_STATE = f"ckpt/states/{COMMITTED_BATCHES - 1:010d}.run"
+IN_FLIGHT_RECORD = f"ckpt/batches/{COMMITTED_BATCHES:010d}.json"
+OWNER = f"out/{OWNER_FILE}"
+
+Tree = dict[str, bytes]
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One damage, by its kind and in words, and the files to write instead (None removes one)."""
+
+    damage: str
+    label: str
+    changes: dict[str, bytes | None]
+
+    @property
+    def damaged(self) -> set[str]:
+        return set(self.changes)
+
+    @property
+    def may_be_harmless(self) -> bool:
+        """Whether the job can resume with the same rows: it reads none of the files, or finds what a crash leaves as well."""
+        if self.damaged <= {LOCK, LEFTOVER, OLDER_STATE}:
+            return True
+        return self.damage == "removed" and self.damaged <= {IN_FLIGHT_RECORD, NEWEST_STATE, OWNER}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A query over two directories, with a checkpoint and an output beside them."""
+
+    path: Path
+    query: str
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "ckpt"
+
+    @property
+    def out(self) -> Path:
+        return self.path / "out"
+
+    def growing(self) -> Growing:
+        sources: dict[str, Stream | Relation] = {
+            name: Stream(Inbox(self.path / name, "ts"), "ts", lateness_us=2 * SECOND) for name in ("a", "b")
+        }
+        return Growing(wm.sql(self.query), sources, PartFiles(self.out), False, self.checkpoint, str(self.out))
+
+    def run(self) -> Progress:
+        return grow(self.growing(), threading.Event(), lambda figures: None)
+
+    def rows(self) -> Counter[Any]:
+        files = sorted(self.out.glob("part-*.parquet"))
+        return as_multiset(table_rows(pa.concat_tables([pq.read_table(file) for file in files]))) if files else Counter()
+
+    def add_files(self, number: int) -> None:
+        """Add one file per stream. Times of neighbouring files overlap by less than the lateness."""
+        for name in ("a", "b"):
+            directory = self.path / name
+            directory.mkdir(exist_ok=True)
+            seconds = [5 * number + 0.6 * i for i in range(10)]
+            rows = {
+                "ts": pa.array([round(each * SECOND) for each in seconds], pa.int64()),
+                "k": pa.array([round(each) % 3 for each in seconds], pa.int64()),
+                "v": pa.array([(7 * number + 3 * i) % 11 for i in range(10)], pa.int64()),
+                "id": pa.array([f"{name}{number}-{i}" for i in range(10)]),
+            }
+            pq.write_table(pa.table(rows), directory / f"{number:03d}.parquet")
+
+    def tree(self) -> Tree:
+        """Read all files of the checkpoint and the output, by path."""
+        found = (file for folder in (self.checkpoint, self.out) for file in sorted(folder.rglob("*")) if file.is_file())
+        return {str(file.relative_to(self.path)): file.read_bytes() for file in found}
+
+    def restore(self, tree: Tree, changes: dict[str, bytes | None] | None = None) -> None:
+        """Make checkpoint and output what they were, but for some files."""
+        wanted = {**tree, **(changes or {})}
+        for name in self.tree():
+            if wanted.get(name) is None:
+                (self.path / name).unlink()
+        for name, content in wanted.items():
+            if content is not None:
+                (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+                (self.path / name).write_bytes(content)
+
+
+def earlier_run(path: Path, query: str) -> Tree:
+    """Return the files of a run that was started, read other files in its last batch, and was deleted."""
+    job = Job(path, query)
+    for number in range(COMMITTED_BATCHES):
+        job.add_files(number)
+        job.run()
+    job.add_files(COMMITTED_BATCHES + 5)
+    job.run()
+    tree = job.tree()
+    for folder in ("a", "b", "ckpt", "out"):
+        shutil.rmtree(path / folder)
+    return tree
+
+
+def interrupted_job(path: Path, query: str, monkeypatch: pytest.MonkeyPatch, *, rows_written: bool) -> Job:
+    """Run four batches, and a fifth that stops before its rows are written or just before its commit. More files come afterwards."""
+    job = Job(path, query)
+    for number in range(COMMITTED_BATCHES):
+        job.add_files(number)
+        job.run()
+    job.add_files(COMMITTED_BATCHES)
+    with monkeypatch.context() as patched:
+        if rows_written:
+            patched.setattr(Checkpoint, "commit", crash)
+        else:
+            patched.setattr(PartFiles, "put", crash)
+        with pytest.raises(Crash):
+            job.run()
+    job.add_files(COMMITTED_BATCHES + 1)
+    (path / LEFTOVER).write_bytes(b"a write that was never finished, of another process")
+    return job
+
+
+def crash(*_: object) -> None:
+    raise Crash
+
+
+def uninterrupted_rows(path: Path, query: str) -> Counter[Any]:
+    job = Job(path, query)
+    for number in range(COMMITTED_BATCHES + 2):
+        job.add_files(number)
+        job.run()
+    return job.rows()
+
+
+def checkpoint_files(tree: Tree) -> list[str]:
+    """List the files of the checkpoint, and the marker of the output's owner."""
+    return [name for name in tree if name.startswith("ckpt/") or name.endswith(OWNER_FILE)]
+
+
+def damages(tree: Tree, foreign: Tree, seed: int, flipped_bits: int = FLIPPED_BITS) -> Iterator[Case]:
+    """Yield every file removed, truncated, with one bit flipped, replaced by an older version, and swapped with every other file.
+
+    Older versions are those of an earlier batch, and those of an earlier run of the same query in the same directories (`foreign`).
+    """
+    random = Random(seed)
+    names = checkpoint_files(tree)
+    for name in names:
+        content = tree[name]
+        yield Case("removed", f"{name} removed", {name: None})
+        for length in sorted({0, 1, len(content) // 2, len(content) - 1} - {len(content), -1}):
+            yield Case("truncated", f"{name} truncated to {length} bytes", {name: content[:length]})
+        for bit in random.sample(range(8 * len(content)), min(flipped_bits, 8 * len(content))):
+            yield Case("flipped", f"{name} with bit {bit} flipped", {name: _flipped(content, bit)})
+    for older, newer in _versions(names):
+        yield Case("older", f"{newer} replaced by {older}", {newer: tree[older]})
+    for name in names:
+        if name in foreign and foreign[name] != tree[name]:
+            yield Case("foreign", f"{name} of an earlier run", {name: foreign[name]})
+    for i, first in enumerate(names):
+        for second in names[i + 1 :]:
+            yield Case("swapped", f"{first} and {second} swapped", {first: tree[second], second: tree[first]})
+
+
+def _flipped(content: bytes, bit: int) -> bytes:
+    changed = bytearray(content)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def _versions(names: list[str]) -> Iterator[tuple[str, str]]:
+    """Pairs of an older and a newer file of the same kind: a file of the newer name that a disk or a backup left at its older content."""
+    for folder in ("ckpt/batches/", "ckpt/states/"):
+        same = [name for name in names if name.startswith(folder) and "/." not in name]
+        yield from ((older, newer) for i, newer in enumerate(same) for older in same[:i])

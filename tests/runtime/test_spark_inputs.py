@@ -1,0 +1,106 @@
+"""Input files of a batch of a Spark checkpoint, read from the logs of its sources."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from watersmeet.errors import WatersmeetError
+from watersmeet.runtime.job.owner import Owner, check_output, claim_output, is_new_on_spark, spark_owner
+from watersmeet.runtime.job.repair import findings
+
+
+def logged(file: Path, entry: int) -> str:
+    return json.dumps({"path": file.as_uri(), "timestamp": file.stat().st_mtime_ns // 1_000_000, "batchId": entry})
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """Three committed batches, each of which read one file; the entries of the first two are compacted."""
+    path = tmp_path / "ckpt"
+    for folder in ("offsets", "commits", "sources/0"):
+        (path / folder).mkdir(parents=True)
+    (path / "metadata").write_text('{"id":"1e5a"}')
+    (tmp_path / "in put").mkdir()
+    files = []
+    for number in range(3):
+        files.append(tmp_path / "in put" / f"{number}.csv")
+        files[-1].write_text("k,ts\n")
+        (path / "offsets" / str(number)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{{"logOffset":{number}}}\n')
+        (path / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+    compacted = [logged(files[0], 0), logged(files[1], 1)]
+    (path / "sources" / "0" / "0").write_text("v1\n" + logged(files[0], 0))
+    (path / "sources" / "0" / "1.compact").write_text("\n".join(["v1", *compacted]))
+    (path / "sources" / "0" / "2").write_text("v1\n" + logged(files[2], 2))
+    return path
+
+
+@pytest.mark.parametrize(("batch", "other"), [(2, 1), (1, 2)])
+def test_a_batch_runs_again_only_with_its_own_input(checkpoint: Path, batch: int, other: int) -> None:
+    if batch == 1:
+        for log in ("offsets", "commits"):
+            (checkpoint / log / "2").unlink()
+    (checkpoint / "commits" / str(batch)).write_text("")
+    inputs = checkpoint.parent / "in put"
+    (inputs / f"{other}.csv").unlink()
+    (torn,) = findings(checkpoint)
+    assert torn.can_be_mended
+    (inputs / f"{batch}.csv").unlink()
+    (torn,) = findings(checkpoint)
+    assert not torn.can_be_mended
+    assert f'{batch}.csv" is missing' in torn.meaning
+
+
+def test_an_input_that_changed_is_named(checkpoint: Path) -> None:
+    (checkpoint / "commits" / "2").write_text("")
+    file = checkpoint.parent / "in put" / "2.csv"
+    os.utime(file, (1, 1))
+    (torn,) = findings(checkpoint)
+    assert not torn.can_be_mended
+    assert "has changed since" in torn.meaning
+
+
+def test_the_input_of_a_batch_in_flight_is_named(checkpoint: Path) -> None:
+    (checkpoint / "commits" / "2").unlink()
+    assert findings(checkpoint) == []
+    (checkpoint.parent / "in put" / "2.csv").unlink()
+    (found,) = findings(checkpoint)
+    assert (found.place.name, found.wrong, found.can_be_mended) == ("2.csv", "is missing", False)
+
+
+# --- owners of outputs ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_spark_checkpoint_has_one_identity_from_its_first_run_on(tmp_path: Path) -> None:
+    first = spark_owner(tmp_path / "ckpt")
+    assert spark_owner(tmp_path / "ckpt") == first
+    assert json.loads((tmp_path / "ckpt" / "metadata").read_text()) == {"id": first.checkpoint_id}
+    assert spark_owner(tmp_path / "other") != first
+
+
+def test_damaged_metadata_is_named_and_not_written_anew(checkpoint: Path) -> None:
+    for content in ("", "{", "[]", "{}"):
+        (checkpoint / "metadata").write_text(content)
+        with pytest.raises(WatersmeetError, match='metadata" is damaged'):
+            spark_owner(checkpoint)
+    (checkpoint / "metadata").unlink()
+    with pytest.raises(WatersmeetError, match='metadata" is missing'):
+        spark_owner(checkpoint)
+
+
+def test_an_output_of_a_spark_job_is_not_written_by_another_job(tmp_path: Path, checkpoint: Path) -> None:
+    out = tmp_path / "out"
+    (out / "_spark_metadata").mkdir(parents=True)
+    first, embedded = spark_owner(checkpoint), Owner("abc", str(tmp_path / "embedded"))
+    with pytest.raises(WatersmeetError, match="already holds"):
+        check_output(out, embedded, is_new=True)
+    check_output(out, first, is_new=is_new_on_spark(checkpoint))  # its rows are from before there were markers
+    claim_output(out, first)
+    claim_output(out, first)
+    with pytest.raises(WatersmeetError, match=f'belongs to checkpoint "{checkpoint}"'):
+        check_output(out, embedded, is_new=True)
+    with pytest.raises(WatersmeetError, match=f'belongs to checkpoint "{checkpoint}"'):
+        claim_output(out, embedded)
