@@ -82,6 +82,6 @@ def grow(job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Obs
     from watersmeet.runtime.spark.writing import Sink, watch, write
 
     with locked(job.checkpoint):
-        frame = wm.on_spark(job.query, job.sources, plan=plan)
+        frame = wm.on_spark(job.query, job.sources, plan=plan, checkpoint=job.checkpoint)
         query = write(frame, Sink(job.checkpoint, job.directory, job.format, show), follow=job.follow)
         return watch(query, stop, observe, plan)
