@@ -134,7 +134,8 @@ def _layout(
     Rates that are measured may differ at the next start. So a streaming query goes by them only if its checkpoint stores the grid.
     """
     join, grouping = (config, None) if isinstance(config, MeetConfig) else (config.join, grouping_of(config))
-    streaming = any(isinstance(source, Stream) and source.is_endless for source in sources.values())
+    read = [sources[each.schema.name] for each in bound.sources]
+    streaming = any(isinstance(source, Stream) and source.is_endless for source in read)
     is_started = checkpoint is not None and checkpoint.has_begun
     if checkpoint is not None and is_started:
         stored = checkpoint.load(str(bound.query), join, grouping)

@@ -1,7 +1,7 @@
 """The grid of buckets in a query's checkpoint, so that a restart spreads rows as the state was spread.
 
 State lies under the buckets' labels. The rates of the streams may differ at every start, and with them the grid that would be chosen. So
-the grid that a query starts with is stored beside Spark's own logs before the first batch, and every later start uses it. Every bucket still
+the grid that a query starts with is stored beside Spark's own logs before the first batch, and every later start uses it. Every bucket also
 keeps the grid in its header (`store`): should the stored one be lost, a restart with another grid is refused, and no row is lost.
 """
 
