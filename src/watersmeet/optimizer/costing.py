@@ -152,7 +152,8 @@ def _order(config: MeetConfig, model: Model, plan: Plan, origin: int) -> Ordered
     if pinned is None:
         by_key = open_parts(plan).probes_by_key_only
         allowed = (lambda known, target: bool(config.classes.connections(target, sorted(known)))) if by_key else None
-        return best_order(origin, len(config.inputs), loop_cost, growth, allowed)
+        structural = [step.target for step in config.orders[origin]]  # an origin that is predicted to meet nothing may still meet rows
+        return best_order(origin, len(config.inputs), loop_cost, growth, allowed, structural)
     order = tuple(config.aliases[name] for name in pinned if config.aliases[name] != origin)
     known, rows, cost = frozenset({origin}), 1.0, 0.0
     for target in order:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 #: Up to so many inputs every order is considered, by dynamic programming over subsets: n · 2ⁿ steps.
@@ -27,11 +27,19 @@ class Ordered:
 Allowed = Callable[[frozenset[int], int], bool]
 
 
-def best_order(origin: int, inputs: int, loop_cost: LoopCost, growth: Growth, allowed: Allowed | None = None) -> Ordered:
-    """Return the cheapest order among those allowed, or among all of them when none is allowed.
+def best_order(
+    origin: int,
+    inputs: int,
+    loop_cost: LoopCost,
+    growth: Growth,
+    allowed: Allowed | None = None,
+    preferred: Sequence[int] = (),
+) -> Ordered:
+    """Return the cheapest order among those allowed, or among all of them when none is allowed; between equals the `preferred` one.
 
     The cost of a loop depends on the set bound before it, not on the order of that set. So only the best way to each set counts.
     """
+    targets = [*preferred, *(i for i in range(inputs) if i not in preferred)]
     if inputs > MOST_EXACT:
         return _greedy(origin, inputs, loop_cost, growth, allowed)
     start = frozenset({origin})
@@ -39,7 +47,7 @@ def best_order(origin: int, inputs: int, loop_cost: LoopCost, growth: Growth, al
     for _ in range(inputs - 1):
         reached: dict[frozenset[int], tuple[float, float, tuple[int, ...]]] = {}
         for known, (cost, rows, order) in best.items():
-            for target in range(inputs):
+            for target in targets:
                 if target in known or (allowed is not None and not allowed(known, target)):
                     continue
                 grown = known | {target}
@@ -47,7 +55,7 @@ def best_order(origin: int, inputs: int, loop_cost: LoopCost, growth: Growth, al
                 if grown not in reached or found < reached[grown][0]:
                     reached[grown] = found, rows * growth(known, target), (*order, target)
         if not reached:
-            return best_order(origin, inputs, loop_cost, growth)
+            return best_order(origin, inputs, loop_cost, growth, preferred=preferred)
         best = reached
     ((cost, _, order),) = best.values()
     return Ordered(order, cost, exact=True)
