@@ -169,13 +169,13 @@ def plan_of(
     Its plan goes by assumed statistics, which never change, so that a restart continues with the plan it began with.
     """
     known = known or {}
-    if bound.is_aggregation:
-        if plan is not None or is_too_little(bound, hand, known):
-            return plan or default_plan(bound)
-        return explained_on(bound, NOTHING_AT_HAND if engine == "spark" else hand, {} if engine == "spark" else known).plan
+    if bound.is_aggregation and plan is not None:
+        return plan
+    if bound.is_aggregation and engine == "spark":
+        return explained_on(bound, NOTHING_AT_HAND, {}).plan
     if plan is not None:
         return _filled(bound, hand, known, plan)
-    if is_too_little(bound, hand, known) or len(bound.sources) == 1:
+    if is_too_little(bound, hand, known) or (len(bound.sources) == 1 and not bound.is_aggregation):
         return default_plan(bound)
     return explained_on(bound, hand, known, engine=engine).plan
 
