@@ -201,7 +201,7 @@ def test_an_aggregation_probes_in_the_order_that_is_shown() -> None:
 
 def test_the_plan_of_an_aggregation_on_spark_does_not_depend_on_its_rows() -> None:
     """Its state depends on its plan, so a restart has to find the same one."""
-    windows = "a [RANGE 50 MILLISECONDS], b [RANGE 50 MILLISECONDS]"
+    windows = "a [RANGE 10 SECONDS], b [RANGE 10 SECONDS]"
     text = f"SELECT a.k, COUNT(*) AS n FROM {windows} WHERE a.k = b.k GROUP BY a.k EVERY 100 MILLISECONDS"
     plans = [arranged_plan(text, sources("ab", share), None) for share in (0.05, 1.0)]
     assert plans[0] == plans[1] == arranged_plan(text, sources("ab"), None, stats={"a": wm.stats(rate=1, distinct={"k": 9})})
