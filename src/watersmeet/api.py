@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -86,14 +88,14 @@ def run(
     """
     pinned = _plan(plan)
     if budget is None and not shed:
-        return embedded.start(query, streams, pinned, evaluate=evaluate)
+        return embedded.start(query, streams, pinned, evaluate=evaluate, stats=stats)
     wishes = shed if isinstance(shed, Wishes) else NO_WISHES
     about = _explained(query, streams, stats, pinned, budget, wishes=wishes)
     fitting = about.runnable(shed=bool(shed))
     if pinned is not None:
-        return embedded.start(query, streams, fitting or pinned, evaluate=evaluate)
+        return embedded.start(query, streams, fitting or pinned, evaluate=evaluate, stats=stats)
     begun = Overload(fitting or about.plan, about.budget, wishes if shed else None)
-    return embedded.start(query, streams, overload=begun, evaluate=evaluate)
+    return embedded.start(query, streams, overload=begun, evaluate=evaluate, stats=stats)
 
 
 def plan_within(
@@ -145,16 +147,24 @@ def on_spark(
     session: Any = None,
     buckets: int | None = None,
     plans: str | Path | None = None,
+    stats: Mapping[str, StreamStats] | None = None,
+    checkpoint: str | Path | None = None,
 ) -> Any:
-    """The query's rows as a Spark DataFrame: streaming when any of its streams is, else finite. Write it anywhere with Spark's own sinks.
+    """Return the query's rows as a Spark DataFrame: streaming when any of its streams is, else finite. Write it with any Spark sink.
 
     `session` is the SparkSession to use, by default the active one, or a new `wm.session()`; `buckets` the number of pieces the query is
     spread over, by default one per shuffle partition. `plans` is the directory of a log of plans by batch
     (`watersmeet.runtime.spark.plans.PlanLog`), through which the plan of a streaming query changes while it runs.
+
+    `stats` declares statistics by stream, as for `explain`. `checkpoint` is the checkpoint location that the streaming query will be
+    started with. The grid of buckets is then chosen by the rates of the streams and stored there, and a restart keeps it. Without it, a
+    streaming query chooses its grid by declared rates alone, so that a restart finds the same one.
     """
     from watersmeet.runtime.spark import host
 
-    return host.on_spark(query, streams, plan=_plan(plan), session=session, buckets=buckets, plans=plans)
+    return host.on_spark(
+        query, streams, plan=_plan(plan), session=session, buckets=buckets, plans=plans, stats=stats, checkpoint=checkpoint
+    )
 
 
 def keep_up(
@@ -179,7 +189,7 @@ def keep_up(
 
     bound = embedded.bound_query(query, streams)
     trigger_s = parse_duration_us(trigger, "the trigger interval") / 1e6
-    own = _plan(plan) or spark_plan(bound, streams)
+    own = spark_plan(bound, streams, _plan(plan), stats)
     return deciding(started, bound, plans, checkpoint, trigger_s, plan=own, stats=stats or {}, wishes=shed)
 
 
@@ -241,10 +251,12 @@ def explain(
     budget: Budget | None = None,
     all_plans: bool = False,
     engine: str = "embedded",
+    buckets: int | None = None,
 ) -> Explanation:
-    """What would run, what it would cost and what the other plans would: before anything runs.
+    """Explain what would run, what it would cost and what the other plans would cost, before anything runs.
 
-    A stream may be declared by its statistics alone (`wm.stats`); `stats` overrides what would be measured from the data.
+    A stream may be declared by its statistics alone (`wm.stats`); `stats` overrides what would be measured from the data. With
+    `engine="spark"`, `buckets` is as for `on_spark`: one per shuffle partition of the active session, or one per core.
 
     >>> about = explain(
     ...     "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k",
@@ -253,7 +265,7 @@ def explain(
     >>> about.chosen.cost.rows_out_per_s
     40000.0
     """
-    return _explained(query, streams, stats, _plan(plan), budget, all_plans=all_plans, engine=engine)
+    return _explained(query, streams, stats, _plan(plan), budget, all_plans=all_plans, engine=engine, buckets=buckets)
 
 
 def _explained(
@@ -266,6 +278,7 @@ def _explained(
     all_plans: bool = False,
     wishes: Wishes = NO_WISHES,
     engine: str = "embedded",
+    buckets: int | None = None,
 ) -> Explanation:
     parsed = parse(query) if isinstance(query, str) else query
     schemas = {
@@ -273,4 +286,25 @@ def _explained(
         for name, source in streams.items()
     }
     bound = bind(parsed, schemas)
-    return explanation(bound, streams, declared=stats, plan=plan, budget=budget, all_plans=all_plans, wishes=wishes, engine=engine)
+    return explanation(
+        bound,
+        streams,
+        declared=stats,
+        plan=plan,
+        budget=budget,
+        all_plans=all_plans,
+        wishes=wishes,
+        engine=engine,
+        buckets=_bucket_count(buckets) if engine == "spark" else None,
+    )
+
+
+def _bucket_count(buckets: int | None) -> int:
+    """Return the number of buckets that a query on Spark would have; Spark is not started to find out."""
+    if buckets is not None:
+        return buckets
+    if "pyspark" not in sys.modules:
+        return os.cpu_count() or 1
+    from watersmeet.runtime.spark.session import shuffle_partitions
+
+    return shuffle_partitions()

@@ -51,7 +51,7 @@ def test_equal_times_on_every_stream_meet_once(name: str) -> None:
     [
         (wm.plan("lazy-nlj", evaluate=5), "eager expiration would drop rows"),
         (wm.plan("lazy-nlj", evaluate=5, expire=4), "expiration may come at most as often"),
-        (wm.plan("lazy-nlj"), "needs an evaluation interval"),
+        (wm.plan("lazy-nlj", expire=5), "needs an evaluation interval"),
         (wm.plan("eager-nlj", evaluate=5, expire=5), "evaluates at every arrival"),
         (wm.plan("naive-nlj", order={"a": ["b"]}), "one order for all origins"),
         (wm.plan("eager-hash", indexes={"a": "btree"}), "is to be a btree"),

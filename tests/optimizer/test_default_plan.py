@@ -57,8 +57,9 @@ def test_a_pinned_plan_stays_and_so_does_one_that_was_changed_by_hand() -> None:
     run = wm.run(THETA, streams(5000))
     run.replan(wm.plan("runs"))
     run.collect()
-    assert run.config.plan == wm.plan("runs")
-    assert wm.run(THETA, streams(5000), plan=wm.plan("eager-nlj")).config.plan == wm.plan("eager-nlj")
+    orders = {"a": ["b"], "b": ["a"]}
+    assert run.config.plan == wm.plan("runs", order=orders)
+    assert wm.run(THETA, streams(5000), plan=wm.plan("eager-nlj")).config.plan == wm.plan("eager-nlj", order=orders)
 
 
 def test_matches_are_predicted_as_samples_show_them_skew_included() -> None:

@@ -47,6 +47,18 @@ def test_growth_that_depends_on_the_set_alone_makes_the_subsets_exact() -> None:
         assert abs(found.cost - best) <= 1e-9 * best
 
 
+def test_orders_of_equal_cost_follow_the_preferred_one() -> None:
+    found = best_order(0, 4, lambda known, rows, target: 0.0, lambda known, target: 1.0, preferred=(2, 3, 1))
+    assert found.order == (2, 3, 1)
+
+
+def test_only_allowed_orders_are_considered() -> None:
+    def chained(known: frozenset[int], target: int) -> bool:
+        return target - 1 in known
+
+    assert best_order(0, 4, lambda known, rows, target: rows / (1 + target), lambda known, target: 1.0, chained).order == (1, 2, 3)
+
+
 def test_many_inputs_are_ordered_greedily_and_said_to_be() -> None:
     count = orders.MOST_EXACT + 1
     found = best_order(0, count, lambda known, rows, target: rows, lambda known, target: float(target))

@@ -96,7 +96,7 @@ def test_a_pinned_plan_is_never_changed() -> None:
     run = wm.run(QUERY, JUMP.streams(), plan=wm.plan("runs"))
     joined(run, JUMP)
     assert not run.decisions
-    assert run.config.plan == wm.plan("runs")
+    assert run.config.plan.algorithm == "runs"
 
 
 def test_drop_rates_come_with_the_overload_and_go_with_it() -> None:

@@ -5,8 +5,9 @@ A plan names sources by alias. What it leaves out is decided by the optimizer; w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, TypeAlias
 
 from watersmeet.algebra.html import table
@@ -63,6 +64,16 @@ def leaves(tree: Tree) -> list[str]:
     ['a', 'b', 'c']
     """
     return [tree] if isinstance(tree, str) else [*leaves(tree[0]), *leaves(tree[1])]
+
+
+def left_deep(aliases: Sequence[str]) -> Tree:
+    """Join sources one after the other.
+
+    >>> left_deep(["a", "b", "c"])
+    (('a', 'b'), 'c')
+    """
+    rest: list[Tree] = list(aliases)
+    return reduce(lambda left, right: (left, right), rest)
 
 
 def tree_of(nested: Any) -> Tree | None:

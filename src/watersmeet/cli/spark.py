@@ -87,6 +87,6 @@ def grow(job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Obs
             owner = spark_owner(job.checkpoint)
             check_output(job.directory, owner, is_new=is_new_on_spark(job.checkpoint))
             claim_output(job.directory, owner)
-        frame = wm.on_spark(job.query, job.sources, plan=plan)
+        frame = wm.on_spark(job.query, job.sources, plan=plan, checkpoint=job.checkpoint)
         query = write(frame, Sink(job.checkpoint, job.directory, job.format, show), follow=job.follow)
         return watch(query, stop, observe, plan)

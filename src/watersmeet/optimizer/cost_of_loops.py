@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from watersmeet.algebra.plan import DEFAULT_BUCKETS, Index, Plan
+from watersmeet.algebra.plan import Index, Plan
 from watersmeet.cost.kang import btree_path_rows, ttree_path_rows
 from watersmeet.cost.profile import Profile
-from watersmeet.operators.meet.comparisons import comparison_sides
+from watersmeet.operators.meet.comparisons import is_range
 from watersmeet.operators.meet.config import MeetConfig
+from watersmeet.operators.meet.tactics.open_parts import default_index
 from watersmeet.optimizer.estimates import Check, Workload
 from watersmeet.optimizer.parts import Part
 
@@ -59,8 +60,11 @@ class LoopsModel:
         parts.append(Part("batches of loops", self.profile.loops_batch_s * batches, batches))
         return parts
 
+    def window_rows(self, target: int) -> float:
+        return self._held_rows(target)
+
     def _index(self, target: int) -> Index:
-        return self.plan.index(self.config.inputs[target].alias) or default_index(self.plan, bool(self.config.inputs[target].keys))
+        return self.plan.index(self.config.inputs[target].alias) or default_index(self.plan, keyed=bool(self.config.inputs[target].keys))
 
     def _held_rows(self, target: int) -> float:
         """A lazy join keeps rows for an interval longer, and meets them all.
@@ -74,7 +78,7 @@ class LoopsModel:
         """By its index where a condition leads to it, else the whole window is scanned."""
         kind = self._index(target).kind
         connected = bool(self.config.classes.connections(target, sorted(known)))
-        ranged = kind in PATH_ROWS and any(_is_range(each) for each in self._ready(known, target))
+        ranged = kind in PATH_ROWS and any(is_range(each.predicate) for each in self._ready(known, target))
         return kind if connected or ranged else "list"
 
     def _touched_rows(self, kind: str, known: frozenset[int], target: int) -> float:
@@ -85,21 +89,12 @@ class LoopsModel:
         """The share of a window with the key, or in the range, that is looked for; times do not narrow it."""
         if self.config.classes.connections(target, sorted(known)):
             return self.workload.key_share(self.config, known, target)
-        return next((each.share.value for each in self._ready(known, target) if _is_range(each)), 1.0) if kind in PATH_ROWS else 1.0
+        return (
+            next((each.share.value for each in self._ready(known, target) if is_range(each.predicate)), 1.0) if kind in PATH_ROWS else 1.0
+        )
 
     def _ready(self, known: frozenset[int], target: int) -> list[Check]:
         return [each for each in self.workload.checks if target in each.inputs and each.inputs <= known | {target}]
-
-
-def _is_range(check: Check) -> bool:
-    sides = comparison_sides(check.predicate)
-    return sides is not None and sides[0] != "<>"
-
-
-def default_index(plan: Plan, keyed: bool = True) -> Index:  # reads as a property of the window
-    """The index of a window for which a plan names none."""
-    hashed = plan.algorithm in ("eager-hash", "lazy-hash", "hw-join", "xjoin") or (plan.algorithm == "hybrid-nlj-hash" and keyed)
-    return Index("hash", DEFAULT_BUCKETS) if hashed else Index()
 
 
 def touched_rows(index: Index, kind: str, held_rows: float, equal_rows: float) -> float:

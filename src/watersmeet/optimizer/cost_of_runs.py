@@ -70,6 +70,9 @@ class RunsModel:
         parts.append(Part("batches of probes", per_batch / self.batches.batch_s, probes / self.batches.batch_s))
         return parts
 
+    def window_rows(self, target: int) -> float:
+        return self.workload.filled_rows(self.config, target)
+
     def _panes(self, target: int) -> float:
         """Small panes of a similar size are merged, so a window of n batches has about log2 n of them."""
         each = self.workload.inputs[target]

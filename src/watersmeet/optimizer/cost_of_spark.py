@@ -1,8 +1,8 @@
-"""What Spark takes on top of the meet: rows are packed, shuffled, kept in its state store and handed out; every micro-batch has a price."""
+"""Costs of Spark on top of the join: pack, shuffle, state store, output, and a fixed cost per micro-batch. Copies of rows count."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from watersmeet.cost.profile import Profile
 from watersmeet.operators.meet.config import MeetConfig
@@ -11,15 +11,62 @@ from watersmeet.optimizer.estimates import Workload
 from watersmeet.optimizer.parts import Part
 
 
-def on_spark(config: MeetConfig, workload: Workload, profile: Profile, each: Costed, read: Workload | None = None) -> Costed:
-    """The plan with Spark's part of the cost; the same for every plan, so that it changes no choice.
+@dataclass(frozen=True, slots=True)
+class ShuffledInput:
+    """Rows of one input, and the number of buckets that each of them is sent to."""
 
-    Where rows are dropped, `workload` has what is left and `read` what was there: all of it is looked at by those who pack.
+    alias: str
+    number: int
+    rows: float
+    copies: int
+
+    def __str__(self) -> str:
+        return f"{self.alias} {'once' if self.copies == 1 else f'{self.copies} times'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """Rows that travel to the buckets, copies included: in all for finite inputs, per second for streams.
+
+    >>> big, small = ShuffledInput("big", 0, 200_000, 1), ShuffledInput("small", 1, 200, 8)
+    >>> print(Shuffle((big, small), buckets=8, is_total=True))
+    shuffles 201,600 rows to 8 buckets: big once, small 8 times
+    """
+
+    inputs: tuple[ShuffledInput, ...]
+    buckets: int
+    is_total: bool
+    merges_groups: bool = False
+
+    @property
+    def rows(self) -> float:
+        return sum(each.rows * each.copies for each in self.inputs)
+
+    @property
+    def copies(self) -> dict[int, int]:
+        """Copies of each row by input number."""
+        return {each.number: each.copies for each in self.inputs}
+
+    def __str__(self) -> str:
+        unit = "rows" if self.is_total else "rows per second"
+        where = f"{self.buckets} buckets" if self.buckets > 1 else "1 bucket"
+        merged = "; a second shuffle merges groups" if self.merges_groups else ""
+        return f"shuffles {self.rows:,.0f} {unit} to {where}: {', '.join(str(each) for each in self.inputs)}{merged}"
+
+
+def on_spark(
+    config: MeetConfig, workload: Workload, profile: Profile, each: Costed, read: Workload | None = None, shuffle: Shuffle | None = None
+) -> Costed:
+    """Add Spark's part of the cost to a plan. It is the same for every plan, so it changes no choice.
+
+    Where rows are dropped, `workload` has the rows that are left and `read` all of them, which the packing tasks look at. Every copy of a
+    row is shuffled and kept in state; without `shuffle`, there is one of each.
     """
     spark = profile.spark
+    copies = {} if shuffle is None else shuffle.copies
     arriving = sum((read or workload).inputs[i].rows_per_s.value for i in config.streams)
-    shuffled = sum(workload.inputs[i].rows_per_s.value for i in config.streams)
-    kept = sum(workload.inputs[i].kept_per_s.value for i in config.streams)
+    shuffled = sum(workload.inputs[i].rows_per_s.value * copies.get(i, 1) for i in config.streams)
+    kept = sum(workload.inputs[i].kept_per_s.value * copies.get(i, 1) for i in config.streams)
     out, batches = each.cost.rows_out_per_s, 1 / workload.arriving.batch_s
     parts = (
         Part("spark: pack", arriving * spark.pack_s, arriving),

@@ -9,12 +9,14 @@ References: Kang, Naughton, Viglas, section 3; Golab, Özsu, section 4.2; Ayad, 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import Protocol
 
 from watersmeet.algebra.plan import Plan, Tree
 from watersmeet.algebra.windows import RowsWindow
 from watersmeet.cost.profile import Profile
 from watersmeet.operators.meet.config import MeetConfig
+from watersmeet.operators.meet.tactics.open_parts import GLOBAL, PER_ORIGIN, fill_by_structure, open_parts, with_orders
 from watersmeet.optimizer.cost_of_loops import LoopsModel
 from watersmeet.optimizer.cost_of_runs import RunsModel
 from watersmeet.optimizer.cost_of_trees import TreeModel
@@ -23,6 +25,9 @@ from watersmeet.optimizer.orders import Ordered, best_order
 from watersmeet.optimizer.parts import Part
 
 __all__ = ["Costed", "Part", "PlanCost", "costed"]
+
+#: Every global order is tried for so many inputs at most.
+MOST_PERMUTED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +70,21 @@ class Model(Protocol):
 
     def upkeep(self) -> list[Part]: ...
 
+    def window_rows(self, target: int) -> float: ...
+
 
 def costed(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan) -> Costed:
-    """The plan, its orders filled in with the cheapest where it leaves them open, and what it costs."""
-    if plan.tree is not None:
-        return _costed_tree(config, workload, profile, plan, plan.tree)
+    """Fill the tree or the orders that the plan leaves open with the cheapest ones, and predict the cost of the filled plan."""
+    parts_of_plan = open_parts(plan)
+    if parts_of_plan.has_tree:
+        tree = TreeModel(config, workload, profile).best() if plan.tree is None else plan.tree
+        return _costed_tree(config, workload, profile, replace(plan, tree=tree), tree)
     model = model_of(config, workload, profile, plan)
-    orders = {i: _order(config, model, plan, i) for i in config.streams}
+    if parts_of_plan.orders == GLOBAL:
+        plan = _with_global_order(config, workload, model, plan)
+        orders = {i: _global_order(config, model, i, plan.global_order) for i in config.streams}
+    else:
+        orders = {i: _order(config, model, plan, i) for i in config.streams}
     rows_out = _rows_out(config, workload)
     parts = [*_taken_in(config, workload, profile), *model.upkeep()]
     for i, ordered in orders.items():
@@ -81,7 +94,9 @@ def costed(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan)
     parts.append(Part("rows out", rows_out * profile.row_out_s, rows_out))
     state_rows, state_bytes = _base_state(workload)
     named = tuple((config.inputs[i].alias, tuple(config.inputs[j].alias for j in ordered.order)) for i, ordered in orders.items())
-    return Costed(_with_orders(plan, named), PlanCost(tuple(parts), state_rows, state_bytes, rows_out))
+    if parts_of_plan.orders == PER_ORIGIN:
+        plan = with_orders(plan, named)
+    return Costed(plan, PlanCost(tuple(parts), state_rows, state_bytes, rows_out))
 
 
 def _costed_tree(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan, tree: Tree) -> Costed:
@@ -107,12 +122,34 @@ def model_of(config: MeetConfig, workload: Workload, profile: Profile, plan: Pla
     return RunsModel(config, workload, profile) if plan.algorithm == "runs" else LoopsModel(config, workload, profile, plan)
 
 
-def _with_orders(plan: Plan, orders: tuple[tuple[str, tuple[str, ...]], ...]) -> Plan:
-    return plan if plan.global_order or plan.orders or not any(order for _, order in orders) else replace(plan, orders=orders)
+def _with_global_order(config: MeetConfig, workload: Workload, model: Model, plan: Plan) -> Plan:
+    """Fill an open global order: the cheapest of all orders for a few inputs, the structural one for many."""
+    if plan.global_order or plan.orders or len(config.inputs) > MOST_PERMUTED:
+        return fill_by_structure(config, plan)
+
+    def cpu_per_s(names: tuple[str, ...]) -> float:
+        return sum(workload.inputs[i].kept_per_s.value * _global_order(config, model, i, names).cost for i in config.streams)
+
+    return replace(plan, global_order=min(permutations(each.alias for each in config.inputs), key=cpu_per_s))
+
+
+def _global_order(config: MeetConfig, model: Model, origin: int, names: tuple[str, ...]) -> Ordered:
+    """Return one order of all windows with its cost per row of the origin, which is the only row scanned at its own loop.
+
+    References: Golab, Özsu, section 3.1.
+    """
+    order = tuple(config.aliases[name] for name in names)
+    known, rows, cost = frozenset[int](), 1.0, 0.0
+    for target in order:
+        share = 1 / max(model.window_rows(target), 1.0) if target == origin else 1.0
+        cost += rows * model.loop_s(origin, known, target) * share
+        rows *= model.growth(origin, known, target) * share
+        known |= {target}
+    return Ordered(tuple(target for target in order if target != origin), cost, exact=True)
 
 
 def _order(config: MeetConfig, model: Model, plan: Plan, origin: int) -> Ordered:
-    """The pinned order of an origin, or the cheapest one, with its cost per row of the origin."""
+    """Return the pinned order of an origin, or the cheapest one that the algorithm can run, with its cost per row of the origin."""
 
     def growth(known: frozenset[int], target: int) -> float:
         return model.growth(origin, known, target)
@@ -122,7 +159,10 @@ def _order(config: MeetConfig, model: Model, plan: Plan, origin: int) -> Ordered
 
     pinned = plan.order(config.inputs[origin].alias)
     if pinned is None:
-        return best_order(origin, len(config.inputs), loop_cost, growth)
+        by_key = open_parts(plan).probes_by_key_only
+        allowed = (lambda known, target: bool(config.classes.connections(target, sorted(known)))) if by_key else None
+        structural = [step.target for step in config.orders[origin]]  # an origin that is predicted to meet nothing may still meet rows
+        return best_order(origin, len(config.inputs), loop_cost, growth, allowed, structural)
     order = tuple(config.aliases[name] for name in pinned if config.aliases[name] != origin)
     known, rows, cost = frozenset({origin}), 1.0, 0.0
     for target in order:

@@ -99,7 +99,7 @@ def _order(config: AggregateConfig, number: int, early: frozenset[int]) -> tuple
         return ()
     if config.plan.order(config.inputs[number].alias) is not None:
         return tuple(step.target for step in config.join.orders[number])
-    return probing_order(config.join.classes, config.join.bounds, number, early)
+    return probing_order(config.join.classes, config.join.aliases, config.join.bounds, number, early)
 
 
 def _carried_columns(config: AggregateConfig, number: int) -> list[str]:

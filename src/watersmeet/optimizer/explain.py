@@ -16,16 +16,19 @@ from watersmeet.cost.profile import Profile
 from watersmeet.errors import PlanError
 from watersmeet.operators.aggregate.config import aggregate_config
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
+from watersmeet.operators.meet.tactics.open_parts import open_parts
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.operators.shedding import drop_boxes
 from watersmeet.optimizer.aggregation_costs import AggregationCosts, hold_whole_windows
 from watersmeet.optimizer.arrivals import Arriving
 from watersmeet.optimizer.budget import Budget, bytes_text
+from watersmeet.optimizer.cost_of_spark import Shuffle
 from watersmeet.optimizer.costing import Costed, PlanCost
 from watersmeet.optimizer.early import early_notes
 from watersmeet.optimizer.estimates import Workload, workload_of
 from watersmeet.optimizer.explain_html import explanation_html
 from watersmeet.optimizer.feasibility import Remedies, remedies
+from watersmeet.optimizer.filling import fill_plan
 from watersmeet.optimizer.overload import Situation
 from watersmeet.optimizer.samples import Samples
 from watersmeet.optimizer.search import searched
@@ -55,6 +58,7 @@ class Explanation:
     remedies: Remedies | None = None  # where the chosen plan does not keep up, and somebody wants to know what would help
     engine: str = "embedded"
     notes: tuple[str, ...] = ()  # of an aggregation: where it is early, and where it cannot be
+    shuffle: Shuffle | None = None  # on Spark: rows sent to the buckets, with their copies
 
     @property
     def plan(self) -> Plan:
@@ -98,6 +102,7 @@ class Explanation:
             "notes": list(self.notes),
             "trace": list(self.trace),
             "engine": self.engine,
+            "shuffle": None if self.shuffle is None else _shuffle_dict(self.shuffle),
             "batch_s": self.workload.arriving.batch_s,
             "checks": [
                 {"predicate": str(text), "share": _estimate_dict(each.share)}
@@ -131,6 +136,8 @@ class Explanation:
         yield f"weight factors: {self.profile.name}{f', {self.profile.source}' if self.profile.source else ''}"
         if self.engine == "spark" and self.profile.spark.assumed:
             yield "what Spark itself takes per row and per batch is assumed: watersmeet calibrate --spark measures it"
+        if self.shuffle is not None:
+            yield str(self.shuffle)
         yield f"rows are taken to come in batches of {self._batches()}"
         yield from self._about_inputs()
         yield from ("how it was chosen", *(f"  {line}" for line in self.trace))
@@ -152,7 +159,7 @@ class Explanation:
         if pairs:
             yield "times in a result, given and derived"
             yield from (f"  {a} and {b} at most {_length(within)} apart" for a, b, within in pairs)
-        if len(self.config.inputs) > 1:
+        if len(self.config.inputs) > 1 and self._orders():
             yield "order of probing, by the stream a new row comes from"
             yield from (f"  {origin}: {' → '.join([origin, *order])}" for origin, order in self._orders().items())
         if self.config.waits_for_watermark:
@@ -174,11 +181,11 @@ class Explanation:
             yield f"  and {len(self.others) - len(shown)} more"
 
     def _orders(self) -> dict[str, list[str]]:
-        default = {
-            each.alias: [self.config.inputs[step.target].alias for step in self.config.orders[each.number]] for each in self.config.inputs
-        }
-        streams = [self.config.inputs[i].alias for i in self.config.streams]
-        return {alias: [name for name in self.plan.order(alias) or default[alias] if name != alias] for alias in streams}
+        """Return the order of probing by origin; trees and W-joins have none."""
+        if not self.bound.is_aggregation and open_parts(self.plan).orders is None:
+            return {}
+        inputs = self.config.inputs
+        return {inputs[i].alias: [inputs[step.target].alias for step in self.config.orders[i]] for i in self.config.streams}
 
     def _input(self, source: MeetInput) -> dict[str, Any]:
         each = self.workload.inputs[source.number]
@@ -226,34 +233,40 @@ def explained(
     reason: str = "",
     wishes: Wishes | None = None,
     engine: str = "embedded",
+    shuffle: Shuffle | None = None,
 ) -> Explanation:
     """The cheapest feasible plan, or the pinned one, and what the others would cost.
 
     `samples` and `arriving` tell what the rows at hand show; `reason` is why the given plan was taken, if not because it was pinned. With
     `wishes`, even with none in them, a plan that does not keep up comes with what would help. With the engine "spark", what Spark takes per
-    row and per batch comes on top.
+    row and per batch comes on top, for every copy that its grid of buckets makes (`shuffle`).
     """
     if bound.is_aggregation:
         sheds = plan is not None and bool(drop_boxes(bound, plan))
         grouped = aggregate_config(bound, None if sheds else plan)  # what is shed is joined first, by any plan for joins
         workload = hold_whole_windows(grouped.join, workload_of(bound, grouped.join, stats, samples, arriving))
-        costs = AggregationCosts(bound, grouped, stats, Situation(grouped.join, workload, profile, budget or Budget(), engine))
+        costs = AggregationCosts(bound, grouped, stats, Situation(grouped.join, workload, profile, budget or Budget(), engine, shuffle=shuffle))
         about = _explained_aggregation(costs, plan, wishes, all_plans, is_pinned=plan is not None and not reason)
         return replace(about, trace=(*about.trace, reason)) if reason else about
     config = settled_config(bound, plan or Plan())
-    now = Situation(config, workload_of(bound, config, stats, samples, arriving), profile, budget or Budget(), engine)
+    now = Situation(config, workload_of(bound, config, stats, samples, arriving), profile, budget or Budget(), engine, shuffle)
     search = searched(bound, config, now.workload, profile, now.budget)
     found, trace = [now.on_engine(now.workload, each) for each in search.found], search.trace
     chosen = found[0]
     if plan is not None:
-        chosen = now.pinned(plan, drop_boxes(bound, plan))
+        full = fill_plan(config, now.workload, profile, plan)
+        chosen = now.pinned(full, drop_boxes(bound, plan))
+        plan = replace(full, orders=plan.orders)  # a thinned workload may want other orders
         trace = (*trace, reason or "the plan is pinned")
     others = tuple(each for each in found if each.plan != chosen.plan)
     helps = None
     if wishes is not None and now.budget.shortfall(chosen.cost) is not None:
         open_plans = [plan] if plan is not None and not reason else [replace(each.plan, orders=()) for each in found]
         helps = remedies(now, chosen.cost, chosen.plan, open_plans, wishes)
-    return Explanation(bound, config, now.workload, stats, chosen, others, now.budget, profile, all_plans, trace, helps, engine)
+    config = settled_config(bound, chosen.plan)
+    return Explanation(
+        bound, config, now.workload, stats, chosen, others, now.budget, profile, all_plans, trace, helps, engine, (), shuffle
+    )
 
 
 def _cheapest_feasible(found: list[Costed], budget: Budget) -> Costed:
@@ -270,13 +283,14 @@ def _explained_aggregation(
     sheds = bool(chosen.plan.drop)
     others = tuple(each for each in found if sheds or each.plan.early != chosen.plan.early)
     notes = ("rows are shed: aggregates are estimates",) if sheds else tuple(early_notes(bound, chosen.plan))
+    config = now.config if sheds else aggregate_config(bound, chosen.plan).join  # orders depend on which inputs are aggregated early
     trace = (f"{len(found)} placements of early aggregation compared by predicted CPU time",)
     helps = None
     if wishes is not None and now.budget.shortfall(chosen.cost) is not None:
         helps = costs.remedies(chosen, plan if is_pinned else None, wishes)
     return Explanation(
         bound,
-        now.config,
+        config,
         now.workload,
         costs.stats,
         chosen,
@@ -288,6 +302,7 @@ def _explained_aggregation(
         helps,
         now.engine,
         notes,
+        now.shuffle,
     )
 
 
@@ -298,6 +313,16 @@ def _cost_dict(cost: PlanCost) -> dict[str, Any]:
         "state_bytes": cost.state_bytes,
         "rows_out_per_s": cost.rows_out_per_s,
         "operators": [{"name": part.name, "cpu_per_s": part.cpu_per_s, "rows_per_s": part.rows_per_s} for part in cost.parts],
+    }
+
+
+def _shuffle_dict(shuffle: Shuffle) -> dict[str, Any]:
+    return {
+        "rows": shuffle.rows,
+        "is_total": shuffle.is_total,
+        "buckets": shuffle.buckets,
+        "copies": {each.alias: each.copies for each in shuffle.inputs},
+        "merges_groups": shuffle.merges_groups,
     }
 
 

@@ -30,7 +30,7 @@ from watersmeet.errors import PlanError, listing
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.shedding import DropBox
 from watersmeet.optimizer.budget import Budget
-from watersmeet.optimizer.cost_of_spark import on_spark
+from watersmeet.optimizer.cost_of_spark import Shuffle, on_spark
 from watersmeet.optimizer.costing import Costed, Part, PlanCost, costed
 from watersmeet.optimizer.estimates import InputEstimate, Workload
 from watersmeet.stats.estimate import Estimate, derived
@@ -80,6 +80,7 @@ class Situation:
     budget: Budget
     engine: str = "embedded"
     operator: Callable[[Workload, Plan], Costed] | None = None  # costs the operator on a workload; None: the join
+    shuffle: Shuffle | None = None  # on Spark: rows that travel, with their copies
 
     def cost(self, plan: Plan, keep: Mapping[str, float]) -> Costed:
         """The plan's cost when these shares are kept, by stream name; streams not named are kept whole."""
@@ -98,7 +99,7 @@ class Situation:
 
     def on_engine(self, left: Workload, found: Costed) -> Costed:
         """The plan's cost with what the engine takes on top, when that much is left of the workload."""
-        return on_spark(self.config, left, self.profile, found, self.workload) if self.engine == "spark" else found
+        return on_spark(self.config, left, self.profile, found, self.workload, self.shuffle) if self.engine == "spark" else found
 
     def pinned(self, plan: Plan, boxes: Mapping[str, DropBox]) -> Costed:
         """The plan with its own drop boxes, and what it costs with them."""

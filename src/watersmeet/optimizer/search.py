@@ -14,22 +14,18 @@ from itertools import product
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.cost.profile import Profile
-from watersmeet.errors import InternalError, PlanError
+from watersmeet.errors import InternalError
 from watersmeet.operators.meet.config import MeetConfig, meet_config
+from watersmeet.operators.meet.tactics.open_parts import fill_intervals
 from watersmeet.operators.meet.tactics.registry import tactic_of
 from watersmeet.optimizer.budget import Budget
 from watersmeet.optimizer.cost_of_trees import TreeModel
 from watersmeet.optimizer.costing import Costed, costed
 from watersmeet.optimizer.estimates import Workload
-
-#: Combinations of indexes are tried for so many inputs at most; above, all windows share one kind.
-MOST_MIXED = 3
+from watersmeet.optimizer.filling import MOST_MIXED, can_run, sized_index
 
 #: A hash bucket: where it begins and where it ends.
 BUCKET_BYTES = 16
-
-#: Lazy joins are tried with an evaluation interval of this share of the shortest window.
-LAZY_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +64,7 @@ def hash_joins(search: Searching) -> Searching:
     config = search.config
     if len(config.inputs) < 2 or not any(each.keys for each in config.inputs):
         return search
-    indexes = tuple((each.alias, Index("hash", _buckets(search.workload, each.number))) for each in config.inputs)
+    indexes = tuple((each.alias, sized_index("hash", search.workload, each.number)) for each in config.inputs)
     return search.with_plans([Plan("eager-hash", indexes=indexes), *_lazily(search, Plan("lazy-hash", indexes=indexes))])
 
 
@@ -81,7 +77,7 @@ def indexed_windows(search: Searching) -> Searching:
     same = ((kind,) * len(aliases) for kind in ("list", "hash", "btree", "ttree"))
     plans = []
     for chosen in kinds if len(aliases) <= MOST_MIXED else same:
-        indexes = [Index(kind, _size(kind, search.workload, i)) for i, kind in enumerate(chosen)]
+        indexes = [sized_index(kind, search.workload, i) for i, kind in enumerate(chosen)]
         plans.append(Plan("window-join", indexes=tuple(zip(aliases, indexes, strict=True))))
     return search.with_plans(plans)
 
@@ -108,15 +104,16 @@ def share_out_buckets(search: Searching) -> Searching:
 
 
 def drop_what_cannot_run(search: Searching) -> Searching:
-    """Plans that their algorithm refuses. Orders are still open, so one configuration serves all plans of an algorithm."""
-    configs = {thetas: meet_config(search.bound, Plan(), kernel_thetas=thetas) for thetas in (False, True)}
+    """Drop plans that their algorithm refuses. Orders are still open, so one configuration serves all plans of an algorithm."""
+    configs = _configs(search.bound)
     return replace(search, plans=tuple(plan for plan in dict.fromkeys(search.plans) if _can_run(configs, plan)))
 
 
 def predict_costs(search: Searching) -> Searching:
-    """What each plan costs, with the cheapest order for each origin filled in."""
-    found = tuple(costed(search.config, search.workload, search.profile, plan) for plan in search.plans)
-    return replace(search, found=found)
+    """Cost each plan with the cheapest order for each origin filled in. Drop plans that their algorithm refuses by those orders."""
+    configs = _configs(search.bound)
+    found = (costed(search.config, search.workload, search.profile, plan) for plan in search.plans)
+    return replace(search, found=tuple(each for each in found if _can_run(configs, each.plan)))
 
 
 def cheapest_first(search: Searching) -> Searching:
@@ -189,11 +186,10 @@ def _said(rule: Rule, before: Searching, after: Searching) -> str:
 
 
 def _lazily(search: Searching, plan: Plan) -> Iterator[Plan]:
-    """The plan with an evaluation interval and an expiration interval as long, where there is a window in time to go by."""
-    shortest_us = min((each.retention_us for each in search.config.inputs if each.is_stream), default=0)
-    interval_us = int(shortest_us * LAZY_SHARE)
-    if 0 < interval_us < 1 << 50:
-        yield replace(plan, evaluate_us=interval_us, expire_us=interval_us)
+    """Yield the plan with its intervals, where there is a window in time to derive them from."""
+    full = fill_intervals(search.config, plan)
+    if full.evaluate_us:
+        yield full
 
 
 def _within(search: Searching, plan: Plan, most: int) -> Plan:
@@ -209,19 +205,10 @@ def _within(search: Searching, plan: Plan, most: int) -> Plan:
     return replace(plan, indexes=tuple((alias, Index("hash", sizes[alias]) if alias in sizes else index) for alias, index in plan.indexes))
 
 
+def _configs(bound: BoundQuery) -> dict[bool, MeetConfig]:
+    """Return the meet with and without comparisons in the kernel."""
+    return {thetas: meet_config(bound, Plan(), kernel_thetas=thetas) for thetas in (False, True)}
+
+
 def _can_run(configs: dict[bool, MeetConfig], plan: Plan) -> bool:
-    tactic = tactic_of(plan)
-    try:
-        tactic.settle(configs[tactic.kernel_thetas], plan)
-    except PlanError:
-        return False
-    return True
-
-
-def _buckets(workload: Workload, number: int) -> int:
-    distinct = [each.value for each in workload.inputs[number].distinct.values()]
-    return int(min(max(distinct, default=1.0), 1 << 20)) or 1
-
-
-def _size(kind: str, workload: Workload, number: int) -> int:
-    return {"list": 0, "hash": _buckets(workload, number), "btree": 100, "ttree": 100}[kind]
+    return can_run(configs[tactic_of(plan).kernel_thetas], plan)

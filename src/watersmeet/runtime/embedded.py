@@ -31,9 +31,10 @@ from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.operators.shedding import DropBox, drop_boxes
 from watersmeet.runtime.adaptive import Adaptive, Decision, Overload
-from watersmeet.runtime.planning import at_hand, plan_of
+from watersmeet.runtime.planning import plan_of, planning_rows
 from watersmeet.runtime.sources import Relation, Stream, event_times_us
 from watersmeet.runtime.watermark import Lateness, Watermark
+from watersmeet.stats.stream_stats import StreamStats
 
 Sources = Mapping[str, Stream | Relation]
 
@@ -72,6 +73,7 @@ class EmbeddedRun:
     ledger: dict[str, Ledger] = field(default_factory=dict)
     batch_ledger: dict[str, Ledger] = field(default_factory=dict)
     planner: Adaptive | None = None  # None where the plan is pinned
+    stats: Mapping[str, StreamStats] = field(default_factory=dict)  # declared by the caller
 
     @property
     def decisions(self) -> list[Decision]:
@@ -130,9 +132,12 @@ class EmbeddedRun:
         return stepped.results
 
     def replan(self, plan: Plan) -> None:
-        """Goes on by this plan from the next batch on. There is nothing to migrate: state is the windows, whatever the plan."""
+        """Use this plan from the next batch on. There is nothing to migrate: state is the windows, whatever the plan.
+
+        Open parts are filled as when a run starts, by declared statistics and the first rows of the sources.
+        """
         self.planner = None
-        self._go_on_by(plan)
+        self._go_on_by(self._fill(plan))
 
     def _step(self, deltas: dict[int, Delta], future_us: int) -> Stepped | Aggregated:
         with on_cores(os.cpu_count() or 1):
@@ -176,6 +181,9 @@ class EmbeddedRun:
         if not isinstance(source, Stream):
             raise InputError(f'"{name}" is a relation; only streams bring rows')
         return Delta(table, event_times_us(name, table, source.time))
+
+    def _fill(self, plan: Plan) -> Plan:
+        return plan_of(self.bound, *planning_rows(self.bound, self.sources, self.stats), plan)
 
     def _go_on_by(self, plan: Plan) -> None:
         self.config, self.boxes = settled_config(self.bound, plan), drop_boxes(self.bound, plan)
@@ -230,36 +238,40 @@ def start(
     *,
     evaluate: str | None = None,
     overload: Overload | None = None,
+    stats: Mapping[str, StreamStats] | None = None,
 ) -> EmbeddedRun:
-    """A run of the query over the sources, with no row joined yet; a pinned plan that cannot run it is refused here.
+    """Start a run of the query over the sources, with no row joined yet; refuse a pinned plan that cannot run it.
 
-    Without one, the cheapest plan by its predicted cost on the rows at hand runs, and is looked at again as rows flow. `evaluate="row"`
-    asks an aggregation query for its groups at the time of every row. `overload` is what the run begins with where a budget had to be kept.
+    What a pinned plan leaves open is filled by cost, as `explain` shows it. Without a plan, the cheapest one by its predicted cost on the
+    rows at hand runs, and is looked at again as rows flow. `evaluate="row"` asks an aggregation query for its groups at the time of every
+    row. `overload` has the starting plan where a budget had to be kept. `stats` are declared statistics, which count before rows.
     """
     bound = bound_query(query, sources)
     if evaluate not in (None, "row"):
         raise InputError(f'there is no evaluation "{evaluate}"', hint='write evaluate="row", or leave it out')
     if bound.is_aggregation:
         shedding = overload.plan if overload is not None and overload.plan.drop else plan  # else the join's plan is none of its business
-        return _start_aggregation(bound, sources, shedding, every_row=evaluate == "row")
+        return _start_aggregation(bound, sources, shedding, every_row=evaluate == "row", stats=stats or {})
     if evaluate is not None:
         raise InputError("only aggregation queries are evaluated; this one gives each result as soon as it is known")
     planner = None
+    hand, known = planning_rows(bound, sources, stats)
     if plan is None:
-        hand = at_hand(bound, sources)
-        begun = overload or Overload(plan_of(bound, hand))
+        begun = overload or Overload(plan_of(bound, hand, known))
         plan, planner = begun.plan, Adaptive(bound, sources, begun.plan, hand.rows, begun.budget, begun.wishes)
-    config = settled_config(bound, plan)
+    config = settled_config(bound, plan_of(bound, hand, known, plan))
     state = empty_state(config)
     for each in config.inputs:
         if not each.is_stream:
             state = with_relation(config, state, each.number, whole(sources[each.name]))
     watermark = Watermark.start(lateness_of(config, sources))
     boxes = drop_boxes(bound, config.plan)
-    return EmbeddedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner)
+    return EmbeddedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner, stats=known)
 
 
-def _start_aggregation(bound: BoundQuery, sources: Sources, plan: Plan | None, *, every_row: bool) -> EmbeddedRun:
+def _start_aggregation(
+    bound: BoundQuery, sources: Sources, plan: Plan | None, *, every_row: bool, stats: Mapping[str, StreamStats]
+) -> EmbeddedRun:
     if plan is not None and drop_boxes(bound, plan):
         from watersmeet.runtime.shed_aggregation import start_shed_aggregation
 
@@ -268,8 +280,8 @@ def _start_aggregation(bound: BoundQuery, sources: Sources, plan: Plan | None, *
         raise InputError("the query says EVERY, so it is not evaluated at every row", hint="leave one of the two out")
     planner = None
     if plan is None:
-        hand = at_hand(bound, sources)
-        plan = plan_of(bound, hand)
+        hand, known = planning_rows(bound, sources, stats)
+        plan = plan_of(bound, hand, known)
         planner = Adaptive(bound, sources, plan, hand.rows)
     plan = replace(plan, drop=())
     config = aggregate_config(bound, plan, every_row=every_row)

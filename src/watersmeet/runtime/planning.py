@@ -1,13 +1,15 @@
-"""The plan of a run: measured on the rows at hand, predicted, chosen. `explain` and the hosts ask here, so that what is shown is what runs.
+"""The plan of a run: measured on the rows at hand, predicted, chosen. `explain` and both hosts ask here, so both see the same plan.
 
-Rows at hand are a table, a path, or the first batch of an iterable, which is looked at and still comes first. A plan costs some
-milliseconds to find; where there are fewer rows than any plan takes to join in that time, the default is taken without measuring.
+Rows at hand are a table, a path, the first file of a directory that grows, or the first batch of an iterable, which is looked at and still
+comes first. A plan takes some milliseconds to find. With fewer rows than any plan joins in that time, the default plan runs and nothing is
+measured. What a pinned plan leaves open is filled here too, by the same statistics (`optimizer.filling`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -18,17 +20,22 @@ from watersmeet.algebra.query import BoundQuery
 from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
 from watersmeet.operators.aggregate.config import aggregate_config
 from watersmeet.operators.meet.config import MeetConfig, meet_config
+from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.optimizer.arrivals import Arriving
 from watersmeet.optimizer.budget import Budget
 from watersmeet.optimizer.calibration.store import current as current_profile
+from watersmeet.optimizer.cost_of_spark import Shuffle
+from watersmeet.optimizer.estimates import workload_of
 from watersmeet.optimizer.explain import Explanation, explained
+from watersmeet.optimizer.filling import fill_plan
 from watersmeet.optimizer.samples import Sample, Samples, sample_of
-from watersmeet.runtime.inputs.feeds import BatchFeed, PathFeed, TableFeed
+from watersmeet.runtime.inputs.feeds import PathFeed, SparkFeed, TableFeed
 from watersmeet.runtime.sources import Relation, Stream, event_times_us
+from watersmeet.runtime.spark.layout import choose_layout, grouping_of, shuffle_of
 from watersmeet.runtime.statistics import columns_asked, completed
 from watersmeet.stats.estimate import Estimate, Provenance
 from watersmeet.stats.sample import measured
-from watersmeet.stats.stream_stats import StreamStats, stats
+from watersmeet.stats.stream_stats import ASSUMED_ROWS_PER_S, StreamStats, stats
 
 #: With fewer rows at hand than this every plan is done before the best one is found.
 FEW_ROWS = 500
@@ -63,6 +70,17 @@ class AtHand:
         return Arriving(span_s, span_s if self.whole else float("inf"), is_assumed=False)
 
 
+#: No rows to look at: everything is assumed.
+NOTHING_AT_HAND = AtHand({}, {}, whole=False)
+
+
+@runtime_checkable
+class Peekable(Protocol):
+    """A feed whose first rows can be looked at and still come."""
+
+    def peek(self) -> pa.Table | None: ...
+
+
 def explanation(
     bound: BoundQuery,
     sources: Known,
@@ -73,67 +91,151 @@ def explanation(
     all_plans: bool = False,
     wishes: Wishes = NO_WISHES,
     engine: str = "embedded",
+    buckets: int | None = None,
 ) -> Explanation:
-    """What a run of the query over these sources would be planned as, and why."""
-    known = {**{name: source for name, source in sources.items() if isinstance(source, StreamStats)}, **(declared or {})}
-    hand = at_hand(bound, {name: source for name, source in sources.items() if not isinstance(source, StreamStats) and name not in known})
-    default = default_plan(bound) if plan is None and not known and hand.rows < FEW_ROWS and hand.tables else None
-    return explained_on(bound, hand, known, plan=plan, default=default, budget=budget, all_plans=all_plans, wishes=wishes, engine=engine)
+    """Explain which plan a run of the query over these sources would use, and why; on Spark, over so many buckets."""
+    hand, known = planning_rows(bound, sources, declared)
+    if plan is None and engine == "spark" and bound.is_aggregation:
+        default, reason = plan_of(bound, hand, known, engine=engine), "an aggregation on Spark is planned by assumed statistics"
+    elif plan is None and is_too_little(bound, hand, known):
+        default, reason = default_plan(bound), f"fewer than {FEW_ROWS} rows at hand: the default plan is taken, nothing is compared"
+    else:
+        default, reason = None, ""
+    return explained_on(
+        bound,
+        hand,
+        known,
+        plan=plan or default,
+        reason=reason,
+        budget=budget,
+        all_plans=all_plans,
+        wishes=wishes,
+        engine=engine,
+        shuffle=predicted_shuffle(bound, sources, hand, known, buckets) if engine == "spark" and buckets is not None else None,
+    )
 
 
-def plan_of(bound: BoundQuery, hand: AtHand) -> Plan:
-    """The plan of a run, for those who do not want to know why: what `explanation` chooses for the same rows."""
-    if hand.rows < FEW_ROWS or (len(bound.sources) == 1 and not bound.is_aggregation):
-        return default_plan(bound)
-    return explained_on(bound, hand, {}).plan
+def predicted_shuffle(bound: BoundQuery, sources: Known, hand: AtHand, known: Mapping[str, StreamStats], buckets: int) -> Shuffle:
+    """Predict which rows travel to the buckets of a query on Spark, along the grid that the rows and statistics at hand lead to."""
+    grouped = aggregate_config(bound) if bound.is_aggregation else None
+    config = meet_config(bound, Plan()) if grouped is None else grouped.join
+    grouping = None if grouped is None else grouping_of(grouped)
+    rates = input_rates(bound, config, sources, hand, known)
+    grid = choose_layout(config, buckets, rates.rows, grouping)
+    return shuffle_of(config, grid, rates.rows, is_total=rates.is_total, grouping=grouping)
 
 
-def spark_plan(bound: BoundQuery, sources: Mapping[str, Stream | Relation]) -> Plan:
-    """The plan of a query on Spark that was given none: by the first rows of its sources where they are at hand, those of a directory that
-    is followed included.
+@dataclass(frozen=True, slots=True)
+class InputRates:
+    """Rows of each input that a grid spreads: in all where every stream is finite and counted, else per second."""
 
-    Neither rows nor state depend on a join's plan, so a restart may take another one. An aggregation's state does: its plan goes by assumed
-    statistics, which are the same whenever it is asked for, so that a restart goes on as it began.
+    rows: tuple[float, ...]
+    is_total: bool
+
+
+def input_rates(bound: BoundQuery, config: MeetConfig, sources: Known, hand: AtHand, known: Mapping[str, StreamStats]) -> InputRates:
+    """Return how many rows of each input pass its own predicates and travel.
+
+    Finite inputs count by their rows. Otherwise rates are declared or measured. A stream of unknown rate counts as much as the fastest
+    known one, so that streams of which nothing is known are equal.
     """
-    if bound.is_aggregation:
-        return explained_on(bound, AtHand({}, {}, whole=False), {}).plan
-    hand = _first_rows(bound, sources)
-    everything = all(each.schema.name in hand.tables for each in bound.sources)
-    if not everything or hand.rows < FEW_ROWS or len(bound.sources) == 1:
+    workload = workload_of(bound, config, _statistics(bound, hand, known), _samples(config, hand, known), hand.arriving())
+    shares = [each.kept_per_s.value / each.rows_per_s.value if each.rows_per_s.value else 1.0 for each in workload.inputs]
+    totals = {each.name: None if each.name in known else _row_count(sources.get(each.name), hand, each.name) for each in config.inputs}
+    counts = [totals[each.name] if each.is_stream else 0 for each in config.inputs]
+    whole = [count for count in counts if count is not None]
+    if len(whole) == len(counts):
+        return InputRates(tuple(count * share for count, share in zip(whole, shares, strict=True)), is_total=True)
+    rates = [None if each.rows_per_s.is_assumed else each.rows_per_s.value for each in workload.inputs]
+    fastest = max((rate for rate in rates if rate is not None), default=0.0) or ASSUMED_ROWS_PER_S
+    return InputRates(tuple((fastest if rate is None else rate) * share for rate, share in zip(rates, shares, strict=True)), is_total=False)
+
+
+def _row_count(source: Stream | Relation | StreamStats | None, hand: AtHand, name: str) -> int | None:
+    """Return the number of rows of a finite source, where it is known without reading it."""
+    if source is None or isinstance(source, StreamStats):
+        return None
+    if isinstance(source.feed, SparkFeed):
+        return source.feed.known_rows()
+    return hand.tables[name].num_rows if name in hand.tables and _is_whole(source) else None
+
+
+def plan_of(
+    bound: BoundQuery, hand: AtHand, known: Mapping[str, StreamStats] | None = None, plan: Plan | None = None, *, engine: str = "embedded"
+) -> Plan:
+    """Return the plan that `explanation` shows for the same rows and statistics: the pinned one, with its open parts filled, or the best.
+
+    On Spark, neither rows nor state of a join depend on its plan, so a restart may take another one. The state of an aggregation does.
+    Its plan goes by assumed statistics, which never change, so that a restart continues with the plan it began with.
+    """
+    known = known or {}
+    if bound.is_aggregation and plan is not None:
+        return plan
+    if bound.is_aggregation and engine == "spark":
+        return explained_on(bound, NOTHING_AT_HAND, {}).plan
+    if plan is not None:
+        return _filled(bound, hand, known, plan)
+    if is_too_little(bound, hand, known) or (len(bound.sources) == 1 and not bound.is_aggregation):
         return default_plan(bound)
-    return explained_on(bound, hand, {}, engine="spark").plan
+    return explained_on(bound, hand, known, engine=engine).plan
+
+
+def spark_plan(
+    bound: BoundQuery,
+    sources: Mapping[str, Stream | Relation],
+    plan: Plan | None = None,
+    stats: Mapping[str, StreamStats] | None = None,
+) -> Plan:
+    """Return the plan of a query on Spark, by declared statistics and the first rows of its sources; see `plan_of`."""
+    return plan_of(bound, *planning_rows(bound, sources, stats), plan, engine="spark")
 
 
 def default_plan(bound: BoundQuery) -> Plan:
-    """Grouped runs, with the order of probing that connects inputs first; of an aggregation query the late plan."""
-    if bound.is_aggregation:
-        return Plan()
-    config = meet_config(bound, Plan())
-    aliases = [each.alias for each in config.inputs]
-    orders = {aliases[i]: tuple(aliases[step.target] for step in config.orders[i]) for i in config.streams}
-    return Plan(orders=tuple(orders.items()) if len(aliases) > 1 else ())
+    """Return the plan that needs no statistics: grouped runs in the default order; for an aggregation, late aggregation."""
+    return Plan() if bound.is_aggregation else settled_config(bound, Plan()).plan
 
 
-def _first_rows(bound: BoundQuery, sources: Mapping[str, Stream | Relation]) -> AtHand:
-    """The rows at hand, and the first file of each directory that is followed, from which its columns are known already."""
-    hand = at_hand(bound, sources)
-    names = {each.schema.name for each in bound.sources} & {*sources} - {*hand.tables}
-    followed = {name: feed.peek() for name in names if isinstance(feed := sources[name].feed, PathFeed)}
-    return timed_rows({**hand.tables, **followed}, sources, whole=hand.whole and not followed)
+def is_too_little(bound: BoundQuery, hand: AtHand, known: Mapping[str, StreamStats]) -> bool:
+    """Whether there is too little to plan by: nothing is declared, and rows are few or not at hand for every source."""
+    return not known and (hand.rows < FEW_ROWS or any(each.schema.name not in hand.tables for each in bound.sources))
+
+
+def _filled(bound: BoundQuery, hand: AtHand, known: Mapping[str, StreamStats], plan: Plan) -> Plan:
+    """Fill what a pinned plan of a join leaves open."""
+    config = settled_config(bound, plan)
+    if config.plan == plan or is_too_little(bound, hand, known):
+        return config.plan
+    workload = workload_of(bound, config, _statistics(bound, hand, known), _samples(config, hand, known), hand.arriving())
+    return fill_plan(config, workload, current_profile(), plan)
+
+
+def planning_rows(
+    bound: BoundQuery, sources: Known, declared: Mapping[str, StreamStats] | None = None
+) -> tuple[AtHand, dict[str, StreamStats]]:
+    """Return what a query is planned by: rows at hand, and declared statistics, which count before rows."""
+    known = {**{name: source for name, source in sources.items() if isinstance(source, StreamStats)}, **(declared or {})}
+    rows = {name: source for name, source in sources.items() if not isinstance(source, StreamStats) and name not in known}
+    return at_hand(bound, rows), known
 
 
 def at_hand(bound: BoundQuery, sources: Mapping[str, Stream | Relation]) -> AtHand:
-    """The first rows of the query's sources, where looking does not use them up or start a job elsewhere."""
+    """Return the first rows of the query's sources, where looking does not use them up or start a job elsewhere.
+
+    Of a directory that grows, these are the rows of its first file.
+    """
     names = dict.fromkeys(each.schema.name for each in bound.sources if each.schema.name in sources)
     tables: dict[str, pa.Table] = {}
     for name in names:
-        source = sources[name]
-        endless = isinstance(source, Stream) and source.is_endless
-        found = source.feed.peek() if isinstance(source.feed, TableFeed | PathFeed | BatchFeed) and not endless else None
+        feed = sources[name].feed
+        found = feed.peek() if isinstance(feed, Peekable) else None
         if found is not None:
             tables[name] = found
-    whole = all(isinstance(sources[name].feed, TableFeed | PathFeed) for name in names)
-    return timed_rows(tables, sources, whole=whole)
+    return timed_rows(tables, sources, whole=all(_is_whole(sources[name]) for name in names))
+
+
+def _is_whole(source: Stream | Relation) -> bool:
+    """Whether the rows at hand are all rows of the source."""
+    return isinstance(source.feed, TableFeed | PathFeed) and not (isinstance(source, Stream) and source.is_endless)
 
 
 def timed_rows(tables: Mapping[str, pa.Table], sources: Mapping[str, Stream | Relation], *, whole: bool) -> AtHand:
@@ -147,32 +249,46 @@ def explained_on(
     known: Mapping[str, StreamStats],
     *,
     plan: Plan | None = None,
-    default: Plan | None = None,
+    reason: str = "",
     budget: Budget | None = None,
     all_plans: bool = False,
     engine: str = "embedded",
     arriving: Arriving | None = None,
     rates: Mapping[str, float] | None = None,
     wishes: Wishes | None = None,
+    shuffle: Shuffle | None = None,
 ) -> Explanation:
-    """The explanation on the rows at hand; `rates` by stream name count before those that the rows themselves show."""
+    """Explain a plan, or the best one, on the rows at hand; `reason` says why the plan was taken, if it was not pinned.
+
+    `rates` by stream name count before those that the rows themselves show.
+    """
     config = aggregate_config(bound).join if bound.is_aggregation else meet_config(bound, Plan())
-    found = {name: known.get(name) or _measured(bound, hand, name) for name in dict.fromkeys(each.schema.name for each in bound.sources)}
-    for name, rate in (rates or {}).items():
-        found[name] = replace(found[name], rows_per_s=Estimate(rate, Provenance.MEASURED))
+    if plan is not None and not bound.is_aggregation:
+        plan = _filled(bound, hand, known, plan)
     return explained(
         bound,
-        completed(bound, found),
+        _statistics(bound, hand, known, rates),
         current_profile(),
         budget=budget,
-        plan=plan or default,
+        plan=plan,
         all_plans=all_plans,
         engine=engine,
         samples=_samples(config, hand, known),
         arriving=arriving or hand.arriving(),
-        reason=f"fewer than {FEW_ROWS} rows at hand: the default plan is taken, nothing is compared" if default is not None else "",
+        reason=reason,
         wishes=wishes,
+        shuffle=shuffle,
     )
+
+
+def _statistics(
+    bound: BoundQuery, hand: AtHand, known: Mapping[str, StreamStats], rates: Mapping[str, float] | None = None
+) -> dict[str, StreamStats]:
+    """Return statistics by source name: declared, else measured on the rows at hand, else assumed."""
+    found = {name: known.get(name) or _measured(bound, hand, name) for name in dict.fromkeys(each.schema.name for each in bound.sources)}
+    for name, rate in (rates or {}).items():
+        found[name] = replace(found[name], rows_per_s=Estimate(rate, Provenance.MEASURED))
+    return completed(bound, found)
 
 
 def _measured(bound: BoundQuery, hand: AtHand, name: str) -> StreamStats:

@@ -67,6 +67,9 @@ class ShedAggregatedRun(EmbeddedRun):
             raise PlanError("an aggregation cannot change what it drops while it runs", hint="start it anew with other drop rates")
         super().replan(plan)
 
+    def _fill(self, plan: Plan) -> Plan:
+        return plan  # the join below has columns that the sources lack, so it is not planned by their rows
+
     def _without_shed(self, name: str, delta: Delta) -> Delta:
         return with_hidden(super()._without_shed(name, delta))
 

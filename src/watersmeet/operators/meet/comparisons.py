@@ -58,6 +58,12 @@ def comparison_sides(predicate: Expr) -> tuple[str, Expr, Expr] | None:
     return predicate.op, predicate.left, predicate.right
 
 
+def is_range(predicate: Expr) -> bool:
+    """Whether the predicate bounds a value of one input by a value of another, so that a sorted index can answer it."""
+    sides = comparison_sides(predicate)
+    return sides is not None and sides[0] != "<>"
+
+
 def is_orderable(kind: pa.DataType) -> bool:
     """Whether values of the type have order-preserving codes of 64 bits."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from watersmeet.algebra.windows import FOREVER_US, RowsWindow, TumbleWindow, Win
 from watersmeet.errors import InternalError, PlanError, listing
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.keys import has_exact_codes
-from watersmeet.operators.meet.comparisons import Theta, comparison_sides, is_orderable, spread_between
+from watersmeet.operators.meet.comparisons import Theta, comparison_sides, is_orderable, is_range, spread_between
 from watersmeet.operators.meet.equalities import EqualityClasses, equality_classes
 
 
@@ -108,7 +108,7 @@ def meet_config(bound: BoundQuery, plan: Plan | None = None, *, kernel_thetas: b
         thetas=thetas,
         residuals=residuals,
         orders=tuple(
-            _steps(inputs, classes, residuals, i, _pinned(bound, plan, i, probing_order(classes, bounds, i, early)))
+            _steps(inputs, classes, residuals, i, _pinned(bound, plan, i, probing_order(classes, number, bounds, i, early)))
             if inputs[i].is_stream
             else ()
             for i in range(len(inputs))
@@ -242,16 +242,27 @@ def _steps(
     return tuple(steps)
 
 
-def probing_order(classes: EqualityClasses, bounds: DifferenceBounds, origin: int, early: Collection[int] = ()) -> tuple[int, ...]:
-    """In which order an origin's rows probe the others, where no plan says.
+def probing_order(
+    classes: EqualityClasses, aliases: Mapping[str, int], bounds: DifferenceBounds, origin: int, early: Collection[int] = ()
+) -> tuple[int, ...]:
+    """Return the order in which an origin's rows probe the other inputs when no plan gives one and nothing is known of the streams.
 
-    Greedy: next comes an input with the most keys in common with those bound; of several one that is aggregated early, because a row meets
-    a group of it where it would meet rows of the others, and each combination probes on; then the one that keeps rows the shortest.
+    Greedy. Next comes the input with the most equalities with the inputs bound so far; then the one with the most ranges (a band has two),
+    then with the most other predicates that can be tested once it is bound. So no cross product comes before a predicate that could cut it.
+    Between equals, an input that is aggregated early comes first, because a row meets a group of it instead of rows; then the one that
+    keeps rows for the shortest time.
     """
+    predicates = [(frozenset(aliases[alias] for alias in sources_of(each)), is_range(each)) for each in classes.residuals]
+
+    def rank(target: int) -> tuple[int, int, int, bool, int, int]:
+        ready = [ranged for read, ranged in predicates if target in read and read <= {*known, target}]
+        return -len(classes.connections(target, known)), -sum(ready), -len(ready), target not in early, gaps_us[target][origin], target
+
+    gaps_us = bounds.later_by_us
     order: list[int] = []
-    known, left = [origin], [each for each in range(len(bounds.later_by_us)) if each != origin]
+    known, left = [origin], [each for each in range(len(gaps_us)) if each != origin]
     while left:
-        best = min(left, key=lambda j: (-len(classes.connections(j, known)), j not in early, bounds.later_by_us[j][origin], j))
+        best = min(left, key=rank)
         order.append(best)
         known.append(best)
         left.remove(best)

@@ -184,6 +184,13 @@ class SparkFeed:
             raise InputError("a streaming Spark DataFrame never ends, so it cannot be collected", hint="run the query on Spark instead")
         return iter([plain(self.frame.toArrow())])
 
+    def known_rows(self) -> int | None:
+        """Return the number of rows where Spark's own statistics have it; no job is started."""
+        if self.frame.isStreaming or not hasattr(self.frame, "_jdf"):  # Spark Connect keeps its plan elsewhere
+            return None
+        count = self.frame._jdf.queryExecution().optimizedPlan().stats().rowCount()
+        return int(count.get().longValue()) if count.isDefined() else None
+
 
 def _agreeing(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
     for number, table in enumerate(tables, start=1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -17,19 +18,21 @@ from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.operators.shedding import DropBox, drop_boxes
 from watersmeet.runtime.embedded import Sources, lateness_of, whole
-from watersmeet.runtime.planning import spark_plan
+from watersmeet.runtime.planning import NOTHING_AT_HAND, input_rates, planning_rows, spark_plan
 from watersmeet.runtime.shed_aggregation import shed_aggregation
 from watersmeet.runtime.sources import Stream
 from watersmeet.runtime.spark.bucket import Bucket
 from watersmeet.runtime.spark.dropping import PlannedDrops, refuse_another_seed
 from watersmeet.runtime.spark.labels import bucket_labels
-from watersmeet.runtime.spark.layout import Axis, Grouping, Layout, choose_layout
+from watersmeet.runtime.spark.layout import Axis, Layout, choose_layout, grouping_of
 from watersmeet.runtime.spark.merger import Merger
 from watersmeet.runtime.spark.operator import AggregateOperator, MeetOperator, Operator
 from watersmeet.runtime.spark.packets import table_bytes
 from watersmeet.runtime.spark.packing import PackedInput, Packer
 from watersmeet.runtime.spark.plans import PlanLog
 from watersmeet.runtime.spark.shed_operator import ShedOperator
+from watersmeet.runtime.spark.stored_grid import GridStore
+from watersmeet.stats.stream_stats import StreamStats
 
 Config = MeetConfig | AggregateConfig
 
@@ -53,16 +56,26 @@ class Arrangement:
 
 
 def arranged(
-    bound: BoundQuery, sources: Sources, plan: Plan | None, buckets: int, partitions: int, log: PlanLog | None = None
+    bound: BoundQuery,
+    sources: Sources,
+    plan: Plan | None,
+    buckets: int,
+    partitions: int,
+    log: PlanLog | None = None,
+    *,
+    stats: Mapping[str, StreamStats] | None = None,
+    checkpoint: GridStore | None = None,
 ) -> Arrangement:
-    """The arrangement of a query over its sources; a pinned plan that cannot run it is refused here. `log` has plans for later batches.
+    """Arrange a query over its sources; refuse a pinned plan that cannot run it. `log` has plans for later batches.
 
-    Rows that are counted are looked at one stream at a time, so queries with ROWS windows run in one bucket.
+    Rows that are counted are looked at one stream at a time, so queries with ROWS windows run in one bucket. `stats` are declared
+    statistics. `checkpoint` stores the grid of a streaming query.
     """
     if bound.is_aggregation and plan is not None and drop_boxes(bound, plan):
         return _shed(bound, sources, plan, partitions)
-    config = _config(bound, sources, plan)
-    layout = _layout(config, buckets)
+    plan = spark_plan(bound, sources, plan, stats)
+    config: Config = aggregate_config(bound, plan) if bound.is_aggregation else settled_config(bound, plan)
+    layout = _layout(bound, config, sources, buckets, stats or {}, checkpoint)
     labels = bucket_labels(layout.cells, partitions)
     merger = None
     if isinstance(config, AggregateConfig) and not grouping_of(config).is_whole_in(layout):
@@ -104,15 +117,6 @@ def _streams(config: Config) -> list[str]:
     return list(dict.fromkeys(config.inputs[i].name for i in config.streams))
 
 
-def grouping_of(config: AggregateConfig) -> Grouping:
-    """Which classes are grouped by, and which inputs have group keys of their own."""
-    grouped = frozenset(
-        number for number, keys in enumerate(config.join.classes.keys) if any(key in config.shown.keys for key in keys.values())
-    )
-    keys = {number: each.attributes[: each.group_keys] for number, each in enumerate(config.carried) if each.group_keys}
-    return Grouping(grouped, keys)
-
-
 def by_plan(bound: BoundQuery, bucket: Bucket, plan: Plan) -> Bucket:
     """The bucket with its join run by another plan. What is dropped is dropped on the way to it (`dropping`)."""
     if not isinstance(bucket.operator, MeetOperator) or not isinstance(bucket.config, MeetConfig):
@@ -122,15 +126,29 @@ def by_plan(bound: BoundQuery, bucket: Bucket, plan: Plan) -> Bucket:
     return replace(bucket, operator=replace(bucket.operator, config=config), config=config)
 
 
-def _config(bound: BoundQuery, sources: Sources, plan: Plan | None) -> Config:
-    plan = spark_plan(bound, sources) if plan is None else plan
-    return aggregate_config(bound, plan) if bound.is_aggregation else settled_config(bound, plan)
+def _layout(
+    bound: BoundQuery, config: Config, sources: Sources, buckets: int, stats: Mapping[str, StreamStats], checkpoint: GridStore | None
+) -> Layout:
+    """Return the grid of a query: the one its checkpoint was started with, or the one that shuffles the fewest rows.
 
-
-def _layout(config: Config, buckets: int) -> Layout:
-    if isinstance(config, MeetConfig):
-        return choose_layout(config, buckets)
-    return choose_layout(config.join, buckets, grouping=grouping_of(config))
+    Rates that are measured may differ at the next start. So a streaming query goes by them only if its checkpoint stores the grid.
+    """
+    join, grouping = (config, None) if isinstance(config, MeetConfig) else (config.join, grouping_of(config))
+    read = [sources[each.schema.name] for each in bound.sources]
+    streaming = any(isinstance(source, Stream) and source.is_endless for source in read)
+    is_started = checkpoint is not None and checkpoint.has_begun
+    if checkpoint is not None and is_started:
+        stored = checkpoint.load(str(bound.query), join, grouping)
+        if stored is not None and stored.cells == choose_layout(join, buckets, grouping=grouping).cells:
+            return stored
+    hand, known = planning_rows(bound, sources, stats)
+    if streaming and (checkpoint is None or is_started):
+        hand = NOTHING_AT_HAND
+    rates = input_rates(bound, join, sources, hand, known).rows if known or not streaming or hand.tables else None
+    layout = choose_layout(join, buckets, rates, grouping)
+    if checkpoint is not None and streaming and not is_started:
+        checkpoint.save(str(bound.query), layout)
+    return layout
 
 
 def _planned(bound: BoundQuery, config: Config, name: str, log: PlanLog | None) -> PlannedDrops | None:

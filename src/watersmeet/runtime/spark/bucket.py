@@ -120,7 +120,7 @@ class _Arrived:
         return np.concatenate([np.empty(0, np.int64), *self.only_times.get((kind, stream), [])])
 
     def metrics(self, deltas: dict[int, Delta], watermark_us: int, counters: Counters) -> Metrics:
-        """Sums over buckets count every row once: an input's copies are counted in the first of its cells."""
+        """Count every row once over all buckets: copies of a row count in the first of its cells, and as shuffled rows."""
         found: Metrics = {"results": counters.results, "pack_us": self.pack_us}
         for number in range(len(self.bucket.streams)):
             i = self.bucket.first_input(number)
@@ -130,6 +130,7 @@ class _Arrived:
             found[f"arrived_{number}"] = self.arrived.get(number, 0)
             found[f"late_{number}"] = late
             found[f"shed_{number}"] = int(np.count_nonzero(shed >= watermark_us))
+        found |= {f"shuffled_{i}": len(delta) for i, delta in deltas.items()}
         for name in ("probes", "comparisons", "touched"):
             counted = getattr(counters.tally, name)
             found |= {f"{name}_{i}_{j}": int(counted[i, j]) for i in range(len(counted)) for j in range(len(counted)) if i != j}

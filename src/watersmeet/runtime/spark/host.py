@@ -8,6 +8,7 @@ Where the buckets of an aggregation have parts of groups, a second shuffle and a
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from functools import partial, reduce
 from pathlib import Path
 
@@ -30,6 +31,8 @@ from watersmeet.runtime.spark.processor import BucketProcessor, run_finite
 from watersmeet.runtime.spark.results import BLOB, BUCKET, ROUND, ListedRows, PartsOfGroups
 from watersmeet.runtime.spark.session import check_session
 from watersmeet.runtime.spark.session import session as local_session
+from watersmeet.runtime.spark.stored_grid import GridStore
+from watersmeet.stats.stream_stats import StreamStats
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -44,12 +47,15 @@ def on_spark(
     plans: str | Path | None = None,
     remembers: bool = True,
     seen: Observation | None = None,
+    stats: Mapping[str, StreamStats] | None = None,
+    checkpoint: str | Path | None = None,
 ) -> DataFrame:
     """The query's rows as a DataFrame: streaming when any source streams, else finite.
 
     `buckets` is the number of pieces the query is spread over, one per shuffle partition unless said otherwise. `plans` is the directory of
     a log of plans by batch (`PlanLog`), for a streaming query whose plan, and what it drops, changes while it runs. `remembers` lets
     workers keep decoded state in memory between batches; rows do not depend on it. `seen` gets the metrics of a finite query.
+    `stats` are declared statistics; `checkpoint` is the location that the query will be started with, where its grid is stored.
     """
     if buckets is not None and buckets < 1:
         raise InputError(f"a query runs in at least one bucket, not in {buckets}")
@@ -59,7 +65,8 @@ def on_spark(
     check_session(spark, streaming=streaming)
     partitions = int(spark.conf.get(_PARTITIONS) or 200)
     log = PlanLog(Path(plans)) if plans is not None and streaming else None
-    arrangement = arranged(bound, sources, plan, buckets or partitions, partitions, log)
+    grid = GridStore.at(checkpoint) if checkpoint is not None and streaming else None
+    arrangement = arranged(bound, sources, plan, buckets or partitions, partitions, log, stats=stats, checkpoint=grid)
     packed = _packed(spark, sources, arrangement, streaming=streaming)
     emission = _emission(arrangement)
     columns = from_arrow_schema(emission.schema)

@@ -24,7 +24,9 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Expr
 from watersmeet.errors import InternalError
 from watersmeet.kernels.mixing import combine_codes
+from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.meet.config import MeetConfig
+from watersmeet.optimizer.cost_of_spark import Shuffle, ShuffledInput
 
 Int64s = NDArray[np.int64]
 
@@ -88,8 +90,17 @@ class Layout:
         )
 
 
+def grouping_of(config: AggregateConfig) -> Grouping:
+    """Return which equality classes are grouped by, and which inputs have group keys of their own."""
+    grouped = frozenset(
+        number for number, keys in enumerate(config.join.classes.keys) if any(key in config.shown.keys for key in keys.values())
+    )
+    keys = {number: each.attributes[: each.group_keys] for number, each in enumerate(config.carried) if each.group_keys}
+    return Grouping(grouped, keys)
+
+
 def choose_layout(config: MeetConfig, buckets: int, rows_per_s: Sequence[float] | None = None, grouping: Grouping | None = None) -> Layout:
-    """The grid of `buckets` cells along which the fewest rows travel; one cell where rows have to be counted over the whole stream.
+    """Return the grid of `buckets` cells that shuffles the fewest rows; one cell where rows are counted over the whole stream.
 
     `rows_per_s` are the rates by input; equal ones are assumed where nothing is known. Adding up the parts of groups counts as if every row
     travelled once more.
@@ -97,7 +108,7 @@ def choose_layout(config: MeetConfig, buckets: int, rows_per_s: Sequence[float] 
     if config.waits_for_watermark or buckets == 1:
         return Layout()
     rates = list(rows_per_s) if rows_per_s is not None else [1.0] * len(config.inputs)
-    grids = _grids(config, buckets, {} if grouping is None else grouping.keys)
+    grids = _grids(buckets, axes_of(config, grouping))
     return min(grids, key=lambda grid: _travelling(config, grid, rates, grouping))
 
 
@@ -107,10 +118,21 @@ def _travelling(config: MeetConfig, grid: Layout, rates: list[float], grouping: 
     return sum(rates[i] * (len(grid.copies(i)) + again) for i in config.streams), len(grid.axes)
 
 
-def _grids(config: MeetConfig, buckets: int, group_keys: Mapping[int, tuple[Expr, ...]]) -> Iterator[Layout]:
+def axes_of(config: MeetConfig, grouping: Grouping | None = None) -> list[Axis]:
+    """Return every axis that a grid of the query can have, with one coordinate each."""
+    group_keys = {} if grouping is None else grouping.keys
     axes = [Axis(1, frozenset(members), key_class=c) for c, members in enumerate(config.classes.keys)]
     axes += [Axis(1, frozenset({i}), split=i, keys=group_keys[i]) for i in config.streams if i in group_keys]
-    axes += [Axis(1, frozenset({i}), split=i) for i in config.streams]
+    return [*axes, *(Axis(1, frozenset({i}), split=i) for i in config.streams)]
+
+
+def shuffle_of(config: MeetConfig, grid: Layout, rows: Sequence[float], *, is_total: bool, grouping: Grouping | None = None) -> Shuffle:
+    """Return what a grid shuffles when its inputs bring so many rows: in all, or per second."""
+    inputs = tuple(ShuffledInput(config.inputs[i].alias, i, rows[i], len(grid.copies(i))) for i in config.streams)
+    return Shuffle(inputs, grid.cells, is_total=is_total, merges_groups=grouping is not None and not grouping.is_whole_in(grid))
+
+
+def _grids(buckets: int, axes: list[Axis]) -> Iterator[Layout]:
     for shares in _factorisations(buckets, len(axes)):
         yield Layout(tuple(replace(axis, share=share) for share, axis in zip(shares, axes, strict=True) if share > 1))
 

@@ -42,6 +42,7 @@ class BatchMetrics:
 
     `watermark_us` is the one the next batch starts with, `newest_us` the largest time seen so far. A stream's rows are
     `arrived`; of these, `late` came too late to be joined and `shed` were dropped on purpose.
+    `shuffled` are the rows that buckets received by alias, copies included.
     `spent_us` is the CPU time of the join's operators, named as the cost model names them; it is a part of `join_us`.
     """
 
@@ -60,6 +61,7 @@ class BatchMetrics:
     arrived: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
     shed: Mapping[str, int] = field(default_factory=dict)
+    shuffled: Mapping[str, int] = field(default_factory=dict)
     probes: Mapping[tuple[str, str], int] = field(default_factory=dict)
     comparisons: Mapping[tuple[str, str], int] = field(default_factory=dict)
     touched: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -142,6 +144,7 @@ def _columns(bucket: Bucket) -> list[tuple[str, list[str]]]:
     return [
         *((name, [name]) for name in _PER_BUCKET),
         *((f"{what}_{number}", [what, name]) for what in _PER_STREAM for number, name in enumerate(bucket.streams)),
+        *((f"shuffled_{i}", ["shuffled", aliases[i]]) for i in bucket.travelling),
         *((f"{what}_{i}_{j}", [what, aliases[i], aliases[j]]) for what in _PER_PAIR for i, j in pairs),
         *((spent_name(operator, i), ["spent_us", f"{operator} {alias}"]) for operator in _PER_INPUT for i, alias in enumerate(aliases)),
         *((spent_name(operator, ALL), ["spent_us", operator]) for operator in (PROBE, ROWS_OUT)),

@@ -15,6 +15,7 @@ from watersmeet.errors import InputError
 from watersmeet.runtime.java import check_java
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+PARTITIONS = "spark.sql.shuffle.partitions"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 _FAST_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
@@ -72,6 +73,12 @@ def session(**settings: Any) -> SparkSession:
     return builder.getOrCreate()
 
 
+def shuffle_partitions() -> int:
+    """Return the shuffle partitions of the active session, or those that `session()` would set."""
+    active = SparkSession.getActiveSession()
+    return (os.cpu_count() or 1) if active is None else int(active.conf.get(PARTITIONS) or 200)
+
+
 def start_writing_to(log: IO[bytes], settings: Mapping[str, Any]) -> bool:
     """Starts a local session whose Java process and workers say what they have to say to a file, not to this process's terminal.
 
@@ -90,7 +97,7 @@ def _chosen(settings: Mapping[str, Any]) -> dict[str, str]:
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers have what this process has
     asked = {name if "." in name else name.replace("_", "."): value for name, value in settings.items()}
-    chosen = SETTINGS | {"spark.sql.shuffle.partitions": os.cpu_count() or 1} | asked
+    chosen = SETTINGS | {PARTITIONS: os.cpu_count() or 1} | asked
     if str(chosen["spark.master"]).startswith("local") and "cluster" not in str(chosen["spark.master"]):
         chosen = LOCAL_SETTINGS | chosen
     return {name: str(value) for name, value in chosen.items()}

@@ -7,7 +7,7 @@ References: Golab, Özsu, section 3.5.
 
 from __future__ import annotations
 
-from watersmeet.algebra.plan import DEFAULT_BUCKETS, Index, Plan
+from watersmeet.algebra.plan import Index, Plan
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.tactics.base import Search, Tactic, refuse, refuse_knobs
 from watersmeet.operators.meet.tactics.intervals import check_lazy
@@ -16,10 +16,7 @@ from watersmeet.operators.meet.tactics.loops import Loops, any_place, indexes_fo
 
 def settle(config: MeetConfig, plan: Plan) -> Search:
     refuse_knobs(plan, "cleanup_rows")
-    indexes = tuple(
-        plan.index(each.alias) or (Index("hash", DEFAULT_BUCKETS) if each.keys else Index())
-        for each, _ in zip(config.inputs, indexes_for(config, plan, Index()), strict=True)
-    )
+    indexes = indexes_for(config, plan, Index())
     for each, index in zip(config.inputs, indexes, strict=True):
         if index.kind not in ("list", "hash"):
             raise refuse(plan, f'it mixes lists and hash indexes, and "{each.alias}" is to be a {index.kind}', hint='pin "window-join"')

@@ -7,7 +7,7 @@ References: Golab, Özsu, section 3.4, algorithms Multi-Way Hash Join and Comput
 
 from __future__ import annotations
 
-from watersmeet.algebra.plan import DEFAULT_BUCKETS, Index, Plan
+from watersmeet.algebra.plan import Index, Plan
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.tactics.base import Search, Tactic, refuse, refuse_knobs
 from watersmeet.operators.meet.tactics.intervals import check_eager, check_lazy
@@ -27,7 +27,7 @@ def settle_lazy(config: MeetConfig, plan: Plan) -> Search:
 
 def _buckets(config: MeetConfig, plan: Plan) -> tuple[Index, ...]:
     refuse_knobs(plan, "cleanup_rows")
-    indexes = indexes_for(config, plan, Index("hash", DEFAULT_BUCKETS))
+    indexes = indexes_for(config, plan, Index())
     for each, index in zip(config.inputs, indexes, strict=True):
         if index.kind != "hash":
             raise refuse(plan, f'the window of "{each.alias}" is to be a {index.kind}', hint='pin "hybrid-nlj-hash" to mix indexes')

@@ -20,7 +20,7 @@ def settle(config: MeetConfig, plan: Plan) -> Search:
         raise refuse(plan, "it has one order for all origins", hint="give it as the global order")
     if plan.evaluate_us:
         check_lazy(plan)
-    order = numbers_of(config, plan, plan.global_order) or tuple(range(len(config.inputs)))
+    order = numbers_of(config, plan, plan.global_order)
     if sorted(order) != list(range(len(config.inputs))):
         raise refuse(plan, "the global order must name each source once")
     orders = tuple(order if each.is_stream else () for each in config.inputs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import PlanError, listing
@@ -13,6 +15,7 @@ from watersmeet.operators.meet.tactics.hybrid_nlj_hash import HYBRID
 from watersmeet.operators.meet.tactics.lazy_multiway_nlj import LAZY
 from watersmeet.operators.meet.tactics.multiway_hash_join import EAGER_HASH, LAZY_HASH
 from watersmeet.operators.meet.tactics.naive_multiway_nlj import NAIVE
+from watersmeet.operators.meet.tactics.open_parts import fill_by_structure
 from watersmeet.operators.meet.tactics.runs import RUNS
 from watersmeet.operators.meet.tactics.tree import TREE
 from watersmeet.operators.meet.tactics.w_joins import W_JOINS
@@ -34,14 +37,21 @@ def tactic_of(plan: Plan) -> Tactic:
 
 
 def settled_config(bound: BoundQuery, plan: Plan) -> MeetConfig:
-    """The meet that runs a query by a plan; refuses a plan that cannot, with the reason."""
+    """Return the meet that runs a query by a plan, with a plan that leaves nothing open; refuse a plan that cannot run, with the reason.
+
+    The hosts fill open parts by cost before they come here (`runtime.planning`); the rest is filled from the query alone.
+    """
     _refuse_early_aggregation(plan)
     drop_boxes(bound, plan)
     tactic = tactic_of(plan)
     if plan.tree is not None and tactic is not TREE:
         raise refuse(plan, "it is not a tree of joins", hint="leave the tree out, or the algorithm")
     config = meet_config(bound, plan, kernel_thetas=tactic.kernel_thetas)
-    tactic.settle(config, plan)
+    full = fill_by_structure(config, plan)
+    if full.global_order != plan.global_order:
+        config = meet_config(bound, full, kernel_thetas=tactic.kernel_thetas)
+    config = replace(config, plan=full)
+    tactic.settle(config, full)
     return config
 
 

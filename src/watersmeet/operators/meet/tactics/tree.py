@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import partial
 
 import numpy as np
 
@@ -44,20 +44,12 @@ def settle(config: MeetConfig, plan: Plan) -> Search:
 def recall(config: MeetConfig, plan: Plan, memory: Memory) -> Search:
     """The search, with what the tree kept of earlier batches, if it did."""
     refuse_knobs(plan, "global_order", "orders", "indexes", "evaluate_us", "expire_us", "cleanup_rows")
-    tree = plan.tree if plan.tree is not None else left_deep([each.alias for each in config.inputs])
+    tree = plan.tree
+    if tree is None:
+        raise refuse(plan, "it needs the tree of its joins", hint='write tree=(("a", "b"), "c")')
     if sorted(leaves(tree)) != sorted(config.aliases):
         raise refuse(plan, f"its tree must have each source as a leaf once: {listing(list(config.aliases))}")
     return partial(_search, tree, memory)
-
-
-def left_deep(aliases: list[str]) -> Tree:
-    """Sources joined one after the other.
-
-    >>> left_deep(["a", "b", "c"])
-    (('a', 'b'), 'c')
-    """
-    rest: list[Tree] = list(aliases)
-    return reduce(lambda left, right: (left, right), rest)
 
 
 def _search(

@@ -1,0 +1,161 @@
+"""The grid of buckets on Spark follows the rates of the streams, `explain` predicts it, a checkpoint keeps it. No Java is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import watersmeet as wm
+from watersmeet.runtime.embedded import bound_query
+
+pytest.importorskip("pyspark")
+from watersmeet.runtime.spark.arrangement import Arrangement, arranged
+from watersmeet.runtime.spark.stored_grid import GridStore
+
+THETA = "SELECT big.id AS a, small.id AS b FROM big [RANGE 1 SECOND], small [RANGE 1 SECOND] WHERE big.x < small.x - 990"
+TOTALS = "SELECT COUNT(*) AS n FROM big [RANGE 1 SECOND], small [RANGE 1 SECOND] WHERE big.x < small.x - 990 EVERY 1 SECOND"
+
+
+def rows(count: int, seconds: float = 100.0) -> pa.Table:
+    rng = np.random.default_rng(count)
+    times = np.sort(rng.integers(0, int(seconds * 1e6), count))
+    return pa.table({"ts": times, "x": rng.integers(0, 1000, count), "k": rng.integers(0, 9, count), "id": np.arange(count)})
+
+
+def tables(big: int, small: int) -> dict[str, wm.Stream]:
+    return {"big": wm.stream(rows(big), time="ts"), "small": wm.stream(rows(small), time="ts")}
+
+
+def directories(folder: Path, big: int, small: int) -> dict[str, wm.Stream]:
+    for name, count in (("big", big), ("small", small)):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows(count), folder / name / "0.parquet")
+    return {name: wm.stream(folder / name, time="ts", follow=True) for name in ("big", "small")}
+
+
+def spread(text: str, sources: Any, buckets: int = 8, **how: Any) -> Arrangement:
+    return arranged(bound_query(text, sources), sources, None, buckets, buckets, **how)
+
+
+def copies(arrangement: Arrangement) -> list[int]:
+    return [len(arrangement.bucket.layout.copies(number)) for number in range(2)]
+
+
+@pytest.mark.parametrize("text", [THETA, TOTALS])
+def test_the_large_input_is_split_and_the_small_one_copied(text: str) -> None:
+    assert copies(spread(text, tables(20_000, 20))) == [1, 8]
+    assert copies(spread(text, tables(20, 20_000))) == [8, 1]
+
+
+@pytest.mark.parametrize("text", [THETA, TOTALS])
+def test_explain_predicts_the_rows_that_are_shuffled(text: str) -> None:
+    sources = tables(200_000, 200)
+    about = wm.explain(text, sources, engine="spark", buckets=8)
+    assert "shuffles 201,600 rows to 8 buckets: big once, small 8 times" in str(about)
+    shuffle = about.to_dict()["shuffle"]
+    assert shuffle["rows"] == 201_600
+    assert shuffle["copies"] == {"big": 1, "small": 8}
+    assert copies(spread(text, sources)) == [1, 8]
+
+
+def test_rows_that_fail_their_own_predicate_do_not_count() -> None:
+    sources = tables(20_000, 20_000)
+    assert copies(spread(f"{THETA} AND big.k = 0 AND big.x < 10", sources)) == [8, 1]
+
+
+def test_declared_rates_count_before_measured_ones() -> None:
+    stats = {"big": wm.stats(rate=1), "small": wm.stats(rate=1000)}
+    assert copies(spread(THETA, tables(20_000, 20), stats=stats)) == [8, 1]
+    assert wm.explain(THETA, tables(20_000, 20), stats=stats, engine="spark", buckets=8).to_dict()["shuffle"]["copies"] == {
+        "big": 8,
+        "small": 1,
+    }
+
+
+def test_a_stream_of_unknown_rate_counts_as_the_fastest_known_one(tmp_path: Path) -> None:
+    sources = directories(tmp_path, 2_000, 20)  # endless, so that their rows do not count without a checkpoint
+    assert sorted(copies(spread(THETA, sources, stats={"big": wm.stats(rate=5)}))) == [2, 4]
+    assert sorted(copies(spread(THETA, sources))) == [2, 4]
+
+
+def test_copies_have_a_price() -> None:
+    sources = tables(20_000, 5_000)
+    costs = {
+        buckets: {part.name: part for part in wm.explain(THETA, sources, engine="spark", buckets=buckets).chosen.cost.parts}
+        for buckets in (1, 8)
+    }
+    for name in ("spark: shuffle", "spark: state"):
+        few, many = (costs[buckets][name] for buckets in (1, 8))
+        assert many.rows_per_s > 1.5 * few.rows_per_s
+        assert many.cpu_per_s > 1.5 * few.cpu_per_s
+    assert costs[1]["spark: pack"] == costs[8]["spark: pack"]
+
+
+@pytest.mark.parametrize("text", [THETA, TOTALS])
+def test_a_restart_with_other_rates_keeps_its_grid(text: str, tmp_path: Path) -> None:
+    store = GridStore(tmp_path / "checkpoint")
+    first = spread(text, directories(tmp_path, 2_000, 20), checkpoint=store)
+    assert copies(first) == [1, 8]
+    _begin(store)
+    again = spread(text, directories(tmp_path, 20, 2_000), checkpoint=store)
+    assert again.bucket.layout == first.bucket.layout
+    assert again.signature == first.signature
+
+
+def test_a_checkpoint_that_has_not_begun_takes_the_new_grid(tmp_path: Path) -> None:
+    store = GridStore(tmp_path / "checkpoint")
+    spread(THETA, directories(tmp_path, 2_000, 20), checkpoint=store)
+    assert copies(spread(THETA, directories(tmp_path, 20, 2_000), checkpoint=store)) == [8, 1]
+
+
+def test_a_checkpoint_without_a_stored_grid_goes_on_with_equal_rates(tmp_path: Path) -> None:
+    store = GridStore(tmp_path / "checkpoint")
+    _begin(store)
+    sources = directories(tmp_path, 2_000, 20)
+    assert spread(THETA, sources, checkpoint=store).signature == spread(THETA, sources).signature
+
+
+def test_without_a_checkpoint_to_store_it_a_streaming_grid_does_not_follow_measured_rates(tmp_path: Path) -> None:
+    grids = [spread(THETA, directories(tmp_path, *counts)).bucket.layout for counts in ((2_000, 20), (20, 2_000))]
+    assert grids[0] == grids[1]
+    declared = {"big": wm.stats(rate=1000), "small": wm.stats(rate=1)}
+    assert copies(spread(THETA, directories(tmp_path, 20, 2_000), stats=declared)) == [1, 8]
+
+
+@pytest.mark.parametrize("damage", [lambda text: text[:-9], lambda text: text.replace('"share": 8', '"share": 4'), lambda _: "[]"])
+def test_a_damaged_grid_is_refused_by_name(damage: Any, tmp_path: Path) -> None:
+    store = GridStore(tmp_path / "checkpoint")
+    sources = directories(tmp_path, 2_000, 20)
+    spread(THETA, sources, checkpoint=store)
+    _begin(store)
+    file = tmp_path / "checkpoint" / "watersmeet" / "grid.json"
+    file.write_text(damage(file.read_text()))
+    with pytest.raises(wm.InputError, match=r'grid\.json" is damaged'):
+        spread(THETA, sources, checkpoint=store)
+
+
+def test_another_number_of_buckets_is_left_to_the_headers_to_refuse(tmp_path: Path) -> None:
+    store = GridStore(tmp_path / "checkpoint")
+    sources = directories(tmp_path, 2_000, 20)
+    first = spread(THETA, sources, checkpoint=store)
+    _begin(store)
+    assert spread(THETA, sources, buckets=4, checkpoint=store).signature["the number of buckets"] == "4"
+    assert spread(THETA, sources, checkpoint=store).signature == first.signature
+
+
+def test_a_checkpoint_elsewhere_is_refused_and_one_of_this_machine_is_not() -> None:
+    with pytest.raises(wm.InputError, match="only a checkpoint in a file system of this machine"):
+        GridStore.at("hdfs://namenode/checkpoint")
+    assert GridStore.at("file:///tmp/checkpoint").checkpoint == Path("/tmp/checkpoint")
+    assert GridStore.at("relative/checkpoint").checkpoint == Path("relative/checkpoint")
+
+
+def _begin(store: GridStore) -> None:
+    """As after the first batch: Spark has written its offsets."""
+    (store.checkpoint / "offsets").mkdir(parents=True)
+    (store.checkpoint / "offsets" / "0").write_text("v1")

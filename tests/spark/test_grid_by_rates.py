@@ -1,0 +1,65 @@
+"""Rows travel along the grid that their rates ask for, and a restart keeps the grid of its checkpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import Observation, SparkSession
+
+import watersmeet as wm
+from watersmeet.runtime.spark.host import on_spark
+from watersmeet.runtime.spark.metrics import batches
+
+from .answers import rows_of, rows_of_table, run_to_the_end
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+QUERY = "SELECT big.id AS a, small.id AS b FROM big [RANGE 1 SECOND], small [RANGE 1 SECOND] WHERE big.x < small.x - 990"
+BUCKETS = 8
+
+
+def rows(count: int, seed: int, start_s: int = 0) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    times = pa.array(np.sort(rng.integers(0, 100_000_000, count)) + start_s * 1_000_000, pa.timestamp("us", "UTC"))
+    return pa.table({"ts": times, "x": rng.integers(0, 1000, count), "id": np.arange(count) + start_s * 1_000_000})
+
+
+def test_the_large_stream_is_shuffled_once_and_the_small_one_to_every_bucket(spark: SparkSession) -> None:
+    sources = {"big": wm.stream(rows(200_000, 0), time="ts"), "small": wm.stream(rows(200, 1), time="ts")}
+    seen = Observation()
+    found = rows_of(on_spark(QUERY, sources, session=spark, buckets=BUCKETS, seen=seen))
+    shuffled = {
+        name: value for text, value in seen.get.items() for what, *about in [json.loads(text)] if what == "shuffled" for name in about
+    }
+    assert shuffled == {"big": 200_000, "small": 8 * 200}
+    assert sum(shuffled.values()) == wm.explain(QUERY, sources, engine="spark", buckets=BUCKETS).to_dict()["shuffle"]["rows"]
+    assert found == rows_of_table(wm.collect(QUERY, sources))
+
+
+def test_a_restart_with_other_rates_keeps_the_grid_of_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    tables: dict[str, list[pa.Table]] = {"big": [], "small": []}
+
+    def run_once(number: int, counts: dict[str, int]) -> dict[str, int]:
+        """Run what is new to the end, with nothing but the new files left in the directories."""
+        for name, count in counts.items():
+            folder = tmp_path / name
+            folder.mkdir(exist_ok=True)
+            for old in folder.iterdir():
+                old.unlink()
+            tables[name].append(rows(count, number, start_s=number * 90))
+            pq.write_table(tables[name][-1], folder / f"{number}.parquet")
+        sources = {name: wm.stream(tmp_path / name, time="ts", lateness="1 hour", follow=True) for name in counts}
+        frame = wm.on_spark(QUERY, sources, session=spark, buckets=BUCKETS, checkpoint=tmp_path / "checkpoint")
+        (batch,) = [each for each in batches(run_to_the_end(frame, tmp_path)) if sum(each.arrived.values())]
+        return dict(batch.shuffled)
+
+    assert run_once(0, {"big": 2_000, "small": 20}) == {"big": 2_000, "small": 8 * 20}
+    assert run_once(1, {"big": 20, "small": 2_000}) == {"big": 20, "small": 8 * 2_000}
+    whole = {name: wm.stream(pa.concat_tables(parts), time="ts") for name, parts in tables.items()}
+    expected = rows_of_table(wm.collect(QUERY, whole))
+    assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == expected
