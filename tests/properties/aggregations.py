@@ -59,11 +59,15 @@ AGGREGATES = (
     "SUM(CASE WHEN {a}.v > 0 THEN 1 END)",
     "SUM(CAST({a}.v AS DECIMAL(10, 2)))",
     "SUM(2)",
+    "SUM(CAST({a}.p AS DECIMAL(12, 4)))",
+    "AVG(CAST({a}.p AS DECIMAL(12, 4)))",
+    "MIN({a}.p)",
+    "MAX(CAST({a}.p AS DOUBLE))",
     "SUM(CASE WHEN {a}.v > 0 THEN 4611686018427387904 ELSE -1 END)",
 )
 SUMS_OF_KEYS = ("SUM({a}.k)", "AVG({a}.k)")
 GROUP_KEYS = ("{a}.k", "{a}.k", "{a}.m", "{a}.s", "{a}.v", "{a}.x", "{a}.v + 1", "{a}.v + {b}.v", "COALESCE({a}.s, {b}.s)")
-HAVING = ("COUNT(*) > 1", "SUM({a}.v) > 0", "MAX({a}.v) IS NOT NULL", "COUNT(*) <> 1 OR MIN({a}.x) > 0")
+HAVING = ("COUNT(*) > 1", "SUM({a}.v) > 0", "MAX({a}.v) IS NOT NULL", "COUNT(*) <> 1 OR MIN({a}.x) > 0", "MAX({a}.p) = 4.35")
 
 Emitted = Counter[tuple[Any, ...]]
 

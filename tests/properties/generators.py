@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from .cases import Case, FromItem, Piece, SourceData
-from .columns import FAMILIES, Family, array_of, choose_family, column_of
+from .columns import FAMILIES, PRICES, Family, array_of, choose_family, column_of
 from .predicates import TimeWords, choose_predicates
 from .timeline import Timeline, choose_timeline
 
@@ -38,6 +38,8 @@ EXTRA_OUTPUTS = (
     "{a}.ts AS {a}_ts",
     "COALESCE({a}.v, 7) AS {a}_or7",
     "{a}.v / 2 AS {a}_half",
+    "{a}.p * 1.0 AS {a}_p",
+    "CAST({a}.p AS DOUBLE) AS {a}_double",
 )
 
 
@@ -185,6 +187,7 @@ def _table(rng: Random, timeline: Timeline, keys: Keys, rows: int, first_id: int
         ),
         "x": column_of(rng, FAMILIES["float"], (-0.0, 0.0, 1.5, -1.5, float("nan")), rows),
         "s": column_of(rng, FAMILIES["text"], ("", "a", "A", "ab", "b"), rows),
+        "p": column_of(rng, FAMILIES["price"], PRICES, rows),
     }
     names = list(columns)
     if rng.random() < 0.5:  # the order of columns decides ties in ROWS windows

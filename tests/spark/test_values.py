@@ -1,0 +1,53 @@
+"""Values mean the same on Spark as embedded: decimals beside doubles."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import watersmeet as wm
+
+from .answers import rows_of, rows_of_table
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+CENTS = pa.array([Decimal(cents).scaleb(-2) for cents in range(0, 2_000, 3)], pa.decimal128(7, 2))
+TIMES = pa.array([0] * len(CENTS), pa.timestamp("us", "UTC"))
+DECIMALS = pa.table({"ts": TIMES, "price": CENTS})
+DOUBLES = pa.table({"ts": TIMES, "price": [float(cents) for cents in CENTS.to_pylist()]})
+
+
+@pytest.mark.parametrize("kind", ["tables", "files", "frames"])
+def test_a_decimal_equals_the_double_of_the_same_text(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    query = """
+        SELECT a.price AS a, b.price AS b FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND]
+        WHERE a.price = b.price AND a.price > 1.14 AND NOT a.price > 4.35 AND a.price <> 1.17
+    """
+    streams = {name: wm.stream(given(spark, tmp_path / name, table, kind), time="ts") for name, table in (("a", DECIMALS), ("b", DOUBLES))}
+    wanted = [cents for cents in CENTS.to_pylist() if Decimal("1.14") < cents <= Decimal("4.35") and cents != Decimal("1.17")]
+    found = rows_of(wm.on_spark(query, streams, session=spark, buckets=4))
+    assert found == rows_of_table(pa.table({"a": pa.array(wanted, CENTS.type), "b": [float(cents) for cents in wanted]}))
+
+
+def test_the_average_of_one_decimal_is_its_nearest_double(spark: SparkSession) -> None:
+    query = "SELECT price, AVG(price) AS mean FROM a [LANDMARK] GROUP BY price HAVING AVG(price) = price EVERY 1 SECOND"
+    found = wm.on_spark(query, {"a": wm.stream(DECIMALS, time="ts")}, session=spark, buckets=2).toArrow()
+    assert sorted(found["price"].to_pylist()) == CENTS.to_pylist()
+    assert [float(price) for price in found["price"].to_pylist()] == found["mean"].to_pylist()
+
+
+def given(spark: SparkSession, folder: Path, table: pa.Table, kind: str) -> Any:
+    """The table as a source of the given kind."""
+    if kind == "tables":
+        return table
+    if kind == "frames":
+        return spark.createDataFrame(table)
+    folder.mkdir()
+    pq.write_table(table, folder / "part.parquet")
+    return folder
