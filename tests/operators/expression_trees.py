@@ -48,9 +48,7 @@ _EPOCH = dt.datetime(1970, 1, 1)
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "flag": st.booleans(),
     "whole": st.sampled_from([0, 1, -1, 2, 3, -7, 10, 2**31, 2**62, 2**63 - 1, -(2**63)]),
-    "real": st.sampled_from(
-        [0.0, -0.0, 1.0, 0.5, -0.5, 2.5, -2.5, 1e300, 2.0**63, math.inf, -math.inf, math.nan, 0.49999999999999994]
-    ),
+    "real": st.sampled_from([0.0, -0.0, 1.0, 0.5, -0.5, 2.5, -2.5, 1e300, 2.0**63, math.inf, -math.inf, math.nan, 0.49999999999999994]),
     "price": st.sampled_from(["0.00", "1.15", "4.35", "-0.57", "8.20", "90071992547409.93", "9007199254740993.15", "-1e21"])
     .map(Decimal)
     .map(lambda value: value.quantize(Decimal("0.01"))),

@@ -26,6 +26,7 @@ from watersmeet.oracle.values import Instant, event_times_us
 from watersmeet.runtime.embedded import AggregatedRun
 
 from .cases import Case, FromItem, Piece
+from .engine import declared
 from .generators import generate
 
 MOST_INSTANTS = 12
@@ -131,7 +132,7 @@ def expected(case: Case) -> Emitted | None:
 
 
 def expected_by_row(case: Case) -> Emitted | None:
-    times = {time for source in case.streams.values() for time in event_times_us(source.table.column(source.time or ""))}
+    times = {time for source in case.streams.values() for time in source.times_us}
     return _or_overflow(lambda: evaluations(case.bound, case.tables, sorted(times)))
 
 
@@ -142,10 +143,7 @@ def expected_by_batch(case: Case, arrivals: Mapping[str, Arrival]) -> Emitted | 
 
 def emitted(case: Case, plan: Plan | None = None, evaluate: str | None = None) -> Emitted | None:
     """What the engine emits for the whole input at once."""
-    streams = {
-        source.name: watersmeet.relation(source.table) if source.time is None else watersmeet.stream(source.table, time=source.time)
-        for source in case.sources
-    }
+    streams = {source.name: declared(source) for source in case.sources}
     try:
         return _rows(watersmeet.collect(watersmeet.sql(case.text), streams, plan, evaluate=evaluate))
     except QueryError as error:
@@ -159,7 +157,7 @@ def emitted_arriving(rng: Random, case: Case, arrivals: Mapping[str, Arrival], p
     for name, arrival in arrivals.items():
         idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"
         streams[name] = watersmeet.stream(
-            list(arrival.batches), time=arrival.time, lateness=f"{arrival.lateness_us} microseconds", idle=idle
+            list(arrival.batches), time=arrival.time, unit=arrival.unit, lateness=f"{arrival.lateness_us} microseconds", idle=idle
         )
     run = watersmeet.run(watersmeet.sql(case.text), streams, rng.choice(plans))
     assert isinstance(run, AggregatedRun)
@@ -242,7 +240,7 @@ def _sums_exactly(kind: pa.DataType) -> bool:
 
 def _every_us(rng: Random, case: Case) -> int:
     """An interval with few instants in it: the unit of the times where that is long enough."""
-    times = [time for source in case.streams.values() for time in event_times_us(source.table.column(source.time or ""))]
+    times = [time for source in case.streams.values() for time in source.times_us]
     span = max(times) - min(times) if times else 0
     least = max(1, -(-span // MOST_INSTANTS))
     return rng.choice([every for every in (1, 2, 3, 7, 1_000, 1_000_000, 60_000_000) if every >= least] or [least, least + 1])
@@ -275,6 +273,9 @@ def _so_far(case: Case, arrivals: Mapping[str, Arrival]) -> Iterator[tuple[int, 
         tables = case.tables | admission.tables
         at_us: float = admission.watermarks_us[-1]
         if number == rounds:
-            at_us = max((t for name in arrivals for t in event_times_us(tables[name].column(arrivals[name].time))), default=-float("inf"))
+            at_us = max(
+                (t for name in arrivals for t in event_times_us(tables[name].column(arrivals[name].time), arrivals[name].unit)),
+                default=-float("inf"),
+            )
         if at_us > -float("inf"):
             yield int(at_us), tables

@@ -101,7 +101,7 @@ def _time_us(source: SourceData) -> str:
         return "__raw * 86400000000"
     if pa.types.is_date64(kind):
         return "__raw * 1000"
-    unit = kind.unit if pa.types.is_timestamp(kind) else "us"
+    unit = kind.unit if pa.types.is_timestamp(kind) else source.unit or "us"
     return {"s": "__raw * 1000000", "ms": "__raw * 1000", "us": "__raw", "ns": f"({_floor('__raw', 1000)}) // 1000"}[unit]
 
 

@@ -141,11 +141,10 @@ def choose_constraints(rng: Random, streams: Sequence[str], timeline: Timeline) 
 
 
 def _time_words(sources: Sequence[SourceData], items: Sequence[FromItem], timeline: Timeline) -> TimeWords | None:
-    """None when some times are counts and others are not, so that they do not compare."""
-    kinds = {source.name: source.table.schema.field("ts").type for source in sources if source.time is not None}
-    counts = {pa.types.is_integer(kind) for kind in kinds.values()}
-    streams = [item.alias for item in items if item.name in kinds]
-    return TimeWords(streams, timeline.unit, of_calendar=counts == {False}) if len(counts) == 1 else None
+    """None when some times are counts and others are not, or counts of another unit, so that they do not compare."""
+    units = {source.name: source.unit for source in sources if source.time is not None}
+    streams = [item.alias for item in items if item.name in units]
+    return TimeWords(streams, timeline.unit, of_calendar={*units.values()} == {None}) if len({*units.values()}) == 1 else None
 
 
 def _choose_names(rng: Random, aliases: Sequence[str]) -> list[str]:
@@ -171,15 +170,18 @@ def _few(rng: Random, pool: tuple[Any, ...], sources: int) -> tuple[Any, ...]:
 
 def _source(rng: Random, name: str, timeline: Timeline, keys: Keys, most_rows: int, relation_share: float) -> SourceData:
     rows = 0 if rng.random() < 0.02 else rng.choice((*range(1, most_rows + 1), *[most_rows] * 6))
-    table = _table(rng, timeline, keys, rows, first_id=1_000 * int(name[1:]))
+    table, unit = _table(rng, timeline, keys, rows, first_id=1_000 * int(name[1:]))
     is_relation = rng.random() < relation_share
-    return SourceData(name, _with_copies(rng, table, most_rows), None if is_relation else "ts")
+    table = _with_copies(rng, table, most_rows)
+    return SourceData(name, table, None) if is_relation else SourceData(name, table, "ts", unit)
 
 
-def _table(rng: Random, timeline: Timeline, keys: Keys, rows: int, first_id: int) -> pa.Table:
+def _table(rng: Random, timeline: Timeline, keys: Keys, rows: int, first_id: int) -> tuple[pa.Table, str | None]:
+    """A table, and the unit of its times where they are integers."""
+    times, unit = timeline.column(rng, rows)
     columns = {
         "id": pa.array(range(first_id, first_id + rows), pa.int64()),
-        "ts": timeline.column(rng, rows),
+        "ts": times,
         "k": column_of(rng, keys.k, keys.k_pool, rows),
         "m": column_of(rng, keys.m, keys.m_pool, rows),
         "v": array_of(
@@ -192,7 +194,7 @@ def _table(rng: Random, timeline: Timeline, keys: Keys, rows: int, first_id: int
     names = list(columns)
     if rng.random() < 0.5:  # the order of columns decides ties in ROWS windows
         rng.shuffle(names)
-    return pa.table({name: columns[name] for name in names})
+    return pa.table({name: columns[name] for name in names}), unit
 
 
 def _with_copies(rng: Random, table: pa.Table, most_rows: int) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Values mean the same on Spark as embedded: decimals beside doubles."""
+"""Values mean the same on Spark as embedded: decimals beside doubles, integer times of any unit."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
+from watersmeet.runtime.spark.faults import told_apart
 
 from .answers import rows_of, rows_of_table
 
@@ -40,6 +41,31 @@ def test_the_average_of_one_decimal_is_its_nearest_double(spark: SparkSession) -
     found = wm.on_spark(query, {"a": wm.stream(DECIMALS, time="ts")}, session=spark, buckets=2).toArrow()
     assert sorted(found["price"].to_pylist()) == CENTS.to_pylist()
     assert [float(price) for price in found["price"].to_pylist()] == found["mean"].to_pylist()
+
+
+SECONDS = pa.table({"ts": [1_700_000_000 + each for each in (0, 5, 60)]})
+MILLISECONDS = pa.table({"ts": [(1_700_000_000 + each) * 1_000 for each in (2, 8, 59)]})
+NEAR = "SELECT a.ts, b.ts AS other FROM a [RANGE 2 SECONDS], b [RANGE 2 SECONDS]"
+
+
+@pytest.mark.parametrize("kind", ["tables", "files", "frames"])
+def test_integer_times_count_in_their_declared_unit(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    streams = {
+        "a": wm.stream(given(spark, tmp_path / "a", SECONDS, kind), time="ts", unit="s"),
+        "b": wm.stream(given(spark, tmp_path / "b", MILLISECONDS, kind), time="ts", unit="ms"),
+    }
+    found = rows_of(wm.on_spark(NEAR, streams, session=spark))
+    assert found == {(1_700_000_000, 1_700_000_002_000): 1, (1_700_000_060, 1_700_000_059_000): 1}
+
+
+@pytest.mark.parametrize("kind", ["tables", "files", "frames"])
+def test_integer_times_that_look_like_another_unit_are_refused(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    streams = {
+        "a": wm.stream(given(spark, tmp_path / "a", SECONDS, kind), time="ts"),
+        "b": wm.stream(given(spark, tmp_path / "b", MILLISECONDS, kind), time="ts", unit="ms"),
+    }
+    with pytest.raises(wm.WatersmeetError, match='column "ts" of stream "a" has integers that look like seconds'), told_apart():
+        wm.on_spark(NEAR, streams, session=spark, plan=wm.plan()).toArrow()
 
 
 def given(spark: SparkSession, folder: Path, table: pa.Table, kind: str) -> Any:

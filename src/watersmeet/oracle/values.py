@@ -82,23 +82,25 @@ def midnight_of(day: dt.date) -> Instant:
     return Instant((day - _EPOCH_DAY).days * NS_PER_DAY)
 
 
-def event_times_us(column: pa.ChunkedArray[Any]) -> list[int]:
-    """Event times in microseconds, rounded down: timestamps of any unit and zone, dates at midnight, integers as they are.
+def event_times_us(column: pa.ChunkedArray[Any], unit: str | None = None) -> list[int]:
+    """Return event times in microseconds, rounded down: timestamps of any unit and zone, dates at midnight, integers in their unit.
+
+    An integer without a unit counts microseconds.
 
     >>> event_times_us(pa.chunked_array([pa.array([-1], pa.timestamp("ns"))]))
     [-1]
     """
-    return [_event_time_us(value) for value in column_values(column)]
+    return [_event_time_us(value, unit or "us") for value in column_values(column)]
 
 
-def _event_time_us(value: Any) -> int:
+def _event_time_us(value: Any, unit: str) -> int:
     match value:
         case Instant(ns):
             return ns // NS_PER_US
         case dt.date():
             return midnight_of(value).ns // NS_PER_US
         case int():
-            return value
+            return value * NS_PER_UNIT[unit] // NS_PER_US
         case _:
             raise InternalError(f"{value!r} is not an event time")
 

@@ -24,6 +24,7 @@ from watersmeet.optimizer.calibration.store import current as current_profile
 from watersmeet.optimizer.explain import Explanation, explained
 from watersmeet.optimizer.samples import Sample, Samples, sample_of
 from watersmeet.runtime.inputs.feeds import BatchFeed, PathFeed, TableFeed
+from watersmeet.runtime.inputs.times import refuse_likely_unit
 from watersmeet.runtime.sources import Relation, Stream, event_times_us
 from watersmeet.runtime.statistics import columns_asked, completed
 from watersmeet.stats.estimate import Estimate, Provenance
@@ -133,12 +134,17 @@ def at_hand(bound: BoundQuery, sources: Mapping[str, Stream | Relation]) -> AtHa
         if found is not None:
             tables[name] = found
     whole = all(isinstance(sources[name].feed, TableFeed | PathFeed) for name in names)
-    return timed_rows(tables, sources, whole=whole)
+    hand = timed_rows(tables, sources, whole=whole)
+    for name, times in hand.times.items():
+        source = sources[name]
+        if isinstance(source, Stream) and times.size:
+            refuse_likely_unit(name, source.time, source.schema, source.unit, int(times.min()), int(times.max()))
+    return hand
 
 
 def timed_rows(tables: Mapping[str, pa.Table], sources: Mapping[str, Stream | Relation], *, whole: bool) -> AtHand:
     streams = {name: source for name in tables if isinstance(source := sources[name], Stream)}
-    return AtHand(tables, {name: event_times_us(name, tables[name], source.time) for name, source in streams.items()}, whole)
+    return AtHand(tables, {name: event_times_us(name, tables[name], source.time, source.unit) for name, source in streams.items()}, whole)
 
 
 def explained_on(
