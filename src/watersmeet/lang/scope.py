@@ -14,7 +14,7 @@ from watersmeet.algebra.schema import RelationSchema, SourceSchema
 from watersmeet.algebra.windows import RowsWindow, Window
 from watersmeet.errors import QueryError, Span, listing
 from watersmeet.lang.kinds import Family, family
-from watersmeet.lang.names import matches
+from watersmeet.lang.names import matches, not_in_scope
 from watersmeet.lang.places import pointing_at
 
 
@@ -39,18 +39,24 @@ class Scope:
         if column.source is not None:
             alias = self.alias(column.source, column.span)
             return Column(self._column_of(alias, column), alias, span=column.span)
-        found = [(alias, name) for alias, types in self._types.items() if column.name in types for name in (column.name,)]
-        found = found or [(alias, name) for alias, types in self._types.items() for name in matches(column.name, types)]
+        aliases = list(self._types)
+        found = self._owners(column.name, aliases[: column.visible])
         if len(found) == 1:
             return Column(found[0][1], found[0][0], span=column.span)
         if not found:
-            raise self._missing(column)
+            later = self._owners(column.name, aliases)
+            raise not_in_scope(later[0][0], column.span, aliases[: column.visible]) if later else self._missing(column)
         owners = list(dict.fromkeys(alias for alias, _ in found))
         raise QueryError(
             f'column "{column.name}" is in {len(owners)} sources' if len(owners) > 1 else f'"{column.name}" could be several columns',
             span=column.span,
             hint=f"say which: {listing([f'{alias}.{name}' for alias, name in found])}",
         )
+
+    def _owners(self, name: str, aliases: list[str]) -> list[tuple[str, str]]:
+        """Return the sources among `aliases` that have the column, with its name there; its case counts if that finds any."""
+        found = [(alias, name) for alias in aliases if name in self._types[alias]]
+        return found or [(alias, each) for alias in aliases for each in matches(name, self._types[alias])]
 
     def alias(self, name: str, span: Span | None) -> str:
         found = matches(name, self._types)
