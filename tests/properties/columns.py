@@ -61,6 +61,20 @@ FAMILIES: dict[str, Family] = {
     "coded": Family((pa.dictionary(pa.int8(), pa.int64()), pa.int64()), (0, 1, 2)),
 }
 
+#: Columns of lists, structs and maps: they never compare in a query, but break ties between rows of equal times.
+_LIST = pa.list_(pa.int64())
+_STRUCT = pa.struct([("i", pa.int32()), ("t", pa.string())])
+_LISTS: tuple[list[int | None], ...] = ([], [1], [1, 2], [1, None], [2], [None])
+NESTED: tuple[Family, ...] = (
+    Family((_LIST, pa.large_list(pa.int32()), pa.list_(pa.float64())), _LISTS),
+    Family((_STRUCT,), tuple({"i": i, "t": t} for i in (None, 1, 2) for t in (None, "a", "b"))),
+    Family((pa.map_(pa.string(), pa.int64()),), ([], [("a", 1)], [("a", None)], [("a", 1), ("b", 2)], [("b", 2), ("a", 1)])),
+    Family((pa.list_(_LIST),), ([], [[]], [None], [[1], [2]], [[1], None], [[1, 2]])),
+    Family((pa.struct([("l", _LIST), ("s", _STRUCT)]),), tuple({"l": each, "s": {"i": 1, "t": "a"}} for each in (None, *_LISTS))),
+    Family((pa.list_(pa.float64()),), ([0.0], [-0.0], [math.nan], [1.5, math.nan])),
+    Family((pa.list_(pa.int64(), 2),), ([1, 2], [1, None], [2, 1])),
+)
+
 #: Chances in proportion: the common types more often.
 FAMILY_WEIGHTS = dict.fromkeys(FAMILIES, 1) | {"signed": 4, "float": 3, "text": 3, "price": 2}
 

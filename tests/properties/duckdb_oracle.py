@@ -35,9 +35,10 @@ def opened() -> duckdb.DuckDBPyConnection:
 
 
 def portable(case: Case) -> Case:
-    """What of the case DuckDB can express: only predicates it reads as we do, and ids as outputs."""
+    """Return the part of the case that DuckDB can express: predicates it reads as we do, ids as outputs, columns it orders as we do."""
+    tables = {name: table.drop_columns(["n"]) if "n" in table.column_names else table for name, table in case.tables.items()}
     return replace(
-        case,
+        case.with_tables(tables),
         predicates=tuple(piece for piece in case.predicates if piece.portable),
         select=tuple(Piece(f"{item.alias}.id AS {item.alias}_id", (item.alias,)) for item in case.items),
         joined=False,

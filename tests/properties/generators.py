@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from .cases import Case, FromItem, Piece, SourceData
-from .columns import FAMILIES, PRICES, Family, array_of, choose_family, column_of
+from .columns import FAMILIES, NESTED, PRICES, Family, array_of, choose_family, column_of
 from .predicates import TimeWords, choose_predicates
 from .timeline import Timeline, choose_timeline
 
@@ -191,6 +191,9 @@ def _table(rng: Random, timeline: Timeline, keys: Keys, rows: int, first_id: int
         "s": column_of(rng, FAMILIES["text"], ("", "a", "A", "ab", "b"), rows),
         "p": column_of(rng, FAMILIES["price"], PRICES, rows),
     }
+    if rng.random() < 0.3:
+        family = rng.choice(NESTED)
+        columns["n"] = column_of(rng, family, family.pool, rows)
     names = list(columns)
     if rng.random() < 0.5:  # the order of columns decides ties in ROWS windows
         rng.shuffle(names)

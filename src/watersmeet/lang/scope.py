@@ -13,7 +13,7 @@ from watersmeet.algebra.render import type_text
 from watersmeet.algebra.schema import RelationSchema, SourceSchema
 from watersmeet.algebra.windows import RowsWindow, Window
 from watersmeet.errors import QueryError, Span, listing
-from watersmeet.lang.kinds import Family, family
+from watersmeet.lang.kinds import Family, family, has_order
 from watersmeet.lang.names import matches, not_in_scope
 from watersmeet.lang.places import pointing_at
 
@@ -107,8 +107,11 @@ def _declared(source: Source, schemas: Mapping[str, SourceSchema]) -> str:
 
 
 def _window(source: Source, schema: SourceSchema) -> Window | None:
-    """The window with the columns of PARTITION BY as declared."""
-    if not isinstance(source.window, RowsWindow) or not source.window.partition_by:
+    """Return the window with the columns of PARTITION BY as declared."""
+    if not isinstance(source.window, RowsWindow):
+        return source.window
+    _check_rows_have_order(source, schema)
+    if not source.window.partition_by:
         return source.window
     columns = []
     for name in source.window.partition_by:
@@ -119,10 +122,23 @@ def _window(source: Source, schema: SourceSchema) -> Window | None:
             raise _no_column(name, schema, source.span)
         kind = schema.fields.field(found[0]).type
         if family(kind) is Family.OTHER:
-            raise QueryError(f"PARTITION BY cannot take a {type_text(kind)}", span=source.span)
+            raise QueryError(
+                f"PARTITION BY cannot take a {type_text(kind)}", span=source.span, hint="partition by columns of single values"
+            )
         columns.append(found[0])
     with pointing_at(source.span):
         return RowsWindow(source.window.count, tuple(columns))
+
+
+def _check_rows_have_order(source: Source, schema: SourceSchema) -> None:
+    """Refuse a column whose values have no order: it would break ties between rows of a ROWS window."""
+    for field in schema.fields:
+        if not has_order(field.type):
+            raise QueryError(
+                f'column "{field.name}" of "{schema.name}" is {field.type}, whose values have no order',
+                span=source.span,
+                hint="a ROWS window orders rows by all columns: leave this one out of the source",
+            )
 
 
 def _check_pairs_have_time(query: Query, sources: list[BoundSource]) -> None:

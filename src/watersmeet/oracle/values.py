@@ -121,15 +121,23 @@ def compare(left: Any, right: Any) -> int:
 
 
 def sort_key(value: Any) -> tuple[int, Any]:
-    """A key that puts nulls first, then values in their order, then NaN.
+    """Return a key that puts nulls first, then values in their order, then NaN.
+
+    Lists and the entries of maps compare from left to right, a list before the longer ones that start with it; structs field by field.
 
     >>> sorted([float("nan"), 1.0, None, -1.0], key=sort_key)
     [None, -1.0, 1.0, nan]
+    >>> sorted([[2], [1, 5], [1, None], [1], []], key=sort_key)
+    [[], [1], [1, None], [1, 5], [2]]
     """
     if value is None:
         return (0, 0)
     if is_nan(value):
         return (2, 0)
+    if isinstance(value, dict):
+        return (1, tuple(sort_key(field) for field in value.values()))
+    if isinstance(value, list) or type(value) is tuple:  # a tuple is an entry of a map; instants and durations are named ones
+        return (1, tuple(sort_key(element) for element in value))
     return (1, value)
 
 
@@ -158,4 +166,10 @@ def _normal(value: Any) -> Any:
         return 0.0
     if isinstance(value, Decimal):
         return value.normalize() if value else Decimal(0)
-    return value
+    return _normal_nested(value)
+
+
+def _normal_nested(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((name, _normal(field)) for name, field in value.items())
+    return tuple(_normal(element) for element in value) if isinstance(value, list) or type(value) is tuple else value
