@@ -32,8 +32,9 @@ _NAIVE = (dt.datetime(1969, 12, 31, 23, 59, 59), dt.datetime(1970, 1, 1), dt.dat
 _FRACTIONS = (Decimal("0.00"), Decimal("1.50"), Decimal("-1.50"), Decimal("2.00"), Decimal("1.15"), Decimal("0.57"))
 #: Decimals whose nearest double a rounded power of ten misses, and one that is a double itself.
 PRICES = (Decimal("1.15"), Decimal("4.35"), Decimal("-0.57"), Decimal("8.20"), Decimal("2.50"))
-#: Decimals with more digits than a double holds; the first two have the same nearest double.
-_LONG = (Decimal("9007199254740993.15"), Decimal("9007199254740993.16"), Decimal("-123456789012345678.07"), Decimal("1.15"))
+#: Decimals with more digits than a double holds. The first two have the same nearest double; the next two round twice on the way through
+#: the double nearest to their digits.
+_LONG = tuple(map(Decimal, ("9007199254740993.15", "9007199254740993.16", "5534688923553527.39", "4466737540192532.75", "1.15")))
 
 FAMILIES: dict[str, Family] = {
     "signed": Family((pa.int8(), pa.int16(), pa.int32(), pa.int64()), (-1, 0, 1, 2, 127)),
@@ -46,7 +47,7 @@ FAMILIES: dict[str, Family] = {
     "bytes": Family((pa.binary(), pa.large_binary()), (b"", b"a", b"\x00", b"\xff", b"ab")),
     "decimal": Family((pa.decimal128(5, 2), pa.decimal128(12, 4), pa.decimal128(20, 2)), _FRACTIONS),
     "price": Family((pa.decimal128(7, 2), pa.decimal128(12, 4), pa.float64()), PRICES),
-    "long": Family((pa.decimal128(36, 2), pa.decimal128(22, 3), pa.float64()), _LONG, portable=False),
+    "long": Family((pa.decimal128(36, 2), pa.decimal128(18, 2), pa.float64()), _LONG, portable=False),
     "bool": Family((pa.bool_(),), (True, False)),
     "date": Family((pa.date32(), pa.date64()), _DAYS),
     "moment": Family((pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("ns")), _NAIVE),
@@ -76,7 +77,7 @@ NESTED: tuple[Family, ...] = (
 )
 
 #: Chances in proportion: the common types more often.
-FAMILY_WEIGHTS = dict.fromkeys(FAMILIES, 1) | {"signed": 4, "float": 3, "text": 3, "price": 2}
+FAMILY_WEIGHTS = dict.fromkeys(FAMILIES, 1) | {"signed": 4, "float": 3, "text": 3, "price": 2, "long": 2}
 
 
 def choose_family(rng: Random) -> Family:

@@ -89,6 +89,19 @@ def generate_crowd(seed: int) -> Case:
     return _case(rng, seed, Shape(count, crowd=25 if count == 2 else 8))
 
 
+def generate_ties(seed: int) -> Case:
+    """A ROWS window over rows of few times, where a nested column decides every tie."""
+    rng = Random(seed)
+    family, rows = rng.choice(NESTED), rng.randrange(2, 9)
+    columns = {
+        "ts": pa.array([rng.randrange(3) for _ in range(rows)], pa.timestamp("us")),
+        "n": column_of(rng, family, family.pool, rows),
+        "id": pa.array(range(rows)),
+    }
+    window = f"[ROWS {rng.choice((1, 1, 2, 3))}]"
+    return Case(seed, (SourceData("s0", pa.table(columns), "ts"),), (FromItem("s0", "a", window),), (Piece("a.id", ("a",)),))
+
+
 def _case(rng: Random, seed: int, shape: Shape) -> Case:
     aliases = ALIASES[: shape.count]
     timeline = choose_timeline(rng, shape.crowd)

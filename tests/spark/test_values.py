@@ -1,4 +1,4 @@
-"""Values mean the same on Spark as embedded: decimals beside doubles, integer times of any unit."""
+"""Values mean the same on Spark as embedded: decimals beside doubles, integer times of any unit, nested columns."""
 
 from __future__ import annotations
 
@@ -66,6 +66,25 @@ def test_integer_times_that_look_like_another_unit_are_refused(spark: SparkSessi
     }
     with pytest.raises(wm.WatersmeetError, match='column "ts" of stream "a" has integers that look like seconds'), told_apart():
         wm.on_spark(NEAR, streams, session=spark, plan=wm.plan()).toArrow()
+
+
+NESTED = {
+    "list": (pa.list_(pa.int64()), [[1], [1, None], None, [2], []]),
+    "struct": (pa.struct([("i", pa.int64()), ("t", pa.string())]), [{"i": 1, "t": None}, {"i": 1, "t": "a"}, None, {"i": 2, "t": "a"}]),
+    "map": (pa.map_(pa.string(), pa.int64()), [[("a", 1)], [("a", None)], None, [("b", 0)], []]),
+}
+
+
+@pytest.mark.parametrize("kind", ["tables", "files", "frames"])
+@pytest.mark.parametrize("name", NESTED)
+def test_a_nested_column_breaks_ties_as_it_does_embedded(spark: SparkSession, tmp_path: Path, name: str, kind: str) -> None:
+    type_, values = NESTED[name]
+    table = pa.table(
+        {"ts": pa.array([0] * len(values), pa.timestamp("us", "UTC")), "n": pa.array(values, type_), "v": list(range(len(values)))}
+    )
+    query = "SELECT v, n FROM s [ROWS 2]"
+    wanted = rows_of_table(wm.collect(query, {"s": wm.stream(table, time="ts")}))
+    assert rows_of(wm.on_spark(query, {"s": wm.stream(given(spark, tmp_path / "s", table, kind), time="ts")}, session=spark)) == wanted
 
 
 def given(spark: SparkSession, folder: Path, table: pa.Table, kind: str) -> Any:
