@@ -8,6 +8,7 @@ import pytest
 from tests.lang.schemas import SCHEMAS, bound, unbound, underlined
 from watersmeet.algebra.expressions import Aggregate, Arithmetic, Cast, Column, Comparison, Literal
 from watersmeet.algebra.query import Query, SelectItem, Source, Star
+from watersmeet.algebra.render import expression_text
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.algebra.windows import RowsWindow
 from watersmeet.errors import QueryError
@@ -39,6 +40,13 @@ def test_streams_are_found_in_any_case_and_the_bound_query_says_the_declared_nam
 def test_a_column_of_one_source_needs_no_qualification() -> None:
     query = bound("SELECT auction, Name FROM bids [ROWS 5], stores")
     assert [output.expr for output in query.outputs] == [Column("auction", "bids"), Column("Name", "stores")]
+
+
+def test_a_join_condition_does_not_see_sources_that_are_joined_later() -> None:
+    query = "SELECT a.price FROM sales_a [ROWS 5] a JOIN bids [ROWS 5] ON item = auction JOIN sales_b [ROWS 5] b ON a.item = b.item"
+    where = bound(query).where
+    assert where is not None
+    assert expression_text(where) == "a.item = bids.auction AND a.item = b.item"
 
 
 def test_exact_names_win_over_other_cases() -> None:

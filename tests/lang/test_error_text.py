@@ -54,6 +54,27 @@ def test_an_unknown_source() -> None:
     """)
 
 
+def test_a_join_condition_over_a_source_that_is_joined_later() -> None:
+    assert str(refused("SELECT *\nFROM a [ROWS 5]\nJOIN b [ROWS 5] ON a.k = c.k\nJOIN c [ROWS 5] ON TRUE")) == shown("""
+        source "c" is not in scope here: it is joined later
+
+        3 | JOIN b [ROWS 5] ON a.k = c.k
+                                     ^
+        sources in scope: a, b; put the condition into WHERE or into the ON of a later JOIN
+    """)
+
+
+def test_a_column_without_a_source_that_only_a_later_source_has() -> None:
+    query = "SELECT *\nFROM sales_a [ROWS 5] a\nJOIN sales_b [ROWS 5] b ON a.item = auction\nJOIN bids [ROWS 5] ON TRUE"
+    assert str(unbound(query)) == shown("""
+        source "bids" is not in scope here: it is joined later
+
+        3 | JOIN sales_b [ROWS 5] b ON a.item = auction
+                                                ^^^^^^^
+        sources in scope: a, b; put the condition into WHERE or into the ON of a later JOIN
+    """)
+
+
 def test_an_outer_join() -> None:
     assert str(refused("SELECT *\nFROM s\nLEFT JOIN t ON s.x = t.x")) == shown("""
         LEFT joins are not supported

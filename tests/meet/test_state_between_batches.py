@@ -76,7 +76,7 @@ def _started(case: Case, rng: Random) -> tuple[EmbeddedRun, list[dict[str, pa.Ta
     arrivals = in_any_batches(rng, case)
     sources: dict[str, wm.Stream | wm.Relation] = {each.name: wm.relation(each.table) for each in case.sources if each.time is None}
     for name, arrival in arrivals.items():
-        sources[name] = wm.stream(case.tables[name], time=arrival.time, lateness=f"{arrival.lateness_us} microseconds")
+        sources[name] = wm.stream(case.tables[name], time=arrival.time, unit=arrival.unit, lateness=f"{arrival.lateness_us} microseconds")
     longest = max((len(arrival.batches) for arrival in arrivals.values()), default=0)
     rounds = [
         {name: pa.table(arrival.batches[r]) for name, arrival in arrivals.items() if r < len(arrival.batches)} for r in range(longest)

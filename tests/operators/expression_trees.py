@@ -1,9 +1,10 @@
-"""Random bound expressions of a wanted type, over five columns full of edge values."""
+"""Random bound expressions of a wanted type, over six columns full of edge values."""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -33,13 +34,24 @@ from watersmeet.algebra.expressions import (
 
 TIME = pa.timestamp("us")
 SPAN = pa.duration("us")
-KINDS: dict[str, pa.DataType] = {"flag": pa.bool_(), "whole": pa.int64(), "real": pa.float64(), "text": pa.string(), "at": TIME}
+PRICE = pa.decimal128(24, 2)
+KINDS: dict[str, pa.DataType] = {
+    "flag": pa.bool_(),
+    "whole": pa.int64(),
+    "real": pa.float64(),
+    "price": PRICE,
+    "text": pa.string(),
+    "at": TIME,
+}
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "flag": st.booleans(),
     "whole": st.sampled_from([0, 1, -1, 2, 3, -7, 10, 2**31, 2**62, 2**63 - 1, -(2**63)]),
     "real": st.sampled_from([0.0, -0.0, 1.0, 0.5, -0.5, 2.5, -2.5, 1e300, 2.0**63, math.inf, -math.inf, math.nan, 0.49999999999999994]),
+    "price": st.sampled_from(["0.00", "1.15", "4.35", "-0.57", "8.20", "90071992547409.93", "9007199254740993.15", "-1e21"])
+    .map(Decimal)
+    .map(lambda value: value.quantize(Decimal("0.01"))),
     "text": st.sampled_from(
         ["", " ", "a", "A", "ab", " ab ", "ba%_\\", "ß", "ŉ", "日本\n語", "12", "-3", "+4", "1.5e3", "0x1F", "true", "2020-02-29"]
     ),
@@ -129,8 +141,13 @@ def _reals(depth: int) -> st.SearchStrategy[Expr]:
         st.builds(Arithmetic, st.sampled_from(ARITHMETIC), real, real),
         st.builds(Negate, real),
         st.builds(Call, st.sampled_from(["ABS", "FLOOR", "CEIL", "ROUND", "SQRT"]), st.tuples(real)),
-        _casts("real", ["text", "whole", "flag"], depth),
+        _casts("real", ["text", "whole", "flag", "price", "price"], depth),
     )
+
+
+def _prices(depth: int) -> st.SearchStrategy[Expr]:
+    price = expressions("price", depth)
+    return st.one_of(st.builds(Negate, price), st.builds(Call, st.just("ABS"), st.tuples(price)), _casts("price", ["whole"], depth))
 
 
 def _texts(depth: int) -> st.SearchStrategy[Expr]:
@@ -162,4 +179,4 @@ def _casts(kind: str, origins: list[str], depth: int) -> st.SearchStrategy[Expr]
     return st.one_of([expressions(origin, depth) for origin in origins]).map(lambda arg: Cast(arg, KINDS[kind]))
 
 
-_BRANCHES = {"flag": _flags, "whole": _wholes, "real": _reals, "text": _texts, "at": _times}
+_BRANCHES = {"flag": _flags, "whole": _wholes, "real": _reals, "price": _prices, "text": _texts, "at": _times}

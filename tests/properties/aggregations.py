@@ -27,6 +27,7 @@ from watersmeet.oracle.values import Instant, event_times_us
 from watersmeet.runtime.embedded import AggregatedRun
 
 from .cases import Case, FromItem, Piece
+from .engine import declared
 from .generators import generate
 
 MOST_INSTANTS = 12
@@ -60,6 +61,10 @@ AGGREGATES = (
     "SUM(CASE WHEN {a}.v > 0 THEN 1 END)",
     "SUM(CAST({a}.v AS DECIMAL(10, 2)))",
     "SUM(2)",
+    "SUM(CAST({a}.p AS DECIMAL(12, 4)))",
+    "AVG(CAST({a}.p AS DECIMAL(12, 4)))",
+    "MIN({a}.p)",
+    "MAX(CAST({a}.p AS DOUBLE))",
     "SUM(CASE WHEN {a}.v > 0 THEN 4611686018427387904 ELSE -1 END)",
 )
 SUMS_OF_KEYS = ("SUM({a}.k)", "AVG({a}.k)")
@@ -77,6 +82,7 @@ HAVING = (
     "COUNT(*) <> 1 OR MIN({a}.x) > 0",
     "MIN({a}.v) = MAX({b}.v)",
     "COUNT({a}.s) < COUNT(*)",
+    "MAX({a}.p) = 4.35",
     "AVG({a}.x) > AVG({b}.v) OR MAX({a}.s) = 'b'",
 )
 #: Displayed by queries whose HAVING reads other aggregates: values that often stay the same while a group changes.
@@ -151,7 +157,7 @@ def expected(case: Case) -> Emitted | None:
 
 
 def expected_by_row(case: Case) -> Emitted | None:
-    times = {time for source in case.streams.values() for time in event_times_us(source.table.column(source.time or ""))}
+    times = {time for source in case.streams.values() for time in source.times_us}
     return _or_overflow(lambda: evaluations(case.bound, case.tables, sorted(times)))
 
 
@@ -162,10 +168,7 @@ def expected_by_batch(case: Case, arrivals: Mapping[str, Arrival]) -> Emitted | 
 
 def emitted(case: Case, plan: Plan | None = None, evaluate: str | None = None) -> Emitted | None:
     """What the engine emits for the whole input at once."""
-    streams = {
-        source.name: watersmeet.relation(source.table) if source.time is None else watersmeet.stream(source.table, time=source.time)
-        for source in case.sources
-    }
+    streams = {source.name: declared(source) for source in case.sources}
     try:
         return _rows(watersmeet.collect(watersmeet.sql(case.text), streams, plan, evaluate=evaluate))
     except QueryError as error:
@@ -179,7 +182,7 @@ def emitted_arriving(rng: Random, case: Case, arrivals: Mapping[str, Arrival], p
     for name, arrival in arrivals.items():
         idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"
         streams[name] = watersmeet.stream(
-            list(arrival.batches), time=arrival.time, lateness=f"{arrival.lateness_us} microseconds", idle=idle
+            list(arrival.batches), time=arrival.time, unit=arrival.unit, lateness=f"{arrival.lateness_us} microseconds", idle=idle
         )
     run = watersmeet.run(watersmeet.sql(case.text), streams, rng.choice(plans))
     assert isinstance(run, AggregatedRun)
@@ -289,7 +292,7 @@ def _every_us(rng: Random, case: Case) -> int:
 
 
 def _times_us(case: Case) -> list[int]:
-    return [time for source in case.streams.values() for time in event_times_us(source.table.column(source.time or ""))]
+    return [time for source in case.streams.values() for time in source.times_us]
 
 
 def _tiles_us(case: Case) -> list[int]:
@@ -323,6 +326,9 @@ def _so_far(case: Case, arrivals: Mapping[str, Arrival]) -> Iterator[tuple[int, 
         tables = case.tables | admission.tables
         at_us: float = admission.watermarks_us[-1]
         if number == rounds:
-            at_us = max((t for name in arrivals for t in event_times_us(tables[name].column(arrivals[name].time))), default=-float("inf"))
+            at_us = max(
+                (t for name in arrivals for t in event_times_us(tables[name].column(arrivals[name].time), arrivals[name].unit)),
+                default=-float("inf"),
+            )
         if at_us > -float("inf"):
             yield int(at_us), tables

@@ -9,7 +9,6 @@ from random import Random
 import pyarrow as pa
 
 from watersmeet.oracle import Arrival
-from watersmeet.oracle.values import event_times_us
 
 from .cases import Case, SourceData
 
@@ -29,7 +28,7 @@ def within_lateness(rng: Random, case: Case) -> Arrivals:
 
     def arrival(source: SourceData) -> Arrival:
         lateness_us = rng.choice((0, 1, 3, _MS_US, 1_500_000, _spread_us(case)))
-        due = [(time_us + rng.randint(0, lateness_us), n) for n, time_us in enumerate(_times_us(source))]
+        due = [(time_us + rng.randint(0, lateness_us), n) for n, time_us in enumerate(source.times_us)]
         return _one(rng, source, [n for _, n in sorted(due)], lateness_us)
 
     return _arrivals(case, arrival)
@@ -53,7 +52,7 @@ def _arrivals(case: Case, arrival: Callable[[SourceData], Arrival]) -> Arrivals:
 def _one(rng: Random, source: SourceData, order: Sequence[int], lateness_us: int, idle_us: int | None = None) -> Arrival:
     assert source.time is not None
     table = source.table.take(pa.array(order, pa.int64()))
-    return Arrival(source.time, batches_of(rng, table), lateness_us, idle_us)
+    return Arrival(source.time, batches_of(rng, table), lateness_us, idle_us, source.unit)
 
 
 def batches_of(rng: Random, table: pa.Table) -> list[pa.Table]:
@@ -71,7 +70,7 @@ def _shuffled(rng: Random, source: SourceData) -> list[int]:
 
 
 def _nearly_sorted(rng: Random, source: SourceData) -> list[int]:
-    times_us = _times_us(source)
+    times_us = source.times_us
     order = sorted(range(len(times_us)), key=times_us.__getitem__)
     for _ in range(rng.randrange(4) if len(order) > 1 else 0):
         i, j = rng.sample(range(len(order)), 2)
@@ -79,10 +78,6 @@ def _nearly_sorted(rng: Random, source: SourceData) -> list[int]:
     return order
 
 
-def _times_us(source: SourceData) -> list[int]:
-    return event_times_us(source.table.column(source.time or ""))
-
-
 def _spread_us(case: Case) -> int:
-    times_us = [time_us for source in case.streams.values() for time_us in _times_us(source)]
+    times_us = [time_us for source in case.streams.values() for time_us in source.times_us]
     return max(times_us) - min(times_us) if times_us else 0

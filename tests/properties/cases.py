@@ -11,21 +11,28 @@ import pyarrow as pa
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.schema import RelationSchema, SourceSchema, StreamSchema
 from watersmeet.lang import bind, parse
+from watersmeet.oracle.values import event_times_us
 
 
 @dataclass(frozen=True, slots=True)
 class SourceData:
-    """A stream (with the name of its time column) or a relation, and its rows."""
+    """A stream (with the name of its time column, and the unit of integer times) or a relation, and its rows."""
 
     name: str
     table: pa.Table
     time: str | None
+    unit: str | None = None
 
     @property
     def schema(self) -> SourceSchema:
         if self.time is None:
             return RelationSchema(self.name, self.table.schema)
-        return StreamSchema(self.name, self.table.schema, self.time)
+        return StreamSchema(self.name, self.table.schema, self.time, self.unit)
+
+    @property
+    def times_us(self) -> list[int]:
+        """Event times of the rows of a stream."""
+        return event_times_us(self.table.column(self.time or ""), self.unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +114,7 @@ class Case:
         """A reproduction: the query, and every table as the Python that makes it."""
         lines = [f"seed {self.seed}", self.text]
         for source in self.sources:
-            kind = "relation" if source.time is None else f"stream, time={source.time!r}"
+            kind = "relation" if source.time is None else f"stream, time={source.time!r}, unit={source.unit!r}"
             lines.append(f"{source.name} ({kind}):")
             lines += [f"  {field.name}: {field.type} = {source.table.column(field.name).to_pylist()!r}" for field in source.table.schema]
         return "\n".join(lines)

@@ -29,7 +29,12 @@ def _utc(*parts: int) -> dt.datetime:
 
 _DAYS = (dt.date(1969, 12, 31), dt.date(1970, 1, 1), dt.date(2024, 2, 29))
 _NAIVE = (dt.datetime(1969, 12, 31, 23, 59, 59), dt.datetime(1970, 1, 1), dt.datetime(2024, 2, 29, 12))
-_FRACTIONS = (Decimal("0.00"), Decimal("1.50"), Decimal("-1.50"), Decimal("2.00"))
+_FRACTIONS = (Decimal("0.00"), Decimal("1.50"), Decimal("-1.50"), Decimal("2.00"), Decimal("1.15"), Decimal("0.57"))
+#: Decimals whose nearest double a rounded power of ten misses, and one that is a double itself.
+PRICES = (Decimal("1.15"), Decimal("4.35"), Decimal("-0.57"), Decimal("8.20"), Decimal("2.50"))
+#: Decimals with more digits than a double holds. The first two have the same nearest double; the next two round twice on the way through
+#: the double nearest to their digits.
+_LONG = tuple(map(Decimal, ("9007199254740993.15", "9007199254740993.16", "5534688923553527.39", "4466737540192532.75", "1.15")))
 
 FAMILIES: dict[str, Family] = {
     "signed": Family((pa.int8(), pa.int16(), pa.int32(), pa.int64()), (-1, 0, 1, 2, 127)),
@@ -41,6 +46,8 @@ FAMILIES: dict[str, Family] = {
     "text": Family((pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())), ("", "a", "A", "ab", "b", "é", "a%")),
     "bytes": Family((pa.binary(), pa.large_binary()), (b"", b"a", b"\x00", b"\xff", b"ab")),
     "decimal": Family((pa.decimal128(5, 2), pa.decimal128(12, 4), pa.decimal128(20, 2)), _FRACTIONS),
+    "price": Family((pa.decimal128(7, 2), pa.decimal128(12, 4), pa.float64()), PRICES),
+    "long": Family((pa.decimal128(36, 2), pa.decimal128(18, 2), pa.float64()), _LONG, portable=False),
     "bool": Family((pa.bool_(),), (True, False)),
     "date": Family((pa.date32(), pa.date64()), _DAYS),
     "moment": Family((pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("ns")), _NAIVE),
@@ -55,8 +62,22 @@ FAMILIES: dict[str, Family] = {
     "coded": Family((pa.dictionary(pa.int8(), pa.int64()), pa.int64()), (0, 1, 2)),
 }
 
+#: Columns of lists, structs and maps: they never compare in a query, but break ties between rows of equal times.
+_LIST = pa.list_(pa.int64())
+_STRUCT = pa.struct([("i", pa.int32()), ("t", pa.string())])
+_LISTS: tuple[list[int | None], ...] = ([], [1], [1, 2], [1, None], [2], [None])
+NESTED: tuple[Family, ...] = (
+    Family((_LIST, pa.large_list(pa.int32()), pa.list_(pa.float64())), _LISTS),
+    Family((_STRUCT,), tuple({"i": i, "t": t} for i in (None, 1, 2) for t in (None, "a", "b"))),
+    Family((pa.map_(pa.string(), pa.int64()),), ([], [("a", 1)], [("a", None)], [("a", 1), ("b", 2)], [("b", 2), ("a", 1)])),
+    Family((pa.list_(_LIST),), ([], [[]], [None], [[1], [2]], [[1], None], [[1, 2]])),
+    Family((pa.struct([("l", _LIST), ("s", _STRUCT)]),), tuple({"l": each, "s": {"i": 1, "t": "a"}} for each in (None, *_LISTS))),
+    Family((pa.list_(pa.float64()),), ([0.0], [-0.0], [math.nan], [1.5, math.nan])),
+    Family((pa.list_(pa.int64(), 2),), ([1, 2], [1, None], [2, 1])),
+)
+
 #: Chances in proportion: the common types more often.
-FAMILY_WEIGHTS = dict.fromkeys(FAMILIES, 1) | {"signed": 4, "float": 3, "text": 3}
+FAMILY_WEIGHTS = dict.fromkeys(FAMILIES, 1) | {"signed": 4, "float": 3, "text": 3, "price": 2, "long": 2}
 
 
 def choose_family(rng: Random) -> Family:

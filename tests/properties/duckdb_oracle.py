@@ -35,9 +35,10 @@ def opened() -> duckdb.DuckDBPyConnection:
 
 
 def portable(case: Case) -> Case:
-    """What of the case DuckDB can express: only predicates it reads as we do, and ids as outputs."""
+    """Return the part of the case that DuckDB can express: predicates it reads as we do, ids as outputs, columns it orders as we do."""
+    tables = {name: table.drop_columns(["n"]) if "n" in table.column_names else table for name, table in case.tables.items()}
     return replace(
-        case,
+        case.with_tables(tables),
         predicates=tuple(piece for piece in case.predicates if piece.portable),
         select=tuple(Piece(f"{item.alias}.id AS {item.alias}_id", (item.alias,)) for item in case.items),
         joined=False,
@@ -101,7 +102,7 @@ def _time_us(source: SourceData) -> str:
         return "__raw * 86400000000"
     if pa.types.is_date64(kind):
         return "__raw * 1000"
-    unit = kind.unit if pa.types.is_timestamp(kind) else "us"
+    unit = kind.unit if pa.types.is_timestamp(kind) else source.unit or "us"
     return {"s": "__raw * 1000000", "ms": "__raw * 1000", "us": "__raw", "ns": f"({_floor('__raw', 1000)}) // 1000"}[unit]
 
 

@@ -15,7 +15,7 @@ import watersmeet
 from watersmeet.algebra.plan import Plan
 from watersmeet.oracle import Arrival, as_multiset, join_rows, table_rows
 
-from .cases import Case
+from .cases import Case, SourceData
 from .shrinking import shrink
 
 Rows = Counter[tuple[Any, ...]]
@@ -31,11 +31,14 @@ class Answer:
 
 def collect(case: Case, plan: Plan | None = None) -> Answer:
     """The case's tables whole, each as one batch, so nothing is late."""
-    streams = {
-        source.name: watersmeet.relation(source.table) if source.time is None else watersmeet.stream(source.table, time=source.time)
-        for source in case.sources
-    }
+    streams = {source.name: declared(source) for source in case.sources}
     return _run(case, streams, plan)
+
+
+def declared(source: SourceData) -> watersmeet.Stream | watersmeet.Relation:
+    if source.time is None:
+        return watersmeet.relation(source.table)
+    return watersmeet.stream(source.table, time=source.time, unit=source.unit)
 
 
 def collect_arriving(case: Case, arrivals: Mapping[str, Arrival], plan: Plan | None = None) -> Answer:
@@ -45,6 +48,7 @@ def collect_arriving(case: Case, arrivals: Mapping[str, Arrival], plan: Plan | N
         streams[name] = watersmeet.stream(
             list(arrival.batches),
             time=arrival.time,
+            unit=arrival.unit,
             lateness=_duration(arrival.lateness_us),
             idle=None if arrival.idle_us is None else _duration(arrival.idle_us),
         )

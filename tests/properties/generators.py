@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from .cases import Case, FromItem, Piece, SourceData
-from .columns import FAMILIES, Family, array_of, choose_family, column_of
+from .columns import FAMILIES, NESTED, PRICES, Family, array_of, choose_family, column_of
 from .predicates import TimeWords, choose_predicates
 from .timeline import Timeline, choose_timeline
 
@@ -38,6 +38,8 @@ EXTRA_OUTPUTS = (
     "{a}.ts AS {a}_ts",
     "COALESCE({a}.v, 7) AS {a}_or7",
     "{a}.v / 2 AS {a}_half",
+    "{a}.p * 1.0 AS {a}_p",
+    "CAST({a}.p AS DOUBLE) AS {a}_double",
 )
 
 
@@ -85,6 +87,19 @@ def generate_crowd(seed: int) -> Case:
     rng = Random(seed)
     count = rng.choice((2, 2, 3))
     return _case(rng, seed, Shape(count, crowd=25 if count == 2 else 8))
+
+
+def generate_ties(seed: int) -> Case:
+    """A ROWS window over rows of few times, where a nested column decides every tie."""
+    rng = Random(seed)
+    family, rows = rng.choice(NESTED), rng.randrange(2, 9)
+    columns = {
+        "ts": pa.array([rng.randrange(3) for _ in range(rows)], pa.timestamp("us")),
+        "n": column_of(rng, family, family.pool, rows),
+        "id": pa.array(range(rows)),
+    }
+    window = f"[ROWS {rng.choice((1, 1, 2, 3))}]"
+    return Case(seed, (SourceData("s0", pa.table(columns), "ts"),), (FromItem("s0", "a", window),), (Piece("a.id", ("a",)),))
 
 
 def _case(rng: Random, seed: int, shape: Shape) -> Case:
@@ -139,11 +154,10 @@ def choose_constraints(rng: Random, streams: Sequence[str], timeline: Timeline) 
 
 
 def _time_words(sources: Sequence[SourceData], items: Sequence[FromItem], timeline: Timeline) -> TimeWords | None:
-    """None when some times are counts and others are not, so that they do not compare."""
-    kinds = {source.name: source.table.schema.field("ts").type for source in sources if source.time is not None}
-    counts = {pa.types.is_integer(kind) for kind in kinds.values()}
-    streams = [item.alias for item in items if item.name in kinds]
-    return TimeWords(streams, timeline.unit, of_calendar=counts == {False}) if len(counts) == 1 else None
+    """None when some times are counts and others are not, or counts of another unit, so that they do not compare."""
+    units = {source.name: source.unit for source in sources if source.time is not None}
+    streams = [item.alias for item in items if item.name in units]
+    return TimeWords(streams, timeline.unit, of_calendar={*units.values()} == {None}) if len({*units.values()}) == 1 else None
 
 
 def _choose_names(rng: Random, aliases: Sequence[str]) -> list[str]:
@@ -169,15 +183,18 @@ def _few(rng: Random, pool: tuple[Any, ...], sources: int) -> tuple[Any, ...]:
 
 def _source(rng: Random, name: str, timeline: Timeline, keys: Keys, most_rows: int, relation_share: float) -> SourceData:
     rows = 0 if rng.random() < 0.02 else rng.choice((*range(1, most_rows + 1), *[most_rows] * 6))
-    table = _table(rng, timeline, keys, rows, first_id=1_000 * int(name[1:]))
+    table, unit = _table(rng, timeline, keys, rows, first_id=1_000 * int(name[1:]))
     is_relation = rng.random() < relation_share
-    return SourceData(name, _with_copies(rng, table, most_rows), None if is_relation else "ts")
+    table = _with_copies(rng, table, most_rows)
+    return SourceData(name, table, None) if is_relation else SourceData(name, table, "ts", unit)
 
 
-def _table(rng: Random, timeline: Timeline, keys: Keys, rows: int, first_id: int) -> pa.Table:
+def _table(rng: Random, timeline: Timeline, keys: Keys, rows: int, first_id: int) -> tuple[pa.Table, str | None]:
+    """A table, and the unit of its times where they are integers."""
+    times, unit = timeline.column(rng, rows)
     columns = {
         "id": pa.array(range(first_id, first_id + rows), pa.int64()),
-        "ts": timeline.column(rng, rows),
+        "ts": times,
         "k": column_of(rng, keys.k, keys.k_pool, rows),
         "m": column_of(rng, keys.m, keys.m_pool, rows),
         "v": array_of(
@@ -185,11 +202,15 @@ def _table(rng: Random, timeline: Timeline, keys: Keys, rows: int, first_id: int
         ),
         "x": column_of(rng, FAMILIES["float"], (-0.0, 0.0, 1.5, -1.5, float("nan")), rows),
         "s": column_of(rng, FAMILIES["text"], ("", "a", "A", "ab", "b"), rows),
+        "p": column_of(rng, FAMILIES["price"], PRICES, rows),
     }
+    if rng.random() < 0.3:
+        family = rng.choice(NESTED)
+        columns["n"] = column_of(rng, family, family.pool, rows)
     names = list(columns)
     if rng.random() < 0.5:  # the order of columns decides ties in ROWS windows
         rng.shuffle(names)
-    return pa.table({name: columns[name] for name in names})
+    return pa.table({name: columns[name] for name in names}), unit
 
 
 def _with_copies(rng: Random, table: pa.Table, most_rows: int) -> pa.Table:

@@ -1,6 +1,7 @@
 """Predicates as query text: equalities, theta conditions, filters on one source, and mixtures.
 
-Every source has the columns `k` and `m` (keys of the case's two families), `v` (small whole numbers), `x` (floats), `s` (text).
+Every source has the columns `k` and `m` (keys of the case's two families), `v` (small whole numbers), `x` (floats), `s` (text),
+`p` (prices: decimals or doubles).
 """
 
 from __future__ import annotations
@@ -48,6 +49,12 @@ LOCAL = (
     "UPPER({a}.s) = 'A'",
     "CAST({a}.v AS DOUBLE) > {n}.5",
     "{a}.v IS NULL OR {a}.v > {n}",
+    "{a}.p = 1.15",
+    "{a}.p > 4.35",
+    "{a}.p <= 8.2",
+    "{a}.p IN (1.15, 4.35, {n})",
+    "{a}.p BETWEEN 1.15 AND 4.35",
+    "CASE WHEN {a}.v > {n} THEN {a}.p ELSE 1.15 END = 1.15",
 )
 
 #: Filters of one source that DuckDB does not read as we do.
@@ -86,6 +93,8 @@ EXPRESSION_KEYS = (
     "{a}.s = {b}.s",
     "{a}.x = {b}.x",
     "{a}.v = {b}.v",
+    "{a}.p = {b}.p",
+    "{a}.p * 1.0 = {b}.p",
 )
 
 #: Two sources, no equality that has to hold.
@@ -105,6 +114,8 @@ MIXED = (
     "({a}.v = {b}.v AND {a}.x IS NULL OR {a}.v <> {b}.v AND {b}.x > 0)",
     "{a}.id <> {b}.id",
     "{a}.id < {b}.id",
+    "{a}.p BETWEEN {b}.p AND 4.35",
+    "COALESCE({a}.p, 1.15) >= {b}.p",
 )
 
 #: Three sources at once.
@@ -184,7 +195,7 @@ def _common_key(rng: Random, aliases: Sequence[str], portable: bool) -> list[Pie
 
 
 def _attribute_per_pair(rng: Random, aliases: Sequence[str], portable: bool) -> list[Piece]:
-    return [_equality(rng, rng.choice("kmv"), pair, portable) for pair in _tree(rng, aliases)]
+    return [_equality(rng, rng.choice("kmvp"), pair, portable) for pair in _tree(rng, aliases)]
 
 
 def _two_attributes(rng: Random, aliases: Sequence[str], portable: bool) -> list[Piece]:
@@ -199,7 +210,7 @@ def _theta_only(rng: Random, aliases: Sequence[str], portable: bool) -> list[Pie
     return [
         Piece(f"{a}.{name} {rng.choice(THETA)} {b}.{name}", (a, b), portable)
         for a, b in _tree(rng, aliases)
-        for name in (rng.choice("kvvxs"),)
+        for name in (rng.choice("kvvxsp"),)
         if rng.random() < 0.8
     ]
 
@@ -236,7 +247,7 @@ def _tree(rng: Random, aliases: Sequence[str]) -> list[tuple[str, str]]:
 
 def _equality(rng: Random, name: str, pair: tuple[str, str], portable: bool) -> Piece:
     a, b = pair
-    return Piece(f"{a}.{name} = {b}.{name}", pair, portable or name == "v")
+    return Piece(f"{a}.{name} = {b}.{name}", pair, portable or name in "vp")
 
 
 def _pair(rng: Random, texts: Sequence[str], aliases: Sequence[str], portable: bool) -> Piece:

@@ -36,7 +36,7 @@ def shifted(rng: Random, case: Case) -> Case | None:
     """All event times moved by one distance, a multiple of every tumbling window; None when times cannot move that far."""
     lengths_us = [source.window.length_us for source in case.bound.sources if isinstance(source.window, TumbleWindow)]
     kinds = [source.table.schema.field(source.time or "").type for source in case.streams.values()]
-    step_us = math.lcm(*lengths_us, *(_grain_us(kind) for kind in kinds))
+    step_us = math.lcm(*lengths_us, *(_grain_us(source) for source in case.streams.values()))
     distance_us = rng.choice((-7, -1, 1, 3, 1_000)) * step_us
     if abs(distance_us) > min(_FURTHEST_US, *(_room_us(kind) for kind in kinds)):
         return None
@@ -86,11 +86,12 @@ def _lengthened(rng: Random, text: str) -> str:
     return _COUNTED.sub(lambda count: str(int(count[0]) * more + ("TUMBLE" not in text) * rng.choice((1, 2))), text)
 
 
-def _grain_us(kind: pa.DataType) -> int:
-    """The smallest distance a time column of this type can be moved by."""
+def _grain_us(source: SourceData) -> int:
+    """The smallest distance by which the times of a stream can be moved."""
+    kind = source.table.schema.field(source.time or "").type
     if pa.types.is_date(kind):
         return 86_400_000_000
-    return {"s": 1_000_000, "ms": 1_000}.get(kind.unit, 1) if pa.types.is_timestamp(kind) else 1
+    return {"s": 1_000_000, "ms": 1_000}.get(source.unit or kind.unit, 1)
 
 
 def _room_us(kind: pa.DataType) -> int:
@@ -101,17 +102,18 @@ def _room_us(kind: pa.DataType) -> int:
 def _moved(source: SourceData, distance_us: int) -> pa.Table:
     assert source.time is not None
     column = source.table.column(source.time).combine_chunks()
-    distance = _in_counts(distance_us, column.type)
+    distance = _in_counts(distance_us, source)
     moved = from_counts([count + distance for count in to_counts(column)], column.type)
     return source.table.set_column(source.table.column_names.index(source.time), source.time, moved)
 
 
-def _in_counts(distance_us: int, kind: pa.DataType) -> int:
-    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+def _in_counts(distance_us: int, source: SourceData) -> int:
+    kind = source.table.schema.field(source.time or "").type
+    if not pa.types.is_date(kind) and (source.unit or kind.unit) == "ns":
         return distance_us * 1_000
     if pa.types.is_date64(kind):
         return distance_us // 1_000
-    return distance_us // _grain_us(kind)
+    return distance_us // _grain_us(source)
 
 
 def _renamed(table: pa.Table, names: dict[Any, int], fresh: list[int]) -> pa.Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -12,8 +12,20 @@ _DAY_US = 86_400_000_000
 _UNIT_WORDS = {1: "MICROSECOND", 1_000: "MILLISECOND", 1_000_000: "SECOND", 60_000_000: "MINUTE", _DAY_US: "DAY"}
 _FAR_US = 2**50
 
-_EXACT_TYPES = (
-    pa.int64(),
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Integer times in a declared unit."""
+
+    type: pa.DataType
+    unit: str
+
+
+TimeKind: TypeAlias = "pa.DataType | Counted"
+
+_EXACT_TYPES: tuple[TimeKind, ...] = (
+    Counted(pa.int64(), "us"),
+    Counted(pa.int64(), "ns"),
     pa.timestamp("us"),
     pa.timestamp("us", "UTC"),
     pa.timestamp("us", "America/New_York"),
@@ -35,7 +47,7 @@ class Timeline:
     steps: int
     jitter: bool
     far: bool
-    types: tuple[pa.DataType, ...]
+    types: tuple[TimeKind, ...]
 
     @property
     def unit(self) -> str:
@@ -59,26 +71,27 @@ class Timeline:
             time_us += rng.choice((-_FAR_US, _FAR_US))
         return time_us
 
-    def column(self, rng: Random, rows: int) -> pa.Array[Any]:
-        """A time column in one of the timeline's types; what the type cannot hold is rounded down."""
+    def column(self, rng: Random, rows: int) -> tuple[pa.Array[Any], str | None]:
+        """A time column in one of the timeline's types, with its unit if it has integers; what the type cannot hold is rounded down."""
         kind = rng.choice(self.types)
-        return from_counts([_count(rng, self.time_us(rng), kind) for _ in range(rows)], kind)
+        counts = [_count(rng, self.time_us(rng), kind) for _ in range(rows)]
+        return (pa.array(counts, kind.type), kind.unit) if isinstance(kind, Counted) else (from_counts(counts, kind), None)
 
 
 def choose_timeline(rng: Random, crowd: int = 1) -> Timeline:
     """A timeline for tables `crowd` times as long as usual."""
     unit_us = rng.choices((1, 1_000, 1_000_000, 60_000_000, _DAY_US), (6, 2, 3, 1, 1))[0]
-    types: tuple[pa.DataType, ...] = _EXACT_TYPES
+    types: tuple[TimeKind, ...] = _EXACT_TYPES
     if unit_us >= 1_000:
-        types += (pa.timestamp("ms"), pa.timestamp("ms", "UTC"))
+        types += (pa.timestamp("ms"), pa.timestamp("ms", "UTC"), Counted(pa.int64(), "ms"))
     if unit_us >= 1_000_000:
-        types += (pa.timestamp("s"),)
+        types += (pa.timestamp("s"), Counted(pa.int64(), "s"))
     if unit_us == _DAY_US:
         types += (pa.date32(), pa.date64())
     base_us = rng.choice((0, 0, 0, 7, -3 * unit_us, -5, 1_700_000_000_000_000))
     far = rng.random() < 0.1
     if unit_us == 1 and abs(base_us) < 100 and not far:
-        types += (pa.int32(), pa.int16())
+        types += (Counted(pa.int32(), "us"), Counted(pa.int16(), "us"))
     return Timeline(
         base_us=base_us,
         unit_us=unit_us,
@@ -89,14 +102,12 @@ def choose_timeline(rng: Random, crowd: int = 1) -> Timeline:
     )
 
 
-def _count(rng: Random, time_us: int, kind: pa.DataType) -> int:
+def _count(rng: Random, time_us: int, kind: TimeKind) -> int:
     """The number a time column stores for a time; a nanosecond column gets nanoseconds nobody asked for."""
-    if pa.types.is_date32(kind):
+    if not isinstance(kind, Counted) and pa.types.is_date32(kind):
         return time_us // _DAY_US
-    if pa.types.is_date64(kind):
+    if not isinstance(kind, Counted) and pa.types.is_date64(kind):
         return time_us // _DAY_US * 86_400_000
-    if not pa.types.is_timestamp(kind):
-        return time_us
     if kind.unit == "ns":
         return time_us * 1_000 + rng.choice((0, 0, 1, 999))
     return time_us // _PER_UNIT_US[kind.unit]

@@ -81,7 +81,8 @@ def _arranged(case: Aggregation, arrivals: Mapping[str, Arrival], buckets: int, 
     sources: dict[str, Any] = {source.name: wm.relation(source.table) for source in case.sources if source.time is None}
     for name, arrival in arrivals.items():
         idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"
-        sources[name] = wm.stream(list(arrival.batches), time=arrival.time, lateness=f"{arrival.lateness_us} microseconds", idle=idle)
+        lateness = f"{arrival.lateness_us} microseconds"
+        sources[name] = wm.stream(list(arrival.batches), time=arrival.time, unit=arrival.unit, lateness=lateness, idle=idle)
     return arranged(bound_query(case.text, sources), sources, rng.choice(early_plans(case)), buckets, partitions=2)
 
 

@@ -22,7 +22,8 @@ def sources_of(case: Case, arrivals: Mapping[str, Arrival]) -> dict[str, Any]:
     sources: dict[str, Any] = {source.name: wm.relation(source.table) for source in case.sources if source.time is None}
     for name, arrival in arrivals.items():
         idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"
-        sources[name] = wm.stream(list(arrival.batches), time=arrival.time, lateness=f"{arrival.lateness_us} microseconds", idle=idle)
+        lateness = f"{arrival.lateness_us} microseconds"
+        sources[name] = wm.stream(list(arrival.batches), time=arrival.time, unit=arrival.unit, lateness=lateness, idle=idle)
     return sources
 
 

@@ -72,5 +72,7 @@ def _followed(case: Case, folder: Path, arrivals: Mapping[str, Arrival]) -> dict
     for name, arrival in arrivals.items():
         idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"
         lateness = f"{arrival.lateness_us} microseconds"
-        sources[name] = wm.stream(folder / name, time=arrival.time, lateness=lateness, idle=idle, follow=True, files_per_batch=1)
+        sources[name] = wm.stream(
+            folder / name, time=arrival.time, unit=arrival.unit, lateness=lateness, idle=idle, follow=True, files_per_batch=1
+        )
     return sources

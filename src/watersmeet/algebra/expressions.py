@@ -36,10 +36,14 @@ class Expr:
 
 @dataclass(frozen=True, slots=True)
 class Column(Expr):
-    """A column; `source` is the alias of its source, None until the binder found it."""
+    """A column; `source` is the alias of its source, None until the binder found it.
+
+    In the condition of a JOIN, only the first `visible` sources of the query are in scope; None stands for all of them.
+    """
 
     name: str
     source: str | None = None
+    visible: int | None = field(default=None, compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,11 @@ class BoundSource:
         return self.schema.time
 
     @property
+    def unit(self) -> str | None:
+        """Unit of the integer times of a stream, None where it declares none."""
+        return self.schema.unit if isinstance(self.schema, StreamSchema) else None
+
+    @property
     def fields(self) -> pa.Schema:
         return self.schema.fields
 

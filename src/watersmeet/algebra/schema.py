@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from watersmeet.errors import InputError, listing
 
+#: Nanoseconds in one tick of an integer event time, by the unit that the stream declares.
+TIME_UNITS_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+
 
 @dataclass(frozen=True, slots=True)
 class StreamSchema:
-    """A stream: its columns and which of them carries the event time."""
+    """A stream: its columns, which of them carries the event time, and in which unit an integer time counts."""
 
     name: str
     fields: pa.Schema
     time: str
+    unit: str | None = None
 
     def __post_init__(self) -> None:
         check_unique_names(self.name, self.fields)
@@ -24,7 +29,13 @@ class StreamSchema:
                 f'stream "{self.name}" has no time column "{self.time}"',
                 hint=f"existing columns: {listing(self.fields.names)}",
             )
-        check_time_type(self.name, self.time, self.fields.field(self.time).type)
+        kind = self.fields.field(self.time).type
+        check_time_type(self.name, self.time, kind)
+        if self.unit is not None and not pa.types.is_integer(kind):
+            raise InputError(
+                f'time column "{self.time}" of stream "{self.name}" is {kind}, which has a unit of its own',
+                hint=f'unit="{self.unit}" is for integer times; leave it out',
+            )
 
     @property
     def noun(self) -> str:
@@ -58,9 +69,21 @@ def check_unique_names(name: str, fields: pa.Schema) -> None:
 
 
 def check_time_type(name: str, column: str, kind: pa.DataType) -> None:
-    """An event time is a timestamp, a date, or a whole number of microseconds since the epoch."""
+    """Refuse a column that is no time: an event time is a timestamp, a date, or an integer count since the epoch."""
     if not (pa.types.is_timestamp(kind) or pa.types.is_signed_integer(kind) or pa.types.is_date(kind)):
         raise InputError(
             f'time column "{column}" of stream "{name}" is {kind}, which is not a time',
-            hint="a time column is a timestamp, a date, or an integer count of microseconds since 1970",
+            hint="a time column is a timestamp, a date, or an integer count since 1970",
         )
+
+
+def parse_time_unit(unit: Any) -> str | None:
+    """Return the unit of integer times in its one spelling; None stands for a unit that the caller did not declare.
+
+    >>> parse_time_unit("ms"), parse_time_unit("µs")
+    ('ms', 'us')
+    """
+    spelled = {"\u00b5s": "us", "\u03bcs": "us"}.get(unit, unit) if isinstance(unit, str) else unit
+    if spelled is not None and (not isinstance(spelled, str) or spelled not in TIME_UNITS_NS):
+        raise InputError(f"{unit!r:.40} is not a unit of time", hint=f"units of integer times: {listing([*TIME_UNITS_NS])}")
+    return spelled

@@ -1,4 +1,4 @@
-"""Streams and relations as options of the command line: `NAME=PATH,time=COLUMN,lateness=5s,idle=1m`.
+"""Streams and relations as options of the command line: `NAME=PATH,time=COLUMN,unit=ms,lateness=5s,idle=1m`.
 
 Settings are read from the right, so a path may have commas and equals signs in it. What Spark reads by itself is written with a format
 instead of a path: `NAME=format=kafka,subscribe=TOPIC,kafka.bootstrap.servers=HOST:PORT,value=json,schema=item:string;ts:timestamp,time=ts`.
@@ -109,7 +109,12 @@ def _columns(name: str, text: str) -> dict[str, str]:
 
 
 def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {"time": settings["time"], "lateness": settings.get("lateness", 0), "idle": settings.get("idle")}
+    return {
+        "time": settings["time"],
+        "unit": settings.get("unit"),
+        "lateness": settings.get("lateness", 0),
+        "idle": settings.get("idle"),
+    }
 
 
 def stream_over(path: str, settings: Mapping[str, Any], *, reading: Reading = Reading.WHOLE) -> Stream:

@@ -14,6 +14,7 @@ memory = "4 GB"
 [streams.orders]
 path = "orders"
 time = "ts"
+unit = "ms"                    # of integer times; timestamps and dates need none
 lateness = "5 seconds"
 
 [streams.trades]               # anything Spark reads by itself, with --engine spark
@@ -44,7 +45,7 @@ from watersmeet.api import Budget
 from watersmeet.cli.budget import declared_budget
 from watersmeet.errors import InputError, listing
 
-STREAM_SETTINGS = ("time", "lateness", "idle")
+STREAM_SETTINGS = ("time", "unit", "lateness", "idle")
 
 #: What a stream says that Spark reads by itself, instead of a path.
 FORMAT_SETTINGS = ("format", "options", "schema", "value")

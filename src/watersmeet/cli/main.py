@@ -62,7 +62,7 @@ Streams = Annotated[
     list[str] | None,
     typer.Option(
         "--stream",
-        metavar="NAME=PATH,time=COLUMN[,lateness=5s][,idle=1m]",
+        metavar="NAME=PATH,time=COLUMN[,unit=ms][,lateness=5s][,idle=1m]",
         help="A stream: a file or a directory of files. What Spark reads by itself: NAME=format=FORMAT,OPTION=VALUE,...,time=COLUMN.",
     ),
 ]

@@ -112,9 +112,15 @@ class Beside:
 
 
 def _at_hand(source: Stream | Relation) -> Stream | Relation:
-    """The same source with the rows at hand, to be planned by: a directory that grows is judged by its next file."""
+    """Return the source with the rows at hand, to plan by: a directory that grows is judged by its next file.
+
+    One file says less about the unit of integer times than a batch does, so the unit is left to the run.
+    """
     first = source.feed.peek() if isinstance(source.feed, Inbox | PathFeed) else None
-    return source if first is None else replace(source, feed=feed_of(first))
+    if first is None:
+        return source
+    seen = replace(source, feed=feed_of(first))
+    return seen.with_known_unit if isinstance(seen, Stream) else seen
 
 
 # --- finite -----------------------------------------------------------------------------------------------------------------------------
@@ -162,6 +168,7 @@ def _rounds(started: EmbeddedRun) -> Iterator[tuple[dict[str, pa.Table], bool]]:
     """Split the input into pieces and mark the last one. An input whose rows depend on where batches end stays one batch."""
     streams = {name: source for name, source in started.sources.items() if isinstance(source, Stream) and name in _used(started)}
     tables = {name: pa.concat_tables(source.batches()) for name, source in streams.items()}
+    started.check_units(tables)
     waiting: dict[str, pa.Table] | None = None
     for piece in iter([tables]) if started.evaluates_at_batch_ends else pieces(tables, streams):
         if waiting is not None:

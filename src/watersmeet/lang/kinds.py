@@ -108,6 +108,19 @@ def family(kind: pa.DataType) -> Family:
     return _FAMILIES.get(kind.id, Family.OTHER)
 
 
+def has_order(kind: pa.DataType) -> bool:
+    """Tell whether values of the type have an order: all have but unions and calendar intervals, alone or nested.
+
+    >>> has_order(pa.list_(pa.int64())), has_order(pa.list_(pa.month_day_nano_interval()))
+    (True, False)
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        return has_order(kind.storage_type)
+    if pa.types.is_union(kind) or pa.types.is_interval(kind):
+        return False
+    return all(has_order(kind.field(number).type) for number in range(kind.num_fields))
+
+
 def plain(kind: pa.DataType) -> pa.DataType:
     """The type a value is used as: one encoding of strings, binaries and dates, decimals of 128 bits, no half floats or dictionaries.
 

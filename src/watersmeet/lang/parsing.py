@@ -80,8 +80,10 @@ def _item(item: exp.Expr, translator: Translator) -> SelectItem | Star:
 
 
 def _where(conditions: list[exp.Expr | None], where: exp.Expr | None, translator: Translator) -> Expr | None:
-    """The conditions of joins and then of WHERE; all have to hold, so where there are several they make one conjunction."""
-    written = [translator.expression(condition) for condition in (*conditions, where) if condition is not None]
+    """Join the conditions of JOINs and WHERE by AND. The condition of a JOIN sees its own source and those before it."""
+    written = [translator.join_condition(each, visible) for visible, each in enumerate(conditions, start=2) if each is not None]
+    if where is not None:
+        written.append(translator.expression(where))
     if len(written) <= 1:
         return written[0] if written else None
     return conjunction(tuple(part for condition in written for part in conjuncts(condition)))

@@ -13,8 +13,8 @@ from watersmeet.algebra.render import type_text
 from watersmeet.algebra.schema import RelationSchema, SourceSchema
 from watersmeet.algebra.windows import RowsWindow, Window
 from watersmeet.errors import QueryError, Span, listing
-from watersmeet.lang.kinds import Family, family
-from watersmeet.lang.names import matches
+from watersmeet.lang.kinds import Family, family, has_order
+from watersmeet.lang.names import matches, not_in_scope
 from watersmeet.lang.places import pointing_at
 
 
@@ -39,18 +39,24 @@ class Scope:
         if column.source is not None:
             alias = self.alias(column.source, column.span)
             return Column(self._column_of(alias, column), alias, span=column.span)
-        found = [(alias, name) for alias, types in self._types.items() if column.name in types for name in (column.name,)]
-        found = found or [(alias, name) for alias, types in self._types.items() for name in matches(column.name, types)]
+        aliases = list(self._types)
+        found = self._owners(column.name, aliases[: column.visible])
         if len(found) == 1:
             return Column(found[0][1], found[0][0], span=column.span)
         if not found:
-            raise self._missing(column)
+            later = self._owners(column.name, aliases)
+            raise not_in_scope(later[0][0], column.span, aliases[: column.visible]) if later else self._missing(column)
         owners = list(dict.fromkeys(alias for alias, _ in found))
         raise QueryError(
             f'column "{column.name}" is in {len(owners)} sources' if len(owners) > 1 else f'"{column.name}" could be several columns',
             span=column.span,
             hint=f"say which: {listing([f'{alias}.{name}' for alias, name in found])}",
         )
+
+    def _owners(self, name: str, aliases: list[str]) -> list[tuple[str, str]]:
+        """Return the sources among `aliases` that have the column, with its name there; its case counts if that finds any."""
+        found = [(alias, name) for alias in aliases if name in self._types[alias]]
+        return found or [(alias, each) for alias in aliases for each in matches(name, self._types[alias])]
 
     def alias(self, name: str, span: Span | None) -> str:
         found = matches(name, self._types)
@@ -101,8 +107,11 @@ def _declared(source: Source, schemas: Mapping[str, SourceSchema]) -> str:
 
 
 def _window(source: Source, schema: SourceSchema) -> Window | None:
-    """The window with the columns of PARTITION BY as declared."""
-    if not isinstance(source.window, RowsWindow) or not source.window.partition_by:
+    """Return the window with the columns of PARTITION BY as declared."""
+    if not isinstance(source.window, RowsWindow):
+        return source.window
+    _check_rows_have_order(source, schema)
+    if not source.window.partition_by:
         return source.window
     columns = []
     for name in source.window.partition_by:
@@ -113,10 +122,23 @@ def _window(source: Source, schema: SourceSchema) -> Window | None:
             raise _no_column(name, schema, source.span)
         kind = schema.fields.field(found[0]).type
         if family(kind) is Family.OTHER:
-            raise QueryError(f"PARTITION BY cannot take a {type_text(kind)}", span=source.span)
+            raise QueryError(
+                f"PARTITION BY cannot take a {type_text(kind)}", span=source.span, hint="partition by columns of single values"
+            )
         columns.append(found[0])
     with pointing_at(source.span):
         return RowsWindow(source.window.count, tuple(columns))
+
+
+def _check_rows_have_order(source: Source, schema: SourceSchema) -> None:
+    """Refuse a column whose values have no order: it would break ties between rows of a ROWS window."""
+    for field in schema.fields:
+        if not has_order(field.type):
+            raise QueryError(
+                f'column "{field.name}" of "{schema.name}" is {field.type}, whose values have no order',
+                span=source.span,
+                hint="a ROWS window orders rows by all columns: leave this one out of the source",
+            )
 
 
 def _check_pairs_have_time(query: Query, sources: list[BoundSource]) -> None:

@@ -36,7 +36,7 @@ from watersmeet.algebra.expressions import (
 from watersmeet.errors import InternalError, QueryError, Span, listing
 from watersmeet.lang import literals
 from watersmeet.lang.functions import FUNCTIONS, SYNONYMS
-from watersmeet.lang.names import matches
+from watersmeet.lang.names import matches, not_in_scope
 from watersmeet.lang.places import span_of_node
 
 #: Depth of an expression: a chain of 99 additions is 100 deep. AND, OR and || chains count once, however long.
@@ -53,8 +53,16 @@ class Translator:
 
     def __init__(self, aliases: list[str]):
         self._aliases = aliases
+        self._visible: int | None = None
         self._depth = 0
         self._copied = 0
+
+    def join_condition(self, node: exp.Expr, visible: int) -> Expr:
+        """Translate the condition of a JOIN, which sees the first `visible` sources only."""
+        self._visible = visible
+        condition = self.expression(node)
+        self._visible = None
+        return condition
 
     def expression(self, node: exp.Expr) -> Expr:
         self._depth += 1
@@ -68,10 +76,13 @@ class Translator:
         return translated
 
     def source(self, name: exp.Expr) -> str:
-        """The alias meant by a name before a dot or in a constraint."""
-        found = matches(name.name, self._aliases)
+        """Return the alias meant by a name before a dot or in a constraint."""
+        in_scope = self._aliases[: self._visible]
+        found = matches(name.name, in_scope)
         if len(found) == 1:
             return found[0]
+        if not found and matches(name.name, self._aliases):
+            raise not_in_scope(name.name, span_of_node(name), in_scope)
         problem = f'"{name.name}" could be {" or ".join(found)}' if found else f'there is no source "{name.name}" in FROM'
         raise QueryError(problem, span=span_of_node(name), hint=f"sources: {listing(self._aliases)}")
 
@@ -82,7 +93,7 @@ class Translator:
         if isinstance(node.this, exp.Star):
             raise QueryError("a star stands in SELECT and in COUNT(*) only", span=span_of_node(node))
         table = node.args.get("table")
-        return Column(node.name, None if table is None else self.source(table), span=span_of_node(node))
+        return Column(node.name, None if table is None else self.source(table), span=span_of_node(node), visible=self._visible)
 
     def literal(self, node: exp.Expr) -> Expr:
         _only(node, "this", "is_string")

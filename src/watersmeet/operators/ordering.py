@@ -1,6 +1,8 @@
 """The order ≺ of a stream's rows: by time, ties by the remaining columns from left to right, nulls first.
 
 It decides which rows are the last C, so it must not depend on arrival. NaN is above every number and −0.0 equals 0.0, as everywhere.
+Nested values compare element by element, nulls first at every depth: lists from their first element on, a list before the longer ones that
+start with it; structs field by field; maps as lists of their entries in stored order.
 """
 
 from __future__ import annotations
@@ -28,19 +30,23 @@ def stream_order(times_us: NDArray[np.int64], columns: list[pa.Array]) -> NDArra
 
 
 def order_codes(column: pa.Array) -> NDArray[np.int64]:
-    """Numbers that compare as the column's values do: equal values share one, nulls come first.
+    """Return numbers that compare as the column's values do: equal values share one, nulls are 0 and come first.
 
     >>> order_codes(pa.array([0.0, float("nan"), None, -0.0])).tolist()
     [1, 2, 0, 1]
+    >>> order_codes(pa.array([[2], [1, 5], None, [1], []])).tolist()
+    [4, 3, 0, 2, 1]
     """
-    if pa.types.is_null(column.type):
+    column = _in_plain_type(column)
+    kind = column.type
+    if pa.types.is_null(kind):
         return np.zeros(len(column), np.int64)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if pa.types.is_floating(column.type):
+    if pa.types.is_floating(kind):
         return _float_order(column)
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.int8())
+    if pa.types.is_struct(kind):
+        return _struct_order(column)
+    if any(is_list(kind) for is_list in _LISTS):
+        return _list_order(column)
     return _ranked(column)
 
 
@@ -60,6 +66,65 @@ def partition_groups(columns: list[pa.Array], length: int) -> tuple[NDArray[np.i
     chosen = pa.array(first)
     values = zip(*(_partition_values(column.take(chosen)) for column in columns), strict=True)
     return groups.reshape(-1).astype(np.int64), list(values)
+
+
+_LISTS = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
+
+
+def _in_plain_type(column: pa.Array) -> pa.Array:
+    """Return the same values in a type that Arrow's kernels order."""
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return _in_plain_type(column.storage)
+    if pa.types.is_run_end_encoded(kind):
+        return _in_plain_type(pc.run_end_decode(column))
+    if pa.types.is_dictionary(kind):
+        return _in_plain_type(column.cast(kind.value_type))
+    plain = _plain_kind(kind)
+    return column if plain == kind else column.cast(plain)
+
+
+def _plain_kind(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_map(kind):
+        return pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
+    if pa.types.is_boolean(kind):
+        return pa.int8()
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_decimal(kind) and kind.bit_width < 128:
+        return pa.decimal128(kind.precision, kind.scale)
+    return kind
+
+
+def _list_order(column: pa.Array) -> NDArray[np.int64]:
+    lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return _sequence_order(column, order_codes(column.flatten()), lengths)
+
+
+def _struct_order(column: pa.Array) -> NDArray[np.int64]:
+    fields = [order_codes(field) for field in column.flatten()]
+    codes = np.stack(fields, axis=1).reshape(-1) if fields else np.empty(0, np.int64)
+    return _sequence_order(column, codes, np.full(len(column), len(fields), np.int64))
+
+
+def _sequence_order(column: pa.Array, codes: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rank rows by the sequences of their elements' codes, of which each row has as many as its length says.
+
+    Codes are not negative and eight bytes each, highest first, so their bytes compare as the sequences do.
+    """
+    width = codes.dtype.itemsize
+    offsets = np.concatenate([[0], np.cumsum(lengths * width)]).astype(np.int64)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(codes.astype(">i8").tobytes())]
+    ranks = _ranked(pa.Array.from_buffers(pa.large_binary(), len(column), buffers))
+    if column.null_count:
+        ranks[column.is_null().to_numpy(zero_copy_only=False)] = 0
+    return ranks
 
 
 def _ranked(column: pa.Array) -> NDArray[np.int64]:

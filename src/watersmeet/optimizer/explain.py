@@ -245,7 +245,8 @@ def explained(
         sheds = plan is not None and bool(drop_boxes(bound, plan))
         grouped = aggregate_config(bound, None if sheds else plan)  # what is shed is joined first, by any plan for joins
         workload = hold_whole_windows(grouped.join, workload_of(bound, grouped.join, stats, samples, arriving))
-        costs = AggregationCosts(bound, grouped, stats, Situation(grouped.join, workload, profile, budget or Budget(), engine, shuffle=shuffle))
+        situation = Situation(grouped.join, workload, profile, budget or Budget(), engine, shuffle=shuffle)
+        costs = AggregationCosts(bound, grouped, stats, situation)
         about = _explained_aggregation(costs, plan, wishes, all_plans, is_pinned=plan is not None and not reason)
         return replace(about, trace=(*about.trace, reason)) if reason else about
     config = settled_config(bound, plan or Plan())

@@ -84,7 +84,8 @@ def every_instants(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[in
     every_us = bound.query.every_us
     if every_us is None:
         raise InternalError("the query has no EVERY")
-    times_us = [time for i in bound.streams for time in event_times_us(tables[bound.sources[i].schema.name].column(bound.sources[i].time))]
+    streams = [bound.sources[i] for i in bound.streams]
+    times_us = [time for each in streams for time in event_times_us(tables[each.schema.name].column(each.time), each.unit)]
     if not times_us:
         return []
     tiles_us = [source.window.length_us for source in bound.sources if isinstance(source.window, TumbleWindow)]

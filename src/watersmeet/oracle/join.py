@@ -59,7 +59,7 @@ def join_matches(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> Iterator[
 
 def feed_of(source: BoundSource, table: pa.Table) -> Feed:
     columns = {name: column_values(table.column(name)) for name in source.fields.names}
-    times_us = event_times_us(table.column(source.time)) if source.is_stream else [0] * table.num_rows
+    times_us = event_times_us(table.column(source.time), source.unit) if source.is_stream else [0] * table.num_rows
     rows = [StreamRow(n, ts_us, {name: columns[name][n] for name in columns}) for n, ts_us in enumerate(times_us)]
     if source.is_stream:
         rows = in_order(rows, source.time, source.fields.names)

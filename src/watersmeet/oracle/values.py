@@ -82,23 +82,25 @@ def midnight_of(day: dt.date) -> Instant:
     return Instant((day - _EPOCH_DAY).days * NS_PER_DAY)
 
 
-def event_times_us(column: pa.ChunkedArray[Any]) -> list[int]:
-    """Event times in microseconds, rounded down: timestamps of any unit and zone, dates at midnight, integers as they are.
+def event_times_us(column: pa.ChunkedArray[Any], unit: str | None = None) -> list[int]:
+    """Return event times in microseconds, rounded down: timestamps of any unit and zone, dates at midnight, integers in their unit.
+
+    An integer without a unit counts microseconds.
 
     >>> event_times_us(pa.chunked_array([pa.array([-1], pa.timestamp("ns"))]))
     [-1]
     """
-    return [_event_time_us(value) for value in column_values(column)]
+    return [_event_time_us(value, unit or "us") for value in column_values(column)]
 
 
-def _event_time_us(value: Any) -> int:
+def _event_time_us(value: Any, unit: str) -> int:
     match value:
         case Instant(ns):
             return ns // NS_PER_US
         case dt.date():
             return midnight_of(value).ns // NS_PER_US
         case int():
-            return value
+            return value * NS_PER_UNIT[unit] // NS_PER_US
         case _:
             raise InternalError(f"{value!r} is not an event time")
 
@@ -119,15 +121,23 @@ def compare(left: Any, right: Any) -> int:
 
 
 def sort_key(value: Any) -> tuple[int, Any]:
-    """A key that puts nulls first, then values in their order, then NaN.
+    """Return a key that puts nulls first, then values in their order, then NaN.
+
+    Lists and the entries of maps compare from left to right, a list before the longer ones that start with it; structs field by field.
 
     >>> sorted([float("nan"), 1.0, None, -1.0], key=sort_key)
     [None, -1.0, 1.0, nan]
+    >>> sorted([[2], [1, 5], [1, None], [1], []], key=sort_key)
+    [[], [1], [1, None], [1, 5], [2]]
     """
     if value is None:
         return (0, 0)
     if is_nan(value):
         return (2, 0)
+    if isinstance(value, dict):
+        return (1, tuple(sort_key(field) for field in value.values()))
+    if isinstance(value, list) or type(value) is tuple:  # a tuple is an entry of a map; instants and durations are named ones
+        return (1, tuple(sort_key(element) for element in value))
     return (1, value)
 
 
@@ -156,4 +166,10 @@ def _normal(value: Any) -> Any:
         return 0.0
     if isinstance(value, Decimal):
         return value.normalize() if value else Decimal(0)
-    return value
+    return _normal_nested(value)
+
+
+def _normal_nested(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((name, _normal(field)) for name, field in value.items())
+    return tuple(_normal(element) for element in value) if isinstance(value, list) or type(value) is tuple else value

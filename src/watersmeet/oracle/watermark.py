@@ -17,12 +17,16 @@ _MILLISECOND_US = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """How a stream arrives: its batches in order, how late its rows may be, and how long it may be silent (None: for ever)."""
+    """How a stream arrives: its batches in order, how late its rows may be, and how long it may be silent (None: for ever).
+
+    `unit` is the unit of integer times, microseconds where it is None.
+    """
 
     time: str
     batches: Sequence[pa.Table]
     lateness_us: int = 0
     idle_us: int | None = None
+    unit: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class _Seen:
         return self.largest_us // _MILLISECOND_US * _MILLISECOND_US - self.arrival.lateness_us
 
     def times_us(self, batch: pa.Table) -> list[int]:
-        return event_times_us(batch.column(self.arrival.time))
+        return event_times_us(batch.column(self.arrival.time), self.arrival.unit)
 
     def take(self, batch: pa.Table, watermark_us: float) -> None:
         times_us = self.times_us(batch)

@@ -31,6 +31,7 @@ from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.operators.shedding import DropBox, drop_boxes
 from watersmeet.runtime.adaptive import Adaptive, Decision, Overload
+from watersmeet.runtime.inputs.times import refuse_likely_unit
 from watersmeet.runtime.planning import plan_of, planning_rows
 from watersmeet.runtime.sources import Relation, Stream, event_times_us
 from watersmeet.runtime.watermark import Lateness, Watermark
@@ -74,6 +75,7 @@ class EmbeddedRun:
     batch_ledger: dict[str, Ledger] = field(default_factory=dict)
     planner: Adaptive | None = None  # None where the plan is pinned
     stats: Mapping[str, StreamStats] = field(default_factory=dict)  # declared by the caller
+    checked_units: set[str] = field(default_factory=set)  # streams whose integer times were checked
 
     @property
     def decisions(self) -> list[Decision]:
@@ -166,6 +168,11 @@ class EmbeddedRun:
         schema = self.result.with_metadata({"watersmeet": about})
         return pa.Table.from_batches(results, self.result).cast(schema) if results else schema.empty_table()
 
+    def check_units(self, tables: Mapping[str, pa.Table]) -> None:
+        """Check the integer times of whole tables. Pieces of them that follow are not judged by themselves."""
+        for name, table in tables.items():
+            self._timed(name, table)
+
     def rounds(self) -> Iterator[dict[str, pa.Table]]:
         """The next batch of every stream that still has one, until none has."""
         names = dict.fromkeys(self.config.inputs[i].name for i in self.config.streams)
@@ -180,7 +187,11 @@ class EmbeddedRun:
         source = self.sources[name]
         if not isinstance(source, Stream):
             raise InputError(f'"{name}" is a relation; only streams bring rows')
-        return Delta(table, event_times_us(name, table, source.time))
+        times = event_times_us(name, table, source.time, source.unit)
+        if times.size and name not in self.checked_units | self.watermark.newest_us.keys():
+            refuse_likely_unit(name, source.time, source.schema, source.unit, int(times.min()), int(times.max()))
+            self.checked_units.add(name)
+        return Delta(table, times)
 
     def _fill(self, plan: Plan) -> Plan:
         return plan_of(self.bound, *planning_rows(self.bound, self.sources, self.stats), plan)

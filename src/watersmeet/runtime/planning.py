@@ -30,6 +30,7 @@ from watersmeet.optimizer.explain import Explanation, explained
 from watersmeet.optimizer.filling import fill_plan
 from watersmeet.optimizer.samples import Sample, Samples, sample_of
 from watersmeet.runtime.inputs.feeds import PathFeed, SparkFeed, TableFeed
+from watersmeet.runtime.inputs.times import refuse_likely_unit
 from watersmeet.runtime.sources import Relation, Stream, event_times_us
 from watersmeet.runtime.spark.layout import choose_layout, grouping_of, shuffle_of
 from watersmeet.runtime.statistics import columns_asked, completed
@@ -230,7 +231,12 @@ def at_hand(bound: BoundQuery, sources: Mapping[str, Stream | Relation]) -> AtHa
         found = feed.peek() if isinstance(feed, Peekable) else None
         if found is not None:
             tables[name] = found
-    return timed_rows(tables, sources, whole=all(_is_whole(sources[name]) for name in names))
+    hand = timed_rows(tables, sources, whole=all(_is_whole(sources[name]) for name in names))
+    for name, times in hand.times.items():
+        source = sources[name]
+        if isinstance(source, Stream) and times.size:
+            refuse_likely_unit(name, source.time, source.schema, source.unit, int(times.min()), int(times.max()))
+    return hand
 
 
 def _is_whole(source: Stream | Relation) -> bool:
@@ -240,7 +246,7 @@ def _is_whole(source: Stream | Relation) -> bool:
 
 def timed_rows(tables: Mapping[str, pa.Table], sources: Mapping[str, Stream | Relation], *, whole: bool) -> AtHand:
     streams = {name: source for name in tables if isinstance(source := sources[name], Stream)}
-    return AtHand(tables, {name: event_times_us(name, tables[name], source.time) for name, source in streams.items()}, whole)
+    return AtHand(tables, {name: event_times_us(name, tables[name], source.time, source.unit) for name, source in streams.items()}, whole)
 
 
 def explained_on(

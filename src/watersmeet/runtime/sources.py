@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.algebra.schema import RelationSchema, StreamSchema
+from watersmeet.algebra.schema import RelationSchema, StreamSchema, parse_time_unit
 from watersmeet.errors import InputError
 from watersmeet.runtime.inputs.durations import Duration, parse_duration_us
 from watersmeet.runtime.inputs.feeds import Feed, Following, PathFeed, SparkFeed, feed_of
@@ -22,13 +22,15 @@ class Stream:
     """Rows with an event time, in batches.
 
     A row may come up to `lateness_us` behind the largest time of earlier batches; a stream that is silent for longer than `idle_us`
-    stops holding the watermark back (None: it never stops).
+    stops holding the watermark back (None: it never stops). `unit` is the unit of integer times (None: microseconds, unless the values
+    look like another unit).
     """
 
     feed: Feed
     time: str
     lateness_us: int = 0
     idle_us: int | None = None
+    unit: str | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -46,12 +48,18 @@ class Stream:
             return bool(self.feed.frame.isStreaming)
         return isinstance(self.feed, PathFeed) and self.feed.following is not None
 
+    @property
+    def with_known_unit(self) -> Stream:
+        """The stream with microseconds as the declared unit of integer times that have none: nothing looks for a likelier one."""
+        counts = self.time in self.schema.names and pa.types.is_integer(self.schema.field(self.time).type)
+        return replace(self, unit="us") if counts and self.unit is None else self
+
     def batches(self) -> Iterator[pa.Table]:
         return self.feed.batches()
 
     def declared(self, name: str) -> StreamSchema:
         """What the binder has to know of the stream, under the name it was declared with."""
-        return StreamSchema(name, self.schema, self.time)
+        return StreamSchema(name, self.schema, self.time, self.unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +89,16 @@ def stream(
     source: Any,
     *,
     time: str,
+    unit: str | None = None,
     lateness: Duration = 0,
     idle: Duration | None = None,
     follow: bool = False,
     files_per_batch: int | None = None,
 ) -> Stream:
     """Declares a stream over a source: which column is its event time, how late its rows may come, how long it may be silent.
+
+    `unit` is the unit in which an integer time column counts since 1970: "s", "ms", "us" or "ns". Without one it counts microseconds, and
+    a column whose values look like another unit is refused. Results show the column's own values.
 
     A path is finite data, the files that are there. With `follow`, a directory is a stream that goes on: files that appear later
     are read as well, at most `files_per_batch` at once. Such a stream runs on Spark.
@@ -102,7 +114,7 @@ def stream(
     if files_per_batch is not None and not follow:
         raise InputError("files_per_batch is for a directory that is followed", hint="say follow=True as well")
     following = Following(files_per_batch) if follow else None
-    return Stream(feed_of(source, time, following), time, lateness_us, idle_us)
+    return Stream(feed_of(source, time, following), time, lateness_us, idle_us, parse_time_unit(unit))
 
 
 def relation(source: Any) -> Relation:

@@ -45,4 +45,4 @@ def _as_files(directory: Path, source: Stream | Relation) -> Stream:
     if not isinstance(source, Stream):
         raise TypeError("the demo joins streams")
     write_numbered(directory, source.batches())
-    return wm.stream(directory, time=source.time, follow=True, files_per_batch=1)
+    return wm.stream(directory, time=source.time, unit=source.unit, follow=True, files_per_batch=1)

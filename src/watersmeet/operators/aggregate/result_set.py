@@ -22,6 +22,7 @@ from watersmeet.operators.aggregate.measures import COUNTED, total
 from watersmeet.operators.aggregate.outputs import aggregate_name, key_name
 from watersmeet.operators.aggregate.partials import partial_batch
 from watersmeet.operators.expressions import evaluate, is_true
+from watersmeet.operators.expressions.numbers import decimals_to_doubles
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
@@ -276,9 +277,8 @@ def _no_columns(layout: Layout, size: int) -> Result:
 def _average(sums: pa.Array, counts: Int64s) -> pa.Array:
     nothing = counts == 0
     if pa.types.is_decimal(sums.type):
-        numbers = np.array([0.0 if each is None else float(each) for each in sums.to_pylist()])
-    else:
-        numbers = np.asarray(sums.fill_null(0).to_numpy(zero_copy_only=False), np.float64)
+        sums = decimals_to_doubles(sums)
+    numbers = np.asarray(sums.fill_null(0).to_numpy(zero_copy_only=False), np.float64)
     return pa.array(numbers / np.where(nothing, 1, counts), mask=nothing)
 
 

@@ -16,6 +16,7 @@ from watersmeet.algebra.expressions import Aggregate, Column, Expr
 from watersmeet.errors import PlanError
 from watersmeet.operators.aggregate.outputs import GROUP, GroupOutputs, aggregate_name, key_name
 from watersmeet.operators.expressions import evaluate, is_true
+from watersmeet.operators.expressions.casts import converted
 from watersmeet.operators.ordering import order_codes
 from watersmeet.operators.shedding_estimates import Estimates, SampledJoin
 
@@ -153,8 +154,7 @@ def _extreme(values: pa.Array, present: NDArray[np.bool_], group: Int64s, groups
 def _floats(values: pa.Array) -> NDArray[np.float64]:
     if pa.types.is_duration(values.type):
         raise PlanError("sums of intervals are not estimated", hint="sum a number of seconds instead, or drop nothing")
-    doubles = values.cast(pa.float64(), safe=False)  # an estimate does without the last digits of a large whole number
-    return np.asarray(doubles.fill_null(0.0).to_numpy(zero_copy_only=False), np.float64)
+    return np.asarray(converted(values, pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False), np.float64)
 
 
 def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -202,7 +202,7 @@ def _counted(source: MeetInput, state: InputState, delta: Delta) -> tuple[Releas
 def count_rows(source: MeetInput, counter: RowCounter, delta: Delta) -> tuple[Released, Int64s, Int64s]:
     """The rows in ≺ order with their ends; and the numbers of all rows pushed out, sorted, with the last instant of each."""
     rest = [_one_array(delta.table, name) for name in source.fields.names if name != source.time]
-    order = stream_order(delta.times, rest)
+    order = stream_order(delta.times, [*rest, *_finer_times(source, delta.table)])
     table, times = delta.table.take(pa.array(order)), delta.times[order]
     seqs, leaving = counter.push(table)
     left = leaving >= 0
@@ -211,6 +211,13 @@ def count_rows(source: MeetInput, counter: RowCounter, delta: Delta) -> tuple[Re
     victims, last_us = victims[by_seq], last_us[by_seq]
     ends = ended(np.full(times.size, FOREVER_US, np.int64), seqs, victims, last_us)
     return Released(table, times, None, ends, seqs), victims, last_us
+
+
+def _finer_times(source: MeetInput, table: pa.Table) -> list[pa.Array]:
+    """Return the time column if it has nanoseconds, which the event times do not show: they decide last."""
+    if source.time is None or (source.unit or getattr(table.schema.field(source.time).type, "unit", "us")) != "ns":
+        return []
+    return [_one_array(table, source.time)]
 
 
 def _pane_ended(pane: Pane, victims: Int64s, last_us: Int64s) -> Pane:

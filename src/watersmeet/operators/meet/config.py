@@ -28,6 +28,7 @@ class MeetInput:
     name: str
     fields: pa.Schema
     time: str | None
+    unit: str | None  # of integer times
     window: Window | None
     selection: Expr | None
     keys: tuple[tuple[int, Expr], ...]  # (equality class, key expression)
@@ -189,6 +190,7 @@ def _input(
         name=source.schema.name,
         fields=source.fields,
         time=source.time if source.is_stream else None,
+        unit=source.unit,
         window=source.window,
         selection=conjunction(local),
         keys=classes.keys_of(number),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pyarrow as pa
 
 from watersmeet.errors import listing
@@ -30,12 +33,37 @@ def as_declared(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def plain(table: pa.Table) -> pa.Table:
-    """The table without string and binary views, for which Arrow has few kernels, and without metadata."""
-    fields = [pa.field(field.name, _PLAIN.get(field.type, field.type)) for field in table.schema]
+    """Return the table without string and binary views, for which Arrow has few kernels, and without metadata."""
+    fields = [pa.field(field.name, _without_views(field.type)) for field in table.schema]
     columns = [
         column.cast(field.type) if column.type != field.type else column for column, field in zip(table.columns, fields, strict=True)
     ]
     return pa.table(columns, schema=pa.schema(fields)) if columns else table
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """Return the type with strings and binaries in place of views of them, at any depth; the same type where it has none.
+
+    >>> _without_views(pa.struct([("tags", pa.list_(pa.string_view()))]))
+    StructType(struct<tags: list<item: string>>)
+    """
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    parts = [_without_views(kind.field(number).type) for number in range(kind.num_fields)]
+    if all(part == kind.field(number).type for number, part in enumerate(parts)):
+        return kind
+    rebuild = next((make for is_kind, make in _NESTED if is_kind(kind)), None)
+    return kind if rebuild is None else rebuild(kind, [kind.field(number).with_type(part) for number, part in enumerate(parts)])
+
+
+#: Nested types by their test, and how to build one of other fields. List views stay: Arrow's cast of one gives an invalid list.
+_NESTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, list[Any]], pa.DataType]], ...] = (
+    (pa.types.is_struct, lambda _, fields: pa.struct(fields)),
+    (pa.types.is_map, lambda kind, _: pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))),
+    (pa.types.is_fixed_size_list, lambda kind, fields: pa.list_(fields[0], kind.list_size)),
+    (pa.types.is_large_list, lambda _, fields: pa.large_list(fields[0])),
+    (pa.types.is_list, lambda _, fields: pa.list_(fields[0])),
+)
 
 
 def _names_difference(was: list[str], now: list[str]) -> str:

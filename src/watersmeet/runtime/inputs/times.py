@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.algebra.schema import check_time_type
+from watersmeet.algebra.schema import TIME_UNITS_NS, check_time_type
 from watersmeet.algebra.windows import MAX_TIME_US
 from watersmeet.errors import InputError, listing
 from watersmeet.operators.expressions.parse import instant_us
@@ -17,23 +17,57 @@ from watersmeet.operators.expressions.uniques import map_unique
 
 Times = npt.NDArray[np.int64]
 
-_PER_UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _NS_PER_US = 1_000
-_DAY_US = 86_400_000_000
+_DAY_NS = 86_400_000_000_000
+
+_UNIT_WORDS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+#: Times of real data lie between these instants, 1990 and 2100, in seconds since the epoch.
+_LIKELY_S = (631_152_000, 4_102_444_800)
 
 
-def event_times_us(name: str, table: pa.Table, time: str) -> Times:
-    """The event time of every row in microseconds since the epoch, finer ones rounded down. Rows are counted from 1 in errors.
+def event_times_us(name: str, table: pa.Table, time: str, unit: str | None = None) -> Times:
+    """Return the event time of every row in microseconds since the epoch, finer ones rounded down. Rows are counted from 1 in errors.
+
+    `unit` is the unit of integer times, microseconds where it is None.
 
     >>> event_times_us("bids", pa.table({"ts": pa.array([-1, 1999], pa.timestamp("ns"))}), "ts")
     array([-1,  1])
+    >>> event_times_us("bids", pa.table({"ts": [3]}), "ts", unit="s")
+    array([3000000])
     """
     if time not in table.column_names:
         raise InputError(f'stream "{name}" has no time column "{time}"', hint=f"existing columns: {listing(table.column_names)}")
     column = table.column(time)
     check_time_type(name, time, column.type)
     _refuse_nulls(name, time, column)
-    return _in_range_us(name, time, column)
+    if unit is None and pa.types.is_integer(column.type) and len(column):
+        oldest, newest = pc.min_max(column).as_py().values()
+        if newest > MAX_TIME_US:  # nanoseconds of this century do not even fit, so say so before refusing the range
+            refuse_likely_unit(name, time, table.schema, unit, oldest, newest)
+    return _in_range_us(name, time, column, unit or "us")
+
+
+def refuse_likely_unit(name: str, time: str, fields: pa.Schema, unit: str | None, oldest_us: int, newest_us: int) -> None:
+    """Refuse integer times without a declared unit that make sense in another unit than microseconds, and none in microseconds.
+
+    `oldest_us` and `newest_us` span the first batch of the stream that has rows. Later batches are not checked: a stream that starts at 0
+    and counts microseconds passes through numbers that would be seconds of this century.
+
+    >>> refuse_likely_unit("bids", "ts", pa.schema({"ts": pa.int64()}), None, 1_700_000_000, 1_700_000_060)
+    Traceback (most recent call last):
+    watersmeet.errors.InputError: time column "ts" of stream "bids" has integers that look like seconds: 1700000000 to 1700000060
+    declare the unit: unit="s" for seconds, unit="us" for microseconds
+    """
+    if unit is not None or not pa.types.is_integer(fields.field(time).type):
+        return
+    for likely, tick_ns in TIME_UNITS_NS.items():
+        # Values that are likely in one unit are unlikely in every other, so microseconds need no test of their own.
+        low, high = (edge_s * 1_000_000_000 // tick_ns for edge_s in _LIKELY_S)
+        if likely != "us" and low <= oldest_us and newest_us <= high:
+            raise InputError(
+                f'time column "{time}" of stream "{name}" has integers that look like {_UNIT_WORDS[likely]}: {oldest_us} to {newest_us}',
+                hint=f'declare the unit: unit="{likely}" for {_UNIT_WORDS[likely]}, unit="us" for microseconds',
+            )
 
 
 def parsed_times(where: str, table: pa.Table, time: str) -> pa.Table:
@@ -62,24 +96,28 @@ def _refuse_nulls(name: str, time: str, column: pa.ChunkedArray[Any]) -> None:
         raise InputError(f'row {row} of stream "{name}" has no time: column "{time}" is null', hint="every row of a stream needs its time")
 
 
-def _in_range_us(name: str, time: str, column: pa.ChunkedArray[Any]) -> Times:
+def _in_range_us(name: str, time: str, column: pa.ChunkedArray[Any], unit: str) -> Times:
     kind = column.type
     if pa.types.is_date(kind):
-        return _checked(name, time, _ints(column.cast(pa.date32()).cast(pa.int32())), _DAY_US)
-    if isinstance(kind, pa.TimestampType):
-        ticks = _ints(column)
-        return _checked(name, time, ticks // _NS_PER_US if kind.unit == "ns" else ticks, _PER_UNIT_US.get(kind.unit, 1))
-    return _checked(name, time, _ints(column), 1)
+        return _in_microseconds(name, time, _ints(column.cast(pa.date32()).cast(pa.int32())), "days", _DAY_NS)
+    unit = kind.unit if isinstance(kind, pa.TimestampType) else unit
+    return _in_microseconds(name, time, _ints(column), _UNIT_WORDS[unit], TIME_UNITS_NS[unit])
 
 
-def _checked(name: str, time: str, ticks: Times, tick_us: int) -> Times:
-    """Ticks as microseconds; refused before the product can leave int64."""
+def _in_microseconds(name: str, time: str, ticks: Times, units: str, tick_ns: int) -> Times:
+    """Convert ticks to microseconds, rounding down; refuse them before the product can overflow int64."""
+    if tick_ns < _NS_PER_US:
+        return _checked(name, time, ticks // (_NS_PER_US // tick_ns), "microseconds", 1)
+    return _checked(name, time, ticks, units, tick_ns // _NS_PER_US)
+
+
+def _checked(name: str, time: str, ticks: Times, units: str, tick_us: int) -> Times:
     furthest = MAX_TIME_US // tick_us
     if ticks.size and (ticks.max() > furthest or ticks.min() < -furthest):
         row = int(((ticks > furthest) | (ticks < -furthest)).argmax())
         raise InputError(
-            f'row {row + 1} of stream "{name}" has a time out of range: "{time}" is {ticks[row]} ticks of {tick_us} µs since 1970',
-            hint="integer times count microseconds; times reach about 36,000 years either way",
+            f'row {row + 1} of stream "{name}" has a time out of range: "{time}" is {ticks[row]} {units} since 1970',
+            hint="times reach about 36,000 years either way; integer times are microseconds unless the stream declares a unit",
         )
     return ticks if tick_us == 1 else ticks * tick_us
 

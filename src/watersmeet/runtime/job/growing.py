@@ -212,4 +212,5 @@ def _stream_about(source: Stream | Relation) -> dict[str, Any]:
         "time": source.time,
         "lateness_us": source.lateness_us,
         "idle_us": source.idle_us,
+        **({} if source.unit is None else {"unit": source.unit}),  # absent, as in checkpoints of earlier versions
     }

@@ -29,7 +29,7 @@ def pieces(tables: Mapping[str, pa.Table], sources: Mapping[str, Stream], piece_
     if total <= piece_rows:
         yield dict(tables)
         return
-    times = {name: event_times_us(name, table, sources[name].time) for name, table in tables.items()}
+    times = {name: event_times_us(name, table, sources[name].time, sources[name].unit) for name, table in tables.items()}
     orders = {name: np.argsort(each, kind="stable") for name, each in times.items()}
     cuts = _cuts(np.concatenate(list(times.values())), total // piece_rows + (total % piece_rows > 0))
     bounds = {name: np.searchsorted(each[orders[name]], cuts) for name, each in times.items()}

@@ -176,6 +176,7 @@ def _packer(
         box=box,
         identity=tuple(inputs[0].fields.names) if box is not None or planned is not None else (),
         planned=planned,
+        unit=inputs[0].unit,
     )
 
 
@@ -234,7 +235,7 @@ def _signature(bound: BoundQuery, packers: tuple[Packer, ...], partitions: int) 
     """What a checkpoint belongs to. State is the windows, so the plan is no part of it; it lies under the buckets' labels, which are."""
     schemas = {source.schema.name: source.schema.fields for source in bound.sources}
     columns = {f'"{name}"': ", ".join(f"{field.name} {field.type}" for field in fields) for name, fields in schemas.items()}
-    times = {f'the time of "{packer.name}"': packer.time for packer in packers}
+    times = {f'the time of "{packer.name}"': packer.time + (f" in {packer.unit}" if packer.unit else "") for packer in packers}
     buckets = len(packers[0].labels)
     spread = {"spark.sql.shuffle.partitions": str(partitions)} if buckets > 1 else {}
     grid = {"the grid of its buckets": _grid(bound, packers[0].layout)} if buckets > 1 else {}

@@ -20,7 +20,7 @@ from watersmeet.operators.aggregate.shed import TIME
 from watersmeet.operators.meet.admission import Delta
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.watch import ALL
-from watersmeet.runtime.inputs.times import event_times_us
+from watersmeet.runtime.inputs.times import event_times_us, refuse_likely_unit
 from watersmeet.runtime.spark.layout import Int64s, Layout
 from watersmeet.runtime.spark.narrowing import widened
 from watersmeet.runtime.spark.operator import Counters, Operator
@@ -60,6 +60,7 @@ class Bucket:
         arrived = _Arrived(self, self.labels.index(label))
         for packet in packets:
             arrived.take(packet)
+        self._check_units(state.watermark, arrived.seen_us)
         following = state.watermark.after(arrived.seen_us)
         deltas = arrived.deltas()
         start = time.perf_counter_ns()
@@ -69,6 +70,13 @@ class Bucket:
         metrics = arrived.metrics(deltas, watermark_us, counters)
         metrics["join_us"] = (time.perf_counter_ns() - start) // 1000
         return BucketState(inner, following), metrics
+
+    def _check_units(self, watermark: Watermark, seen_us: Mapping[str, tuple[int, int]]) -> None:
+        """Check the first rows of each stream. The clocks cover the whole batch, so all buckets and the embedded host decide alike."""
+        for number, name in enumerate(self.streams):
+            if name in seen_us and name not in watermark.newest_us:
+                source = self.config.inputs[self.first_input(number)]
+                refuse_likely_unit(name, source.time or "", source.fields, source.unit, *seen_us[name])
 
     def first_input(self, stream: int) -> int:
         """The input whose rows stand for the stream's in the ledger: a self join reads its stream once per alias."""
@@ -114,7 +122,7 @@ class _Arrived:
             source = self.bucket.config.inputs[i]
             tables = self.tables.get(i)
             table = widened(tables, schema) if tables else schema.empty_table()
-            yield i, Delta(table, event_times_us(source.name, table, source.time or ""))
+            yield i, Delta(table, event_times_us(source.name, table, source.time or "", source.unit))
 
     def _times(self, kind: int, stream: int) -> Int64s:
         return np.concatenate([np.empty(0, np.int64), *self.only_times.get((kind, stream), [])])

@@ -73,6 +73,7 @@ class Packer:
     box_flag: str | None = None
     planned: PlannedDrops | None = None
     hashes: str | None = None
+    unit: str | None = None  # of integer times
     with_hidden: bool = False  # rows travel with their identity and their time, for estimates of what was dropped
 
     def packed(self, tables: Iterable[pa.Table], round_number: int = 0) -> Iterator[pa.RecordBatch]:
@@ -80,7 +81,7 @@ class Packer:
         start = time.perf_counter_ns()
         arrived, oldest, newest = 0, [], []
         for table in _chunks(tables, min(CHUNK_BYTES, BLOB_BYTES * self.layout.cells)):
-            times = event_times_us(self.name, table, self.time)
+            times = event_times_us(self.name, table, self.time, self.unit)
             arrived += times.size
             oldest.append(int(times.min()))
             newest.append(int(times.max()))

@@ -1,0 +1,131 @@
+"""Mistakes about values: decimals as doubles, units of integer times, the order of nested values, the scope of a JOIN's condition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.lang.translate import Translator
+from watersmeet.operators import ordering
+from watersmeet.operators.aggregate import result_set
+from watersmeet.operators.expressions import numbers
+from watersmeet.operators.meet import admission
+from watersmeet.runtime import embedded, planning
+from watersmeet.runtime.inputs import times
+
+from .mutants import Mutant, Original, Patch, _mutant
+
+
+def _arrows_cast(_: Original) -> Original:
+    return lambda values: values.cast(pa.float64())
+
+
+def _multiplied_by_a_negative_power(_: Original) -> Original:
+    """A negative power of ten is no double, so the product is rounded twice."""
+    return lambda values: pa.array([None if each is None else int(each.scaleb(2)) * 0.01 for each in values.to_pylist()], pa.float64())
+
+
+def _unit_sizes(**wrong_ns: int) -> Callable[[dict[str, int]], dict[str, int]]:
+    return lambda right_ns: {**right_ns, **wrong_ns}
+
+
+def _units_forgotten(event_times_us: Original) -> Original:
+    return lambda name, table, time, unit=None: event_times_us(name, table, time, None if unit is None else "us")
+
+
+def _rounded_towards_zero(convert: Original) -> Original:
+    def broken(name: str, time: str, ticks: Any, units: str, tick_ns: int) -> Any:
+        return np.trunc(ticks / 1_000).astype(np.int64) if tick_ns == 1 else convert(name, time, ticks, units, tick_ns)
+
+    return broken
+
+
+def _unit_never_checked(_: Original) -> Original:
+    return lambda *_: None
+
+
+def _nothing_to_order(_: Original) -> Original:
+    return lambda column, codes, lengths: np.zeros(len(column), np.int64)
+
+
+def _inner_nulls_last(sequence_order: Original) -> Original:
+    return lambda column, codes, lengths: sequence_order(column, np.where(codes == 0, 2**40, codes), lengths)
+
+
+def _outer_nulls_with_the_empty(sequence_order: Original) -> Original:
+    def broken(column: Any, codes: Any, lengths: Any) -> Any:
+        return np.maximum(sequence_order(column, codes, lengths), 1)
+
+    return broken
+
+
+def _shorter_first(sequence_order: Original) -> Original:
+    def broken(column: Any, codes: Any, lengths: Any) -> Any:
+        ranks = sequence_order(column, codes, lengths)
+        return np.where(ranks == 0, 0, lengths * 2**20 + ranks)
+
+    return broken
+
+
+def _fields_from_the_last(_: Original) -> Original:
+    def broken(column: Any) -> Any:
+        fields = [ordering.order_codes(field) for field in reversed(column.flatten())]
+        return ordering._sequence_order(column, np.stack(fields, axis=1).reshape(-1), np.full(len(column), len(fields), np.int64))
+
+    return broken
+
+
+def _only_first_elements(list_order: Original) -> Original:
+    def broken(column: Any) -> Any:
+        firsts = pa.array([None if each is None else list(each[:1]) for each in column.to_pylist()], pa.list_(column.type.value_type))
+        return list_order(firsts)
+
+    return broken
+
+
+def _no_finer_times(_: Original) -> Original:
+    return lambda source, table: []
+
+
+def _every_source_visible(_: Original) -> Original:
+    return lambda translator, node, visible: translator.expression(node)
+
+
+#: Caught by generated cases.
+VALUE_MUTANTS = (
+    _mutant("decimals go through Arrow's cast", numbers, "decimals_to_doubles", _arrows_cast),
+    _mutant("decimals are multiplied by a negative power of ten", numbers, "decimals_to_doubles", _multiplied_by_a_negative_power),
+    _mutant("integers beyond 2**53 count as exact doubles", numbers, "_EXACT_INTEGER", lambda _: 2**62),
+    _mutant("unit s read as ms", times, "TIME_UNITS_NS", _unit_sizes(s=1_000_000)),
+    _mutant("unit ms read as us", times, "TIME_UNITS_NS", _unit_sizes(ms=1_000)),
+    _mutant("unit ns read as us", times, "TIME_UNITS_NS", _unit_sizes(ns=1_000)),
+    _mutant("the declared unit is forgotten", embedded, "event_times_us", _units_forgotten),
+    _mutant("nanoseconds round towards zero", times, "_in_microseconds", _rounded_towards_zero),
+)
+
+#: Caught by ties that a nested column decides.
+TIE_MUTANTS = (
+    _mutant("nested ties ignored", ordering, "_sequence_order", _nothing_to_order),
+    _mutant("nulls inside nested values come last", ordering, "_sequence_order", _inner_nulls_last),
+    _mutant("a missing list is an empty one", ordering, "_sequence_order", _outer_nulls_with_the_empty),
+    _mutant("shorter lists come first", ordering, "_sequence_order", _shorter_first),
+    _mutant("structs compare from their last field", ordering, "_struct_order", _fields_from_the_last),
+    _mutant("lists compare by their first element only", ordering, "_list_order", _only_first_elements),
+)
+
+#: Caught by aggregations.
+SUM_MUTANTS = (_mutant("AVG of decimals goes through Arrow's cast", result_set, "decimals_to_doubles", _arrows_cast),)
+
+#: Caught by one example each, under the same name in the tests.
+EXAMPLE_MUTANTS = (
+    Mutant(
+        "a likely unit is not asked for",
+        (Patch(embedded, "refuse_likely_unit", _unit_never_checked), Patch(planning, "refuse_likely_unit", _unit_never_checked)),
+    ),
+    _mutant("seconds end in 2038", times, "_LIKELY_S", lambda _: (631_152_000, 2**31)),
+    _mutant("nanoseconds of one microsecond keep their order of arrival", admission, "_finer_times", _no_finer_times),
+    _mutant("a JOIN's condition sees later sources", Translator, "join_condition", _every_source_visible),
+)
