@@ -91,7 +91,7 @@ def _search(
     found = Combinations({i: rows.numbers[i][joined.rows[i]] for i in range(len(old))}, {}, None, None)
     common = _common_class(config)
     compared = frozenset() if common is None else frozenset({common})
-    yield reach, refined(config, reach, within_bounds(config, reach, found), compared)
+    yield reach, refined(config, reach, within_bounds(config, reach, found), compared, config.residuals, tally.tested[:1])
 
 
 def _rows(config: MeetConfig, reach: Reach, new: dict[int, Pane]) -> Rows:
