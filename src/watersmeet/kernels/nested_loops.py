@@ -38,9 +38,9 @@ from watersmeet.kernels.loop_arguments import (
     NEXT_ARRIVAL,
     NEXT_EVALUATION,
     NEXT_EXPIRATION,
+    NEXT_PARTIAL,
     ORIGIN,
     OUT_ROWS,
-    NEXT_PARTIAL,
     PENDING,
     PENDING_SINCE,
     PROGRESS,
@@ -301,13 +301,13 @@ def _agrees(values, column_at, order, conditions, op, column, bound, bound_colum
     for condition in range(conditions[origin, level, 0] + found_by_key, conditions[origin, level, 1]):
         left = values[column_at[order[origin, level], column[condition]] + row]
         right = values[column_at[order[origin, bound[condition]], bound_column[condition]] + chosen[bound[condition]]]
-        if not _holds(op[condition], left, right):
+        if not compare_codes(op[condition], left, right):
             return False
     return True
 
 
 @inlined
-def _holds(op: int, left: int, right: int) -> bool:
+def compare_codes(op: int, left: int, right: int) -> bool:
     """`left op right` on order-preserving codes."""
     return (
         (op == EQUAL and left == right)

@@ -1,7 +1,8 @@
 """Nested loops in stages: predicates that no kernel evaluates are tested between loops, on many partial matches at once.
 
-A predicate over several inputs is bound at the innermost loop of those it reads. The nest is cut there: loops up to it make partial matches,
-the predicate is tested on them, and the loops behind it go on from the survivors. Matches flow from stage to stage in bounded pieces.
+A predicate over several inputs is bound at the innermost loop of those it reads. The nest is cut there: loops up to it make partial
+matches, the predicate is tested on them, and the loops behind it go on from the survivors. Matches flow from stage to stage in bounded
+pieces.
 
 References: Golab, Özsu, "Processing sliding window multi-joins in continuous queries over data streams", section 3: a predicate is tested
 in the first loop in which it can be.
