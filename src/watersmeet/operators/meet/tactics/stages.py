@@ -117,34 +117,34 @@ class StagedTests:
         """Yield the partial matches, all loops up to `level` bound, on which no predicate that is bound there fails."""
         for rows in found:
             keep = np.ones(rows.shape[1], np.bool_)
-            for origin in np.unique(rows[-1]).tolist():
+            for origin in _origins(rows):
                 checks = self._bound_at(origin, level)
                 if checks:
                     its = np.flatnonzero(rows[-1] == origin)
-                    keep[its] = self._test(origin, level, rows[:, its], checks)
+                    keep[its] = self._test(origin, level, rows, its, checks)
             if keep.any():
                 yield rows if keep.all() else np.ascontiguousarray(rows[:, keep])
 
     def by_origin(self, rows: Rows, level: int) -> Iterator[tuple[int, Combinations]]:
         """Matches as combinations of the inputs bound so far, those of one origin together."""
-        for origin in np.unique(rows[-1]).tolist():
-            its = rows if np.all(rows[-1] == origin) else rows[:, rows[-1] == origin]
-            yield origin, self._combinations(origin, level, its)
+        for origin in _origins(rows):
+            yield origin, self._combinations(origin, level, rows, np.flatnonzero(rows[-1] == origin))
 
     def final(self, origin: int) -> tuple[Expr, ...]:
         """The predicates to test on whole matches of an origin."""
         return tuple(dict.fromkeys((*self._bound_at(origin, len(self.orders) - 1), *self.raised)))
 
-    def _test(self, origin: int, level: int, rows: Rows, checks: tuple[Expr, ...]) -> NDArray[np.bool_]:
-        found = self._combinations(origin, level, rows)
+    def _test(self, origin: int, level: int, rows: Rows, its: NDArray[np.int64], checks: tuple[Expr, ...]) -> NDArray[np.bool_]:
+        found = self._combinations(origin, level, rows, its)
         tested = maybe_true(checks, lambda column: column_of(self.config, self.reach, found, column), len(found))
         self.raised |= dict.fromkeys(tested.raised)
         self.tally.tested[origin] += len(found)
         self.dropped[origin, self.orders[origin][level]] += len(found) - np.count_nonzero(tested.keep)
         return tested.keep
 
-    def _combinations(self, origin: int, level: int, rows: Rows) -> Combinations:
-        return Combinations({i: np.ascontiguousarray(rows[i]) for i in self.orders[origin][: level + 1]}, {}, None, None)
+    def _combinations(self, origin: int, level: int, rows: Rows, its: NDArray[np.int64]) -> Combinations:
+        """The matches at these places, with the inputs that the origin's loops up to a level have bound."""
+        return Combinations({i: rows[i][its] for i in self.orders[origin][: level + 1]}, {}, None, None)
 
     def _bound_at(self, origin: int, level: int) -> tuple[Expr, ...]:
         return tuple(check for check in self.config.residuals if self._level(origin, check) == level)
@@ -152,3 +152,7 @@ class StagedTests:
     def _level(self, origin: int, check: Expr) -> int:
         """The innermost loop of those that a predicate reads."""
         return max(self.orders[origin].index(self.config.aliases[alias]) for alias in sources_of(check))
+
+
+def _origins(rows: Rows) -> list[int]:
+    return np.flatnonzero(np.bincount(rows[-1])).tolist()
