@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from .cases import Case, FromItem, Piece, SourceData
 from .columns import FAMILIES, NESTED, PRICES, Family, array_of, choose_family, column_of
+from .mixtures import mixed
 from .predicates import TimeWords, choose_predicates
 from .timeline import Timeline, choose_timeline
 
@@ -73,13 +74,13 @@ class Shape:
 def generate(seed: int) -> Case:
     """The case of a seed."""
     rng = Random(seed)
-    return _case(rng, seed, Shape(rng.choices((1, 2, 3, 4, 5), SOURCE_WEIGHTS)[0]))
+    return mixed(_case(rng, seed, Shape(rng.choices((1, 2, 3, 4, 5), SOURCE_WEIGHTS)[0])))
 
 
 def generate_timed(seed: int) -> Case:
     """A case that W-joins can run, more often than not."""
     rng = Random(seed)
-    return _case(rng, seed, Shape(rng.choices((2, 3, 4, 5), SOURCE_WEIGHTS[1:])[0], timed=True))
+    return mixed(_case(rng, seed, Shape(rng.choices((2, 3, 4, 5), SOURCE_WEIGHTS[1:])[0], timed=True)))
 
 
 def generate_crowd(seed: int) -> Case:

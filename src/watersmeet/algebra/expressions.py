@@ -241,6 +241,31 @@ def sources_of(expr: Expr) -> frozenset[str]:
     return frozenset(found)
 
 
+def single_source_operands(expr: Expr) -> tuple[Expr, ...]:
+    """The largest parts of a predicate that read one source and are evaluated whatever the rows of the others are.
+
+    A part that only some rows reach (a branch of CASE, a later argument of AND, OR or COALESCE) is none.
+
+    >>> x, y = Column("x", source="a"), Column("y", source="b")
+    >>> single_source_operands(Comparison("<", Arithmetic("*", x, y), Negate(y))) == (x, y, Negate(y))
+    True
+    >>> single_source_operands(Or((Comparison("=", x, y), Comparison("=", Negate(x), y)))) == (x, y)
+    True
+    """
+    read = sources_of(expr)
+    if len(read) <= 1:
+        return (expr,) if read else ()
+    return tuple(operand for part in _always_evaluated(expr) for operand in single_source_operands(part))
+
+
+def _always_evaluated(expr: Expr) -> tuple[Expr, ...]:
+    if isinstance(expr, Case):
+        return (expr.branches[0][0],)
+    if isinstance(expr, And | Or) or (isinstance(expr, Call) and expr.name == "COALESCE"):
+        return expr.args[:1]
+    return children(expr)
+
+
 def has_aggregate(expr: Expr) -> bool:
     return any(isinstance(node, Aggregate) for node in walk(expr))
 

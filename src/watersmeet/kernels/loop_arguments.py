@@ -17,8 +17,9 @@ LIST, HASH, BTREE, TTREE = 0, 1, 2, 3
 # Comparisons between a value of a loop's row and one of a row bound before.
 EQUAL, UNEQUAL, LESS, AT_MOST, MORE, AT_LEAST = 0, 1, 2, 3, 4, 5
 
-# Places of the clock: what comes next, where the loops stand (no loop is open at level −1), and whether rows wait since when.
-NEXT_ARRIVAL, NEXT_EVALUATION, NEXT_EXPIRATION, ORIGIN, LEVEL, PENDING, PENDING_SINCE = range(7)
+# Places of the clock: what comes next, where the loops stand (no loop is open at level −1), whether rows wait since when, and the next
+# partial match to go on from.
+NEXT_ARRIVAL, NEXT_EVALUATION, NEXT_EXPIRATION, ORIGIN, LEVEL, PENDING, PENDING_SINCE, NEXT_PARTIAL, CLOCK = range(9)
 
 LOWEST = int(np.iinfo(np.int64).min)
 HIGHEST = int(np.iinfo(np.int64).max)
@@ -96,6 +97,18 @@ class Loops(NamedTuple):
     candidates: Int64s  # 2-D: rows a tree gave, per loop
 
 
+class Stage(NamedTuple):
+    """The loops of one stage, `bounds[0] … bounds[1]`, and the partial matches the stage goes on from; see `nested_loops`.
+
+    `partials[w, m]` is the row of window w in partial match m. The two rows behind the windows' say how many rows had arrived when it was
+    found, and its origin; matches are in the order in which the stage before found them. `bounds[2]` is their number, `bounds[3]` 1 while
+    the stage before may find more, `bounds[4]` 1 for the stage that nothing comes before.
+    """
+
+    bounds: Int64s
+    partials: Rows  # 2-D
+
+
 class Counters(NamedTuple):
     """What the join did, exactly, by origin and target. All else follows from these and from how far the join is."""
 
@@ -117,3 +130,4 @@ PROGRESS = _type(Progress, 1, 1, 1, 1)
 LOOPS = _type(Loops, 1, 1, 1, 1, 1, 2, 2)
 COUNTERS = _type(Counters, 2, 2)
 OUT_ROWS = types.Array(types.int32, 2, "C")
+STAGE = types.BaseTuple.from_types([types.Array(types.int64, 1, "C"), OUT_ROWS], Stage)  # type: ignore[no-untyped-call]

@@ -7,6 +7,11 @@ evaluated and when expired rows leave are arguments; the papers' algorithms are 
 What a combination must satisfy is checked as soon as two of its rows are known: every time bound between them, and that each is still
 valid at the latest time among them. So no result depends on when it is computed, and rows that are expired late do no harm.
 
+A predicate that is no comparison of codes cannot be tested here. Where one is bound between two loops, the nest is cut there into stages.
+A stage runs its own loops only and returns partial matches; the caller tests the predicate on many of them at once; the next stage goes on
+from the survivors. Windows and indexes depend on arrivals alone, not on matches, so every stage lets the same rows arrive and expire and
+finds each window as it was when the partial match was made. A nest without such predicates is one stage.
+
 References: Golab, Özsu, "Processing sliding window multi-joins in continuous queries over data streams", sections 3.2 to 3.6;
 Kang, Naughton, Viglas, "Evaluating window joins over unbounded streams", section 3.
 """
@@ -33,11 +38,13 @@ from watersmeet.kernels.loop_arguments import (
     NEXT_ARRIVAL,
     NEXT_EVALUATION,
     NEXT_EXPIRATION,
+    NEXT_PARTIAL,
     ORIGIN,
     OUT_ROWS,
     PENDING,
     PENDING_SINCE,
     PROGRESS,
+    STAGE,
     STEPS,
     UNEQUAL,
     WINDOWS,
@@ -47,6 +54,7 @@ from watersmeet.kernels.loop_arguments import (
     Loops,
     Progress,
     Rows,
+    Stage,
     Steps,
     Windows,
 )
@@ -59,7 +67,7 @@ SCAN, SCAN_EQUAL = -1, 0
 FROM, UNTIL, LATEST, AFTER, BEFORE = 0, 1, 2, 3, 4
 
 
-@kernel(WINDOWS, ARRIVALS, STEPS, INDEXES, PROGRESS, LOOPS, COUNTERS, INT, INT, OUT_ROWS, allocates=False)
+@kernel(WINDOWS, ARRIVALS, STEPS, INDEXES, PROGRESS, LOOPS, COUNTERS, INT, INT, STAGE, OUT_ROWS, allocates=False)
 def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
     windows: Windows,
     arrivals: Arrivals,
@@ -70,11 +78,13 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
     counters: Counters,
     evaluate_us: int,
     expire_us: int,
+    stage: Stage,
     out: Rows,
 ) -> int:
-    """Lets rows arrive, in order, until `out` is full of combinations or all rows have arrived and been joined; returns how many it found.
+    """Let rows arrive, in order, until `out` is full, partial matches run out, or all rows have arrived; return how many matches it found.
 
-    The next call goes on where this one stopped, inside the loops if need be. `evaluate_us` 0 joins every row as it arrives, otherwise
+    The next call goes on where this one stopped, inside the loops if need be. A match that is not whole has its stage's windows only;
+    behind the windows' rows, `out` has the number of arrivals and the origin. `evaluate_us` 0 joins every row as it arrives, otherwise
     all rows of each interval together; `expire_us` likewise for expiration.
 
     It allocates nothing and is one function, its pieces written into it, so that no references have to be counted in the loops.
@@ -94,19 +104,32 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
     arriving, arriving_row = arrivals.input, arrivals.row
 
     inputs = order.shape[0]
-    last, room = inputs - 1, out.shape[1]
+    first_level, last, room = stage.bounds[0], stage.bounds[1], out.shape[1]
+    partials, partial_count, more_to_come, is_first = stage.partials, stage.bounds[2], stage.bounds[3], stage.bounds[4]
     used, at, total = 0, clock[NEXT_ARRIVAL], arriving.size
     while True:
         now = times[offsets[arriving[at]] + arriving_row[at]] if at < total else HIGHEST
         if clock[PENDING] and (evaluate_us == 0 or now >= clock[NEXT_EVALUATION]):
             origin, level, opening = clock[ORIGIN], clock[LEVEL], False
             while origin < inputs:
-                if level < 0:
+                if level < first_level and is_first:
                     if evaluated[origin] == tail[origin]:
                         origin += 1
                         continue
                     level, opening = 0, True
-                while level >= 0:
+                elif level < first_level:
+                    following = clock[NEXT_PARTIAL]
+                    if following == partial_count and more_to_come:
+                        clock[NEXT_ARRIVAL], clock[ORIGIN], clock[LEVEL] = at, origin, -1
+                        return used
+                    if following == partial_count or partials[inputs, following] != at or partials[inputs + 1, following] != origin:
+                        origin += 1
+                        continue
+                    for loop in range(first_level):
+                        chosen[loop] = partials[order[origin, loop], following]
+                    clock[NEXT_PARTIAL] = following + 1
+                    level, opening = first_level, True
+                while level >= first_level:
                     window = order[origin, level]
                     if opening:
                         opening = False
@@ -169,8 +192,9 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
                         if level < last:
                             descend = True
                             break
-                        for loop in range(inputs):
+                        for loop in range(last + 1):
                             out[order[origin, loop], used] = np.int32(chosen[loop])
+                        out[inputs, used], out[inputs + 1, used] = np.int32(at), np.int32(origin)
                         used += 1
                     passed[origin, window] += touched
                     cursor[level] = place
@@ -179,7 +203,7 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
                         return used
                     opening = descend
                     level += 1 if descend else -1
-                origin += 1
+                origin += is_first
             for joined in range(inputs):
                 evaluated[joined] = tail[joined]
             clock[PENDING], clock[ORIGIN], clock[LEVEL] = 0, 0, -1
@@ -277,13 +301,13 @@ def _agrees(values, column_at, order, conditions, op, column, bound, bound_colum
     for condition in range(conditions[origin, level, 0] + found_by_key, conditions[origin, level, 1]):
         left = values[column_at[order[origin, level], column[condition]] + row]
         right = values[column_at[order[origin, bound[condition]], bound_column[condition]] + chosen[bound[condition]]]
-        if not _holds(op[condition], left, right):
+        if not compare_codes(op[condition], left, right):
             return False
     return True
 
 
 @inlined
-def _holds(op: int, left: int, right: int) -> bool:
+def compare_codes(op: int, left: int, right: int) -> bool:
     """`left op right` on order-preserving codes."""
     return (
         (op == EQUAL and left == right)

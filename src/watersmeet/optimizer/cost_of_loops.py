@@ -3,17 +3,26 @@
 A loop costs what it touches for every combination that reaches it: a whole window, a bucket, a path down a tree and the matches. Every
 batch the windows are laid out flat and their indexes filled with the old rows again, because nothing but base windows is kept.
 
+Comparisons of one input with another are made inside the loops. Any other predicate is evaluated on the partial matches of the loop that
+binds its inputs (`operators.meet.tactics.stages`), and each evaluation costs.
+
 References: Kang, Naughton, Viglas, section 3; Golab, Özsu, sections 3 and 4.2.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
+import pyarrow as pa
+
+from watersmeet.algebra.expressions import Column, Expr
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.cost.kang import btree_path_rows, ttree_path_rows
 from watersmeet.cost.profile import Profile
-from watersmeet.operators.meet.comparisons import is_range
+from watersmeet.errors import InternalError
+from watersmeet.operators.expressions import evaluate
+from watersmeet.operators.meet.comparisons import comparison_sides, is_orderable, is_range
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.tactics.open_parts import default_index
 from watersmeet.optimizer.estimates import Check, Workload
@@ -30,6 +39,7 @@ class LoopsModel:
     workload: Workload
     profile: Profile
     plan: Plan
+    _in_kernel: dict[Expr, bool] = field(default_factory=dict, repr=False)
 
     def growth(self, origin: int, known: frozenset[int], target: int) -> float:
         return self.workload.growth(self.config, known, target)
@@ -41,7 +51,34 @@ class LoopsModel:
         if not self.config.classes.connections(target, sorted(known)):  # no key rules rows out before their times are looked at
             touched += self._held_rows(target) * self._indexed_share(kind, known, target) * self.profile.scan_s
         handed_on = self.workload.growth(self.config, known, target) * self.profile.loop_match_s
-        return weights.lookup_s + touched + handed_on
+        return weights.lookup_s + touched + handed_on + self._tested_s(known, target)
+
+    def _tested_s(self, known: frozenset[int], target: int) -> float:
+        """Seconds per probe for predicates that no kernel tests: each is evaluated on the partial matches that those before it leave."""
+        ready = self._ready(known, target)
+        outside = [each for each in ready if not self._is_in_kernel(each)]
+        if not outside:
+            return 0.0
+        inside_share = math.prod(each.share.value for each in ready if self._is_in_kernel(each))
+        matches = self.workload.matches(self.config, known, target) * inside_share
+        seconds = matches * (self.profile.loop_match_s + self.profile.match_s)  # out of the kernel, and back into the next stage
+        for each in outside:
+            seconds += matches * self.profile.check_s
+            matches *= each.share.value
+        return seconds
+
+    def _is_in_kernel(self, check: Check) -> bool:
+        """Whether loops compare codes for it; comparisons of text, for one, have none."""
+        if check.predicate not in self._in_kernel:
+            sides = comparison_sides(check.predicate)
+            orderable = sides is not None and all(is_orderable(evaluate(side, self._no_rows, 0).type) for side in sides[1:])
+            self._in_kernel[check.predicate] = orderable
+        return self._in_kernel[check.predicate]
+
+    def _no_rows(self, column: Column) -> pa.Array:
+        if column.source is None:
+            raise InternalError(f'column "{column.name}" was never bound')
+        return pa.nulls(0, self.config.inputs[self.config.aliases[column.source]].fields.field(column.name).type)
 
     def upkeep(self) -> list[Part]:
         parts, batches = [], 1 / self.workload.arriving.batch_s
@@ -57,11 +94,19 @@ class LoopsModel:
             if index.kind == "hash":
                 layout += laid_out * self.profile.layout_s + index.size * self.profile.layout_s
             parts.append(Part(f"lay out {each.alias}", layout * batches, laid_out * batches))
-        parts.append(Part("batches of loops", self.profile.loops_batch_s * batches, batches))
+        parts.append(Part("batches of loops", self.profile.loops_batch_s * batches * self._stages, batches))
         return parts
 
     def window_rows(self, target: int) -> float:
         return self._held_rows(target)
+
+    @property
+    def _stages(self) -> int:
+        """Stages of the nest at most: loops are cut where a predicate is tested, and each stage keeps windows and indexes of its own."""
+        cuts = {
+            len(each.inputs) for each in self.workload.checks if len(each.inputs) < len(self.config.inputs) and not self._is_in_kernel(each)
+        }
+        return 1 + len(cuts)
 
     def _index(self, target: int) -> Index:
         return self.plan.index(self.config.inputs[target].alias) or default_index(self.plan, keyed=bool(self.config.inputs[target].keys))

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Column, Expr, sources_of
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError
-from watersmeet.operators.expressions import is_true
-from watersmeet.operators.meet.admission import Released, pane_of
+from watersmeet.operators.expressions import maybe_true
+from watersmeet.operators.meet.admission import Released, drop_raising_rows, pane_of
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.pane import Pane
 from watersmeet.stats.estimate import Estimate
@@ -58,7 +58,8 @@ def sample_of(source: MeetInput, table: pa.Table, times: Int64s) -> Sample:
     if chosen is not None:
         table, times = table.take(pa.array(chosen)), times[chosen]
     order = np.argsort(times, kind="stable")
-    return Sample(pane_of(source, Released(table.take(pa.array(order)), times[order], None)), times.size)
+    rows = drop_raising_rows(source, Released(table.take(pa.array(order)), times[order], None))
+    return Sample(pane_of(source, rows), times.size)
 
 
 @dataclass(frozen=True)
@@ -101,10 +102,8 @@ class Samples:
             number = config.aliases[wanted.source]
             return self.by_input[number].pane.columns[wanted.name].take(pa.array(rows[number]))
 
-        left = np.ones(TRIED, np.bool_)
-        for each in given:
-            left &= is_true(each, column, TRIED)
-        return sampled_selectivity(is_true(check, column, TRIED)[left])
+        left = maybe_true(given, column, TRIED).keep  # errors count on results only, which these combinations need not be
+        return sampled_selectivity(maybe_true((check,), column, TRIED).keep[left])
 
     def _tried(self, config: MeetConfig, numbers: list[int]) -> dict[int, Int64s]:
         """Rows at random, those after the first at random inside the time bounds that the first one sets, where there are any."""

@@ -16,7 +16,8 @@ from watersmeet.algebra.windows import TumbleWindow
 from watersmeet.errors import InternalError, QueryError
 from watersmeet.oracle.expressions import Row, evaluate
 from watersmeet.oracle.functions import greatest, least
-from watersmeet.oracle.join import Feed, feed_of, merged, pairs_hold, predicate_is_true
+from watersmeet.oracle.join import Feed, admitted_members, feed_of, merged, pairs_hold
+from watersmeet.oracle.predicates import holds, where_of
 from watersmeet.oracle.values import Duration, event_times_us, sort_key
 
 _EXACT = Context(prec=200)
@@ -35,11 +36,15 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class _Combination:
-    """Rows that satisfy predicate and pair constraints together, whatever the windows: their numbers, their columns, their group."""
+    """Rows that satisfy predicate and pair constraints together, whatever the windows: their numbers, their columns, their group.
+
+    An error of the predicate or of a group key counts if the rows are ever in their windows together.
+    """
 
     numbers: tuple[int, ...]
     row: Row
     group: Group
+    error: QueryError | None = None
 
 
 def groups_at(bound: BoundQuery, tables: Mapping[str, pa.Table], t_us: int) -> dict[Group, tuple[Any, ...]]:
@@ -98,12 +103,17 @@ def _feeds(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[Feed]:
 
 
 def _combinations(bound: BoundQuery, feeds: list[Feed]) -> list[_Combination]:
-    found = []
-    for combination in product(*(feed.members for feed in feeds)):
+    found, where = [], where_of(bound)
+    for combination in product(*admitted_members(where, feeds)):
         rows = [row for row, _ in combination]
-        if pairs_hold(bound, rows) and predicate_is_true(bound, row := merged(combination)):
-            group = tuple(sort_key(evaluate(key, row)) for key in bound.group_by)
-            found.append(_Combination(tuple(each.number for each in rows), row, group))
+        if not pairs_hold(bound, rows):
+            continue
+        numbers, row = tuple(each.number for each in rows), merged(combination)
+        try:
+            if holds(where.shared, row):
+                found.append(_Combination(numbers, row, tuple(sort_key(evaluate(key, row)) for key in bound.group_by)))
+        except QueryError as error:
+            found.append(_Combination(numbers, row, (), error))
     return found
 
 
@@ -119,6 +129,8 @@ def _members_at(bound: BoundQuery, feeds: list[Feed], combinations: list[_Combin
     groups: dict[Group, list[Row]] = {}
     for each in combinations:
         if all(number in window for number, window in zip(each.numbers, inside, strict=True)):
+            if each.error is not None:
+                raise each.error
             groups.setdefault(each.group, []).append(each.row)
     return groups
 

@@ -113,8 +113,8 @@ def _any_of(truths: Iterable[bool | None]) -> bool | None:
 
 
 def _in(expr: In, row: Row) -> bool | None:
-    value = evaluate(expr.arg, row)
-    return _any_of(_compared("=", value, evaluate(option, row)) for option in expr.options)
+    value, options = evaluate(expr.arg, row), [evaluate(option, row) for option in expr.options]
+    return _any_of(_compared("=", value, option) for option in options)
 
 
 def _between(expr: Between, row: Row) -> bool | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
+from itertools import compress, product
 from typing import Any
 
 import pyarrow as pa
 
 from watersmeet.algebra.query import BoundQuery, BoundSource
 from watersmeet.oracle.expressions import Row, evaluate
+from watersmeet.oracle.predicates import Where, admitted, holds, where_of
 from watersmeet.oracle.values import column_values, event_times_us
 from watersmeet.oracle.windows import StreamRow, in_order, rows_in_window, rows_in_window_every
 
@@ -44,15 +45,16 @@ def join_rows(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[tuple[A
 def join_matches(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> Iterator[Row]:
     """The combinations that are results, each as one row with the columns of all sources."""
     feeds = [feed_of(source, tables[source.schema.name]) for source in bound.sources]
+    where = where_of(bound)
     windows = [_numbers_at(feed) for feed in feeds]
     streams = bound.streams
-    for combination in product(*(feed.members for feed in feeds)):
+    for combination in product(*admitted_members(where, feeds)):
         rows = [row for row, _ in combination]
         t_us = max(rows[i].ts_us for i in streams)
         if (
             all(rows[i].number in windows[i](t_us) for i in streams)
             and pairs_hold(bound, rows)
-            and predicate_is_true(bound, row := merged(combination))
+            and holds(where.shared, row := merged(combination))
         ):
             yield row
 
@@ -78,8 +80,10 @@ def pairs_hold(bound: BoundQuery, rows: list[StreamRow]) -> bool:
     return True
 
 
-def predicate_is_true(bound: BoundQuery, row: Row) -> bool:
-    return bound.where is None or evaluate(bound.where, row) is True
+def admitted_members(where: Where, feeds: list[Feed]) -> list[list[Member]]:
+    """Per source, the rows that can be part of a combination. Windows count the others as well."""
+    chosen = [admitted(where, number, (row for _, row in feed.members)) for number, feed in enumerate(feeds)]
+    return [list(compress(feed.members, keep)) for feed, keep in zip(feeds, chosen, strict=True)]
 
 
 def merged(combination: tuple[Member, ...]) -> Row:

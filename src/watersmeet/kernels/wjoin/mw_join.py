@@ -51,6 +51,7 @@ from watersmeet.kernels.compile import IN_INT64, INT, kernel, piece
 from watersmeet.kernels.wjoin.outputs import Counters, WindowJoin, finished, no_rows, no_work
 from watersmeet.kernels.wjoin.period_scan import has_partners, join_admitted, period_scan_of
 from watersmeet.kernels.wjoin.reach import LAST_US, after, capped_reach
+from watersmeet.kernels.wjoin.scans import SCANS, Scanned, Scans, no_scans
 from watersmeet.kernels.wjoin.sweep import Sweep, sweep_of
 
 _NONE = -1
@@ -66,6 +67,35 @@ def mw_join(
     reach_us: NDArray[np.int64],
 ) -> WindowJoin:
     """The combinations of `window_join_definition`, by a sweep over time."""
+    rows, count, counters, _ = _run(times, codes, offsets, old, window_us, reach_us, no_scans(old.size))
+    return finished(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
+
+
+@kernel(*[IN_INT64] * 4, INT, IN_INT64, SCANS)
+def mw_scans(
+    times: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    old: NDArray[np.int64],
+    window_us: int,
+    reach_us: NDArray[np.int64],
+    scans: Scans,
+) -> Scanned:
+    """Record the scans of `mw_join` without doing them."""
+    _, _, counters, sweep = _run(times, codes, offsets, old, window_us, reach_us, scans)
+    return Scanned(sweep.times, sweep.codes, sweep.rows, counters)
+
+
+@piece
+def _run(
+    times: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    old: NDArray[np.int64],
+    window_us: int,
+    reach_us: NDArray[np.int64],
+    scans: Scans,
+) -> tuple[NDArray[np.int32], int, Counters, Sweep]:
     n = old.size
     reach = capped_reach(offsets, old, window_us, reach_us)
     sweep = sweep_of(times, codes, offsets, old, reach)
@@ -77,13 +107,13 @@ def mw_join(
         while stream != _NONE:
             place = sweep.tail[stream]
             if has_partners(sweep, scan, stream, place):
-                rows, count = join_admitted(sweep, scan, stream, place, counters, rows, count)
+                rows, count = join_admitted(sweep, scan, stream, place, counters, rows, count, scans)
             _admit(sweep, stream, place, old, counters)
             stream = _next_inside(sweep, until_us)
         if until_us == LAST_US:
             break  # a window without end: all rows have been admitted
         _drop_head(sweep, ends_at, counters)
-    return finished(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
+    return rows, count, counters, sweep
 
 
 @piece

@@ -18,6 +18,7 @@ from watersmeet.kernels.compile import piece
 from watersmeet.kernels.wjoin.buffers import Buffers
 from watersmeet.kernels.wjoin.outputs import Counters, fill_others, with_room
 from watersmeet.kernels.wjoin.reach import FIRST_US, LAST_US, after, before
+from watersmeet.kernels.wjoin.scans import Scans
 
 _BEGIN = -1
 
@@ -61,12 +62,15 @@ def scan_of(reach: NDArray[np.int64], checked_from: int) -> Scan:
 
 @piece
 def join_arrival(
-    buffers: Buffers, scan: Scan, origin: int, place: int, counters: Counters, rows: NDArray[np.int32], count: int
+    buffers: Buffers, scan: Scan, origin: int, place: int, counters: Counters, rows: NDArray[np.int32], count: int, scans: Scans
 ) -> tuple[NDArray[np.int32], int]:
-    """Appends every combination of the row at `place`, of the origin, with rows in the scanned buckets of the others."""
+    """Append every combination of the row at `place`, of the origin, with rows in the others' scanned buckets; or record the scans."""
     times, codes, numbers = buffers.times, buffers.codes, buffers.rows
     code, depth, innermost = codes[place], np.int64(0), scan.reach.size - 2
     _set_circle(scan.reach, origin, scan.circle, scan.circle_reach)
+    if scans.row.size:
+        _record(buffers, scan, origin, numbers[place], scans)
+        return rows, count
     scan.chosen[origin], scan.chosen_us[0] = numbers[place], times[place]
     scan.at[0] = _BEGIN
     while depth >= 0:
@@ -77,7 +81,7 @@ def join_arrival(
             start = buffers.front[bucket]
             counters.probes[origin, target] += 1
             counters.touched[origin, target] += stop - start
-            _set_period(scan.circle_reach, scan.chosen_us, scan.checked_from, depth, scan.from_us, scan.until_us)
+            set_period(scan.circle_reach, scan.chosen_us, scan.checked_from, depth, scan.from_us, scan.until_us)
         from_us, until_us = scan.from_us[depth], scan.until_us[depth]
         if depth < innermost:
             found, inside = _next_match(times, codes, start, stop, from_us, until_us, code)
@@ -89,12 +93,23 @@ def join_arrival(
                 scan.at[depth] = _BEGIN
         else:
             rows = with_room(rows, count, stop - start)
-            matched, inside = _take_matches(times, codes, numbers, start, stop, from_us, until_us, code, rows[target], count)
+            matched, inside = take_matches(times, codes, numbers, start, stop, from_us, until_us, code, rows[target], count)
             fill_others(rows, count, matched, target, scan.chosen)
             count = matched
             depth -= 1
         counters.comparisons[origin, target] += inside
     return rows, count
+
+
+@piece
+def _record(buffers: Buffers, scan: Scan, origin: int, row: int, scans: Scans) -> None:
+    at = scans.used[0]
+    scans.origin[at], scans.row[at], scans.fresh_by[at] = origin, row, 0
+    for depth in range(scan.reach.size - 1):
+        target = scan.circle[depth + 1]
+        scans.loops[at, depth] = target
+        scans.start[at, target], scans.stop[at, target] = buffers.front[scan.buckets[target]], buffers.filled[scan.buckets[target]]
+    scans.used[0] = at + 1
 
 
 @piece
@@ -106,7 +121,7 @@ def _set_circle(reach: NDArray[np.int64], origin: int, circle: NDArray[np.int64]
 
 
 @piece
-def _set_period(
+def set_period(
     reach: NDArray[np.int64],
     chosen_us: NDArray[np.int64],
     checked_from: int,
@@ -149,7 +164,7 @@ def _next_match(
 
 
 @piece
-def _take_matches(
+def take_matches(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
     numbers: NDArray[np.int32],

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from watersmeet.kernels.compile import piece
 from watersmeet.kernels.wjoin.outputs import Counters, fill_others, with_room
 from watersmeet.kernels.wjoin.reach import FIRST_US, before
+from watersmeet.kernels.wjoin.scans import Scans
 from watersmeet.kernels.wjoin.sweep import Sweep, first_at_least
 
 _NEVER = -1
@@ -52,13 +53,16 @@ def period_scan_of(reach: NDArray[np.int64], old: NDArray[np.int64]) -> PeriodSc
 
 @piece
 def join_admitted(
-    sweep: Sweep, scan: PeriodScan, origin: int, place: int, counters: Counters, rows: NDArray[np.int32], count: int
+    sweep: Sweep, scan: PeriodScan, origin: int, place: int, counters: Counters, rows: NDArray[np.int32], count: int, scans: Scans
 ) -> tuple[NDArray[np.int32], int]:
-    """Appends every combination of the row at `place` with rows admitted before it, if there is something new in it."""
+    """Append every combination of the row at `place` with rows admitted before it, if there is something new in it; or record the scans."""
     times, codes, numbers = sweep.times, sweep.codes, sweep.rows
     is_new = numbers[place] >= scan.old[origin]
     fresh_by = _nest(sweep, scan, origin)
     if not is_new and fresh_by == _NEVER:
+        return rows, count
+    if scans.row.size:
+        _record(sweep, scan, origin, numbers[place], fresh_by, scans)
         return rows, count
     code, depth = codes[place], np.int64(0)
     scan.chosen[origin] = numbers[place]
@@ -68,7 +72,7 @@ def join_admitted(
         start, stop = scan.at[depth], sweep.tail[stream]
         least_row = scan.old[stream] if depth == fresh_by and not scan.has_fresh[depth] else 0
         if start == _BEGIN:
-            start = _first_from(times, scan.start[stream], stop, scan.floor_us[depth])
+            start = first_from(times, scan.start[stream], stop, scan.floor_us[depth])
             counters.probes[origin, stream] += 1
             counters.touched[origin, stream] += stop - start
             counters.comparisons[origin, stream] += stop - start
@@ -84,11 +88,22 @@ def join_admitted(
                 scan.at[depth] = _BEGIN
         else:
             rows = with_room(rows, count, stop - start)
-            matched = _take_matches(codes, numbers, start, stop, code, least_row, rows[stream], count)
+            matched = take_new_matches(codes, numbers, start, stop, code, least_row, rows[stream], count)
             fill_others(rows, count, matched, stream, scan.chosen)
             count = matched
             depth -= 1
     return rows, count
+
+
+@piece
+def _record(sweep: Sweep, scan: PeriodScan, origin: int, row: int, fresh_by: int, scans: Scans) -> None:
+    at = scans.used[0]
+    scans.origin[at], scans.row[at], scans.fresh_by[at] = origin, row, fresh_by
+    for depth in range(scan.reach.size - 1):
+        target = scan.stream[depth]
+        scans.loops[at, depth] = target
+        scans.start[at, target], scans.stop[at, target] = scan.start[target], sweep.tail[target]
+    scans.used[0] = at + 1
 
 
 @piece
@@ -98,14 +113,14 @@ def has_partners(sweep: Sweep, scan: PeriodScan, origin: int, place: int) -> boo
     for stream in range(reach.size):
         if stream != origin:
             floor_us = before(time_us, min(reach[origin], reach[stream]))
-            scan.start[stream] = _first_from(sweep.times, sweep.head[stream], sweep.tail[stream], floor_us)
+            scan.start[stream] = first_from(sweep.times, sweep.head[stream], sweep.tail[stream], floor_us)
             if scan.start[stream] == sweep.tail[stream]:
                 return False
     return True
 
 
 @piece
-def _first_from(times: NDArray[np.int64], start: int, stop: int, floor_us: int) -> int:
+def first_from(times: NDArray[np.int64], start: int, stop: int, floor_us: int) -> int:
     """With one window for all, heads are never before the floor and nothing is searched."""
     if start == stop or times[start] >= floor_us:
         return start
@@ -152,7 +167,7 @@ def _next_match(codes: NDArray[np.int64], numbers: NDArray[np.int32], start: int
 
 
 @piece
-def _take_matches(
+def take_new_matches(
     codes: NDArray[np.int64],
     numbers: NDArray[np.int32],
     start: int,

@@ -15,12 +15,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import IN_INT64, INT, kernel
+from watersmeet.kernels.compile import IN_INT64, INT, kernel, piece
 from watersmeet.kernels.wjoin.arrivals import NONE, arrivals_of, arrive, leave, next_stream, out_before
-from watersmeet.kernels.wjoin.buffers import buffers_of, expire_all
+from watersmeet.kernels.wjoin.buffers import Buffers, buffers_of, expire_all
 from watersmeet.kernels.wjoin.nested_scan import join_arrival, scan_of
-from watersmeet.kernels.wjoin.outputs import WindowJoin, compared_all_touched, finished, no_rows, no_work
+from watersmeet.kernels.wjoin.outputs import Counters, WindowJoin, compared_all_touched, finished, no_rows, no_work
 from watersmeet.kernels.wjoin.reach import capped_reach
+from watersmeet.kernels.wjoin.scans import SCANS, Scanned, Scans, no_scans
 
 #: New rows between two clean-ups, as in the paper's experiments.
 CLEAN_UP_EVERY = 10_000
@@ -37,6 +38,38 @@ def ripple_join(
     clean_up_every: int,
 ) -> WindowJoin:
     """The combinations of `window_join_definition`, by nested loops over all that has been seen since the last clean-up."""
+    rows, count, counters, _ = _run(times, codes, offsets, old, window_us, reach_us, clean_up_every, no_scans(old.size))
+    compared_all_touched(counters)
+    return finished(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
+
+
+@kernel(*[IN_INT64] * 4, INT, IN_INT64, INT, SCANS)
+def ripple_scans(
+    times: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    old: NDArray[np.int64],
+    window_us: int,
+    reach_us: NDArray[np.int64],
+    clean_up_every: int,
+    scans: Scans,
+) -> Scanned:
+    """Record the scans of `ripple_join` without doing them."""
+    _, _, counters, buffers = _run(times, codes, offsets, old, window_us, reach_us, clean_up_every, scans)
+    return Scanned(buffers.times, buffers.codes, buffers.rows, counters)
+
+
+@piece
+def _run(
+    times: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    old: NDArray[np.int64],
+    window_us: int,
+    reach_us: NDArray[np.int64],
+    clean_up_every: int,
+    scans: Scans,
+) -> tuple[NDArray[np.int32], int, Counters, Buffers]:
     n = old.size
     reach = capped_reach(offsets, old, window_us, reach_us)
     buffers = buffers_of(times, codes, offsets, old, np.ones(n, np.int64))
@@ -47,7 +80,7 @@ def ripple_join(
     origin = next_stream(times, arrivals)
     while origin != NONE:
         arrive(times, arrivals, origin)
-        rows, count = join_arrival(buffers, scan, origin, buffers.filled[origin], counters, rows, count)
+        rows, count = join_arrival(buffers, scan, origin, buffers.filled[origin], counters, rows, count, scans)
         buffers.filled[origin] += 1
         counters.inserts[origin] += 1
         leave(arrivals, origin)
@@ -57,5 +90,4 @@ def ripple_join(
             for stream in range(n):
                 counters.expirations[stream] += expire_all(buffers, stream, out_before(arrivals, reach, stream))
         origin = next_stream(times, arrivals)
-    compared_all_touched(counters)
-    return finished(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
+    return rows, count, counters, buffers

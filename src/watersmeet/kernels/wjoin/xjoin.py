@@ -13,12 +13,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import IN_INT64, INT, kernel
+from watersmeet.kernels.compile import IN_INT64, INT, kernel, piece
 from watersmeet.kernels.wjoin.arrivals import NONE, arrivals_of, arrive, leave, next_stream, out_before
-from watersmeet.kernels.wjoin.buffers import buffers_of, expire_all, probed_buckets
+from watersmeet.kernels.wjoin.buffers import Buffers, buffers_of, expire_all, probed_buckets
 from watersmeet.kernels.wjoin.nested_scan import join_arrival, scan_of
-from watersmeet.kernels.wjoin.outputs import WindowJoin, compared_all_touched, finished, no_rows, no_work
+from watersmeet.kernels.wjoin.outputs import Counters, WindowJoin, compared_all_touched, finished, no_rows, no_work
 from watersmeet.kernels.wjoin.reach import capped_reach
+from watersmeet.kernels.wjoin.scans import SCANS, Scanned, Scans, no_scans
 
 
 @kernel(*[IN_INT64] * 4, INT, *[IN_INT64] * 2, INT)
@@ -33,6 +34,40 @@ def xjoin(
     clean_up_every: int,
 ) -> WindowJoin:
     """The combinations of `window_join_definition`, by hash tables of all that has been seen since the last clean-up."""
+    rows, count, counters, _ = _run(times, codes, offsets, old, window_us, reach_us, buckets, clean_up_every, no_scans(old.size))
+    compared_all_touched(counters)
+    return finished(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
+
+
+@kernel(*[IN_INT64] * 4, INT, *[IN_INT64] * 2, INT, SCANS)
+def xjoin_scans(
+    times: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    old: NDArray[np.int64],
+    window_us: int,
+    reach_us: NDArray[np.int64],
+    buckets: NDArray[np.int64],
+    clean_up_every: int,
+    scans: Scans,
+) -> Scanned:
+    """Record the scans of `xjoin` without doing them."""
+    _, _, counters, buffers = _run(times, codes, offsets, old, window_us, reach_us, buckets, clean_up_every, scans)
+    return Scanned(buffers.times, buffers.codes, buffers.rows, counters)
+
+
+@piece
+def _run(
+    times: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    old: NDArray[np.int64],
+    window_us: int,
+    reach_us: NDArray[np.int64],
+    buckets: NDArray[np.int64],
+    clean_up_every: int,
+    scans: Scans,
+) -> tuple[NDArray[np.int32], int, Counters, Buffers]:
     n = old.size
     reach = capped_reach(offsets, old, window_us, reach_us)
     buffers = buffers_of(times, codes, offsets, old, buckets)
@@ -45,7 +80,7 @@ def xjoin(
         row = arrive(times, arrivals, origin)
         probed_buckets(buffers, codes[row], scan.buckets)
         bucket = scan.buckets[origin]
-        rows, count = join_arrival(buffers, scan, origin, buffers.filled[bucket], counters, rows, count)
+        rows, count = join_arrival(buffers, scan, origin, buffers.filled[bucket], counters, rows, count, scans)
         buffers.filled[bucket] += 1
         counters.inserts[origin] += 1
         leave(arrivals, origin)
@@ -55,5 +90,4 @@ def xjoin(
             for stream in range(n):
                 counters.expirations[stream] += expire_all(buffers, stream, out_before(arrivals, reach, stream))
         origin = next_stream(times, arrivals)
-    compared_all_touched(counters)
-    return finished(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
+    return rows, count, counters, buffers

@@ -96,7 +96,7 @@ def aggregate_config(bound: BoundQuery, plan: Plan | None = None, *, every_row: 
     shown = group_outputs(bound)
     spanning = tuple(key for key in shown.keys if len(sources_of(key)) > 1)
     arguments = [aggregate for aggregate in shown.aggregates if aggregate.arg is not None]
-    join = meet_config(join_below(bound, shown), plan, kernel_thetas=True)
+    join = meet_config(join_below(bound, shown), plan, kernel_thetas=True, also_evaluated=_read_of_rows(shown))
     measures = _measures(bound, join, arguments)
     extremes = _extremes(bound, join, arguments)
     read_whole = [
@@ -189,6 +189,11 @@ def join_below(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
     columns = dict.fromkeys(column for expr in read for column in columns_of(expr))
     outputs = tuple(Output(f"{column.source}.{column.name}", column) for column in columns)
     return replace(bound, outputs=outputs, group_by=(), having=None)
+
+
+def _read_of_rows(shown: GroupOutputs) -> tuple[Expr, ...]:
+    """Group keys and arguments of aggregates. Those that read one source are evaluated row by row, before the join."""
+    return (*shown.keys, *(aggregate.arg for aggregate in shown.aggregates if aggregate.arg is not None))
 
 
 def _measures(bound: BoundQuery, join: MeetConfig, arguments: list[Aggregate]) -> tuple[Measure, ...]:

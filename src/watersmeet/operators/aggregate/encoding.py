@@ -16,7 +16,7 @@ from watersmeet.operators.aggregate.layout import Layout
 from watersmeet.operators.aggregate.measures import numbers_of
 from watersmeet.operators.aggregate.rows import OUTSIDE, WindowRows
 from watersmeet.operators.aggregate.validity import ends_of
-from watersmeet.operators.expressions import evaluate, is_true
+from watersmeet.operators.expressions import all_true, evaluate
 from watersmeet.operators.meet.admission import Released
 from watersmeet.operators.meet.comparisons import ordered_codes
 
@@ -34,11 +34,13 @@ def encoded(
     attributes: Attributes,
     orders: list[OrderCodes],
 ) -> WindowRows:
-    """The rows that can be part of a result. A row with a NULL in a key or in a compared value meets nothing."""
+    """Encode the rows that can be part of a result. A row with a NULL in a key or in a compared value meets nothing.
+
+    Keys, arguments and group keys are evaluated on every row that passes the source's own predicates and on no other.
+    """
     source = config.join.inputs[number]
-    rows, chosen = _selected(config, number, released)
+    value, chosen = _selected(config, number, released)
     size = chosen.size
-    value = _evaluator(rows, size)
     words = np.zeros((size, len(classes)), np.int64)
     for key_class, key in source.keys:
         words[:, key_class] = classes[key_class].codes(value(key))
@@ -70,30 +72,34 @@ def encoded(
     )
 
 
-def _selected(config: AggregateConfig, number: int, released: Released) -> tuple[pa.Table, Int64s]:
+def _selected(config: AggregateConfig, number: int, released: Released) -> tuple[Evaluated, Int64s]:
+    """Return the values of expressions over the rows that can be part of a result, and the numbers of those rows."""
     source = config.join.inputs[number]
-    needed = [
-        *(key for _, key in source.keys),
-        *(expr for _, expr in source.ranges),
-    ]
     size = released.times.size
-    value = _evaluator(released.table, size)
-    keep = np.ones(size, np.bool_) if source.selection is None else is_true(source.selection, _columns(released.table), size)
-    for expr in needed:
+    chosen = np.arange(size)
+    if source.selection is not None:
+        chosen = np.flatnonzero(all_true(source.own_predicates, _columns(released.table), size))
+    names = _names(config, number)
+    table = released.table if chosen.size == size or not names else released.table.select(names).take(pa.array(chosen))
+    value = _evaluator(table, chosen.size)
+    for operand in source.operands:
+        value(operand)
+    keep = np.ones(chosen.size, np.bool_)
+    for expr in (*(key for _, key in source.keys), *(expr for _, expr in source.ranges)):
         found = value(expr)
         if found.null_count:
             keep &= np.asarray(found.is_valid().to_numpy(zero_copy_only=False), np.bool_)
     if released.ends is not None:
-        keep &= released.ends >= released.times  # pushed out by rows of the same instant: never visible
+        keep &= released.ends[chosen] >= released.times[chosen]  # pushed out by rows of the same instant: never visible
     if keep.all():
-        return released.table, np.arange(size)
-    names = _names(config, number)
-    return released.table.select(names).filter(pa.array(keep)) if names else released.table, np.flatnonzero(keep)
+        return value, chosen
+    kept = pa.array(np.flatnonzero(keep))
+    return lambda expr: value(expr).take(kept), chosen[keep]
 
 
 def _names(config: AggregateConfig, number: int) -> list[str]:
     source = config.join.inputs[number]
-    exprs = [*(key for _, key in source.keys), *(expr for _, expr in source.ranges)]
+    exprs = [*(key for _, key in source.keys), *(expr for _, expr in source.ranges), *source.operands]
     read = [column.name for expr in exprs for column in columns_of(expr)]
     return list(dict.fromkeys([*source.columns, *read]))
 

@@ -19,7 +19,7 @@ from watersmeet.operators.aggregate.result_set import Contributions
 from watersmeet.operators.aggregate.rows import WindowRows
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.aggregate.tables import changes_of
-from watersmeet.operators.expressions import evaluate, is_true
+from watersmeet.operators.expressions import all_true, evaluate
 from watersmeet.operators.meet.tactics.base import Tally
 
 Int64s = NDArray[np.int64]
@@ -119,10 +119,7 @@ def _contributions(
     tables = state.tables
     instants, met, ints, approx, pairs = instant_of_change[found.change], found.met, found.ints, found.approx, found.pairs
     if config.join.residuals:
-        keep = np.ones(instants.size, np.bool_)
-        column = _columns(config, state, met)
-        for predicate in config.join.residuals:
-            keep &= is_true(predicate, column, instants.size)
+        keep = all_true(config.join.residuals, _columns(config, state, met), instants.size)
         if not keep.all():
             instants, met, ints, approx, pairs = instants[keep], met[keep], ints[keep], approx[keep], pairs[keep]
     column = _columns(config, state, met)

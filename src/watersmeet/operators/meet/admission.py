@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Column, columns_of
 from watersmeet.algebra.windows import FOREVER_US, RowsWindow, TumbleWindow
 from watersmeet.errors import InternalError
-from watersmeet.operators.expressions import evaluate, is_true
+from watersmeet.operators.expressions import all_true, evaluate, evaluate_or_null
 from watersmeet.operators.keys import has_exact_codes, key_codes
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.pane import Pane, is_sorted
@@ -125,29 +125,36 @@ def stretches(released: list[Released], config: MeetConfig) -> Iterator[tuple[in
 
 
 def pane_of(source: MeetInput, rows: Released) -> Pane:
-    """Selects the rows that can be part of a result, computes their keys, and keeps the columns that are read later."""
-    table, length = rows.table, rows.times.size
-    batch = {name: _one_array(table, name) for name in names_read(source)}
+    """Select the rows that can be part of a result, compute their keys, and keep the columns that are read later.
+
+    Keys and operands are evaluated on every row that passes the source's own predicates and on no other: an error among them stops the
+    query whether or not the row meets another.
+    """
+    chosen = _select(source, rows)
+    length = rows.times.size if chosen is None else chosen.size
+    batch = {name: _taken(_one_array(rows.table, name), chosen) for name in names_read_after_selection(source)}
 
     def column(wanted: Column) -> pa.Array:
         return batch[wanted.name]
 
     keys = {c: evaluate(expr, column, length) for c, expr in source.keys}
-    keep = np.ones(length, np.bool_) if source.selection is None else is_true(source.selection, column, length)
-    for values in keys.values():
-        if values.null_count:
-            keep &= values.is_valid().to_numpy(zero_copy_only=False)
-    if rows.ends is not None:
-        keep &= rows.ends >= rows.times  # pushed out by rows of the same instant: never visible
-    everything = Pane(
-        times=rows.times,
+    for operand in source.operands:
+        evaluate(operand, column, length)
+    selected = Pane(
+        times=rows.times if chosen is None else rows.times[chosen],
         columns={name: batch[name] for name in source.columns},
         keys=keys,
         codes={},
-        ends=rows.ends,
-        seqs=rows.seqs,
+        ends=rows.ends if rows.ends is None or chosen is None else rows.ends[chosen],
+        seqs=rows.seqs if rows.seqs is None or chosen is None else rows.seqs[chosen],
     )
-    kept = everything if np.all(keep) else everything.take(keep)
+    keep = np.ones(length, np.bool_)
+    for values in keys.values():
+        if values.null_count:
+            keep &= values.is_valid().to_numpy(zero_copy_only=False)
+    if selected.ends is not None:
+        keep &= selected.ends >= selected.times  # pushed out by rows of the same instant: never visible
+    kept = selected if np.all(keep) else selected.take(keep)
     return replace(
         kept,
         keys={c: values for c, values in kept.keys.items() if not has_exact_codes(values.type)},
@@ -155,11 +162,43 @@ def pane_of(source: MeetInput, rows: Released) -> Pane:
     )
 
 
+def drop_raising_rows(source: MeetInput, rows: Released) -> Released:
+    """Return the rows on which none of the input's expressions raises. For samples: what a plan is chosen by must not stop a query."""
+
+    def column(wanted: Column) -> pa.Array:
+        return _one_array(rows.table, wanted.name)
+
+    errs = np.zeros(rows.times.size, np.bool_)
+    for expr in (*source.own_predicates, *(key for _, key in source.keys), *source.operands):
+        errs |= evaluate_or_null(expr, column, rows.times.size)[1]
+    if not errs.any():
+        return rows
+    ends, seqs = (None if each is None else each[~errs] for each in (rows.ends, rows.seqs))
+    return Released(rows.table.filter(pa.array(~errs)), rows.times[~errs], None, ends, seqs)
+
+
 def names_read(source: MeetInput) -> list[str]:
     """The columns of an input that are looked at when its rows are admitted, or later."""
-    exprs = [expr for _, expr in source.keys] + ([source.selection] if source.selection is not None else [])
-    names = [column.name for expr in exprs for column in columns_of(expr)]
-    return list(dict.fromkeys([*source.columns, *names]))
+    own = [column.name for expr in source.own_predicates for column in columns_of(expr)]
+    return list(dict.fromkeys([*names_read_after_selection(source), *own]))
+
+
+def names_read_after_selection(source: MeetInput) -> list[str]:
+    """The columns that are read of rows that passed the source's own predicates."""
+    exprs = (*(expr for _, expr in source.keys), *source.operands)
+    return list(dict.fromkeys([*source.columns, *(column.name for expr in exprs for column in columns_of(expr))]))
+
+
+def _select(source: MeetInput, rows: Released) -> Int64s | None:
+    """Return the numbers of the rows that pass the source's own predicates, None for all of them."""
+    if source.selection is None:
+        return None
+    keep = all_true(source.own_predicates, lambda column: _one_array(rows.table, column.name), rows.times.size)
+    return None if keep.all() else np.flatnonzero(keep)
+
+
+def _taken(values: pa.Array, chosen: Int64s | None) -> pa.Array:
+    return values if chosen is None else values.take(pa.array(chosen))
 
 
 def _one_array(table: pa.Table, name: str) -> pa.Array:

@@ -36,7 +36,7 @@ class Theta:
 
 
 def spread_between(predicates: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """BETWEEN as the two comparisons it stands for, so that each can be looked at by itself."""
+    """Split BETWEEN into the two comparisons it stands for: each is a conjunct of its own."""
     spread: list[Expr] = []
     for predicate in predicates:
         if isinstance(predicate, Between):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from watersmeet.algebra.bounds import DifferenceBounds
-from watersmeet.algebra.expressions import Column, Expr, columns_of, conjunction, conjuncts, sources_of
+from watersmeet.algebra.expressions import Column, Expr, columns_of, conjunction, conjuncts, single_source_operands, sources_of
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, Output
 from watersmeet.algebra.windows import FOREVER_US, RowsWindow, TumbleWindow, Window
 from watersmeet.errors import InternalError, PlanError, listing
 from watersmeet.operators.expressions import evaluate
+from watersmeet.operators.expressions.raising import may_raise
 from watersmeet.operators.keys import has_exact_codes
 from watersmeet.operators.meet.comparisons import Theta, comparison_sides, is_orderable, is_range, spread_between
 from watersmeet.operators.meet.equalities import EqualityClasses, equality_classes
@@ -33,12 +34,18 @@ class MeetInput:
     selection: Expr | None
     keys: tuple[tuple[int, Expr], ...]  # (equality class, key expression)
     ranges: tuple[tuple[int, Expr], ...]  # (value column, expression) of theta conditions a kernel checks
+    operands: tuple[Expr, ...]  # other expressions whose errors count on every row that passes `selection`, in every plan
     columns: tuple[str, ...]  # what any plan reads after admission, so that state does not depend on the plan
     retention_us: int
 
     @property
     def is_stream(self) -> bool:
         return self.time is not None
+
+    @property
+    def own_predicates(self) -> tuple[Expr, ...]:
+        """The conjuncts of `selection`. Rows that fail one are not evaluated in any other expression."""
+        return conjuncts(self.selection)
 
     @property
     def has_ends(self) -> bool:
@@ -81,22 +88,33 @@ class MeetConfig:
         return {each.alias: each.number for each in self.inputs}
 
 
-def meet_config(bound: BoundQuery, plan: Plan | None = None, *, kernel_thetas: bool = False) -> MeetConfig:
+def meet_config(
+    bound: BoundQuery, plan: Plan | None = None, *, kernel_thetas: bool = False, also_evaluated: tuple[Expr, ...] = ()
+) -> MeetConfig:
     """The meet that answers a select-project-join query.
 
     With `kernel_thetas`, comparisons between two inputs are given to the kernel as conditions on codes instead of being checked on
-    its candidates.
+    its candidates. `also_evaluated` are expressions over one source each that are evaluated for every row of it.
     """
     plan = plan or Plan()
     if bound.is_aggregation:
         raise PlanError("a join alone cannot run an aggregation query", hint="run it in this process, with wm.collect or wm.run")
     local, shared = _split_by_source(bound)
     number = {source.alias: i for i, source in enumerate(bound.sources)}
-    classes = equality_classes(spread_between(shared), number)
+    classes = equality_classes(shared, number)
     thetas, ranges, residuals = _thetas(bound, classes, number) if kernel_thetas else ((), {}, classes.residuals)
     bounds = bound.bounds
     inputs = tuple(
-        _input(bound, bounds, i, local[i], classes, ranges.get(i, ()), _columns_read(bound, source.alias, classes.residuals))
+        _input(
+            bound,
+            bounds,
+            i,
+            local[i],
+            classes,
+            ranges.get(i, ()),
+            _operands(bound, source.alias, classes.residuals, also_evaluated),
+            _columns_read(bound, source.alias, classes.residuals),
+        )
         for i, source in enumerate(bound.sources)
     )
     early = frozenset(number[alias] for alias in plan.early if alias in number)
@@ -156,17 +174,24 @@ def _thetas(
 
 
 def _split_by_source(bound: BoundQuery) -> tuple[list[tuple[Expr, ...]], tuple[Expr, ...]]:
-    """Predicates that read one source, by source; and the rest. A predicate that reads none goes to the first source."""
+    """Predicates that read one source, by source; and the rest. A predicate that reads none goes to the first stream."""
     number = {source.alias: i for i, source in enumerate(bound.sources)}
     local: list[tuple[Expr, ...]] = [() for _ in bound.sources]
     shared: tuple[Expr, ...] = ()
-    for part in conjuncts(bound.where):
+    for part in spread_between(conjuncts(bound.where)):
         read = sources_of(part)
         if len(read) > 1:
             shared += (part,)
         else:
             local[number[next(iter(read))] if read else bound.streams[0]] += (part,)
     return local, shared
+
+
+def _operands(bound: BoundQuery, alias: str, residuals: tuple[Expr, ...], also_evaluated: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Expressions over one input, besides its keys, that can raise and whose errors count on every row, met or not."""
+    parts = (*(operand for predicate in residuals for operand in single_source_operands(predicate)), *also_evaluated)
+    own = dict.fromkeys(part for part in parts if sources_of(part) == {alias})
+    return tuple(part for part in own if may_raise(part, _no_rows(bound)))
 
 
 def _columns_read(bound: BoundQuery, alias: str, residuals: tuple[Expr, ...]) -> tuple[str, ...]:
@@ -181,6 +206,7 @@ def _input(
     local: tuple[Expr, ...],
     classes: EqualityClasses,
     ranges: tuple[tuple[int, Expr], ...],
+    operands: tuple[Expr, ...],
     columns: tuple[str, ...],
 ) -> MeetInput:
     source = bound.sources[number]
@@ -195,6 +221,7 @@ def _input(
         selection=conjunction(local),
         keys=classes.keys_of(number),
         ranges=ranges,
+        operands=operands,
         columns=columns,
         retention_us=bounds.retention_us(number, bound.streams) if source.is_stream else FOREVER_US,
     )
@@ -206,6 +233,11 @@ def _class_types(bound: BoundQuery, inputs: tuple[MeetInput, ...]) -> dict[int, 
 
 def _type_in(bound: BoundQuery, expr: Expr) -> pa.DataType:
     """The type of any bound expression, by evaluating it on no rows."""
+    return evaluate(expr, _no_rows(bound), 0).type
+
+
+def _no_rows(bound: BoundQuery) -> Callable[[Column], pa.Array]:
+    """The columns of the sources without any row."""
     fields = {source.alias: source.fields for source in bound.sources}
 
     def nothing(column: Column) -> pa.Array:
@@ -213,7 +245,7 @@ def _type_in(bound: BoundQuery, expr: Expr) -> pa.DataType:
             raise InternalError(f'column "{column.name}" was never bound')
         return pa.nulls(0, fields[column.source].field(column.name).type)
 
-    return evaluate(expr, nothing, 0).type
+    return nothing
 
 
 def _result_schema(bound: BoundQuery) -> pa.Schema:

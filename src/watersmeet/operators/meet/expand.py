@@ -3,6 +3,9 @@
 From an origin's new rows, each step probes the next input's grouped runs for rows with the same key inside the time bounds that every
 row bound so far sets. Candidates whose codes are hashes are compared by value; predicates are checked at the first step that binds all
 they read. Nothing of this outlives the call: partial combinations are never state.
+
+A predicate that raises on a partial combination does not stop the query there: the combination goes on, and if it becomes whole the
+predicate is evaluated again, with the rule for errors (`expressions.conjunctions`).
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from watersmeet.errors import InternalError
 from watersmeet.kernels.gather import gather_int32, gather_int64, tighten
 from watersmeet.kernels.grouped_run import count_matches, fill_matches
 from watersmeet.kernels.mixing import combine_codes
-from watersmeet.operators.expressions import is_true
+from watersmeet.operators.expressions import all_true, maybe_true
 from watersmeet.operators.keys import equal_keys
 from watersmeet.operators.meet.config import MeetConfig, Step
 from watersmeet.operators.meet.pane import Int32s, Int64s, Panes
@@ -37,7 +40,8 @@ class Combinations:
     """Row numbers of the inputs bound so far, one array per input, all of one length.
 
     `latest` is the largest time of the rows so far and `end` the last instant at which all of them are valid; both only where some
-    input carries ends. `keys` are the codes of the key classes they were probed with last: rows that met agree on them.
+    input carries ends. `keys` are the codes of the key classes they were probed with last: rows that met agree on them. `retest` are
+    predicates that raised on some of them and have to be tested on whole combinations.
     """
 
     rows: dict[int, Int32s]
@@ -45,9 +49,13 @@ class Combinations:
     latest: Int64s | None
     end: Int64s | None
     keys: tuple[tuple[int, ...], Int64s] | None = None
+    retest: tuple[Expr, ...] = ()
 
     def __len__(self) -> int:
         return next(iter(self.rows.values())).size
+
+    def take_true(self, keep: NDArray[np.bool_]) -> Combinations:
+        return self if keep.all() else self.take(keep)
 
     def take(self, chosen: NDArray[np.bool_] | slice) -> Combinations:
         return Combinations(
@@ -56,6 +64,7 @@ class Combinations:
             None if self.latest is None else self.latest[chosen],
             None if self.end is None else self.end[chosen],
             None if self.keys is None else (self.keys[0], self.keys[1][chosen]),
+            self.retest,
         )
 
     def repeated(self, parents: Int32s) -> Combinations:
@@ -66,6 +75,7 @@ class Combinations:
             None if self.latest is None else gather_int64(self.latest, parents),
             None if self.end is None else gather_int64(self.end, parents),
             None if self.keys is None else (self.keys[0], gather_int64(self.keys[1], parents)),
+            self.retest,
         )
 
 
@@ -81,8 +91,8 @@ class Probe:
     total: int
 
 
-#: Told, by target, how many combinations probed it and how many rows they met.
-Count = Callable[[int, int, int], None]
+#: Called with a target, how many combinations probed it, how many rows they met, and how many of those predicates were evaluated on.
+Count = Callable[[int, int, int, int], None]
 
 
 def origin_pieces(config: MeetConfig, origin: int, panes: Panes) -> list[Combinations]:
@@ -104,10 +114,18 @@ def column_of(config: MeetConfig, reach: dict[int, Panes], found: Combinations, 
     return reach[number].column(column.name, found.rows[number])
 
 
-def refined(config: MeetConfig, reach: dict[int, Panes], found: Combinations, compared: frozenset[int]) -> Combinations:
-    """Whole combinations without those that only values can rule out: keys behind equal hashes, and predicates no kernel checks.
+def refined(
+    config: MeetConfig,
+    reach: dict[int, Panes],
+    found: Combinations,
+    compared: frozenset[int],
+    predicates: tuple[Expr, ...],
+    tested: Int64s,
+) -> Combinations:
+    """Drop whole combinations that only values can rule out: keys behind equal hashes, and predicates that no kernel checks.
 
-    `compared` are the equality classes whose codes the kernel compared.
+    `compared` are the equality classes whose codes the kernel compared. The number of combinations that predicates are evaluated on is
+    added to `tested`.
     """
     doubts: list[Doubt] = []
     for key_class, members in enumerate(config.classes.keys):
@@ -116,8 +134,11 @@ def refined(config: MeetConfig, reach: dict[int, Panes], found: Combinations, co
             first, *others = members
             same = _same_codes if exact else _same_keys
             doubts.extend(partial(same, reach, key_class, first, other) for other in others)
-    doubts.extend(partial(_holds, config, reach, check) for check in config.residuals)
-    return _without_doubt(doubts, found)
+    found = _without_doubt(doubts, found)
+    if predicates and len(found):
+        tested += len(found)
+        found = found.take_true(_holds(config, reach, predicates, found))
+    return found
 
 
 def within_bounds(config: MeetConfig, reach: dict[int, Panes], found: Combinations) -> Combinations:
@@ -163,12 +184,16 @@ def _grow(
     step, rest = steps[0], steps[1:]
     bound = _keyed(reach, bound, step)
     probe = _probe(config, reach, bound, step)
-    count(step.target, len(bound), probe.total)
+    count(step.target, len(bound), probe.total, 0)
     if not probe.total:
         return
     for piece in _pieces(probe):
         grown = _bind(config, reach, bound, step, probe, piece, bool(rest))
-        yield from _grow(config, reach, _checked(config, reach, grown, step), rest, count)
+        grown = _without_doubt(_doubts(config, reach, step), grown)
+        if step.checks or (grown.retest and not rest):
+            count(step.target, 0, 0, len(grown))
+            grown = _tested_early(config, reach, grown, step.checks) if rest else _tested_whole(config, reach, grown, step.checks)
+        yield from _grow(config, reach, grown, rest, count)
 
 
 def _probe(config: MeetConfig, reach: dict[int, Panes], bound: Combinations, step: Step) -> Probe:
@@ -253,19 +278,27 @@ def _with_target(config: MeetConfig, panes: Panes, grown: Combinations, target: 
     rows = {**grown.rows, target: matches}
     source = config.inputs[target]
     if not source.is_stream or (grown.latest is None and not more):
-        return Combinations(rows, grown.times, grown.latest, grown.end, grown.keys)
+        return replace(grown, rows=rows)
     times = panes.times(matches)
     latest, end = grown.latest, grown.end
     if latest is not None and source.has_ends:
         end = np.minimum(end, panes.ends(matches)) if end is not None else None
     if latest is not None:
         latest = np.maximum(latest, times)
-    return Combinations(rows, {**grown.times, target: times}, latest, end, grown.keys)
+    return replace(grown, rows=rows, times={**grown.times, target: times}, latest=latest, end=end)
 
 
-def _checked(config: MeetConfig, reach: dict[int, Panes], found: Combinations, step: Step) -> Combinations:
-    """Without the candidates the kernel could not decide on and that turn out wrong."""
-    return _without_doubt(_doubts(config, reach, step), found)
+def _tested_early(config: MeetConfig, reach: dict[int, Panes], found: Combinations, predicates: tuple[Expr, ...]) -> Combinations:
+    """Drop partial combinations that fail a predicate. Those on which one raises stay, to be tested again when they are whole."""
+    test = maybe_true(predicates, lambda column: column_of(config, reach, found, column), len(found))
+    retest = tuple(dict.fromkeys((*found.retest, *test.raised)))
+    return replace(found.take_true(test.keep), retest=retest)
+
+
+def _tested_whole(config: MeetConfig, reach: dict[int, Panes], found: Combinations, predicates: tuple[Expr, ...]) -> Combinations:
+    """Keep the whole combinations that are results; raise if one would be, but for a predicate that raises on it."""
+    predicates = tuple(dict.fromkeys((*predicates, *found.retest)))
+    return found.take_true(_holds(config, reach, predicates, found))
 
 
 def _without_doubt(doubts: list[Doubt], found: Combinations) -> Combinations:
@@ -279,7 +312,7 @@ def _without_doubt(doubts: list[Doubt], found: Combinations) -> Combinations:
 
 
 def _doubts(config: MeetConfig, reach: dict[int, Panes], step: Step) -> list[Doubt]:
-    """What has to be asked of the candidates of a step, the cheapest question first."""
+    """Tests of a step's candidates that the kernel leaves open: validity, and keys behind equal codes. The cheapest comes first."""
     doubts: list[Doubt] = []
     if any(each.has_ends for each in config.inputs):
         doubts.append(_still_valid)
@@ -289,7 +322,6 @@ def _doubts(config: MeetConfig, reach: dict[int, Panes], step: Step) -> list[Dou
             doubts.append(partial(_same_keys, reach, key_class, provider, step.target))
         elif composite:
             doubts.append(partial(_same_codes, reach, key_class, provider, step.target))
-    doubts.extend(partial(_holds, config, reach, check) for check in step.checks)
     return doubts
 
 
@@ -307,5 +339,5 @@ def _same_codes(reach: dict[int, Panes], key_class: int, here: int, there: int, 
     return np.equal(reach[here].codes(key_class, found.rows[here]), reach[there].codes(key_class, found.rows[there]))
 
 
-def _holds(config: MeetConfig, reach: dict[int, Panes], check: Expr, found: Combinations) -> NDArray[np.bool_]:
-    return is_true(check, lambda column: column_of(config, reach, found, column), len(found))
+def _holds(config: MeetConfig, reach: dict[int, Panes], predicates: tuple[Expr, ...], found: Combinations) -> NDArray[np.bool_]:
+    return all_true(predicates, lambda column: column_of(config, reach, found, column), len(found))

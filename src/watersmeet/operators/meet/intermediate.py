@@ -6,8 +6,8 @@ rows of a combination can be together from the largest time among them, `latest`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 
 import numpy as np
@@ -19,7 +19,7 @@ from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError
 from watersmeet.kernels.grouped_run import count_matches, fill_matches, group_rows, running_maximum
 from watersmeet.kernels.mixing import combine_codes
-from watersmeet.operators.expressions import is_true
+from watersmeet.operators.expressions import all_true, maybe_true
 from watersmeet.operators.keys import equal_keys
 from watersmeet.operators.meet.config import MeetConfig
 from watersmeet.operators.meet.expand import PIECE_ROWS
@@ -28,10 +28,14 @@ from watersmeet.operators.meet.pane import Int32s, Int64s, Pane, Run, stacked
 
 @dataclass(frozen=True)
 class Joined:
-    """Combinations, one pane per input: row r of every pane belongs to combination r. In the order of `latest`."""
+    """Combinations, one pane per input: row r of every pane belongs to combination r. In the order of `latest`.
+
+    `retest` are predicates that raised on some of them and have to be tested on whole combinations.
+    """
 
     config: MeetConfig
     parts: Mapping[int, Pane]
+    retest: tuple[Expr, ...] = ()
     _runs: dict[tuple[tuple[int, int], ...], Run] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
@@ -49,7 +53,7 @@ class Joined:
         return reduce(np.minimum, ends) if ends else np.full(len(self), FOREVER_US, np.int64)
 
     def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Joined:
-        return Joined(self.config, {i: part.take(rows) for i, part in self.parts.items()})
+        return Joined(self.config, {i: part.take(rows) for i, part in self.parts.items()}, self.retest)
 
     def key(self, providers: tuple[tuple[int, int], ...]) -> Int64s:
         """One code per combination for some (equality class, input that provides its key)."""
@@ -80,7 +84,7 @@ def together(chunks: list[Joined]) -> Joined:
     if len(chunks) == 1:
         return chunks[0]
     parts = {i: stacked([chunk.parts[i] for chunk in chunks]) for i in chunks[0].parts}
-    return in_order(Joined(chunks[0].config, parts))
+    return in_order(Joined(chunks[0].config, parts, _union(chunk.retest for chunk in chunks)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +115,13 @@ class Pairs:
     probed: Joined
     left: Int32s
     right: Int32s
+    retest: tuple[Expr, ...] = ()
 
     def __len__(self) -> int:
         return self.left.size
 
     def take(self, keep: NDArray[np.bool_]) -> Pairs:
-        return self if np.all(keep) else Pairs(self.probing, self.probed, self.left[keep], self.right[keep])
+        return self if np.all(keep) else replace(self, left=self.left[keep], right=self.right[keep])
 
     def part(self, number: int) -> tuple[Pane, Int32s]:
         inside = number in self.probing.parts
@@ -130,11 +135,14 @@ class Pairs:
 
     def joined(self) -> Joined:
         parts = {**self.probing.take(self.left).parts, **self.probed.take(self.right).parts}
-        return Joined(self.probing.config, dict(sorted(parts.items())))
+        return Joined(self.probing.config, dict(sorted(parts.items())), self.retest)
 
 
-def meeting(probing: Joined, probed: Joined, link: Link) -> Iterator[tuple[int, Joined]]:
-    """All combinations of the two that are valid together, in bounded pieces; with each the number of candidates there were."""
+def meeting(probing: Joined, probed: Joined, link: Link, tested: Int64s) -> Iterator[tuple[int, Joined]]:
+    """All combinations of the two that are valid together, in bounded pieces; with each the number of candidates there were.
+
+    The number of candidates that predicates are evaluated on is added to `tested`.
+    """
     if not len(probing) or not len(probed):
         return
     run = probed.run(link.there)
@@ -148,7 +156,8 @@ def meeting(probing: Joined, probed: Joined, link: Link) -> Iterator[tuple[int, 
         total = int(count[start:stop].sum())
         left, right = np.empty(total, np.int32), np.empty(total, np.int32)
         fill_matches(run.rows, first[start:stop], count[start:stop], 0, left, right, 0)
-        found = _agreeing(Pairs(probing, probed, left + np.int32(start), right), link)
+        retest = _union((probing.retest, probed.retest))
+        found = _agreeing(Pairs(probing, probed, left + np.int32(start), right, retest), link, tested)
         yield total, found.joined()
 
 
@@ -184,8 +193,12 @@ def _pieces(count: Int32s) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def _agreeing(pairs: Pairs, link: Link) -> Pairs:
-    """Without candidates that break a time bound, are not valid together, have unequal keys behind equal codes, or fail a predicate."""
+def _union(predicates: Iterable[tuple[Expr, ...]]) -> tuple[Expr, ...]:
+    return tuple(dict.fromkeys(each for some in predicates for each in some))
+
+
+def _agreeing(pairs: Pairs, link: Link, tested: Int64s) -> Pairs:
+    """Drop candidates that break a time bound, are not valid together, have unequal keys behind equal codes, or fail a predicate."""
     config = pairs.probing.config
     latest = np.maximum(pairs.probing.latest[pairs.left], pairs.probed.latest[pairs.right])
     pairs = pairs.take(np.minimum(pairs.probing.end[pairs.left], pairs.probed.end[pairs.right]) >= latest)
@@ -197,10 +210,15 @@ def _agreeing(pairs: Pairs, link: Link) -> Pairs:
                     pairs = pairs.take((gap if (earlier, later) == (i, j) else -gap) <= bound)
     for key_class, i, j in link.classes:
         pairs = pairs.take(_same_key(pairs, key_class, i, j))
-    for check in link.checks:
-        if len(pairs):
-            pairs = pairs.take(is_true(check, pairs.column, len(pairs)))
-    return pairs
+    is_whole = len(pairs.probing.parts) + len(pairs.probed.parts) == len(config.inputs)
+    predicates = _union((link.checks, pairs.retest)) if is_whole else link.checks
+    if not predicates or not len(pairs):
+        return pairs
+    tested += len(pairs)
+    if is_whole:
+        return pairs.take(all_true(predicates, pairs.column, len(pairs)))
+    test = maybe_true(predicates, pairs.column, len(pairs))
+    return replace(pairs.take(test.keep), retest=_union((pairs.retest, test.raised)))
 
 
 def _same_key(pairs: Pairs, key_class: int, i: int, j: int) -> NDArray[np.bool_]:

@@ -13,6 +13,7 @@ from watersmeet.algebra.windows import RowsWindow
 from watersmeet.errors import InternalError, PlanError
 from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config
 from watersmeet.operators.aggregate.merging import merging_config
+from watersmeet.operators.expressions.raising import may_raise
 from watersmeet.operators.meet.admission import names_read
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.tactics.registry import settled_config
@@ -183,8 +184,8 @@ def _packer(
 def _packed_input(config: Config, source: MeetInput) -> PackedInput:
     if not _selects_first(source):
         return PackedInput(source.number, tuple(source.fields.names), keys=())
-    names = dict.fromkeys([*names_read(replace(source, selection=None)), source.time or ""])
-    return PackedInput(source.number, tuple(names), source.keys, source.selection)
+    names = dict.fromkeys([*names_read(_after_packing(source)), source.time or ""])
+    return PackedInput(source.number, tuple(names), source.keys, source.selection, source.operands)
 
 
 def _selects_first(source: MeetInput) -> bool:
@@ -213,9 +214,16 @@ def _operator(config: Config, relations: dict[int, bytes]) -> Operator:
 
 
 def _remaining(config: MeetConfig) -> MeetConfig:
-    """What is left to do once rows are packed: selections that were done there are done."""
-    inputs = (replace(each, selection=None) if each.is_stream and _selects_first(each) else each for each in config.inputs)
+    """The join that is left to do once rows are packed: selections that were done there are done."""
+    inputs = (_after_packing(each) if each.is_stream and _selects_first(each) else each for each in config.inputs)
     return replace(config, inputs=tuple(inputs))
+
+
+def _after_packing(source: MeetInput) -> MeetInput:
+    """The input without its selection. One that can raise stays: packing sends the rows it raises on, late ones among them."""
+    if source.selection is not None and may_raise(source.selection, lambda column: pa.nulls(0, source.fields.field(column.name).type)):
+        return source
+    return replace(source, selection=None)
 
 
 def _relations(config: Config) -> list[int]:

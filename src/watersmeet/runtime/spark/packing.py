@@ -7,7 +7,7 @@ cut, so the work does not grow with the number of buckets.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 
@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from watersmeet.algebra.expressions import Column, Expr, columns_of
+from watersmeet.algebra.expressions import Column, Expr, columns_of, conjuncts
 from watersmeet.errors import InternalError
 from watersmeet.kernels.mixing import combine_codes
 from watersmeet.operators.aggregate.codes import placing_codes
 from watersmeet.operators.aggregate.shed import ROW, TIME, with_hidden
-from watersmeet.operators.expressions import evaluate, is_true
+from watersmeet.operators.expressions import evaluate, evaluate_or_null, maybe_true
 from watersmeet.operators.keys import key_codes
 from watersmeet.operators.meet.admission import Delta
 from watersmeet.operators.shedding import DropBox
@@ -40,16 +40,20 @@ class PackedInput:
     """What one input wants of its stream: which rows (`selection`, or a column of flags computed in the JVM), which columns.
 
     Without `keys` every row is wanted, whatever its keys: an input whose rows are counted wants them all.
+
+    Packing never raises an error of the query: it cannot tell which rows are late, and errors of those do not count. A row on which the
+    selection, a key or an operand raises travels, and its bucket raises the error unless the row is late.
     """
 
     number: int
     columns: tuple[str, ...]
     keys: tuple[tuple[int, Expr], ...]
     selection: Expr | None = None
+    operands: tuple[Expr, ...] = ()
     flag: str | None = None
 
     def names_read(self) -> list[str]:
-        exprs = [key for _, key in self.keys] + ([self.selection] if self.selection is not None else [])
+        exprs = (*(key for _, key in self.keys), *self.operands, *conjuncts(self.selection))
         return [*self.columns, *(column.name for expr in exprs for column in columns_of(expr))]
 
 
@@ -107,15 +111,16 @@ class Packer:
         if not np.all(kept):
             yield self._times(SHED, times[~kept], round_number)
         for place, each in enumerate(self.inputs):
-            wanted = _Wanted(each, batch, times)
-            keep = wanted.keep() & kept
-            for cell, part in wanted.by_cell(self.layout, keep):
+            wanted = _wanted(each, batch, times, kept)
+            for cell, part in wanted.by_cell(self.layout):
                 for piece in pieces_of(part):
                     blob = table_buffer(narrowed(piece))
                     for offset in self.layout.copies(each.number):
                         yield Packet(self.labels[cell + offset], round_number, ROWS, each.number, piece.num_rows, blob=blob)
-            if place == 0 and not np.array_equal(keep, kept):
-                yield self._times(UNWANTED, times[kept & ~keep], round_number)
+            if place == 0 and wanted.rows.size < np.count_nonzero(kept):
+                unwanted = kept.copy()
+                unwanted[wanted.rows] = False
+                yield self._times(UNWANTED, times[unwanted], round_number)
 
     def _kept(self, table: pa.Table) -> NDArray[np.bool_]:
         if self.box_flag is not None:
@@ -132,49 +137,62 @@ class Packer:
         return Packet(self.labels[0], round_number, kind, self.stream, times.size, blob=table_buffer(pa.table({TIME: times})))
 
 
+def _wanted(source: PackedInput, table: pa.Table, times: Int64s, kept: NDArray[np.bool_]) -> _Wanted:
+    """Select the rows of a chunk that an input wants, out of those that are not shed."""
+    rows = np.flatnonzero(kept if source.flag is None else kept & _flags(table, source.flag))
+    selected = maybe_true(conjuncts(source.selection), _columns_of(table, rows), rows.size)
+    rows = rows[selected.keep]
+    columns = _columns_of(table, rows)
+    raising, without_key = np.zeros(rows.size, np.bool_), np.zeros(rows.size, np.bool_)
+    for _, key in source.keys:
+        values, errs = evaluate_or_null(key, columns, rows.size)
+        raising |= errs
+        if values.null_count:
+            without_key |= np.asarray(values.is_null().to_numpy(zero_copy_only=False), np.bool_)
+    for operand in (*source.operands, *selected.raised):
+        raising |= evaluate_or_null(operand, columns, rows.size)[1]
+    keep = raising | ~without_key
+    return _Wanted(source, table, times, rows[keep], raising[keep])
+
+
 @dataclass(frozen=True)
 class _Wanted:
-    """One input's look at a chunk of its stream."""
+    """The rows of a chunk that one input wants, and on which of them an expression raises."""
 
     source: PackedInput
     table: pa.Table
     times: Int64s
+    rows: Int64s
+    raising: NDArray[np.bool_]
 
-    def keep(self) -> NDArray[np.bool_]:
-        length = self.times.size
-        keep = np.ones(length, np.bool_)
-        if self.source.flag is not None:
-            keep &= _flags(self.table, self.source.flag)
-        if self.source.selection is not None:
-            keep &= is_true(self.source.selection, self._column, length)
-        for _, key in self.source.keys:
-            values = evaluate(key, self._column, length)
-            if values.null_count:
-                keep &= np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
-        return keep
-
-    def by_cell(self, layout: Layout, keep: NDArray[np.bool_]) -> Iterator[tuple[int, pa.Table]]:
-        """The rows to keep, by the first cell they go to."""
-        chosen = None if np.all(keep) else np.flatnonzero(keep)
+    def by_cell(self, layout: Layout) -> Iterator[tuple[int, pa.Table]]:
+        """The rows by the first cell they go to."""
         payload = self.table.select(list(self.source.columns))
+        whole = self.rows.size == self.times.size
         if not any(self.source.number in axis.members for axis in layout.axes):
-            rows = payload if chosen is None else payload.take(pa.array(chosen))
+            rows = payload if whole else payload.take(pa.array(self.rows))
             if rows.num_rows:
                 yield 0, rows
             return
-        cells = self._cells(layout, np.arange(self.times.size) if chosen is None else chosen)
+        cells = self._cells(layout)
         order = np.argsort(cells.astype(np.int16) if layout.cells < 2**15 else cells, kind="stable")
-        sorted_rows = payload.take(pa.array(order if chosen is None else chosen[order]))
+        sorted_rows = payload.take(pa.array(order if whole else self.rows[order]))
         counts = np.bincount(cells, minlength=layout.cells)
         starts = np.concatenate([[0], np.cumsum(counts)])
         for cell in np.flatnonzero(counts).tolist():
             yield cell, sorted_rows.slice(int(starts[cell]), int(counts[cell]))
 
-    def _cells(self, layout: Layout, rows: Int64s) -> Int64s:
-        cells = np.zeros(rows.size, np.int64)
+    def _cells(self, layout: Layout) -> Int64s:
+        """Rows on which an expression raises have no place; any bucket can report them."""
+        sound = self.rows[~self.raising] if self.raising.any() else self.rows
+        placed = np.zeros(sound.size, np.int64)
         for axis, stride in zip(layout.axes, layout.strides(), strict=True):
             if self.source.number in axis.members:
-                cells += stride * axis.coordinates(self._codes(axis, rows))
+                placed += stride * axis.coordinates(self._codes(axis, sound))
+        if sound.size == self.rows.size:
+            return placed
+        cells = np.zeros(self.rows.size, np.int64)
+        cells[~self.raising] = placed
         return cells
 
     def _codes(self, axis: Axis, rows: Int64s) -> Int64s:
@@ -185,8 +203,7 @@ class _Wanted:
         return key_codes(self._values(dict(self.source.keys)[axis.key_class], rows))
 
     def _values(self, expr: Expr, rows: Int64s) -> pa.Array:
-        values = evaluate(expr, self._column, self.times.size)
-        return values if rows.size == len(values) else values.take(pa.array(rows))
+        return evaluate(expr, _columns_of(self.table, rows), rows.size)
 
     def _identity(self, rows: Int64s) -> Int64s:
         """A code out of a row's time and values: a task that runs again deals the same rows to the same cells."""
@@ -197,8 +214,18 @@ class _Wanted:
                 codes.append(key_codes(column.fill_null("" if pa.types.is_string(column.type) else 0).take(pa.array(rows))))
         return reduce(combine_codes, codes)
 
-    def _column(self, column: Column) -> pa.Array:
-        return _one_array(self.table, column.name)
+
+def _columns_of(table: pa.Table, rows: Int64s) -> Callable[[Column], pa.Array]:
+    """The columns of some rows of a table, each gathered once."""
+    gathered: dict[str, pa.Array] = {}
+
+    def column(wanted: Column) -> pa.Array:
+        if wanted.name not in gathered:
+            values = _one_array(table, wanted.name)
+            gathered[wanted.name] = values if rows.size == len(values) else values.take(pa.array(rows))
+        return gathered[wanted.name]
+
+    return column
 
 
 def _chunks(tables: Iterable[pa.Table], most_bytes: int) -> Iterator[pa.Table]:

@@ -20,7 +20,10 @@ Reach = dict[int, Panes]
 
 @dataclass
 class Tally:
-    """What the kernels counted so far: by origin and target, and by window. Zero where a tactic does not count."""
+    """Work done so far: by origin and target, and by window. Zero where a tactic does not count.
+
+    `tested` are the matches, partial or whole, that predicates were evaluated on outside of the kernels, by origin.
+    """
 
     inputs: int
     watch: Watch = field(default_factory=Watch)
@@ -29,14 +32,15 @@ class Tally:
     touched: NDArray[np.int64] = field(init=False)
     inserts: NDArray[np.int64] = field(init=False)
     expirations: NDArray[np.int64] = field(init=False)
+    tested: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
         pair, single = (self.inputs, self.inputs), (self.inputs,)
         self.comparisons, self.probes, self.touched = (np.zeros(pair, np.int64) for _ in range(3))
-        self.inserts, self.expirations = (np.zeros(single, np.int64) for _ in range(2))
+        self.inserts, self.expirations, self.tested = (np.zeros(single, np.int64) for _ in range(3))
 
     def add(self, other: Tally) -> None:
-        for name in ("comparisons", "probes", "touched", "inserts", "expirations"):
+        for name in ("comparisons", "probes", "touched", "inserts", "expirations", "tested"):
             mine = getattr(self, name)
             mine += getattr(other, name)
         self.watch.add(other.watch)

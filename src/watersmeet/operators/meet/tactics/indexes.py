@@ -21,9 +21,11 @@ Int64s = NDArray[np.int64]
 KINDS = {"hash": HASH, "btree": BTREE, "ttree": TTREE}
 
 
-def build_indexes(config: MeetConfig, loops: Loops, steps: Steps, windows: Windows, progress: Progress) -> tuple[Indexes, Steps]:
-    """Every index some loop probes, filled with the rows that are already there; and the steps, knowing which index is theirs."""
-    wanted = _wanted(config, loops)
+def build_indexes(
+    config: MeetConfig, loops: Loops, levels: range, steps: Steps, windows: Windows, progress: Progress
+) -> tuple[Indexes, Steps]:
+    """Build every index that some loop at these levels probes, with the rows that are already there; tell the steps which is theirs."""
+    wanted = _wanted(config, loops, levels)
     window_of = [window for window, _ in wanted]
     sizes = [loops.indexes[window].size for window in window_of]
     kinds = [KINDS[loops.indexes[window].kind] for window in window_of]
@@ -49,26 +51,26 @@ def build_indexes(config: MeetConfig, loops: Loops, steps: Steps, windows: Windo
     )
     for index in range(len(wanted)):
         _fill(indexes, index, window_of[index], windows, progress)
-    return indexes, _with_access(config, loops, steps, wanted)
+    return indexes, _with_access(config, loops, levels, steps, wanted)
 
 
-def _wanted(config: MeetConfig, loops: Loops) -> list[tuple[int, int]]:
-    """(window, column) of every index that some loop probes."""
+def _wanted(config: MeetConfig, loops: Loops, levels: range) -> list[tuple[int, int]]:
+    """(window, column) of every index that some loop at these levels probes."""
     found = set()
     for origin, order in enumerate(loops.orders):
-        for level, target in enumerate(order):
+        for level in levels if order else ():
             column = loops.probed_column(config, origin, level)
             if column is not None:
-                found.add((target, column))
+                found.add((order[level], column))
     return sorted(found)
 
 
-def _with_access(config: MeetConfig, loops: Loops, steps: Steps, wanted: list[tuple[int, int]]) -> Steps:
+def _with_access(config: MeetConfig, loops: Loops, levels: range, steps: Steps, wanted: list[tuple[int, int]]) -> Steps:
     for origin, order in enumerate(loops.orders):
-        for level, target in enumerate(order):
+        for level in levels if order else ():
             column = loops.probed_column(config, origin, level)
             if column is not None:
-                steps.access[origin, level] = wanted.index((target, column))
+                steps.access[origin, level] = wanted.index((order[level], column))
     return steps
 
 

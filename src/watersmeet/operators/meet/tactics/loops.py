@@ -1,4 +1,4 @@
-"""Runs nested loops over the meet's panes: settles orders, indexes and intervals, lays the rows out flat, and calls the kernel."""
+"""Run nested loops over the meet's panes: settle orders, indexes and intervals, lay the rows out flat, and run the kernel in stages."""
 
 from __future__ import annotations
 
@@ -18,29 +18,26 @@ from watersmeet.kernels.loop_arguments import (
     LESS,
     LOWEST,
     MORE,
-    NEXT_ARRIVAL,
     UNEQUAL,
     Arrivals,
     Counters,
     Indexes,
     Progress,
+    Rows,
     Steps,
     Windows,
 )
 from watersmeet.kernels.loop_arguments import Loops as LoopState
-from watersmeet.kernels.nested_loops import join_arrivals
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.expand import Combinations, refined
 from watersmeet.operators.meet.pane import Pane, Panes
 from watersmeet.operators.meet.tactics.base import Reach, Search, Tally, numbers_of, refuse
 from watersmeet.operators.meet.tactics.indexes import build_indexes
+from watersmeet.operators.meet.tactics.stages import LoopStage, StagedTests
 
 Int64s = NDArray[np.int64]
 
 OPS = {"=": EQUAL, "<>": UNEQUAL, "<": LESS, "<=": AT_MOST, ">": MORE, ">=": AT_LEAST}
-
-#: Combinations a kernel call returns at most, so that memory stays bounded.
-MOST_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +128,23 @@ def search_with(loops: Loops) -> Search:
         if not all(len(panes) for panes in reach.values()):
             return
         windows, arrivals = _windows(config, reach, new), _arrivals(config, reach, new)
-        progress = _progress(config, reach, new, windows, arrivals, loops)
-        indexes, steps = build_indexes(config, loops, _steps(config, loops), windows, progress)
-        compared = frozenset(range(len(config.classes.keys)))
         counters = Counters(*(np.zeros((len(old), len(old)), np.int64) for _ in range(2)))
-        before = progress.tail.copy()
-        nest, out = _nest(windows, indexes), np.empty((len(old), MOST_ROWS), np.int32)
-        while progress.clock[NEXT_ARRIVAL] <= arrivals.input.size:
-            used = join_arrivals(windows, arrivals, steps, indexes, progress, nest, counters, loops.evaluate_us, loops.expire_us, out)
-            found = Combinations({i: out[i, :used].copy() for i in range(len(old))}, {}, None, None)
-            if used:
-                yield reach, refined(config, reach, found, compared)
-        _count(tally, loops, counters, progress, before)
+        tests = StagedTests(config, loops.orders, reach, tally)
+        stages: list[LoopStage] = []
+        matches: Iterator[Rows] | None = None
+        for levels in tests.stages:
+            progress = _progress(config, reach, new, windows, arrivals, loops)
+            indexes, steps = build_indexes(config, loops, levels, _steps(config, loops), windows, progress)
+            stage = LoopStage(levels, windows, arrivals, steps, indexes, progress, _nest(windows, indexes), counters)
+            stages.append(stage)
+            found = stage.run(matches, loops.evaluate_us, loops.expire_us)
+            matches = tests.survivors(found, levels[-1]) if levels[-1] < len(old) - 1 else found
+        compared = frozenset(range(len(config.classes.keys)))
+        before = stages[0].progress.tail.copy()
+        for rows in matches or ():
+            for origin, found_from in tests.by_origin(rows, len(old) - 1):
+                yield reach, refined(config, reach, found_from, compared, tests.final(origin), tally.tested[origin : origin + 1])
+        _count(tally, loops, counters, tests.dropped, stages[0].progress, before)
 
     return search
 
@@ -211,7 +213,7 @@ def _ranks(config: MeetConfig, reach: Reach, new: dict[int, Pane], offsets: Int6
 def _progress(config: MeetConfig, reach: Reach, new: dict[int, Pane], windows: Windows, arrivals: Arrivals, loops: Loops) -> Progress:
     old = np.array([len(reach[i]) - (len(new[i]) if i in new else 0) for i in range(len(config.inputs))], np.int64)
     first = int(windows.times[windows.offsets[arrivals.input[0]] + arrivals.row[0]]) if arrivals.input.size else 0
-    clock = np.array([0, _next_multiple(first, loops.evaluate_us), _next_multiple(first, loops.expire_us), 0, -1, 0, 0], np.int64)
+    clock = np.array([0, _next_multiple(first, loops.evaluate_us), _next_multiple(first, loops.expire_us), 0, -1, 0, 0, 0], np.int64)
     return Progress(np.zeros(old.size, np.int64), old.copy(), old.copy(), clock)
 
 
@@ -243,12 +245,14 @@ def _steps(config: MeetConfig, loops: Loops) -> Steps:
     return Steps(order, access, spans, *(np.array(values, np.int64) for values in fields))
 
 
-def _count(tally: Tally, loops: Loops, counters: Counters, progress: Progress, before: Int64s) -> None:
-    """Adds up the work. A loop is opened once for every row that passes the loop around it; rows entered since `before` were inserted."""
+def _count(tally: Tally, loops: Loops, counters: Counters, dropped: Int64s, progress: Progress, before: Int64s) -> None:
+    """Add up the work. A loop is opened once for every row that passes the loop around it and the predicates tested between the two;
+    rows entered since `before` were inserted."""
     tally.comparisons += counters.comparisons
     tally.touched += counters.touched
+    handed_on = counters.touched - dropped
     for origin, order in enumerate(loops.orders):
         for outer, inner in pairwise(order):
-            tally.probes[origin, inner] += counters.touched[origin, outer]
+            tally.probes[origin, inner] += handed_on[origin, outer]
     tally.inserts += progress.tail - before
     tally.expirations += progress.oldest

@@ -83,9 +83,10 @@ def _looked_at(config: MeetConfig, origin: int, reach: Reach) -> Iterator[tuple[
         yield own, steps[0].key_classes
 
 
-def _count(tally: Tally, origin: int, target: int, probes: int, met: int) -> None:
+def _count(tally: Tally, origin: int, target: int, probes: int, met: int, tested: int) -> None:
     tally.probes[origin, target] += probes
     tally.touched[origin, target] += met
+    tally.tested[origin] += tested
 
 
 RUNS = Tactic("runs", "grouped runs, ours", settle, kernel_thetas=False, prepare=prepare)

@@ -99,8 +99,8 @@ class _Growing:
             return tuple(Joined(self.config, {number: pane}) for pane in self.old[number])
         if node not in self.known:
             link = _link(self.config, node)
-            sides = [self.old_rows(side) for side in node]
-            found = [each for left in sides[0] for right in sides[1] for _, each in meeting(left, right, link) if len(each)]
+            sides, uncounted = [self.old_rows(side) for side in node], np.zeros(1, np.int64)
+            found = [each for left in sides[0] for right in sides[1] for _, each in meeting(left, right, link, uncounted) if len(each)]
             self.known[node] = (together([in_order(each) for each in found]),) if found else ()
         return self.known[node]
 
@@ -117,7 +117,7 @@ class _Growing:
     def _met(self, probing: Joined, probed: Joined, link: Link) -> Iterator[Joined]:
         origin, target = min(probing.parts), min(probed.parts)
         self.tally.probes[origin, target] += len(probing)
-        for candidates, found in meeting(probing, probed, link):
+        for candidates, found in meeting(probing, probed, link, self.tally.tested[origin : origin + 1]):
             self.tally.comparisons[origin, target] += candidates
             self.tally.touched[origin, target] += len(found)
             yield found
@@ -164,7 +164,7 @@ def _alive(config: MeetConfig, old: list[tuple[Pane, ...]], chunk: Joined) -> Jo
             alive &= there
     if np.all(alive) and all(parts[i] is part for i, part in chunk.parts.items()):
         return chunk
-    return Joined(config, parts).take(alive)
+    return Joined(config, parts, chunk.retest).take(alive)
 
 
 def _with_true_ends(part: Pane, window: Pane) -> tuple[Pane, np.ndarray[tuple[int], np.dtype[np.bool_]]]:

@@ -1,0 +1,124 @@
+"""Conjunctions of predicates under the rule for errors, and expressions on rows some of which raise.
+
+Law: a row fails a conjunction if any conjunct is false or NULL, whatever the others do. An error counts only on a row that no conjunct
+rejects. So an error never depends on the order in which conjuncts are tested.
+
+Everything is evaluated on all rows at once. Only if that raises are rows looked at more closely: first without the rows that other
+conjuncts reject, then by halves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.algebra.expressions import Column, Expr
+from watersmeet.errors import QueryError
+from watersmeet.operators.expressions.evaluator import EVALUATORS
+from watersmeet.operators.expressions.rows import Array, Bools, Numbers, Rows
+
+Columns = Callable[[Column], Array]
+
+#: Evaluations that may raise before an early test stops looking for the rows to blame and keeps the rest.
+MOST_RAISED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyTest:
+    """Rows that may still be results: all conjuncts are true, or some raise and none is known to fail. `raised` are those that raised."""
+
+    keep: Bools
+    raised: tuple[Expr, ...]
+
+
+def all_true(predicates: Sequence[Expr], columns: Columns, length: int) -> Bools:
+    """Return the rows on which every predicate is true; raise if some row is rejected by none and one of them raises on it.
+
+    >>> from watersmeet.algebra.expressions import Arithmetic, Comparison, Literal
+    >>> x, zero = Column("x", source="a"), Literal(0, pa.int64())
+    >>> squared = Comparison(">", Arithmetic("*", x, x), zero)
+    >>> all_true((squared, Comparison("<", x, Literal(9, pa.int64()))), lambda column: pa.array([2, 2**40]), 2)
+    array([ True, False])
+    """
+    keep = np.zeros(length, np.bool_)
+    _Search(tuple(predicates), Rows(columns, length, EVALUATORS), keep, None).look(np.arange(length))
+    return keep
+
+
+def maybe_true(predicates: Sequence[Expr], columns: Columns, length: int) -> EarlyTest:
+    """Return the rows that the predicates do not reject. Rows on which one raises are kept: a later test decides about them."""
+    keep = np.zeros(length, np.bool_)
+    search = _Search(tuple(predicates), Rows(columns, length, EVALUATORS), keep, MOST_RAISED)
+    search.look(np.arange(length))
+    return EarlyTest(keep, tuple(search.raised))
+
+
+def evaluate_or_null(expr: Expr, columns: Columns, length: int) -> tuple[Array, Bools]:
+    """Return the values of an expression, NULL on rows where it raises, and those rows."""
+    rows, errs = Rows(columns, length, EVALUATORS), np.zeros(length, np.bool_)
+    try:
+        return rows.value(expr), errs
+    except QueryError:
+        pieces = list(_values_by_halves(expr, rows, np.arange(length), errs))
+    kind = next((values.type for values in pieces if not pa.types.is_null(values.type)), pa.null())
+    return pa.concat_arrays([values if values.type == kind else pa.nulls(len(values), kind) for values in pieces]), errs
+
+
+def _values_by_halves(expr: Expr, rows: Rows, numbers: Numbers, errs: Bools) -> list[Array]:
+    try:
+        return [rows.only(numbers).value(expr)]
+    except QueryError:
+        if numbers.size == 1:
+            errs[numbers] = True
+            return [pa.nulls(1)]
+        middle = numbers.size // 2
+        halves = (numbers[:middle], numbers[middle:])
+        return [values for half in halves for values in _values_by_halves(expr, rows, half, errs)]
+
+
+@dataclass(slots=True)
+class _Search:
+    """Tests predicates on blocks of rows. With `patience` None an error that counts is raised; else its block is kept."""
+
+    predicates: tuple[Expr, ...]
+    rows: Rows
+    keep: Bools
+    patience: int | None
+    raised: dict[Expr, None] = field(default_factory=dict)
+
+    def look(self, numbers: Numbers) -> None:
+        left, errors = self._reject(numbers)
+        if not errors or not left.size:
+            self.keep[left] = True
+        elif self.patience is None and (len(errors) == 1 or left.size == 1):
+            raise next(iter(errors.values()))  # no other conjunct rejects any of these rows
+        elif left.size == 1 or (self.patience is not None and self.patience <= 0):
+            self.raised |= dict.fromkeys(errors)
+            self.keep[left] = True
+        else:
+            middle = left.size // 2
+            self.look(left[:middle])
+            self.look(left[middle:])
+
+    def _reject(self, numbers: Numbers) -> tuple[Numbers, dict[Expr, QueryError]]:
+        """Return the rows that no predicate rejects as far as they can be told, and the predicates that still raise on them."""
+        left, open_predicates = numbers, list(self.predicates)
+        while True:
+            errors: dict[Expr, QueryError] = {}
+            before = left.size
+            for predicate in open_predicates:
+                if not left.size:
+                    break
+                try:
+                    holds = self.rows.only(left).truth(predicate)
+                except QueryError as error:
+                    errors[predicate] = error
+                    self.patience = None if self.patience is None else self.patience - 1
+                else:
+                    left = left if holds.all() else left[holds]
+            if not errors or left.size == before or not left.size:
+                return left, errors
+            open_predicates = list(errors)  # the others are true on all rows that are left

@@ -1,0 +1,88 @@
+"""Whether a query stops with an error depends on the query and its rows alone: every plan and every split agree with the oracle.
+
+A failure prints its seed and the case. WATERSMEET_SEED moves the whole run to other seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from watersmeet.errors import QueryError
+from watersmeet.oracle import admit
+
+from .arrivals import in_any_batches, with_late_rows, within_lateness
+from .cases import Case
+from .engine import Rows, collect, collect_arriving, expected, labelled
+from .generators import generate, generate_timed
+from .mixtures import raising
+from .plans import plans_of
+from .test_against_the_oracle import FIRST_SEED
+
+CHUNKS = 10
+SEEDS_PER_CHUNK = 60
+PLANNED_SEEDS_PER_CHUNK = 20
+
+#: The rows, or None where the query stops with an error.
+Outcome = Rows | None
+
+
+def outcome(run: Callable[[], Rows]) -> Outcome:
+    try:
+        return run()
+    except QueryError:
+        return None
+
+
+def raising_case(seed: int) -> Case:
+    return raising(generate(seed) if seed % 2 else generate_timed(seed))
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_every_plan_raises_where_the_oracle_does(chunk: int) -> None:
+    for seed in _seeds(chunk, PLANNED_SEEDS_PER_CHUNK):
+        check_plans(seed)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_every_split_and_disorder_raises_where_the_oracle_does(chunk: int) -> None:
+    for seed in _seeds(chunk, SEEDS_PER_CHUNK):
+        check_arrivals(seed)
+
+
+def test_some_cases_raise_and_some_do_not() -> None:
+    raised = [outcome(lambda: expected(raising_case(seed))) is None for seed in range(200)]  # noqa: B023 # called at once
+    assert 40 < sum(raised) < 160
+
+
+def check_plans(seed: int) -> None:
+    case = raising_case(seed)
+    wanted = outcome(lambda: expected(case))
+    assert_same(case, outcome(lambda: collect(case).rows), wanted)
+    rng = Random(seed)
+    for plan in plans_of(rng, case):
+        with labelled(f"plan {plan.to_dict()}"):
+            if rng.random() < 0.5:
+                assert_same(case, outcome(lambda: collect(case, plan).rows), wanted)  # noqa: B023 # called at once
+            else:
+                arrivals = in_any_batches(rng, case)
+                assert_same(case, outcome(lambda: collect_arriving(case, arrivals, plan).rows), wanted)  # noqa: B023 # called at once
+
+
+def check_arrivals(seed: int) -> None:
+    rng, case = Random(seed), raising_case(seed)
+    arrivals = rng.choice((in_any_batches, within_lateness, with_late_rows))(rng, case)
+    admitted = case.with_tables(case.tables | admit(arrivals).tables)
+    assert_same(admitted, outcome(lambda: collect_arriving(case, arrivals).rows), outcome(lambda: expected(admitted)))
+
+
+def assert_same(case: Case, actual: Outcome, wanted: Outcome) -> None:
+    if actual != wanted:
+        found, right = ("an error" if each is None else sorted(map(str, each.elements()))[:5] for each in (actual, wanted))
+        raise AssertionError(f"seed {case.seed}: gives {found}, must give {right}\n{case}")
+
+
+def _seeds(chunk: int, size: int) -> range:
+    return range(FIRST_SEED + chunk * size, FIRST_SEED + (chunk + 1) * size)

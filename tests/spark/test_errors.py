@@ -1,0 +1,68 @@
+"""Errors of a query on Spark: the same rows raise as in one process, however rows are spread and wherever expressions are evaluated."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import watersmeet as wm
+from watersmeet.errors import QueryError
+
+from .answers import rows_of, rows_of_table
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+LARGEST = 2**63 - 1
+KEYS = "SELECT a.k, b.f FROM a [RANGE 9 SECONDS], b [{window}] WHERE b.kind = 'n' AND CAST(b.f AS BIGINT) = a.k"
+SUMS = """
+    SELECT CAST(b.f AS BIGINT) AS g, COUNT(*) AS n FROM a [RANGE 9 SECONDS], b [RANGE 9 SECONDS]
+    WHERE b.kind = 'n' AND CAST(b.f AS BIGINT) = a.k GROUP BY CAST(b.f AS BIGINT)
+"""
+
+
+def a(*keys: int | None) -> pa.Table:
+    return pa.table({"ts": seconds(range(len(keys))), "k": pa.array(keys, pa.int64())})
+
+
+def b(kinds: str, values: list[float]) -> pa.Table:
+    return pa.table({"ts": seconds(range(len(kinds))), "kind": list(kinds), "f": values})
+
+
+def seconds(values: Any) -> pa.Array:
+    return pa.array([1_700_000_000 + value for value in values], pa.timestamp("s"))
+
+
+@pytest.mark.parametrize(
+    "query", [KEYS.format(window="RANGE 9 SECONDS"), KEYS.format(window="ROWS 2"), SUMS], ids=["keys", "counted rows", "groups"]
+)
+@pytest.mark.parametrize("in_the_jvm", [True, False], ids=["frames", "tables"])
+def test_rejected_rows_are_evaluated_in_no_other_expression(spark: SparkSession, query: str, in_the_jvm: bool) -> None:
+    tables = {"a": a(2, 1, 3), "b": b("nxn", [1.0, math.nan, 3.0])}
+    sources = {name: wm.stream(spark.createDataFrame(table) if in_the_jvm else table, time="ts") for name, table in tables.items()}
+    wanted = wm.collect(query, {name: wm.stream(table, time="ts") for name, table in tables.items()})
+    assert rows_of(wm.on_spark(query, sources, session=spark, buckets=3)) == rows_of_table(wanted)
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["a.k = b.k AND b.x + 1 > a.k", "a.k = b.k AND b.x + 1 > 0", "a.k = b.k + 1 AND b.x * 2 = a.k"],
+    ids=["an operand", "an own predicate", "two keys"],
+)
+def test_errors_of_late_rows_do_not_count_and_those_of_other_rows_do(spark: SparkSession, where: str) -> None:
+    query = f"SELECT a.k FROM a [RANGE 9 SECONDS], b [RANGE 9 SECONDS] WHERE {where}"
+    first = pa.table({"ts": seconds([100, 101]), "k": [1, 2], "x": [1, 2]})
+    bad = pa.table({"ts": seconds([50]), "k": pa.array([None], pa.int64()), "x": [LARGEST]})  # meets nothing: its key is NULL
+    for batches, raises in (([first, bad], False), ([bad, first], True)):
+        sources = {"a": wm.stream([first.select(["ts", "k"])], time="ts"), "b": wm.stream(batches, time="ts")}
+        if not raises:
+            wanted = rows_of_table(wm.collect(query, sources))
+            assert rows_of(wm.on_spark(query, sources, session=spark, buckets=3)) == wanted
+            continue
+        with pytest.raises(QueryError, match="overflow"):
+            wm.collect(query, sources)
+        with pytest.raises(Exception, match="overflow"):
+            rows_of(wm.on_spark(query, sources, session=spark, buckets=3))
