@@ -75,8 +75,8 @@ def session(*, unsafe_arrow: bool = False, **settings: Any) -> SparkSession:
     """Start a session, local by default.
 
     Keywords are more settings (`spark_sql_shuffle_partitions=4`, or `**{"spark.ui.enabled": "true"}`). An underscore in a keyword stands
-    for a point. `unsafe_arrow` turns off Arrow's bounds and null checks in Spark's Java processes. A session that is already active is returned
-    unchanged.
+    for a point. `unsafe_arrow` turns off Arrow's bounds and null checks in Spark's Java processes. A session that is already active is
+    returned unchanged.
     """
     builder = SparkSession.builder
     for name, value in choose_settings(settings, unsafe_arrow=unsafe_arrow).items():
