@@ -24,11 +24,12 @@ from watersmeet.api import (
     sql,
     stream,
 )
-from watersmeet.errors import InputError, InternalError, PlanError, QueryError, WatersmeetError
+from watersmeet.errors import InputError, InternalError, PlanError, QueryError, WatersmeetError, WatersmeetWarning
 from watersmeet.runtime.sources import Relation, Stream
 from watersmeet.stats.stream_stats import StreamStats, stats
+from watersmeet.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "Budget",
@@ -43,6 +44,7 @@ __all__ = [
     "Stream",
     "StreamStats",
     "WatersmeetError",
+    "WatersmeetWarning",
     "Wishes",
     "allocate",
     "collect",

@@ -193,11 +193,15 @@ def keep_up(
     return deciding(started, bound, plans, checkpoint, trigger_s, plan=own, stats=stats or {}, wishes=shed)
 
 
-def session(**settings: Any) -> Any:
-    """A local SparkSession with the settings the engine wants; keywords are more settings, with points written as underscores."""
+def session(*, unsafe_arrow: bool = False, **settings: Any) -> Any:
+    """Start a SparkSession, local by default, with the settings the engine wants.
+
+    Keywords are more settings, with points written as underscores. `unsafe_arrow` turns off Arrow's bounds and null checks in Spark's Java
+    processes, which makes a query a little faster and a wrong index fatal.
+    """
     from watersmeet.runtime.spark.session import session as local_session
 
-    return local_session(**settings)
+    return local_session(unsafe_arrow=unsafe_arrow, **settings)
 
 
 def plan(

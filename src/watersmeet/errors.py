@@ -73,6 +73,10 @@ class PlanError(WatersmeetError):
     """A pinned plan cannot run this query, or no plan can."""
 
 
+class WatersmeetWarning(UserWarning):
+    """A query runs, but a setting makes it much slower than it has to be: what to change."""
+
+
 class InternalError(Exception):
     """An invariant of Watersmeet's own broke: a bug, never the caller's fault."""
 

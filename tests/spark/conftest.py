@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -23,6 +24,10 @@ def _stopped_at_the_end() -> Iterator[None]:
 @pytest.fixture
 def spark(_stopped_at_the_end: None) -> SparkSession:
     """The session that is there, or a new one: a test is free to leave none behind."""
-    settings = {"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": 2, "spark.driver.extraJavaOptions": QUICK_TO_START}
+    settings: dict[str, Any] = {
+        "spark.master": "local[2,4]",
+        "spark.sql.shuffle.partitions": 2,
+        "spark.driver.extraJavaOptions": QUICK_TO_START,
+    }
     session: SparkSession = wm.session(**settings)
     return session

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from watersmeet.optimizer.controller import BatchReport
+from watersmeet.runtime.background import BackgroundError
 from watersmeet.runtime.embedded import bound_query
 from watersmeet.runtime.spark.keeping_up import KeepingUp
 from watersmeet.runtime.spark.metrics import batches
@@ -103,3 +106,68 @@ def test_an_aggregation_does_not_change_what_it_drops(tmp_path: Path) -> None:
 
 def _slow_batch(seconds: float = 30.0, rows: int = 1000) -> BatchReport:
     return BatchReport(batch_id=7, seconds=seconds, interval_s=1.0, arrived={"a": rows, "b": rows})
+
+
+def test_a_controller_that_cannot_write_its_plans_stops_the_query_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    frames = {name: streaming_frame(spark, tmp_path, name, fifths(name)) for name in "ab"}
+    streams = over(**frames)
+    (tmp_path / "no directory").touch()
+    writer = wm.on_spark(QUERY, streams, plans=tmp_path / "plans").writeStream.format("noop")
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(processingTime="0 seconds").start()
+    keeping = wm.keep_up(
+        query, QUERY, streams, plans=tmp_path / "no directory", checkpoint=tmp_path / "checkpoint", trigger="1 millisecond", plan=wm.plan()
+    )
+    with pytest.raises(BackgroundError, match=r"the load controller, which stopped its query, failed: FileExistsError: .*no directory"):
+        query.awaitTermination()
+    assert not query.isActive
+    assert isinstance(keeping.failure, BackgroundError)
+
+
+class ReportsWithoutTimes:
+    """A query whose progress lacks what the controller reads; no real query can be made to do that."""
+
+    def __init__(self) -> None:
+        self.isActive = True
+        self.recentProgress = [{"batchId": 0, "timestamp": "2026-01-01T00:00:00Z", "observedMetrics": {"watersmeet": _NoTimes()}}]
+        self._ended = threading.Event()
+
+    def stop(self) -> None:
+        self.isActive = False
+        self._ended.set()
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 # Spark's name
+        return self._ended.wait(timeout)
+
+
+class _NoTimes:
+    def asDict(self) -> dict[str, int]:  # noqa: N802 # Spark's name
+        return {'["results"]': 0}
+
+    def __getitem__(self, name: str) -> int:
+        return 0
+
+
+def test_progress_that_cannot_be_read_stops_the_query_and_says_so(tmp_path: Path) -> None:
+    query = ReportsWithoutTimes()
+    keeping = KeepingUp(bound_query(QUERY, over(**TABLES)), PlanLog(tmp_path), tmp_path, trigger_s=1.0, plan=wm.plan())
+    keeping.start(query)
+    with pytest.raises(BackgroundError, match=r"load controller.* failed: KeyError: 'durationMs'"):
+        query.awaitTermination()
+    assert not query.isActive
+
+
+def test_a_batch_that_fails_is_reported_as_spark_reports_it(spark: SparkSession, tmp_path: Path) -> None:
+    frames = {name: streaming_frame(spark, tmp_path, name, fifths(name)) for name in "ab"}
+    writer = wm.on_spark(QUERY, over(**frames), plans=tmp_path / "plans").writeStream.foreachBatch(_fail)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    keeping = wm.keep_up(
+        query, QUERY, over(**frames), plans=tmp_path / "plans", checkpoint=tmp_path / "checkpoint", trigger="1 second", plan=wm.plan()
+    )
+    with pytest.raises(StreamingQueryException, match="the sink is full"):
+        query.awaitTermination()
+    keeping._thread.join()
+    assert keeping.failure is None
+
+
+def _fail(rows: object, batch: int) -> None:
+    raise OSError("the sink is full")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from watersmeet.runtime.background import BackgroundThread
 from watersmeet.runtime.processes import held_bytes
 
 _EVERY_S = 1.0
@@ -31,11 +32,11 @@ def watched() -> Iterator[Peak]:
         while not done.wait(_EVERY_S):
             peak.look()
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
+    watcher = BackgroundThread("the memory watch", watch).start()
     try:
         yield peak
     finally:
         done.set()
         watcher.join()
-        peak.look()
+    watcher.raise_failure()
+    peak.look()

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -21,7 +22,7 @@ from watersmeet.cli.budget import declared_budget
 from watersmeet.cli.declare import Reading, declared_sources
 from watersmeet.cli.jobfile import JobFile, read_job
 from watersmeet.cli.show import console, printable
-from watersmeet.errors import InputError, InternalError, WatersmeetError
+from watersmeet.errors import InputError, InternalError, WatersmeetError, WatersmeetWarning
 from watersmeet.runtime.java import why_no_java
 from watersmeet.stats.toml import read_stats
 
@@ -280,9 +281,12 @@ def options(version: Annotated[bool, typer.Option("--version", help="Show the ve
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Mistakes as one message on stderr, never as a stack trace."""
+    """Report mistakes as one message on stderr, never as a stack trace, and our warnings as one line."""
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", WatersmeetWarning)
+            warnings.showwarning = _show_warning
+            yield
     except WatersmeetError as error:
         _say(str(error))
         raise typer.Exit(1) from error
@@ -302,6 +306,16 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
+) -> None:
+    """Show a warning of ours as a line, and any other in Python's form."""
+    if issubclass(category, WatersmeetWarning):
+        _say(f"warning: {message}")
+    else:
+        print(warnings.formatwarning(message, category, filename, lineno, line), file=file or sys.stderr, end="")
 
 
 def _say(message: str) -> None:

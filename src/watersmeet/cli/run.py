@@ -77,7 +77,7 @@ class Run:
 def run(job: Run) -> None:
     """Runs it and says what came of it; raises `Stopped` when it was stopped before its end."""
     # Spark takes Ctrl-C for itself when it starts, so it has to be there before we do.
-    with spark.quiet_spark(job.spark) if job.on_spark else nullcontext(), Beside(job) as beside, stopping() as stop:
+    with spark.quiet_spark(job.spark) if job.on_spark else nullcontext(), stopping() as stop, Beside(job, stop) as beside:
         if job.grows:
             _grow(job, beside, stop)
         else:
@@ -85,10 +85,14 @@ def run(job: Run) -> None:
 
 
 class Beside:
-    """The dashboard beside a run, if one was asked for; it opens when the run knows its streams and stays until Ctrl-C."""
+    """Dashboard of a run, if one was asked for: it opens when the run knows its streams and stays until Ctrl-C.
 
-    def __init__(self, job: Run) -> None:
+    `stop` ends the run if the dashboard fails.
+    """
+
+    def __init__(self, job: Run, stop: threading.Event) -> None:
         self._job = job
+        self._stop = stop
         self._open = ExitStack()
         self._live: Live | None = None
 
@@ -104,7 +108,7 @@ class Beside:
             shown = shown_for(
                 self._job.title, self._job.query, at_hand, budget=self._job.budget, engine="spark" if self._job.on_spark else "embedded"
             )
-            self._live = self._open.enter_context(watched(shown, self._job.ui_port))
+            self._live = self._open.enter_context(watched(shown, self._job.ui_port, self._stop))
 
     def observe(self, figures: BatchFigures) -> None:
         if self._live is not None:

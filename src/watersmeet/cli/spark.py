@@ -33,7 +33,7 @@ class OnSpark:
     follow: bool
 
 
-def reader(settings: Mapping[str, str]) -> Callable[[Mapping[str, Any]], Any]:
+def reader(settings: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
     """Reads streams by Spark's own formats, in a session with these settings, which starts with the first of them."""
 
     def read(stream: Mapping[str, Any]) -> Any:
@@ -47,7 +47,7 @@ def reader(settings: Mapping[str, str]) -> Callable[[Mapping[str, Any]], Any]:
 
 
 @contextmanager
-def quiet_spark(settings: Mapping[str, str]) -> Iterator[None]:
+def quiet_spark(settings: Mapping[str, Any]) -> Iterator[None]:
     """A session whose words go to a file, so that they do not mix with ours; it is named where Spark fails, and gone where it does not.
 
     A session that is active already goes on saying what it says where it did.

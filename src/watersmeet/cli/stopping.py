@@ -15,9 +15,9 @@ class Stopped(KeyboardInterrupt):
 
 
 @contextmanager
-def stopping() -> Iterator[threading.Event]:
-    """An event that Ctrl-C, or a polite kill, sets. Outside the main thread signals are left alone."""
-    stop = threading.Event()
+def stopping(event: threading.Event | None = None) -> Iterator[threading.Event]:
+    """Yield an event, a given one or a new one, that Ctrl-C or SIGTERM sets. Outside the main thread signals are left alone."""
+    stop = event or threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return

@@ -46,17 +46,23 @@ def shown_for(
 
 
 def explore(shown: Shown, port: int) -> None:
-    """Serves until Ctrl-C."""
-    with stopping() as stop, serving(shown, port) as address:
+    """Serve until Ctrl-C, or until the server fails."""
+    with stopping() as stop, serving(shown, port, stop.set) as address:
         _announce(address.url)
         console(stderr=True).print("Ctrl-C ends it.", style="dim")
         stop.wait()
 
 
 @contextmanager
-def watched(shown: Shown, port: int) -> Iterator[Live]:
-    """Serves while a run goes on, and after it until Ctrl-C, so that its end can be looked at."""
-    with serving(shown, port) as address:
+def watched(shown: Shown, port: int, stop: threading.Event | None = None) -> Iterator[Live]:
+    """Serve during a run, and after it until Ctrl-C, so that its end can be looked at. A server that fails sets `stop` to end the run."""
+    running, over = stop or threading.Event(), threading.Event()
+
+    def end() -> None:
+        running.set()
+        over.set()
+
+    with serving(shown, port, end) as address:
         _announce(address.url)
         try:
             yield shown.live
@@ -65,8 +71,8 @@ def watched(shown: Shown, port: int) -> Iterator[Live]:
             raise
         shown.live.end("done")
         console(stderr=True).print("The dashboard stays open. Ctrl-C ends it.", style="dim")
-        with stopping() as stop:
-            _wait(stop)
+        with stopping(over) as asked:
+            _wait(asked)
 
 
 def _wait(stop: threading.Event) -> None:

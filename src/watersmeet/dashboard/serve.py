@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import secrets
 import socket
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import uvicorn
 
 from watersmeet.dashboard.app import Shown, dashboard
 from watersmeet.errors import InputError
+from watersmeet.runtime.background import BackgroundThread
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 8470
@@ -31,20 +32,23 @@ class Address:
 
 
 @contextmanager
-def serving(shown: Shown, port: int = DEFAULT_PORT) -> Iterator[Address]:
-    """Serves while the block runs; port 0 takes any that is free."""
+def serving(shown: Shown, port: int = DEFAULT_PORT, on_failure: Callable[[], None] = lambda: None) -> Iterator[Address]:
+    """Serve while the block runs; port 0 takes any free port.
+
+    If the server fails, `on_failure` is called at once, to end the block, and the error is raised at its end.
+    """
     listening = _listening(port)
     address = Address(listening.getsockname()[1], secrets.token_urlsafe(24))
     app = dashboard(shown, address.token, address.port)
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, lifespan="off", ws="none", server_header=False))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="watersmeet dashboard", daemon=True)
-    thread.start()
+    thread = BackgroundThread("the dashboard's server", partial(server.run, sockets=[listening]), on_failure).start()
     try:
         yield address
     finally:
         server.should_exit = True
         thread.join()
         listening.close()
+        thread.raise_failure()
 
 
 def _listening(port: int) -> socket.socket:

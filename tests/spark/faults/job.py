@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import watersmeet as wm
 
@@ -31,7 +31,8 @@ ON_A_CLUSTER = {"spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", "")
 
 
 def main(folder: Path, sink: str, master: str) -> None:
-    spark = wm.session(**{"spark.master": master, "spark.sql.shuffle.partitions": 2, **ON_A_CLUSTER})
+    settings: dict[str, Any] = {"spark.master": master, "spark.sql.shuffle.partitions": 2, **ON_A_CLUSTER}
+    spark = wm.session(**settings)
     streams = {
         name: wm.stream(
             spark.readStream.schema(FIELDS).option("maxFilesPerTrigger", 1).parquet(str(folder / name)), time="ts", lateness=LATENESS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import psutil
 from pyspark.sql import SparkSession
 
@@ -13,4 +15,5 @@ HEAP = 0.5
 
 def session() -> SparkSession:
     """A local session with half of the machine's memory; one that is active already is returned as it is."""
-    return local_session(**{"spark.driver.memory": f"{int(psutil.virtual_memory().total * HEAP) >> 20}m"})
+    settings: dict[str, Any] = {"spark.driver.memory": f"{int(psutil.virtual_memory().total * HEAP) >> 20}m"}
+    return local_session(**settings)

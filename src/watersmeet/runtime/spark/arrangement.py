@@ -49,6 +49,13 @@ class Arrangement:
     signature: dict[str, str]
     merger: Merger | None = None
 
+    @property
+    def relation_bytes(self) -> int:
+        """Size of the relations, which travel with the query."""
+        operator = self.bucket.operator
+        of_join = operator.join if isinstance(operator, ShedOperator) else operator
+        return sum(map(len, of_join.relations.values())) if isinstance(of_join, MeetOperator | AggregateOperator) else 0
+
     def stream(self, sources: Sources, packer: Packer) -> Stream:
         source = sources[packer.name]
         if not isinstance(source, Stream):

@@ -7,7 +7,6 @@ Where the buckets of an aggregation have parts of groups, a second shuffle and a
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from functools import partial, reduce
 from pathlib import Path
@@ -22,19 +21,19 @@ from watersmeet.errors import InputError
 from watersmeet.runtime.embedded import Sources, bound_query
 from watersmeet.runtime.sources import Relation, Stream
 from watersmeet.runtime.spark.arrangement import Arrangement, arranged
+from watersmeet.runtime.spark.cleanup import remove_ended_runs
 from watersmeet.runtime.spark.inputs import packed_stream
 from watersmeet.runtime.spark.kinds import spark_fields
 from watersmeet.runtime.spark.merger import MergeProcessor, Merger, merge_finite
 from watersmeet.runtime.spark.metrics import metric_names, observed, observed_merge
 from watersmeet.runtime.spark.plans import PlanLog
+from watersmeet.runtime.spark.probe import check_workers, local_directories
 from watersmeet.runtime.spark.processor import BucketProcessor, run_finite
 from watersmeet.runtime.spark.results import BLOB, BUCKET, ROUND, ListedRows, PartsOfGroups
-from watersmeet.runtime.spark.session import check_session
+from watersmeet.runtime.spark.session import check_session, check_table_size, choose_partitions
 from watersmeet.runtime.spark.session import session as local_session
 from watersmeet.runtime.spark.stored_grid import GridStore
 from watersmeet.stats.stream_stats import StreamStats
-
-_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def on_spark(
@@ -60,19 +59,21 @@ def on_spark(
     if buckets is not None and buckets < 1:
         raise InputError(f"a query runs in at least one bucket, not in {buckets}")
     spark = session or _session_of(sources) or SparkSession.getActiveSession() or local_session()
+    workers = check_workers(spark.sparkContext)  # before anything else runs in them: a frame may ask Spark for its columns
     bound = bound_query(query, sources)
     streaming = any(isinstance(source, Stream) and source.is_endless for source in _read(sources, bound.query))
     check_session(spark, streaming=streaming)
-    partitions = int(spark.conf.get(_PARTITIONS) or 200)
+    partitions = choose_partitions(spark, streaming=streaming)
     log = PlanLog(Path(plans)) if plans is not None and streaming else None
     grid = GridStore.at(checkpoint) if checkpoint is not None and streaming else None
     arrangement = arranged(bound, sources, plan, buckets or partitions, partitions, log, stats=stats, checkpoint=grid)
     packed = _packed(spark, sources, arrangement, streaming=streaming)
     emission = _emission(arrangement)
     columns = from_arrow_schema(emission.schema)
-    run = uuid.uuid4().hex
+    live = remove_ended_runs(packed.sparkSession, local_directories(workers))
     if streaming:
-        processor = BucketProcessor(arrangement, emission, run, remembers=remembers, plans=log)
+        check_table_size(spark, arrangement.relation_bytes)
+        processor = BucketProcessor(arrangement, emission, live, remembers=remembers, plans=log)
         emitted = packed.groupBy(BUCKET).transformWithStateInPandas(processor, columns, "Append", "None")
     else:
         emitted = packed.repartition(partitions, BUCKET).mapInArrow(partial(run_finite, arrangement.bucket, emission), columns)
@@ -80,7 +81,7 @@ def on_spark(
     if isinstance(emission, ListedRows):
         return emission.spread(counted)
     assert arrangement.merger is not None
-    merging = MergeProcessor(arrangement.merger, arrangement.signature, f"{run}-groups", remembers=remembers)
+    merging = MergeProcessor(arrangement.merger, arrangement.signature, live, remembers=remembers)
     return _merged(counted, arrangement.merger, merging if streaming else None, partitions)
 
 

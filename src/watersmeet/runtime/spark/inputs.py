@@ -27,6 +27,7 @@ from watersmeet.runtime.spark.columns import column_of, translated
 from watersmeet.runtime.spark.finite import endless
 from watersmeet.runtime.spark.packets import PACKED, PACKED_DDL
 from watersmeet.runtime.spark.packing import PackedInput, Packer
+from watersmeet.runtime.spark.store import drop_ended_runs
 
 _BOX_FLAG, _HASHES = "\0box", "\0hash"
 
@@ -83,6 +84,7 @@ def _hashed(box: DropBox, schema: pa.Schema) -> Column:
 
 
 def _pack_batches(packer: Packer, declared: pa.Schema, flags: list[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    drop_ended_runs()
     return made_ahead(packer.packed(_declared(pa.Table.from_batches([batch]), declared, flags) for batch in batches))
 
 
@@ -108,6 +110,7 @@ def _packed_files(spark: SparkSession, feed: PathFeed, packer: Packer) -> DataFr
 
 
 def _pack_files(packer: Packer, schema: pa.Schema, time: str | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    drop_ended_runs()
     paths = (Path(path.as_py().removeprefix("file:")) for batch in batches for path in batch.column(0))
     wanted = pa.schema([schema.field(name) for name in packer.names_read()])
     pieces = ((path, piece) for path in paths if is_data_file(path) for piece in read_pieces(path, time, wanted.names))

@@ -1,4 +1,4 @@
-"""A streaming query that keeps up: after every batch it is decided what later ones drop, so that none takes longer than its trigger.
+"""Load controller of a streaming query: after each batch, choose shed rates that keep later batches within the trigger interval.
 
 The driver looks at the query's progress. A batch's seconds, its rows and the time they took to come go to the controller
 (`optimizer.controller`); what it says is written into the log of plans, which the packing tasks read by batch (`dropping`). It is for the
@@ -9,23 +9,26 @@ its plan, the log says so, and the decision is for the one after.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from pyspark.errors import StreamingQueryException
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
-from watersmeet.errors import InputError, InternalError, PlanError
+from watersmeet.errors import InputError, PlanError
 from watersmeet.operators.shedding import drop_boxes
 from watersmeet.optimizer.arrivals import Arriving
 from watersmeet.optimizer.budget import Budget
 from watersmeet.optimizer.controller import BatchReport, Controller, Controls, PlanModel
 from watersmeet.optimizer.overload import Situation
+from watersmeet.runtime.background import BackgroundError, BackgroundThread
 from watersmeet.runtime.planning import AtHand, explained_on
 from watersmeet.runtime.spark.metrics import BatchMetrics, metrics_of
 from watersmeet.runtime.spark.plans import PlanLog
@@ -50,7 +53,7 @@ def keep_up(
     stats: Mapping[str, StreamStats] | None = None,
     wishes: Wishes = NO_WISHES,
 ) -> KeepingUp:
-    """Decides for a query that was started, until it ends."""
+    """Control the load of a query that was started, until it ends. A failure stops the query and is raised by its `awaitTermination`."""
     keeping = KeepingUp(bound, PlanLog(Path(plans)), Path(checkpoint), trigger_s, plan, stats or {}, wishes)
     keeping.start(query)
     return keeping
@@ -58,9 +61,10 @@ def keep_up(
 
 @dataclass
 class KeepingUp:
-    """Decides for one query. `look` at its progress after a batch, or `start` a thread that does.
+    """Load controller of one query: `look` at its progress after a batch, or `start` a thread that does.
 
     `plan` is the query's own; `stats` are what is known of its streams, for the cost model. `decisions` are those that were written.
+    `failure` is the error that stopped the thread, and the query with it.
     """
 
     bound: BoundQuery
@@ -74,6 +78,7 @@ class KeepingUp:
     _known: deque[tuple[int, Controller]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))  # what was known after each batch
     _seen: int = -1
     _began_s: float | None = None
+    _thread: BackgroundThread | None = None
 
     def __post_init__(self) -> None:
         if self.bound.is_aggregation:
@@ -89,11 +94,18 @@ class KeepingUp:
                     self._seen = batch.batch
                     self._take(batch, datetime.fromisoformat(progress["timestamp"]).timestamp())
 
-    def start(self, query: Any) -> threading.Thread:
-        """Looks at the query until it ends, in a thread; what goes wrong there ends the query."""
-        thread = threading.Thread(target=self._follow, args=(query,), daemon=True)
-        thread.start()
-        return thread
+    def start(self, query: Any) -> BackgroundThread:
+        """Look at the query until it ends, in a thread. Any error there stops the query and is raised by `query.awaitTermination()`."""
+        self._thread = BackgroundThread(
+            "the load controller, which stopped its query,", partial(self._follow, query, query.awaitTermination), query.stop
+        )
+        report_failure(query, self._thread)
+        return self._thread.start()
+
+    @property
+    def failure(self) -> BackgroundError | None:
+        """Error that stopped the thread and the query, if one did."""
+        return None if self._thread is None else self._thread.failure
 
     def most_rows_out_per_s(self, rows_per_s: Mapping[str, float], since: int = 0) -> tuple[float, float]:
         """Results per second that the model sees at best when rows come this fast: in batches that take the whole interval, and in those
@@ -105,14 +117,13 @@ class KeepingUp:
         most = [(each.most_rows_out_per_s(rows_per_s), each.most_rows_out_per_s(rows_per_s, each.fit.free())) for each in known]
         return sum(whole for whole, _ in most) / len(most), sum(safely for _, safely in most) / len(most)
 
-    def _follow(self, query: Any) -> None:
-        try:
-            while query.isActive:
-                self.look(query)
-                query.awaitTermination(POLL_S)
-        except InternalError:
-            query.stop()
-            raise
+    def _follow(self, query: Any, await_termination: Callable[[float], bool | None]) -> None:
+        while query.isActive:
+            self.look(query)
+            try:
+                await_termination(POLL_S)
+            except StreamingQueryException:  # a batch failed: whoever waits for the query gets that error from Spark
+                return
 
     def _take(self, batch: BatchMetrics, began_s: float) -> None:
         """Rows come between the beginnings of two batches. The first of a run takes what processes need to begin: it tells nothing."""
@@ -161,6 +172,22 @@ class KeepingUp:
                 continue
             self.decisions.append(replace(wanted, from_batch=batch))
             return
+
+
+def report_failure(query: Any, thread: BackgroundThread) -> None:
+    """Make `query.awaitTermination()` raise the thread's failure, as it raises the failure of a batch.
+
+    Spark knows only failures of its own. A query that was stopped ends without an error, and its caller would not learn why.
+    """
+    await_termination = query.awaitTermination
+
+    def await_both(timeout: float | None = None) -> bool | None:
+        ended: bool | None = await_termination(timeout)
+        if ended is not False:  # None without a timeout
+            thread.raise_failure()
+        return ended
+
+    query.awaitTermination = await_both
 
 
 def _differs(one: Mapping[str, float], other: Mapping[str, float]) -> bool:

@@ -20,12 +20,14 @@ from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.merging import merge
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.runtime.spark.bucket import BucketState
+from watersmeet.runtime.spark.cleanup import run_of_task
 from watersmeet.runtime.spark.frames import arrow_frame
 from watersmeet.runtime.spark.kinds import spark_fields
 from watersmeet.runtime.spark.operator import AggregateOperator
 from watersmeet.runtime.spark.packets import table_from_bytes
 from watersmeet.runtime.spark.results import BLOB, BUCKET, ROUND, ListedRows
-from watersmeet.runtime.spark.store import Store
+from watersmeet.runtime.spark.shelf import LiveRuns
+from watersmeet.runtime.spark.store import StatefulStep, Store, drop_ended_runs
 from watersmeet.runtime.watermark import Lateness, Watermark
 
 #: What the second step counts, beside what the buckets do.
@@ -72,17 +74,19 @@ class Merger:
 class MergeProcessor(StatefulProcessor):
     """One call per bucket of groups and batch in which any of them changed."""
 
-    def __init__(self, merger: Merger, signature: Mapping[str, str], run: str, *, remembers: bool) -> None:
+    def __init__(self, merger: Merger, signature: Mapping[str, str], live: LiveRuns, *, remembers: bool) -> None:
         self._merger = merger
         self._emission = merger.emission
         self._signature = signature
-        self._run = run
+        self._live = live
         self._remembers = remembers
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         header = handle.getValueState("header", "value string")
         entries = handle.getMapState("entries", "place long", "blob binary")
-        self._store = Store(header, entries, self._merger, self._signature, self._run, self._remembers)
+        run = run_of_task()
+        drop_ended_runs(self._live, run)
+        self._store = Store(header, entries, self._merger, self._signature, StatefulStep(run, "groups"), self._remembers)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         return (arrow_frame(batch) for batch in self._batches(int(key[0]), rows))

@@ -13,12 +13,14 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.runtime.spark.arrangement import Arrangement, by_plan
 from watersmeet.runtime.spark.bucket import Bucket
+from watersmeet.runtime.spark.cleanup import run_of_task
 from watersmeet.runtime.spark.dropping import plan_of_task
 from watersmeet.runtime.spark.frames import arrow_frame
 from watersmeet.runtime.spark.packets import PACKED, Packet
 from watersmeet.runtime.spark.plans import PlanLog
 from watersmeet.runtime.spark.results import Emission
-from watersmeet.runtime.spark.store import Store
+from watersmeet.runtime.spark.shelf import LiveRuns
+from watersmeet.runtime.spark.store import StatefulStep, Store, drop_ended_runs
 
 _CARRIED = [name for name in PACKED.names if name != "bucket"]
 
@@ -26,12 +28,20 @@ _CARRIED = [name for name in PACKED.names if name != "bucket"]
 class BucketProcessor(StatefulProcessor):
     """One call per bucket and batch."""
 
-    def __init__(self, arrangement: Arrangement, emission: Emission, run: str, *, remembers: bool, plans: PlanLog | None = None) -> None:
+    def __init__(
+        self,
+        arrangement: Arrangement,
+        emission: Emission,
+        live: LiveRuns,
+        *,
+        remembers: bool,
+        plans: PlanLog | None = None,
+    ) -> None:
         self._bound = arrangement.bound
         self._bucket = arrangement.bucket
         self._signature = arrangement.signature
         self._emission = emission
-        self._run = run
+        self._live = live
         self._plans = plans
         self._remembers = remembers
 
@@ -41,7 +51,9 @@ class BucketProcessor(StatefulProcessor):
         plan = None if self._plans is None else plan_of_task(self._plans)
         if plan is not None:
             self._bucket = by_plan(self._bound, self._bucket, plan)
-        self._store = Store(header, entries, self._bucket, self._signature, self._run, self._remembers)
+        run = run_of_task()
+        drop_ended_runs(self._live, run)
+        self._store = Store(header, entries, self._bucket, self._signature, StatefulStep(run, "buckets"), self._remembers)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         return (arrow_frame(batch) for batch in self._batches(int(key[0]), rows))
@@ -72,7 +84,8 @@ class BucketProcessor(StatefulProcessor):
 
 
 def run_finite(bucket: Bucket, emission: Emission, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A partition of a finite input: its buckets one after the other."""
+    """Run the buckets of one partition of a finite input, one after the other."""
+    drop_ended_runs()
     by_label: dict[int, list[Packet]] = {}
     for batch in batches:
         for values in batch.to_pylist():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from typing import IO, Any
 
@@ -11,27 +12,29 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from watersmeet.errors import InputError
+from watersmeet.errors import InputError, WatersmeetWarning
 from watersmeet.runtime.java import check_java
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PARTITIONS = "spark.sql.shuffle.partitions"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_THRESHOLD = "spark.broadcast.UDFCompressionThreshold"
 
-_FAST_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+#: More shuffle partitions than this are far above the number of cores.
+MOST_PARTITIONS_PER_CORE = 4
 
-#: What `session()` sets. A caller's own session keeps its settings; what must hold there is checked by `check_session`.
+#: Arrow's bounds and null checks off, in the driver's and the executors' Java process. Only where the caller asks for it: a wrong index
+#: then reads foreign memory instead of raising an exception.
+_UNSAFE_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+_JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
+
+#: Settings of every session that `session()` makes. A caller's own session keeps its settings; `check_session` checks the required ones.
 SETTINGS = {
     "spark.master": "local[*,4]",  # the 4: a task whose Python worker died is tried again
     "spark.app.name": "watersmeet",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "4g",
-    # Spark knows a vector's length and nulls; Arrow would check every index and every flag again
-    "spark.driver.extraJavaOptions": _FAST_ARROW,
-    "spark.executor.extraJavaOptions": _FAST_ARROW,
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
@@ -41,14 +44,20 @@ SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.python.daemon.module": "watersmeet.runtime.spark.daemon",
+    # PySpark puts larger functions into broadcast variables: their files stay in the driver's temporary directory until the session ends,
+    # and a stateful operator cannot load them on the driver (BROADCAST_VARIABLE_NOT_LOADED). Ours carry tables.
+    _THRESHOLD: "1g",
     # workers allocate the same large arrays with every batch: memory that is given back has to be asked for, page by page, again
     "spark.executorEnv.MALLOC_MMAP_MAX_": "0",
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(1 << 29),
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 
-#: What `session()` sets besides where all of Spark is this machine.
+#: Settings of a session where all of Spark runs on this machine. A cluster must not have them: executors reach the driver through a
+#: network, and checksums protect what crosses it.
 LOCAL_SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
     # the usual one starts ten processes (chmod, readlink) for every file of a checkpoint in a local directory
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -62,13 +71,15 @@ LOCAL_SETTINGS = {
 }
 
 
-def session(**settings: Any) -> SparkSession:
-    """A local session; keywords set more (`spark_sql_shuffle_partitions=4`, or a dict's `**{"spark.ui.enabled": "true"}`).
+def session(*, unsafe_arrow: bool = False, **settings: Any) -> SparkSession:
+    """Start a session, local by default.
 
-    An underscore in a keyword stands for a point. A session that is active already is returned as it is.
+    Keywords are more settings (`spark_sql_shuffle_partitions=4`, or `**{"spark.ui.enabled": "true"}`). An underscore in a keyword stands
+    for a point. `unsafe_arrow` turns off Arrow's bounds and null checks in Spark's Java processes. A session that is already active is
+    returned unchanged.
     """
     builder = SparkSession.builder
-    for name, value in _chosen(settings).items():
+    for name, value in choose_settings(settings, unsafe_arrow=unsafe_arrow).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
@@ -80,26 +91,29 @@ def shuffle_partitions() -> int:
 
 
 def start_writing_to(log: IO[bytes], settings: Mapping[str, Any]) -> bool:
-    """Starts a local session whose Java process and workers say what they have to say to a file, not to this process's terminal.
+    """Start a session whose Java process and workers write their output to a file, not to this process's terminal.
 
-    Mistakes do not go that way: they come as exceptions. A session that is active already stays as it is, and the answer is no.
+    Errors still come as exceptions. Returns False, and changes nothing, if a session is already active.
     """
     if SparkSession.getActiveSession() is not None or SparkContext._active_spark_context is not None:
         return False
-    conf = SparkConf().setAll(list(_chosen(settings).items()))
+    conf = SparkConf().setAll(list(choose_settings(settings).items()))
     gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call] # Spark declares no types here
     SparkContext(conf=conf, gateway=gateway)
     session(**settings)
     return True
 
 
-def _chosen(settings: Mapping[str, Any]) -> dict[str, str]:
+def choose_settings(settings: Mapping[str, Any], *, unsafe_arrow: bool = False) -> dict[str, str]:
+    """Return all settings of a new session: ours, and over them the caller's."""
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers have what this process has
     asked = {name if "." in name else name.replace("_", "."): value for name, value in settings.items()}
     chosen = SETTINGS | {PARTITIONS: os.cpu_count() or 1} | asked
-    if str(chosen["spark.master"]).startswith("local") and "cluster" not in str(chosen["spark.master"]):
+    if is_local(str(chosen["spark.master"])):
         chosen = LOCAL_SETTINGS | chosen
+    if unsafe_arrow:
+        chosen |= {name: f"{chosen.get(name, '')} {_UNSAFE_ARROW}".strip() for name in _JAVA_OPTIONS}
     return {name: str(value) for name, value in chosen.items()}
 
 
@@ -110,3 +124,63 @@ def check_session(spark: SparkSession, *, streaming: bool) -> None:
             f"a streaming query keeps its state in RocksDB, and this session sets {_PROVIDER} to {spark.conf.get(_PROVIDER, 'nothing')}",
             hint=f'spark.conf.set("{_PROVIDER}", "{ROCKSDB}"), or take the session of wm.session()',
         )
+
+
+def choose_partitions(spark: SparkSession, *, streaming: bool) -> int:
+    """Return the number of shuffle partitions of a query: the session's setting, unless it is far above the number of cores.
+
+    A finite query in a local session then uses one partition per core. State partitions of a streaming query follow the setting alone, so
+    there a warning names the value to use.
+    """
+    setting, cores = int(spark.conf.get(PARTITIONS) or 200), spark.sparkContext.defaultParallelism
+    if setting <= MOST_PARTITIONS_PER_CORE * cores or spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+        return setting
+    if not streaming and is_local(str(spark.sparkContext.master)):
+        return cores
+    costs = f"every batch opens {setting} state stores" if streaming else f"the query runs as {setting} tasks"
+    warnings.warn(
+        f"{PARTITIONS} is {setting}, but Spark has {cores} cores, and {costs}: set it to {cores} before the first run",
+        WatersmeetWarning,
+        stacklevel=4,
+    )
+    return setting
+
+
+def check_table_size(spark: SparkSession, table_bytes: int) -> None:
+    """Refuse tables that travel with a streaming query and are too large for the session: Spark cannot load its stateful step then."""
+    threshold = spark.sparkContext._jvm.PythonUtils.getBroadcastThreshold(spark.sparkContext._jsc)  # type: ignore[union-attr]
+    if table_bytes >= threshold:
+        raise InputError(
+            f"the relations of this query have {table_bytes / 1e6:,.1f} MB, and this session sends at most {threshold / 1e6:,.1f} MB with "
+            f"a streaming query",
+            hint=f"start the session with {_THRESHOLD}=1g, or take the session of wm.session()",
+        )
+
+
+def is_local(master: str) -> bool:
+    """Return whether all of Spark runs on this machine, in one Java process.
+
+    >>> is_local("local[2,4]"), is_local("local-cluster[2,1,1024]"), is_local("spark://host:7077")
+    (True, False, False)
+    """
+    return master.startswith("local") and "cluster" not in master
+
+
+def application_of(spark: SparkSession) -> str:
+    """Return the id of the session's application."""
+    return str(spark.sparkContext.applicationId)
+
+
+#: Things that were done once, by application and session.
+_done: set[tuple[str, str, str]] = set()
+
+
+def is_first_in_session(spark: SparkSession, what: str) -> bool:
+    """Return whether nobody has asked for this in the session before."""
+    application = application_of(spark)
+    key = application, spark._jsparkSession.sessionUUID(), what
+    _done.difference_update({done for done in _done if done[0] != application})
+    if key in _done:
+        return False
+    _done.add(key)
+    return True

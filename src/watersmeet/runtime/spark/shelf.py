@@ -1,43 +1,63 @@
-"""A shelf of state that the workers of one machine share: files in Spark's own local directory, mapped into memory.
+"""Cache of streaming state that the workers of one machine share: files in Spark's local directory, mapped into memory.
 
-Any worker may get any bucket's next batch. What the last one wrote to Spark's store it also puts on the shelf, under a name drawn for that
-very entry, so another one need not have megabytes sent through the JVM. What is not on the shelf is read from the store.
+Any worker may get any bucket's next batch. A worker writes each new entry to Spark's store and to this cache, under a name drawn for that
+very entry, so the next worker need not fetch megabytes through the JVM. Entries that are not cached are read from the store.
+
+Each run of a query has a directory of its own. The directory stands for the run: the driver removes it after the query's end (`cleanup`),
+and workers forget runs whose directory is gone. A driver on another machine cannot remove it, so every new query carries the names of the
+active runs, and its tasks remove the others. Removal is always safe: the store has everything.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
+_PREFIX = "watersmeet-"
+
+#: A run that no task has used for this long loses its cache. A query with a longer trigger interval reads its state from the store.
+UNUSED_S = 600.0
+#: Clocks of two machines differ by less than this.
+CLOCK_SKEW_S = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """A directory, or None where Spark names none: then nothing is kept and nothing found."""
+    """Directory of one run's cached entries. None where Spark names no local directory: then nothing is cached."""
 
     folder: Path | None
 
     @classmethod
     def of_run(cls, run: str) -> Shelf:
-        """The shelf of one run of a query. Spark removes its local directory when it ends."""
-        local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-        return cls(Path(local) / f"watersmeet-{run}" if local and Path(local).is_dir() else None)
+        """Create the directory of a run, or mark it as used."""
+        local = local_directory()
+        if local is None:
+            return cls(None)
+        folder = run_directory(local, run)
+        try:
+            folder.mkdir(exist_ok=True)
+            os.utime(folder)
+        except OSError:
+            return cls(None)
+        return cls(folder)
 
     def put(self, name: str, blob: bytes) -> None:
-        """Puts a blob on the shelf; where there is no room for it, it is not there."""
+        """Write an entry. A full disk, or a directory that was removed meanwhile, leaves it uncached."""
         if self.folder is None:
             return
+        half = self.folder / f"{name}.{os.getpid()}"
         try:
-            self.folder.mkdir(exist_ok=True)
-            half = self.folder / f"{name}.{os.getpid()}"
             half.write_bytes(blob)
-            half.rename(self.folder / name)  # whoever sees the name sees all of it
+            half.rename(self.folder / name)  # a reader that sees the name sees all of it
         except OSError:
-            self.drop(name)
+            half.unlink(missing_ok=True)
 
     def get(self, name: str) -> pa.Buffer | None:
+        """Map an entry into memory; None if it is not cached."""
         if self.folder is None:
             return None
         try:
@@ -47,5 +67,59 @@ class Shelf:
             return None
 
     def drop(self, name: str) -> None:
+        """Delete an entry that the state no longer contains."""
         if self.folder is not None:
             (self.folder / name).unlink(missing_ok=True)
+
+
+def local_directory() -> Path | None:
+    """Return the local directory that Spark gave this worker, or None."""
+    local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    return Path(local) if local and Path(local).is_dir() else None
+
+
+def run_directory(local: Path, run: str) -> Path:
+    """Return the path of a run's cache."""
+    return local / f"{_PREFIX}{run}"
+
+
+def cached_runs(local: Path) -> list[str]:
+    """List the runs that have a cache in a local directory."""
+    return [folder.name.removeprefix(_PREFIX) for folder in local.glob(f"{_PREFIX}*")]
+
+
+def remove_run(local: Path, run: str) -> None:
+    """Remove the cache of a run."""
+    shutil.rmtree(run_directory(local, run), ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRuns:
+    """Runs that were active at an instant of the driver's clock."""
+
+    runs: frozenset[str] = frozenset()
+    at_s: float = 0.0
+
+    def have_ended(self, run: str, used_s: float, now_s: float) -> bool:
+        """Return whether a run that was last used at `used_s` has ended, or is as good as ended because nothing has used it for long.
+
+        A run that is not among the active ones may also have started later; then it was used later.
+        """
+        return used_s < now_s - UNUSED_S or (run not in self.runs and used_s < self.at_s - CLOCK_SKEW_S)
+
+
+NO_LIVE_RUNS = LiveRuns()
+
+
+def remove_ended(local: Path, live: LiveRuns, current: str, now_s: float) -> None:
+    """Remove the caches of all runs that ended, seen from a task of the run `current`."""
+    for run in cached_runs(local):
+        if run != current and live.have_ended(run, _used_s(run_directory(local, run)), now_s):
+            remove_run(local, run)
+
+
+def _used_s(folder: Path) -> float:
+    try:
+        return folder.stat().st_mtime
+    except OSError:  # another worker has removed it
+        return float("inf")

@@ -1,12 +1,13 @@
 """A bucket's state in Spark's store: a header, and one entry per part of the operator's state.
 
-An entry is written once and deleted once. Decoded state is remembered in the worker's memory under a token that is drawn anew with every
-write and stands in the header: what is remembered is used only if the store holds that very version, so nothing depends on it.
+An entry is written once and deleted once. Each worker keeps decoded state in memory under a random token per write, which the header
+repeats: cached state is used only if the store holds that very version, so no result depends on it. State of runs that ended is dropped.
 """
 
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from watersmeet.errors import InputError
 from watersmeet.operators.meet.parts import SavedPart
 from watersmeet.runtime.spark.bucket import BucketState
 from watersmeet.runtime.spark.operator import Operator, Part
-from watersmeet.runtime.spark.shelf import Shelf
+from watersmeet.runtime.spark.shelf import NO_LIVE_RUNS, LiveRuns, Shelf, local_directory, remove_ended, run_directory
 from watersmeet.runtime.watermark import Lateness, Watermark
 
 
@@ -85,19 +86,42 @@ class Remembered:
         return sum(entry.rows for entry in self.entries.values())
 
 
-#: By run and bucket, in each worker process.
-_memory: dict[tuple[str, int], Remembered] = {}
+@dataclass(frozen=True, slots=True)
+class StatefulStep:
+    """A stateful step of one run of a query. `run` is Spark's run id."""
+
+    run: str
+    name: str
+
+
+#: Decoded state by step and bucket, in each worker process.
+_memory: dict[tuple[StatefulStep, int], Remembered] = {}
+
+
+def drop_ended_runs(live: LiveRuns = NO_LIVE_RUNS, current: str = "") -> None:
+    """Drop cached state of runs that ended: first the directories, then what this process remembers of runs without one.
+
+    Every task calls this, because Spark tells workers nothing about queries that end. `live` are the active runs that the task's query
+    knows of, `current` is its own. Without a local directory only the current run is remembered.
+    """
+    local = local_directory()
+    if local is not None:
+        remove_ended(local, live, current, time.time())
+    for key in list(_memory):
+        run = key[0].run
+        if run != current if local is None else not run_directory(local, run).is_dir():
+            del _memory[key]
 
 
 @dataclass(frozen=True)
 class Store:
-    """The state of one bucket. `signature` says which query it belongs to, `run` which run of it; `remembers` turns the memory on."""
+    """State of the buckets of one step. `signature` says which query it belongs to; `remembers` lets workers cache it."""
 
     header: Value
     entries: Entries
     bucket: Keeper
     signature: Mapping[str, str]
-    run: str
+    step: StatefulStep
     remembers: bool
 
     def load(self, label: int) -> Remembered:
@@ -106,14 +130,14 @@ class Store:
             return Remembered("", 0, 0, self.bucket.empty(), (), {})
         header = json.loads(saved[0])
         refuse_another_query(header["signature"], self.signature)
-        remembered = _memory.pop((self.run, label), None)  # a step may change what it is given, so an attempt that fails leaves nothing
+        remembered = _memory.pop((self.step, label), None)  # a step may change what it is given, so an attempt that fails leaves nothing
         if remembered is not None and remembered.token == header["token"]:
             return remembered
         return self._read(header)
 
     def save(self, label: int, before: Remembered, state: BucketState) -> Remembered:
-        """Writes the parts that are new, deletes those that are gone, and the header last."""
-        parts = self.bucket.operator.parts(state.inner)
+        """Write the parts that are new, delete those that are gone, and write the header last."""
+        parts, shelf = self.bucket.operator.parts(state.inner), self._open_shelf()
         entries: dict[int, Entry] = {}
         place = before.next_place
         for part in parts:
@@ -122,31 +146,30 @@ class Store:
                 blob = part.bytes()
                 known = Entry(place, uuid.uuid4().hex, part.number, part.kind, part.rows, len(blob))
                 self.entries.updateValue((place,), (blob,))
-                self._shelf.put(known.name, blob)
+                shelf.put(known.name, blob)
                 place += 1
             entries[id(part.value)] = known
         for gone in {*before.entries.values()} - {*entries.values()}:
             self.entries.removeKey((gone.place,))
-            self._shelf.drop(gone.name)
+            shelf.drop(gone.name)
         after = Remembered(uuid.uuid4().hex, before.version + 1, place, state, parts, entries)
         self.header.update((json.dumps(self._header(after)),))
         self._remember(label, after)
         return after
 
     def _read(self, header: dict[str, Any]) -> Remembered:
-        listed = [Entry(*values) for values in header["entries"]]
-        saved = [SavedPart(entry.number, entry.kind, self._blob(entry)) for entry in listed]
+        listed, shelf = [Entry(*values) for values in header["entries"]], self._open_shelf()
+        saved = [SavedPart(entry.number, entry.kind, self._blob(entry, shelf)) for entry in listed]
         state = BucketState(self.bucket.operator.restored(saved), _watermark(self.bucket, header["watermark"]))
         parts = self.bucket.operator.parts(state.inner)
         entries = {id(part.value): entry for part, entry in zip(parts, listed, strict=True)}
         return Remembered(header["token"], header["version"], header["next_place"], state, parts, entries)
 
-    @property
-    def _shelf(self) -> Shelf:
-        return Shelf.of_run(self.run) if self.remembers else Shelf(None)
+    def _open_shelf(self) -> Shelf:
+        return Shelf.of_run(self.step.run) if self.remembers else Shelf(None)
 
-    def _blob(self, entry: Entry) -> bytes | pa.Buffer:
-        shelved = self._shelf.get(entry.name)
+    def _blob(self, entry: Entry, shelf: Shelf) -> bytes | pa.Buffer:
+        shelved = shelf.get(entry.name)
         if shelved is not None:
             return shelved
         found = self.entries.getValue((entry.place,))
@@ -171,9 +194,9 @@ class Store:
     def _remember(self, label: int, after: Remembered) -> None:
         if not self.remembers:
             return
-        for key in [key for key, each in _memory.items() if key[0] == self.run and each.version < after.version - 1]:
-            del _memory[key]  # another worker has gone on with these
-        _memory[self.run, label] = after
+        for key in [key for key, each in _memory.items() if key[0] == self.step and each.version < after.version - 1]:
+            del _memory[key]  # another worker has continued these buckets
+        _memory[self.step, label] = after
 
 
 def refuse_another_query(saved: Mapping[str, str], mine: Mapping[str, str]) -> None:

@@ -54,18 +54,23 @@ def write(frame: DataFrame, sink: Sink, *, follow: bool) -> StreamingQuery:
 
 
 def watch(query: StreamingQuery, stop: threading.Event, observe: Observer, plan: Plan | None = None) -> int:
-    """Shows every batch to the observer until the query ends or is to stop; returns how many rows came out. What fails it is raised."""
+    """Show every batch to the observer until the query ends or is to stop; return the number of rows emitted.
+
+    A failure of the query, or of the observer, is raised; no query is left running.
+    """
     seen, rows_out = -1, 0
-    while True:
-        ended = not query.isActive
-        for each in batches(query):
-            if each.batch > seen:
-                seen, rows_out = each.batch, rows_out + each.results
-                observe(figures(each, plan or Plan()))
-        if ended or stop.is_set():
-            break
-        stop.wait(POLL_S)
-    query.stop()
+    try:
+        while True:
+            ended = not query.isActive
+            for each in batches(query):
+                if each.batch > seen:
+                    seen, rows_out = each.batch, rows_out + each.results
+                    observe(figures(each, plan or Plan()))
+            if ended or stop.is_set():
+                break
+            stop.wait(POLL_S)
+    finally:
+        query.stop()
     failure = query.exception()
     if failure is not None and not stop.is_set():
         raise in_one_sentence(failure)

@@ -1,0 +1,137 @@
+"""A look at the workers' Python before the first query of a session: is this package there, in this version, with all it needs?
+
+Without it, the first batch fails with a stack trace of Spark's. The job is tiny and runs once per application. The workers that it starts
+are the ones that the query needs next.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # it has no types
+from pyspark import SparkContext, cloudpickle
+from pyspark.errors import PySparkException
+
+from watersmeet.errors import InputError
+from watersmeet.version import VERSION
+
+#: Tasks of the job, at most. One machine often has many cores and one Python.
+MAX_TASKS = 16
+
+_INSTALL = (
+    "install it there (pip install watersmeet), or send an environment along: spark-submit --archives watersmeet.tar.gz#environment "
+    "--conf spark.pyspark.python=./environment/bin/python; see docs/cluster.md"
+)
+_MISSING = re.compile(r"No module named '([\w.]+)'")
+_PYTHON_SAID = re.compile(r"Error from python worker:\s*(\S+?):\s")
+_OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] (.*?\.)(?:\s|$)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPython:
+    """Python of one worker: its interpreter, the package's version in it or why it cannot be imported, and Spark's local directories."""
+
+    executable: str
+    version: str | None
+    problem: str
+    local_directories: tuple[str, ...]
+
+
+_seen: dict[str, tuple[WorkerPython, ...]] = {}
+
+
+def check_workers(context: SparkContext) -> tuple[WorkerPython, ...]:
+    """Return the Python of some workers; refuse workers that cannot run this package. Asks once per application."""
+    application = str(context.applicationId)
+    if application not in _seen:
+        found = _ask(context)
+        for worker in found:
+            refuse_worker(worker)
+        _seen.clear()  # of applications that ended
+        _seen[application] = found
+    return _seen[application]
+
+
+def local_directories(workers: tuple[WorkerPython, ...]) -> tuple[Path, ...]:
+    """Return the workers' local directories that are on this machine."""
+    named = dict.fromkeys(Path(each) for worker in workers for each in worker.local_directories[:1])
+    return tuple(each for each in named if each.is_dir())
+
+
+def refuse_worker(worker: WorkerPython) -> None:
+    """Raise an error for a worker that lacks the package, something it needs, or this version of it."""
+    if worker.version is None:
+        raise InputError(f"the Python of Spark's workers, {worker.executable}, cannot import watersmeet: {worker.problem}", hint=_INSTALL)
+    if worker.version != VERSION:
+        raise InputError(
+            f"the Python of Spark's workers, {worker.executable}, has watersmeet {worker.version}, and this process {VERSION}",
+            hint="install the same version in both",
+        )
+
+
+def explain_failure(text: str, python: str) -> InputError | None:
+    """Return the error for a job that failed because of the workers' Python, judged by Spark's words; None for any other failure.
+
+    `python` is the interpreter that the driver asked for, named where Spark does not say which one ran.
+
+    >>> print(explain_failure("Error from python worker:\\n  /usr/bin/python3: No module named 'watersmeet'", "python3").message)
+    the Python of Spark's workers, /usr/bin/python3, cannot import watersmeet: No module named 'watersmeet'
+    """
+    said = _PYTHON_SAID.search(text)
+    executable = said[1] if said else python
+    missing, other = _MISSING.search(text), _OTHER_PYTHON.search(text)
+    if missing is not None:
+        return InputError(f"the Python of Spark's workers, {executable}, cannot import watersmeet: {missing[0]}", hint=_INSTALL)
+    if other is not None:
+        return InputError(
+            f"the Python of Spark's workers, {executable}, is not the driver's, {sys.executable}: {' '.join(other[1].split())}",
+            hint="set PYSPARK_PYTHON, or spark.pyspark.python, to the same version of Python, with watersmeet",
+        )
+    if "Cannot run program" in text:
+        return InputError(f"the Python of Spark's workers, {executable}, cannot be started", hint="set PYSPARK_PYTHON to one that can")
+    return None
+
+
+def _ask(context: SparkContext) -> tuple[WorkerPython, ...]:
+    tasks = max(1, min(context.defaultParallelism, MAX_TASKS))
+    try:
+        found = context.parallelize(range(tasks), tasks).mapPartitions(_describe_by_value()).collect()
+    except (PySparkException, Py4JJavaError) as error:
+        explained = explain_failure(str(error), str(context.pythonExec))
+        if explained is None:
+            raise
+        raise explained from error
+    return tuple(dict.fromkeys(WorkerPython(executable, version, problem, tuple(local)) for executable, version, problem, local in found))
+
+
+def _describe_by_value() -> Callable[[Iterable[Any]], Iterator[tuple[Any, ...]]]:
+    """Return the function that runs in workers, in a form that is pickled whole: by name it would be looked up in this package."""
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call] # it has no types
+    try:
+        pickled = cloudpickle.dumps(_describe_python)  # type: ignore[no-untyped-call]
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    described: Callable[[Iterable[Any]], Iterator[tuple[Any, ...]]] = cloudpickle.loads(pickled)
+    described.__module__ = "__main__"
+    return described
+
+
+def _describe_python(_: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+    """Run in a worker that may lack this package: everything is imported inside."""
+    import importlib
+    import os
+    import sys
+
+    version, problem = None, ""
+    try:
+        importlib.import_module("watersmeet.runtime.spark.processor")  # with all that a task needs
+        version = importlib.import_module("watersmeet").__version__
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}" if not isinstance(error, ImportError) else str(error)
+    yield sys.executable, version, problem, os.environ.get("SPARK_LOCAL_DIRS", "").split(",")

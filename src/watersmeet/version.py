@@ -1,0 +1,3 @@
+"""Version of this package."""
+
+VERSION = "0.1.0"

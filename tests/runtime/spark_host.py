@@ -1,0 +1,236 @@
+"""The Spark host without Spark: packing tasks, buckets, stores and workers as Spark would call them, in this process.
+
+Tasks of a batch pack parts of the streams, buckets are run by any worker, an attempt may fail after it wrote, and a batch may be replayed.
+A store is transactional, as Spark's is: an attempt that fails leaves nothing in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import watersmeet as wm
+from watersmeet.oracle import as_multiset, table_rows
+from watersmeet.runtime.embedded import bound_query
+from watersmeet.runtime.spark import dropping, labels, store
+from watersmeet.runtime.spark.arrangement import Arrangement, arranged
+from watersmeet.runtime.spark.packets import Packet, packets_of
+from watersmeet.runtime.spark.plans import PlanLog
+from watersmeet.runtime.spark.store import StatefulStep, Store
+
+BUCKETS = PARTITIONS = 4
+WORKERS = 3
+BATCHES = 4
+ROWS = 40
+LATENESS_US = 2_000
+
+COMMON = "SELECT a.id AS a, b.id AS b FROM a [RANGE 40 MILLISECONDS], b [RANGE 25 MILLISECONDS] WHERE a.k = b.k"
+THETA = "SELECT a.id AS a, b.id AS b FROM a [RANGE 20 MILLISECONDS], b [RANGE 15 MILLISECONDS] WHERE a.k < b.k"
+GROUPED = """
+    SELECT a.k, COUNT(*) AS n, MAX(b.id) AS most FROM a [RANGE 40 MILLISECONDS], b [RANGE 25 MILLISECONDS] WHERE a.k = b.k
+    GROUP BY a.k EVERY 5 MILLISECONDS
+"""
+
+
+class Attempt(StrEnum):
+    """How an attempt at a batch ends."""
+
+    SUCCEEDS = "succeeds"
+    FAILS_BEFORE_IT_WRITES = "fails before it writes"
+    FAILS_AFTER_IT_WROTE = "fails after it wrote"
+
+
+@dataclass
+class Cell:
+    """A value in a state store."""
+
+    content: Any = None
+
+    def get(self) -> Any:
+        return self.content
+
+    def update(self, newValue: Any) -> None:  # noqa: N803 # Spark's name
+        self.content = newValue
+
+
+@dataclass
+class Entries:
+    """A map in a state store."""
+
+    content: dict[Any, Any] = field(default_factory=dict)
+
+    def getValue(self, key: Any) -> Any:  # noqa: N802 # Spark's names
+        return self.content.get(key)
+
+    def updateValue(self, key: Any, value: Any) -> None:  # noqa: N802
+        self.content[key] = value
+
+    def removeKey(self, key: Any) -> None:  # noqa: N802
+        self.content.pop(key, None)
+
+
+@dataclass
+class Outcome:
+    """What a batch gave: rows, and per stream how many arrived, were late and were shed."""
+
+    rows: Counter[Any]
+    ledger: dict[str, tuple[int, int, int]]
+
+
+@dataclass
+class SparkHost:
+    """A query under way on pretended workers."""
+
+    arrangement: Arrangement
+    monkeypatch: pytest.MonkeyPatch
+    run: str = "run"
+    headers: dict[int, Any] = field(default_factory=dict)
+    entries: dict[int, dict[Any, Any]] = field(default_factory=dict)
+    memories: list[dict[Any, Any]] = field(default_factory=lambda: [{} for _ in range(WORKERS)])
+
+    def pack(self, batch: int, tables: dict[str, pa.Table], tasks: int = 2) -> list[Packet]:
+        """Pack a batch, each stream by several tasks."""
+        self.monkeypatch.setattr(dropping, "batch_of_task", lambda: batch)
+        packets = []
+        for packer in self.arrangement.packers:
+            table = tables[packer.name].select(packer.names_read())
+            for task in range(tasks):
+                part = table.slice(task * len(table) // tasks, (task + 1) * len(table) // tasks - task * len(table) // tasks)
+                packets += [packet for packed in packer.packed([part]) for packet in packets_of(packed)]
+        return packets
+
+    def advance(self, packets: list[Packet], workers: list[int], attempt: Attempt = Attempt.SUCCEEDS) -> Outcome:
+        """Run a batch, bucket by bucket."""
+        tables, metrics = [], Counter[str]()
+        for label, worker in zip(self.arrangement.bucket.labels, workers, strict=True):
+            of_bucket = [packet for packet in packets if packet.bucket == label]
+            found, counted = self._run_bucket(label, worker, of_bucket, attempt)
+            tables += found
+            metrics.update({name: value for name, value in counted.items() if name.partition("_")[0] in ("arrived", "late", "shed")})
+        rows = pa.Table.from_batches(tables, self.arrangement.bucket.config.result)
+        streams = enumerate(self.arrangement.bucket.streams)
+        counts = {name: tuple(metrics[f"{what}_{at}"] for what in ("arrived", "late", "shed")) for at, name in streams}
+        return Outcome(Counter(as_multiset(table_rows(rows))), counts)  # type: ignore[arg-type] # three each
+
+    def _run_bucket(self, label: int, worker: int, packets: list[Packet], attempt: Attempt) -> tuple[list[pa.RecordBatch], dict[str, int]]:
+        self.monkeypatch.setattr(store, "_memory", self.memories[worker])
+        header, entries = Cell(self.headers.get(label)), Entries(dict(self.entries.get(label, {})))
+        bucket = self.arrangement.bucket
+        states = Store(header, entries, bucket, self.arrangement.signature, StatefulStep(self.run, "buckets"), True)
+        before = states.load(label)
+        steps, found = bucket.advance(label, before.state, packets, last=False), []
+        while True:
+            try:
+                found.append(next(steps))
+            except StopIteration as over:
+                state, metrics = over.value
+                break
+        if attempt is not Attempt.FAILS_BEFORE_IT_WRITES:
+            states.save(label, before, state)
+        if attempt is Attempt.SUCCEEDS:
+            self.headers[label], self.entries[label] = header.content, entries.content
+        return found, metrics
+
+
+def streams_of(seed: int) -> dict[str, list[pa.Table]]:
+    """Two streams in batches: some rows are late, keys repeat, ids do not fit into 32 bits."""
+    rng = Random(seed)
+    return {name: [_batch(rng, name, number) for number in range(BATCHES)] for name in "ab"}
+
+
+def _batch(rng: Random, name: str, number: int) -> pa.Table:
+    times = [number * 20_000 + rng.randint(-9_000, 20_000) for _ in range(ROWS)]
+    ids = [(number * ROWS + at) * (1 << 33) + ord(name) for at in range(ROWS)]
+    return pa.table({"ts": pa.array(times), "k": pa.array([rng.randint(0, 5) for _ in range(ROWS)]), "id": pa.array(ids)})
+
+
+def sources_of(streams: dict[str, list[pa.Table]]) -> dict[str, Any]:
+    return {name: wm.stream(tables, time="ts", lateness=f"{LATENESS_US} microseconds") for name, tables in streams.items()}
+
+
+def host_of(query: str, streams: dict[str, list[pa.Table]], monkeypatch: pytest.MonkeyPatch, log: PlanLog | None = None) -> SparkHost:
+    sources = sources_of(streams)
+    return SparkHost(arranged(bound_query(query, sources), sources, wm.plan(), BUCKETS, PARTITIONS, log), monkeypatch)
+
+
+def check_rows_and_ledger(query: str, seed: int, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Every batch gives the embedded engine's rows and ledger, on whichever workers, with attempts that fail in between."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
+    streams, rng = streams_of(seed), Random(seed)
+    host = host_of(query, streams, monkeypatch)
+    host.run = f"{query}{seed}".encode().hex()[-60:]
+    embedded = wm.run(query, sources_of(streams), plan=wm.plan())
+    for batch in range(BATCHES):
+        tables = {name: each[batch] for name, each in streams.items()}
+        packets = host.pack(batch, tables)
+        for attempt in rng.sample([*Attempt], rng.randint(0, 2)):
+            if attempt is not Attempt.SUCCEEDS:
+                host.advance(packets, _workers(rng), attempt)
+        outcome = host.advance(packets, _workers(rng))
+        wanted = pa.Table.from_batches(embedded.advance(tables), embedded.result)
+        assert outcome.rows == Counter(as_multiset(table_rows(wanted)))
+        assert outcome.ledger == {name: (each.arrived, each.late, each.shed) for name, each in embedded.batch_ledger.items()}
+        check_store(host)
+
+
+def _workers(rng: Random) -> list[int]:
+    return [rng.randrange(WORKERS) for _ in range(BUCKETS)]
+
+
+def check_store(host: SparkHost) -> None:
+    """A store holds the parts that its header lists, and nothing else."""
+    for label, content in host.headers.items():
+        listed = {entry[0] for entry in json.loads(content[0])["entries"]}
+        assert {place for (place,) in host.entries[label]} == listed
+
+
+def check_labels() -> None:
+    """Buckets lie on distinct partitions as long as there are enough."""
+    for partitions in (2, 4, 7):
+        found = labels.bucket_labels(partitions, partitions)
+        assert len({labels.partition_of(label, partitions) for label in found}) == partitions
+
+
+def check_replay(seed: int, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """A batch that is packed again keeps the same rows, whatever plans were written meanwhile."""
+    streams, log = streams_of(seed), PlanLog(folder / "plans")
+    host = host_of(COMMON, streams, monkeypatch, log)
+    log.write(1, wm.plan(drop={"a": 0.5}))
+    packed = []
+    for batch in range(3):
+        tables = {name: each[batch] for name, each in streams.items()}
+        packed.append(_contents(host.pack(batch, tables)))
+    with pytest.raises(wm.PlanError, match="batch 2 has its plan already"):
+        log.write(2, wm.plan(drop={"a": 0.9}))
+    log.write(3, wm.plan(drop={"a": 0.9, "b": 0.9}))
+    for batch in range(3):
+        tables = {name: each[batch] for name, each in streams.items()}
+        assert _contents(host.pack(batch, tables)) == packed[batch]
+
+
+def _contents(packets: list[Packet]) -> list[tuple[int, int, int, int]]:
+    return [(packet.bucket, packet.kind, packet.source, packet.rows) for packet in packets]
+
+
+def check_other_queries(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """A checkpoint of another query is refused."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
+    streams = streams_of(0)
+    host = host_of(COMMON, streams, monkeypatch)
+    tables = {name: each[0] for name, each in streams.items()}
+    host.advance(host.pack(0, tables), [0] * BUCKETS)
+    other = host_of(COMMON.replace("25", "26"), streams, monkeypatch)
+    other.headers, other.entries = host.headers, host.entries
+    try:
+        other.advance(other.pack(0, tables), [1] * BUCKETS)
+    except wm.InputError:
+        return
+    raise AssertionError("the checkpoint of another query was continued")

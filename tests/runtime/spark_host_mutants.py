@@ -1,0 +1,164 @@
+"""The Spark host, broken on purpose: each mutant is a small mistake somebody could make in packing, placing, caching or replaying."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.runtime.spark import bucket, labels, layout, narrowing, packing, plans, shelf, store
+from watersmeet.runtime.spark.packets import Packet
+from watersmeet.runtime.spark.plans import PlanLog
+from watersmeet.runtime.watermark import Watermark
+
+from ..properties.mutants import Mutant, Original, Patch
+
+
+def _mutant(mistake: str, owner: Any, attribute: str, broken: Callable[[Any], Any]) -> Mutant:
+    return Mutant(mistake, (Patch(owner, attribute, broken),))
+
+
+def _trusting(load: Original) -> Original:
+    def broken(self: store.Store, label: int) -> store.Remembered:
+        cached = store._memory.pop((self.step, label), None)
+        found: store.Remembered = cached if cached is not None else load(self, label)
+        return found
+
+    return broken
+
+
+def _keeping_after_a_failure(load: Original) -> Original:
+    """A cached state stays where it is while a step changes it, under the token of the version before."""
+
+    def broken(self: store.Store, label: int) -> store.Remembered:
+        loaded: store.Remembered = load(self, label)
+        store._memory[self.step, label] = loaded
+        return loaded
+
+    return broken
+
+
+def _ignoring_a_key(codes: Original) -> Original:
+    def broken(self: Any, axis: Any, rows: Any) -> Any:
+        found = codes(self, axis, rows)
+        return np.zeros_like(found) if self.source.number == 1 else found
+
+    return broken
+
+
+def _first_clock_alone(clock: Original) -> Original:
+    def broken(self: Any, packet: Packet) -> None:
+        if self.bucket.streams[packet.source] not in self.seen_us:
+            clock(self, packet)
+
+    return broken
+
+
+def _counting_everywhere(clock: Original) -> Original:
+    def broken(self: Any, packet: Packet) -> None:
+        cell, self.cell = self.cell, 0
+        clock(self, packet)
+        self.cell = cell
+
+    return broken
+
+
+def _leaving_entries(save: Original) -> Original:
+    def broken(self: store.Store, label: int, before: Any, state: Any) -> Any:
+        kept = dict(self.entries.content)  # type: ignore[attr-defined] # the tests' own
+        after = save(self, label, before, state)
+        self.entries.content = kept | self.entries.content  # type: ignore[attr-defined]
+        return after
+
+    return broken
+
+
+def _newest_plan(_: Original) -> Original:
+    def broken(self: PlanLog, batch: int) -> Plan | None:
+        numbers = self._numbers()
+        return self._read(max(numbers)) if numbers else None
+
+    return broken
+
+
+def _replacing(_: Original) -> Original:
+    def broken(self: PlanLog, batch: int, plan: Plan | None) -> bool:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        beside = self.folder / "new"
+        beside.write_text(json.dumps(None if plan is None else plan.to_dict()))
+        os.replace(beside, self._file(batch))
+        return True
+
+    return broken
+
+
+def _wrapping(narrow: Original) -> Original:
+    def broken(field: pa.Field, values: pa.Array) -> tuple[pa.Field, pa.Array]:
+        if values.type != pa.int64() or not len(values):
+            return narrow(field, values)  # type: ignore[no-any-return]
+        numbers = values.to_numpy()
+        low = int(numbers.min())
+        narrow_field = pa.field(field.name, pa.uint32(), metadata={b"low": str(low).encode()})
+        return narrow_field, pa.array(((numbers - low) & 0xFFFFFFFF).astype(np.uint32))
+
+    return broken
+
+
+def _without_the_last_rows(by_cell: Original) -> Original:
+    def broken(self: Any, grid: layout.Layout, keep: Any) -> Any:
+        for cell, rows in by_cell(self, grid, keep):
+            yield cell, rows.slice(0, max(1, rows.num_rows - 1))
+
+    return broken
+
+
+def _sharing_names(put: Original) -> Original:
+    """Entries are cached under the name of the first one, as if a name belonged to a run."""
+
+    def broken(self: shelf.Shelf, name: str, blob: bytes) -> None:
+        put(self, name, blob)
+        if self.folder is not None:
+            for other in self.folder.iterdir():
+                Path(other).write_bytes(blob)
+
+    return broken
+
+
+def _late_at_once(advance: Original) -> Original:
+    """Rows of a batch are judged by the watermark after it."""
+
+    def broken(self: bucket.Bucket, label: int, state: bucket.BucketState, packets: Any, *, last: bool) -> Any:
+        packets = list(packets)
+        seen = bucket._Arrived(self, self.labels.index(label))
+        for packet in packets:
+            seen.take(packet)
+        return advance(self, label, bucket.BucketState(state.inner, state.watermark.after(seen.seen_us)), packets, last=last)
+
+    return broken
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    _mutant("a worker trusts cached state of another batch", store.Store, "load", _trusting),
+    _mutant("a worker keeps cached state while a step changes it", store.Store, "load", _keeping_after_a_failure),
+    _mutant("a label ignores one key", packing._Wanted, "_codes", _ignoring_a_key),
+    _mutant("the bucket's clock skips one packing task", bucket._Arrived, "_clock", _first_clock_alone),
+    _mutant("every bucket counts the rows that arrived", bucket._Arrived, "_clock", _counting_everywhere),
+    _mutant("copies of late rows count", layout.Layout, "is_first_copy", lambda _: lambda self, number, cell: True),
+    _mutant("a copied row goes to its first cell alone", layout.Layout, "copies", lambda _: lambda self, number: [0]),
+    _mutant("a bucket drops the last row of a packet", packing._Wanted, "by_cell", _without_the_last_rows),
+    _mutant("numbers wrap at 32 bits on their way", narrowing, "_narrow", _wrapping),
+    _mutant("a store keeps entries of state that expired", store.Store, "save", _leaving_entries),
+    _mutant("state from bytes forgets the watermark", store, "_watermark", lambda _: lambda owner, saved: Watermark.start(owner.lateness)),
+    _mutant("cached entries share a name", shelf.Shelf, "put", _sharing_names),
+    _mutant("a row is judged by the watermark of its own batch", bucket.Bucket, "advance", _late_at_once),
+    _mutant("a replay uses the newest plan", plans.PlanLog, "settled_at", _newest_plan),
+    _mutant("a plan replaces that of a batch that has begun", plans.PlanLog, "_put", _replacing),
+    _mutant("buckets are numbered from zero", labels, "bucket_labels", lambda _: lambda buckets, partitions: tuple(range(buckets))),
+    _mutant("the checkpoint of another query is continued", store, "refuse_another_query", lambda _: lambda saved, mine: None),
+)

@@ -1,0 +1,75 @@
+"""Background threads: a failure reaches the caller, with the name of the thread and of the exception."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from watersmeet.bench import memory
+from watersmeet.operators import cores
+from watersmeet.runtime.background import BackgroundError, BackgroundThread
+
+
+def test_a_failure_is_kept_and_ends_what_depends_on_the_thread() -> None:
+    stopped = threading.Event()
+    thread = BackgroundThread("the clock", _break, stopped.set).start()
+    thread.join()
+    assert stopped.is_set()
+    with pytest.raises(BackgroundError, match=r"the clock failed: ZeroDivisionError") as failure:
+        thread.raise_failure()
+    assert isinstance(failure.value.__cause__, ZeroDivisionError)
+
+
+def test_a_thread_that_exits_has_failed() -> None:
+    thread = BackgroundThread("the server", lambda: sys.exit(3)).start()
+    thread.join()
+    with pytest.raises(BackgroundError, match="the server failed: SystemExit: 3"):
+        thread.raise_failure()
+
+
+def test_a_thread_that_ends_has_not_failed() -> None:
+    thread = BackgroundThread("the clock", lambda: None).start()
+    thread.join()
+    thread.raise_failure()
+    assert thread.failure is None
+
+
+def test_a_memory_watch_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = threading.Event()
+
+    def held_bytes() -> int:
+        looked.set()
+        raise PermissionError("/proc/7/statm")
+
+    monkeypatch.setattr(memory, "_EVERY_S", 0.001)
+    monkeypatch.setattr(memory, "held_bytes", held_bytes)
+    with pytest.raises(BackgroundError, match=r"the memory watch failed: PermissionError: /proc/7/statm"), memory.watched():
+        looked.wait()
+
+
+@pytest.mark.parametrize("place", [0, 1, 3, 6])
+def test_an_error_on_another_core_is_raised_where_the_result_is_wanted(place: int) -> None:
+    def work(number: int) -> int:
+        return 1 // (number - place)
+
+    def results(number: int) -> Iterator[int]:
+        yield work(number)
+
+    with cores.on_cores(2):
+        runs: tuple[Callable[[], object], ...] = (
+            lambda: cores.each(work, range(7), cores.FEWEST_ROWS),
+            lambda: list(cores.ahead(work, range(7), lambda _: cores.FEWEST_ROWS)),
+            lambda: list(cores.spread(results, range(7), cores.FEWEST_ROWS)),
+            lambda: list(cores.made_ahead(map(work, range(7)))),
+            lambda: list(cores.next_made_ahead(map(work, range(7)))),
+        )
+        for run in runs:
+            with pytest.raises(ZeroDivisionError):
+                run()
+
+
+def _break() -> None:
+    raise ZeroDivisionError("division by zero")

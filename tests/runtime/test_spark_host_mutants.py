@@ -1,0 +1,38 @@
+"""Every mutant of the Spark host is caught by comparing it with the embedded engine, and the host as it is passes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import watersmeet as wm
+
+from ..properties.mutants import Mutant
+from .spark_host import COMMON, GROUPED, THETA, check_labels, check_other_queries, check_replay, check_rows_and_ledger
+from .spark_host_mutants import MUTANTS
+
+SEEDS = range(4)
+
+
+def check_host(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    check_labels()
+    check_other_queries(monkeypatch, folder)
+    for seed in SEEDS:
+        for number, query in enumerate((COMMON, THETA, GROUPED)):
+            with monkeypatch.context() as patched:
+                (folder / f"{seed}-{number}").mkdir()
+                check_rows_and_ledger(query, seed, patched, folder / f"{seed}-{number}")
+    check_replay(0, monkeypatch, folder)
+
+
+def test_the_host_as_it_is_gives_the_rows_of_the_embedded_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    check_host(monkeypatch, tmp_path)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.mistake)
+def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for patch in mutant.patches:
+        monkeypatch.setattr(patch.owner, patch.attribute, patch.broken(getattr(patch.owner, patch.attribute)))
+    with pytest.raises((AssertionError, wm.WatersmeetError, pytest.fail.Exception)):  # any other error is a crash, not an answer
+        check_host(monkeypatch, tmp_path)
