@@ -32,6 +32,9 @@ ARRIVING_SEEDS_PER_CHUNK = scale_volume(30)
 
 FIRST_SEED = int(os.environ.get("WATERSMEET_SEED", "0"))
 
+#: Checked whole, in any batches, in any order within the lateness, and with late rows.
+SEEDS_CHECKED_IN_EVERY_WAY = range(FIRST_SEED, FIRST_SEED + min(CHUNKS * SEEDS_PER_CHUNK, ARRIVING_CHUNKS * ARRIVING_SEEDS_PER_CHUNK))
+
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_collect_gives_the_oracles_rows(chunk: int) -> None:
