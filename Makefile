@@ -12,10 +12,10 @@ WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test quick faults lint types contract format kernels bench papers java chromium clean distclean
+.PHONY: help demo test test-long quick faults lint types contract format kernels bench papers java chromium clean distclean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: kernels ## joins a year of real flights in three streams on Spark, and checks the answer
 	@bash scripts/java.sh || echo "Going on without Java: the demo runs in one process." >&2
@@ -25,6 +25,12 @@ test: lint types contract kernels ## everything that has to be right before a ch
 	@bash scripts/chromium.sh
 	@bash scripts/java.sh
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --durations 15 src tests </dev/null
+
+# WATERSMEET_SEED=100000 checks other seeds.
+test-long: kernels ## the generated tests at ten times the volume of `make test`
+	WATERSMEET_VOLUME=$${WATERSMEET_VOLUME:-10} $(BIN)/pytest -n $(WORKERS) -o faulthandler_timeout=3600 \
+		--dist loadgroup tests/properties tests/meet/test_state_between_batches.py tests/runtime/test_spread_aggregation.py \
+		tests/spark/test_embedded_equals_spark.py </dev/null
 
 quick: kernels ## the tests without the long property runs, Spark and the browser
 	$(BIN)/pytest -x -n $(WORKERS) src tests --ignore tests/properties --ignore tests/dashboard --ignore tests/spark </dev/null

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Self
 
 _WIDEST_LINE = 160
+#: Characters of a message and of a hint. Names, types and values come from outside: a nested type alone can have 50,000 characters.
+_LONGEST_PART = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Span:
 
 
 class WatersmeetError(Exception):
-    """A mistake of the caller's: what is wrong, where, and what to do about it.
+    """Mistake of the caller: what is wrong, where, and what to do about it. Long messages are abbreviated.
 
     >>> print(QueryError('no column "prize"', span=Span(7, 12), text="SELECT prize FROM bids", hint="existing: price"))
     no column "prize"
@@ -40,11 +42,12 @@ class WatersmeetError(Exception):
     """
 
     def __init__(self, message: str, *, span: Span | None = None, text: str | None = None, hint: str | None = None):
+        message = abbreviate(message, _LONGEST_PART)
         super().__init__(message)
         self.message = message
         self.span = span
         self.text = text
-        self.hint = hint
+        self.hint = None if hint is None else abbreviate(hint, _LONGEST_PART)
 
     def within(self, text: str) -> Self:
         """The same error, knowing the text its span points into."""
@@ -78,7 +81,24 @@ class WatersmeetWarning(UserWarning):
 
 
 class InternalError(Exception):
-    """An invariant of Watersmeet's own broke: a bug, never the caller's fault."""
+    """Broken invariant of Watersmeet itself: a bug, never the caller's fault."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(abbreviate(message, _LONGEST_PART))
+
+
+def abbreviate(text: str, most: int = 80) -> str:
+    """Shorten a text to about `most` characters, keeping its start and its end.
+
+    Every error message passes through here, so no input can flood a terminal or a log.
+
+    >>> abbreviate("short"), abbreviate("x" * 5_000 + "y", most=12)
+    ('short', 'xxxxxxxx… (4,989 characters omitted) …xxxy')
+    """
+    if len(text) <= most:
+        return text
+    head, tail = most - most // 3, most // 3
+    return f"{text[:head]}… ({len(text) - head - tail:,} characters omitted) …{text[-tail:]}"
 
 
 def caret(text: str, span: Span) -> str:

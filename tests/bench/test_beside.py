@@ -13,7 +13,7 @@ from watersmeet.bench import embedded
 from watersmeet.bench.answers import Answer, DifferentRowsError, checksum
 from watersmeet.bench.catalogue import CATALOGUE, FINITE
 from watersmeet.bench.embedded import beside_duckdb, collect_ours, finite
-from watersmeet.bench.growth import growth
+from watersmeet.bench.growth import Point, growth
 from watersmeet.bench.joins import After, Aggregate, Band, Range, Tile, WindowJoin
 from watersmeet.bench.pages import kept, save_growth, write_page
 from watersmeet.bench.peers.flink_sql import flink_select
@@ -134,14 +134,20 @@ def test_an_unknown_benchmark_is_answered_with_those_there_are() -> None:
     assert "nexmark-9" in str(refused.value)
 
 
-def test_growth_says_how_much_larger_than_the_smallest_a_time_per_row_is() -> None:
-    found = list(growth(0.002))
-    assert [point.size for point in found if point.grows == "streams"] == [2, 3, 4, 5, 6]
-    assert all(point.over_first == 1.0 for point in found if point.size == min(p.size for p in found if p.grows == point.grows))
+@pytest.fixture(scope="module")
+def grown() -> list[Point]:
+    return list(growth(0.001))
 
 
-def test_growth_is_kept_and_drawn_on_the_page(tmp_path: Path) -> None:
-    save_growth([point.to_dict() for point in growth(0.001)], tmp_path)
+@pytest.mark.xdist_group("growth")
+def test_growth_says_how_much_larger_than_the_smallest_a_time_per_row_is(grown: list[Point]) -> None:
+    assert [point.size for point in grown if point.grows == "streams"] == [2, 3, 4, 5, 6]
+    assert all(point.over_first == 1.0 for point in grown if point.size == min(p.size for p in grown if p.grows == point.grows))
+
+
+@pytest.mark.xdist_group("growth")
+def test_growth_is_kept_and_drawn_on_the_page(grown: list[Point], tmp_path: Path) -> None:
+    save_growth([point.to_dict() for point in grown], tmp_path)
     write_page(tmp_path)
     assert "<svg" in (tmp_path / "growth.svg").read_text()
     assert "| rows in windows | embedded |" in (tmp_path / "README.md").read_text()

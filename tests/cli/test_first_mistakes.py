@@ -10,17 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.cli.conftest import QUERY
 from watersmeet.cli import main as cli
-
-QUERY = "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    for name in ("a", "b"):
-        (tmp_path / f"{name}.csv").write_text("k,ts\n1,2024-01-01T00:00:00Z\n")
-    (tmp_path / "query.sql").write_text(QUERY)
-    return tmp_path
 
 
 def said(*args: object) -> str:

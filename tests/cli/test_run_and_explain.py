@@ -202,6 +202,6 @@ def test_values_cannot_steer_the_terminal(files: Path, monkeypatch: pytest.Monke
 
 def test_the_installed_command_works_without_a_terminal(files: Path) -> None:
     command = [sys.executable, "-c", "from watersmeet.cli.main import main; main()", "run", str(files / "query.sql"), *_streams(files)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "2 rows"

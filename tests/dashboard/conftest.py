@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 import watersmeet as wm
 from watersmeet.dashboard.app import Shown
@@ -30,6 +30,10 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+
+#: Playwright gives up after 5 or 30 seconds by default; a loaded machine takes longer. The watchdog shows a wait that never ends.
+PATIENCE_MS = 600_000
+expect.set_options(timeout=PATIENCE_MS)
 
 ARTEFACTS = Path(__file__).parents[2] / "artefacts"
 
@@ -96,7 +100,7 @@ def browser() -> Iterator[Browser]:
     if found is None:
         pytest.fail("no Chromium to test the dashboard with: bash scripts/chromium.sh")
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=found, args=list(FLAGS))
+        opened = playwright.chromium.launch(executable_path=found, args=list(FLAGS), timeout=PATIENCE_MS)
         yield opened
         opened.close()
 
@@ -115,6 +119,7 @@ def looked_at(browser: Browser) -> Iterator[Callable[..., Seen]]:
 
     def look(address: Address, *, dark: bool = False, width: int = 1280, height: int = 900) -> Seen:
         context = browser.new_context(color_scheme="dark" if dark else "light", viewport={"width": width, "height": height})
+        context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
         page = context.new_page()
         seen = Seen(page, [])

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 import pytest
 from playwright.sync_api import Page, expect
 
+import watersmeet as wm
 from tests.dashboard.conftest import ARTEFACTS, Running, Seen
 
 Look = Callable[..., Seen]
@@ -98,9 +99,8 @@ def test_names_with_markup_are_shown_as_text(dashboard: Callable[..., AbstractCo
 
 def test_changes_of_plan_are_logged(served: Running, looked_at: Look) -> None:
     page = looked_at(served.address).page
-    from watersmeet import plan
-
-    served.run.replan(plan("eager-hash"))
+    served.go_on()  # a change is a batch with another plan than the batch before
+    served.run.replan(wm.plan("eager-hash"))
     served.go_on()
     expect(page.locator("#changes li").first).to_contain_text("now eager-hash, before runs")
 

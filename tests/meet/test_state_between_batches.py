@@ -13,13 +13,14 @@ from tests.properties.cases import Case
 from tests.properties.engine import Rows, expected
 from tests.properties.generators import generate
 from tests.properties.plans import plans_of
+from tests.volume import scale_volume
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import InputError
 from watersmeet.operators.meet.blobs import state_bytes, state_from_bytes
 from watersmeet.oracle import as_multiset, table_rows
 from watersmeet.runtime.embedded import EmbeddedRun
 
-SEEDS = 200
+SEEDS = scale_volume(60)
 
 
 @pytest.mark.parametrize("chunk", range(4))

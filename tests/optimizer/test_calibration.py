@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,8 +13,11 @@ from watersmeet.cli.calibrate import calibrate, weights_as_table
 from watersmeet.cost.early_aggregation import EarlyWeights
 from watersmeet.cost.profile import SCALARS, STRUCTURES, Profile
 from watersmeet.errors import InternalError
+from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.optimizer.calibration import aggregation, around, calibrated, load, runs, structures
 from watersmeet.optimizer.calibration.fit import fitted
+from watersmeet.optimizer.calibration.streams import B
+from watersmeet.optimizer.calibration.timing import Timed
 
 #: May be too small to be seen beside the noise of a machine that does other things: a list forgets a row in a nanosecond.
 MAY_BE_ZERO = {
@@ -66,11 +70,23 @@ def test_a_profile_says_where_it_is_from(measured: Profile) -> None:
     assert measured.source.startswith("quickly measured on ")
 
 
-def test_a_larger_list_takes_as_long_as_the_weights_say(measured: Profile) -> None:
-    larger = structures.probed("list", structures.Load(window_rows=100_000, arrivals=400), repeats=3)
+def test_a_larger_list_takes_as_long_as_the_weights_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work is counted, not timed, so that the prediction is exact and no other process can spoil it."""
+    compare_s, lookup_s, update_s = 2e-9, 3e-8, 5e-8
+
+    def count_seconds(call: Callable[[], Tally], repeats: int) -> Timed[Tally]:
+        tally = call()
+        updates = tally.inserts[B] + tally.expirations[B]
+        return Timed(tally, float(tally.comparisons.sum() * compare_s + tally.probes.sum() * lookup_s + updates * update_s))
+
+    monkeypatch.setattr(structures, "timed", count_seconds)
+    probed = [structures.probed("list", load, repeats=1) for load in structures.probe_loads("list", quick=True)]
+    updated = [structures.updated("list", load, repeats=1) for load in structures.update_loads("list", quick=True)]
+    weights = structures.structure(probed, updated)
+    larger = structures.probed("list", structures.Load(window_rows=100_000, arrivals=400), repeats=1)
     assert larger.compared == 100_000 * 400
-    predicted_s = larger.layout_s + larger.compared * measured.list.compare_s + larger.lookups * measured.list.lookup_s
-    assert predicted_s / 3 < larger.seconds < predicted_s * 3
+    predicted_s = larger.layout_s + larger.compared * weights.compare_s + larger.lookups * weights.lookup_s
+    assert predicted_s == pytest.approx(larger.seconds, rel=0.01)
 
 
 def test_loads_count_what_the_model_counts() -> None:

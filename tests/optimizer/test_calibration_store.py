@@ -52,7 +52,7 @@ def test_a_damaged_file_is_refused_with_its_path_and_what_to_do(content: bytes, 
 
 def test_what_cannot_be_read_or_written_is_said(configuration: Path) -> None:
     profile_path().mkdir(parents=True)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="is a directory"):
         load()
     with pytest.raises(InputError, match="cannot be saved"):
         save(MINE)

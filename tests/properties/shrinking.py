@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from watersmeet.errors import WatersmeetError
@@ -10,15 +9,17 @@ from watersmeet.errors import WatersmeetError
 from .cases import Case, smaller_cases
 
 
-def shrink(case: Case, fails: Callable[[Case], bool], budget_s: float = 20.0) -> Case:
-    """The smallest failing case that greedy steps find within the budget. A case that no longer is a query does not count as failing."""
-    until = time.monotonic() + budget_s
+def shrink(case: Case, fails: Callable[[Case], bool], most_tries: int = 2_000) -> Case:
+    """Return the smallest failing case that greedy steps find. A case that no longer is a query does not count as failing.
+
+    Tries are counted, not seconds, so that every machine finds the same case.
+    """
+    tries = iter(range(most_tries))
     smaller: Case | None = case
     while smaller is not None:
         case = smaller
-        smaller = next(
-            (candidate for candidate in smaller_cases(case) if time.monotonic() < until and _still_fails(candidate, fails)), None
-        )
+        candidates = zip(smaller_cases(case), tries, strict=False)
+        smaller = next((candidate for candidate, _ in candidates if _still_fails(candidate, fails)), None)
     return case
 
 

@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 
+from tests.volume import scale_volume
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
 from watersmeet.oracle import admit
@@ -23,13 +24,16 @@ from .generators import generate, generate_timed
 from .plans import plans_of
 
 CHUNKS = 40
-SEEDS_PER_CHUNK = 500
+SEEDS_PER_CHUNK = scale_volume(80)
 PLANNED_CHUNKS = 20
-PLANNED_SEEDS_PER_CHUNK = 60
+PLANNED_SEEDS_PER_CHUNK = scale_volume(12)
 ARRIVING_CHUNKS = 20
-ARRIVING_SEEDS_PER_CHUNK = 150
+ARRIVING_SEEDS_PER_CHUNK = scale_volume(30)
 
 FIRST_SEED = int(os.environ.get("WATERSMEET_SEED", "0"))
+
+#: Checked whole, in any batches, in any order within the lateness, and with late rows.
+SEEDS_CHECKED_IN_EVERY_WAY = range(FIRST_SEED, FIRST_SEED + min(CHUNKS * SEEDS_PER_CHUNK, ARRIVING_CHUNKS * ARRIVING_SEEDS_PER_CHUNK))
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from tests.volume import scale_volume
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import WatersmeetError
 from watersmeet.oracle import admit
@@ -31,10 +32,10 @@ from .shrinking import shrink
 from .test_against_the_oracle import FIRST_SEED
 
 CHUNKS = 20
-WHOLE_SEEDS = 100
-ARRIVING_SEEDS = 90
-BATCH_SEEDS = 50
-ROW_SEEDS = 20
+WHOLE_SEEDS = scale_volume(18)
+ARRIVING_SEEDS = scale_volume(20)
+BATCH_SEEDS = scale_volume(15)
+ROW_SEEDS = scale_volume(6)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

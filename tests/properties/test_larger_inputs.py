@@ -11,6 +11,7 @@ from random import Random
 import duckdb
 import pytest
 
+from tests.volume import scale_volume
 from watersmeet.operators import cores
 from watersmeet.operators.meet import admission, expand, state
 
@@ -20,8 +21,8 @@ from .engine import assert_same, collect, collect_arriving, expected
 from .generators import generate, generate_crowd
 
 CHUNKS = 10
-CROWDS_PER_CHUNK = 30
-SEEDS_PER_CHUNK = 100
+CROWDS_PER_CHUNK = scale_volume(8)
+SEEDS_PER_CHUNK = scale_volume(30)
 
 
 @pytest.fixture(scope="module")

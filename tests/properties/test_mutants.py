@@ -11,7 +11,7 @@ from .arrivals import in_any_batches, with_late_rows, within_lateness
 from .engine import assert_same, collect, collect_arriving, expected
 from .generators import generate
 from .mutants import MUTANTS, Mutant
-from .test_against_the_oracle import check_late_rows
+from .test_against_the_oracle import SEEDS_CHECKED_IN_EVERY_WAY, check_late_rows
 
 MOST_SEEDS = 300
 
@@ -47,7 +47,9 @@ def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_engine_as_it_is_passes_the_cases_that_catch_the_mutants() -> None:
-    assert not [seed for seed in range(MOST_SEEDS) if is_caught(seed)]
+    """Cases of the main test are checked there, by the same comparisons."""
+    others = [seed for seed in range(MOST_SEEDS) if seed not in SEEDS_CHECKED_IN_EVERY_WAY]
+    assert not [seed for seed in others if is_caught(seed)]
 
 
 def is_caught(seed: int) -> bool:

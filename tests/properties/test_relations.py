@@ -12,6 +12,8 @@ from random import Random
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
+from tests.volume import scale_volume
+
 from .arrivals import in_any_batches, within_lateness
 from .cases import Case
 from .engine import Rows, assert_same, collect, collect_arriving
@@ -19,7 +21,12 @@ from .generators import generate
 from .relations import only_ids, shifted, with_a_larger_window, with_ids_first, with_renamed_keys, without_calendar
 
 EXAMPLES = settings(
-    max_examples=400, deadline=None, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate], print_blob=False
+    max_examples=scale_volume(150),
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    print_blob=False,
 )
 
 seeds = st.integers(0, 2**32 - 1)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
+from tests.volume import scale_volume
 from watersmeet.algebra.plan import Plan
 from watersmeet.operators.shedding import DropBox
 from watersmeet.oracle import admit
@@ -21,7 +22,7 @@ from .generators import generate, generate_timed
 from .plans import plans_of
 
 CHUNKS = 10
-SEEDS_PER_CHUNK = 60
+SEEDS_PER_CHUNK = scale_volume(12)
 
 FIRST_SEED = int(os.environ.get("WATERSMEET_SEED", "0"))
 
@@ -76,7 +77,7 @@ def test_late_rows_are_late_and_the_ledger_closes_to_the_row(chunk: int) -> None
 
 
 def test_a_share_of_one_is_no_shedding_and_a_larger_share_keeps_more() -> None:
-    for seed in range(FIRST_SEED, FIRST_SEED + 200):
+    for seed in range(FIRST_SEED, FIRST_SEED + scale_volume(100)):
         case = generate(seed)
         names = [item.alias for item in case.items if item.name in case.streams and not _read_twice(case, item.name)]
         nothing, little, much = (Plan(drop=tuple((name, share) for name in names)) for share in (0.0, 0.3, 0.6))

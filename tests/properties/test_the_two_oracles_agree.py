@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
+from tests.volume import scale_volume
 from watersmeet.oracle import join_rows
 
 from .duckdb_oracle import duckdb_rows, duckdb_text, opened, portable
 from .generators import generate
 
 CHUNKS = 10
-SEEDS_PER_CHUNK = 300
+SEEDS_PER_CHUNK = scale_volume(80)
 
 
 @pytest.fixture(scope="module")

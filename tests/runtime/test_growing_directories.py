@@ -15,6 +15,7 @@ import watersmeet as wm
 from watersmeet.errors import InputError
 from watersmeet.oracle import as_multiset, join_rows, table_rows
 from watersmeet.runtime.embedded import bound_query
+from watersmeet.runtime.figures import BatchFigures
 from watersmeet.runtime.job.growing import Growing, Progress, grow
 from watersmeet.runtime.job.inbox import Inbox
 from watersmeet.runtime.job.outbox import PartFiles
@@ -38,7 +39,9 @@ def write(directory: Path, number: int, name: str, seconds: list[float]) -> pa.T
         }
     )
     directory.mkdir(exist_ok=True)
-    pq.write_table(rows, directory / f"{number:03d}.parquet")
+    hidden = directory / f".{number:03d}"
+    pq.write_table(rows, hidden)
+    hidden.rename(directory / f"{number:03d}.parquet")  # a job that follows the directory never sees half a file
     return rows
 
 
@@ -148,9 +151,10 @@ def test_a_query_that_follows_goes_on_with_files_that_appear_until_it_is_stopped
     thread = threading.Thread(target=grow, args=(job(tmp_path, follow=True), stop, seen.observe))
     thread.start()
     try:
-        seen.wait_for(1)
+        rows = sum(table.num_rows for table in filled.values())
+        seen.wait_for_rows(rows)
         tables = closed(tmp_path, filled)
-        seen.wait_for(2)
+        seen.wait_for_rows(rows + len(tables))  # one batch or two: the last files appear one after the other
     finally:
         stop.set()
         thread.join()
@@ -158,20 +162,20 @@ def test_a_query_that_follows_goes_on_with_files_that_appear_until_it_is_stopped
 
 
 class Batches:
-    """Counts batches and lets a test wait for the next one."""
+    """Rows of all batches so far; a test can wait for more of them."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.rows = 0
         self.changed = threading.Condition()
 
-    def observe(self, figures: object) -> None:
+    def observe(self, figures: BatchFigures) -> None:
         with self.changed:
-            self.count += 1
+            self.rows += sum(figures.rows_in.values())
             self.changed.notify_all()
 
-    def wait_for(self, count: int) -> None:
+    def wait_for_rows(self, rows: int) -> None:
         with self.changed:
-            self.changed.wait_for(lambda: self.count >= count)
+            self.changed.wait_for(lambda: self.rows >= rows)
 
 
 def test_an_empty_directory_is_waited_for_or_named(tmp_path: Path) -> None:
@@ -198,7 +202,7 @@ def test_two_processes_on_one_checkpoint_are_refused(tmp_path: Path, filled: dic
     thread = threading.Thread(target=grow, args=(job(tmp_path, follow=True), stop, seen.observe))
     thread.start()
     try:
-        seen.wait_for(1)
+        seen.wait_for_rows(1)
         with pytest.raises(InputError, match="in use by another process"):
             ran(job(tmp_path))
     finally:

@@ -163,6 +163,7 @@ class _SparkFrame:
     def __init__(self, *, streaming: bool) -> None:
         self.isStreaming = streaming
         self.schema = "schema"
+        self.columns = TABLE.column_names
         self.sparkSession = self
 
     def toArrow(self) -> pa.Table:  # noqa: N802  # Spark's own name

@@ -27,9 +27,10 @@ from watersmeet.runtime.spark.results import BLOB, ListedRows, PartsOfGroups
 from ..properties.aggregations import Aggregation, Emitted, early_plans, expected, expected_by_batch, generate_aggregation
 from ..properties.arrivals import in_any_batches, with_late_rows, within_lateness
 from ..properties.test_against_the_oracle import FIRST_SEED
+from ..volume import scale_volume
 
 CHUNKS = 10
-SEEDS = 40
+SEEDS = scale_volume(20)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

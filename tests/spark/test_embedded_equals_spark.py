@@ -17,11 +17,12 @@ from watersmeet.runtime.spark.arrangement import arranged
 from ..properties.arrivals import in_any_batches, with_late_rows
 from ..properties.engine import assert_same
 from ..properties.generators import generate
+from ..volume import scale_volume
 from .answers import rows_of, rows_of_table, sources_of
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-CASES = 60
+CASES = scale_volume(30)
 PARTITIONS = "spark.sql.shuffle.partitions"
 
 

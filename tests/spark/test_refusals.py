@@ -41,6 +41,12 @@ def test_a_missing_time_column_is_named_before_anything_runs(spark: SparkSession
         wm.on_spark(QUERY, {"a": wm.stream(spark.createDataFrame(ROWS), time="when")})
 
 
+def test_two_columns_of_one_name_are_refused_before_anything_runs(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(1, 2, 3)], "ts long, ts long, k long")
+    with pytest.raises(wm.InputError, match='2 columns named "ts"'):
+        wm.on_spark(QUERY, {"a": wm.stream(frame, time="ts"), "b": wm.stream(frame, time="ts")})
+
+
 def test_a_time_that_is_no_time_is_refused_before_anything_runs(spark: SparkSession) -> None:
     frame = spark.createDataFrame(ROWS).withColumn("ts", F.lit("noon"))
     with pytest.raises(wm.InputError, match="is string, which is not a time"):

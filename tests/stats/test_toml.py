@@ -41,9 +41,9 @@ def test_a_file_says_the_same_as_the_function(tmp_path: Path) -> None:
     [
         ("", "declares no stream"),
         ("[streams]", "declares no stream"),
-        ("[streams.bids", "is not a TOML file"),
-        ("x = " + "[" * 100_000, "is not a TOML file"),
-        ("x = " + "1" * 5000, "is not a TOML file"),
+        ("[streams.bids", "is not TOML"),
+        ("x = " + "[" * 100_000, "is not TOML"),
+        ("x = " + "1" * 5000, "is not TOML"),
         ("streams = 3", "streams must be a section, got 3"),
         ("[[streams]]\nrate = 3", "streams must be a section"),
         ("[stream.bids]\nrate = 3", 'no setting "stream"\nexisting settings: streams'),
@@ -70,8 +70,8 @@ def test_a_mistake_is_refused_with_the_file_and_the_key(tmp_path: Path, text: st
 def test_a_file_that_is_missing_a_folder_or_no_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         read_stats(tmp_path / "missing.toml")
-    with pytest.raises(InputError, match="cannot read the statistics"):
+    with pytest.raises(InputError, match="is a directory"):
         read_stats(tmp_path)
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="is not a TOML file"):
+    with pytest.raises(InputError, match="is not UTF-8 text"):
         read_stats(str(tmp_path / "binary.toml"))

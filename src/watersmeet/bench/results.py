@@ -14,6 +14,7 @@ from typing import Any
 
 from watersmeet.bench.peers.flink import FLINK_VERSION
 from watersmeet.errors import InputError, WatersmeetError
+from watersmeet.text_files import read_text_file
 
 OURS = ("watersmeet-spark", "watersmeet-embedded")
 PEERS = ("spark", "flink", "duckdb")
@@ -103,9 +104,11 @@ def save(comparison: Comparison, folder: Path) -> Path:
 
 
 def load(path: Path) -> Comparison:
+    """Return a saved benchmark."""
+    text = read_text_file(path, "benchmark file")
     try:
-        return Comparison.from_dict(json.loads(path.read_text()))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return Comparison.from_dict(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f'"{path}" is not a saved benchmark: {error}', hint="watersmeet bench NAME --save FOLDER writes one") from None
 
 

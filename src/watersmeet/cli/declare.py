@@ -16,6 +16,7 @@ from typing import Any
 import watersmeet as wm
 from watersmeet.cli.jobfile import FORMAT_SETTINGS, STREAM_SETTINGS, JobFile
 from watersmeet.errors import InputError
+from watersmeet.runtime.inputs.files import is_directory, refuse_missing
 from watersmeet.runtime.job.inbox import Inbox
 from watersmeet.runtime.sources import Relation, Stream
 
@@ -121,11 +122,8 @@ def stream_over(path: str, settings: Mapping[str, Any], *, reading: Reading = Re
     """A stream over the files at a path: those that are there, or those that appear as well."""
     given = _given(settings)
     if reading is not Reading.FILE_BY_FILE:
-        return wm.stream(path, **given, follow=reading is Reading.ON_SPARK and Path(path).is_dir())
-    if not Path(path).exists():
-        raise InputError(
-            f'there is no file or directory "{path}"', hint="a directory that is to be followed may be empty, but has to be there"
-        )
+        return wm.stream(path, **given, follow=reading is Reading.ON_SPARK and is_directory(Path(path)))
+    refuse_missing(Path(path), hint="a directory that is to be followed may be empty, but has to be there")
     declared = wm.stream([], **given)  # settings are checked in one place
     return replace(declared, feed=Inbox(Path(path), declared.time))
 

@@ -35,7 +35,6 @@ Paths are beside the file, wherever the command is called from.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +43,7 @@ from typing import Any
 from watersmeet.api import Budget
 from watersmeet.cli.budget import declared_budget
 from watersmeet.errors import InputError, listing
+from watersmeet.text_files import read_toml_file
 
 STREAM_SETTINGS = ("time", "unit", "lateness", "idle")
 
@@ -76,7 +76,7 @@ class JobFile:
 
 def read_job(place: Path) -> JobFile:
     """The job in a file, every path in it made one that holds from here."""
-    content = _content(place)
+    content = read_toml_file(place, "job file")
     _check(content, _KEYS, f"{place}")
     for key in _TEXT:
         if key in content and not isinstance(content[key], str):
@@ -93,15 +93,6 @@ def read_job(place: Path) -> JobFile:
     budget = _budget(content["budget"], f"{place}: budget") if "budget" in content else None
     known: dict[str, Any] = {**content, **beside, "budget": budget, "streams": streams, "relations": relations, "spark": spark}
     return JobFile(**known)
-
-
-def _content(place: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(place.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f'job file "{place}" cannot be read: {error.strerror or error}') from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f'job file "{place}" is not TOML: {str(error)[:200]}') from error
 
 
 def _sources(place: Path, content: dict[str, Any], kind: str, known: tuple[str, ...], needed: tuple[str, ...]) -> dict[str, dict[str, Any]]:

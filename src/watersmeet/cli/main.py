@@ -22,12 +22,16 @@ from watersmeet.cli.budget import declared_budget
 from watersmeet.cli.declare import Reading, declared_sources
 from watersmeet.cli.jobfile import JobFile, read_job
 from watersmeet.cli.show import console, printable
-from watersmeet.errors import InputError, InternalError, WatersmeetError, WatersmeetWarning
+from watersmeet.errors import InputError, InternalError, WatersmeetError, WatersmeetWarning, abbreviate
 from watersmeet.runtime.java import why_no_java
 from watersmeet.stats.toml import read_stats
+from watersmeet.text_files import read_text_file
 
 INTERRUPTED = 130
 DEFAULT_PORT = 8470
+MOST_PORT = 65_535
+MOST_ROWS = 2**31 - 1
+MOST_SCALE = 1_000
 
 app = typer.Typer(
     name="watersmeet",
@@ -68,7 +72,7 @@ Streams = Annotated[
     ),
 ]
 Ui = Annotated[bool, typer.Option("--ui", help="Open the dashboard beside it.")]
-Port = Annotated[int, typer.Option(help="Port of the dashboard on 127.0.0.1; 0 takes any that is free.")]
+Port = Annotated[int, typer.Option(min=0, max=MOST_PORT, help="Port of the dashboard on 127.0.0.1; 0 takes any that is free.")]
 Processors = Annotated[float | None, typer.Option(help="Processors the query may use; it is refused if it needs more.")]
 Headroom = Annotated[float, typer.Option(help="The share of the processors that is to stay free.")]
 Memory = Annotated[str | None, typer.Option(metavar="SIZE", help="Memory for its windows, as in 500MB or 2GB.")]
@@ -85,7 +89,7 @@ def run(
     follow: Annotated[bool, typer.Option("--follow", help="Go on with files that appear, until Ctrl-C.")] = False,
     checkpoint: Annotated[Path | None, typer.Option(metavar="DIR", help="Remember what was read; the same command goes on there.")] = None,
     config: Annotated[Path | None, typer.Option(metavar="JOB.TOML", help="A file with all of this; options given here win.")] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Rows to show.")] = 20,
+    limit: Annotated[int, typer.Option(min=0, max=MOST_ROWS, help="Rows to show.")] = 20,
     engine: Annotated[Engine | None, typer.Option(help="Where the query runs.  [default: embedded]", show_default=False)] = None,
     ui: Ui = False,
     port: Port = DEFAULT_PORT,
@@ -213,7 +217,9 @@ def bench(
     name: Annotated[str, typer.Argument(help="Which benchmark, peers, or all; or compare, with two saved results.")],
     results: Annotated[list[Path] | None, typer.Argument(help="Two files to compare.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one object per line.")] = False,
-    scale: Annotated[float, typer.Option(min=0.001, help="Shortens the streams of those beside peers, for a quick look.")] = 1.0,
+    scale: Annotated[
+        float, typer.Option(min=0.001, max=MOST_SCALE, help="Length of the streams beside peers; less than 1 for a quick look.")
+    ] = 1.0,
     save: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep what was found beside peers: values, plots and a page.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Leave out what DIR has already.")] = False,
     without: Annotated[list[Peer] | None, typer.Option(help="A peer to leave out; may be repeated.", show_default=False)] = None,
@@ -281,7 +287,7 @@ def options(version: Annotated[bool, typer.Option("--version", help="Show the ve
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Report mistakes as one message on stderr, never as a stack trace, and our warnings as one line."""
+    """Report mistakes as one message on stderr and exit with code 1, never as a stack trace; report our warnings as one line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", WatersmeetWarning)
@@ -292,6 +298,12 @@ def reported() -> Iterator[None]:
         raise typer.Exit(1) from error
     except InternalError as error:
         _say(f"{error}\nthis is a mistake in Watersmeet, not in your query or data")
+        raise typer.Exit(1) from error
+    except BrokenPipeError:
+        raise  # the reader of our output has left: `main` ends quietly
+    except OSError as error:  # a full disk, a name that is too long, a directory without permission
+        place = "" if error.filename is None else f'"{abbreviate(os.fsdecode(error.filename), 200)}": '
+        _say(f"{place}{error.strerror or error}\ncheck the path, the disk and its permissions")
         raise typer.Exit(1) from error
     except KeyboardInterrupt as interrupt:
         raise typer.Exit(INTERRUPTED) from interrupt
@@ -337,9 +349,4 @@ def _reading(*, grows: bool, on_spark: bool) -> Reading:
 
 
 def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f'query file "{path}" is not UTF-8 text') from error
-    except (OSError, ValueError) as error:
-        raise InputError(f'query file "{path}" cannot be read: {getattr(error, "strerror", None) or error}') from error
+    return read_text_file(path, "query file")

@@ -53,14 +53,15 @@ def quiet_spark(settings: Mapping[str, Any]) -> Iterator[None]:
     A session that is active already goes on saying what it says where it did.
     """
     check_java()
-    from watersmeet.runtime.spark.faults import SparkError
+    from watersmeet.runtime.spark.faults import SparkError, summarize_spark_errors
     from watersmeet.runtime.spark.session import start_writing_to
 
     with NamedTemporaryFile(prefix="watersmeet-spark-", suffix=".log", delete=False) as log, console(stderr=True).status("starting Spark"):
         started = start_writing_to(log, settings)
     failed = False
     try:
-        yield
+        with summarize_spark_errors():
+            yield
     except SparkError as failure:
         failed = started
         if started:

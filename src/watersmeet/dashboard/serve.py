@@ -12,11 +12,13 @@ from functools import partial
 import uvicorn
 
 from watersmeet.dashboard.app import Shown, dashboard
+from watersmeet.dashboard.connections import ConnectionLimits, bounded_protocol
 from watersmeet.errors import InputError
 from watersmeet.runtime.background import BackgroundThread
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 8470
+DEFAULT_LIMITS = ConnectionLimits()
 
 
 @dataclass(frozen=True)
@@ -32,15 +34,33 @@ class Address:
 
 
 @contextmanager
-def serving(shown: Shown, port: int = DEFAULT_PORT, on_failure: Callable[[], None] = lambda: None) -> Iterator[Address]:
+def serving(
+    shown: Shown,
+    port: int = DEFAULT_PORT,
+    on_failure: Callable[[], None] = lambda: None,
+    limits: ConnectionLimits = DEFAULT_LIMITS,
+) -> Iterator[Address]:
     """Serve while the block runs; port 0 takes any free port.
 
     If the server fails, `on_failure` is called at once, to end the block, and the error is raised at its end.
     """
-    listening = _listening(port)
+    listening = _listening(port, limits.backlog)
     address = Address(listening.getsockname()[1], secrets.token_urlsafe(24))
     app = dashboard(shown, address.token, address.port)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, lifespan="off", ws="none", server_header=False))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_level="critical",
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            http=bounded_protocol(limits),
+            timeout_keep_alive=limits.keep_alive_s,
+            backlog=limits.backlog,
+            timeout_graceful_shutdown=limits.keep_alive_s,  # a client that reads nothing must not hold up the end of the job
+        )
+    )
     thread = BackgroundThread("the dashboard's server", partial(server.run, sockets=[listening]), on_failure).start()
     try:
         yield address
@@ -51,13 +71,13 @@ def serving(shown: Shown, port: int = DEFAULT_PORT, on_failure: Callable[[], Non
         thread.raise_failure()
 
 
-def _listening(port: int) -> socket.socket:
-    """A socket of our own, so that a taken port is known before anything else starts. It listens at once: requests wait for the server."""
+def _listening(port: int, backlog: int) -> socket.socket:
+    """Open a socket of our own, so that a taken port is known before anything else starts. It listens at once: requests wait."""
     opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.bind((LOOPBACK, port))
-        opened.listen(64)
+        opened.listen(backlog)
     except (OSError, OverflowError) as error:
         opened.close()
         raise InputError(

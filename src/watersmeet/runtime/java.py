@@ -9,9 +9,10 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from watersmeet.errors import InputError
+from watersmeet.errors import InputError, abbreviate
 
 OLDEST = 17
+_PATIENCE_S = 120
 
 _VERSION = re.compile(r'version "(\d+)')
 
@@ -28,22 +29,29 @@ def check_java() -> None:
 
 
 def why_no_java() -> str | None:
-    """What is wrong with the Java that Spark would start, in one sentence; None if nothing is."""
+    """Say in one sentence what is wrong with the Java that Spark would start; None if nothing is."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
     if found is None:
         place = f'JAVA_HOME is "{home}", and there is no bin/java in it' if home else "there is none on the PATH and JAVA_HOME is not set"
         return f"Spark needs Java {OLDEST} or newer: {place}"
-    major = _major(found)
-    return None if major is None or major >= OLDEST else f'Spark needs Java {OLDEST} or newer: "{found}" is Java {major}'
+    wrong = _problem_of(found)
+    return None if wrong is None else f"Spark needs Java {OLDEST} or newer: {wrong}"
 
 
 @cache
-def _major(java: str) -> int | None:
-    """The major version of a Java; None where it does not say, and Spark may find out."""
+def _problem_of(java: str) -> str | None:
+    """Say why a Java cannot run Spark. One that does not tell its version is refused: PySpark waits forever for some that do not start."""
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    except OSError:
-        return None
-    version = _VERSION.search(said)
-    return None if version is None else int(version[1])
+        answer = subprocess.run(
+            [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_PATIENCE_S, errors="replace"
+        )
+    except OSError as error:
+        return f'"{java}" cannot be started: {error.strerror or error}'
+    except subprocess.TimeoutExpired:
+        return f'"{java} -version" did not answer within {_PATIENCE_S} s'
+    version = _VERSION.search(answer.stderr)
+    if version is None:
+        said = " ".join(answer.stderr.split())
+        return f'"{java} -version" exited with code {answer.returncode} and said {abbreviate(said, 200) or "nothing"}'
+    return None if int(version[1]) >= OLDEST else f'"{java}" is Java {version[1]}'

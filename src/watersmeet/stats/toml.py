@@ -12,13 +12,13 @@ auction = 0.2
 from __future__ import annotations
 
 import os
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from watersmeet.errors import InputError, listing
 from watersmeet.stats.estimate import shown
 from watersmeet.stats.stream_stats import StreamStats, stats
+from watersmeet.text_files import read_toml_file
 
 _KEYS = ("rate", "distinct", "row_bytes", "hot")
 
@@ -26,21 +26,12 @@ _KEYS = ("rate", "distinct", "row_bytes", "hot")
 def read_stats(path: str | os.PathLike[str]) -> dict[str, StreamStats]:
     """The statistics of every stream in the file, by the stream's name."""
     place = Path(path)
-    content = _content(place)
+    content = read_toml_file(place, "statistics file")
     _check_keys(content, ("streams",), f"{place}")
     streams = _table(content.get("streams", {}), f"{place}: streams")
     if not streams:
         raise InputError(f"{place} declares no stream", hint="begin a section with [streams.NAME]")
     return {name: _stream(values, f"{place}: streams.{name}") for name, values in streams.items()}
-
-
-def _content(place: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(place.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read the statistics {place}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:  # bad TOML, bad UTF-8, or numbers and nesting beyond what Python reads
-        raise InputError(f"{place} is not a TOML file: {error}") from error
 
 
 def _stream(values: object, where: str) -> StreamStats:

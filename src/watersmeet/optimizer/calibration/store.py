@@ -9,6 +9,7 @@ from pathlib import Path
 
 from watersmeet.cost.profile import Profile
 from watersmeet.errors import InputError
+from watersmeet.text_files import read_text_file
 
 _SHIPPED = "default_profile.json"
 _WHAT_TO_DO = "run `watersmeet calibrate` to measure this machine again, or delete the file to use the shipped profile"
@@ -25,16 +26,16 @@ def default_profile() -> Profile:
 
 
 def load() -> Profile | None:
-    """The saved profile, or None where there is none. A file that cannot be read as one is refused, never ignored."""
+    """Return the saved profile, or None where there is none. Refuse a file that is not a profile; never ignore it."""
     path = profile_path()
     try:
-        profile = Profile.from_json(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise InputError(f'the saved profile "{path}" cannot be read: {error.strerror or error}', hint=_WHAT_TO_DO) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f'the saved profile "{path}" is damaged: it is not UTF-8 text', hint=_WHAT_TO_DO) from error
+        text = read_text_file(path, "the saved profile")
+    except InputError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise InputError(error.message, hint=_WHAT_TO_DO) from error
+    try:
+        profile = Profile.from_json(text)
     except InputError as error:
         raise InputError(f'the saved profile "{path}" is damaged: {error.message}', hint=_WHAT_TO_DO) from error
     if profile.unit != "s":

@@ -8,8 +8,10 @@ import re
 from fractions import Fraction
 from numbers import Real
 
+import numpy as np
+
 from watersmeet.algebra.windows import MAX_LENGTH_US, UNITS_US
-from watersmeet.errors import InputError
+from watersmeet.errors import InputError, abbreviate
 
 Duration = str | int | float | dt.timedelta
 
@@ -58,7 +60,7 @@ def _length_us(value: Duration, what: str) -> int:
         case dt.timedelta():
             return value // _MICROSECOND
         case Real():
-            if not math.isfinite(value):
+            if isinstance(value, float | np.floating) and not math.isfinite(value):
                 raise InputError(f"{what} cannot be {value}", hint=_HINT)
             return round(Fraction(value) * 1_000_000)
         case _:
@@ -89,5 +91,7 @@ def _unit_us(word: str, text: str, what: str) -> int:
 
 
 def _shown(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 80 else shown[:77] + "..."
+    try:
+        return abbreviate(repr(value))
+    except ValueError:  # Python does not print whole numbers of more than 4,300 digits
+        return "a number of thousands of digits"

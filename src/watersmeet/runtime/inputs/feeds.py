@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from watersmeet.errors import InputError
-from watersmeet.runtime.inputs.files import data_files, read_files
+from watersmeet.runtime.inputs.files import data_files, is_directory, read_files
 from watersmeet.runtime.inputs.frames import as_table, is_spark_frame
-from watersmeet.runtime.inputs.schemas import as_declared, difference, plain
+from watersmeet.runtime.inputs.schemas import as_declared, difference, plain, refuse_duplicate_columns
 
 _HINT = "a source is a pyarrow Table or RecordBatch, an iterable of them, a pandas, polars or Spark DataFrame, or a path"
 
@@ -83,7 +83,7 @@ class PathFeed:
     """
 
     def __init__(self, path: Path, time: str | None, following: Following | None = None) -> None:
-        if following is not None and path.exists() and not path.is_dir():
+        if following is not None and not is_directory(path) and path.exists():
             raise InputError(f'"{path}" is a file; only a directory can be followed')
         self.path = path
         self.files = data_files(path)
@@ -175,6 +175,7 @@ class SparkFeed:
     @property
     def schema(self) -> pa.Schema:
         if self._schema is None:
+            refuse_duplicate_columns(self.frame.columns, "a Spark DataFrame")
             empty = self.frame.sparkSession.createDataFrame([], self.frame.schema)
             self._schema = plain(empty.toArrow()).schema
         return self._schema

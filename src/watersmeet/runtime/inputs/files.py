@@ -10,14 +10,16 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.json as pajson
 import pyarrow.parquet as pq
 
-from watersmeet.errors import InputError, listing
-from watersmeet.runtime.inputs.schemas import difference, plain
+from watersmeet.errors import InputError, abbreviate, listing
+from watersmeet.runtime.inputs.nesting import refuse_deep_nesting
+from watersmeet.runtime.inputs.schemas import difference, plain, refuse_duplicate_columns
 from watersmeet.runtime.inputs.times import parsed_times
 
 #: A file, and the columns that are wanted (None: all); more may come back.
@@ -30,24 +32,52 @@ ROWS_AT_ONCE = 1 << 18
 
 
 def data_files(path: Path) -> list[Path]:
-    """The data files a path stands for, sorted by name; an error when there is none."""
-    try:
-        if path.is_dir():
-            found = sorted(file for file in path.iterdir() if file.is_file() and is_data_file(file))
-            if not found:
-                raise InputError(f'directory "{path}" has no data files', hint=_known_suffixes())
-            return found
-        if not path.exists():
-            raise InputError(f'there is no file or directory "{path}"')
-        if not path.is_file():
-            raise InputError(f'"{path}" is not a regular file')
-    except OSError as error:
-        raise InputError(f'"{_shown(path)}" cannot be read: {error.strerror or error}') from error
-    except ValueError as error:  # a name with a zero byte in it
-        raise InputError(f'"{_shown(path)}" is not a path: {error}') from error
+    """Return the data files a path stands for, sorted by name. Refuse a path without any."""
+    if is_directory(path):
+        found = list_data_files(path)
+        if not found:
+            raise InputError(f'directory "{path}" has no data files', hint=_known_suffixes())
+        return found
+    refuse_missing(path)
+    if not path.is_file():
+        raise InputError(f'"{path}" is not a regular file')
     if _reader(path) is None:
         raise InputError(f'"{path}" is of no known format', hint=_known_suffixes())
     return [path]
+
+
+def list_data_files(directory: Path) -> list[Path]:
+    """Return the data files of a directory, sorted by name; there may be none.
+
+    A directory that cannot be listed is refused: treated as empty, its rows would be missing without a word.
+    """
+    with _path_errors(directory):
+        return sorted(file for file in directory.iterdir() if file.is_file() and is_data_file(file))
+
+
+def is_directory(path: Path) -> bool:
+    """Return whether a path is a directory; refuse a path that cannot be looked at."""
+    with _path_errors(path):
+        return path.is_dir()
+
+
+def refuse_missing(path: Path, hint: str | None = None) -> None:
+    """Refuse a path that does not exist; say so if it does but cannot be followed (a loop of links, no permission)."""
+    with _path_errors(path):
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            raise InputError(f'there is no file or directory "{path}"', hint=hint) from None
+
+
+@contextmanager
+def _path_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f'"{_show_path(path)}" cannot be read: {error.strerror or error}') from error
+    except ValueError as error:  # a name with a zero byte in it
+        raise InputError(f'"{_show_path(path)}" is not a path: {error}') from error
 
 
 def is_data_file(file: Path) -> bool:
@@ -74,7 +104,7 @@ def read_pieces(file: Path, time: str | None, columns: list[str]) -> Iterator[pa
         return
     with _mistakes_in(file), pq.ParquetFile(file) as opened:
         known = [name for name in columns if name in opened.schema_arrow.names]
-        yield plain(_chosen(file, opened.schema_arrow.empty_table(), columns))
+        yield plain(_select_columns(file, opened.schema_arrow.empty_table(), columns))
         for batch in opened.iter_batches(ROWS_AT_ONCE, columns=known, use_threads=False):
             yield plain(pa.Table.from_batches([batch]).select(columns))
 
@@ -83,7 +113,7 @@ def _read(file: Path, time: str | None, columns: list[str] | None) -> pa.Table:
     reader = _reader(file)
     assert reader is not None, "data_files lists known formats only"
     with _mistakes_in(file):
-        table = plain(_chosen(file, reader(file, columns), columns))
+        table = plain(_select_columns(file, reader(file, columns), columns))
     return table if time is None or reader is _read_parquet else parsed_times(f'"{file}"', table, time)
 
 
@@ -93,11 +123,16 @@ def _mistakes_in(file: Path) -> Iterator[None]:
         if file.stat().st_size == 0:
             raise InputError(f'"{file}" is empty (0 bytes)')
         yield
+    except InputError as error:
+        if str(file) in error.message:
+            raise
+        raise InputError(f'"{file}" cannot be read: {error.message}', hint=error.hint) from error
     except (pa.ArrowException, OSError, ValueError, EOFError, RecursionError) as error:
-        raise InputError(f'"{file}" cannot be read: {_first_lines(error)}') from error
+        raise InputError(f'"{file}" cannot be read: {_one_line(error)}') from error
 
 
-def _chosen(file: Path, table: pa.Table, columns: list[str] | None) -> pa.Table:
+def _select_columns(file: Path, table: pa.Table, columns: list[str] | None) -> pa.Table:
+    refuse_duplicate_columns(table.column_names, f'"{file}"')
     if columns is None:
         return table
     missing = [name for name in columns if name not in table.column_names]
@@ -147,13 +182,14 @@ def _read_delimited(file: Path, delimiter: str) -> pa.Table:
 
 
 def _read_lines(file: Path, _columns: list[str] | None = None) -> pa.Table:
+    with _open_bytes(file) as opened:
+        refuse_deep_nesting(opened)
     return pajson.read_json(str(file), pajson.ReadOptions(block_size=_block_bytes(file)))
 
 
 def _read_json(file: Path, _columns: list[str] | None) -> pa.Table:
     """Either one object per line, or one list of objects."""
-    opener = gzip.open if file.suffix == ".gz" else open
-    with opener(file, "rb") as opened:
+    with _open_bytes(file) as opened:
         if opened.read(64).lstrip()[:1] != b"[":
             return _read_lines(file)
         opened.seek(0)
@@ -162,6 +198,10 @@ def _read_json(file: Path, _columns: list[str] | None) -> pa.Table:
         raise InputError(f'"{file}" cannot be read: the list holds something that is no object')
     names = dict.fromkeys(name for row in rows for name in row)
     return pa.table({name: [row.get(name) for row in rows] for name in names})
+
+
+def _open_bytes(file: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(file)) if file.suffix == ".gz" else file.open("rb")
 
 
 def _block_bytes(file: Path) -> int:
@@ -189,11 +229,9 @@ def _known_suffixes() -> str:
     return f"known formats: {', '.join(_READERS)}; text formats also with .gz"
 
 
-def _first_lines(error: Exception) -> str:
-    words = " ".join(str(error).split())
-    return words if len(words) <= 300 else words[:297] + "..."
+def _one_line(error: Exception) -> str:
+    return abbreviate(" ".join(str(error).split()), 300)
 
 
-def _shown(path: Path) -> str:
-    words = str(path).replace("\0", "\\0")
-    return words if len(words) <= 200 else words[:197] + "..."
+def _show_path(path: Path) -> str:
+    return abbreviate(str(path).replace("\0", "\\0"), 200)

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.errors import InputError
-from watersmeet.runtime.inputs.schemas import plain
+from watersmeet.runtime.inputs.schemas import plain, refuse_duplicate_columns
 
 
 def is_a(source: object, package: str, *names: str) -> bool:
@@ -35,7 +35,8 @@ def as_table(source: Any) -> pa.Table | None:
 
 
 def _from_pandas(frame: Any) -> pa.Table:
-    """A pandas frame with its index as columns where that has names of its own: a time often is the index."""
+    """Return a pandas frame as a table, with its index as columns if the index is named: a time often is the index."""
+    refuse_duplicate_columns([str(name) for name in frame.columns], "a pandas frame")
     names = list(frame.index.names)
     try:
         named = all(name is not None and name not in frame.columns for name in names)

@@ -1,13 +1,13 @@
-"""Whether two batches of one source have the same columns, and if not, how they differ."""
+"""Columns of a source: names that appear twice, and batches whose columns differ."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.errors import listing
+from watersmeet.errors import InputError, abbreviate, listing
 
 #: Types most Arrow kernels do not know, and the ones that stand in for them.
 _PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
@@ -27,13 +27,30 @@ def difference(first: pa.Schema, other: pa.Schema) -> str | None:
     return None
 
 
+def refuse_duplicate_columns(names: Sequence[str], where: str) -> None:
+    """Refuse a source that has two columns of one name: a query could not say which one it means.
+
+    >>> refuse_duplicate_columns(["ts", "ts", "k"], "bids.csv")
+    Traceback (most recent call last):
+    watersmeet.errors.InputError: bids.csv has 2 columns named "ts"
+    rename all but one of them
+    """
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f'{where} has {names.count(twice)} columns named "{abbreviate(twice)}"', hint="rename all but one of them")
+
+
 def as_declared(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The same columns under the first batch's schema, so that nullability and metadata agree."""
     return pa.table(table.columns, schema=schema)
 
 
-def plain(table: pa.Table) -> pa.Table:
-    """Return the table without string and binary views, for which Arrow has few kernels, and without metadata."""
+def plain(table: pa.Table, where: str = "a table") -> pa.Table:
+    """Return the table without string and binary views, for which Arrow has few kernels, and without metadata.
+
+    Every source passes through here, so this is where duplicate column names are refused.
+    """
+    refuse_duplicate_columns(table.column_names, where)
     fields = [pa.field(field.name, _without_views(field.type)) for field in table.schema]
     columns = [
         column.cast(field.type) if column.type != field.type else column for column, field in zip(table.columns, fields, strict=True)

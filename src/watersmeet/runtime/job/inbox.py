@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from watersmeet.errors import InputError, InternalError
-from watersmeet.runtime.inputs.files import data_files, read_files
+from watersmeet.runtime.inputs.files import data_files, is_directory, list_data_files, read_files
 from watersmeet.runtime.inputs.schemas import difference
 from watersmeet.runtime.job.contents import InputFile
 from watersmeet.runtime.job.input_files import describe_input, input_path
@@ -54,9 +54,9 @@ class Inbox:
 
     def new(self) -> list[str]:
         """Names of files nobody has taken yet, oldest first, no more than one batch takes."""
-        if not self.path.is_dir():
+        if not is_directory(self.path):
             return [] if self.path.name in self.seen else [file.name for file in data_files(self.path)]
-        fresh = [file for file in _listed(self.path) if file.name not in self.seen]
+        fresh = [file for file in list_data_files(self.path) if file.name not in self.seen]
         return [file.name for file in sorted(fresh, key=_age)][:MOST_FILES]
 
     def take(self, names: list[str]) -> pa.Table:
@@ -84,15 +84,6 @@ class Inbox:
                 f'"{self.path / name}" does not fit the files before it: {words}',
                 hint="correct the file, or put one without rows in its place; then run the same command again: it resumes where it stopped",
             ) from error
-
-
-def _listed(path: Path) -> list[Path]:
-    try:
-        return data_files(path)
-    except InputError:
-        if path.is_dir():
-            return []  # a directory with nothing in it yet
-        raise
 
 
 def _age(file: Path) -> tuple[int, str]:

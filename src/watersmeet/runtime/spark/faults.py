@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped] # publishes no types
 from pyspark.errors import PySparkException
 
 from watersmeet.errors import InputError, PlanError, QueryError, WatersmeetError
@@ -33,6 +34,15 @@ def told_apart() -> Iterator[None]:
         if mistake is None:
             raise
         raise mistake from error
+
+
+@contextmanager
+def summarize_spark_errors() -> Iterator[None]:
+    """Raise what Spark says, and a Java process that is gone, as one sentence."""
+    try:
+        yield
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        raise in_one_sentence(error) from error
 
 
 def in_one_sentence(error: Exception) -> WatersmeetError:

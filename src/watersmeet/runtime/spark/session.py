@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import Popen
 from typing import IO, Any
 
-from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
+from py4j.protocol import Py4JError  # type: ignore[import-untyped] # publishes no types
+from pyspark import SparkConf, SparkContext, java_gateway
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from watersmeet.errors import InputError, WatersmeetWarning
+from watersmeet.errors import InputError, WatersmeetWarning, abbreviate
 from watersmeet.runtime.java import check_java
+from watersmeet.runtime.spark.faults import SparkError
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -22,6 +28,13 @@ _THRESHOLD = "spark.broadcast.UDFCompressionThreshold"
 
 #: More shuffle partitions than this are far above the number of cores.
 MOST_PARTITIONS_PER_CORE = 4
+
+#: Enough of Java's output to find its first complaint.
+_LOG_CHARACTERS = 100_000
+_NO_COMPLAINT = re.compile(r"WARNING|\d\d/\d\d/\d\d .*(WARN|INFO)|Using Spark's|Setting default log|To adjust logging|:: |at |\.\.\. ")
+
+_THROWN = re.compile(r'Exception in thread "main" (?:[\w.$]+: )?')
+_ENDED_EARLY = 1
 
 #: Arrow's bounds and null checks off, in the driver's and the executors' Java process. Only where the caller asks for it: a wrong index
 #: then reads foreign memory instead of raising an exception.
@@ -81,7 +94,10 @@ def session(*, unsafe_arrow: bool = False, **settings: Any) -> SparkSession:
     builder = SparkSession.builder
     for name, value in choose_settings(settings, unsafe_arrow=unsafe_arrow).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with _report_failed_start():
+        started = builder.getOrCreate()
+        _ = started.conf  # Spark looks at its SQL settings only when they are first asked for
+    return started
 
 
 def shuffle_partitions() -> int:
@@ -98,10 +114,48 @@ def start_writing_to(log: IO[bytes], settings: Mapping[str, Any]) -> bool:
     if SparkSession.getActiveSession() is not None or SparkContext._active_spark_context is not None:
         return False
     conf = SparkConf().setAll(list(choose_settings(settings).items()))
-    gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call] # Spark declares no types here
-    SparkContext(conf=conf, gateway=gateway)
+    with _report_failed_start(Path(log.name)):
+        gateway = java_gateway.launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call] # Spark declares no types
+        SparkContext(conf=conf, gateway=gateway)
     session(**settings)
     return True
+
+
+@contextmanager
+def _report_failed_start(log: Path | None = None) -> Iterator[None]:
+    """Turn a Java process that ends at once, and settings that Spark refuses, into one sentence. `log` has what Java said."""
+    popen = java_gateway.Popen  # type: ignore[attr-defined] # imported there, not declared
+    java_gateway.Popen = _GatewayProcess  # type: ignore[attr-defined, assignment]
+    try:
+        yield
+    except (PySparkException, Py4JError, OSError) as error:
+        said = (_first_complaint(log) if log is not None else None) or _reason_of(error)
+        hint = "check the Spark settings and the memory of this machine" + ("" if log is None else f"; the output of Java is in {log}")
+        raise SparkError(f"Spark did not start: {said}", hint=hint) from error
+    finally:
+        java_gateway.Popen = popen  # type: ignore[attr-defined]
+
+
+class _GatewayProcess(Popen[bytes]):
+    """Java process of the gateway. PySpark waits while `poll` is false, so it would wait forever for one that ended with code 0."""
+
+    def poll(self) -> int | None:
+        code = super().poll()
+        return _ENDED_EARLY if code == 0 else code
+
+
+def _first_complaint(log: Path) -> str | None:
+    """Return the first line of Java's output that is neither a warning nor part of a stack trace."""
+    with log.open(encoding="utf-8", errors="replace") as opened:
+        lines = [line.strip() for line in opened.read(_LOG_CHARACTERS).splitlines()]
+    return next((abbreviate(_THROWN.sub("", line), 300) for line in lines if line and not _NO_COMPLAINT.match(line)), None)
+
+
+def _reason_of(error: Exception) -> str:
+    """Return the message of the Java exception behind an error, or the error's first line."""
+    java = getattr(error, "java_exception", None)
+    words = str(java if java is not None else error).strip().splitlines()
+    return abbreviate(words[0], 300) if words else type(error).__name__
 
 
 def choose_settings(settings: Mapping[str, Any], *, unsafe_arrow: bool = False) -> dict[str, str]:

@@ -1,0 +1,89 @@
+"""An input directory that cannot be listed is an error, never an empty directory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import watersmeet as wm
+from watersmeet.cli.declare import Reading, stream_over
+from watersmeet.errors import InputError
+from watersmeet.runtime.figures import BatchFigures
+from watersmeet.runtime.job.growing import Growing, grow
+from watersmeet.runtime.job.inbox import Inbox
+from watersmeet.runtime.job.outbox import PartFiles
+from watersmeet.runtime.sources import Relation, Stream
+
+QUERY = "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Path:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table({"ts": [1], "k": [1]}), tmp_path / name / "0.parquet")
+    return tmp_path
+
+
+def refuse_listing(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
+    """Fail to list one directory, as the system does for a user without permission: tests often run as root, who may list all."""
+    list_directory = Path.iterdir
+
+    def iterdir(self: Path) -> Iterator[Path]:
+        if self == directory:
+            raise PermissionError(13, "Permission denied", str(self))
+        return list_directory(self)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+
+
+def growing(path: Path, *, follow: bool) -> Growing:
+    sources: dict[str, Stream | Relation] = {name: Stream(Inbox(path / name, "ts"), "ts") for name in ("a", "b")}
+    return Growing(wm.sql(QUERY), sources, PartFiles(path / "out"), follow, path / "ckpt", str(path / "out"))
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_directory_that_cannot_be_listed_stops_the_job(inputs: Path, monkeypatch: pytest.MonkeyPatch, follow: bool) -> None:
+    refuse_listing(monkeypatch, inputs / "b")
+    with pytest.raises(InputError, match=r'/b" cannot be read: Permission denied'):
+        grow(growing(inputs, follow=follow), threading.Event(), lambda figures: None)
+
+
+def test_a_directory_that_cannot_be_listed_any_more_stops_the_job(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def observe(figures: BatchFigures) -> None:
+        refuse_listing(monkeypatch, inputs / "a")
+
+    with pytest.raises(InputError, match=r'/a" cannot be read: Permission denied'):
+        grow(growing(inputs, follow=True), threading.Event(), observe)
+
+
+@pytest.mark.parametrize("change", ["removed", "a file", "a loop of links"])
+def test_a_directory_that_is_replaced_stops_the_job(inputs: Path, change: str) -> None:
+    def observe(figures: BatchFigures) -> None:
+        (inputs / "a").rename(inputs / "elsewhere")
+        if change == "a file":
+            (inputs / "a").write_text("")
+        elif change == "a loop of links":
+            (inputs / "a").symlink_to(inputs / "a")
+
+    with pytest.raises(InputError, match="/a"):
+        grow(growing(inputs, follow=True), threading.Event(), observe)
+
+
+def test_a_directory_that_cannot_be_listed_is_refused_as_a_whole(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_listing(monkeypatch, inputs / "a")
+    with pytest.raises(InputError, match="cannot be read: Permission denied"):
+        wm.stream(inputs / "a", time="ts")
+
+
+@pytest.mark.parametrize("reading", Reading)
+@pytest.mark.parametrize(("name", "reason"), [("loop", "Too many levels of symbolic links"), ("x" * 300, "File name too long")])
+def test_a_path_that_cannot_be_looked_at_is_refused_with_the_reason(tmp_path: Path, reading: Reading, name: str, reason: str) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(InputError, match=reason):
+        stream_over(str(tmp_path / name), {"time": "ts"}, reading=reading)
