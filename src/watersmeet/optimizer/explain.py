@@ -250,7 +250,7 @@ def explained(
         about = _explained_aggregation(costs, plan, wishes, all_plans, is_pinned=plan is not None and not reason)
         return replace(about, trace=(*about.trace, reason)) if reason else about
     config = settled_config(bound, plan or Plan())
-    now = Situation(config, workload_of(bound, config, stats, samples, arriving), profile, budget or Budget(), engine, shuffle)
+    now = Situation(config, workload_of(bound, config, stats, samples, arriving), profile, budget or Budget(), engine, shuffle=shuffle)
     search = searched(bound, config, now.workload, profile, now.budget)
     found, trace = [now.on_engine(now.workload, each) for each in search.found], search.trace
     chosen = found[0]
