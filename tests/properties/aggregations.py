@@ -266,7 +266,9 @@ def _tiled(rng: Random, case: Case, items: tuple[FromItem, ...]) -> tuple[FromIt
     )
 
 
-def _select(rng: Random, case: Case, aliases: Sequence[str], keys: Sequence[Piece], aggregates: Sequence[str]) -> tuple[Piece, ...]:
+def _select(
+    rng: Random, case: Case, aliases: Sequence[str], keys: Sequence[Piece], aggregates: Sequence[str] = AGGREGATES
+) -> tuple[Piece, ...]:
     pool = [*aggregates]
     if aggregates is AGGREGATES and all(_sums_exactly(source.table.schema.field("k").type) for source in case.sources):
         pool += SUMS_OF_KEYS

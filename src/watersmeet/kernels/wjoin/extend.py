@@ -58,7 +58,7 @@ def extend_nested(
     touched: NDArray[np.int64],
     comparisons: NDArray[np.int64],
     out: NDArray[np.int32],
-) -> tuple[int, int]:
+) -> tuple[np.int64, int]:
     """Do the loop at `depth` of NLW-join, HW-join, Ripple join and XJoin; windows are checked from depth `checked_from` on."""
     n, used = reach.size, np.int64(0)
     circle_reach, chosen_us = np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -107,7 +107,7 @@ def extend_swept(
     touched: NDArray[np.int64],
     comparisons: NDArray[np.int64],
     out: NDArray[np.int32],
-) -> tuple[int, int]:
+) -> tuple[np.int64, int]:
     """Do the loop at `depth` of MW-join."""
     n, used = reach.size, np.int64(0)
     for match in range(first, partials.shape[1]):

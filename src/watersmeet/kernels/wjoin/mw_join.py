@@ -95,7 +95,7 @@ def _run(
     window_us: int,
     reach_us: NDArray[np.int64],
     scans: Scans,
-) -> tuple[NDArray[np.int32], int, Counters, Sweep]:
+) -> tuple[NDArray[np.int32], np.int64, Counters, Sweep]:
     n = old.size
     reach = capped_reach(offsets, old, window_us, reach_us)
     sweep = sweep_of(times, codes, offsets, old, reach)

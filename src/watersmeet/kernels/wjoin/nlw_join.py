@@ -67,7 +67,7 @@ def _run(
     window_us: int,
     reach_us: NDArray[np.int64],
     scans: Scans,
-) -> tuple[NDArray[np.int32], int, Counters, Buffers]:
+) -> tuple[NDArray[np.int32], np.int64, Counters, Buffers]:
     n = old.size
     reach = capped_reach(offsets, old, window_us, reach_us)
     buffers = buffers_of(times, codes, offsets, old, np.ones(n, np.int64))

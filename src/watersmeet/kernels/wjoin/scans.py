@@ -55,6 +55,5 @@ def no_scans(streams: int) -> Scans:
 
 def room_for_scans(rows: int, streams: int) -> Scans:
     """Room for so many rows. Called by whoever calls a kernel, so not compiled."""
-    single, several = (rows,), (rows, streams)
-    arrays = [np.empty(shape, np.int32) for shape in (single, single, single, several, several, several)]
-    return Scans(*arrays, np.zeros(1, np.int64))
+    single, several = [np.empty(rows, np.int32) for _ in range(3)], [np.empty((rows, streams), np.int32) for _ in range(3)]
+    return Scans(single[0], single[1], single[2], several[0], several[1], several[2], np.zeros(1, np.int64))

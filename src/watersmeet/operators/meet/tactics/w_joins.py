@@ -163,7 +163,8 @@ def _thetas(config: MeetConfig, reach: Reach, numbers: list[NDArray[np.int32]]) 
             starts[column], at = at, at + values[-1].size
     described = [(OPS[each.op], each.left, starts[each.left_column], each.right, starts[each.right_column]) for each in config.thetas]
     columns = np.array(described, np.int64).reshape(len(described), 5).T
-    return Thetas(*(np.ascontiguousarray(column) for column in columns), np.concatenate(values))
+    op, left, left_start, right, right_start = (np.ascontiguousarray(column) for column in columns)
+    return Thetas(op, left, left_start, right, right_start, np.concatenate(values))
 
 
 def _common_class(config: MeetConfig) -> int | None:
