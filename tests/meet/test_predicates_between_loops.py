@@ -9,6 +9,7 @@ import pytest
 import watersmeet as wm
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
+from watersmeet.operators.meet.expand import refined
 from watersmeet.operators.meet.tactics import staged_scans, stages, w_joins
 from watersmeet.operators.meet.tactics.registry import TACTICS
 from watersmeet.optimizer.calibration.store import default_profile
@@ -53,7 +54,7 @@ def rows_of(run: EmbeddedRun) -> list[tuple[object, ...]]:
 
 def whole_matches(window: str) -> int:
     """Combinations that agree on rooms and windows: all that a plan without early tests has to look at."""
-    return wm.collect(FOUR.format(window).replace(f" AND {CLOSE}", ""), streams("abcd")).num_rows
+    return int(wm.collect(FOUR.format(window).replace(f" AND {CLOSE}", ""), streams("abcd")).num_rows)
 
 
 @pytest.mark.parametrize("name", TACTICS)
@@ -84,7 +85,6 @@ def test_every_stage_finds_its_indexes_as_they_were_when_the_partial_match_was_m
 @pytest.mark.parametrize("name", ["nlw-join", "mw-join", "gca", "lca", "ripple-join"])
 def test_w_joins_without_an_equality_compare_inside_their_loops(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pieces = []
-    refined = w_joins.refined
 
     def watched(config, reach, found, *rest):  # type: ignore[no-untyped-def] # the real function, looked on
         pieces.append(len(found))

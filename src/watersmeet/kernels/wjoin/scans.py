@@ -55,6 +55,6 @@ def no_scans(streams: int) -> Scans:
 
 def room_for_scans(rows: int, streams: int) -> Scans:
     """Room for so many rows. Called by whoever calls a kernel, so not compiled."""
-    single, several = (rows,), (rows, streams)
-    arrays = [np.empty(shape, np.int32) for shape in (single, single, single, several, several, several)]
-    return Scans(*arrays, np.zeros(1, np.int64))
+    origin, row, fresh_by = (np.empty(rows, np.int32) for _ in range(3))
+    loops, start, stop = (np.empty((rows, streams), np.int32) for _ in range(3))
+    return Scans(origin, row, fresh_by, loops, start, stop, np.zeros(1, np.int64))
