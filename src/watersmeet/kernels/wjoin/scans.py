@@ -55,5 +55,6 @@ def no_scans(streams: int) -> Scans:
 
 def room_for_scans(rows: int, streams: int) -> Scans:
     """Room for so many rows. Called by whoever calls a kernel, so not compiled."""
-    single, several = [np.empty(rows, np.int32) for _ in range(3)], [np.empty((rows, streams), np.int32) for _ in range(3)]
-    return Scans(single[0], single[1], single[2], several[0], several[1], several[2], np.zeros(1, np.int64))
+    origin, row, fresh_by = (np.empty(rows, np.int32) for _ in range(3))
+    loops, start, stop = (np.empty((rows, streams), np.int32) for _ in range(3))
+    return Scans(origin, row, fresh_by, loops, start, stop, np.zeros(1, np.int64))

@@ -85,11 +85,10 @@ class StagedScans:
         extend = extend_swept if self.is_sweep else extend_nested
         checked_from = 0 if self.knows_windows else streams - 2
         compared = tally.comparisons if self.knows_windows else np.zeros_like(tally.comparisons)
-        before = tally.touched.copy()
         room = max(MOST_ROWS, int(np.diff(rows.offsets).max()))
         following = 0
         while following < partials.shape[1]:
-            out = np.empty((streams + 1, room), np.int32)
+            out, touched = np.empty((streams + 1, room), np.int32), tally.touched.copy()
             used, following = extend(
                 scanned.times,
                 scanned.codes,
@@ -111,8 +110,7 @@ class StagedScans:
                 out,
             )
             if not self.knows_windows:  # codes are compared first and the window is checked last
-                tally.comparisons += tally.touched - before
-                before = tally.touched.copy()
+                tally.comparisons += tally.touched - touched
             if used:
                 yield np.ascontiguousarray(out[:, :used])
 

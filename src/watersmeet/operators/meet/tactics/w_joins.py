@@ -162,9 +162,8 @@ def _thetas(config: MeetConfig, reach: Reach, numbers: list[NDArray[np.int32]]) 
             values.append(np.concatenate([pane.ranged(expr)[0] for pane in reach[each.number].panes])[numbers[each.number]])
             starts[column], at = at, at + values[-1].size
     described = [(OPS[each.op], each.left, starts[each.left_column], each.right, starts[each.right_column]) for each in config.thetas]
-    columns = np.array(described, np.int64).reshape(len(described), 5).T
-    op, left, left_start, right, right_start = (np.ascontiguousarray(column) for column in columns)
-    return Thetas(op, left, left_start, right, right_start, np.concatenate(values))
+    op, left, left_at, right, right_at = (np.array([each[place] for each in described], np.int64) for place in range(5))
+    return Thetas(op, left, left_at, right, right_at, np.concatenate(values))
 
 
 def _common_class(config: MeetConfig) -> int | None:
