@@ -13,7 +13,7 @@ from .generators import generate
 from .mutants import MUTANTS, Mutant
 from .test_against_the_oracle import SEEDS_CHECKED_IN_EVERY_WAY, check_late_rows
 
-MOST_SEEDS = 300
+MOST_SEEDS = 700
 
 
 def whole(seed: int) -> None:
