@@ -134,6 +134,12 @@ def test_an_error_in_a_predicate_over_two_sources_counts_on_what_would_be_a_resu
     assert outcomes(query, streams) == [wanted]
 
 
+def test_between_is_two_predicates_so_a_false_half_beats_one_that_raises() -> None:
+    query = "SELECT a.x AS x FROM a [RANGE 9 SECONDS], b [RANGE 9 SECONDS] WHERE a.x BETWEEN b.x AND a.x * b.x"
+    streams = {"a": stream(x=[-LARGEST, 4]), "b": stream(x=[3])}
+    assert outcomes(query, streams) == [[(4,)]]
+
+
 def test_partial_matches_on_which_a_predicate_raises_go_on_until_another_stream_decides() -> None:
     query = """
         SELECT a.x AS x FROM a [RANGE 9 SECONDS], b [RANGE 9 SECONDS], c [RANGE 9 SECONDS]

@@ -47,6 +47,8 @@ RAISING_PAIRS = (
     "{a}.v + {b}.v <> 2",
     "{a}.v IN ({b}.v + 1, {b}.v)",
     "{a}.v BETWEEN {b}.v - 1 AND {b}.v + {a}.v",
+    "{a}.v BETWEEN {b}.v AND {a}.v * {b}.v",
+    "{a}.v BETWEEN {b}.v AND {a}.v - {b}.v",
     "CASE WHEN {a}.v > 2 THEN {b}.v + 1 ELSE 0 END < 2",
     "({a}.v = {b}.v OR {a}.v + 1 > {b}.v)",
     "COALESCE({a}.v, {b}.v + 1) > 0",
@@ -74,7 +76,8 @@ def raising(case: Case) -> Case:
     kept = tuple(piece for piece in case.predicates if rng.random() < 0.7)
     predicates = [*kept, *pieces]
     rng.shuffle(predicates)
-    return replace(case.with_tables(tables), predicates=tuple(predicates))
+    select = case.select if rng.random() < 0.6 else (*case.select, Piece(f"{case.items[0].alias}.v + 1 AS next_v", (case.items[0].alias,)))
+    return replace(case.with_tables(tables), predicates=tuple(predicates), select=select)
 
 
 def _with_mixed_sides(rng: Random, case: Case) -> Case:

@@ -127,10 +127,6 @@ def _unbound_tests(_: Original) -> Original:
     return lambda scans, grown, depth: grown
 
 
-def _between_as_one(_: Original) -> Original:
-    return lambda predicates: predicates
-
-
 def _own_after_others(split: Original) -> Original:
     """Predicates of one source are left to be tested with those over several."""
 
@@ -172,7 +168,6 @@ MUTANTS = (
     _mutant("W-joins compare the wrong way round", w_joins, "_thetas", _sides_swapped),
     _mutant("NULL compares as a number", pane.Pane, "ranged", _nulls_compare),
     _mutant("W-joins test no predicate between loops", staged_scans.StagedScans, "_test", _unbound_tests),
-    _mutant("BETWEEN is one conjunct", config, "spread_between", _between_as_one),
     _mutant("own predicates are tested with those over several sources", config, "_split_by_source", _own_after_others),
     _mutant("an output that raises is NULL", step, "evaluate", _error_is_no_error),
 )
