@@ -105,7 +105,7 @@ CLEAR = (
 def ranked(setting: Setting, rounds: int = 7) -> Ranked:
     """Times every placement in turns."""
     tables = setting.tables()
-    streams = {alias: stream(table, time="ts") for alias, table in tables.items()}
+    streams = {alias: stream(table, time="ts", unit="us") for alias, table in tables.items()}
     query, seconds, answer = setting.query(), dict[str, float](), None
     for turn in range(rounds + 1):
         for early in chain.from_iterable(combinations(range(len(tables)), size) for size in range(len(tables) + 1)):
@@ -128,7 +128,7 @@ def seconds_per_row(matches: int, rows: int = 100_000, groups: int = 150) -> flo
     keys = 10
     each = Input(3000, matches * keys, groups=groups, selectivity=1 / keys)
     setting = Setting("matches", (each, Input(3000, matches * keys, groups=1, selectivity=1 / keys)), rows)
-    streams = {alias: stream(table, time="ts") for alias, table in setting.tables().items()}
+    streams = {alias: stream(table, time="ts", unit="us") for alias, table in setting.tables().items()}
     plan, query = Plan(early=setting.aliases), setting.query()
     collect(query, streams, plan)
     taken = []

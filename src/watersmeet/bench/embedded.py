@@ -63,7 +63,7 @@ def finite(workload: Workload, tables: Tables, repeats: int = REPEATS) -> Finite
 
 
 def collect_ours(workload: Workload, tables: Tables) -> pa.Table:
-    return wm.collect(workload.join.ours(), {name: wm.stream(table, time="ts") for name, table in tables.items()})
+    return wm.collect(workload.join.ours(), {name: wm.stream(table, time="ts", unit="us") for name, table in tables.items()})
 
 
 def seconds_per_row(workload: CommonKey) -> float:
@@ -100,7 +100,7 @@ def _timed(name: str, call: Callable[[], pa.Table], look: Callable[[str, pa.Tabl
 
 def _with_latency(system: System, workload: Workload, tables: Tables) -> System:
     """The same rows batch by batch: how long a batch takes, and what is kept between batches."""
-    run = wm.run(workload.join.ours(), {name: wm.stream(iter([table.slice(0, 0)]), time="ts") for name, table in tables.items()})
+    run = wm.run(workload.join.ours(), {name: wm.stream(iter([table.slice(0, 0)]), time="ts", unit="us") for name, table in tables.items()})
     took_ms, state_bytes = [], 0
     for number in range(workload.batches):
         batch = {name: batch_of(table, number, workload.batches) for name, table in tables.items()}

@@ -50,7 +50,7 @@ def embedded_profile(workload: Workload) -> Profile:
     """One run over the finite tables. Planning and the first build of kernels are not in it."""
     tables = workload.tables()
     collect_ours(workload, opening(tables, WARM_UP_ROWS))
-    run = wm.run(workload.join.ours(), {name: wm.stream(table, time="ts") for name, table in tables.items()})
+    run = wm.run(workload.join.ours(), {name: wm.stream(table, time="ts", unit="us") for name, table in tables.items()})
     operators: dict[str, float] = {}
     start = time.perf_counter()
     with kernel_times() as kernels:

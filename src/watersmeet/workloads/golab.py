@@ -107,7 +107,7 @@ def run(streams: tuple[StreamSpec, ...], plan: Plan, rows: int, *, seed: int = 0
     unit = unit_us(streams)
     fill = max(stream.window for stream in streams) * unit
     tables = arrivals(streams, fill + rows, seed, balanced=balanced)
-    sources = {name: wm.stream(table, time="ts") for name, table in tables.items()}
+    sources = {name: wm.stream(table, time="ts", unit="us") for name, table in tables.items()}
     under_way = embedded.start(query(streams), sources, plan)
     if only_count:
         under_way.config = replace(under_way.config, outputs=(), result=pa.schema([]))

@@ -32,7 +32,7 @@ class Jump:
     seed: int = 0
 
     def streams(self) -> dict[str, wm.Stream | wm.Relation]:
-        return {name: wm.stream(self.tables(name), time="ts") for name in "abc"}
+        return {name: wm.stream(self.tables(name), time="ts", unit="us") for name in "abc"}
 
     def tables(self, name: str) -> list[pa.Table]:
         return [self._batch(name, number) for number in range(self.batches)]

@@ -53,7 +53,7 @@ class Rows:
         for name, rate in zip("ab", join.rows_per_s, strict=True):
             times = np.sort(rng.integers(0, self.fill_us + seconds * 1_000_000, int(rate * (seconds + self.fill_us / 1e6))))
             table = pa.table({"ts": times, "k": rng.integers(0, keys, times.size), "id": np.arange(times.size)})
-            self.streams[name] = wm.stream(table, time="ts")
+            self.streams[name] = wm.stream(table, time="ts", unit="us")
 
     def joined_per_s(self, a: Shares, b: Shares) -> float:
         a_us, b_us = self.windows_us

@@ -87,7 +87,7 @@ def _ranks(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[t
 
 def explanation_of(workload: RegretWorkload, tables: dict[str, pa.Table], seconds: float) -> tuple[BoundQuery, Explanation]:
     """What the optimizer says of the workload, having seen its rows and knowing how they come."""
-    sources = {alias: wm.stream(table, time="ts") for alias, table in tables.items()}
+    sources = {alias: wm.stream(table, time="ts", unit="us") for alias, table in tables.items()}
     bound = embedded.bound_query(workload.query, sources)
     arriving = Arriving(seconds / workload.batches, seconds, is_assumed=False)
     return bound, explained_on(bound, at_hand(bound, sources), {}, arriving=arriving)
@@ -122,7 +122,7 @@ def measured(workload: RegretWorkload, *, most: int = 200, repeats: int = 3, sca
 
 
 def _run(workload: RegretWorkload, tables: dict[str, pa.Table], rounds: list[dict[str, pa.Table]], plan: Plan) -> tuple[pa.Table, float]:
-    under_way = embedded.start(workload.query, {alias: wm.stream(table, time="ts") for alias, table in tables.items()}, plan)
+    under_way = embedded.start(workload.query, {alias: wm.stream(table, time="ts", unit="us") for alias, table in tables.items()}, plan)
     gc.collect()
     start = time.process_time()
     results = [batch for each in rounds[:-1] for batch in under_way.advance(each)]

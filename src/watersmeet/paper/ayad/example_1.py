@@ -47,7 +47,7 @@ def rate_of(label: str, seconds: int, kept: Mapping[str, float] | None = None) -
     """Rows per second the engine puts out for a query of `QUERIES`; `kept` is the share of A, B and C that drop boxes let through."""
     sources, predicate, _ = QUERIES[label]
     rng = np.random.default_rng(0)
-    streams = {name: wm.stream(_stream(rng, rate, seconds), time="ts") for name, rate in RATES.items()}
+    streams = {name: wm.stream(_stream(rng, rate, seconds), time="ts", unit="us") for name, rate in RATES.items()}
     used = {name: stream for name, stream in streams.items() if f"{name} [" in sources}
     select = ", ".join(f"{name}.ts AS {name}" for name in used)
     plan = wm.plan(drop={name.lower(): 1 - share for name, share in (kept or {}).items()})

@@ -36,7 +36,10 @@ def table_3(effort: Effort) -> Exhibit:
 
 
 def results(algorithm: str) -> tuple[tuple[int, ...], ...]:
-    streams = {name: wm.stream(pa.table({"ts": pa.array(times, pa.int64()), "attr": [1, 1]}), time="ts") for name, times in TIMES.items()}
+    streams = {
+        name: wm.stream(pa.table({"ts": pa.array(times, pa.int64()), "attr": [1, 1]}), time="ts", unit="us")
+        for name, times in TIMES.items()
+    }
     plan = wm.plan(algorithm, evaluate="20 microseconds", expire="20 microseconds")
     rows = wm.collect(QUERY, streams, plan).to_pylist()
     return tuple(sorted(tuple(row.values()) for row in rows))

@@ -75,7 +75,7 @@ def _arrivals(join: AggregationJoin, names: list[str], seconds: int) -> tuple[Ta
 
 def _seconds(text: str, names: list[str], early: list[str], fill: Tables, rest: Tables) -> float:
     """Windows are filled with everything aggregated early, which is quick, and then the plan changes to the one that is measured."""
-    sources = {name: wm.stream(table, time="ts") for name, table in fill.items()}
+    sources = {name: wm.stream(table, time="ts", unit="us") for name, table in fill.items()}
     under_way = wm.run(text, sources, wm.plan(early=names))
     under_way.advance(fill)
     under_way.replan(wm.plan(early=early))
