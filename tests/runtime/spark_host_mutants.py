@@ -111,8 +111,8 @@ def _wrapping(narrow: Original) -> Original:
 
 
 def _without_the_last_rows(by_cell: Original) -> Original:
-    def broken(self: Any, grid: layout.Layout, keep: Any) -> Any:
-        for cell, rows in by_cell(self, grid, keep):
+    def broken(self: Any, grid: layout.Layout) -> Any:
+        for cell, rows in by_cell(self, grid):
             yield cell, rows.slice(0, max(1, rows.num_rows - 1))
 
     return broken

@@ -10,6 +10,9 @@ import pyarrow as pa
 from watersmeet.errors import InputError, abbreviate, listing
 
 #: Types most Arrow kernels do not know, and the ones that stand in for them.
+#: Levels of nested types that are searched for views.
+DEEPEST_LEVELS = 64
+
 _PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
@@ -58,15 +61,19 @@ def plain(table: pa.Table, where: str = "a table") -> pa.Table:
     return pa.table(columns, schema=pa.schema(fields)) if columns else table
 
 
-def _without_views(kind: pa.DataType) -> pa.DataType:
-    """Return the type with strings and binaries in place of views of them, at any depth; the same type where it has none.
+def _without_views(kind: pa.DataType, levels: int = DEEPEST_LEVELS) -> pa.DataType:
+    """Return the type with strings and binaries in place of views of them; the same type where it has none.
+
+    Types that are nested deeper than `levels` keep their views, because Python's recursion is bounded.
 
     >>> _without_views(pa.struct([("tags", pa.list_(pa.string_view()))]))
     StructType(struct<tags: list<item: string>>)
     """
     if kind in _PLAIN:
         return _PLAIN[kind]
-    parts = [_without_views(kind.field(number).type) for number in range(kind.num_fields)]
+    if levels == 0:
+        return kind
+    parts = [_without_views(kind.field(number).type, levels - 1) for number in range(kind.num_fields)]
     if all(part == kind.field(number).type for number, part in enumerate(parts)):
         return kind
     rebuild = next((make for is_kind, make in _NESTED if is_kind(kind)), None)
@@ -76,7 +83,7 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
 #: Nested types by their test, and how to build one of other fields. List views stay: Arrow's cast of one gives an invalid list.
 _NESTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, list[Any]], pa.DataType]], ...] = (
     (pa.types.is_struct, lambda _, fields: pa.struct(fields)),
-    (pa.types.is_map, lambda kind, _: pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))),
+    (pa.types.is_map, lambda _, fields: pa.map_(fields[0].type.field(0).type, fields[0].type.field(1).type)),
     (pa.types.is_fixed_size_list, lambda kind, fields: pa.list_(fields[0], kind.list_size)),
     (pa.types.is_large_list, lambda _, fields: pa.large_list(fields[0])),
     (pa.types.is_list, lambda _, fields: pa.list_(fields[0])),
