@@ -54,7 +54,12 @@ class Timeline:
         return _UNIT_WORDS[self.unit_us]
 
     def length(self, rng: Random) -> str:
-        """A window length as the query writes it: a few units, now and then one microsecond less or more, or very long."""
+        """Return a window length as the query writes it: like a tile, or 0 in one of twelve."""
+        length = self.tile(rng)
+        return f"0 {self.unit}S" if rng.random() < 1 / 12 else length
+
+    def tile(self, rng: Random) -> str:
+        """Return the length of a TUMBLE window: a few units, now and then one microsecond less or more, or very long."""
         count = rng.choice((1, 1, 2, 2, 3, 4, 6))
         draw = rng.random()
         if draw < 0.05:
