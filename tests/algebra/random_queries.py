@@ -63,7 +63,8 @@ AWKWARD = (
     "count",
 )
 NAMES = st.sampled_from(AWKWARD) | ANY_TEXT.filter(bool)
-LENGTHS_US = st.sampled_from([1, 999, 1_000, 1_000_000, 90_000_000, 3_600_000_000, MAX_LENGTH_US]) | st.integers(1, MAX_LENGTH_US)
+POSITIVE_LENGTHS_US = st.sampled_from([1, 999, 1_000, 1_000_000, 90_000_000, 3_600_000_000, MAX_LENGTH_US]) | st.integers(1, MAX_LENGTH_US)
+LENGTHS_US = st.just(0) | POSITIVE_LENGTHS_US
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 BEYOND_INT64 = st.integers(2**63, 10**38 - 1) | st.integers(-(10**38) + 1, -(2**63) - 1)
@@ -116,7 +117,7 @@ def compound(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
 WINDOWS: st.SearchStrategy[Window | None] = st.one_of(
     st.none(),
     st.builds(RangeWindow, LENGTHS_US),
-    st.builds(TumbleWindow, LENGTHS_US),
+    st.builds(TumbleWindow, POSITIVE_LENGTHS_US),
     st.builds(RowsWindow, st.integers(1, 2**31 - 1), st.lists(NAMES, max_size=3, unique=True).map(tuple)),
     st.just(LandmarkWindow()),
 )
@@ -134,6 +135,7 @@ PAIRS = st.lists(st.tuples(st.permutations(range(4)), LENGTHS_US, st.booleans())
 CONDITIONS = st.none() | EXPRESSIONS
 KEYS = st.lists(EXPRESSIONS, max_size=2)
 SOME_LENGTH_US = st.none() | LENGTHS_US
+SOME_POSITIVE_LENGTH_US = st.none() | POSITIVE_LENGTHS_US
 SAME_NAME = st.booleans()
 
 
@@ -162,5 +164,5 @@ def queries(draw: st.DrawFn) -> Query:
         pairs=tuple(PairConstraint(alias(i), alias(j), length, directed) for i, j, length, directed in pairs if alias(i) != alias(j)),
         group_by=tuple(named(key) for key in draw(KEYS)),
         having=having and named(having),
-        every_us=draw(SOME_LENGTH_US),
+        every_us=draw(SOME_POSITIVE_LENGTH_US),
     )

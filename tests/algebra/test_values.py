@@ -77,18 +77,20 @@ def test_our_own_mistakes_are_internal_errors(build: object) -> None:
         lambda: In(A, ()),
         lambda: Case(()),
         lambda: Aggregate("SUM"),
-        lambda: RangeWindow(0),
+        lambda: RangeWindow(-1),
+        lambda: TumbleWindow(0),
         lambda: TumbleWindow(-1),
         lambda: RangeWindow(MAX_LENGTH_US + 1),
         lambda: RowsWindow(0),
         lambda: RowsWindow(5, ("a", "a")),
         lambda: PairConstraint("a", "a", 5),
-        lambda: PairConstraint("a", "b", 0),
+        lambda: PairConstraint("a", "b", -1),
         lambda: Query((), (Star(),)),
         lambda: Query((Source("s", "s"),), ()),
         lambda: Query((Source("s", "s"), Source("t", "s")), (Star(),)),
         lambda: Query((Source("s", "s"),), (Star(),), pairs=(PairConstraint("s", "t", 5),)),
         lambda: Query((Source("s", "s"),), (Star(),), every_us=0),
+        lambda: Query((Source("s", "s"),), (Star(),), all_pairs_us=-1),
     ],
 )
 def test_what_means_nothing_is_refused(build: object) -> None:
@@ -99,7 +101,7 @@ def test_what_means_nothing_is_refused(build: object) -> None:
 
 @pytest.mark.parametrize(
     ("length_us", "text"),
-    [(0, "0 MICROSECONDS"), (1, "1 MICROSECOND"), (1_500, "1500 MICROSECONDS"), (60_000_000, "1 MINUTE"), (-5_000_000, "-5 SECONDS")],
+    [(0, "0 SECONDS"), (1, "1 MICROSECOND"), (1_500, "1500 MICROSECONDS"), (60_000_000, "1 MINUTE"), (-5_000_000, "-5 SECONDS")],
 )
 def test_a_length_is_written_in_the_largest_unit_that_divides_it(length_us: int, text: str) -> None:
     assert duration_text(length_us) == text

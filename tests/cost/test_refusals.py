@@ -36,7 +36,6 @@ ABOVE_ZERO: dict[str, Callable[[float], object]] = {
     "kang rows": lambda x: Load(x, 1, 1),
     "kang rate": lambda x: TwoStreams(1, 1, x, 1),
     "kang limited rate": lambda x: LimitedJoin(Pair(1, x), Pair(1, 1), 0.1),
-    "kang limited window": lambda x: LimitedJoin(Pair(1, 1), Pair(x, 1), 0.1),
     "kang selectivity": lambda x: LimitedJoin(Pair(1, 1), Pair(1, 1), x),
     "kang bucket": lambda x: replace(PAPER_WEIGHTS, bucket_rows=x),
     "tran window": lambda x: Input(1, x, 1, 0.1),
@@ -57,6 +56,7 @@ ABOVE_ZERO: dict[str, Callable[[float], object]] = {
 NOT_NEGATIVE: dict[str, Callable[[float], object]] = {
     "golab interval": Intervals,
     "kang probes": lambda x: Load(1, 1, x),
+    "kang limited window": lambda x: LimitedJoin(Pair(1, 1), Pair(x, 1), 0.1),
     "kang weight": lambda x: StructureWeights(x, 0),
     "tran rate": lambda x: Input(x, 1, 1, 0.1),
     "tran weight": lambda x: AggregationWeights(group_s=x),

@@ -44,6 +44,8 @@ def test_the_query_of_the_front_page() -> None:
     [
         ("RANGE 5 SECONDS", RangeWindow(5 * SECOND)),
         ("WINDOW 5 SECONDS", RangeWindow(5 * SECOND)),
+        ("RANGE 0 SECONDS", RangeWindow(0)),
+        ("WINDOW 0 DAYS", RangeWindow(0)),
         ("range 0.5 second", RangeWindow(SECOND // 2)),
         ("RANGE '5' SECOND", RangeWindow(5 * SECOND)),
         ("RANGE 1e3 MICROSECONDS", RangeWindow(1_000)),
@@ -96,6 +98,11 @@ def test_windows_of_given_pairs_directed_or_not() -> None:
         PairConstraint("b", "c", 2 * SECOND, directed=True),
         PairConstraint("a", "c", 3 * SECOND),
     )
+
+
+def test_pairs_may_have_to_be_of_one_instant() -> None:
+    query = parse(FROM + "WINDOW = 0 SECONDS AND WINDOW (a, b) = 0 HOURS AND DWINDOW (b, c) = 0 MICROSECONDS")
+    assert (query.all_pairs_us, query.pairs) == (0, (PairConstraint("a", "b", 0), PairConstraint("b", "c", 0, directed=True)))
 
 
 def test_all_pairs_and_given_pairs_go_together() -> None:

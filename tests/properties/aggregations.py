@@ -241,7 +241,7 @@ def _of_few_sources(seed: int) -> Case:
 
 
 def _windowed(rng: Random, item: FromItem) -> FromItem:
-    return replace(item, window=rng.choice(("[ROWS 2]", "[RANGE 3 MICROSECONDS]", "[RANGE 2 SECONDS]", "[LANDMARK]")))
+    return replace(item, window=rng.choice(("[ROWS 2]", "[RANGE 0 SECONDS]", "[RANGE 3 MICROSECONDS]", "[RANGE 2 SECONDS]", "[LANDMARK]")))
 
 
 def _piece(rng: Random, aliases: Sequence[str], texts: Sequence[str]) -> Piece:

@@ -1,8 +1,8 @@
 """Seeded cases: `generate(seed)` is always the same query over the same tables.
 
-The generator leans on edges: times exactly at a window's end and one microsecond beyond, equal times on several streams, negative
-times, times far apart, empty tables, one hot key, nulls, NaN, rows that are copies of one another. Tables are small, so that looking
-at every combination takes about a millisecond.
+The generator leans on edges: times exactly at a window's end and one microsecond beyond, windows of length 0, equal times on several
+streams, negative times, times far apart, empty tables, one hot key, nulls, NaN, rows that are copies of one another. Tables are small,
+so that looking at every combination takes about a millisecond.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def _choose_window(rng: Random, timeline: Timeline, bounded: bool, weights: dict
         case "PARTITION":
             return f"[PARTITION BY {rng.choice(('k', 'v', 'x', 's', 'm', 'k, v'))} ROWS {count}]"
         case "TUMBLE":
-            return f"[TUMBLE {timeline.length(rng)}]"
+            return f"[TUMBLE {timeline.tile(rng)}]"
         case _:
             return rng.choice(("[LANDMARK]", "[WINDOW UNTIL NOW]"))
 

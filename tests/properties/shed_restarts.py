@@ -96,7 +96,10 @@ def _grouped(rng: Random, joined: Case, unit_us: int) -> Aggregation:
 def _window(rng: Random, unit_us: int) -> str:
     """No ROWS windows: they do not thin out, so no aggregation over them sheds."""
     kind = rng.choice(("RANGE", "RANGE", "TUMBLE", "LANDMARK"))
-    return "[LANDMARK]" if kind == "LANDMARK" else f"[{kind} {rng.choice((1, 2, 5, 10)) * unit_us} MICROSECONDS]"
+    if kind == "LANDMARK":
+        return "[LANDMARK]"
+    units = rng.choice((0, 1, 2, 5, 10)) if kind == "RANGE" else rng.choice((1, 2, 5, 10))
+    return f"[{kind} {units * unit_us} MICROSECONDS]"
 
 
 def _retimed(rng: Random, source: SourceData, unit_us: int) -> SourceData:

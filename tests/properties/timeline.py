@@ -54,13 +54,22 @@ class Timeline:
         return _UNIT_WORDS[self.unit_us]
 
     def length(self, rng: Random) -> str:
-        """A window length as the query writes it: a few units, now and then one microsecond less or more, or very long."""
+        """Return a window length as the query writes it: like the length of a tile, or 0 now and then."""
+        return self._length(rng, zero_share=0.08)
+
+    def tile(self, rng: Random) -> str:
+        """Return the length of a TUMBLE window: a few units, now and then one microsecond less or more, or very long."""
+        return self._length(rng, zero_share=0.0)
+
+    def _length(self, rng: Random, zero_share: float) -> str:
         count = rng.choice((1, 1, 2, 2, 3, 4, 6))
         draw = rng.random()
         if draw < 0.05:
             return "5000 WEEKS"
         if draw < 0.15 and self.unit_us > 1:
             return f"{count * self.unit_us + rng.choice((-1, 1))} MICROSECONDS"
+        if 0.15 <= draw < 0.15 + zero_share:
+            return f"0 {self.unit}S"
         return f"{count} {self.unit}{'S' if count > 1 and draw < 0.6 else ''}"
 
     def time_us(self, rng: Random) -> int:

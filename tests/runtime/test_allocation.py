@@ -206,3 +206,39 @@ def test_what_cannot_be_divided_is_refused() -> None:
         wm.allocate("SELECT x.k FROM a [RANGE 5 SECONDS] AS x, a [RANGE 5 SECONDS] AS y WHERE x.k = y.k", _streams(1), memory_rows=10)
     with pytest.raises(PlanError, match='no strategy "MaxC"'):
         wm.allocate(QUERY, _streams(1), probes="MaxC", service_per_s=10)
+
+
+SAME_INSTANT = {
+    "ranges": "FROM a [RANGE 0 SECONDS], b [RANGE 0 SECONDS]",
+    "pair": "FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WINDOW (a, b) = 0 SECONDS",
+}
+
+
+@pytest.mark.parametrize("form", SAME_INSTANT)
+@pytest.mark.parametrize(("rows_a", "rows_b"), [(400, 100), (100, 400)])
+def test_pairs_of_equal_times_are_found_by_the_first_stream_so_it_gets_the_probes(form: str, rows_a: int, rows_b: int) -> None:
+    streams = {name: _one_key(rows) for name, rows in (("a", rows_a), ("b", rows_b))}
+    query = f"SELECT a.ts AS x, b.ts AS y {SAME_INSTANT[form]} WHERE a.k = b.k"
+    exact = _pairs(wm.collect(query, streams))
+    assert _pairs(wm.allocate(query, streams)) == exact
+    thin = wm.allocate(query, streams, service_per_s=0.5 * rows_a)
+    about = json.loads(thin.schema.metadata[b"watersmeet"])["allocation"]
+    assert about["shares"]["a"]["probe"] == pytest.approx(0.5, abs=0.05)
+    assert 0.3 * exact.total() < _pairs(thin).total() < 0.7 * exact.total()
+    assert about["output_rows_per_s"] > 0
+
+
+@pytest.mark.parametrize("form", SAME_INSTANT)
+def test_aggregates_over_pairs_of_equal_times_are_estimated(form: str) -> None:
+    streams = {name: _one_key(400) for name in "ab"}
+    query = f"SELECT COUNT(*) AS n {SAME_INSTANT[form]} WHERE a.k = b.k EVERY 10 MILLISECONDS"
+    #  100 instants with 4 rows of each stream: 16 pairs each, which pass at once or stay for a second
+    exact, thin = wm.collect(query, streams), wm.allocate(query, streams, service_per_s=200)
+    assert max(exact["n"].to_pylist()) == (16 if form == "ranges" else 1600)
+    assert np.mean(thin["n"].to_pylist()) == pytest.approx(np.mean(exact["n"].to_pylist()), rel=0.2)
+
+
+def _one_key(rows: int) -> wm.Stream:
+    """One second of rows with one key, the times of which are multiples of 10 ms."""
+    times = np.arange(rows) * 100 // rows * 10_000
+    return wm.stream(pa.table({"ts": times, "k": np.ones(rows, np.int64), "id": np.arange(rows)}), time="ts")

@@ -18,6 +18,7 @@ from watersmeet.algebra.windows import (
     RowsWindow,
     TumbleWindow,
     Window,
+    check_every,
     check_length,
 )
 from watersmeet.errors import InternalError, QueryError, Span, listing
@@ -91,9 +92,10 @@ class Query:
         _check_pairs(self.sources, self.pairs)
         if not self.select:
             raise QueryError("SELECT needs at least one item")
-        for length_us in (self.all_pairs_us, self.every_us):
-            if length_us is not None:
-                check_length(length_us)
+        if self.all_pairs_us is not None:
+            check_length(self.all_pairs_us)
+        if self.every_us is not None:
+            check_every(self.every_us)
 
     @property
     def aliases(self) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ UNITS_US: dict[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class RangeWindow:
-    """Rows of the last `length_us` microseconds: `t - length_us <= ts <= t`."""
+    """Rows of the last `length_us` microseconds: `t - length_us <= ts <= t`. With length 0, the rows of the instant itself."""
 
     length_us: int
 
@@ -70,6 +70,8 @@ class TumbleWindow:
 
     def __post_init__(self) -> None:
         check_length(self.length_us)
+        if self.length_us == 0:
+            raise QueryError("a TUMBLE window must be longer than zero", hint="[RANGE 0 SECONDS] contains the rows of one instant")
 
     def __str__(self) -> str:
         return f"TUMBLE {duration_text(self.length_us)}"
@@ -87,21 +89,30 @@ Window = RangeWindow | RowsWindow | TumbleWindow | LandmarkWindow
 
 
 def check_length(length_us: int) -> None:
-    """Refuses lengths that mean nothing, or with which window arithmetic would leave int64."""
-    if length_us <= 0:
-        raise QueryError(f"a window must be longer than zero, got {duration_text(length_us)}")
+    """Refuse negative lengths, and lengths with which window arithmetic would leave int64."""
+    if length_us < 0:
+        raise QueryError(f"a window must not be negative, got {duration_text(length_us)}")
     if length_us > MAX_LENGTH_US:
         raise QueryError(f"a window of {length_us} microseconds is too long", hint="the longest is about 18,000 years")
 
 
-def duration_text(length_us: int) -> str:
-    """A length in the largest unit that divides it.
+def check_every(interval_us: int) -> None:
+    """Refuse intervals of EVERY that name no instants, or that are too long."""
+    if interval_us <= 0:
+        raise QueryError("EVERY takes a length above zero")
+    check_length(interval_us)
 
-    >>> duration_text(5_000_000), duration_text(3_600_000_000), duration_text(1_500)
-    ('5 SECONDS', '1 HOUR', '1500 MICROSECONDS')
+
+def duration_text(length_us: int) -> str:
+    """Return a length in the largest unit that divides it, and 0 in seconds.
+
+    >>> duration_text(5_000_000), duration_text(3_600_000_000), duration_text(1_500), duration_text(0)
+    ('5 SECONDS', '1 HOUR', '1500 MICROSECONDS', '0 SECONDS')
     """
+    if length_us == 0:
+        return "0 SECONDS"
     for unit, size_us in sorted(UNITS_US.items(), key=lambda item: -item[1]):
-        if length_us % size_us == 0 and (length_us or size_us == 1):
+        if length_us % size_us == 0:
             count = length_us // size_us
             return f"{count} {unit}" if count == 1 else f"{count} {unit}S"
     raise AssertionError("every length is a number of microseconds")

@@ -32,7 +32,10 @@ _NEXT_TO_NOTHING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class LimitedJoin:
-    """A join of two streams: arrivals per second, rows of the full windows, and the selectivity σ = min(σa, σb)."""
+    """A join of two streams: arrivals per second, rows of the full windows, and the selectivity σ = min(σa, σb).
+
+    A window may hold no rows: that of a stream whose rows are never the earlier one of a pair.
+    """
 
     rows_per_s: Pair
     window_rows: Pair
@@ -41,7 +44,7 @@ class LimitedJoin:
     def __post_init__(self) -> None:
         for rate, rows in zip(self.rows_per_s, self.window_rows, strict=True):
             check_positive(rate, "the rate of a stream")
-            check_positive(rows, "the rows of a window")
+            check_not_negative(rows, "the rows of a window")
         check_selectivity(self.selectivity, "the selectivity of a join")
 
 
@@ -166,7 +169,7 @@ def least_variance_allocation(
     windows = divide(memory_rows, join.window_rows, at_least_rows, at_most=join.window_rows)
     probes = join.rows_per_s
     for _ in range(_VARIANCE_ROUNDS):
-        held = [max(kept / full, _NEXT_TO_NOTHING) for kept, full in zip(windows, join.window_rows, strict=True)]
+        held = [max(kept / full, _NEXT_TO_NOTHING) if full else 1.0 for kept, full in zip(windows, join.window_rows, strict=True)]
         needed = [math.sqrt(full / share) for full, share in zip(join.window_rows, held, strict=True)]
         wanted = Pair(*(rate * need for rate, need in zip(join.rows_per_s, reversed(needed), strict=True)))
         probes = divide(service_per_s, wanted, at_least_per_s, at_most=join.rows_per_s)
@@ -178,7 +181,9 @@ def least_variance_allocation(
 
 
 def divide(total: float, wanted: Pair, at_least: Pair, at_most: Pair) -> Pair:
-    """`total` in the proportion `wanted`, as far as each side's least and most allow; what one side cannot take goes to the other.
+    """Divide `total` in the proportion `wanted`, within each side's least and most. One side's excess goes to the other.
+
+    If neither side wants any, both get the same.
 
     >>> divide(100, wanted=Pair(3, 1), at_least=NOTHING, at_most=Pair(60, 80))
     Pair(a=60.0, b=40.0)
@@ -191,7 +196,7 @@ def divide(total: float, wanted: Pair, at_least: Pair, at_most: Pair) -> Pair:
     if sum(at_least) > total:
         raise PlanError(f"minimums of {at_least.a:g} and {at_least.b:g} are more than the {total:g} there is")
     total = min(total, sum(at_most))
-    share_a = total * wanted.a / (wanted.a + wanted.b)
+    share_a = total * (wanted.a / (wanted.a + wanted.b) if any(wanted) else 0.5)
     a = min(max(share_a, at_least.a, total - at_most.b), at_most.a, total - at_least.b)
     return Pair(float(a), float(total - a))
 

@@ -23,6 +23,8 @@ from watersmeet.stats.stream_stats import StreamStats
 
 #: How far a slider reaches from where it stands, as a factor either way.
 _REACH = 100.0
+#: How far the slider of a window of length 0 reaches: no factor leads away from zero.
+_LONGEST_FROM_ZERO_S = 60.0
 _LEAST_MEMORY, _MOST_MEMORY = 1e6, 1e12
 _MOST_PROCESSORS = 256.0
 
@@ -119,6 +121,8 @@ def _pairs(query: Query) -> list[Control]:
 
 def _length(key: str, label: str, length_us: int) -> Control:
     seconds = length_us / 1e6
+    if not seconds:
+        return Control(key, label, "s", 0.0, 0.0, _LONGEST_FROM_ZERO_S, linear=True)
     return Control(key, label, "s", seconds, max(seconds / _REACH, 1e-6), seconds * _REACH)
 
 
@@ -173,9 +177,9 @@ def _with_window(source: Source, value: float | None) -> Source:
 
 
 def _us(seconds: float) -> int:
-    """Whole microseconds, rounded to three digits so that what is asked for can be written down.
+    """Convert seconds to whole microseconds, rounded to three digits so that the answer can be written down. Only 0 becomes 0.
 
-    >>> _us(12.3456)
-    12300000
+    >>> _us(12.3456), _us(1e-9), _us(0)
+    (12300000, 1, 0)
     """
-    return max(1, round(float(f"{seconds:.3g}") * 1e6))
+    return max(1, round(float(f"{seconds:.3g}") * 1e6)) if seconds else 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from watersmeet.algebra.windows import LandmarkWindow, RangeWindow, RowsWindow, TumbleWindow, Window, check_length
+from watersmeet.algebra.windows import LandmarkWindow, RangeWindow, RowsWindow, TumbleWindow, Window, check_every, check_length
 from watersmeet.errors import QueryError, Span
 from watersmeet.lang.grammar import ExpressionGrammar
 from watersmeet.lang.places import pointing_at, span_of_node
@@ -195,11 +195,8 @@ class QueryGrammar(ExpressionGrammar):
             return None
         start = self._curr.start
         length_us = self._parse_duration(_LENGTH)
-        span = Span(start, self._prev.end + 1)
-        if length_us <= 0:
-            raise QueryError("EVERY takes a length above zero", span=span)
-        with pointing_at(span):
-            check_length(length_us)
+        with pointing_at(Span(start, self._prev.end + 1)):
+            check_every(length_us)
         return length_us
 
     # --- conditions -------------------------------------------------------------------------------------------------------------------

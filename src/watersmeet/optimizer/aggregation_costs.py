@@ -21,7 +21,7 @@ from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.operators.shedding import drop_boxes
 from watersmeet.optimizer.costing import Costed, Part, costed
 from watersmeet.optimizer.early import BATCH_S, early_candidates, early_costed
-from watersmeet.optimizer.estimates import InputEstimate, Workload
+from watersmeet.optimizer.estimates import InputEstimate, Workload, length_to_seconds
 from watersmeet.optimizer.feasibility import Remedies, find_remedies
 from watersmeet.optimizer.overload import Approximation, Situation, approximate
 from watersmeet.optimizer.search import searched
@@ -135,7 +135,7 @@ def hold_whole_windows(config: MeetConfig, workload: Workload) -> Workload:
 def _hold_whole_window(source: MeetInput, each: InputEstimate, workload: Workload) -> InputEstimate:
     if not source.is_stream or not isinstance(source.window, RangeWindow):
         return each
-    lasting_s = min(source.window.length_us / _US, workload.arriving.horizon_s)
+    lasting_s = min(length_to_seconds(source.window.length_us), workload.arriving.horizon_s)
     return replace(each, held_rows=derived(each.kept_per_s.value * lasting_s, each.kept_per_s))
 
 

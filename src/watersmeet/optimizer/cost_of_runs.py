@@ -14,7 +14,7 @@ from watersmeet.cost.profile import Profile
 from watersmeet.operators.meet.admission import STRETCH_ROWS
 from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.optimizer.arrivals import Arriving
-from watersmeet.optimizer.estimates import Workload
+from watersmeet.optimizer.estimates import Workload, length_to_seconds
 from watersmeet.optimizer.parts import Part
 
 _MOST_PANES = 12.0
@@ -86,9 +86,9 @@ class RunsModel:
         key = (i if from_origin else -1 - i, target)
         if key not in self._lengths:
             each, window_s = self.workload.inputs[target], self._window_s(target)
-            back_s = min(self.workload.gaps_us[target][i] / 1e6 if self.workload.gaps_us[target][i] < FOREVER_US else math.inf, window_s)
-            ahead_us = self.workload.gaps_us[i][target]
-            ahead_s = min(ahead_us / 1e6 if ahead_us < FOREVER_US else math.inf, self._window_s(i))
+            back_us, ahead_us = self.workload.gaps_us[target][i], self.workload.gaps_us[i][target]
+            back_s = min(length_to_seconds(back_us) if back_us < FOREVER_US else math.inf, window_s)
+            ahead_s = min(length_to_seconds(ahead_us) if ahead_us < FOREVER_US else math.inf, self._window_s(i))
             if not from_origin:
                 length_s = min(back_s + ahead_s, self.batches.past_s(window_s) + self.batches.batch_s)
             else:

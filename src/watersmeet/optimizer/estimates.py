@@ -128,7 +128,7 @@ class Workload:
             each, gap_us = self.inputs[target], self.gaps_us[target][known]
             found = self.filled_rows(config, target)
             if config.inputs[target].is_stream and gap_us < FOREVER_US:
-                found = min(found, each.kept_per_s.value * self.arriving.past_s(gap_us / _US))
+                found = min(found, each.kept_per_s.value * self.arriving.past_s(length_to_seconds(gap_us)))
             self._reach[known, target] = found
         return found
 
@@ -196,8 +196,18 @@ def _steady_rows(source: MeetInput, kept: Estimate, share: Estimate, stats: Stre
             if not source.is_stream:
                 rows = stats.rows or Estimate(1000.0, Provenance.ASSUMED, "rows of a relation nobody declared")
                 return derived(rows.value * share.value, rows, share)
-            kept_us = min(source.retention_us, int(LANDMARK_S * _US))
-            return derived(kept.value * kept_us / _US, kept)
+            return derived(kept.value * min(length_to_seconds(source.retention_us), LANDMARK_S), kept)
+
+
+def length_to_seconds(length_us: int) -> float:
+    """Convert the length of a time window or a time bound to the seconds of stream inside.
+
+    Both ends are inside, so length 0 covers one instant, a microsecond: its rows are few, but the estimate is never zero.
+
+    >>> length_to_seconds(2_500_000), length_to_seconds(0)
+    (2.5, 1e-06)
+    """
+    return max(length_us, 1) / _US
 
 
 def _mean_tile_us(length_us: int, every_us: int | None) -> float:

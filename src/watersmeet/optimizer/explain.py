@@ -336,4 +336,4 @@ def _said(estimate: Estimate) -> str:
 
 
 def _length(length_us: int) -> str:
-    return duration_text(length_us).lower() if length_us else "0 seconds"
+    return duration_text(length_us).lower()

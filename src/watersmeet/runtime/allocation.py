@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.algebra.bounds import DifferenceBounds
 from watersmeet.algebra.expressions import Column, Comparison, conjunction, conjuncts
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, BoundSource, PairConstraint, Query
@@ -43,7 +44,7 @@ from watersmeet.operators.meet.step import Counters, Stepped, step
 from watersmeet.operators.meet.tactics.base import Tally
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.operators.shedding import DropBox
-from watersmeet.optimizer.estimates import Workload
+from watersmeet.optimizer.estimates import Workload, length_to_seconds
 from watersmeet.runtime.embedded import EmbeddedRun, Sources, bound_query, lateness_of, start
 from watersmeet.runtime.watermark import Watermark
 
@@ -85,13 +86,17 @@ def divided(
 
 
 def limited_join(workload: Workload, config: MeetConfig) -> LimitedJoin:
-    """The paper's view of a join of two streams: rates, rows of the full windows, and the share of pairs that meet."""
+    """Return the paper's view of a join of two streams: rates, rows of the full windows, and the share of pairs that meet.
+
+    Of equal times the first stream's row probes. So the second stream's window always covers an instant, and the first stream's window is
+    empty if no row of the second can be later than the row it meets.
+    """
     a, b = workload.inputs
     rates = Pair(a.kept_per_s.value, b.kept_per_s.value)
-    lengths_us = [each.window.length_us for each in config.inputs if isinstance(each.window, RangeWindow)]
-    if len(lengths_us) != 2:
+    if not all(isinstance(each.window, RangeWindow) for each in config.inputs):
         raise PlanError("both streams need a RANGE window to be held as samples", hint="a ROWS window always holds its last rows")
-    windows = Pair(*(rate * length_us / 1e6 for rate, length_us in zip(rates, lengths_us, strict=True)))
+    a_us, b_us = _window_lengths_us(config.bounds)
+    windows = Pair(rates.a * a_us / 1e6, rates.b * length_to_seconds(b_us))
     share = workload.key_share(config, frozenset({0}), 1) * workload.passing(frozenset({0}), 1)
     return LimitedJoin(rates, windows, min(1.0, share))
 
@@ -250,10 +255,19 @@ def _check_range_window(source: BoundSource) -> int:
     return source.window.length_us
 
 
+def _window_lengths_us(bounds: DifferenceBounds) -> tuple[int, int]:
+    """Return how long a row of each stream can be met by a later row of the other."""
+    return bounds.later_by_us[0][1], bounds.later_by_us[1][0]
+
+
 def _check_chances(bound: BoundQuery, shares: Sequence[Shares]) -> None:
-    """Refuse shares that leave a direction no chance: nothing of it would be seen, so nothing could be scaled up."""
-    for prober, (probing, held) in enumerate(((shares[0], shares[1]), (shares[1], shares[0]))):
-        if probing.probe * held.window <= 0:
+    """Refuse shares that leave a direction no chance: nothing of it would be seen, so nothing could be scaled up.
+
+    The second stream finds no pairs where its rows are never later: of equal times the first stream's row probes.
+    """
+    probers = (0, 1) if _window_lengths_us(bound.bounds)[0] else (0,)
+    for prober in probers:
+        if shares[prober].probe * shares[1 - prober].window <= 0:
             alias = bound.sources[prober].alias
             raise PlanError(
                 f'aggregates cannot be estimated: no pair whose later row is of "{alias}" is kept',

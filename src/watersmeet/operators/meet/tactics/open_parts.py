@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from watersmeet.algebra.plan import DEFAULT_BUCKETS, Index, Plan, left_deep
+from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.meet.config import MeetConfig
 
 #: Evaluation interval of a lazy join, as a share of the shortest window.
@@ -82,7 +83,7 @@ def fill_by_structure(config: MeetConfig, plan: Plan) -> Plan:
 
 
 def fill_intervals(config: MeetConfig, plan: Plan) -> Plan:
-    """Give a lazy join without intervals a tenth of the shortest window, where there is a window in time."""
+    """Give a lazy join without intervals a tenth of its shortest time window, if it has a time window."""
     if not open_parts(plan).is_lazy or plan.evaluate_us or plan.expire_us:
         return plan
     interval_us = lazy_interval_us(config)
@@ -90,9 +91,15 @@ def fill_intervals(config: MeetConfig, plan: Plan) -> Plan:
 
 
 def lazy_interval_us(config: MeetConfig) -> int | None:
-    shortest_us = min((config.inputs[i].retention_us for i in config.streams), default=0)
-    interval_us = int(shortest_us * LAZY_SHARE)
-    return interval_us if 0 < interval_us < _ENDLESS_US else None
+    """Return a tenth of the shortest time during which a stream's rows are kept, or None if every stream keeps them for ever.
+
+    Streams that keep rows for the instant only, as with windows of length 0, do not count if others keep them longer. An interval has at
+    least one microsecond.
+    """
+    kept_us = [config.inputs[i].retention_us for i in config.streams]
+    bounded_us = [each for each in kept_us if each < FOREVER_US]
+    interval_us = max(1, int(min((each for each in bounded_us if each > 0), default=0) * LAZY_SHARE))
+    return interval_us if bounded_us and interval_us < _ENDLESS_US else None
 
 
 def default_index(plan: Plan, *, keyed: bool) -> Index:
