@@ -68,7 +68,7 @@ def extend_nested(
         origin, target = scans.origin[at], scans.loops[at, depth]
         start, stop = scans.start[at, target], scans.stop[at, target]
         if used + stop - start > out.shape[1]:
-            return used, match  # type: ignore[return-value] # numba's int
+            return used, match
         for position in range(depth + 1):
             stream = origin if position == 0 else scans.loops[at, position - 1]
             circle_reach[position], chosen_us[position] = reach[stream], row_times[offsets[stream] + partials[stream, match]]
@@ -84,7 +84,7 @@ def extend_nested(
         touched[origin, target] += stop - start
         comparisons[origin, target] += inside
         used = matched
-    return used, partials.shape[1]  # type: ignore[return-value] # numba's int
+    return used, partials.shape[1]
 
 
 @kernel(*_ARGUMENTS)
@@ -122,7 +122,7 @@ def extend_swept(
         stop = np.int64(scans.stop[at, target])
         start = np.int64(first_from(times, np.int64(scans.start[at, target]), stop, floor_us))
         if used + stop - start > out.shape[1]:
-            return used, match  # type: ignore[return-value] # numba's int
+            return used, match
         least_row = old[target] if depth == scans.fresh_by[at] and not is_fresh else 0
         code = row_codes[offsets[origin] + partials[origin, match]]
         matched = take_new_matches(codes, numbers, start, stop, code, least_row, out[target], used)
@@ -132,7 +132,7 @@ def extend_swept(
         touched[origin, target] += stop - start
         comparisons[origin, target] += stop - start
         used = matched
-    return used, partials.shape[1]  # type: ignore[return-value] # numba's int
+    return used, partials.shape[1]
 
 
 @piece

@@ -96,4 +96,4 @@ def _run(
         counters.inserts[origin] += 1
         leave(arrivals, origin)
         origin = next_stream(times, arrivals)
-    return rows, count, counters, buffers  # type: ignore[return-value] # numba's int
+    return rows, count, counters, buffers

@@ -113,7 +113,7 @@ def _run(
         if until_us == LAST_US:
             break  # a window without end: all rows have been admitted
         _drop_head(sweep, ends_at, counters)
-    return rows, count, counters, sweep  # type: ignore[return-value] # numba's int
+    return rows, count, counters, sweep
 
 
 @piece

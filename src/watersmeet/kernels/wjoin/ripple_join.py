@@ -90,4 +90,4 @@ def _run(
             for stream in range(n):
                 counters.expirations[stream] += expire_all(buffers, stream, out_before(arrivals, reach, stream))
         origin = next_stream(times, arrivals)
-    return rows, count, counters, buffers  # type: ignore[return-value] # numba's int
+    return rows, count, counters, buffers
