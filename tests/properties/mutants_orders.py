@@ -11,7 +11,8 @@ from watersmeet.operators.meet.tactics import open_parts
 from watersmeet.optimizer import cost_of_spark, explain
 from watersmeet.runtime import embedded, planning
 from watersmeet.runtime.planning import InputRates
-from watersmeet.runtime.spark import arrangement, stored_grid
+from watersmeet.runtime import framing
+from watersmeet.runtime.spark import arrangement
 from watersmeet.runtime.spark.stored_grid import GridStore
 
 from .mutants import Mutant, Original, Patch
@@ -68,5 +69,5 @@ MUTANTS = (
     _mutant("copies cost nothing", cost_of_spark.Shuffle, "copies", lambda _: property(lambda shuffle: {})),
     _mutant("a restart chooses a new grid", GridStore, "load", lambda _: lambda store, query, join, grouping: None),
     _mutant("a restart overwrites the grid", GridStore, "has_begun", lambda _: property(lambda store: False)),
-    _mutant("a damaged grid is not noticed", stored_grid, "_digest", lambda _: lambda content: ""),
+    _mutant("a damaged grid is not noticed", framing, "_digest", lambda _: lambda kind, version, payload: "0" * 64),
 )

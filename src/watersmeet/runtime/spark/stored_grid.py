@@ -1,25 +1,23 @@
 """The grid of buckets in a query's checkpoint, so that a restart spreads rows as the state was spread.
 
 State lies under the buckets' labels. The rates of the streams may differ at every start, and with them the grid that would be chosen. So
-the grid that a query starts with is stored beside Spark's own logs before the first batch, and every later start uses it. Every bucket also
-keeps the grid in its header (`store`): should the stored one be lost, a restart with another grid is refused, and no row is lost.
+the grid of a query's first start is stored next to Spark's own logs before the first batch, and every later start uses it. Every bucket
+also keeps the grid in its header (`store`): if the stored one is lost, a restart with another grid is refused, and no row is lost.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from watersmeet.errors import InputError
 from watersmeet.operators.meet.config import MeetConfig
+from watersmeet.runtime.framing import DamagedFileError, encode_frame, read_frame, write_atomically
 from watersmeet.runtime.spark.layout import Axis, Grouping, Layout, axes_of
 
-VERSION = 1
+KIND = "grid"
+_RESTORE = "restore it from a copy, or delete it and start with the statistics that the query was first started with"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +49,19 @@ class GridStore:
         if not self._file.exists():
             return None
         try:
-            saved = json.loads(self._file.read_text(encoding="utf-8"))
-            content = saved["grid"]
-            if saved["version"] != VERSION or saved["sha256"] != _digest(content):
-                raise ValueError
-            if content["query"] != query:
-                return None  # the headers of its buckets say what differs
-            return Layout(tuple(_axis(each, config, grouping) for each in content["axes"]))
+            header = read_frame(self._file, KIND).header
+            if header["query"] != query:
+                return None  # the headers of its buckets name the difference
+            return Layout(tuple(_axis(each, config, grouping) for each in header["axes"]))
+        except DamagedFileError as error:
+            raise DamagedFileError(error.place, error.wrong, hint=_RESTORE) from error
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(
-                f'checkpoint file "{self._file}" is damaged',
-                hint="restore it from a copy, or delete it and start with the statistics that the query was first started with",
-            ) from error
+            raise DamagedFileError(self._file, "is damaged: its grid does not fit the query", hint=_RESTORE) from error
 
     def save(self, query: str, grid: Layout) -> None:
         """Write the grid in one step: it is there as a whole or not at all."""
         axes = [{"share": axis.share, "class": axis.key_class, "input": axis.split, "by_group": bool(axis.keys)} for axis in grid.axes]
-        content = {"query": query, "axes": axes}
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            beside = self._file.with_name(f"{uuid.uuid4().hex}.new")
-            beside.write_text(json.dumps({"version": VERSION, "sha256": _digest(content), "grid": content}), encoding="utf-8")
-            os.replace(beside, self._file)
-        except OSError as error:
-            raise InputError(f'checkpoint "{self.checkpoint}" cannot be used: {error.strerror or error}') from error
+        write_atomically(self._file, encode_frame(KIND, {"query": query, "axes": axes})[0])
 
     @property
     def _file(self) -> Path:
@@ -86,7 +73,3 @@ def _axis(saved: dict[str, Any], config: MeetConfig, grouping: Grouping | None) 
         if (axis.key_class, axis.split, bool(axis.keys)) == (saved["class"], saved["input"], saved["by_group"]):
             return replace(axis, share=int(saved["share"]))
     raise ValueError("an axis that the query does not have")
-
-
-def _digest(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
