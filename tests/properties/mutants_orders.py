@@ -9,9 +9,8 @@ from typing import Any
 from watersmeet.operators.meet import config
 from watersmeet.operators.meet.tactics import open_parts
 from watersmeet.optimizer import cost_of_spark, explain
-from watersmeet.runtime import embedded, planning
+from watersmeet.runtime import embedded, framing, planning
 from watersmeet.runtime.planning import InputRates
-from watersmeet.runtime import framing
 from watersmeet.runtime.spark import arrangement
 from watersmeet.runtime.spark.stored_grid import GridStore
 
