@@ -144,6 +144,6 @@ AGGREGATION_MUTANTS = (
     _mutant("HAVING is ignored", embedded, "aggregate_config", _having_ignored),
     _mutant("pair windows a microsecond too long", config, "pair_bounds_us", _pairs_longer),
     _mutant("ROWS holds one row too many", row_counter, "push_rows", _capacity_of(1)),
-    _mutant("residual predicates are not checked", events, "is_true", lambda _: lambda predicate, column, size: np.ones(size, np.bool_)),
+    _mutant("residual predicates are not checked", events, "all_true", lambda _: lambda predicates, columns, size: np.ones(size, np.bool_)),
     _mutant("instants are one too few", step, "every_instants", lambda original: lambda *args: original(*args)[:-1]),
 )

@@ -45,7 +45,7 @@ def _mutant(mistake: str, owner: Any, attribute: str, broken: Callable[[Any], An
 
 def _range_longer_by(more_us: int) -> Callable[[Original], Original]:
     def make(own_length_us: Original) -> Original:
-        return lambda window: own_length_us(window) + (more_us if isinstance(window, RangeWindow) else 0)
+        return lambda window, every_us: max(0, own_length_us(window, every_us) + (more_us if isinstance(window, RangeWindow) else 0))
 
     return make
 
@@ -58,7 +58,7 @@ def _pairs_longer_by(more_us: int) -> Callable[[BoundQuery], list[list[int]]]:
     """The bounds of the same query with other pair lengths; those are frozen into it, so a copy is made."""
 
     def change(bound: BoundQuery) -> list[list[int]]:
-        pairs = tuple(replace(pair, length_us=max(1, pair.length_us + more_us)) for pair in bound.query.pairs)
+        pairs = tuple(replace(pair, length_us=max(0, pair.length_us + more_us)) for pair in bound.query.pairs)
         changed = object.__new__(BoundQuery)
         for name in ("sources", "outputs", "where", "group_by", "having"):
             object.__setattr__(changed, name, getattr(bound, name))

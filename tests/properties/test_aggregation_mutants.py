@@ -9,7 +9,7 @@ from .aggregations import generate_aggregation
 from .mutants import Mutant
 from .test_aggregation import check_arriving, check_by_batch, check_whole
 
-MOST_SEEDS = 150
+MOST_SEEDS = 250
 
 
 @pytest.mark.parametrize("mutant", AGGREGATION_MUTANTS, ids=lambda mutant: mutant.mistake)
