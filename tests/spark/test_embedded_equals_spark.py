@@ -22,11 +22,12 @@ from .answers import rows_of, rows_of_table, sources_of
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-CASES = scale_volume(30)
+#: From the first seed on, few cases have every feature that `test_the_cases_have_everything_in_them` asks for.
+SEEDS = range(75, 75 + scale_volume(30))
 PARTITIONS = "spark.sql.shuffle.partitions"
 
 
-@pytest.mark.parametrize("seed", range(CASES))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_finite_input_in_any_batches(spark: SparkSession, seed: int) -> None:
     case, rng = generate(seed), Random(seed)
     arrivals = arriving(seed, rng)
@@ -42,7 +43,7 @@ def arriving(seed: int, rng: Random) -> dict[str, Arrival]:
 
 
 def test_the_cases_have_everything_in_them() -> None:
-    counted = Counter(feature for seed in range(CASES) for feature in features(seed))
+    counted = Counter(feature for seed in SEEDS for feature in features(seed))
     words = {"RANGE", "ROWS", "PARTITION BY", "TUMBLE", "LANDMARK", "UNTIL NOW", "WINDOW (", "DWINDOW", "WINDOW ="}
     assert counted.keys() >= words | {"self join", "relation", "idle", "late", "theta", "several attributes"}
 
