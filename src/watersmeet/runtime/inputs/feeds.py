@@ -190,7 +190,8 @@ class SparkFeed:
         if self.frame.isStreaming or not hasattr(self.frame, "_jdf"):  # Spark Connect keeps its plan elsewhere
             return None
         count = self.frame._jdf.queryExecution().optimizedPlan().stats().rowCount()
-        return int(count.get().longValue()) if count.isDefined() else None
+        # Py4J hands over a Scala BigInt as an object, or as a number where it is small.
+        return int(str(count.get())) if count.isDefined() else None
 
 
 def _agreeing(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:

@@ -111,7 +111,7 @@ def _run(spark: SparkSession, load: Load, batches: int) -> Spent:
     with tempfile.TemporaryDirectory(prefix="watersmeet-calibrate-") as name:
         place = Path(name)
         tables = [_written(place / each, load, number, batches) for number, each in enumerate(_NAMES)]
-        sources = {each: stream(place / each, time="ts", follow=True, files_per_batch=1, unit="us") for each in _NAMES}
+        sources = {each: stream(place / each, time="ts", follow=True, files_per_batch=1) for each in _NAMES}
         before_s = cpu_s()
         writer = on_spark(load.query, sources, plan=Plan("runs"), session=spark).writeStream.format("noop")
         query = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start()
@@ -138,9 +138,7 @@ def _written(place: Path, load: Load, number: int, batches: int) -> list[pa.Tabl
 
 def _join_s(load: Load, tables: list[list[pa.Table]]) -> float:
     """CPU seconds of the same batches joined in this process."""
-    under_way = embedded.start(
-        load.query, {name: stream(each, time="ts", unit="us") for name, each in zip(_NAMES, tables, strict=True)}, Plan("runs")
-    )
+    under_way = embedded.start(load.query, {name: stream(each, time="ts") for name, each in zip(_NAMES, tables, strict=True)}, Plan("runs"))
     start = time.process_time()
     for batch in zip(*tables, strict=True):
         under_way.advance(dict(zip(_NAMES, batch, strict=True)))

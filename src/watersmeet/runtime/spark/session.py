@@ -193,7 +193,8 @@ def choose_partitions(spark: SparkSession, *, streaming: bool) -> int:
         return cores
     costs = f"every batch opens {setting} state stores" if streaming else f"the query runs as {setting} tasks"
     warnings.warn(
-        f"{PARTITIONS} is {setting}, but Spark has {cores} cores, and {costs}: set it to {cores} before the first run",
+        f"{PARTITIONS} is {setting}, but Spark has {cores} {'core' if cores == 1 else 'cores'}, and {costs}: "
+        f"set it to {cores} before the first run",
         WatersmeetWarning,
         stacklevel=4,
     )
