@@ -1,6 +1,6 @@
 """Text files from outside: queries, job files, statistics, profiles.
 
-A path can name anything: a pipe that nobody writes to, a device without an end, a file of many gigabytes. Only regular files of a
+A path can name anything: a pipe without a writer, a device without an end, a file of many gigabytes. Only regular files of a
 bounded size are read, and TOML is checked before it is parsed, because Python's parser takes quadratic time over dotted keys.
 """
 
@@ -20,7 +20,7 @@ MAX_TEXT_BYTES = 1_000_000
 MAX_KEY_PARTS = 32
 MAX_TOML_DEPTH = 64
 
-#: Strings and comments of TOML, closed or not: what is left are keys, numbers and signs. An unclosed string swallows the rest, so that
+#: Strings and comments of TOML, closed or not: the rest are keys, numbers and signs. An unclosed string swallows the rest, so that
 #: no text makes the scan start over.
 _QUOTED = re.compile(
     r'"""(?:\\.|[^\\])*?(?:"""|\Z)|' + r"'''.*?(?:'''|\Z)|" + r'"(?:\\.|[^"\\\n])*"?|' + r"'[^'\n]*'?|" + r"#[^\n]*",

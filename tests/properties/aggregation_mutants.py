@@ -24,19 +24,19 @@ def _ends_later_by(more_us: int) -> Callable[[Original], Original]:
 
 
 def _nothing_leaves(happening: Original) -> Original:
-    def broken(*args: Any) -> Any:
+    def replacement(*args: Any) -> Any:
         found = happening(*args)
         return replace(found, leaving=found.leaving[:0], leaving_at=found.leaving_at[:0])
 
-    return broken
+    return replacement
 
 
 def _enters_once_more(happening: Original) -> Original:
-    def broken(*args: Any) -> Any:
+    def replacement(*args: Any) -> Any:
         found = happening(*args)
         return replace(found, entering=np.repeat(found.entering, 2), entering_at=np.repeat(found.entering_at, 2))
 
-    return broken
+    return replacement
 
 
 def _instants_from_the_end(_: Original) -> Original:
@@ -44,23 +44,23 @@ def _instants_from_the_end(_: Original) -> Original:
 
 
 def _group_keys_ignore_null(intern: Original) -> Original:
-    def broken(self: Any, columns: Any, rows: int) -> Any:
+    def replacement(self: Any, columns: Any, rows: int) -> Any:
         filled = [column.fill_null(column[0]) if len(column) and column[0].is_valid else column for column in columns]
         return intern(self, filled, rows)
 
-    return broken
+    return replacement
 
 
 def _without_identity_of(place: int) -> Callable[[Original], Original]:
     """Early entries merge rows that differ in a word that later decides about them."""
 
     def make(identity: Original) -> Original:
-        def broken(self: Any, rows: Any) -> Any:
+        def replacement(self: Any, rows: Any) -> Any:
             words = identity(self, rows).copy()
             words[:, place] = 0
             return words
 
-        return broken
+        return replacement
 
     return make
 
@@ -74,12 +74,12 @@ def _never_changed(_: Original) -> Original:
 
 
 def _no_nulls_counted(numbers_of: Original) -> Original:
-    def broken(kind: Any, values: Any) -> Any:
+    def replacement(kind: Any, values: Any) -> Any:
         found = numbers_of(kind, values)
         found.ints[:, 0] = 1
         return found
 
-    return broken
+    return replacement
 
 
 def _wrapped_sums(_: Original) -> Original:
@@ -97,28 +97,28 @@ def _not_taken_back(undone: Original) -> Original:
 
 def _evaluated_at(shift_us: int) -> Callable[[Original], Original]:
     def make(take_step: Original) -> Original:
-        def broken(settings: Any, state: Any, deltas: Any, watermark_us: int, future_us: int) -> Any:
+        def replacement(settings: Any, state: Any, deltas: Any, watermark_us: int, future_us: int) -> Any:
             return take_step(settings, state, deltas, watermark_us, future_us + (shift_us if abs(future_us) < 2**61 else 0))
 
-        return broken
+        return replacement
 
     return make
 
 
 def _having_ignored(make_config: Original) -> Original:
-    def broken(*args: Any, **knobs: Any) -> Any:
+    def replacement(*args: Any, **knobs: Any) -> Any:
         found = make_config(*args, **knobs)
         return replace(found, shown=replace(found.shown, having=None))
 
-    return broken
+    return replacement
 
 
 def _pairs_longer(pair_bounds_us: Original) -> Original:
-    def broken(bound: Any) -> Any:
+    def replacement(bound: Any) -> Any:
         found = pair_bounds_us(bound)
         return None if found is None else tuple(tuple(each + 1 for each in row) for row in found)
 
-    return broken
+    return replacement
 
 
 def _capacity_of(change: int) -> Callable[[Original], Original]:

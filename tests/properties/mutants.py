@@ -132,10 +132,10 @@ def _moving_back(after: Original) -> Original:
 
 
 def _last_row_dropped(timed: Original) -> Original:
-    def broken(run: Any, name: str, table: pa.Table) -> Any:
+    def replacement(run: Any, name: str, table: pa.Table) -> Any:
         return timed(run, name, table.slice(0, max(0, table.num_rows - 1)) if table.num_rows > 1 else table)
 
-    return broken
+    return replacement
 
 
 def _new_meets_new_twice(_: Original) -> Original:
@@ -149,21 +149,21 @@ def _new_never_meets_new(_: Original) -> Original:
 def _nulls_filled(evaluate: Original) -> Original:
     """As if NULL were a key like any other, at least among whole numbers."""
 
-    def broken(expr: Any, columns: Any, length: int) -> Any:
+    def replacement(expr: Any, columns: Any, length: int) -> Any:
         values = evaluate(expr, columns, length)
         return values.fill_null(0) if pa.types.is_integer(values.type) else values
 
-    return broken
+    return replacement
 
 
 def _expiry_against_now(with_pane: Original) -> Original:
     """State leaves by the newest time seen instead of by what can still come."""
 
-    def broken(kept: Any, added: Any, retention_us: int, future_us: int) -> Any:
+    def replacement(kept: Any, added: Any, retention_us: int, future_us: int) -> Any:
         newest_us = max((int(each.times[-1]) for each in (*kept.panes, added) if len(each)), default=future_us)
         return with_pane(kept, added, retention_us, max(newest_us, future_us))
 
-    return broken
+    return replacement
 
 
 def _expiry_one_early(last_use_us: Original) -> Original:
@@ -171,13 +171,13 @@ def _expiry_one_early(last_use_us: Original) -> Original:
 
 
 def _counted_after_where(counted: Original) -> Original:
-    def broken(source: Any, kept: Any, delta: Any) -> Any:
+    def replacement(source: Any, kept: Any, delta: Any) -> Any:
         if source.selection is not None:
             passes = is_true(source.selection, lambda column: delta.table.column(column.name).combine_chunks(), len(delta))
             delta = delta.filter(passes)
         return counted(source, kept, delta)
 
-    return broken
+    return replacement
 
 
 def _ties_by_arrival(_: Original) -> Original:
@@ -205,13 +205,13 @@ def _zeros_differ(_: Original) -> Original:
 
 
 def _nan_meets_nothing(float_codes: Original) -> Original:
-    def broken(values: Any) -> Any:
+    def replacement(values: Any) -> Any:
         codes = float_codes(values).copy()
         unknown = np.isnan(values.cast(pa.float64()).to_numpy(zero_copy_only=False))
         codes[unknown] = id(codes) + np.arange(unknown.sum())
         return codes
 
-    return broken
+    return replacement
 
 
 def _ieee_floats(_: Original) -> Original:
@@ -239,28 +239,28 @@ def _not_waiting(release: Original) -> Original:
 
 
 def _late_by_its_own_batch(take_step: Original) -> Original:
-    def broken(config: Any, kept: Any, deltas: Any, watermark_us: int, future_us: int) -> Any:
+    def replacement(config: Any, kept: Any, deltas: Any, watermark_us: int, future_us: int) -> Any:
         return take_step(config, kept, deltas, watermark_us if future_us == FOREVER_US else future_us, future_us)
 
-    return broken
+    return replacement
 
 
 def _never_ending(take_step: Original) -> Original:
-    def broken(config: Any, kept: Any, deltas: Any, watermark_us: int, future_us: int) -> Any:
+    def replacement(config: Any, kept: Any, deltas: Any, watermark_us: int, future_us: int) -> Any:
         return take_step(config, kept, deltas, watermark_us, min(future_us, max(watermark_us, -FOREVER_US)))
 
-    return broken
+    return replacement
 
 
 def _counted_per_alias(account: Original) -> Original:
-    def broken(run: Any, stepped: Any, shed: Any) -> None:
+    def replacement(run: Any, stepped: Any, shed: Any) -> None:
         for i in run.config.streams:
             entry = run.ledger.setdefault(run.config.inputs[i].name, embedded.Ledger())
             entry.arrived += stepped.counters.arrived[i]
             entry.late += stepped.counters.late[i]
             entry.kept += stepped.counters.arrived[i] - stepped.counters.late[i]
 
-    return broken
+    return replacement
 
 
 MUTANTS = (

@@ -67,6 +67,6 @@ MUTANTS = (
     _mutant("explain predicts the grid of equal rates", planning, "input_rates", _equal_rates),
     _mutant("copies cost nothing", cost_of_spark.Shuffle, "copies", lambda _: property(lambda shuffle: {})),
     _mutant("a restart chooses a new grid", GridStore, "load", lambda _: lambda store, query, join, grouping: None),
-    _mutant("a restart overwrites the grid", GridStore, "has_begun", lambda _: property(lambda store: False)),
+    _mutant("a restart overwrites the grid", GridStore, "has_started", lambda _: property(lambda store: False)),
     _mutant("a damaged grid is not noticed", framing, "_digest", lambda _: lambda kind, version, payload: "0" * 64),
 )

@@ -28,21 +28,21 @@ def _columns(rows: Any) -> Callable[[Any], Any]:
 
 
 def _keys_of_all_rows(pane_of: Original) -> Original:
-    def broken(source: Any, rows: Any) -> Any:
+    def replacement(source: Any, rows: Any) -> Any:
         for _, key in source.keys:
             evaluate(key, _columns(rows), rows.times.size)
         return pane_of(source, rows)
 
-    return broken
+    return replacement
 
 
 def _operands_of_all_rows(pane_of: Original) -> Original:
-    def broken(source: Any, rows: Any) -> Any:
+    def replacement(source: Any, rows: Any) -> Any:
         for operand in source.operands:
             evaluate(operand, _columns(rows), rows.times.size)
         return pane_of(source, rows)
 
-    return broken
+    return replacement
 
 
 def _without_operands(pane_of: Original) -> Original:
@@ -52,24 +52,24 @@ def _without_operands(pane_of: Original) -> Original:
 def _from_left_to_right(_: Original) -> Original:
     """The first conjunct that raises stops the query, whatever those after it say."""
 
-    def broken(predicates: Any, columns: Any, length: int) -> Any:
+    def replacement(predicates: Any, columns: Any, length: int) -> Any:
         keep = np.ones(length, np.bool_)
         for predicate in predicates:
             keep &= is_true(predicate, columns, length)
         return keep
 
-    return broken
+    return replacement
 
 
 def _errors_are_false(_: Original) -> Original:
-    def broken(predicates: Any, columns: Any, length: int) -> Any:
+    def replacement(predicates: Any, columns: Any, length: int) -> Any:
         keep = np.ones(length, np.bool_)
         for predicate in predicates:
             values, errs = evaluate_or_null(predicate, columns, length)
             keep &= np.array([value is True for value in values.to_pylist()], np.bool_) & ~errs
         return keep
 
-    return broken
+    return replacement
 
 
 def _dropped_early(_: Original) -> Original:
@@ -81,10 +81,10 @@ def _raised_early(_: Original) -> Original:
 
 
 def _kept_and_forgotten(maybe_true: Original) -> Original:
-    def broken(predicates: Any, columns: Any, length: int) -> Any:
+    def replacement(predicates: Any, columns: Any, length: int) -> Any:
         return replace(maybe_true(predicates, columns, length), raised=())
 
-    return broken
+    return replacement
 
 
 def _all_survive(_: Original) -> Original:
@@ -94,12 +94,12 @@ def _all_survive(_: Original) -> Original:
 def _last_dropped(survivors: Original) -> Original:
     """A piece's last survivor is taken to have been gone on from already."""
 
-    def broken(tests: Any, found: Any, level: int) -> Any:
+    def replacement(tests: Any, found: Any, level: int) -> Any:
         for rows in survivors(tests, found, level):
             if rows.shape[1] > 1:
                 yield np.ascontiguousarray(rows[:, :-1])
 
-    return broken
+    return replacement
 
 
 def _last_untested(_: Original) -> Original:
@@ -107,19 +107,19 @@ def _last_untested(_: Original) -> Original:
 
 
 def _sides_swapped(thetas: Original) -> Original:
-    def broken(config: Any, reach: Any, numbers: Any) -> Any:
+    def replacement(config: Any, reach: Any, numbers: Any) -> Any:
         right = thetas(config, reach, numbers)
         return right._replace(left=right.right, left_at=right.right_at, right=right.left, right_at=right.left_at)
 
-    return broken
+    return replacement
 
 
 def _nulls_compare(ranged: Original) -> Original:
-    def broken(rows: Any, expr: Any) -> Any:
+    def replacement(rows: Any, expr: Any) -> Any:
         codes, valid = ranged(rows, expr)
         return codes, np.ones_like(valid)
 
-    return broken
+    return replacement
 
 
 def _unbound_tests(_: Original) -> Original:
@@ -130,21 +130,21 @@ def _unbound_tests(_: Original) -> Original:
 def _own_after_others(split: Original) -> Original:
     """Predicates of one source are left to be tested with those over several."""
 
-    def broken(bound: Any) -> Any:
+    def replacement(bound: Any) -> Any:
         local, shared = split(bound)
         return [() for _ in local], (*(part for parts in local for part in parts), *shared)
 
-    return broken
+    return replacement
 
 
 def _error_is_no_error(evaluate_outputs: Original) -> Original:
-    def broken(expr: Any, columns: Any, length: int) -> Any:
+    def replacement(expr: Any, columns: Any, length: int) -> Any:
         try:
             return evaluate_outputs(expr, columns, length)
         except QueryError:
             return evaluate_or_null(expr, columns, length)[0]
 
-    return broken
+    return replacement
 
 
 def _everywhere(mistake: str, owners: tuple[Any, ...], attribute: str, broken: Callable[[Any], Any]) -> Mutant:

@@ -38,11 +38,11 @@ def _mutant(mistake: str, owner: Any, attribute: str, broken: Callable[[Any], An
 
 def _restored_then(change: Callable[[ShedAggregatedRun], None]) -> Callable[[Original], Original]:
     def make(restore_state: Original) -> Original:
-        def broken(run: ShedAggregatedRun, blob: bytes) -> None:
+        def replacement(run: ShedAggregatedRun, blob: bytes) -> None:
             restore_state(run, blob)
             change(run)
 
-        return broken
+        return replacement
 
     return make
 
@@ -80,7 +80,7 @@ class _OneDirection(AllocatedAggregation):
 def _concatenated(take_step: Original) -> Original:
     """Each direction is aggregated on its own, and the rows of both are emitted."""
 
-    def broken(run: AllocatedRun, deltas: Any, future_us: int) -> Any:
+    def replacement(run: AllocatedRun, deltas: Any, future_us: int) -> Any:
         if run.aggregation is None:
             return take_step(run, deltas, future_us)
         whole, states, emitted = run.aggregation, [direction.state for direction in run.directions], []
@@ -93,23 +93,23 @@ def _concatenated(take_step: Original) -> Original:
             emitted += stepped.results
         return replace(stepped, results=emitted)
 
-    return broken
+    return replacement
 
 
 def _one_role(inputs: Original) -> Original:
-    def broken(aggregation: AllocatedAggregation, table: Any) -> Iterator[SampledInput]:
+    def replacement(aggregation: AllocatedAggregation, table: Any) -> Iterator[SampledInput]:
         yield next(inputs(aggregation, table))
 
-    return broken
+    return replacement
 
 
 def _roles_swapped(inputs: Original) -> Original:
-    def broken(aggregation: AllocatedAggregation, table: Any) -> Iterator[SampledInput]:
+    def replacement(aggregation: AllocatedAggregation, table: Any) -> Iterator[SampledInput]:
         probe, window = inputs(aggregation, table)
         yield replace(probe, keep=window.keep)
         yield replace(window, keep=probe.keep**2)
 
-    return broken
+    return replacement
 
 
 def _one_draw(role_box: Original) -> Original:
@@ -123,34 +123,34 @@ def _ties_twice(_: Original) -> Original:
 def _pairs_independent(by_subset: Original) -> Original:
     """Only a combination with itself counts for the variance, not one with another that shares a row."""
 
-    def broken(join: SampledJoin) -> Iterator[Any]:
+    def replacement(join: SampledJoin) -> Iterator[Any]:
         *_, last = by_subset(join)
         yield replace(last, factor=abs(last.factor))
 
-    return broken
+    return replacement
 
 
 def _kept_in_both(without_shed: Original) -> Original:
-    def broken(run: AllocatedRun, name: str, delta: Any) -> Any:
+    def replacement(run: AllocatedRun, name: str, delta: Any) -> Any:
         number = next(each.number for each in run.config.inputs if each.name == name)
         for direction in run.directions:
             delta = delta.filter(direction.boxes[number].keeps(delta.table) | (delta.times < run.watermark.value_us))
         return delta
 
-    return broken
+    return replacement
 
 
 def _judged_by_the_join(explained: Original) -> Original:
     """A run compares the budget with the join below the aggregation; explain does not."""
 
-    def broken(query: Any, streams: Any, stats: Any, plan: Any, budget: Any, **knobs: Any) -> Any:
+    def replacement(query: Any, streams: Any, stats: Any, plan: Any, budget: Any, **knobs: Any) -> Any:
         about = explained(query, streams, stats, plan, budget, **knobs)
         if "wishes" not in knobs or not about.bound.is_aggregation:
             return about
         bound = bind(parse(query), {name: source.declared(name) for name, source in streams.items()})
         return explanation(join_below(bound, group_outputs(bound)), streams, plan=plan, budget=budget, wishes=knobs["wishes"])
 
-    return broken
+    return replacement
 
 
 def _free(_: Original) -> Original:

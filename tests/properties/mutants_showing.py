@@ -27,7 +27,7 @@ def _shown_by(rule: Rule) -> Callable[[Original], Original]:
     """Decide by another rule which groups are shown, and which were at the previous evaluation."""
 
     def make(emit: Original) -> Original:
-        def broken(self: Any, as_of_us: Any, groups: Any, now: Any, then: Any) -> Any:
+        def replacement(self: Any, as_of_us: Any, groups: Any, now: Any, then: Any) -> Any:
             differs = result_set._differs(now, then)
             groups_left, now_left, then_left = groups[differs], now.take(differs), then.take(differs)
             shown, was_shown = self._find_shown(groups_left, now_left), self._find_shown(groups_left, then_left)
@@ -42,7 +42,7 @@ def _shown_by(rule: Rule) -> Callable[[Original], Original]:
             finally:
                 del self._find_shown
 
-        return broken
+        return replacement
 
     return make
 
@@ -51,10 +51,10 @@ def _restored_without(names: tuple[str, ...]) -> Callable[[Original], Original]:
     """A restart finds nothing of these columns."""
 
     def make(restore: Original) -> Original:
-        def broken(self: Any, words: Any, dirty: Any, sums: Any, spanning: Any) -> None:
+        def replacement(self: Any, words: Any, dirty: Any, sums: Any, spanning: Any) -> None:
             restore(self, words, dirty, {name: np.zeros_like(each) if name in names else each for name, each in sums.items()}, spanning)
 
-        return broken
+        return replacement
 
     return make
 
@@ -73,30 +73,30 @@ def _as_with_every(original: Original) -> Original:
 
 def _tiles_later_by(more_us: int) -> Callable[[Original], Original]:
     def make(original: Original) -> Original:
-        def broken(window: Any, times: Any, every_us: int | None) -> Any:
+        def replacement(window: Any, times: Any, every_us: int | None) -> Any:
             moved = more_us if isinstance(window, TumbleWindow) and every_us is not None else 0
             return original(window, times, every_us) + moved
 
-        return broken
+        return replacement
 
     return make
 
 
 def _tiles_rounded_towards_zero(original: Original) -> Original:
-    def broken(window: Any, times: Any, every_us: int | None) -> Any:
+    def replacement(window: Any, times: Any, every_us: int | None) -> Any:
         if not isinstance(window, TumbleWindow) or every_us is None:
             return original(window, times, every_us)
         return (np.fix(times / window.length_us).astype(np.int64) + 1) * window.length_us
 
-    return broken
+    return replacement
 
 
 def _slide(original: Original) -> Original:
-    def broken(window: Any, times: Any, every_us: int | None) -> Any:
+    def replacement(window: Any, times: Any, every_us: int | None) -> Any:
         tile = isinstance(window, TumbleWindow) and every_us is not None
         return times + window.length_us if tile else original(window, times, every_us)
 
-    return broken
+    return replacement
 
 
 def _end_at_the_largest_time(_: Original) -> Original:
@@ -108,20 +108,20 @@ def _end_with_the_first_tile(original: Original) -> Original:
 
 
 def _inside_from_their_times_on(_: Original) -> Original:
-    def broken(settings: Any, number: int, rows: Any, evaluated_us: int) -> Any:
+    def replacement(settings: Any, number: int, rows: Any, evaluated_us: int) -> Any:
         here = rows.take(rows.ends >= evaluated_us)
         inside = here.times <= evaluated_us if settings.inputs[number].is_stream else np.ones(len(here), np.bool_)
         return here.at(np.where(inside, 0, OUTSIDE))
 
-    return broken
+    return replacement
 
 
 def _first_instants_for_times(encode: Original) -> Original:
-    def broken(settings: Any, layout: Any, number: int, *rest: Any) -> Any:
+    def replacement(settings: Any, layout: Any, number: int, *rest: Any) -> Any:
         found = encode(settings, layout, number, *rest)
         return replace(found, times=settings.starts_of(number, found.times))
 
-    return broken
+    return replacement
 
 
 def _at_times(original: Original) -> Original:

@@ -37,10 +37,10 @@ def _units_forgotten(event_times_us: Original) -> Original:
 
 
 def _rounded_towards_zero(convert: Original) -> Original:
-    def broken(name: str, time: str, ticks: Any, units: str, tick_ns: int) -> Any:
+    def replacement(name: str, time: str, ticks: Any, units: str, tick_ns: int) -> Any:
         return np.trunc(ticks / 1_000).astype(np.int64) if tick_ns == 1 else convert(name, time, ticks, units, tick_ns)
 
-    return broken
+    return replacement
 
 
 def _unit_never_checked(_: Original) -> Original:
@@ -56,34 +56,34 @@ def _inner_nulls_last(sequence_order: Original) -> Original:
 
 
 def _outer_nulls_with_the_empty(sequence_order: Original) -> Original:
-    def broken(column: Any, codes: Any, lengths: Any) -> Any:
+    def replacement(column: Any, codes: Any, lengths: Any) -> Any:
         return np.maximum(sequence_order(column, codes, lengths), 1)
 
-    return broken
+    return replacement
 
 
 def _shorter_first(sequence_order: Original) -> Original:
-    def broken(column: Any, codes: Any, lengths: Any) -> Any:
+    def replacement(column: Any, codes: Any, lengths: Any) -> Any:
         ranks = sequence_order(column, codes, lengths)
         return np.where(ranks == 0, 0, lengths * 2**20 + ranks)
 
-    return broken
+    return replacement
 
 
 def _fields_from_the_last(_: Original) -> Original:
-    def broken(column: Any) -> Any:
+    def replacement(column: Any) -> Any:
         fields = [ordering.order_codes(field) for field in reversed(column.flatten())]
         return ordering._sequence_order(column, np.stack(fields, axis=1).reshape(-1), np.full(len(column), len(fields), np.int64))
 
-    return broken
+    return replacement
 
 
 def _only_first_elements(list_order: Original) -> Original:
-    def broken(column: Any) -> Any:
+    def replacement(column: Any) -> Any:
         firsts = pa.array([None if each is None else list(each[:1]) for each in column.to_pylist()], pa.list_(column.type.value_type))
         return list_order(firsts)
 
-    return broken
+    return replacement
 
 
 def _no_finer_times(_: Original) -> Original:

@@ -205,7 +205,7 @@ def _crash_once(job: Job, monkeypatch: pytest.MonkeyPatch, crash_at: int, *, aft
     writes = 0
 
     def fragile(write: Callable[..., Any]) -> Callable[..., Any]:
-        def broken(*arguments: Any) -> Any:
+        def replacement(*arguments: Any) -> Any:
             nonlocal writes
             writes += 1
             if writes == crash_at and not after_the_write:
@@ -215,7 +215,7 @@ def _crash_once(job: Job, monkeypatch: pytest.MonkeyPatch, crash_at: int, *, aft
                 raise Crash
             return done
 
-        return broken
+        return replacement
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", fragile(Path.replace))

@@ -44,13 +44,13 @@ def _checksum_of_the_header(digest: Original) -> Original:
 
 
 def _missing_is_fine(read: Original) -> Original:
-    def broken(path: Any, manifest: Any, damages: list[Any]) -> Any:
+    def replacement(path: Any, manifest: Any, damages: list[Any]) -> Any:
         found: list[Any] = []
         records = read(path, manifest, found)
         damages += [each for each in found if each.wrong != "is missing"]
         return records
 
-    return broken
+    return replacement
 
 
 def _new_without_a_manifest(read: Original) -> Original:
@@ -60,7 +60,7 @@ def _new_without_a_manifest(read: Original) -> Original:
 def _state_before_rows(run_batch: Original) -> Original:
     """Commit first, then write the rows."""
 
-    def broken(job: Any, saving: Any, run: Any, batch: int, files: Any, observe: Any, progress: Any) -> None:
+    def replacement(job: Any, saving: Any, run: Any, batch: int, files: Any, observe: Any, progress: Any) -> None:
         late: list[Callable[[], None]] = []
 
         class Later:
@@ -71,26 +71,26 @@ def _state_before_rows(run_batch: Original) -> Original:
         for put in late:
             put()
 
-    return broken
+    return replacement
 
 
 def _record_after_rows(commit: Original) -> Original:
     """The record that `decide` leaves out is written with the commit."""
 
-    def broken(self: Any, batch: int, blob: bytes) -> None:
+    def replacement(self: Any, batch: int, blob: bytes) -> None:
         framing.write_atomically(contents.batch_path(self.path, batch), self._late_record)
         commit(self, batch, blob)
 
-    return broken
+    return replacement
 
 
 def _record_kept_back(_: Original) -> Original:
-    def broken(self: Any, batch: int, files: Any) -> None:
+    def replacement(self: Any, batch: int, files: Any) -> None:
         before = self._manifest.digest if batch == 0 else self._records[batch - 1].digest
         self._late_record, digest = contents.encode_record(batch, files, before)
         self._records[batch] = contents.BatchRecord(batch, files, digest)
 
-    return broken
+    return replacement
 
 
 def _another_file_each_time(_: Original) -> Original:
@@ -102,32 +102,32 @@ def _another_file_each_time(_: Original) -> Original:
 
 
 def _not_flushed(_: Original) -> Original:
-    def broken(place: Path, content: bytes) -> None:
+    def replacement(place: Path, content: bytes) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         unfinished = place.with_name(f".{place.name}")
         unfinished.write_bytes(content)
         unfinished.replace(place)
         framing.flush_directory(place.parent)
 
-    return broken
+    return replacement
 
 
 def _in_place(_: Original) -> Original:
-    def broken(place: Path, content: bytes) -> None:
+    def replacement(place: Path, content: bytes) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
 
-    return broken
+    return replacement
 
 
 def _rows_not_flushed(_: Original) -> Original:
-    def broken(table: Any, path: Path) -> None:
+    def replacement(table: Any, path: Path) -> None:
         unfinished = path.with_name(f".{path.name}")
         _WRITERS[path.suffix](table, unfinished)
         unfinished.replace(path)
         framing.flush_directory(path.parent)
 
-    return broken
+    return replacement
 
 
 def _owner_by_path(_: Original) -> Original:
@@ -135,11 +135,11 @@ def _owner_by_path(_: Original) -> Original:
 
 
 def _always_fixed(make: Original) -> Original:
-    def broken(*args: Any) -> Any:
+    def replacement(*args: Any) -> Any:
         found = make(*args)
         return replace(found, aside=(found.place,))
 
-    return broken
+    return replacement
 
 
 def _deleted(_: Original) -> Original:
@@ -156,11 +156,11 @@ def _only_missing_inputs(problem: Original) -> Original:
 
 def _restored_without(forget: Callable[[Any], None]) -> Callable[[Original], Original]:
     def make(restore: Original) -> Original:
-        def broken(run: Any, blob: bytes) -> None:
+        def replacement(run: Any, blob: bytes) -> None:
             restore(run, blob)
             forget(run)
 
-        return broken
+        return replacement
 
     return make
 
@@ -187,34 +187,34 @@ def _no_ledger(run: Any) -> None:
 
 
 def _nothing_seen(resumed: Original) -> Original:
-    def broken(job: Any, *rest: Any) -> Any:
+    def replacement(job: Any, *rest: Any) -> Any:
         found = resumed(job, *rest)
         for each in job.inboxes.values():
             each.seen.clear()
         return found
 
-    return broken
+    return replacement
 
 
 def _batch_in_flight_skipped(resumed: Original) -> Original:
-    def broken(*args: Any) -> Any:
+    def replacement(*args: Any) -> Any:
         batch, pending = resumed(*args)
         return batch + len(pending), []
 
-    return broken
+    return replacement
 
 
 def _batch_in_flight_forgotten(resumed: Original) -> Original:
     """Its number is used again, and its files count as read."""
 
-    def broken(job: Any, *rest: Any) -> Any:
+    def replacement(job: Any, *rest: Any) -> Any:
         batch, pending = resumed(job, *rest)
         for files in pending:
             for name, each in files.items():
                 job.inboxes[name].seen.update(file.name for file in each)
         return batch, []
 
-    return broken
+    return replacement
 
 
 def _oldest_state(_: Original) -> Original:
@@ -227,11 +227,11 @@ def _all_states_read(read: Original) -> Original:
 
 
 def _unlocked(_: Original) -> Original:
-    def broken(path: Path) -> Any:
+    def replacement(path: Path) -> Any:
         path.mkdir(parents=True, exist_ok=True)
         return (path / "lock").open("ab")
 
-    return broken
+    return replacement
 
 
 MUTANTS = (

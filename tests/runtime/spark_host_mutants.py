@@ -25,81 +25,81 @@ def _mutant(mistake: str, owner: Any, attribute: str, broken: Callable[[Any], An
 
 
 def _trusting(load: Original) -> Original:
-    def broken(self: store.Store, label: int) -> store.Remembered:
+    def replacement(self: store.Store, label: int) -> store.Remembered:
         cached = store._memory.pop((self.step, label), None)
         found: store.Remembered = cached if cached is not None else load(self, label)
         return found
 
-    return broken
+    return replacement
 
 
 def _keeping_after_a_failure(load: Original) -> Original:
     """A cached state stays where it is while a step changes it, under the token of the version before."""
 
-    def broken(self: store.Store, label: int) -> store.Remembered:
+    def replacement(self: store.Store, label: int) -> store.Remembered:
         loaded: store.Remembered = load(self, label)
         store._memory[self.step, label] = loaded
         return loaded
 
-    return broken
+    return replacement
 
 
 def _ignoring_a_key(codes: Original) -> Original:
-    def broken(self: Any, axis: Any, rows: Any) -> Any:
+    def replacement(self: Any, axis: Any, rows: Any) -> Any:
         found = codes(self, axis, rows)
         return np.zeros_like(found) if self.source.number == 1 else found
 
-    return broken
+    return replacement
 
 
 def _first_clock_alone(clock: Original) -> Original:
-    def broken(self: Any, packet: Packet) -> None:
+    def replacement(self: Any, packet: Packet) -> None:
         if self.bucket.streams[packet.source] not in self.seen_us:
             clock(self, packet)
 
-    return broken
+    return replacement
 
 
 def _counting_everywhere(clock: Original) -> Original:
-    def broken(self: Any, packet: Packet) -> None:
+    def replacement(self: Any, packet: Packet) -> None:
         cell, self.cell = self.cell, 0
         clock(self, packet)
         self.cell = cell
 
-    return broken
+    return replacement
 
 
 def _leaving_entries(save: Original) -> Original:
-    def broken(self: store.Store, label: int, before: Any, state: Any) -> Any:
+    def replacement(self: store.Store, label: int, before: Any, state: Any) -> Any:
         kept = dict(self.entries.content)  # type: ignore[attr-defined] # the tests' own
         after = save(self, label, before, state)
         self.entries.content = kept | self.entries.content  # type: ignore[attr-defined]
         return after
 
-    return broken
+    return replacement
 
 
 def _newest_plan(_: Original) -> Original:
-    def broken(self: PlanLog, batch: int) -> Plan | None:
+    def replacement(self: PlanLog, batch: int) -> Plan | None:
         numbers = self._numbers()
         return self._read(max(numbers)) if numbers else None
 
-    return broken
+    return replacement
 
 
 def _replacing(_: Original) -> Original:
-    def broken(self: PlanLog, batch: int, plan: Plan | None) -> bool:
+    def replacement(self: PlanLog, batch: int, plan: Plan | None) -> bool:
         self.folder.mkdir(parents=True, exist_ok=True)
         beside = self.folder / "new"
         beside.write_text(json.dumps(None if plan is None else plan.to_dict()))
         os.replace(beside, self._file(batch))
         return True
 
-    return broken
+    return replacement
 
 
 def _wrapping(narrow: Original) -> Original:
-    def broken(field: pa.Field, values: pa.Array) -> tuple[pa.Field, pa.Array]:
+    def replacement(field: pa.Field, values: pa.Array) -> tuple[pa.Field, pa.Array]:
         if values.type != pa.int64() or not len(values):
             return narrow(field, values)  # type: ignore[no-any-return]
         numbers = values.to_numpy()
@@ -107,40 +107,40 @@ def _wrapping(narrow: Original) -> Original:
         narrow_field = pa.field(field.name, pa.uint32(), metadata={b"low": str(low).encode()})
         return narrow_field, pa.array(((numbers - low) & 0xFFFFFFFF).astype(np.uint32))
 
-    return broken
+    return replacement
 
 
 def _without_the_last_rows(by_cell: Original) -> Original:
-    def broken(self: Any, grid: layout.Layout) -> Any:
+    def replacement(self: Any, grid: layout.Layout) -> Any:
         for cell, rows in by_cell(self, grid):
             yield cell, rows.slice(0, max(1, rows.num_rows - 1))
 
-    return broken
+    return replacement
 
 
 def _sharing_names(put: Original) -> Original:
     """Entries are cached under the name of the first one, as if a name belonged to a run."""
 
-    def broken(self: shelf.Shelf, name: str, blob: bytes) -> None:
+    def replacement(self: shelf.Shelf, name: str, blob: bytes) -> None:
         put(self, name, blob)
         if self.folder is not None:
             for other in self.folder.iterdir():
                 Path(other).write_bytes(blob)
 
-    return broken
+    return replacement
 
 
 def _late_at_once(advance: Original) -> Original:
     """Rows of a batch are judged by the watermark after it."""
 
-    def broken(self: bucket.Bucket, label: int, state: bucket.BucketState, packets: Any, *, last: bool) -> Any:
+    def replacement(self: bucket.Bucket, label: int, state: bucket.BucketState, packets: Any, *, last: bool) -> Any:
         packets = list(packets)
         seen = bucket._Arrived(self, self.labels.index(label))
         for packet in packets:
             seen.take(packet)
         return advance(self, label, bucket.BucketState(state.inner, state.watermark.after(seen.seen_us)), packets, last=last)
 
-    return broken
+    return replacement
 
 
 MUTANTS: tuple[Mutant, ...] = (

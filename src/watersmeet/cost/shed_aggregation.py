@@ -1,4 +1,4 @@
-"""Cost of estimating aggregates from a shed join: every evaluation groups all combinations anew.
+"""Cost of estimating aggregates from a shed join: every evaluation groups all combinations again.
 
 The incremental aggregation updates its groups once per change. Estimates need the rows of every combination, so the combinations are kept
 while they are inside their windows and regrouped at each evaluation. Estimating therefore often costs more than the exact aggregation.
@@ -13,7 +13,7 @@ from watersmeet.cost.checks import check_not_negative
 
 @dataclass(frozen=True, slots=True)
 class EstimateWeights:
-    """Seconds of one evaluation, per combination inside its windows, per combination found but not yet begun, and per group.
+    """Seconds of one evaluation, per combination inside its windows, per combination that is not valid yet, and per group.
 
     The defaults were measured with three aggregates over a join of two shed streams. Calibration does not measure them.
     """

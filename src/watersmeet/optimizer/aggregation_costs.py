@@ -76,7 +76,7 @@ class AggregationCosts:
         """The same machine with the shedding aggregation on it; refuses queries that have no estimates."""
         shed_config(self.bound, {})
         config = settled_config(join_below(self.bound, group_outputs(self.bound)), Plan())
-        return replace(self.situation, config=config, operator=lambda left, plan: self._estimated(config, left, plan))
+        return replace(self.situation, config=config, operator=lambda left, plan: self._cost_estimates(config, left, plan))
 
     def _join_plans(self, config: MeetConfig, pinned: Plan | None) -> list[Plan]:
         if pinned is not None:
@@ -85,7 +85,7 @@ class AggregationCosts:
         joined = join_below(self.bound, group_outputs(self.bound))
         return [replace(each.plan, orders=()) for each in searched(joined, config, now.workload, now.profile, now.budget).found]
 
-    def _estimated(self, config: MeetConfig, left: Workload, plan: Plan) -> Costed:
+    def _cost_estimates(self, config: MeetConfig, left: Workload, plan: Plan) -> Costed:
         """The join over the rows that are left, and the evaluations of what it finds."""
         joined = costed(config, left, self.situation.profile, plan)
         found_per_s = joined.cost.rows_out_per_s
@@ -126,13 +126,13 @@ def _drop_a_little(now: Situation, found: Approximation) -> Approximation:
     return replace(found, costed=Costed(plan, cost), keep=tuple(keep.items()))
 
 
-def hold_whole_windows(config: MeetConfig, workload: Workload) -> Workload:
+def hold_full_windows(config: MeetConfig, workload: Workload) -> Workload:
     """The workload of a join as its aggregation holds it: every RANGE window in full, whatever other streams can still reach."""
-    inputs = tuple(_hold_whole_window(source, each, workload) for source, each in zip(config.inputs, workload.inputs, strict=True))
+    inputs = tuple(_hold_full_window(source, each, workload) for source, each in zip(config.inputs, workload.inputs, strict=True))
     return replace(workload, inputs=inputs, _matches={}, _reach={}, _key_shares={})
 
 
-def _hold_whole_window(source: MeetInput, each: InputEstimate, workload: Workload) -> InputEstimate:
+def _hold_full_window(source: MeetInput, each: InputEstimate, workload: Workload) -> InputEstimate:
     if not source.is_stream or not isinstance(source.window, RangeWindow):
         return each
     lasting_s = min(length_to_seconds(source.window.length_us), workload.arriving.horizon_s)

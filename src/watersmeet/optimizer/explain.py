@@ -19,7 +19,7 @@ from watersmeet.operators.meet.config import MeetConfig, MeetInput
 from watersmeet.operators.meet.tactics.open_parts import open_parts
 from watersmeet.operators.meet.tactics.registry import settled_config
 from watersmeet.operators.shedding import drop_boxes
-from watersmeet.optimizer.aggregation_costs import AggregationCosts, hold_whole_windows
+from watersmeet.optimizer.aggregation_costs import AggregationCosts, hold_full_windows
 from watersmeet.optimizer.arrivals import Arriving
 from watersmeet.optimizer.budget import Budget, bytes_text
 from watersmeet.optimizer.cost_of_spark import Shuffle
@@ -244,7 +244,7 @@ def explained(
     if bound.is_aggregation:
         sheds = plan is not None and bool(drop_boxes(bound, plan))
         grouped = aggregate_config(bound, None if sheds else plan)  # what is shed is joined first, by any plan for joins
-        workload = hold_whole_windows(grouped.join, workload_of(bound, grouped.join, stats, samples, arriving))
+        workload = hold_full_windows(grouped.join, workload_of(bound, grouped.join, stats, samples, arriving))
         situation = Situation(grouped.join, workload, profile, budget or Budget(), engine, shuffle=shuffle)
         costs = AggregationCosts(bound, grouped, stats, situation)
         about = _explained_aggregation(costs, plan, wishes, all_plans, is_pinned=plan is not None and not reason)

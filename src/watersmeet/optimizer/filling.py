@@ -30,7 +30,7 @@ def fill_plan(config: MeetConfig, workload: Workload, profile: Profile, plan: Pl
     `config` is the meet of this plan. Where its algorithm cannot run any of them, the defaults that need no statistics stand.
     """
     plan = fill_intervals(config, plan)
-    candidates = [costed(config, workload, profile, each) for each in _indexed(config, workload, plan)]
+    candidates = [costed(config, workload, profile, each) for each in _fill_indexes(config, workload, plan)]
     for each in sorted(candidates, key=lambda each: each.cost.cpu_per_s):
         if can_run(config, each.plan):
             return fill_by_structure(config, each.plan)
@@ -46,7 +46,7 @@ def can_run(config: MeetConfig, plan: Plan) -> bool:
     return True
 
 
-def _indexed(config: MeetConfig, workload: Workload, plan: Plan) -> Iterator[Plan]:
+def _fill_indexes(config: MeetConfig, workload: Workload, plan: Plan) -> Iterator[Plan]:
     """Yield the plan with every choice of indexes for the windows that it gives none."""
     parts = open_parts(plan)
     windows = [each for each in config.inputs if plan.index(each.alias) is None] if parts.indexes is not None else []

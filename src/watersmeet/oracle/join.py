@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from watersmeet.algebra.query import BoundQuery, BoundSource
 from watersmeet.oracle.expressions import Row, evaluate
-from watersmeet.oracle.predicates import Where, admitted, holds, where_of
+from watersmeet.oracle.predicates import Where, find_admitted_rows, holds, where_of
 from watersmeet.oracle.values import column_values, event_times_us
 from watersmeet.oracle.windows import StreamRow, in_order, rows_in_window, rows_in_window_every
 
@@ -82,7 +82,7 @@ def pairs_hold(bound: BoundQuery, rows: list[StreamRow]) -> bool:
 
 def admitted_members(where: Where, feeds: list[Feed]) -> list[list[Member]]:
     """Per source, the rows that can be part of a combination. Windows count the others as well."""
-    chosen = [admitted(where, number, (row for _, row in feed.members)) for number, feed in enumerate(feeds)]
+    chosen = [find_admitted_rows(where, number, (row for _, row in feed.members)) for number, feed in enumerate(feeds)]
     return [list(compress(feed.members, keep)) for feed, keep in zip(feeds, chosen, strict=True)]
 
 

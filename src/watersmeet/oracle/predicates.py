@@ -32,7 +32,7 @@ def where_of(bound: BoundQuery) -> Where:
     first_stream = aliases[bound.streams[0]]
     shared = tuple(part for part in parts if len(sources_of(part)) > 1)
     alone = [(next(iter(sources_of(part)), first_stream), part) for part in parts if len(sources_of(part)) <= 1]
-    operands = [*(operand for part in shared for operand in _operands(part)), *_grouped(bound)]
+    operands = [*(operand for part in shared for operand in _operands(part)), *_list_grouped_expressions(bound)]
     return Where(
         own=tuple(tuple(part for owner, part in alone if owner == alias) for alias in aliases),
         shared=shared,
@@ -40,8 +40,8 @@ def where_of(bound: BoundQuery) -> Where:
     )
 
 
-def admitted(where: Where, number: int, rows: Iterable[Row]) -> list[bool]:
-    """Whether each row of a source can be part of a combination; raises an error that counts."""
+def find_admitted_rows(where: Where, number: int, rows: Iterable[Row]) -> list[bool]:
+    """Return whether each row of a source can be part of a combination; raises an error that counts."""
     found = []
     for row in rows:
         found.append(holds(where.own[number], row))
@@ -93,7 +93,7 @@ def _operands(expr: Expr) -> Iterator[Expr]:
         yield from _operands(part)
 
 
-def _grouped(bound: BoundQuery) -> Iterator[Expr]:
+def _list_grouped_expressions(bound: BoundQuery) -> Iterator[Expr]:
     """Group keys and arguments of aggregates: those over one source are evaluated on its rows."""
     yield from bound.group_by
     shown = [*(output.expr for output in bound.outputs), *([] if bound.having is None else [bound.having])]

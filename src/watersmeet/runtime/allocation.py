@@ -193,7 +193,7 @@ def start_allocated(query: Query, sources: Sources, shares: Mapping[str, Shares]
     for source in bound.sources:
         _check_range_window(source)
     ours = tuple(shares.get(source.alias, Shares()) for source in bound.sources)
-    if bound.is_aggregation and all(each.are_whole for each in ours):
+    if bound.is_aggregation and all(each.keep_all_rows for each in ours):
         return start(query, sources, plan)
     aggregation = None
     joined = replace(bound, sources=tuple(map(add_hidden_fields, bound.sources)))

@@ -6,7 +6,7 @@
 
 The checksum covers the kind, the version, the header and the body. It is also the file's digest: a file names its predecessor by it, so
 an intact file in the wrong place is noticed too. The first line keeps its layout in every format version, so that a file of another
-version is told from a damaged one. A frame holds no code.
+version is not mistaken for a damaged one. A frame holds no code.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def encode_frame(kind: str, header: Mapping[str, Any], body: bytes = b"") -> tup
 
 
 def decode_frame(content: bytes, kind: str) -> Frame:
-    """Return what a file holds; a `ValueError` says in words what is wrong with it.
+    """Return what a file holds; a `ValueError` describes what is wrong with it.
 
     >>> decode_frame(encode_frame("batch", {"batch": 12})[0].replace(b"12", b"13"), "batch")
     Traceback (most recent call last):

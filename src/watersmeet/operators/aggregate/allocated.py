@@ -36,7 +36,7 @@ class RoleShares:
     window: float = 1.0
 
     @property
-    def are_whole(self) -> bool:
+    def keep_all_rows(self) -> bool:
         return self.probe == self.window == 1
 
 

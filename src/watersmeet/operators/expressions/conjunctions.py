@@ -104,7 +104,7 @@ class _Search:
             self.look(left[middle:])
 
     def _reject(self, numbers: Numbers) -> tuple[Numbers, dict[Expr, QueryError]]:
-        """Return the rows that no predicate rejects as far as they can be told, and the predicates that still raise on them."""
+        """Return the rows that no predicate is known to reject, and the predicates that still raise on them."""
         left, open_predicates = numbers, list(self.predicates)
         while True:
             errors: dict[Expr, QueryError] = {}

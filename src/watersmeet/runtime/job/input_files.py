@@ -36,7 +36,7 @@ def describe_input(stream: Path, name: str) -> InputFile:
 
 
 def input_problems(streams: Mapping[str, Path], records: Mapping[int, BatchRecord], after: int) -> Iterator[InputProblem]:
-    """Yield the inputs of batches after this one that are gone or have changed."""
+    """Yield the inputs of batches after this one that are missing or have changed."""
     for batch in sorted(number for number in records if number > after):
         for stream, files in records[batch].files.items():
             for file in files:

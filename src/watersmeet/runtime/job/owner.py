@@ -1,7 +1,7 @@
-"""Owner of an output directory: one checkpoint, whose random id stands in a marker file.
+"""Owner of an output directory: one checkpoint, whose random id a marker file holds.
 
-Two jobs that write to one directory overwrite each other's files or are read as one. So the first job claims the directory, and another
-one is refused. Readers skip the marker: its name begins with an underscore.
+Two jobs that write to one directory overwrite files of one another, or readers take their rows for one result. So the first job claims
+the directory, and another one is refused. Readers skip the marker: its name begins with an underscore.
 
 A job writes its manifest before it claims its output. If it stops in between, it claims the output when it resumes, unless another
 job was faster.
@@ -112,7 +112,7 @@ def _belongs_to_another(directory: Path, found: Owner, owner: Owner) -> InputErr
         said = f'belongs to an earlier checkpoint "{found.checkpoint}", which was deleted: this run would write its rows a second time'
         hint = _START_AGAIN
     elif not any((Path(found.checkpoint) / first).exists() for first in ("about.json", "metadata")):
-        said = f'belongs to checkpoint "{found.checkpoint}", which is gone: this run would write its rows a second time'
+        said = f'belongs to checkpoint "{found.checkpoint}", which does not exist any more: this run would write its rows a second time'
         hint = _START_AGAIN
     else:
         said = f'belongs to checkpoint "{found.checkpoint}"'

@@ -144,7 +144,7 @@ def _layout(
     join, grouping = (config, None) if isinstance(config, MeetConfig) else (config.join, grouping_of(config))
     read = [sources[each.schema.name] for each in bound.sources]
     streaming = any(isinstance(source, Stream) and source.is_endless for source in read)
-    is_started = checkpoint is not None and checkpoint.has_begun
+    is_started = checkpoint is not None and checkpoint.has_started
     if checkpoint is not None and is_started:
         stored = checkpoint.load(str(bound.query), join, grouping)
         if stored is not None and stored.cells == choose_layout(join, buckets, grouping=grouping).cells:

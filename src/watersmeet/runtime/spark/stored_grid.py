@@ -39,7 +39,7 @@ class GridStore:
         return cls(Path("/" + text.removeprefix("file:").lstrip("/") if scheme == "file" else text))
 
     @property
-    def has_begun(self) -> bool:
+    def has_started(self) -> bool:
         """Whether a batch of the query was ever planned: then its state may lie in the checkpoint."""
         offsets = self.checkpoint / "offsets"
         return offsets.is_dir() and any(file.name.isdigit() for file in offsets.iterdir())

@@ -16,7 +16,7 @@ from watersmeet.operators.meet.config import MeetConfig
 #: Evaluation interval of a lazy join, as a share of the shortest window.
 LAZY_SHARE = 0.1
 
-#: Intervals of this length or longer stand for windows that do not end in time.
+#: Intervals of this length or longer mean windows that do not end in time.
 _ENDLESS_US = 1 << 50
 
 PER_ORIGIN, GLOBAL = "per origin", "global"
@@ -91,7 +91,7 @@ def fill_intervals(config: MeetConfig, plan: Plan) -> Plan:
 
 
 def lazy_interval_us(config: MeetConfig) -> int | None:
-    """Return a tenth of the shortest time during which a stream's rows are kept, or None if every stream keeps them for ever.
+    """Return a tenth of the shortest time during which a stream's rows are kept, or None if every stream keeps them forever.
 
     Streams that keep rows for the instant only, as with windows of length 0, do not count if others keep them longer. An interval has at
     least one microsecond.

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlparse
 
 
 def spark_input_problems(path: Path, batch: int) -> Iterator[tuple[Path, str]]:
-    """Yield the input files of a batch that are gone or have changed. Sources that are no local files are not checked."""
+    """Yield the input files of a batch that are missing or have changed. Sources that are no local files are not checked."""
     now, before = _offsets(path, batch), _offsets(path, batch - 1)
     for source, last in enumerate(now):
         if last is None:
