@@ -24,16 +24,16 @@ demo: kernels ## joins a year of real flights in three streams on Spark, and che
 test: lint types contract kernels ## everything that has to be right before a change goes in
 	@bash scripts/chromium.sh
 	@bash scripts/java.sh
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --durations 15 src tests </dev/null
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --durations 15 src lab tests </dev/null
 
 # WATERSMEET_SEED=100000 checks other seeds.
 test-long: kernels ## the generated tests at ten times the volume of `make test`
 	WATERSMEET_VOLUME=$${WATERSMEET_VOLUME:-10} $(BIN)/pytest -n $(WORKERS) -o faulthandler_timeout=3600 \
-		--dist loadgroup tests/properties tests/meet/test_state_between_batches.py tests/runtime/test_spread_aggregation.py \
+		--dist loadgroup tests/properties tests/operators/window_join/test_state_between_batches.py tests/runtime/test_spread_aggregation.py \
 		tests/spark/test_embedded_equals_spark.py </dev/null
 
 quick: kernels ## the tests without the long property runs, Spark and the browser
-	$(BIN)/pytest -x -n $(WORKERS) src tests --ignore tests/properties --ignore tests/dashboard --ignore tests/spark </dev/null
+	$(BIN)/pytest -x -n $(WORKERS) src lab tests --ignore tests/properties --ignore tests/dashboard --ignore tests/spark </dev/null
 
 faults: kernels ## kills drivers, Java processes and workers on Spark, for many minutes
 	WATERSMEET_FAULTS=1 $(BIN)/pytest -s -o faulthandler_timeout=7200 tests/spark/faults tests/spark/cluster </dev/null
@@ -70,13 +70,13 @@ java: ## checks for the Java that Spark needs, installs one where that is allowe
 	@bash scripts/java.sh
 
 clean: ## removes what was made, but for .venv
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis artefacts
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf build dist lab/dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis artefacts
+	find src lab tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## removes .venv as well
 	rm -rf $(VENV)
 
-$(READY): requirements.txt requirements-dev.txt pyproject.toml scripts/python.sh
+$(READY): requirements.txt requirements-dev.txt pyproject.toml lab/pyproject.toml scripts/python.sh
 	@python=$$(PYTHON="$(PYTHON)" bash scripts/python.sh); \
 	if ! [ -x $(BIN)/python ] || ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
 		echo "Making $(VENV) with $$python"; \
@@ -84,5 +84,5 @@ $(READY): requirements.txt requirements-dev.txt pyproject.toml scripts/python.sh
 	fi
 	@echo "Installing the pinned packages; this takes a minute the first time"
 	@$(BIN)/python -m pip install -q -r requirements-dev.txt
-	@$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e . -e ./lab
 	@touch $@

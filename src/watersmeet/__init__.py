@@ -25,7 +25,7 @@ from watersmeet.api import (
     stream,
 )
 from watersmeet.errors import InputError, InternalError, PlanError, QueryError, WatersmeetError, WatersmeetWarning
-from watersmeet.runtime.sources import Relation, Stream
+from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.stats.stream_stats import StreamStats, stats
 from watersmeet.version import VERSION
 

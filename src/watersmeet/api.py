@@ -12,17 +12,18 @@ import pyarrow as pa
 
 from watersmeet.algebra.plan import DEFAULT_CLEANUP_ROWS, Index, Plan, tree_of
 from watersmeet.algebra.query import Query
-from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
-from watersmeet.cost.kang_limited import Pair
-from watersmeet.lang import bind, parse
-from watersmeet.optimizer.budget import Budget
-from watersmeet.optimizer.explain import Explanation
-from watersmeet.runtime import allocation, embedded
-from watersmeet.runtime.adaptive import Overload
-from watersmeet.runtime.embedded import EmbeddedRun, Sources
+from watersmeet.planner.budget import Budget
+from watersmeet.planner.explain import Explanation
+from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
+from watersmeet.planner.models.kang_limited import Pair
+from watersmeet.runtime.embedded import allocation
+from watersmeet.runtime.embedded import run as embedded
+from watersmeet.runtime.embedded.adaptive import Overload
+from watersmeet.runtime.embedded.run import EmbeddedRun, Sources
 from watersmeet.runtime.planning import explanation, spark_plan
-from watersmeet.runtime.sources import Duration, Relation, Stream, parse_duration_us, relation, stream
 from watersmeet.runtime.statistics import schema_of_stats
+from watersmeet.sources.declarations import Duration, Relation, Stream, parse_duration_us, relation, stream
+from watersmeet.sql import bind, parse
 from watersmeet.stats.stream_stats import StreamStats
 from watersmeet.stats.stream_stats import stats as declare_stats
 

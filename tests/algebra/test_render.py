@@ -11,7 +11,7 @@ import pytest
 from watersmeet.algebra.expressions import Column, Literal, Value
 from watersmeet.algebra.names import RESERVED, name_text
 from watersmeet.algebra.render import expression_text, query_dict, query_mermaid, query_text, type_text
-from watersmeet.lang import parse
+from watersmeet.sql import parse
 
 
 def test_a_query_is_printed_a_clause_a_line() -> None:

@@ -17,14 +17,14 @@ from typer.testing import CliRunner
 
 import watersmeet as wm
 from tests.cli.test_first_mistakes import said, streams
+from watersmeet.calibration.store import load, profile_path
 from watersmeet.cli import main as cli
 from watersmeet.cli.jobfile import read_job
 from watersmeet.errors import InputError, InternalError
-from watersmeet.optimizer.calibration.store import load, profile_path
-from watersmeet.runtime.inputs.durations import parse_duration_us
-from watersmeet.runtime.inputs.nesting import MAX_NESTING
+from watersmeet.files import MAX_KEY_PARTS, MAX_TEXT_BYTES, read_text_file, refuse_long_keys
+from watersmeet.sources.durations import parse_duration_us
+from watersmeet.sources.nesting import MAX_NESTING
 from watersmeet.stats.toml import read_stats
-from watersmeet.text_files import MAX_KEY_PARTS, MAX_TEXT_BYTES, read_text_file, refuse_long_keys
 
 
 def make_pipe(path: Path) -> Path:

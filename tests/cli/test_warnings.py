@@ -7,11 +7,11 @@ import warnings
 import pytest
 
 import watersmeet as wm
-from watersmeet.cli.main import reported
+from watersmeet.cli.errors import exit_on_error
 
 
 def test_a_warning_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with reported():
+    with exit_on_error():
         for _ in range(2):  # a second query is warned about as well
             warnings.warn("spark.sql.shuffle.partitions is 200: set it to 2", wm.WatersmeetWarning, stacklevel=1)
     line = "watersmeet: warning: spark.sql.shuffle.partitions is 200: set it to 2\n"
@@ -19,5 +19,5 @@ def test_a_warning_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_other_warnings_are_filtered_as_before() -> None:
-    with pytest.raises(DeprecationWarning), reported():  # an error here, as everywhere in the tests
+    with pytest.raises(DeprecationWarning), exit_on_error():  # an error here, as everywhere in the tests
         warnings.warn("old", DeprecationWarning, stacklevel=1)

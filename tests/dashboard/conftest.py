@@ -18,8 +18,8 @@ import watersmeet as wm
 from watersmeet.dashboard.app import Shown
 from watersmeet.dashboard.serve import Address, serving
 from watersmeet.dashboard.whatif import WhatIf
-from watersmeet.runtime.embedded import EmbeddedRun
-from watersmeet.runtime.figures import advanced
+from watersmeet.runtime.embedded.metrics import run_batch_with_metrics
+from watersmeet.runtime.embedded.run import EmbeddedRun
 
 FLAGS = (
     "--no-sandbox",
@@ -58,7 +58,7 @@ class Running:
     def go_on(self, batches: int = 1) -> None:
         for _ in range(batches):
             tables = {name: batch_of(name, self.batch) for name in self.run.sources}
-            self.shown.live.observe(advanced(self.run, self.batch, tables)[1])
+            self.shown.live.observe(run_batch_with_metrics(self.run, self.batch, tables)[1])
             self.batch += 1
 
 

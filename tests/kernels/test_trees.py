@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 
 from tests.kernels.test_btree import Entry, check_btree, leaves_in_order
 from tests.kernels.test_ttree import check_ttree, nodes_in_order
-from watersmeet.errors import InternalError
-from watersmeet.kernels import btree, ttree
-from watersmeet.kernels.compile import piece
-from watersmeet.kernels.tree_entries import Words
-from watersmeet.kernels.tree_header import COMPARISONS, HEADER, INSERTS, PROBES, REMOVES, TOUCHED
-from watersmeet.kernels.tree_loads import (
+from tests.kernels.tree_loads import (
     BTREE,
     COUNT_RANGE,
     INSERT,
@@ -34,6 +29,11 @@ from watersmeet.kernels.tree_loads import (
     ttree_probe_load,
     ttree_update_load,
 )
+from watersmeet.errors import InternalError
+from watersmeet.kernels import btree, ttree
+from watersmeet.kernels.compile import piece
+from watersmeet.kernels.tree_entries import Words
+from watersmeet.kernels.tree_header import COMPARISONS, HEADER, INSERTS, PROBES, REMOVES, TOUCHED
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 KEYS = st.integers(0, 3) | st.integers(-30, 30) | st.sampled_from([LOWEST, LOWEST + 1, HIGHEST - 1, HIGHEST]) | st.integers(LOWEST, HIGHEST)

@@ -8,14 +8,14 @@ import pytest
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.schema import StreamSchema
-from watersmeet.lang import bind, parse
-from watersmeet.operators.meet import pane
-from watersmeet.operators.meet.admission import Delta
-from watersmeet.operators.meet.config import MeetConfig
-from watersmeet.operators.meet.pane import Pane, Run
-from watersmeet.operators.meet.state import empty_state
-from watersmeet.operators.meet.step import step
-from watersmeet.operators.meet.tactics.registry import settled_config
+from watersmeet.operators.window_join import pane
+from watersmeet.operators.window_join.admission import Delta
+from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.pane import Pane, Run
+from watersmeet.operators.window_join.state import empty_state
+from watersmeet.operators.window_join.step import step
+from watersmeet.operators.window_join.tactics.registry import settled_config
+from watersmeet.sql import bind, parse
 
 FIELDS = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("id", pa.int64())])
 AFTER = "SELECT a.id AS a, b.id AS b FROM a, b DWINDOW (a, b) = 3 SECONDS WHERE a.k = b.k"

@@ -8,12 +8,12 @@ import pytest
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.schema import StreamSchema
-from watersmeet.lang import bind, parse
-from watersmeet.operators.meet import state
-from watersmeet.operators.meet.admission import Delta
-from watersmeet.operators.meet.state import MeetState, empty_state, without_dead_rows
-from watersmeet.operators.meet.step import step
-from watersmeet.operators.meet.tactics.registry import settled_config
+from watersmeet.operators.window_join import state
+from watersmeet.operators.window_join.admission import Delta
+from watersmeet.operators.window_join.state import MeetState, empty_state, without_dead_rows
+from watersmeet.operators.window_join.step import step
+from watersmeet.operators.window_join.tactics.registry import settled_config
+from watersmeet.sql import bind, parse
 
 FIELDS = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("id", pa.int64())])
 QUERIES = {

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.operators.expression_trees import KINDS, expressions, tables
+from tests.oracle.expressions import evaluate as evaluate_row
+from tests.oracle.values import as_multiset, column_values
 from watersmeet.algebra.expressions import Expr
 from watersmeet.errors import QueryError
 from watersmeet.operators.expressions import evaluate, is_true
-from watersmeet.oracle.expressions import evaluate as evaluate_row
-from watersmeet.oracle.values import as_multiset, column_values
 
 _SLOW_BUT_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import watersmeet as wm
+from tests.oracle.values import sort_key
 from watersmeet.operators.ordering import order_codes
-from watersmeet.oracle.values import sort_key
 
 NAN = float("nan")
 STRUCT = pa.struct([("i", pa.int64()), ("t", pa.string())])

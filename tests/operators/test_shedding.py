@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from watersmeet.errors import PlanError
 from watersmeet.operators.row_identity import is_part_of_identity, row_identities
-from watersmeet.operators.shedding import DropBox
+from watersmeet.operators.shed.sampling import DropBox
 
 ROWS = pa.table({"ts": range(20_000), "k": [n % 97 for n in range(20_000)], "name": [f"item {n % 13}" for n in range(20_000)]})
 SELF_JOIN = "SELECT a.k FROM s [RANGE 5 MICROSECONDS] AS a, s [RANGE 5 MICROSECONDS] AS b WHERE a.k = b.k"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from watersmeet.operators.shedding_estimates import SampledInput, SampledJoin
+from watersmeet.operators.shed.estimates import SampledInput, SampledJoin
 
 Floats = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.oracle import evaluations, every_instants, groups_at
 from watersmeet.errors import QueryError
-from watersmeet.oracle import evaluations, every_instants, groups_at
 
 from .timelines import Timeline, bound_to, table_of
 

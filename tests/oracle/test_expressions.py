@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.oracle import Instant, evaluate
 from watersmeet.algebra.expressions import (
     And,
     Arithmetic,
@@ -29,7 +30,6 @@ from watersmeet.algebra.expressions import (
     Or,
 )
 from watersmeet.errors import QueryError
-from watersmeet.oracle import Instant, evaluate
 
 NAN, INF = math.nan, math.inf
 TRUE, FALSE, NULL = True, False, None

@@ -6,7 +6,7 @@ import math
 
 import pyarrow as pa
 
-from watersmeet.oracle import Instant, as_multiset, table_rows
+from tests.oracle import Instant, as_multiset, table_rows
 
 
 def test_nanoseconds_and_zones_survive_reading() -> None:

@@ -7,7 +7,7 @@ import math
 import pyarrow as pa
 import pytest
 
-from watersmeet.oracle import Admission, Arrival, admit
+from tests.oracle import Admission, Arrival, admit
 
 from .timelines import table_of
 

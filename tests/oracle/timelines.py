@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from tests.oracle import join_rows
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.schema import RelationSchema, SourceSchema, StreamSchema
-from watersmeet.lang import bind, parse
-from watersmeet.oracle import join_rows
+from watersmeet.sql import bind, parse
 
 Timeline: TypeAlias = "Sequence[int] | Mapping[str, Any] | pa.Table"
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from watersmeet.operators.aggregate import attributes, codes, config, encoding, events, instants, measures, result_set, step, tables
-from watersmeet.operators.meet import row_counter
-from watersmeet.runtime import embedded
+from watersmeet.operators.window_join import row_counter
+from watersmeet.runtime.embedded import run as embedded
 
 from .mutants import Mutant, Original, Patch
 

@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 import watersmeet
+from tests.oracle import Arrival, Evaluation, admit, as_multiset, batch_evaluations, evaluations, every_instants, table_rows
+from tests.oracle.values import Instant, event_times_us
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import TumbleWindow
 from watersmeet.errors import QueryError
@@ -21,10 +23,8 @@ from watersmeet.operators.aggregate.compaction import compacted
 from watersmeet.operators.aggregate.config import AggregateConfig, why_not_early
 from watersmeet.operators.aggregate.parts import Part, state_from_parts, state_parts
 from watersmeet.operators.aggregate.state import AggregateState
-from watersmeet.operators.meet.parts import SavedPart
-from watersmeet.oracle import Arrival, Evaluation, admit, as_multiset, batch_evaluations, evaluations, every_instants, table_rows
-from watersmeet.oracle.values import Instant, event_times_us
-from watersmeet.runtime.embedded import AggregatedRun
+from watersmeet.operators.window_join.parts import SavedPart
+from watersmeet.runtime.embedded.run import AggregatedRun
 
 from .cases import Case, FromItem, Piece
 from .engine import declared

@@ -8,7 +8,7 @@ from random import Random
 
 import pyarrow as pa
 
-from watersmeet.oracle import Arrival
+from tests.oracle import Arrival
 
 from .cases import Case, SourceData
 

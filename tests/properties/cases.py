@@ -8,10 +8,10 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from tests.oracle.values import event_times_us
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.schema import RelationSchema, SourceSchema, StreamSchema
-from watersmeet.lang import bind, parse
-from watersmeet.oracle.values import event_times_us
+from watersmeet.sql import bind, parse
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 import watersmeet
+from tests.oracle import Arrival, as_multiset, join_rows, table_rows
 from watersmeet.algebra.plan import Plan
-from watersmeet.oracle import Arrival, as_multiset, join_rows, table_rows
 
 from .cases import Case, SourceData
 from .shrinking import shrink

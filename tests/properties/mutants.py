@@ -19,9 +19,10 @@ from watersmeet.algebra.windows import FOREVER_US, RangeWindow, TumbleWindow
 from watersmeet.operators import keys
 from watersmeet.operators.expressions import compare, is_true
 from watersmeet.operators.expressions.rows import call
-from watersmeet.operators.meet import admission, expand, pane, row_counter, state, step
-from watersmeet.operators.meet.tactics import runs
-from watersmeet.runtime import embedded, watermark
+from watersmeet.operators.window_join import admission, expand, pane, row_counter, state, step
+from watersmeet.operators.window_join.tactics import runs
+from watersmeet.runtime import watermark
+from watersmeet.runtime.embedded import run as embedded
 
 Original = Callable[..., Any]
 

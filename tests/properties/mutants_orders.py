@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from watersmeet.operators.meet import config
-from watersmeet.operators.meet.tactics import open_parts
-from watersmeet.optimizer import cost_of_spark, explain
-from watersmeet.runtime import embedded, framing, planning
+from watersmeet.checkpoint import framing
+from watersmeet.operators.window_join import config
+from watersmeet.operators.window_join.tactics import open_parts
+from watersmeet.planner import cost_of_spark, explain
+from watersmeet.runtime import planning
+from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.planning import InputRates
 from watersmeet.runtime.spark import arrangement
 from watersmeet.runtime.spark.stored_grid import GridStore

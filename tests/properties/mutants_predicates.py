@@ -10,8 +10,8 @@ import numpy as np
 
 from watersmeet.errors import QueryError
 from watersmeet.operators.expressions import EarlyTest, all_true, evaluate, evaluate_or_null, is_true
-from watersmeet.operators.meet import admission, config, expand, intermediate, pane, step
-from watersmeet.operators.meet.tactics import staged_scans, stages, w_joins
+from watersmeet.operators.window_join import admission, config, expand, intermediate, pane, step
+from watersmeet.operators.window_join.tactics import staged_scans, stages, w_joins
 
 from .mutants import Mutant, Original, Patch
 

@@ -11,20 +11,20 @@ import pyarrow as pa
 from watersmeet import api
 from watersmeet.algebra.expressions import Comparison
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.lang import bind, parse
-from watersmeet.operators.aggregate.allocated import DIRECTION, AllocatedAggregation
 from watersmeet.operators.aggregate.config import join_below
 from watersmeet.operators.aggregate.outputs import group_outputs
-from watersmeet.operators.aggregate.shed import ShedAggregation
-from watersmeet.operators.shedding_estimates import SampledInput, SampledJoin
-from watersmeet.optimizer import aggregation_costs
-from watersmeet.optimizer.aggregation_costs import AggregationCosts
-from watersmeet.optimizer.overload import Situation
-from watersmeet.runtime import allocation
-from watersmeet.runtime.allocation import AllocatedRun
-from watersmeet.runtime.embedded import EmbeddedRun
+from watersmeet.operators.shed.aggregation import ShedAggregation
+from watersmeet.operators.shed.allocated import DIRECTION, AllocatedAggregation
+from watersmeet.operators.shed.estimates import SampledInput, SampledJoin
+from watersmeet.planner import aggregation_costs
+from watersmeet.planner.aggregation_costs import AggregationCosts
+from watersmeet.planner.overload import Situation
+from watersmeet.runtime.embedded import allocation
+from watersmeet.runtime.embedded.allocation import AllocatedRun
+from watersmeet.runtime.embedded.run import EmbeddedRun
+from watersmeet.runtime.embedded.shed_aggregation import ShedAggregatedRun
 from watersmeet.runtime.planning import explanation
-from watersmeet.runtime.shed_aggregation import ShedAggregatedRun
+from watersmeet.sql import bind, parse
 
 from . import shedding_checks as checks
 from .mutants import Mutant, Original, Patch

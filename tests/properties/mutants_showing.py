@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from watersmeet.algebra.windows import TumbleWindow
-from watersmeet.operators.aggregate import config, encoding, extremes, parts, result_set, shed, step
+from watersmeet.operators.aggregate import config, encoding, extremes, parts, result_set, step
 from watersmeet.operators.aggregate.rows import OUTSIDE
 from watersmeet.operators.expressions import is_true
+from watersmeet.operators.shed import aggregation as shed
 
 from .mutants import Mutant, Original, Patch
 

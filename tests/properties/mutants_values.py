@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.lang.translate import Translator
 from watersmeet.operators import ordering
 from watersmeet.operators.aggregate import result_set
 from watersmeet.operators.expressions import numbers
-from watersmeet.operators.meet import admission
-from watersmeet.runtime import embedded, planning
-from watersmeet.runtime.inputs import times
+from watersmeet.operators.window_join import admission
+from watersmeet.runtime import planning
+from watersmeet.runtime.embedded import run as embedded
+from watersmeet.sources import times
+from watersmeet.sql.translate import Translator
 
 from .mutants import Mutant, Original, Patch, _mutant
 

@@ -7,7 +7,7 @@ from random import Random
 
 from watersmeet.algebra.plan import Index, Plan, Tree
 from watersmeet.errors import PlanError
-from watersmeet.operators.meet.tactics.registry import TACTICS, settled_config
+from watersmeet.operators.window_join.tactics.registry import TACTICS, settled_config
 
 from .cases import Case
 

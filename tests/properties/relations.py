@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.oracle.values import column_values, is_nan
 from watersmeet.algebra.windows import TumbleWindow
-from watersmeet.oracle.values import column_values, is_nan
 
 from .cases import Case, Piece, SourceData
 from .timeline import from_counts, to_counts

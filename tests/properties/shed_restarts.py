@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import watersmeet as wm
+from tests.oracle import Arrival, table_rows
+from tests.oracle.values import event_times_us
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import WatersmeetError
-from watersmeet.oracle import Arrival, table_rows
-from watersmeet.oracle.values import event_times_us
-from watersmeet.runtime.job.growing import Growing, grow
-from watersmeet.runtime.job.inbox import Inbox
-from watersmeet.runtime.sources import Relation, Stream
+from watersmeet.runtime.embedded.incremental import Growing, grow
+from watersmeet.sources.declarations import Relation, Stream
+from watersmeet.sources.directories import Inbox
 
 from .aggregations import GROUP_KEYS, HAVING, Aggregation
 from .aggregations import _piece as choose_piece
@@ -149,7 +149,7 @@ def emitted_over_directories(shedding: SheddingCase, rng: Random, path: Path) ->
 
 
 def _advance(shedding: SheddingCase, restarts: Callable[[int], bool]) -> list[list[str]]:
-    from watersmeet.runtime.job.saved import restore, saved
+    from watersmeet.runtime.embedded.saved import restore, saved
 
     run = wm.run(wm.sql(shedding.case.text), _streams(shedding), shedding.plan)
     found: list[list[str]] = []

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 import watersmeet as wm
 from watersmeet.errors import PlanError
-from watersmeet.runtime import allocation
-from watersmeet.runtime.allocation import Shares, collect_allocated
-from watersmeet.runtime.figures import advanced
+from watersmeet.runtime.embedded import allocation
+from watersmeet.runtime.embedded.allocation import Shares, collect_allocated
+from watersmeet.runtime.embedded.metrics import run_batch_with_metrics
 
 from .test_shedding_restarts import check_restarts
 
@@ -118,7 +118,7 @@ def check_shedding_costs() -> None:
 def check_state_figures() -> None:
     """The figures of a batch count windows and combinations."""
     run = wm.run(EVERY_SECOND, _slow_streams(), wm.plan(drop={"a": 0.1}))
-    _, figures = advanced(run, 0, next(run.rounds()))
+    _, figures = run_batch_with_metrics(run, 0, next(run.rounds()))
     assert figures.state_bytes > run.state.nbytes
     assert figures.state_rows > run.state.rows
 

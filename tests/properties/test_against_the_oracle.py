@@ -12,10 +12,10 @@ from random import Random
 
 import pytest
 
+from tests.oracle import admit
 from tests.volume import scale_volume
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
-from watersmeet.oracle import admit
 
 from .arrivals import Arrivals, in_any_batches, with_late_rows, within_lateness
 from .cases import Case

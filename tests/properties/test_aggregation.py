@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
+from tests.oracle import admit
 from tests.volume import scale_volume
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import WatersmeetError
-from watersmeet.oracle import admit
 
 from .aggregations import (
     Aggregation,

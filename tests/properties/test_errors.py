@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
+from tests.oracle import admit
 from watersmeet.errors import QueryError
-from watersmeet.oracle import admit
 
 from .arrivals import in_any_batches, with_late_rows, within_lateness
 from .cases import Case

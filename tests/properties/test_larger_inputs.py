@@ -13,7 +13,7 @@ import pytest
 
 from tests.volume import scale_volume
 from watersmeet.operators import cores
-from watersmeet.operators.meet import admission, expand, state
+from watersmeet.operators.window_join import admission, expand, state
 
 from .arrivals import in_any_batches, within_lateness
 from .duckdb_oracle import duckdb_rows, opened, portable

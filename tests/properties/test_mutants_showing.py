@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ..aggregate import test_finished_tiles as tiles
+from tests.operators.aggregate import test_finished_tiles as tiles
+
 from .mutants import Mutant
 from .mutants_showing import RESTART_MUTANTS, SHED_MUTANTS, SHOWING_MUTANTS
 from .test_aggregation_mutants import is_caught

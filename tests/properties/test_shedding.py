@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
+from tests.oracle import admit
 from tests.volume import scale_volume
 from watersmeet.algebra.plan import Plan
-from watersmeet.operators.shedding import DropBox
-from watersmeet.oracle import admit
+from watersmeet.operators.shed.sampling import DropBox
 
 from .arrivals import in_any_batches, with_late_rows
 from .cases import Case

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
+from tests.oracle import join_rows
 from tests.volume import scale_volume
-from watersmeet.oracle import join_rows
 
 from .duckdb_oracle import duckdb_rows, duckdb_text, opened, portable
 from .generators import generate

@@ -15,16 +15,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import watersmeet as wm
+from tests.oracle import as_multiset, table_rows
+from watersmeet.checkpoint import framing
+from watersmeet.checkpoint.contents import batch_path, state_path
+from watersmeet.checkpoint.owner import OWNER_FILE
+from watersmeet.checkpoint.repair import findings
 from watersmeet.errors import WatersmeetError
-from watersmeet.oracle import as_multiset, table_rows
-from watersmeet.runtime import framing
-from watersmeet.runtime.job.contents import batch_path, state_path
-from watersmeet.runtime.job.growing import Growing, Progress, grow
-from watersmeet.runtime.job.inbox import Inbox
-from watersmeet.runtime.job.outbox import PartFiles
-from watersmeet.runtime.job.owner import OWNER_FILE
-from watersmeet.runtime.job.repair import findings
-from watersmeet.runtime.sources import Relation, Stream
+from watersmeet.runtime.embedded.incremental import Growing, Progress, grow
+from watersmeet.sinks.part_files import PartFiles
+from watersmeet.sources.declarations import Relation, Stream
+from watersmeet.sources.directories import Inbox
 
 from .damage import (
     COMMITTED_BATCHES,

@@ -9,17 +9,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from watersmeet.runtime import framing
-from watersmeet.runtime.job import checkpoint, contents, growing, input_files, outbox, owner
-from watersmeet.runtime.job.checkpoint import Checkpoint
-from watersmeet.runtime.job.repair import finding
-from watersmeet.runtime.job.write import _WRITERS
+from watersmeet import files as our_files
+from watersmeet.checkpoint import contents, framing, input_files, owner
+from watersmeet.checkpoint import store as checkpoint
+from watersmeet.checkpoint.repair import finding
+from watersmeet.checkpoint.store import Checkpoint
+from watersmeet.runtime.embedded import incremental as growing
+from watersmeet.sinks import part_files as outbox
+from watersmeet.sinks.tables import _WRITERS
 
 from ..properties.mutants import Mutant, Original, Patch
 from . import checkpoint_checks as checks
 from .checkpoint_checks import Check
 
-findings = import_module("watersmeet.runtime.job.repair.findings")  # the package exports a function of that name
+findings = import_module("watersmeet.checkpoint.repair.findings")  # the package exports a function of that name
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ def _record_after_rows(commit: Original) -> Original:
     """The record that `decide` leaves out is written with the commit."""
 
     def replacement(self: Any, batch: int, blob: bytes) -> None:
-        framing.write_atomically(contents.batch_path(self.path, batch), self._late_record)
+        our_files.write_atomically(contents.batch_path(self.path, batch), self._late_record)
         commit(self, batch, blob)
 
     return replacement
@@ -107,7 +110,7 @@ def _not_flushed(_: Original) -> Original:
         unfinished = place.with_name(f".{place.name}")
         unfinished.write_bytes(content)
         unfinished.replace(place)
-        framing.flush_directory(place.parent)
+        our_files.flush_directory(place.parent)
 
     return replacement
 
@@ -125,7 +128,7 @@ def _rows_not_flushed(_: Original) -> Original:
         unfinished = path.with_name(f".{path.name}")
         _WRITERS[path.suffix](table, unfinished)
         unfinished.replace(path)
-        framing.flush_directory(path.parent)
+        our_files.flush_directory(path.parent)
 
     return replacement
 
@@ -261,7 +264,7 @@ MUTANTS = (
     ),
     _mutant("a batch that runs again adds its rows", checks.check_crashes, Patch(outbox.PartFiles, "_part", _another_file_each_time)),
     _mutant("files are not flushed", checks.check_order, Patch(checkpoint, "write_atomically", _not_flushed)),
-    _mutant("names are not flushed", checks.check_order, Patch(framing, "flush_directory", _does(None))),
+    _mutant("names are not flushed", checks.check_order, Patch(our_files, "flush_directory", _does(None))),
     _mutant("files are written in place", checks.check_order, Patch(checkpoint, "write_atomically", _in_place)),
     _mutant("rows are not flushed before the commit", checks.check_order, Patch(outbox, "write", _rows_not_flushed)),
     _mutant("the owner of the output is not checked", checks.check_owner, Patch(owner, "_may_claim", _does(True))),

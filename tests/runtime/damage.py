@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import watersmeet as wm
-from watersmeet.oracle import as_multiset, table_rows
-from watersmeet.runtime.job.checkpoint import Checkpoint
-from watersmeet.runtime.job.growing import Growing, Progress, grow
-from watersmeet.runtime.job.inbox import Inbox
-from watersmeet.runtime.job.outbox import PartFiles
-from watersmeet.runtime.job.owner import OWNER_FILE
-from watersmeet.runtime.sources import Relation, Stream
+from tests.oracle import as_multiset, table_rows
+from watersmeet.checkpoint.owner import OWNER_FILE
+from watersmeet.checkpoint.store import Checkpoint
+from watersmeet.runtime.embedded.incremental import Growing, Progress, grow
+from watersmeet.sinks.part_files import PartFiles
+from watersmeet.sources.declarations import Relation, Stream
+from watersmeet.sources.directories import Inbox
 
 SECOND = 1_000_000
 COMMITTED_BATCHES = 4

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from watersmeet.oracle import as_multiset, table_rows
-from watersmeet.runtime.embedded import bound_query
+from tests.oracle import as_multiset, table_rows
+from watersmeet.runtime.embedded.run import bound_query
 from watersmeet.runtime.spark import dropping, labels, store
 from watersmeet.runtime.spark.arrangement import Arrangement, arranged
 from watersmeet.runtime.spark.packets import Packet, packets_of

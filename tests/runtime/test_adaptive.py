@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from watersmeet.runtime.adaptive import Decision
-from watersmeet.runtime.embedded import EmbeddedRun
-from watersmeet.workloads.jump import QUERY, Jump
+from watersmeet.runtime.embedded.adaptive import Decision
+from watersmeet.runtime.embedded.run import EmbeddedRun
+from watersmeet_lab.workloads.jump import QUERY, Jump
 
 JUMP = Jump(rows_per_s=400, batches=40, at=20)
 

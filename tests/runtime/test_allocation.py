@@ -13,8 +13,8 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.errors import PlanError
-from watersmeet.runtime.allocation import Shares, collect_allocated, role_box
-from watersmeet.workloads.kang_limited import Bar, bars
+from watersmeet.runtime.embedded.allocation import Shares, collect_allocated, role_box
+from watersmeet_lab.workloads.kang_limited import Bar, bars
 
 QUERY = "SELECT a.ts AS x, b.ts AS y FROM a [RANGE 30 MICROSECONDS], b [RANGE 50 MICROSECONDS] WHERE a.k = b.k"
 

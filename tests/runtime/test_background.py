@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from watersmeet.bench import memory
 from watersmeet.operators import cores
 from watersmeet.runtime.background import BackgroundError, BackgroundThread
+from watersmeet_lab.bench import memory
 
 
 def test_a_failure_is_kept_and_ends_what_depends_on_the_thread() -> None:

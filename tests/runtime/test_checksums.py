@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.runtime.job.repair.checksums import checksum_of, contradicts_checksum
+from watersmeet.checkpoint.repair.checksums import checksum_of, contradicts_checksum
 
 CONTENT = bytes(range(256)) * 5
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from watersmeet.checkpoint.repair import findings
 from watersmeet.errors import WatersmeetError
-from watersmeet.runtime.job.repair import findings
 
 from .damage import AGGREGATION, JOIN, Job, checkpoint_files, damages, earlier_run, interrupted_job, uninterrupted_rows
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.runtime import framing
-from watersmeet.runtime.framing import DamagedFileError, decode_frame, encode_frame, read_frame, write_atomically
+from watersmeet.checkpoint import framing
+from watersmeet.checkpoint.framing import DamagedFileError, decode_frame, encode_frame, read_frame
+from watersmeet.files import write_atomically
 
 CONTENT, DIGEST = encode_frame("state", {"batch": 7, "record": "ab"}, bytes(range(256)))
 

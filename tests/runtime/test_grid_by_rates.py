@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import watersmeet as wm
-from watersmeet.runtime.embedded import bound_query
+from watersmeet.runtime.embedded.run import bound_query
 
 pytest.importorskip("pyspark")
 from watersmeet.runtime.spark.arrangement import Arrangement, arranged

@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import watersmeet as wm
+from tests.oracle import as_multiset, join_rows, table_rows
+from watersmeet.checkpoint.repair import findings
 from watersmeet.errors import InputError
-from watersmeet.oracle import as_multiset, join_rows, table_rows
-from watersmeet.runtime.embedded import bound_query
-from watersmeet.runtime.figures import BatchFigures
-from watersmeet.runtime.job.growing import Growing, Progress, grow
-from watersmeet.runtime.job.inbox import Inbox
-from watersmeet.runtime.job.outbox import PartFiles
-from watersmeet.runtime.job.repair import findings
-from watersmeet.runtime.sources import Relation, Stream
+from watersmeet.metrics.batch import BatchFigures
+from watersmeet.runtime.embedded.incremental import Growing, Progress, grow
+from watersmeet.runtime.embedded.run import bound_query
+from watersmeet.sinks.part_files import PartFiles
+from watersmeet.sources.declarations import Relation, Stream
+from watersmeet.sources.directories import Inbox
 
 QUERY = "SELECT a.k, a.id AS left_id, b.id AS right_id FROM a [RANGE 10 SECONDS], b [ROWS 4] WHERE a.k = b.k"
 SECOND = 1_000_000

@@ -10,12 +10,12 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.algebra.schema import StreamSchema
-from watersmeet.lang import bind
-from watersmeet.operators.meet.config import MeetConfig, meet_config
+from watersmeet.operators.window_join.config import MeetConfig, meet_config
 from watersmeet.runtime.spark.layout import Layout, choose_layout
 from watersmeet.runtime.spark.narrowing import widened
 from watersmeet.runtime.spark.packets import ROWS, packets_of, table_from_bytes
 from watersmeet.runtime.spark.packing import PackedInput, Packer
+from watersmeet.sql import bind
 
 FIELDS = {"ts": pa.int64(), "x": pa.int64(), "y": pa.int64(), "id": pa.int64()}
 COMMON = "a.x = b.x AND b.x = c.x"

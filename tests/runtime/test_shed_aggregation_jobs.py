@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 import watersmeet as wm
 from watersmeet.cli.main import app
 from watersmeet.cli.run import _rounds
-from watersmeet.runtime.job.growing import Growing, grow
-from watersmeet.runtime.job.inbox import Inbox
-from watersmeet.runtime.job.outbox import PartFiles
-from watersmeet.runtime.sources import Relation, Stream
+from watersmeet.runtime.embedded.incremental import Growing, grow
+from watersmeet.sinks.part_files import PartFiles
+from watersmeet.sources.declarations import Relation, Stream
+from watersmeet.sources.directories import Inbox
 
 SECOND = 1_000_000
 BATCHES = 12

@@ -12,8 +12,8 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.errors import PlanError
-from watersmeet.operators.meet.tactics.registry import TACTICS
-from watersmeet.runtime.embedded import AggregatedRun, bound_query
+from watersmeet.operators.window_join.tactics.registry import TACTICS
+from watersmeet.runtime.embedded.run import AggregatedRun, bound_query
 from watersmeet.runtime.planning import FEW_ROWS
 
 BAND = "a.x >= b.x - 2 AND a.x <= b.x + 2 AND b.x >= c.x - 2 AND b.x <= c.x + 2"
@@ -169,9 +169,9 @@ def test_a_changed_plan_is_filled_as_one_that_starts_a_run() -> None:
 
 
 def test_directories_that_grow_are_planned_by_their_first_file(tmp_path: Path) -> None:
-    from watersmeet.runtime.embedded import start
-    from watersmeet.runtime.job.inbox import Inbox
-    from watersmeet.runtime.sources import Stream
+    from watersmeet.runtime.embedded.run import start
+    from watersmeet.sources.declarations import Stream
+    from watersmeet.sources.directories import Inbox
 
     names, where = QUERIES["band of three"]
     for seed, name in enumerate(names):

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from watersmeet.errors import InputError
-from watersmeet.runtime.sources import relation, stream
+from watersmeet.sources.declarations import relation, stream
 
 TABLE = pa.table({"k": pa.array([1, 2, 3]), "ts": pa.array([10, 20, 30], pa.timestamp("us"))})
 

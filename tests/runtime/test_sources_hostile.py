@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from watersmeet.algebra.windows import MAX_TIME_US
 from watersmeet.errors import InputError
-from watersmeet.runtime.sources import event_times_us, parse_duration_us, stream
+from watersmeet.sources.declarations import event_times_us, parse_duration_us, stream
 
 
 def _parquet_bytes(tmp_path: Path) -> bytes:

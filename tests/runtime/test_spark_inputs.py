@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from watersmeet.checkpoint.owner import Owner, check_output, claim_output, is_new_on_spark, spark_owner
+from watersmeet.checkpoint.repair import findings
 from watersmeet.errors import WatersmeetError
-from watersmeet.runtime.job.owner import Owner, check_output, claim_output, is_new_on_spark, spark_owner
-from watersmeet.runtime.job.repair import findings
 
 
 def logged(file: Path, entry: int) -> str:

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
+from tests.oracle import Arrival, admit, as_multiset, table_rows
 from watersmeet.errors import QueryError
-from watersmeet.oracle import Arrival, admit, as_multiset, table_rows
-from watersmeet.runtime.embedded import bound_query
+from watersmeet.runtime.embedded.run import bound_query
 from watersmeet.runtime.spark.arrangement import Arrangement, arranged
 from watersmeet.runtime.spark.kinds import spark_fields
 from watersmeet.runtime.spark.merger import merge_finite

@@ -13,11 +13,11 @@ import pytest
 import watersmeet as wm
 from watersmeet.cli.declare import Reading, stream_over
 from watersmeet.errors import InputError
-from watersmeet.runtime.figures import BatchFigures
-from watersmeet.runtime.job.growing import Growing, grow
-from watersmeet.runtime.job.inbox import Inbox
-from watersmeet.runtime.job.outbox import PartFiles
-from watersmeet.runtime.sources import Relation, Stream
+from watersmeet.metrics.batch import BatchFigures
+from watersmeet.runtime.embedded.incremental import Growing, grow
+from watersmeet.sinks.part_files import PartFiles
+from watersmeet.sources.declarations import Relation, Stream
+from watersmeet.sources.directories import Inbox
 
 QUERY = "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 import watersmeet as wm
-from watersmeet.oracle import Arrival, as_multiset, table_rows
+from tests.oracle import Arrival, as_multiset, table_rows
 from watersmeet.runtime.spark.kinds import as_spark_takes_it, spark_fields
 
 from ..properties.cases import Case

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from watersmeet.bench.answers import Answer, DifferentRowsError
-from watersmeet.bench.catalogue import CATALOGUE
-from watersmeet.bench.embedded import collect_ours
-from watersmeet.bench.joins import Band, Range, WindowJoin
-from watersmeet.bench.spark.beside import ours_on_spark, written
-from watersmeet.bench.spark.native import native_join, state_in
-from watersmeet.bench.spark.profile import by_batch, phases
-from watersmeet.bench.spark.runs import run
-from watersmeet.bench.workloads import FEWEST_BATCHES, Workload
+from watersmeet_lab.bench.answers import Answer, DifferentRowsError
+from watersmeet_lab.bench.catalogue import CATALOGUE
+from watersmeet_lab.bench.embedded import collect_ours
+from watersmeet_lab.bench.joins import Band, Range, WindowJoin
+from watersmeet_lab.bench.spark.beside import ours_on_spark, written
+from watersmeet_lab.bench.spark.native import native_join, state_in
+from watersmeet_lab.bench.spark.profile import by_batch, phases
+from watersmeet_lab.bench.spark.runs import run
+from watersmeet_lab.bench.workloads import FEWEST_BATCHES, Workload
 
 pytestmark = pytest.mark.xdist_group("spark")
 

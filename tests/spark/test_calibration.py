@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from watersmeet.cost.profile import SparkCosts
+from watersmeet.planner.models.profile import SparkCosts
 from watersmeet.runtime.spark.calibration import Load, Spent, calibrated_on_spark, costs
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
+from watersmeet.checkpoint.store import locked
 from watersmeet.cli.spark import OnSpark, grow
-from watersmeet.runtime.embedded import bound_query
-from watersmeet.runtime.job.checkpoint import locked
+from watersmeet.runtime.embedded.run import bound_query
 from watersmeet.runtime.spark.arrangement import arranged
 from watersmeet.runtime.spark.faults import told_apart
 

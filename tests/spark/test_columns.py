@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 import watersmeet as wm
 from watersmeet.algebra.expressions import Expr
 from watersmeet.algebra.schema import StreamSchema
-from watersmeet.lang import bind
 from watersmeet.operators.expressions import evaluate
 from watersmeet.runtime.spark.columns import translated
+from watersmeet.sql import bind
 
 pytestmark = pytest.mark.xdist_group("spark")
 

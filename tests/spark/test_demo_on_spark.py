@@ -15,8 +15,8 @@ from watersmeet.cli.demo.engines import Engine
 from watersmeet.cli.demo.flights import Tables, flights, instants_us
 from watersmeet.cli.demo.on_spark import SPARK
 from watersmeet.cli.demo.stage import Stage
-from watersmeet.runtime.embedded import Sources
-from watersmeet.runtime.figures import BatchFigures, Observer
+from watersmeet.metrics.batch import BatchFigures, Observer
+from watersmeet.runtime.embedded.run import Sources
 
 pytestmark = pytest.mark.xdist_group("spark")
 

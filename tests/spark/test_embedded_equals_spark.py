@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from watersmeet.oracle import Arrival
-from watersmeet.runtime.embedded import bound_query
+from tests.oracle import Arrival
+from watersmeet.runtime.embedded.run import bound_query
 from watersmeet.runtime.spark.arrangement import arranged
 
 from ..properties.arrivals import in_any_batches, with_late_rows

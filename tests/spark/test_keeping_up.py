@@ -12,9 +12,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from watersmeet.optimizer.controller import BatchReport
+from watersmeet.planner.controller import BatchReport
 from watersmeet.runtime.background import BackgroundError
-from watersmeet.runtime.embedded import bound_query
+from watersmeet.runtime.embedded.run import bound_query
 from watersmeet.runtime.spark.keeping_up import KeepingUp
 from watersmeet.runtime.spark.metrics import batches
 from watersmeet.runtime.spark.plans import PlanLog

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from watersmeet.errors import InputError
-from watersmeet.runtime.inputs.files import ROWS_AT_ONCE, read_pieces
 from watersmeet.runtime.spark.packets import (
     GATHERED_BYTES,
     PACKED,
@@ -21,6 +20,7 @@ from watersmeet.runtime.spark.packets import (
     table_bytes,
     table_from_bytes,
 )
+from watersmeet.sources.files import ROWS_AT_ONCE, read_pieces
 
 TABLE = pa.table({"k": pa.array([1, None, 3]), "word": ["a", "", None], "ts": pa.array([1, 2, 3], pa.timestamp("us", "UTC"))})
 

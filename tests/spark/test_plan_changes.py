@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from watersmeet.runtime.embedded import bound_query
+from watersmeet.runtime.embedded.run import bound_query
 from watersmeet.runtime.planning import default_plan, spark_plan
 from watersmeet.runtime.spark.dropping import PlannedDrops, refuse_another_seed
 from watersmeet.runtime.spark.metrics import BatchMetrics, batches

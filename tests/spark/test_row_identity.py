@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everyone writes it
 
 from watersmeet.operators.row_identity import is_part_of_identity, row_identities
-from watersmeet.operators.shedding import DropBox
+from watersmeet.operators.shed.sampling import DropBox
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.filterwarnings("default")]
 

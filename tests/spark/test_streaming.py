@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from watersmeet.oracle import Arrival
+from tests.oracle import Arrival
 from watersmeet.runtime.spark import host
 from watersmeet.runtime.spark.metrics import batches
 

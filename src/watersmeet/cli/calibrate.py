@@ -10,10 +10,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from watersmeet.calibration import calibrated, current, save
 from watersmeet.cli.show import console, printable
 from watersmeet.cli.spark import quiet_spark
-from watersmeet.cost.profile import SCALARS, STRUCTURES, Profile, SparkCosts
-from watersmeet.optimizer.calibration import calibrated, current, save
+from watersmeet.planner.models.profile import SCALARS, STRUCTURES, Profile, SparkCosts
 
 _STRUCTURE_MEANINGS = {
     "compare_s": "a row compared in a lookup",

@@ -16,9 +16,9 @@ from typing import Any
 import watersmeet as wm
 from watersmeet.cli.jobfile import FORMAT_SETTINGS, STREAM_SETTINGS, JobFile
 from watersmeet.errors import InputError
-from watersmeet.runtime.inputs.files import is_directory, refuse_missing
-from watersmeet.runtime.job.inbox import Inbox
-from watersmeet.runtime.sources import Relation, Stream
+from watersmeet.sources.declarations import Relation, Stream
+from watersmeet.sources.directories import Inbox
+from watersmeet.sources.files import is_directory, refuse_missing
 
 _SETTING = re.compile(r"(\w+)=(.*)", re.DOTALL)
 

@@ -43,7 +43,7 @@ from typing import Any
 from watersmeet.api import Budget
 from watersmeet.cli.budget import declared_budget
 from watersmeet.errors import InputError, listing
-from watersmeet.text_files import read_toml_file
+from watersmeet.files import read_toml_file
 
 STREAM_SETTINGS = ("time", "unit", "lateness", "idle")
 

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from watersmeet.runtime.figures import BatchFigures, Observer
+from watersmeet.metrics.batch import BatchFigures, Observer
 
 #: Rates are those of the last so many seconds.
 _RECENT_S = 3.0

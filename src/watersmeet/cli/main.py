@@ -8,30 +8,27 @@ from __future__ import annotations
 import json
 import os
 import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import typer
 
 import watersmeet as wm
 from watersmeet.cli.budget import declared_budget
 from watersmeet.cli.declare import Reading, declared_sources
+from watersmeet.cli.errors import INTERRUPTED, exit_on_error
 from watersmeet.cli.jobfile import JobFile, read_job
-from watersmeet.cli.show import console, printable
-from watersmeet.errors import InputError, InternalError, WatersmeetError, WatersmeetWarning, abbreviate
+from watersmeet.cli.lab import add_lab_commands
+from watersmeet.cli.show import console
+from watersmeet.errors import InputError
+from watersmeet.files import read_text_file
 from watersmeet.runtime.java import why_no_java
 from watersmeet.stats.toml import read_stats
-from watersmeet.text_files import read_text_file
 
-INTERRUPTED = 130
 DEFAULT_PORT = 8470
 MOST_PORT = 65_535
 MOST_ROWS = 2**31 - 1
-MOST_SCALE = 1_000
 
 app = typer.Typer(
     name="watersmeet",
@@ -39,13 +36,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-
-
-class Peer(StrEnum):
-    """Systems that a benchmark may leave out."""
-
-    SPARK = "spark"
-    FLINK = "flink"
 
 
 class Engine(StrEnum):
@@ -104,7 +94,7 @@ def run(
     from watersmeet.cli.run import run as run_job
     from watersmeet.cli.spark import reader
 
-    with reported():
+    with exit_on_error():
         job = read_job(config) if config is not None else JobFile()
         if query is None and job.query is None and job.sql is None:
             raise typer.BadParameter("name the file with the query, or a --config that does")
@@ -150,7 +140,7 @@ def explain(
     memory: Memory = None,
 ) -> None:
     """Says what would run and what it would cost, before it runs."""
-    with reported():
+    with exit_on_error():
         known = read_stats(stats) if stats is not None else {}
         sources = declared_sources(stream or [], relation or [])
         declared = {name: known[name] for name in known if name in sources}
@@ -175,7 +165,7 @@ def demo(
     from watersmeet.cli.demo.engines import EMBEDDED
     from watersmeet.cli.demo.on_spark import SPARK
 
-    with reported():
+    with exit_on_error():
         if engine is None and why_no_java() is not None:
             console().print(f"{why_no_java()}, so everything below runs in this process.", markup=False)
             engine = Engine.EMBEDDED
@@ -194,47 +184,8 @@ def calibrate(
     """Measures this machine's weight factors and saves the profile that explain and the optimizer use."""
     from watersmeet.cli import calibrate as calibration
 
-    with reported():
+    with exit_on_error():
         calibration.calibrate(quick=quick, spark=spark, as_json=as_json)
-
-
-@app.command()
-def paper(
-    name: Annotated[str, typer.Argument(help="golab, hammad, kang, tran, ayad, or all.")],
-    out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("paper-report"),
-    quick: Annotated[bool, typer.Option("--quick", help="Small runs: seconds instead of minutes; measured figures say little.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: the claims as one list.")] = False,
-) -> None:
-    """Reproduces a paper's tables and figures: numbers, plots, and a verdict for each claim."""
-    from watersmeet.cli import paper as papers
-
-    with reported():
-        papers.paper(name, out, quick=quick, as_json=as_json)
-
-
-@app.command()
-def bench(
-    name: Annotated[str, typer.Argument(help="Which benchmark, peers, or all; or compare, with two saved results.")],
-    results: Annotated[list[Path] | None, typer.Argument(help="Two files to compare.", show_default=False)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: one object per line.")] = False,
-    scale: Annotated[
-        float, typer.Option(min=0.001, max=MOST_SCALE, help="Length of the streams beside peers; less than 1 for a quick look.")
-    ] = 1.0,
-    save: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep what was found beside peers: values, plots and a page.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Leave out what DIR has already.")] = False,
-    without: Annotated[list[Peer] | None, typer.Option(help="A peer to leave out; may be repeated.", show_default=False)] = None,
-    profile: Annotated[bool, typer.Option("--profile", help="Only ours: where time goes, by stage on Spark, by kernel embedded.")] = False,
-) -> None:
-    """Measures this system beside its peers in one run, on seeded workloads."""
-    from watersmeet.cli import bench as benches
-
-    with reported():
-        if name == "compare":
-            benches.compare(results or [])
-        elif profile:
-            benches.profile(name, scale, as_json=as_json)
-        else:
-            benches.bench(name, scale, as_json=as_json, keep=save, resume=resume, without=without or [])
 
 
 @app.command()
@@ -253,7 +204,7 @@ def ui(
     """
     from watersmeet.cli.ui import EXAMPLE, EXAMPLE_STATS, explore, shown_for
 
-    with reported():
+    with exit_on_error():
         if query is None:
             explore(shown_for("an example: one item sold in three stores", wm.sql(EXAMPLE), EXAMPLE_STATS), port)
             return
@@ -273,7 +224,7 @@ def repair(
     """Check a checkpoint directory, name damaged files, and fix what can be fixed without losing or doubling rows."""
     from watersmeet.cli.repair import repair as repair_checkpoint
 
-    with reported():
+    with exit_on_error():
         if not repair_checkpoint(checkpoint, out, fix=fix, as_json=as_json):
             raise typer.Exit(1)
 
@@ -285,30 +236,6 @@ def options(version: Annotated[bool, typer.Option("--version", help="Show the ve
         raise typer.Exit
 
 
-@contextmanager
-def reported() -> Iterator[None]:
-    """Report mistakes as one message on stderr and exit with code 1, never as a stack trace; report our warnings as one line."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("always", WatersmeetWarning)
-            warnings.showwarning = _show_warning
-            yield
-    except WatersmeetError as error:
-        _say(str(error))
-        raise typer.Exit(1) from error
-    except InternalError as error:
-        _say(f"{error}\nthis is a mistake in Watersmeet, not in your query or data")
-        raise typer.Exit(1) from error
-    except BrokenPipeError:
-        raise  # the reader of our output has left: `main` ends quietly
-    except OSError as error:  # a full disk, a name that is too long, a directory without permission
-        place = "" if error.filename is None else f'"{abbreviate(os.fsdecode(error.filename), 200)}": '
-        _say(f"{place}{error.strerror or error}\ncheck the path, the disk and its permissions")
-        raise typer.Exit(1) from error
-    except KeyboardInterrupt as interrupt:
-        raise typer.Exit(INTERRUPTED) from interrupt
-
-
 def main() -> None:
     """The `watersmeet` command."""
     try:
@@ -318,20 +245,6 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-
-
-def _show_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
-) -> None:
-    """Show a warning of ours as a line, and any other in Python's form."""
-    if issubclass(category, WatersmeetWarning):
-        _say(f"warning: {message}")
-    else:
-        print(warnings.formatwarning(message, category, filename, lineno, line), file=file or sys.stderr, end="")
-
-
-def _say(message: str) -> None:
-    typer.echo("watersmeet: " + "\n".join(printable(line) for line in message.split("\n")), err=True)
 
 
 def _engine(option: Engine | None, in_file: str | None) -> Engine:
@@ -350,3 +263,6 @@ def _reading(*, grows: bool, on_spark: bool) -> Reading:
 
 def _text_of(path: Path) -> str:
     return read_text_file(path, "query file")
+
+
+add_lab_commands(app)

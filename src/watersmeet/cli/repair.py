@@ -8,10 +8,10 @@ from pathlib import Path
 
 import typer
 
+from watersmeet.checkpoint.repair import Finding, findings
+from watersmeet.checkpoint.store import locked
 from watersmeet.cli.show import console, printable
 from watersmeet.errors import InputError
-from watersmeet.runtime.job.checkpoint import locked
-from watersmeet.runtime.job.repair import Finding, findings
 
 
 def repair(path: Path, out: Path | None = None, *, fix: bool = False, as_json: bool = False) -> bool:

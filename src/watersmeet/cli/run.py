@@ -22,15 +22,16 @@ from watersmeet.cli.stopping import Stopped, stopping
 from watersmeet.cli.ui import shown_for, watched
 from watersmeet.dashboard.live import Live
 from watersmeet.errors import InputError
-from watersmeet.runtime.embedded import EmbeddedRun
-from watersmeet.runtime.figures import BatchFigures, advanced
-from watersmeet.runtime.inputs.feeds import PathFeed, feed_of
-from watersmeet.runtime.job.growing import Growing, Outbox, Progress, grow
-from watersmeet.runtime.job.inbox import Inbox
-from watersmeet.runtime.job.outbox import PartFiles
-from watersmeet.runtime.job.pieces import pieces
-from watersmeet.runtime.job.write import FORMATS, check_target, json_line, write
-from watersmeet.runtime.sources import Relation, Stream
+from watersmeet.metrics.batch import BatchFigures
+from watersmeet.runtime.embedded.incremental import Growing, Outbox, Progress, grow
+from watersmeet.runtime.embedded.metrics import run_batch_with_metrics
+from watersmeet.runtime.embedded.run import EmbeddedRun
+from watersmeet.sinks.part_files import PartFiles
+from watersmeet.sinks.tables import FORMATS, check_target, json_line, write
+from watersmeet.sources.declarations import Relation, Stream
+from watersmeet.sources.directories import Inbox
+from watersmeet.sources.feeds import PathFeed, feed_of
+from watersmeet.sources.pieces import pieces
 
 CONSOLE, MEMORY = "console", "memory"
 
@@ -162,7 +163,7 @@ def collected(job: Run, beside: Beside, stop: threading.Event) -> pa.Table:
         for number, (tables, last) in enumerate(_rounds(started)):
             if stop.is_set():
                 raise Stopped
-            found, figures = advanced(started, number, tables, last=last)
+            found, figures = run_batch_with_metrics(started, number, tables, last=last)
             results += found
             observe(figures)
     return started.gathered(results)

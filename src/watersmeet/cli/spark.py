@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 import watersmeet as wm
+from watersmeet.checkpoint.owner import check_output, claim_output, is_new_on_spark, spark_owner
+from watersmeet.checkpoint.store import locked
 from watersmeet.cli.show import console
-from watersmeet.runtime.embedded import Sources
-from watersmeet.runtime.figures import Observer
+from watersmeet.metrics.batch import Observer
+from watersmeet.runtime.embedded.run import Sources
 from watersmeet.runtime.java import check_java
-from watersmeet.runtime.job.checkpoint import locked
-from watersmeet.runtime.job.owner import check_output, claim_output, is_new_on_spark, spark_owner
 
 
 @dataclass(frozen=True)

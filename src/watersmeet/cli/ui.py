@@ -14,7 +14,7 @@ from watersmeet.dashboard.app import Shown
 from watersmeet.dashboard.live import Live
 from watersmeet.dashboard.serve import DEFAULT_PORT, serving
 from watersmeet.dashboard.whatif import WhatIf
-from watersmeet.runtime.sources import Relation, Stream
+from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.stats.stream_stats import StreamStats
 
 __all__ = ["DEFAULT_PORT", "EXAMPLE", "EXAMPLE_STATS", "explore", "shown_for", "watched"]

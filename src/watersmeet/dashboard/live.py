@@ -10,7 +10,7 @@ from typing import Any
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.dashboard.words import plan_words
-from watersmeet.runtime.figures import BatchFigures
+from watersmeet.metrics.batch import BatchFigures
 
 #: Batches kept for the charts; totals count all of them.
 MOST_BATCHES = 2_000

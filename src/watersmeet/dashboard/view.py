@@ -7,7 +7,7 @@ from typing import Any
 
 from watersmeet.dashboard.picture import picture
 from watersmeet.dashboard.words import plan_words
-from watersmeet.optimizer.explain import Explanation
+from watersmeet.planner.explain import Explanation
 
 #: Plans that lost and are listed; the rest is counted.
 LISTED = 12

@@ -16,8 +16,8 @@ from watersmeet.algebra.query import Query, Source
 from watersmeet.algebra.windows import RangeWindow, RowsWindow, TumbleWindow
 from watersmeet.api import Budget, explain
 from watersmeet.errors import InputError, listing
-from watersmeet.optimizer.explain import Explanation
-from watersmeet.runtime.sources import Relation, Stream
+from watersmeet.planner.explain import Explanation
+from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.stats.estimate import Estimate, Provenance
 from watersmeet.stats.stream_stats import StreamStats
 

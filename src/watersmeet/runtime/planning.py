@@ -17,23 +17,23 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
+from watersmeet.calibration.store import current as current_profile
 from watersmeet.operators.aggregate.config import aggregate_config
-from watersmeet.operators.meet.config import MeetConfig, meet_config
-from watersmeet.operators.meet.tactics.registry import settled_config
-from watersmeet.optimizer.arrivals import Arriving
-from watersmeet.optimizer.budget import Budget
-from watersmeet.optimizer.calibration.store import current as current_profile
-from watersmeet.optimizer.cost_of_spark import Shuffle
-from watersmeet.optimizer.estimates import workload_of
-from watersmeet.optimizer.explain import Explanation, explained
-from watersmeet.optimizer.filling import fill_plan
-from watersmeet.optimizer.samples import Sample, Samples, sample_of
-from watersmeet.runtime.inputs.feeds import PathFeed, SparkFeed, TableFeed
-from watersmeet.runtime.inputs.times import refuse_likely_unit
-from watersmeet.runtime.sources import Relation, Stream, event_times_us
+from watersmeet.operators.window_join.config import MeetConfig, meet_config
+from watersmeet.operators.window_join.tactics.registry import settled_config
+from watersmeet.planner.arrivals import Arriving
+from watersmeet.planner.budget import Budget
+from watersmeet.planner.cost_of_spark import Shuffle
+from watersmeet.planner.estimates import workload_of
+from watersmeet.planner.explain import Explanation, explained
+from watersmeet.planner.filling import fill_plan
+from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
+from watersmeet.planner.samples import Sample, Samples, sample_of
 from watersmeet.runtime.spark.layout import choose_layout, grouping_of, shuffle_of
 from watersmeet.runtime.statistics import columns_asked, completed
+from watersmeet.sources.declarations import Relation, Stream, event_times_us
+from watersmeet.sources.feeds import PathFeed, SparkFeed, TableFeed
+from watersmeet.sources.times import refuse_likely_unit
 from watersmeet.stats.estimate import Estimate, Provenance
 from watersmeet.stats.sample import measured
 from watersmeet.stats.stream_stats import ASSUMED_ROWS_PER_S, StreamStats, stats

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from watersmeet.errors import InputError, listing
+from watersmeet.files import read_toml_file
 from watersmeet.stats.estimate import shown
 from watersmeet.stats.stream_stats import StreamStats, stats
-from watersmeet.text_files import read_toml_file
 
 _KEYS = ("rate", "distinct", "row_bytes", "hot")
 

@@ -13,7 +13,7 @@ from watersmeet.kernels.aggregation.as_join import as_join_definition
 from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config
 from watersmeet.operators.aggregate.layout import layout_of
 from watersmeet.operators.aggregate.tables import Tables
-from watersmeet.runtime.embedded import bound_query
+from watersmeet.runtime.embedded.run import bound_query
 
 ENTRIES, INPUTS = 15, 3
 

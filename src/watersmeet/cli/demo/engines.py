@@ -9,9 +9,10 @@ import pyarrow as pa
 
 import watersmeet as wm
 from watersmeet.cli.demo.flights import Tables, days_of, streams_in
-from watersmeet.optimizer.explain import Explanation
-from watersmeet.runtime.embedded import Sources
-from watersmeet.runtime.figures import BatchFigures, Observer, observed
+from watersmeet.metrics.batch import BatchFigures, Observer
+from watersmeet.planner.explain import Explanation
+from watersmeet.runtime.embedded.metrics import collect_with_metrics
+from watersmeet.runtime.embedded.run import Sources
 
 #: Query, streams and plan in, rows out; the observer sees every batch.
 Runs = Callable[[str, Sources, wm.Plan, Observer], pa.Table]
@@ -31,7 +32,7 @@ class Engine:
 
 
 def _in_this_process(query: str, streams: Sources, plan: wm.Plan, observe: Observer) -> pa.Table:
-    return observed(wm.run(query, streams, plan), observe)
+    return collect_with_metrics(wm.run(query, streams, plan), observe)
 
 
 EMBEDDED = Engine("embedded", "in this process", None, _in_this_process)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 import watersmeet as wm
 from watersmeet.errors import InputError
-from watersmeet.runtime.embedded import Sources
+from watersmeet.runtime.embedded.run import Sources
 
 AIRPORTS = ("ewr", "jfk", "lga")
 _DAY_US = 86_400_000_000

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 
 import watersmeet as wm
 from watersmeet.cli.demo.engines import Engine
-from watersmeet.runtime.embedded import Sources
-from watersmeet.runtime.figures import Observer
-from watersmeet.runtime.inputs.numbered_files import write_numbered
-from watersmeet.runtime.sources import Relation, Stream
+from watersmeet.metrics.batch import Observer
+from watersmeet.runtime.embedded.run import Sources
+from watersmeet.sources.declarations import Relation, Stream
+from watersmeet.sources.numbered_files import write_numbered
 
 #: What Java is told when it is to run for a minute: the second compiler would take a third of all CPU time and never pay it back.
 FOR_A_MINUTE = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}

@@ -10,12 +10,12 @@ import pyarrow as pa
 from rich.console import Console
 
 import watersmeet as wm
+from watersmeet.cli.demo.check import count_rows
 from watersmeet.cli.demo.engines import EMBEDDED, Engine
 from watersmeet.cli.demo.flights import Tables, instants_us
 from watersmeet.cli.show import several
-from watersmeet.optimizer.explain import Explanation
-from watersmeet.oracle import as_multiset, table_rows
-from watersmeet.runtime.figures import BatchFigures, Observer
+from watersmeet.metrics.batch import BatchFigures, Observer
+from watersmeet.planner.explain import Explanation
 
 
 @dataclass
@@ -75,4 +75,4 @@ class Stage:
 
 
 def same_rows(first: pa.Table, second: pa.Table) -> bool:
-    return as_multiset(table_rows(first)) == as_multiset(table_rows(second))
+    return count_rows(first) == count_rows(second)

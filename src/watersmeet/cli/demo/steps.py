@@ -15,7 +15,7 @@ from rich.table import Table
 
 import watersmeet as wm
 from watersmeet.cli.calibrate import duration
-from watersmeet.cli.demo.check import CHECKED_HOURS, QUERY, checked
+from watersmeet.cli.demo.check import CHECKED_HOURS, QUERY, checked, count_rows
 from watersmeet.cli.demo.engines import EMBEDDED, Engine, predicted_by_part, seconds_by_part
 from watersmeet.cli.demo.flights import flights
 from watersmeet.cli.demo.on_spark import FOR_A_MINUTE
@@ -23,8 +23,7 @@ from watersmeet.cli.demo.stage import Stage, same_rows
 from watersmeet.cli.show import rows_as_table
 from watersmeet.cli.spark import quiet_spark
 from watersmeet.cli.ui import shown_for, watched
-from watersmeet.oracle import as_multiset, table_rows
-from watersmeet.runtime.figures import BatchFigures, Observer
+from watersmeet.metrics.batch import BatchFigures, Observer
 
 _SAMPLE_ROWS = 8
 _WATCHED_BATCH_S = 0.08
@@ -171,7 +170,7 @@ def overload(stage: Stage) -> None:
         )
     closes = all(each["arrived"] == each["kept"] + each["shed"] + each["late"] for each in ledger.values())
     closes &= _shed(seen) == {name: entry["shed"] for name, entry in ledger.items()}
-    subset = not as_multiset(table_rows(kept)) - as_multiset(table_rows(stage.rows))
+    subset = not count_rows(kept) - count_rows(stage.rows)
     left = kept.num_rows / max(1, stage.rows.num_rows)
     stage.screen.print(f"{kept.num_rows:,} rows are left, {left:.0%} of the answer.")
     wrong = "They are not all in the full answer, or the ledger does not close."

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from watersmeet.kernels.mixing import combine_codes
 from watersmeet.operators.keys import has_exact_codes, key_codes
-from watersmeet.operators.meet.comparisons import is_orderable, ordered_codes
+from watersmeet.operators.window_join.comparisons import is_orderable, ordered_codes
 
 Int64s = NDArray[np.int64]
 

@@ -11,12 +11,12 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, Output
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError, PlanError, QueryError, listing
-from watersmeet.lang.typing import type_of
 from watersmeet.operators.aggregate.measures import COUNTED, Measure, kind_of
 from watersmeet.operators.aggregate.outputs import GROUP, GroupOutputs, aggregate_name, group_outputs, key_name
 from watersmeet.operators.aggregate.validity import Int64s, last_instant_us, starts_of
 from watersmeet.operators.expressions import evaluate
-from watersmeet.operators.meet.config import MeetConfig, MeetInput, meet_config
+from watersmeet.operators.window_join.config import MeetConfig, MeetInput, meet_config
+from watersmeet.sql.typing import type_of
 
 AS_OF = "as_of"
 AS_OF_TYPE = pa.timestamp("us", "UTC")

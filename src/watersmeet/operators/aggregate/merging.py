@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Aggregate, Column
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.lang.typing import type_of
 from watersmeet.operators.aggregate.compaction import compacted, is_wasteful
 from watersmeet.operators.aggregate.config import AggregateConfig, Carried, Extreme
 from watersmeet.operators.aggregate.outputs import GROUP, aggregate_name
 from watersmeet.operators.aggregate.partials import AS_OF_US, SIGN, partial_firsts, partial_keys, partial_matrix
 from watersmeet.operators.aggregate.result_set import Contributions
 from watersmeet.operators.aggregate.state import AggregateState
+from watersmeet.sql.typing import type_of
 
 Int64s = NDArray[np.int64]
 

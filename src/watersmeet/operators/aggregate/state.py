@@ -21,8 +21,8 @@ from watersmeet.operators.aggregate.panes import Pane, few
 from watersmeet.operators.aggregate.result_set import ResultSet
 from watersmeet.operators.aggregate.rows import WindowRows
 from watersmeet.operators.aggregate.tables import Tables
-from watersmeet.operators.meet.admission import Delta, Released
-from watersmeet.operators.meet.row_counter import RowCounter
+from watersmeet.operators.window_join.admission import Delta, Released
+from watersmeet.operators.window_join.row_counter import RowCounter
 
 
 @dataclass

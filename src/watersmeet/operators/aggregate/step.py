@@ -23,9 +23,9 @@ from watersmeet.operators.aggregate.instants import every_instants
 from watersmeet.operators.aggregate.panes import Pane, few, without_gone
 from watersmeet.operators.aggregate.rows import together
 from watersmeet.operators.aggregate.state import AggregateState, rebuilt
-from watersmeet.operators.meet.admission import Delta, Released, count_rows, ended, to_wait, with_waiting, without_late
-from watersmeet.operators.meet.step import Counters
-from watersmeet.operators.meet.tactics.base import Tally
+from watersmeet.operators.window_join.admission import Delta, Released, count_rows, ended, to_wait, with_waiting, without_late
+from watersmeet.operators.window_join.step import Counters
+from watersmeet.operators.window_join.tactics.base import Tally
 
 Int64s = NDArray[np.int64]
 

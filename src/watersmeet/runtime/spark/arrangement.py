@@ -14,14 +14,13 @@ from watersmeet.errors import InternalError, PlanError
 from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config
 from watersmeet.operators.aggregate.merging import merging_config
 from watersmeet.operators.expressions.raising import may_raise
-from watersmeet.operators.meet.admission import names_read
-from watersmeet.operators.meet.config import MeetConfig, MeetInput
-from watersmeet.operators.meet.tactics.registry import settled_config
-from watersmeet.operators.shedding import DropBox, drop_boxes
-from watersmeet.runtime.embedded import Sources, lateness_of, whole
+from watersmeet.operators.shed.sampling import DropBox, drop_boxes
+from watersmeet.operators.window_join.admission import names_read
+from watersmeet.operators.window_join.config import MeetConfig, MeetInput
+from watersmeet.operators.window_join.tactics.registry import settled_config
+from watersmeet.runtime.embedded.run import Sources, lateness_of, whole
+from watersmeet.runtime.embedded.shed_aggregation import shed_aggregation
 from watersmeet.runtime.planning import NOTHING_AT_HAND, input_rates, planning_rows, spark_plan
-from watersmeet.runtime.shed_aggregation import shed_aggregation
-from watersmeet.runtime.sources import Stream
 from watersmeet.runtime.spark.bucket import Bucket
 from watersmeet.runtime.spark.dropping import PlannedDrops, refuse_another_seed
 from watersmeet.runtime.spark.labels import bucket_labels
@@ -33,6 +32,7 @@ from watersmeet.runtime.spark.packing import PackedInput, Packer
 from watersmeet.runtime.spark.plans import PlanLog
 from watersmeet.runtime.spark.shed_operator import ShedOperator
 from watersmeet.runtime.spark.stored_grid import GridStore
+from watersmeet.sources.declarations import Stream
 from watersmeet.stats.stream_stats import StreamStats
 
 Config = MeetConfig | AggregateConfig

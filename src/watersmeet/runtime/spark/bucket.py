@@ -16,16 +16,16 @@ import pyarrow as pa
 
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.aggregate.config import AggregateConfig
-from watersmeet.operators.aggregate.shed import TIME
-from watersmeet.operators.meet.admission import Delta
-from watersmeet.operators.meet.config import MeetConfig
-from watersmeet.operators.meet.watch import ALL
-from watersmeet.runtime.inputs.times import event_times_us, refuse_likely_unit
+from watersmeet.operators.shed.aggregation import TIME
+from watersmeet.operators.window_join.admission import Delta
+from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.watch import ALL
 from watersmeet.runtime.spark.layout import Int64s, Layout
 from watersmeet.runtime.spark.narrowing import widened
 from watersmeet.runtime.spark.operator import Counters, Operator
 from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNWANTED, Packet, table_from_bytes
 from watersmeet.runtime.watermark import Lateness, Watermark
+from watersmeet.sources.times import event_times_us, refuse_likely_unit
 
 Metrics = dict[str, int]
 

@@ -20,16 +20,16 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from watersmeet.algebra.plan import Plan
-from watersmeet.cost.profile import SparkCosts
+from watersmeet.calibration.fit import fitted
 from watersmeet.errors import InternalError
-from watersmeet.optimizer.calibration.fit import fitted
-from watersmeet.runtime import embedded
-from watersmeet.runtime.inputs.numbered_files import write_numbered
+from watersmeet.planner.models.profile import SparkCosts
+from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.processes import cpu_s
-from watersmeet.runtime.sources import stream
 from watersmeet.runtime.spark.host import on_spark
 from watersmeet.runtime.spark.metrics import metrics_of
 from watersmeet.runtime.spark.session import session
+from watersmeet.sources.declarations import stream
+from watersmeet.sources.numbered_files import write_numbered
 
 #: Batches of the shorter and of the longer run of a load.
 FEW, MANY = 1, 4

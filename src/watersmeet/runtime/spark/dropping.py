@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import PlanError
-from watersmeet.operators.shedding import DropBox, drop_boxes
+from watersmeet.operators.shed.sampling import DropBox, drop_boxes
 from watersmeet.runtime.spark.plans import PlanLog
 
 #: The batch of a task that works for none.

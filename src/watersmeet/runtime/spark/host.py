@@ -18,8 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import Query
 from watersmeet.errors import InputError
-from watersmeet.runtime.embedded import Sources, bound_query
-from watersmeet.runtime.sources import Relation, Stream
+from watersmeet.runtime.embedded.run import Sources, bound_query
 from watersmeet.runtime.spark.arrangement import Arrangement, arranged
 from watersmeet.runtime.spark.cleanup import remove_ended_runs
 from watersmeet.runtime.spark.inputs import packed_stream
@@ -33,6 +32,7 @@ from watersmeet.runtime.spark.results import BLOB, BUCKET, ROUND, ListedRows, Pa
 from watersmeet.runtime.spark.session import check_session, check_table_size, choose_partitions
 from watersmeet.runtime.spark.session import session as local_session
 from watersmeet.runtime.spark.stored_grid import GridStore
+from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.stats.stream_stats import StreamStats
 
 

@@ -18,16 +18,16 @@ from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user
 from watersmeet.errors import InputError
 from watersmeet.operators.cores import made_ahead
 from watersmeet.operators.row_identity import is_part_of_identity
-from watersmeet.operators.shedding import DropBox
-from watersmeet.runtime.inputs.feeds import PathFeed, SparkFeed
-from watersmeet.runtime.inputs.files import is_data_file, read_pieces
-from watersmeet.runtime.inputs.schemas import as_declared, difference
-from watersmeet.runtime.sources import Stream
+from watersmeet.operators.shed.sampling import DropBox
 from watersmeet.runtime.spark.columns import column_of, translated
 from watersmeet.runtime.spark.finite import endless
 from watersmeet.runtime.spark.packets import PACKED, PACKED_DDL
 from watersmeet.runtime.spark.packing import PackedInput, Packer
 from watersmeet.runtime.spark.store import drop_ended_runs
+from watersmeet.sources.declarations import Stream
+from watersmeet.sources.feeds import PathFeed, SparkFeed
+from watersmeet.sources.files import is_data_file, read_pieces
+from watersmeet.sources.schemas import as_declared, difference
 
 _BOX_FLAG, _HASHES = "\0box", "\0hash"
 

@@ -21,13 +21,13 @@ from pyspark.errors import StreamingQueryException
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.cost.ayad_drops import NO_WISHES, Wishes
 from watersmeet.errors import InputError, PlanError
-from watersmeet.operators.shedding import drop_boxes
-from watersmeet.optimizer.arrivals import Arriving
-from watersmeet.optimizer.budget import Budget
-from watersmeet.optimizer.controller import BatchReport, Controller, Controls, PlanModel
-from watersmeet.optimizer.overload import Situation
+from watersmeet.operators.shed.sampling import drop_boxes
+from watersmeet.planner.arrivals import Arriving
+from watersmeet.planner.budget import Budget
+from watersmeet.planner.controller import BatchReport, Controller, Controls, PlanModel
+from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
+from watersmeet.planner.overload import Situation
 from watersmeet.runtime.background import BackgroundError, BackgroundThread
 from watersmeet.runtime.planning import AtHand, explained_on
 from watersmeet.runtime.spark.metrics import BatchMetrics, metrics_of

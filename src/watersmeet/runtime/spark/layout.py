@@ -25,8 +25,8 @@ from watersmeet.algebra.expressions import Expr
 from watersmeet.errors import InternalError
 from watersmeet.kernels.mixing import combine_codes
 from watersmeet.operators.aggregate.config import AggregateConfig
-from watersmeet.operators.meet.config import MeetConfig
-from watersmeet.optimizer.cost_of_spark import Shuffle, ShuffledInput
+from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.planner.cost_of_spark import Shuffle, ShuffledInput
 
 Int64s = NDArray[np.int64]
 

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
-from watersmeet.operators.meet.watch import ALL, KEEP, PROBE, ROWS_OUT, TAKE_IN
+from watersmeet.operators.window_join.watch import ALL, KEEP, PROBE, ROWS_OUT, TAKE_IN
 from watersmeet.runtime.spark.bucket import Bucket, spent_name
 from watersmeet.runtime.spark.merger import MERGE_METRICS
 from watersmeet.runtime.spark.results import METRICS

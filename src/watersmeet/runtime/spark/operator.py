@@ -17,13 +17,13 @@ from watersmeet.operators.aggregate import state as aggregate_state
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.aggregate.step import step as aggregate_step
-from watersmeet.operators.meet.admission import Delta
-from watersmeet.operators.meet.config import MeetConfig
-from watersmeet.operators.meet.parts import SavedPart, state_from_parts, state_parts
-from watersmeet.operators.meet.state import MeetState, empty_state, without_dead_rows
-from watersmeet.operators.meet.step import Counters as MeetCounters
-from watersmeet.operators.meet.step import steps, with_relation
-from watersmeet.operators.meet.tactics.base import Tally
+from watersmeet.operators.window_join.admission import Delta
+from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.parts import SavedPart, state_from_parts, state_parts
+from watersmeet.operators.window_join.state import MeetState, empty_state, without_dead_rows
+from watersmeet.operators.window_join.step import Counters as MeetCounters
+from watersmeet.operators.window_join.step import steps, with_relation
+from watersmeet.operators.window_join.tactics.base import Tally
 from watersmeet.runtime.spark.packets import table_from_bytes
 
 

@@ -19,16 +19,16 @@ from watersmeet.algebra.expressions import Column, Expr, columns_of, conjuncts
 from watersmeet.errors import InternalError
 from watersmeet.kernels.mixing import combine_codes
 from watersmeet.operators.aggregate.codes import placing_codes
-from watersmeet.operators.aggregate.shed import ROW, TIME, with_hidden
 from watersmeet.operators.expressions import evaluate, evaluate_or_null, maybe_true
 from watersmeet.operators.keys import key_codes
-from watersmeet.operators.meet.admission import Delta
-from watersmeet.operators.shedding import DropBox
-from watersmeet.runtime.inputs.times import event_times_us
+from watersmeet.operators.shed.aggregation import ROW, TIME, with_hidden
+from watersmeet.operators.shed.sampling import DropBox
+from watersmeet.operators.window_join.admission import Delta
 from watersmeet.runtime.spark.dropping import PlannedDrops
 from watersmeet.runtime.spark.layout import Axis, Int64s, Layout
 from watersmeet.runtime.spark.narrowing import narrowed
 from watersmeet.runtime.spark.packets import BLOB_BYTES, CLOCK, ROWS, SHED, UNWANTED, Packet, packed_batches, pieces_of, table_buffer
+from watersmeet.sources.times import event_times_us
 
 #: Rows are gathered up to so many bytes before they are packed, or as many as make full blobs: small batches are not to make small blobs,
 #: and Spark takes one chunk while the next is packed.

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from watersmeet.operators.aggregate.parts import Part as SavedWhole
-from watersmeet.operators.aggregate.shed import ShedAggregation, ShedConfig
-from watersmeet.operators.meet.admission import Delta
-from watersmeet.operators.meet.parts import SavedPart
-from watersmeet.operators.meet.state import MeetState
-from watersmeet.operators.meet.step import drained
+from watersmeet.operators.shed.aggregation import ShedAggregation, ShedConfig
+from watersmeet.operators.window_join.admission import Delta
+from watersmeet.operators.window_join.parts import SavedPart
+from watersmeet.operators.window_join.state import MeetState
+from watersmeet.operators.window_join.step import drained
 from watersmeet.runtime.spark.operator import MeetOperator, Part, Steps
 
 ESTIMATES = "estimates"

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from watersmeet.errors import InputError
-from watersmeet.operators.meet.parts import SavedPart
+from watersmeet.operators.window_join.parts import SavedPart
 from watersmeet.runtime.spark.bucket import BucketState
 from watersmeet.runtime.spark.operator import Operator, Part
 from watersmeet.runtime.spark.shelf import NO_LIVE_RUNS, LiveRuns, Shelf, local_directory, remove_ended, run_directory

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from watersmeet.checkpoint.framing import DamagedFileError, encode_frame, read_frame
 from watersmeet.errors import InputError
-from watersmeet.operators.meet.config import MeetConfig
-from watersmeet.runtime.framing import DamagedFileError, encode_frame, read_frame, write_atomically
+from watersmeet.files import write_atomically
+from watersmeet.operators.window_join.config import MeetConfig
 from watersmeet.runtime.spark.layout import Axis, Grouping, Layout, axes_of
 
 KIND = "grid"

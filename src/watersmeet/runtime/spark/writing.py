@@ -17,8 +17,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import Query
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.runtime.embedded import Sources
-from watersmeet.runtime.figures import BatchFigures, Observer
+from watersmeet.metrics.batch import BatchFigures, Observer
+from watersmeet.runtime.embedded.run import Sources
 from watersmeet.runtime.spark.faults import in_one_sentence
 from watersmeet.runtime.spark.host import on_spark
 from watersmeet.runtime.spark.metrics import BatchMetrics, batches, ledger_of

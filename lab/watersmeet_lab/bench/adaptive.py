@@ -1,0 +1,66 @@
+"""A run that changes its plan after a jump, beside one that had the right plan from the start and one that keeps the wrong one.
+
+The three run in turns, batch by batch, in one process, so that whatever else the machine does slows all of them alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import watersmeet as wm
+from watersmeet.errors import WatersmeetError
+from watersmeet.operators.cores import worked_s
+from watersmeet.runtime.embedded.adaptive import Decision
+from watersmeet.runtime.embedded.run import EmbeddedRun
+from watersmeet_lab.workloads.jump import QUERY, Jump
+
+#: After a jump the window of the fast stream fills for so many batches of a second.
+_FILLING = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """Seconds of CPU per batch after the jump, by run; the decisions of the adaptive one, and of one on steady streams."""
+
+    adaptive_s: float
+    right_s: float
+    wrong_s: float
+    decisions: tuple[Decision, ...]
+    steady_changes: int
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long as with the right plan from the start."""
+        return self.adaptive_s / self.right_s
+
+
+def adapted(workload: Jump | None = None) -> Adapted:
+    workload = workload or Jump(rows_per_s=5_000, batches=100, at=40)
+    scout = wm.run(QUERY, workload.streams())
+    before = scout.config.plan
+    _run_all([scout], workload)
+    runs = [
+        wm.run(QUERY, workload.streams()),
+        wm.run(QUERY, workload.streams(), plan=scout.config.plan),
+        wm.run(QUERY, workload.streams(), plan=before),
+    ]
+    adaptive_s, right_s, wrong_s = _run_all(runs, workload)
+    steady = wm.run(QUERY, replace(workload, at=workload.batches).streams())
+    _run_all([steady], replace(workload, at=workload.batches))
+    late_changes = [decision for decision in steady.decisions if decision.changed and decision.batch > _FILLING]
+    return Adapted(adaptive_s, right_s, wrong_s, tuple(runs[0].decisions), len(late_changes))
+
+
+def _run_all(runs: list[EmbeddedRun], workload: Jump) -> list[float]:
+    """CPU seconds per batch of every run once the jump is digested; refused if their rows differ."""
+    tables = {name: workload.tables(name) for name in "abc"}
+    spent, rows = [0.0] * len(runs), [0] * len(runs)
+    measured = range(workload.at + _FILLING, workload.batches)
+    for number in range(workload.batches):
+        for place, run in enumerate(runs):
+            started = worked_s()
+            rows[place] += sum(batch.num_rows for batch in run.advance({name: parts[number] for name, parts in tables.items()}))
+            spent[place] += (worked_s() - started) * (number in measured)
+    if len(set(rows)) > 1:
+        raise WatersmeetError(f"the runs give different numbers of rows: {rows}")
+    return [each / max(1, len(measured)) for each in spent]

@@ -1,0 +1,61 @@
+"""What a workload's rows are, by count and by a sum of hashes that no order changes. No time counts before they are found the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.errors import WatersmeetError
+from watersmeet.operators.row_identity import row_identities
+from watersmeet_lab.bench.workloads import Workload
+
+
+class DifferentRowsError(WatersmeetError):
+    """Two systems do not give the same rows, so there is nothing to compare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The rows of a finite run. Streams do not end, so of an aggregation they show the windows that are over, and `in_order` has the rows
+    in order of time.
+
+    >>> given = Answer(2, 7, pa.schema([]))
+    >>> given.check("flink", 3, 7)
+    Traceback (most recent call last):
+    watersmeet_lab.bench.answers.DifferentRowsError: flink gives 3 rows with checksum 7, not 2 with 7, so there is nothing to compare
+    """
+
+    rows: int
+    checksum: int
+    schema: pa.Schema
+    in_order: pa.Table | None = None
+
+    @classmethod
+    def of(cls, workload: Workload, found: pa.Table) -> Answer:
+        schema = pa.schema([(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in found.schema])
+        in_order = found.sort_by("as_of") if workload.join.aggregates else None
+        return cls(found.num_rows, checksum(found), schema, in_order)
+
+    def check(self, name: str, rows: int, found: int) -> None:
+        """Refuses the figures of a system with other rows."""
+        wanted = self.checksum
+        if self.in_order is not None and rows <= self.rows:
+            wanted = checksum(self.in_order.slice(0, rows))
+        if (rows, found) != (self.rows if self.in_order is None else min(rows, self.rows), wanted):
+            raise DifferentRowsError(
+                f"{name} gives {rows:,} rows with checksum {found}, not {self.rows:,} with {wanted}, so there is nothing to compare"
+            )
+
+    def check_table(self, name: str, found: pa.Table) -> None:
+        """The same for rows at hand. The window in which the input ends is not over for us, so it is left out."""
+        if self.in_order is not None:
+            last_us = pc.max(self.in_order["as_of"]).cast(pa.int64())
+            found = found.filter(pc.less_equal(found["as_of"].cast(pa.int64()), last_us))
+        self.check(name, found.num_rows, checksum(found))
+
+
+def checksum(rows: pa.Table) -> int:
+    """The sum over all rows of the lower half of Spark's own hash of a row, its columns in the order of their names."""
+    return int((row_identities(rows.select(sorted(rows.column_names))) & 0xFFFFFFFF).sum())

@@ -1,0 +1,88 @@
+"""How our time per row grows with the rows in the windows, with the number of streams, and with the matches of a row.
+
+One thing grows at a time: keys are chosen so that a probe meets as many rows as before, but where the matches are what grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from watersmeet_lab.bench.embedded import seconds_per_row
+from watersmeet_lab.bench.workloads import FEWEST_BATCHES, CommonKey
+
+#: Rows of both streams together, in a batch of the benchmark of large windows.
+BATCH_ROWS = 1_000_000
+LARGE_WINDOW_S = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Our time per row at one size. `over_first` is against the smallest size, `allowed` how much larger it may be."""
+
+    grows: str
+    engine: str
+    size: int
+    seconds_per_row: float
+    over_first: float
+    allowed: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"workload": "growth", **asdict(self)}
+
+    def __str__(self) -> str:
+        return (
+            f"{self.grows:<18} {self.engine:<9} {self.size:>12,}  {self.seconds_per_row * 1e9:9.1f} ns per row"
+            f"  {self.over_first:6.2f} times the smallest's (allowed {self.allowed:.2f})"
+        )
+
+
+def large_window(rows_in_state: int, seed: int = 0) -> CommonKey:
+    """Two streams whose windows hold so many rows together once they are full, of which a probe meets one."""
+    each = rows_in_state // 2
+    rows = max(each * 6 // 5, min(5 * each, 5 * BATCH_ROWS // 2))
+    return CommonKey(rows=rows, keys=each, rows_per_s=max(1, each // LARGE_WINDOW_S), window_s=LARGE_WINDOW_S, seed=seed)
+
+
+def batches_of(workload: CommonKey) -> int:
+    return max(FEWEST_BATCHES, workload.streams * workload.rows // BATCH_ROWS)
+
+
+def growth(scale: float, per_row_on_spark: Callable[[CommonKey], float] | None = None) -> Iterator[Point]:
+    """Embedded; streams and windows on Spark as well, where windows are state that is kept between batches."""
+    seconds_per_row(CommonKey(rows=2_000, keys=1_000))  # builds the kernels
+    streams = {n: _streams(n, scale) for n in range(2, 7)}
+    yield from _points("streams", "embedded", streams, seconds_per_row, _met)
+    matches = {n: replace(_streams(2, scale), keys=max(1, _rows(scale) // (4 * n))) for n in (1, 2, 4, 8, 16)}
+    yield from _points("matches", "embedded", matches, seconds_per_row, float)
+    windows = {round(millions * 1_000_000 * scale): large_window(round(millions * 1_000_000 * scale)) for millions in (1, 5, 20)}
+    yield from _points("rows in windows", "embedded", windows, seconds_per_row, lambda _: 2.0)
+    if per_row_on_spark is not None:
+        yield from _points("streams", "Spark", streams, per_row_on_spark, _met)
+        yield from _points("rows in windows", "Spark", windows, per_row_on_spark, lambda _: 2.0)
+
+
+def _points(
+    grows: str, engine: str, sizes: dict[int, CommonKey], per_row: Callable[[CommonKey], float], allowed: Callable[[int], float]
+) -> Iterator[Point]:
+    first = None
+    for size, workload in sizes.items():
+        seconds = per_row(workload)
+        first = first or seconds
+        yield Point(grows, engine, size, seconds, seconds / first, allowed(size))
+
+
+def _met(streams: int) -> float:
+    """The streams a row has to meet: time may grow with them, linearly."""
+    return float(streams - 1)
+
+
+def _streams(streams: int, scale: float) -> CommonKey:
+    """A quarter of each stream is in its window, and a probe meets one row of every other."""
+    rows = _rows(scale)
+    return CommonKey(streams=streams, rows=rows, keys=rows // 4, rows_per_s=max(1, rows // 40), window_s=10)
+
+
+def _rows(scale: float) -> int:
+    return max(2_000, round(1_000_000 * scale))

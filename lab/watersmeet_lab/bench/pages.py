@@ -1,0 +1,149 @@
+"""The page of a folder of saved results: a table of all workloads, and a plot for each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from watersmeet.errors import WatersmeetError
+from watersmeet_lab.bench.results import PEERS, Comparison, System, commit, load, machine, versions
+
+_COLOURS = {"watersmeet": "#c44e52", "spark": "#4878a8", "flink": "#55a868", "duckdb": "#999999"}
+_PAGE, _GROWTH = "README.md", "growth.json"
+
+
+def kept(folder: Path) -> set[str]:
+    """The workloads that a folder has results of."""
+    return {path.stem for path in folder.glob("*.json")}
+
+
+def write_page(folder: Path) -> Path:
+    """Writes the page and the plots anew from the results in the folder."""
+    paths = [path for path in sorted(folder.glob("*.json")) if path.name != _GROWTH]
+    found = [load(path) for path in paths]
+    for each in found:
+        plotted(each, folder / f"{each.workload}.svg")
+    page = folder / _PAGE
+    page.write_text(_page(found, [json.loads(path.read_text()) for path in paths]) + _growth(folder))
+    return page
+
+
+def save_growth(points: Sequence[Mapping[str, Any]], folder: Path) -> Path:
+    """Keeps how our time per row grows, with the machine it was measured on, and draws it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / _GROWTH
+    about = {"points": list(points), "machine": machine(), "versions": versions(), "commit": commit()}
+    path.write_text(json.dumps(about, indent=2) + "\n")
+    curves: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    for point in points:
+        curve = curves.setdefault(point["grows"], {}).setdefault(point["engine"], [])
+        curve.append((point["size"], point["seconds_per_row"] * 1e9))
+    figure = _figure(3.2 * max(1, len(curves)), 2.8)
+    for number, (grows, engines) in enumerate(curves.items()):
+        axes = figure.add_subplot(1, len(curves), number + 1)
+        for engine, curve in engines.items():
+            axes.plot(*zip(*curve, strict=True), "o-", label=engine, markersize=3)
+        axes.set_xlabel(grows, fontsize=8)
+        axes.set_ylim(bottom=0)
+        axes.tick_params(labelsize=7)
+        axes.legend(fontsize=7)
+    figure.supylabel("ns per row", fontsize=8)
+    figure.savefig(path.with_suffix(".svg"), format="svg", metadata={"Date": None})
+    return path
+
+
+def plotted(found: Comparison, path: Path) -> Path:
+    """Rows per second of every system, and beside it what its processes held at most."""
+    figure = _figure(9, 0.9 + 0.35 * len(found.systems))
+    systems = found.systems[::-1]
+    names, colours = [each.name for each in systems], [_COLOURS[each.name.partition("-")[0]] for each in systems]
+    speed, memory = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    speed.bar_label(speed.barh(names, [each.rows_per_s for each in systems], color=colours), fmt=" {:,.0f}", fontsize=7)
+    speed.set_xscale("log")
+    speed.margins(x=0.2)
+    speed.set_xlabel("rows per second", fontsize=8)
+    memory.barh(names, [(each.peak_bytes or 0) / 1e6 for each in systems], color=colours)
+    memory.set_xlabel("most memory held, MB", fontsize=8)
+    for axes in (speed, memory):
+        axes.tick_params(labelsize=7)
+    figure.suptitle(f"{found.workload}: {found.rows_in:,} rows in, {found.rows_out:,} out", fontsize=9)
+    figure.savefig(path, format="svg", metadata={"Date": None})
+    return path
+
+
+def _figure(width: float, height: float) -> Any:
+    try:
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise WatersmeetError("the plots need matplotlib", hint="install what requirements-dev.txt names") from error
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasSVG(figure)
+    return figure
+
+
+def _growth(folder: Path) -> str:
+    if not (folder / _GROWTH).exists():
+        return ""
+    points = json.loads((folder / _GROWTH).read_text())["points"]
+    rows = [
+        f"| {point['grows']} | {point['engine']} | {point['size']:,} | {point['seconds_per_row'] * 1e9:,.0f} | {point['over_first']:.2f} |"
+        f" {point['allowed']:.2f} |"
+        for point in points
+    ]
+    head = ["what grows", "engine", "to", "ns per row", "times the first", "allowed"]
+    lines = ["", "## growth", "", f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *rows, "", "![growth](growth.svg)"]
+    return "\n".join(lines) + "\n"
+
+
+def _page(found: list[Comparison], saved: list[dict[str, Any]]) -> str:
+    head = ["workload", "rows in", "rows out", "ours on Spark", "embedded", *(f"times {peer}" for peer in PEERS)]
+    lines = [
+        "# Beside peers",
+        "",
+        "Made by `watersmeet bench peers --save docs/benchmarks`. All systems of a workload ran over the same rows in one run on one",
+        "machine, and gave the same rows. Speeds are rows in per second; a ratio is ours on Spark over the best of a peer's settings",
+        "(embedded where ours did not run on Spark).",
+        "",
+        f"| {' | '.join(head)} |",
+        f"|{' --- |' * len(head)}",
+        *map(_row, found),
+    ]
+    for each, about in zip(found, saved, strict=True):
+        lines += ["", f"## {each.workload}", "", *_section(each, about)]
+    return "\n".join(lines) + "\n"
+
+
+def _row(found: Comparison) -> str:
+    speeds = {each.name: f"{each.rows_per_s:,.0f}" for each in found.systems}
+    ours = [speeds.get(name, "–") for name in ("watersmeet-spark", "watersmeet-embedded")]
+    ratios = [f"{found.ratio[peer]:.2f}" if peer in found.ratio else "–" for peer in PEERS]
+    cells = [f"[{found.workload}](#{found.workload})", f"{found.rows_in:,}", f"{found.rows_out:,}", *ours, *ratios]
+    return f"| {' | '.join(cells)} |"
+
+
+def _section(found: Comparison, about: dict[str, Any]) -> list[str]:
+    said = [f"{found.said[0].upper()}{found.said[1:]}.", ""] if found.said else []
+    missing = [f"Left out: {peer} ({reason})." for peer, reason in found.skipped.items()]
+    machine = about["machine"]
+    measured = f"{machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB, commit {about['commit']}, seed {found.seed}"
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    return [
+        *said,
+        "| system | rows per s | p50 ms | p99 ms | peak MB | state MB |",
+        "| --- | --- | --- | --- | --- | --- |",
+        *map(_system, found.systems),
+        "",
+        *([*missing, ""] if missing else []),
+        f"![{found.workload}]({found.workload}.svg)",
+        "",
+        f"{measured}; {versions}.",
+    ]
+
+
+def _system(each: System) -> str:
+    latency = [f"{value:,.0f}" if value is not None else "–" for value in (each.p50_ms, each.p99_ms)]
+    held = [f"{value / 1e6:,.0f}" if value is not None else "–" for value in (each.peak_bytes, each.state_bytes)]
+    return f"| {' | '.join([each.name, f'{each.rows_per_s:,.0f}', *latency, *held])} |"

@@ -1,0 +1,131 @@
+"""Measures every plan of a workload's space: CPU time, the best of repeats, and the same rows from all."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+import watersmeet as wm
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.errors import WatersmeetError
+from watersmeet.planner.arrivals import Arriving
+from watersmeet.planner.costing import costed
+from watersmeet.planner.explain import Explanation
+from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.space import plan_space
+from watersmeet.runtime.embedded import run as embedded
+from watersmeet.runtime.planning import at_hand, explained_on
+from watersmeet_lab.bench.measure import same_rows
+from watersmeet_lab.bench.regret.workloads import RegretWorkload
+
+#: A plan that is predicted to take longer is left out, and counted. Workloads are sized so that there is none.
+HOPELESS_S = 60.0
+
+#: A run that has taken this many times the best one's time is not repeated.
+SLOW = 3.0
+
+#: So many of the fastest plans, and the chosen one, are measured again in turns: regret is a ratio of two of them.
+FINALISTS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A plan, its predicted and its measured CPU time for the whole workload."""
+
+    plan: Plan
+    predicted_s: float
+    measured_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """One workload: what was chosen, every plan measured, and how many were left out as hopeless."""
+
+    workload: str
+    streams: int
+    chosen: Timed
+    timed: tuple[Timed, ...]
+    left_out: int
+
+    @property
+    def best(self) -> Timed:
+        return min(self.timed, key=lambda each: each.measured_s)
+
+    @property
+    def regret(self) -> float:
+        """Measured time of the chosen plan divided by that of the best one."""
+        return self.chosen.measured_s / self.best.measured_s
+
+    @property
+    def correlation(self) -> float:
+        """Spearman's: of the ranks of predicted and measured times."""
+        return rank_correlation([each.predicted_s for each in self.timed], [each.measured_s for each in self.timed])
+
+
+def rank_correlation(left: Sequence[float], right: Sequence[float]) -> float:
+    """Pearson's correlation of the ranks; equal values share the mean of theirs.
+
+    >>> rank_correlation([1, 2, 3, 4], [10, 20, 40, 30])
+    0.8
+    """
+    first, second = _ranks(np.asarray(left, np.float64)), _ranks(np.asarray(right, np.float64))
+    spread = float(np.sqrt(np.square(first).sum() * np.square(second).sum()))
+    return round(float((first * second).sum()) / spread, 12) if spread else 1.0
+
+
+def _ranks(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    ordered = np.sort(values)
+    ranks = (np.searchsorted(ordered, values) + np.searchsorted(ordered, values, side="right") - 1) / 2
+    return np.asarray(ranks - ranks.mean(), np.float64)
+
+
+def explanation_of(workload: RegretWorkload, tables: dict[str, pa.Table], seconds: float) -> tuple[BoundQuery, Explanation]:
+    """What the optimizer says of the workload, having seen its rows and knowing how they come."""
+    sources = {alias: wm.stream(table, time="ts", unit="us") for alias, table in tables.items()}
+    bound = embedded.bound_query(workload.query, sources)
+    arriving = Arriving(seconds / workload.batches, seconds, is_assumed=False)
+    return bound, explained_on(bound, at_hand(bound, sources), {}, arriving=arriving)
+
+
+def measured(workload: RegretWorkload, *, most: int = 200, repeats: int = 3, scale: float = 1.0, profile: Profile | None = None) -> Regret:
+    """The chosen plan beside the plans of the space. The fastest are measured again, in turns, so that luck decides nothing."""
+    rounds, seconds = workload.rounds(scale), workload.seconds * scale
+    tables = {alias: pa.concat_tables([each[alias] for each in rounds]) for alias in workload.aliases}
+    bound, about = explanation_of(workload, tables, seconds)
+    profile = profile or about.profile
+    plans = dict.fromkeys((about.plan, *plan_space(bound, about.config, about.workload, profile, most)))
+    predicted = {plan: costed(about.config, about.workload, profile, plan).cost.cpu_per_s * seconds for plan in plans}
+    kept = [plan for plan in plans if predicted[plan] <= HOPELESS_S or plan == about.plan]
+    wanted = _run(workload, tables, rounds, about.plan)[0]
+    gc.freeze()  # what is there by now stays: collecting before every run looks at the run's own garbage alone
+    spent: dict[Plan, float] = {}
+    for plan in kept:
+        rows, spent[plan] = _run(workload, tables, rounds, plan)
+        if not same_rows(rows, wanted):
+            raise WatersmeetError(f"{workload.name}: {plan} gives other rows than {about.plan}")
+    for _ in range(repeats - 1):
+        limit = SLOW * min(spent.values())
+        for plan in [each for each in kept if spent[each] <= limit or each == about.plan]:
+            spent[plan] = min(spent[plan], _run(workload, tables, rounds, plan)[1])
+    finalists = sorted(kept, key=lambda plan: spent[plan])[:FINALISTS]
+    for _ in range(2 * repeats):
+        for plan in dict.fromkeys((about.plan, *finalists)):
+            spent[plan] = min(spent[plan], _run(workload, tables, rounds, plan)[1])
+    timed = {plan: Timed(plan, predicted[plan], spent[plan]) for plan in kept}
+    return Regret(workload.name, len(workload.flows), timed[about.plan], tuple(timed.values()), len(plans) - len(kept))
+
+
+def _run(workload: RegretWorkload, tables: dict[str, pa.Table], rounds: list[dict[str, pa.Table]], plan: Plan) -> tuple[pa.Table, float]:
+    under_way = embedded.start(workload.query, {alias: wm.stream(table, time="ts", unit="us") for alias, table in tables.items()}, plan)
+    gc.collect()
+    start = time.process_time()
+    results = [batch for each in rounds[:-1] for batch in under_way.advance(each)]
+    results += under_way.advance(rounds[-1], last=True)
+    seconds = time.process_time() - start
+    return pa.Table.from_batches(results, under_way.config.result), seconds

@@ -1,0 +1,186 @@
+"""A count per group over a window join, beside the closest thing Spark itself can run: its stream-stream join, then a windowed count.
+
+The two do not mean the same. Ours counts, every second, the pairs that are inside both sliding windows at that instant. Spark cannot: it
+counts each pair once, in the second its left row falls into. So their rows cannot be compared. What is checked is that each is right by its
+own meaning: ours are the rows of the embedded engine, Spark's are what a plain join counts in the seconds it has put out.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
+
+import watersmeet as wm
+from watersmeet.errors import WatersmeetError
+from watersmeet.sources.numbered_files import write_numbered
+from watersmeet_lab.bench.answers import checksum
+from watersmeet_lab.bench.results import Comparison
+from watersmeet_lab.bench.spark.native import PROVIDER, PROVIDERS
+from watersmeet_lab.bench.spark.runs import Ran, run
+from watersmeet_lab.bench.spark.session import session
+
+WARM_UP_ROWS = 2_000
+SCHEMA = "ts timestamp, k long, g long"
+
+
+@dataclass(frozen=True, slots=True)
+class CountJoin:
+    """Two streams in which a probe meets `rows_per_s · window_s / keys` rows, counted by one of `groups` groups of the left stream.
+
+    A batch is as large as Spark's own join gets through in minutes: its time goes by matches, of which such a batch has ten million. Ours
+    goes by rows, so in so small a batch what Spark takes for any batch is most of it.
+    """
+
+    batches: int = 3
+    batch_rows: int = 50_000
+    rows_per_s: int = 1_000
+    window_s: int = 10
+    keys: int = 100
+    groups: int = 150
+    seed: int = 0
+
+    @property
+    def rows_in(self) -> int:
+        return 2 * self.batches * self.batch_rows
+
+    def table(self, number: int) -> pa.Table:
+        rng = np.random.default_rng([self.seed, number])
+        rows = self.batches * self.batch_rows
+        times = (np.arange(rows) + self.rows_per_s) * 1_000_000 // self.rows_per_s  # from 1 s on: Spark takes a row at the epoch for late
+        groups = rng.integers(0, self.groups, rows)
+        return pa.table({"ts": pa.array(times).cast(pa.timestamp("us", "UTC")), "k": rng.integers(0, self.keys, rows), "g": groups})
+
+    def query(self) -> str:
+        window = f"[RANGE {self.window_s} SECONDS]"
+        return f"SELECT a.g, COUNT(*) AS n FROM a {window}, b {window} WHERE a.k = b.k GROUP BY a.g EVERY 1 SECOND"
+
+    def counts(self) -> pa.Table:
+        """What Spark is to count: pairs by the second of their left row and by group, in order of time."""
+        left, right = self.table(0), self.table(1)
+        pairs = np.zeros(left.num_rows, np.int64)
+        times, others = (table.column("ts").cast(pa.int64()).to_numpy() for table in (left, right))
+        mine, theirs = (table.column("k").to_numpy() for table in (left, right))
+        for key in range(self.keys):
+            here, there = np.flatnonzero(mine == key), others[theirs == key]  # streams come in the order of time
+            last = np.searchsorted(there, times[here] + self.window_s * 1_000_000, side="right")
+            pairs[here] = last - np.searchsorted(there, times[here] - self.window_s * 1_000_000, side="left")
+        seconds = pc.floor_temporal(left.column("ts"), unit="second")
+        rows = pa.table({"second": seconds, "a_g": left.column("g"), "n": pairs}).filter(pc.field("n") > 0)
+        counted = rows.group_by(["second", "a_g"]).aggregate([("n", "sum")])
+        return counted.rename_columns({"n_sum": "n"}).sort_by("second")
+
+
+@dataclass(frozen=True, slots=True)
+class CountedBesideSpark:
+    """Ours over DataFrames of the same files as Spark's own, with each state store."""
+
+    workload: CountJoin
+    ours: Ran
+    native: tuple[Ran, ...]
+
+    @property
+    def comparison(self) -> Comparison:
+        systems = tuple(each.system for each in (self.ours, *self.native))
+        return Comparison("aggregation-join", self.workload.rows_in, self.ours.rows_out, self.workload.seed, systems)
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.comparison.to_dict()
+
+    def __str__(self) -> str:
+        matches = self.workload.rows_per_s * self.workload.window_s // self.workload.keys
+        rows = f"{self.workload.batch_rows:,} rows of each stream in a batch"
+        lines = [f"aggregation-join: {self.workload.groups} groups, {matches} matches per probe, {rows}"]
+        lines += [f"  {each.name:<38} {each.rows_per_s:>11,.0f} rows per s" for each in self.comparison.systems]
+        lines.append(f"  ours is {self.comparison.ratio['spark']:.1f} times Spark's best")
+        lines.append(
+            "  ours counts, every second, the pairs inside both sliding windows; Spark counts each pair once, in its left row's second"
+        )
+        return "\n".join(lines)
+
+
+def counted_beside_spark(workload: CountJoin) -> CountedBesideSpark:
+    """Runs both in one session, and refuses to give figures when either counted other pairs than there are. All have run on a few rows
+    before any is measured.
+    """
+    spark = session()
+    _counted(spark, replace(workload, batch_rows=min(WARM_UP_ROWS, workload.batch_rows)))
+    ours, native = _counted(spark, workload)
+    _check_ours(workload, ours)
+    _check_native(workload, native)
+    return CountedBesideSpark(workload, ours, native)
+
+
+def _counted(spark: SparkSession, workload: CountJoin) -> tuple[Ran, tuple[Ran, ...]]:
+    with _written(workload) as folder:
+        streams = {name: wm.stream(_reader(spark, folder, name), time="ts") for name in "ab"}
+        ours = run("watersmeet-spark", wm.on_spark(workload.query(), streams, session=spark), 2 * workload.batch_rows)
+        return ours, tuple(_native(spark, workload, folder, provider) for provider in PROVIDERS)
+
+
+def _check_ours(workload: CountJoin, ours: Ran) -> None:
+    """A Spark stream does not end: evaluations after the last watermark are left out on both sides."""
+    size = workload.batch_rows
+    pieces = {name: [workload.table(i).slice(at * size, size) for at in range(workload.batches)] for i, name in enumerate("ab")}
+    under_way = wm.run(workload.query(), {name: wm.stream(each, time="ts") for name, each in pieces.items()})
+    found = [batch for at in range(workload.batches) for batch in under_way.advance({name: each[at] for name, each in pieces.items()})]
+    rows = pa.Table.from_batches(found, under_way.result)
+    if (rows.num_rows, checksum(rows)) != (ours.rows_out, ours.checksum):
+        raise WatersmeetError(f"on Spark {ours.rows_out:,} rows, embedded {rows.num_rows:,}, or others: there is nothing to compare")
+
+
+def _check_native(workload: CountJoin, native: tuple[Ran, ...]) -> None:
+    """Seconds come out once the watermark has passed them, so the first so many of all counts."""
+    wanted = workload.counts()
+    for ran in native:
+        if ran.rows_out > wanted.num_rows or checksum(wanted.slice(0, ran.rows_out)) != ran.checksum:
+            raise WatersmeetError(f"{ran.name} counts other pairs than there are, so there is nothing to compare")
+
+
+def _native(spark: SparkSession, workload: CountJoin, folder: Path, provider: str) -> Ran:
+    before = spark.conf.get(PROVIDER)
+    spark.conf.set(PROVIDER, PROVIDERS[provider])
+    try:
+        return run(f"spark-{provider}", native_count(spark, workload, folder), 2 * workload.batch_rows)
+    finally:
+        spark.conf.set(PROVIDER, str(before))
+
+
+def native_count(spark: SparkSession, workload: CountJoin, folder: Path) -> DataFrame:
+    """Spark's own join, then a count per group and second of the left stream."""
+    a, b = (_named(_reader(spark, folder, name), name) for name in "ab")
+    window = F.expr(f"INTERVAL {workload.window_s} SECONDS")
+    near = (F.col("a_ts") >= F.col("b_ts") - window) & (F.col("a_ts") <= F.col("b_ts") + window)
+    joined = a.join(b, (F.col("a_k") == F.col("b_k")) & near).select("a_ts", "a_g")
+    counted = joined.groupBy(F.window("a_ts", "1 second"), "a_g").agg(F.count(F.lit(1)).alias("n"))
+    return counted.select(F.col("window.start").alias("second"), "a_g", "n")
+
+
+def _named(frame: DataFrame, alias: str) -> DataFrame:
+    return frame.select(*(F.col(name).alias(f"{alias}_{name}") for name in frame.columns)).withWatermark(f"{alias}_ts", "0 seconds")
+
+
+def _reader(spark: SparkSession, folder: Path, name: str) -> DataFrame:
+    return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
+
+
+@contextmanager
+def _written(workload: CountJoin) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
+    try:
+        for number, name in enumerate("ab"):
+            table, rows = workload.table(number), workload.batch_rows
+            write_numbered(folder / name, (table.slice(batch * rows, rows) for batch in range(workload.batches)))
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

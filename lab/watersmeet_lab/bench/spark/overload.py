@@ -1,0 +1,231 @@
+"""A query on Spark flooded with twice the rows it can take: batches are back under their trigger interval, and most of the answer is left.
+
+First the rate that is just sustained is looked for: rates are doubled until a batch of one trigger interval's rows takes longer than that.
+Then files of twice that rate appear while the query runs, as fast as their rows' own times go by, and the controller decides what is
+dropped. Files are written before; they appear by a link, so that the flood itself takes no time.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+import watersmeet as wm
+from watersmeet.errors import WatersmeetError
+from watersmeet.planner.controller import Controls
+from watersmeet.runtime.embedded.run import bound_query
+from watersmeet.runtime.planning import spark_plan
+from watersmeet.runtime.spark.keeping_up import KeepingUp
+from watersmeet.runtime.spark.metrics import BatchMetrics, batches
+from watersmeet.runtime.spark.plans import PlanLog
+from watersmeet_lab.bench.spark.session import session
+
+#: A file has the rows of so much of a stream.
+PIECE_S = 0.5
+#: Batches after which those that follow have to be in time.
+SETTLING = 5
+_STREAMS = ("a", "b")
+
+
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """Two streams of the same rate over ten seconds, with so many keys that a row meets `rows_per_s · window_s / keys` others."""
+
+    batches: int = 20
+    trigger_s: float = 10.0
+    first_rows_per_s: int = 2_500
+    window_s: int = 10
+    keys: int = 5_000
+    seed: int = 0
+
+    def query(self) -> str:
+        window = f"[RANGE {self.window_s} SECONDS]"
+        return f"SELECT a.id AS a, b.id AS b FROM a {window}, b {window} WHERE a.k = b.k"
+
+    def write(self, folder: Path, rows_per_s: float, seconds: float) -> int:
+        """Files of both streams, by number; returns how many each has."""
+        pieces, rows = math.ceil(seconds / PIECE_S), round(rows_per_s * PIECE_S)
+        for stream, name in enumerate(_STREAMS):
+            (folder / name).mkdir(parents=True)
+            for piece in range(pieces):
+                rng = np.random.default_rng([self.seed, stream, piece])
+                times = (np.arange(rows) / rows + piece) * PIECE_S * 1e6
+                table = pa.table(
+                    {
+                        "ts": pa.array(times.astype(np.int64)).cast(pa.timestamp("us", "UTC")),
+                        "k": rng.integers(0, self.keys, rows),
+                        "id": np.arange(piece * rows, (piece + 1) * rows),
+                    }
+                )
+                pq.write_table(table, folder / name / f"{piece:05d}.parquet")
+        return pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Flooded:
+    """How it went. `most_rows_out_per_s` is what the model sees at best on this machine, as fast as it was measured after each batch, in
+    batches as long as their interval; `safely` in such that leave free what batches were measured to be off.
+    """
+
+    flood: Flood
+    sustained_rows_per_s: float
+    batches: tuple[BatchMetrics, ...]
+    decisions: tuple[Controls, ...]
+    most_rows_out_per_s: float
+    safely: float
+
+    @property
+    def settled_after(self) -> int | None:
+        """Batches until every later one took less than the trigger interval; None where the last one did not."""
+        late = [number for number, batch in enumerate(self.batches) if batch.trigger_ms > self.flood.trigger_s * 1e3]
+        return None if late and late[-1] == len(self.batches) - 1 else late[-1] + 1 if late else 0
+
+    @property
+    def rows_out_per_s(self) -> float:
+        """Results that came out per second of input, of all batches after the first ones."""
+        settled = self.batches[SETTLING:]
+        seconds = sum(each.arrived["a"] for each in settled) / (2 * self.sustained_rows_per_s)
+        return sum(each.results for each in settled) / seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "workload": "overload",
+            "trigger_s": self.flood.trigger_s,
+            "sustained_rows_per_s": self.sustained_rows_per_s,
+            "flooded_rows_per_s": 2 * self.sustained_rows_per_s,
+            "settled_after_batches": self.settled_after,
+            "rows_out_per_s": self.rows_out_per_s,
+            "share_of_the_optimum": self.rows_out_per_s / self.safely,
+            "share_of_the_optimum_with_nothing_free": self.rows_out_per_s / self.most_rows_out_per_s,
+            "batches": [
+                {
+                    "batch": each.batch,
+                    "seconds": each.trigger_ms / 1e3,
+                    "arrived": dict(each.arrived),
+                    "shed": dict(each.shed),
+                    "late": dict(each.late),
+                    "rows_out": each.results,
+                    "state_bytes": each.state_bytes,
+                }
+                for each in self.batches
+            ],
+            "decisions": [each.to_dict() for each in self.decisions],
+        }
+
+    def __str__(self) -> str:
+        rate = f"{self.sustained_rows_per_s:,.0f}"
+        lines = [f"overload: {rate} rows per s and stream are sustained at {self.flood.trigger_s:g} s a batch; twice as many come"]
+        for each in self.batches:
+            arrived, shed = sum(each.arrived.values()), sum(each.shed.values())
+            lines.append(
+                f"  batch {each.batch:>2}  {each.trigger_ms / 1e3:5.1f} s  {arrived:>9,} rows, {shed / max(arrived, 1):4.0%} shed"
+                f"  {each.results:>10,} out  state {each.state_bytes / 1e6:6.1f} MB"
+            )
+        settled = "not settled" if self.settled_after is None else f"under the interval from batch {self.settled_after} on"
+        lines.append(f"  {settled}; after {SETTLING} batches, {self.rows_out_per_s:,.0f} results per s:")
+        free = "what batches were off left free"
+        for most, how in ((self.safely, free), (self.most_rows_out_per_s, "nothing left free")):
+            lines.append(f"  {self.rows_out_per_s / most:.1%} of the {most:,.0f} that the model sees at best on this machine, with {how}")
+        return "\n".join(lines)
+
+
+def flooded(flood: Flood) -> Flooded:
+    """Looks for the sustained rate, then floods the query with twice that."""
+    spark = session()
+    sustained = _sustained(spark, flood)
+    with _folder() as folder:
+        pieces = flood.write(folder / "ready", 2 * sustained, flood.batches * flood.trigger_s)
+        ran, keeping = _flooded(spark, flood, folder, pieces)
+    most = keeping.most_rows_out_per_s(dict.fromkeys(_STREAMS, 2 * sustained), SETTLING)
+    return Flooded(flood, sustained, ran, tuple(keeping.decisions), *most)
+
+
+def _sustained(spark: SparkSession, flood: Flood) -> float:
+    """Rows per second and stream whose batches take just the trigger interval, between two rates that were measured."""
+    _seconds(spark, flood, flood.first_rows_per_s)  # processes begin, kernels are loaded
+    before, rate = (0.0, 0.0), float(flood.first_rows_per_s)
+    for _ in range(10):
+        seconds = _seconds(spark, flood, rate)
+        if seconds > flood.trigger_s and not before[0]:
+            raise WatersmeetError(f"{rate:,.0f} rows per second take {seconds:.1f} s already: the trigger interval is too short")
+        if seconds > flood.trigger_s:
+            share = (flood.trigger_s - before[1]) / (seconds - before[1])
+            return before[0] + share * (rate - before[0])
+        before, rate = (rate, seconds), 2 * rate
+    raise WatersmeetError(f"even {rate:,.0f} rows per second are no flood")
+
+
+def _seconds(spark: SparkSession, flood: Flood, rows_per_s: float) -> float:
+    """What a batch of one trigger interval's rows takes once windows are full."""
+    with _folder() as folder:
+        flood.write(folder / "in", rows_per_s, flood.window_s + 2 * flood.trigger_s)
+        sources = {n: wm.stream(folder / "in" / n, time="ts", follow=True, files_per_batch=_pieces(flood)) for n in _STREAMS}
+        writer = wm.on_spark(flood.query(), sources, session=spark).writeStream.format("noop")
+        query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+        query.awaitTermination()
+        full = [each for each in batches(query) if each.arrived["a"] >= rows_per_s * flood.trigger_s * 0.99]
+        return full[-1].trigger_ms / 1e3
+
+
+def _pieces(flood: Flood) -> int:
+    return round(flood.trigger_s / PIECE_S)
+
+
+def _flooded(spark: SparkSession, flood: Flood, folder: Path, pieces: int) -> tuple[tuple[BatchMetrics, ...], KeepingUp]:
+    for name in _STREAMS:
+        (folder / "in" / name).mkdir(parents=True)
+    _appear(folder, 0)
+    sources = {name: wm.stream(folder / "in" / name, time="ts", follow=True) for name in _STREAMS}
+    bound = bound_query(flood.query(), sources)
+    keeping = KeepingUp(
+        bound,
+        PlanLog(folder / "plans"),
+        folder / "checkpoint",
+        flood.trigger_s,
+        spark_plan(bound, sources),
+        stats={name: wm.stats(distinct={"k": flood.keys}) for name in _STREAMS},
+    )
+    frame = wm.on_spark(flood.query(), sources, session=spark, plans=folder / "plans")
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(processingTime=f"{round(flood.trigger_s * 1e3)} milliseconds").start()
+    deciding = keeping.start(query)
+    began = time.monotonic()
+    pause = threading.Event()
+    for piece in range(1, pieces):
+        pause.wait(max(0.0, began + piece * PIECE_S - time.monotonic()))  # the flood's own clock; nothing waits for it
+        if not query.isActive:
+            break
+        _appear(folder, piece)
+    query.processAllAvailable()
+    query.stop()
+    deciding.join()
+    return tuple(batches(query)), keeping
+
+
+def _appear(folder: Path, piece: int) -> None:
+    for name in _STREAMS:
+        file = f"{piece:05d}.parquet"
+        os.link(folder / "ready" / name / file, folder / "in" / name / file)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

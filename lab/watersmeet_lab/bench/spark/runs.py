@@ -1,0 +1,98 @@
+"""One streaming run to its end: how long its batches took, how many rows came out, and a checksum of them that no order changes."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
+
+from watersmeet.runtime.spark.metrics import BatchMetrics, metrics_of
+from watersmeet_lab.bench.memory import watched
+from watersmeet_lab.bench.results import System
+
+_ROWS, _SUM = "rows", "checksum"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """`seconds` and `rows_in` are of all batches after the first, in which the processes still warm up.
+
+    `state_bytes` is what the operators say they keep: ours, or the state store with its files. `durations_ms` are the parts of each trigger
+    as Spark names them.
+    """
+
+    name: str
+    rows_in: int
+    seconds: float
+    rows_out: int
+    checksum: int
+    batches: tuple[BatchMetrics, ...]
+    trigger_ms: tuple[int, ...] = ()
+    state_bytes: int | None = None
+    peak_bytes: int | None = None
+    durations_ms: tuple[Mapping[str, int], ...] = ()
+
+    @property
+    def rows_per_s(self) -> float:
+        return self.rows_in / self.seconds
+
+    @property
+    def system(self) -> System:
+        """The same as the report has it; latency is a batch's, from its start to its rows being out."""
+        p50_ms, p99_ms = np.percentile(self.trigger_ms, [50, 99]).tolist() if self.trigger_ms else (None, None)
+        return System(self.name, self.rows_per_s, p50_ms, p99_ms, self.peak_bytes, self.state_bytes)
+
+
+def run(name: str, frame: DataFrame, rows_per_batch: int) -> Ran:
+    """Runs a streaming frame over everything there is, into a sink that takes the rows and throws them away."""
+    names = sorted(frame.columns)
+    hashed = F.xxhash64(*names).bitwiseAND(0xFFFFFFFF)
+    counted = frame.observe("bench", F.count(F.lit(1)).alias(_ROWS), F.sum(hashed).alias(_SUM))
+    checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
+    try:
+        writer = counted.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+        _collect_garbage(frame)
+        with watched() as memory:
+            query = writer.trigger(availableNow=True).start()
+            query.awaitTermination()
+        return replace(_ran(name, query.recentProgress, rows_per_batch), peak_bytes=memory.peak_bytes)
+    finally:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def _collect_garbage(frame: DataFrame) -> None:
+    """What the query before left behind in the Java process is not this one's memory."""
+    jvm: Any = frame.sparkSession._jvm
+    jvm.java.lang.System.gc()
+
+
+def _ran(name: str, progress: list[Any], rows_per_batch: int) -> Ran:
+    full = [each for each in progress if each["numInputRows"]]
+    observed = [each["observedMetrics"]["bench"].asDict() for each in progress if "bench" in each["observedMetrics"]]
+    return Ran(
+        name,
+        rows_in=rows_per_batch * (len(full) - 1),
+        seconds=sum(each["durationMs"]["triggerExecution"] for each in full[1:]) / 1000,
+        rows_out=sum(each[_ROWS] for each in observed),
+        checksum=sum(each[_SUM] or 0 for each in observed),
+        batches=tuple(metrics_of(full)[1:]),
+        trigger_ms=tuple(each["durationMs"]["triggerExecution"] for each in full[1:]),
+        state_bytes=max(map(_state_bytes, full), default=None),
+        durations_ms=tuple(dict(each["durationMs"]) for each in full[1:]),
+    )
+
+
+def _state_bytes(progress: Any) -> int:
+    ours = metrics_of([progress])
+    return ours[0].state_bytes if ours else sum(map(_store_bytes, progress["stateOperators"]))
+
+
+def _store_bytes(store: Any) -> int:
+    return int(store["memoryUsedBytes"]) + int(store["customMetrics"].get("rocksdbSstFileSize", 0))

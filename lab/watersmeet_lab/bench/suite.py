@@ -1,0 +1,189 @@
+"""The benchmarks by name: each prints what it measures, in one run, and refuses figures whose rows differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from watersmeet.errors import InputError, listing
+from watersmeet_lab.bench import early_aggregation as early
+from watersmeet_lab.bench.adaptive import adapted
+from watersmeet_lab.bench.catalogue import CATALOGUE, FINITE
+from watersmeet_lab.bench.counters import share_of_counting
+from watersmeet_lab.bench.embedded import beside_duckdb
+from watersmeet_lab.bench.growth import batches_of, growth
+from watersmeet_lab.bench.planning import BARS_S, planning_s
+from watersmeet_lab.bench.regret import report
+from watersmeet_lab.bench.regret.measure import measured
+from watersmeet_lab.bench.regret.workloads import SUITE
+from watersmeet_lab.bench.results import Comparison
+from watersmeet_lab.bench.workloads import CommonKey, Workload
+from watersmeet_lab.workloads import golab, kang_limited
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A line of a benchmark's report, and the same as plain values."""
+
+    text: str
+    values: dict[str, Any]
+    comparison: Comparison | None = None  # where peers ran as well
+
+
+def table_8() -> Iterator[Finding]:
+    """The first paper's Table 8: tuples per second by algorithm, best and worst order, ours beside the paper's."""
+    best, worst = golab.table_8_plans(golab.BEST_ORDER), golab.table_8_plans(golab.WORST_ORDER)
+    for label, (paper_best, paper_worst) in golab.TABLE_8.items():
+        golab.run(golab.TABLE_5, best[label], 10_000)
+        ours = [max(golab.run(golab.TABLE_5, plan, rows).rows_per_s for _ in range(3)) for plan, rows in
+                ((best[label], 300_000), (worst[label], 100_000))]  # fmt: skip
+        text = (
+            f"{label:<18} best {ours[0]:>11,.0f} per s (paper {paper_best:>6,}; {ours[0] / paper_best:6,.0f} times)"
+            f"   worst {ours[1]:>11,.0f} per s (paper {paper_worst:>5,})   best/worst {ours[0] / ours[1]:4.1f}"
+        )
+        yield Finding(text, {"workload": "table-8", "row": label, "best_rows_per_s": ours[0], "worst_rows_per_s": ours[1]})
+
+
+def counters() -> Iterator[Finding]:
+    """What exact counters cost the nested loops."""
+    share = share_of_counting()
+    yield Finding(f"counting takes {share:.1%} of the eager hash join's time", {"workload": "counters", "share": share})
+
+
+def regret() -> Iterator[Finding]:
+    """How far the chosen plan is from the best of its space, on 32 workloads; also drawn, in build/regret.svg."""
+    found = []
+    for workload in SUITE:
+        found.append(measured(workload))
+        yield Finding(report.line(found[-1]), report.values_of(found[-1]))
+    yield Finding(report.verdict(found), {"workload": "all", **report.summary(found)})
+    path = report.plotted(found, Path("build/regret.svg"))
+    yield Finding(f"measured against predicted times of all plans: {path}", {"plot": str(path)})
+
+
+def planning() -> Iterator[Finding]:
+    """What finding a plan takes, for two to twelve streams."""
+    for streams, bar_s in BARS_S.items():
+        seconds = planning_s(streams)
+        text = f"{streams:>2} streams planned in {seconds * 1e3:7.1f} ms (bar {bar_s * 1e3:,.0f} ms)"
+        yield Finding(text, {"workload": "planning", "streams": streams, "seconds": seconds})
+
+
+def early_aggregation() -> Iterator[Finding]:
+    """The fourth paper's default setting, and one in which each plan is the best: all plans, the pick, and time against matches per row."""
+    for setting in (early.DEFAULT, *early.CLEAR):
+        found = early.ranked(setting)
+        times = "  ".join(f"{name} {seconds * 1e3:8.1f} ms" for name, seconds in found.seconds.items())
+        text = (
+            f"{setting.name:<8} {times}   best {found.best} by {found.margin - 1:.0%}, picked {found.picked}, "
+            f"best early {found.gain:.1f} times the late plan"
+        )
+        values = {"workload": "early-aggregation", "setting": setting.name, "seconds": found.seconds, "picked": found.picked}
+        yield Finding(text, {**values, "best": found.best, "margin": found.margin, "gain": found.gain})
+    first = None
+    for matches in (300, 1000, 3000):
+        per_row = early.seconds_per_row(matches)
+        first = first or per_row
+        text = f"{matches:>5} matches per row  {per_row * 1e9:7.1f} ns per row  {per_row / first:5.2f} times the fewest matches'"
+        yield Finding(text, {"workload": "early-aggregation", "matches": matches, "seconds_per_row": per_row})
+
+
+def allocation() -> Iterator[Finding]:
+    """The third paper's Figures 5 to 7: rows out per second of every strategy, predicted and measured."""
+    for bar in kang_limited.bars():
+        text = f"figure {bar.figure}  {bar.strategy:<12} predicted {bar.predicted_per_s:6.1f} per s   measured {bar.measured_per_s:6.1f}"
+        yield Finding(text, {"workload": "allocation", **asdict(bar)})
+
+
+def adaptive() -> Iterator[Finding]:
+    """A rate that jumps fifty-fold mid-run: CPU per batch afterwards, beside the right plan from the start and the wrong one kept."""
+    found = adapted()
+    text = (
+        f"adaptive: {found.adaptive_s * 1e3:.2f} ms per batch after the jump, {found.ratio:.2f} times the right plan's"
+        f" {found.right_s * 1e3:.2f} ms; the plan before the jump takes {found.wrong_s * 1e3:.2f} ms\n"
+        + "\n".join(f"  {decision}" for decision in found.decisions)
+        + f"\n  on steady streams the plan changed {found.steady_changes} times once windows were full"
+    )
+    values = {"adaptive_s": found.adaptive_s, "right_s": found.right_s, "wrong_s": found.wrong_s, "steady_changes": found.steady_changes}
+    yield Finding(text, {"workload": "adaptive", **values, "decisions": [each.to_dict() for each in found.decisions]})
+
+
+BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
+    "table-8": table_8,
+    "counters": counters,
+    "regret": regret,
+    "planning": planning,
+    "early-aggregation": early_aggregation,
+    "allocation": allocation,
+    "adaptive": adaptive,
+}
+
+
+#: Names for several benchmarks at once.
+ALL, PEERS = "all", "peers"
+
+
+def findings(name: str, scale: float = 1.0, done: Container[str] = (), without: Sequence[str] = ()) -> Iterator[Finding]:
+    """The findings of one benchmark, of those beside peers, or of all, but for those that are `done`.
+
+    `scale` shortens the streams of those beside peers, for a quick look; peers named in `without` are left out.
+    """
+    beside_peers: dict[str, Callable[[], Iterator[Finding]]] = {
+        **{each: partial(_beside_duckdb, workload, scale) for each, workload in FINITE.items()},
+        **{each: partial(_beside_all, workload, scale, without) for each, workload in CATALOGUE.items()},
+        "aggregation-join": partial(_aggregation_on_spark, scale),
+    }
+    known = BENCHMARKS | {"growth": partial(_growth, scale), "overload": partial(_overload, scale)} | beside_peers
+    groups = {ALL: known, PEERS: beside_peers}
+    if name not in known and name not in groups:
+        raise InputError(f'there is no benchmark "{name}"', hint=f"benchmarks: {listing([*known, *groups])}")
+    for chosen in groups.get(name, [name]):
+        if chosen not in done:
+            yield from known[chosen]()
+
+
+def _growth(scale: float) -> Iterator[Finding]:
+    """Our time per row as windows, streams and matches grow."""
+
+    def on_spark(workload: CommonKey) -> float:
+        from watersmeet_lab.bench.spark.beside import ours_on_spark
+        from watersmeet_lab.bench.spark.session import session
+
+        return 1 / ours_on_spark(session(), workload.workload("growth", batches_of(workload))).rows_per_s
+
+    for point in growth(scale, on_spark):
+        yield Finding(str(point), point.to_dict())
+
+
+def _beside_duckdb(workload: Callable[[float], Workload], scale: float) -> Iterator[Finding]:
+    """The embedded engine beside DuckDB, in one process."""
+    found = beside_duckdb(workload(scale))
+    yield Finding(str(found), found.to_dict(), found)
+
+
+def _beside_all(workload: Callable[[float], Workload], scale: float, without: Sequence[str]) -> Iterator[Finding]:
+    """Ours on Spark and embedded beside all peers."""
+    from watersmeet_lab.bench.spark.beside import beside
+
+    asked = workload(scale)
+    found = beside(replace(asked, without={**asked.without, **dict.fromkeys(without, "it was not asked in this run")}))
+    yield Finding(str(found), found.to_dict(), found.comparison)
+
+
+def _aggregation_on_spark(scale: float) -> Iterator[Finding]:
+    """Counts per group over a join, beside Spark's own join and windowed count."""
+    from watersmeet_lab.bench.spark.aggregation import CountJoin, counted_beside_spark
+
+    found = counted_beside_spark(CountJoin(batches=max(3, round(CountJoin().batches * scale))))
+    yield Finding(str(found), found.to_dict(), found.comparison)
+
+
+def _overload(scale: float) -> Iterator[Finding]:
+    """A query on Spark flooded with twice what it can take: batch times, what is kept, and what the model says could be."""
+    from watersmeet_lab.bench.spark.overload import Flood, flooded
+
+    found = flooded(Flood(batches=max(8, round(Flood().batches * scale))))
+    yield Finding(str(found), found.to_dict())

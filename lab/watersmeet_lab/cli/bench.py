@@ -1,0 +1,42 @@
+"""`watersmeet bench`: findings as they come, kept one by one, so that a long run that ends early has lost nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from watersmeet_lab.bench.pages import kept, save_growth, write_page
+from watersmeet_lab.bench.results import differences, load, save
+from watersmeet_lab.bench.suite import findings
+
+
+def bench(name: str, scale: float, *, as_json: bool, keep: Path | None, resume: bool, without: Sequence[str]) -> None:
+    done = kept(keep) if resume and keep is not None else ()
+    grown = []
+    for finding in findings(name, scale, done, without):
+        typer.echo(json.dumps(finding.values) if as_json else finding.text)
+        if keep is not None and finding.comparison is not None:
+            save(finding.comparison, keep)
+            write_page(keep)
+        if finding.values.get("workload") == "growth":
+            grown.append(finding.values)
+    if keep is not None and grown:
+        save_growth(grown, keep)
+        write_page(keep)
+
+
+def compare(saved: Sequence[Path]) -> None:
+    if len(saved) != 2:
+        raise typer.BadParameter("name two saved results to compare")
+    for line in differences(*map(load, saved)):
+        typer.echo(line)
+
+
+def profile(name: str, scale: float, *, as_json: bool) -> None:
+    from watersmeet_lab.bench.profile import profiled
+
+    for found in profiled(name, scale):
+        typer.echo(json.dumps(found.to_dict()) if as_json else str(found))

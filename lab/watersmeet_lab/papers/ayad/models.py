@@ -1,0 +1,44 @@
+"""The paper's Example 1: its query, its three plans, and what they put out as rows get dearer.
+
+References: Ayad, Naughton, Example 1, Figures 3 and 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from watersmeet.planner.models.ayad import PlanNode, SideCosts, Source, WindowJoin
+from watersmeet.planner.models.ayad_drops import best_drops
+from watersmeet.planner.models.ayad_search import JoinQuery, Tie, cost_per_row
+from watersmeet_lab.papers.series import Figure, figure_of
+
+A, B, C = (Source(name, rate, window_rows=10) for name, rate in (("A", 10), ("B", 20), ("C", 70)))
+MILLISECONDS = tuple(step / 1000 for step in range(1, 121))
+
+
+def example_1(row_s: float) -> JoinQuery:
+    """Three windows of ten rows; A and B agree in half of all pairs, B and C in a fifth; a join takes `row_s` per arriving row."""
+    return JoinQuery((A, B, C), (Tie("A", "B", 0.5), Tie("B", "C", 0.2)), cost_per_row(row_s))
+
+
+def example_1_plans(row_s: float) -> dict[str, PlanNode]:
+    """(a) (A ⋈ B) ⋈ C, (b) A ⋈ (B ⋈ C), (c) (A × C) ⋈ B."""
+    side = SideCosts(probe_s=row_s)
+
+    def join(left: PlanNode, right: PlanNode, selectivity: float) -> WindowJoin:
+        return WindowJoin(left, right, selectivity, None, side, side)
+
+    return {
+        "a": join(join(A, B, 0.5), C, 0.2),
+        "b": join(A, join(B, C, 0.2), 0.5),
+        "c": join(join(A, C, 1.0), B, 0.1),
+    }
+
+
+def figure_7(rows_s: Sequence[float] = MILLISECONDS) -> Figure:
+    """The highest output rate of each plan with its drop boxes, over the seconds a join takes per row."""
+    return figure_of("row_s", {row_s: _outputs(row_s) for row_s in rows_s})
+
+
+def _outputs(row_s: float) -> dict[str, float]:
+    return {name: best_drops(plan).output_rows_per_s for name, plan in example_1_plans(row_s).items()}

@@ -1,0 +1,72 @@
+"""Windows per pair of streams: the largest for all (GCA), the largest per stream (LCA), and the refinement after both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.kernels.wjoin.mw_join import mw_join
+from watersmeet.kernels.wjoin.nlw_join import nlw_join
+from watersmeet.kernels.wjoin.outputs import WindowJoin
+from watersmeet_lab.papers.hammad.service import NLW, Algorithm, Rows
+from watersmeet_lab.papers.hammad.streams import Int64s
+
+GCA, LCA = "GCA", "LCA"
+
+#: Whether combinations, given as the times of their rows per stream, are results.
+Accept = Callable[[list[Int64s]], NDArray[np.bool_]]
+
+
+def refined(name: str, pairs_us: Int64s, accept: Accept) -> Algorithm:
+    """MW-join with the largest window (GCA) or with each stream's largest (LCA), or NLW-join with each stream's largest; then refined."""
+    largest = pairs_us.max(axis=1)
+    window_us = int(largest.max())
+    reach = np.full(len(largest), window_us, np.int64) if name == GCA else largest
+    kernel = nlw_join if name == NLW else mw_join
+
+    def join(rows: Rows) -> WindowJoin:
+        found = kernel(rows.times, rows.codes, rows.offsets, rows.old, window_us, reach)
+        times = [rows.times[start + found.rows[stream]] for stream, start in enumerate(rows.offsets[:-1])]
+        kept = found.rows[:, accept(times)]
+        return WindowJoin(kept, found.counters)
+
+    return Algorithm(join, window_us)
+
+
+def within_pairs(pairs_us: Int64s) -> Accept:
+    """Every two rows within the window of their pair."""
+
+    def accept(times: list[Int64s]) -> NDArray[np.bool_]:
+        kept = np.ones(times[0].size, np.bool_)
+        for one in range(len(times)):
+            for other in range(one):
+                kept &= np.abs(times[one] - times[other]) <= pairs_us[one, other]
+        return kept
+
+    return accept
+
+
+def along_path(steps_us: Int64s) -> Accept:
+    """Each row after its neighbour within the step's window, all forwards or all backwards."""
+
+    def accept(times: list[Int64s]) -> NDArray[np.bool_]:
+        forth, back = np.ones(times[0].size, np.bool_), np.ones(times[0].size, np.bool_)
+        for at, step in enumerate(steps_us):
+            ahead = times[at + 1] - times[at]
+            forth &= (ahead >= 0) & (ahead <= step)
+            back &= (ahead <= 0) & (-ahead <= step)
+        return forth | back
+
+    return accept
+
+
+def derived(steps_us: Int64s) -> Int64s:
+    """The windows of all pairs of a path: the sum of the steps between them.
+
+    >>> derived(np.array([1, 2])).tolist()
+    [[0, 1, 3], [1, 0, 2], [3, 2, 0]]
+    """
+    along = np.concatenate([[0], np.cumsum(steps_us)]).astype(np.int64)
+    return np.asarray(np.abs(along[:, None] - along[None, :]), np.int64)

@@ -1,0 +1,102 @@
+"""Runs of the window join with a structure per window: the CPU seconds a second's worth of arrivals takes, windows full.
+
+Times are even: A and B arrive at their rates and their windows are as long as hold the rows wanted. Keys never meet, so that probing and
+updating is all there is. Laying the windows out before the first row arrives is measured apart and taken off.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from watersmeet.algebra.plan import Index, Plan
+from watersmeet.calibration.streams import A, B, even_keys, joined, odd_keys, pane
+from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.pane import Int64s, Pane
+from watersmeet.operators.window_join.tactics.base import Tally
+from watersmeet.operators.window_join.tactics.registry import tactic_of
+from watersmeet.planner.models.kang import LETTERS, TwoStreams
+from watersmeet_lab.papers.effort import Effort
+
+BUCKET_ROWS, NODE_ROWS = 10, 100
+_SECOND_US = 1_000_000
+_KEYS = {A: even_keys, B: odd_keys}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A join ready to run: its windows, the arrivals of so many seconds, and the first of them alone."""
+
+    config: MeetConfig
+    old: list[tuple[Pane, ...]]
+    new: dict[int, Pane]
+    first: dict[int, Pane]
+    seconds: float
+
+
+def measured(effort: Effort, streams: TwoStreams, pairs: Sequence[str], seconds: float) -> dict[str, float]:
+    """CPU seconds per second of arrivals for each pair of structures; the pairs take turns."""
+    cases = {pair: case(pair, streams, seconds) for pair in pairs}
+    return _least(effort, cases)
+
+
+def case(pair: str, streams: TwoStreams, seconds: float) -> Case:
+    rates, rows = {A: streams.a_per_s, B: streams.b_per_s}, {A: int(streams.rows_a), B: int(streams.rows_b)}
+    lengths_us = {i: round(rows[i] / rates[i] * _SECOND_US) for i in (A, B)}
+    indexes = {i: index(letter, rows[i]) for i, letter in zip((A, B), pair, strict=True)}
+    plan = Plan("window-join", indexes=(("a", indexes[A]), ("b", indexes[B])))
+    config = joined(plan, window_a_us=lengths_us[A], window_b_us=lengths_us[B])
+    start_us = max(lengths_us.values())
+    rng = np.random.default_rng(0)
+    old, new = {}, {}
+    for i in (A, B):
+        gap_us = _SECOND_US / rates[i]
+        before = start_us - np.ceil(np.arange(rows[i], 0, -1) * gap_us).astype(np.int64) + 1
+        after = start_us + 1 + np.floor((np.arange(round(rates[i] * seconds)) + 0.5) * gap_us).astype(np.int64)
+        old[i] = pane(config, i, before, _KEYS[i](rng, before.size))
+        new[i] = (after, _KEYS[i](rng, after.size))
+    first = min((int(times[0]), i) for i, (times, _) in new.items() if times.size)[1]
+    return Case(
+        config,
+        [(old[A],), (old[B],)],
+        {i: pane(config, i, *new[i]) for i in (A, B)},
+        {i: pane(config, i, *_cut(*new[i], 1 if i == first else 0)) for i in (A, B)},
+        seconds,
+    )
+
+
+def index(letter: str, rows: int) -> Index:
+    """The structure with the paper's ten rows per bucket and hundred per node.
+
+    >>> str(index("H", 5000)), str(index("T", 5000)), str(index("N", 5000))
+    ('hash(500)', 'ttree(100)', 'list')
+    """
+    kind = LETTERS[letter]
+    return Index(kind, {"hash": max(1, rows // BUCKET_ROWS), "btree": NODE_ROWS, "ttree": NODE_ROWS}.get(kind, 0))
+
+
+def _cut(times: Int64s, keys: Int64s, rows: int) -> tuple[Int64s, Int64s]:
+    return times[:rows], keys[:rows]
+
+
+def _least(effort: Effort, cases: Mapping[str, Case]) -> dict[str, float]:
+    whole, layout = dict.fromkeys(cases, np.inf), dict.fromkeys(cases, np.inf)
+    for turn in range(effort.repeats + 1):
+        gc.collect()
+        for name, each in cases.items():
+            spent, laid_out = _seconds(each, each.new), _seconds(each, each.first)
+            if turn:  # the first round is for warming up
+                whole[name], layout[name] = min(whole[name], spent), min(layout[name], laid_out)
+    return {name: max(0.0, whole[name] - layout[name]) / each.seconds for name, each in cases.items()}
+
+
+def _seconds(each: Case, new: dict[int, Pane]) -> float:
+    search = tactic_of(each.config.plan).settle(each.config, each.config.plan)
+    start = time.process_time()
+    for _ in search(each.config, each.old, new, Tally(2)):
+        pass
+    return time.process_time() - start

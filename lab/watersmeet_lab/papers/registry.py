@@ -1,0 +1,50 @@
+"""The papers and their tables and figures, in the order in which they are reproduced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from watersmeet.errors import InputError, listing
+from watersmeet_lab.papers import ayad, golab, hammad, kang, tran
+from watersmeet_lab.papers.effort import Effort
+from watersmeet_lab.papers.exhibit import Exhibit
+from watersmeet_lab.papers.report import Shown
+
+Reproduction = Callable[[Effort], Exhibit]
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """A paper by its short name, and a function for each of its tables and figures."""
+
+    name: str
+    citation: str
+    reproductions: tuple[Reproduction, ...]
+
+
+PAPERS = (
+    Paper("golab", "Golab, Özsu: Processing sliding window multi-joins in continuous queries over data streams", golab.EXHIBITS),
+    Paper("hammad", "Hammad, Aref, Elmagarmid: Joining multiple data streams with window constraints", hammad.EXHIBITS),
+    Paper("kang", "Kang, Naughton, Viglas: Evaluating window joins over unbounded streams", kang.EXHIBITS),
+    Paper("tran", "Tran, Lee: Transformation of continuous aggregation join queries over data streams", tran.EXHIBITS),
+    Paper("ayad", "Ayad, Naughton: Static optimization of conjunctive queries with sliding windows over infinite streams", ayad.EXHIBITS),
+)
+
+
+def chosen(name: str) -> tuple[Paper, ...]:
+    """The paper of this name, or all of them.
+
+    >>> [paper.name for paper in chosen("kang")]
+    ['kang']
+    """
+    found = tuple(paper for paper in PAPERS if name in (paper.name, "all"))
+    if not found:
+        raise InputError(f'there is no paper "{name}"', hint=f"papers: {listing([*(paper.name for paper in PAPERS), 'all'])}")
+    return found
+
+
+def reproduced(papers: tuple[Paper, ...], effort: Effort) -> Iterator[Shown]:
+    """Each paper's tables and figures, one paper after the other."""
+    for paper in papers:
+        yield Shown(paper.name, paper.citation, tuple(reproduce(effort) for reproduce in paper.reproductions))

@@ -1,0 +1,139 @@
+"""Figures 6 and 7: the four plans of a two-way aggregation join, by hash and by nested loops."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from watersmeet_lab.papers.claims import Claim, shape
+from watersmeet_lab.papers.effort import Effort
+from watersmeet_lab.papers.exhibit import Exhibit
+from watersmeet_lab.papers.tran.measured import TWO_WAY_PLACES, measured_plot, measured_tables, parts_measured, rank_claim
+from watersmeet_lab.papers.tran.models import TWO_WAY, figure_6, figure_7
+from watersmeet_lab.papers.tran.parts import Parts, parts_of, plot_of, rises, tables_of, told
+
+EARLY = ("EAP01", "EAP10", "EAP11")
+
+
+def figures_6_and_7(effort: Effort) -> Exhibit:
+    hashed, nested = parts_of(figure_6), parts_of(figure_7)
+    ours = parts_measured(effort, 6, TWO_WAY, TWO_WAY_PLACES)
+    claims = [claim for number, parts in ((6, hashed), (7, nested)) for claim in _claims(number, parts)]
+    return Exhibit(
+        "Figures 6 and 7: two-way aggregation joins",
+        "From the cost model, all weights equal (the paper tunes its own per experiment and prints none). Defaults: λ 300, w 5000, g1 "
+        "150, g2 1, "
+        "σ 0.1, B 1021. EAP10 aggregates the first input early, EAP01 the second, EAP11 both, LAP none. Measured: our hash-based "
+        "aggregation, windows full, "
+        "one second of stream, CPU time; there is none by nested loops.",
+        (
+            *claims,
+            *_selectivity(hashed, nested),
+            _dearer(hashed, nested),
+            rank_claim("tran.figure6.measured", "model and measurement rank the plans of a two-way join the same", ours),
+        ),
+        (*tables_of(6, hashed), *tables_of(7, nested), *measured_tables(6, ours)),
+        (
+            plot_of(6, "two-way hash join", hashed),
+            measured_plot(6, "two-way hash join", ours),
+            plot_of(7, "two-way nested loops", nested),
+        ),
+    )
+
+
+def _claims(number: int, parts: Parts) -> list[Claim]:
+    return [_window(number, parts), _better(number, parts), _groups(number, parts), _rate(number, parts)]
+
+
+def _window(number: int, parts: Parts) -> Claim:
+    figure = parts["a"]
+    flat = all(len(set(figure.line(name)[1:])) == 1 and figure.line(name)[0] < figure.line(name)[1] for name in ("EAP10", "EAP11"))
+    linear = all(_is_linear(figure.line(name)) for name in ("LAP", "EAP01"))
+    return shape(
+        f"tran.figure{number}a.window",
+        "LAP and EAP01 grow linearly with w1; EAP10 and EAP11 stop growing at 2000 rows",
+        "constant as w1 exceeds 2000",
+        "; ".join(told(name, figure.line(name)) for name in ("LAP", "EAP01", "EAP10", "EAP11")),
+        holds=flat and linear,
+    )
+
+
+def _is_linear(line: tuple[float, ...]) -> bool:
+    steps = [later - sooner for sooner, later in pairwise(line)]
+    return max(steps) - min(steps) < 1e-6 * max(line)
+
+
+def _better(number: int, parts: Parts) -> Claim:
+    figure = parts["a"]
+    late = figure.line("LAP")
+    ratios = {name: [ours / plain for ours, plain in zip(figure.line(name), late, strict=True)] for name in EARLY}
+    beaten = all(ratio < 1 for each in ratios.values() for ratio in each)
+    first = [name for name, each in ratios.items() if each[0] >= 1]
+    return shape(
+        f"tran.figure{number}a.early",
+        "early aggregation always beats late aggregation as w1 grows",
+        "EAPs are always better than LAP",
+        ", ".join(f"{name} {max(each):.2f} to {min(each):.2f} of LAP" for name, each in ratios.items()),
+        holds=all(each[-1] < 1 for each in ratios.values()),
+        difference="" if beaten else f"not at w1 = 1000 for {', '.join(first)}, whose aggregation set is as large as the window there",
+    )
+
+
+def _groups(number: int, parts: Parts) -> Claim:
+    figure = parts["b"]
+    last = {name: figure.line(name)[-1] for name in ("LAP", *EARLY)}
+    few = {name: figure.line(name)[0] for name in ("LAP", *EARLY)}
+    return shape(
+        f"tran.figure{number}b.groups",
+        "with many groups EAP10 approaches LAP and EAP11 approaches EAP01",
+        "approaches",
+        f"EAP10/LAP {few['EAP10'] / few['LAP']:.2f} with 3 groups, {last['EAP10'] / last['LAP']:.2f} with 19683; "
+        f"EAP11/EAP01 {few['EAP11'] / few['EAP01']:.2f} and {last['EAP11'] / last['EAP01']:.2f}",
+        holds=abs(last["EAP10"] / last["LAP"] - 1) < 0.2 and abs(last["EAP11"] / last["EAP01"] - 1) < 0.2 and few["EAP10"] < few["LAP"],
+    )
+
+
+def _rate(number: int, parts: Parts) -> Claim:
+    rise = {name: line[-1] - line[0] for name, line in parts["c"].lines}
+    return shape(
+        f"tran.figure{number}c.rate",
+        "as λ1 grows, LAP and EAP10 rise faster than EAP01 and EAP11",
+        "increase faster",
+        ", ".join(f"{name} by {by:,.0f}" for name, by in rise.items()),
+        holds=min(rise["LAP"], rise["EAP10"]) > max(rise["EAP01"], rise["EAP11"]),
+    )
+
+
+def _selectivity(hashed: Parts, nested: Parts) -> list[Claim]:
+    eleven = nested["d"].line("EAP11")
+    return [
+        shape(
+            "tran.figure6d.rising",
+            "by hash all four plans cost more as the join matches more",
+            "the costs of all four increase",
+            "; ".join(told(name, line) for name, line in hashed["d"].lines),
+            holds=all(rises(line) for _, line in hashed["d"].lines),
+        ),
+        shape(
+            "tran.figure7d.falling",
+            "by nested loops EAP11 costs less as the join matches more",
+            "EAP11 decreases",
+            told("EAP11", eleven),
+            holds=rises(tuple(reversed(eleven))),
+        ),
+    ]
+
+
+def _dearer(hashed: Parts, nested: Parts) -> Claim:
+    ratios = [
+        dear / cheap
+        for part in hashed
+        for (_, few), (_, many) in zip(hashed[part].lines, nested[part].lines, strict=True)
+        for cheap, dear in zip(few, many, strict=True)
+    ]
+    return shape(
+        "tran.figure7.dearer",
+        "nested loops cost more than hashing",
+        "the cost is higher",
+        f"{min(ratios):.2f} to {max(ratios):.1f} times",
+        holds=min(ratios) >= 1 and max(ratios) > 1,
+    )

@@ -1,0 +1,156 @@
+"""Figures 6, 8 and 10 run for real: every plan at some places of each axis, and whether it ranks where the model puts it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import permutations
+
+from watersmeet.planner.models.tran import AggregationJoin, Input, plan_costs
+from watersmeet_lab.papers.claims import Claim, shape
+from watersmeet_lab.papers.effort import Effort
+from watersmeet_lab.papers.exhibit import Line, LinePanel, Plot, Table, columns_of
+from watersmeet_lab.papers.series import Figure, figure_of
+from watersmeet_lab.papers.tran.kernels import kernel_costs
+from watersmeet_lab.papers.tran.parts import AXES, PARTS
+from watersmeet_lab.papers.tran.runs import measured
+
+#: Plans closer than this are taken for equal: measurements repeat to a few parts in a hundred.
+_TIE = 0.1
+#: Plans closer than this by the model are the same to it.
+_SAME = 0.001
+_LOG = ("b", "d")
+
+Inputs = tuple[Input, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where on each axis a figure is measured, and the rate of the other streams in part (c)."""
+
+    windows: tuple[float, ...]
+    groups: tuple[float, ...]
+    rates: tuple[float, ...]
+    selectivities: tuple[float, ...]
+    other_rate: float
+
+    def of(self, part: str) -> tuple[float, ...]:
+        return {"a": self.windows, "b": self.groups, "c": self.rates, "d": self.selectivities}[part]
+
+
+TWO_WAY_PLACES = Places((1000, 3000, 5000), (3, 81, 2187), (100, 500, 900), (0.0005, 0.005, 0.05, 0.5), 500)
+THREE_WAY_PLACES = Places((100, 200, 300), (3, 81, 2187), (100, 300, 600), (0.0005, 0.005, 0.05), 200)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A part measured and modelled at the same places: by the paper's model, and by that of our kernels."""
+
+    ours: Figure
+    model: Figure
+    kernels: Figure
+
+    def asked(self, model: Figure) -> Iterator[tuple[str, str, bool]]:
+        """All two plans that differ, here and in a model, and whether both rank them alike; the one that is slower here comes first."""
+        names = [name for name, _ in self.ours.lines]
+        for place in range(len(self.ours.x)):
+            for one, other in permutations(names, 2):
+                here, there = (figure.line(one)[place] / figure.line(other)[place] for figure in (self.ours, model))
+                if here > 1 + _TIE and abs(there - 1) > _SAME:
+                    yield one, other, there > 1
+
+    def agreement(self, model: Figure) -> tuple[int, int]:
+        """How many of those are ranked alike, and how many there are."""
+        found = [alike for _, _, alike in self.asked(model)]
+        return sum(found), len(found)
+
+
+def parts_measured(effort: Effort, number: int, inputs: Inputs, places: Places) -> dict[str, Ranked]:
+    """All parts of a figure."""
+    found = {}
+    small = tuple(replace(each, window_rows=each.window_rows / 10) for each in inputs) if effort.quick else inputs
+    for part in PARTS[:1] if effort.quick else PARTS:
+        effort.say(f"tran, Figure {number}{part}: every plan for real")
+        found[part] = ranked(effort, effort.some(places.of(part)), lambda value, part=part: _varied(part, small, value, places.other_rate))  # type: ignore[misc] # a lambda's default has no type
+    return found
+
+
+def ranked(effort: Effort, values: tuple[float, ...], inputs_at: Callable[[float], Inputs]) -> Ranked:
+    joins = {value: AggregationJoin(inputs_at(value)) for value in values}
+    return Ranked(
+        figure_of("value", {value: measured(effort, join) for value, join in joins.items()}),
+        figure_of("value", {value: plan_costs(join) for value, join in joins.items()}),
+        figure_of("value", {value: kernel_costs(join) for value, join in joins.items()}),
+    )
+
+
+def rank_claim(name: str, statement: str, parts: Mapping[str, Ranked]) -> Claim:
+    counts = {part: each.agreement(each.model) for part, each in parts.items()}
+    alike, asked = _summed(counts.values())
+    by_ours = _summed(each.agreement(each.kernels) for each in parts.values())
+    share = alike / asked if asked else 1.0
+    wrong = Counter((slow, fast) for each in parts.values() for slow, fast, right in each.asked(each.model) if not right)
+    mostly = ", ".join(f"{slow} is slower than {fast} ({count} times)" for (slow, fast), count in wrong.most_common(3))
+    return shape(
+        name,
+        statement,
+        "the ranking is the same almost all the time",
+        f"{alike} of {asked} pairs of plans that differ by more than {_TIE:.0%} are ranked as the model ranks them ({share:.0%}); by part "
+        + ", ".join(f"({part}) {right} of {of}" for part, (right, of) in counts.items()),
+        holds=share > 0.8,
+        difference="" if share > 0.95 else f"against the model, {mostly}; {_by_kernels(by_ours)}",
+        reason=f"against the model, {mostly}; {_by_kernels(by_ours)}",
+    )
+
+
+def _by_kernels(agreement: tuple[int, int]) -> str:
+    return (
+        f"the model of our kernels ranks {agreement[0]} of {agreement[1]} alike ({agreement[0] / max(1, agreement[1]):.0%}): in it every "
+        "combination found so far probes on, where the paper's model has each row probe each input once, and what happens to a group "
+        "between two evaluations is one change"
+    )
+
+
+def _summed(agreements: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    found = list(agreements)
+    return sum(right for right, _ in found), sum(of for _, of in found)
+
+
+def measured_plot(number: int, title: str, parts: Mapping[str, Ranked]) -> Plot:
+    panels = tuple(
+        LinePanel(
+            f"({part}) over {AXES[part]}",
+            AXES[part],
+            "ms of CPU per second",
+            tuple(Line(name, each.ours.x, tuple(1e3 * y for y in line)) for name, line in each.ours.lines),
+            log_x=part in _LOG,
+            log_y=True,
+        )
+        for part, each in parts.items()
+    )
+    return Plot(f"figure-{number}-measured", f"Figure {number}, measured: {title}", panels)
+
+
+def measured_tables(number: int, parts: Mapping[str, Ranked]) -> tuple[Table, ...]:
+    return tuple(
+        columns_of(
+            f"figure-{number}{part}-measured",
+            f"Figure {number}{part}, measured: CPU seconds per second",
+            [Line(name, each.ours.x, line) for name, line in each.ours.lines],
+            AXES[part],
+        )
+        for part, each in parts.items()
+    )
+
+
+def _varied(part: str, inputs: Inputs, value: float, other_rate: float) -> Inputs:
+    """As in the cost model's figures: parts a to c vary the first input alone, part d all of them."""
+    first, *rest = inputs
+    if part == "a":
+        return replace(first, window_rows=value), *rest
+    if part == "b":
+        return replace(first, groups=value), *rest
+    if part == "c":
+        return replace(first, rows_per_s=value), *(replace(each, rows_per_s=other_rate) for each in rest)
+    return tuple(replace(each, selectivity=value) for each in inputs)

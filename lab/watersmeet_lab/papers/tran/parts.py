@@ -1,0 +1,59 @@
+"""The four parts of Figures 6 to 9 as panels and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from watersmeet_lab.papers.exhibit import LinePanel, Plot, Table, columns_of, model_lines
+from watersmeet_lab.papers.series import Figure
+
+PARTS = ("a", "b", "c", "d")
+AXES = {
+    "a": "rows in the first window",
+    "b": "groups in the first stream",
+    "c": "rows per second of the first stream",
+    "d": "join selectivity",
+}
+_LOG = ("b", "d")
+
+#: A figure's lines out of the cost model, by part.
+Parts = dict[str, Figure]
+
+
+def parts_of(modelled: Callable[[str], Figure]) -> Parts:
+    return {part: modelled(part) for part in PARTS}
+
+
+def plot_of(number: int, title: str, parts: Parts) -> Plot:
+    panels = tuple(
+        LinePanel(
+            f"({part}) over {AXES[part]}",
+            AXES[part],
+            "cost per second",
+            model_lines(figure),
+            log_x=part in _LOG,
+            log_y=True,
+        )
+        for part, figure in parts.items()
+    )
+    return Plot(f"figure-{number}", f"Figure {number}: {title}", panels)
+
+
+def tables_of(number: int, parts: Parts) -> tuple[Table, ...]:
+    return tuple(
+        columns_of(f"figure-{number}{part}", f"Figure {number}{part}: cost per second", model_lines(figure), AXES[part])
+        for part, figure in parts.items()
+    )
+
+
+def rises(line: tuple[float, ...]) -> bool:
+    return list(line) == sorted(line)
+
+
+def told(name: str, line: tuple[float, ...]) -> str:
+    """The ends of a line.
+
+    >>> told("LAP", (1000.0, 2500.0))
+    'LAP 1,000 to 2,500'
+    """
+    return f"{name} {line[0]:,.0f} to {line[-1]:,.0f}"

@@ -1,0 +1,137 @@
+"""The first paper's own workload: streams that bring rows with given relative rates, and its Table 8, tuples per second by algorithm.
+
+References: Golab, Özsu, sections 5.1 (Tables 5 to 7), 6.1 (the generator) and 6.2 (Table 8).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+import watersmeet as wm
+from watersmeet.algebra.plan import Plan
+from watersmeet.operators.window_join.tactics.base import Tally
+from watersmeet.runtime.embedded import run as embedded
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSpec:
+    """Rows per unit of time, length of the window in units of time, distinct values of the join attribute."""
+
+    rate: int
+    window: int
+    distinct: int
+
+
+TABLE_5 = (StreamSpec(10, 100, 500), StreamSpec(1, 100, 50), StreamSpec(1, 200, 40), StreamSpec(3, 100, 5))
+TABLE_6 = (StreamSpec(100, 100, 200), StreamSpec(1, 100, 200), StreamSpec(1, 100, 20), StreamSpec(3, 100, 2))
+TABLE_7 = (StreamSpec(11, 100, 200), StreamSpec(10, 100, 100), StreamSpec(1, 100, 65), StreamSpec(1, 100, 20))
+
+#: The paper's figures: tuples per second of the best and of the worst plan.
+TABLE_8 = {
+    "eager NLJ": (1614, 333),
+    "lazy NLJ, τ = 5": (1446, 296),
+    "lazy NLJ, τ = 10": (1332, 274),
+    "eager hash": (11540, 2524),
+    "lazy hash, τ = 5": (8420, 2041),
+    "lazy hash, τ = 10": (7947, 1848),
+}
+BEST_ORDER, WORST_ORDER = ("s1", "s2", "s3", "s4"), ("s4", "s3", "s2", "s1")
+
+
+def scaled(streams: tuple[StreamSpec, ...], factor: int) -> tuple[StreamSpec, ...]:
+    """As many times the rows in every window, and as many times the values: each row meets as many others as before.
+
+    >>> scaled((StreamSpec(1, 100, 50),), 20)
+    (StreamSpec(rate=20, window=100, distinct=1000),)
+    """
+    return tuple(StreamSpec(stream.rate * factor, stream.window, stream.distinct * factor) for stream in streams)
+
+
+def names(streams: tuple[StreamSpec, ...]) -> list[str]:
+    return [f"s{number}" for number in range(1, len(streams) + 1)]
+
+
+def unit_us(streams: tuple[StreamSpec, ...]) -> int:
+    """One row comes per microsecond, so a unit of time is as many microseconds as rows come in it."""
+    return sum(stream.rate for stream in streams)
+
+
+def arrivals(streams: tuple[StreamSpec, ...], rows: int, seed: int = 0, *, balanced: bool = False) -> dict[str, pa.Table]:
+    """One row per tick from a random stream, with probability in proportion to its rate; its value uniform in 1 … distinct.
+
+    `balanced` deals each stream's values out in shuffled decks of 1 … distinct: as uniform, but rare values come as often as they
+    should in short runs too. In Table 6 a hundredth of one slow stream's rows make most of the work, so that plain draws need very long
+    runs to average out.
+    """
+    rng = np.random.default_rng(seed)
+    rates = np.array([stream.rate for stream in streams], np.float64)
+    source = rng.choice(len(streams), rows, p=rates / rates.sum())
+    tables = {}
+    for number, (name, stream) in enumerate(zip(names(streams), streams, strict=True)):
+        ticks = np.flatnonzero(source == number)
+        values = _decks(rng, stream.distinct, ticks.size) if balanced else rng.integers(1, stream.distinct + 1, ticks.size)
+        tables[name] = pa.table({"ts": ticks, "attr": values})
+    return tables
+
+
+def _decks(rng: np.random.Generator, distinct: int, rows: int) -> NDArray[np.int64]:
+    decks = rng.permuted(np.tile(np.arange(1, distinct + 1), (rows // distinct + 1, 1)), axis=1)
+    return np.asarray(decks.reshape(-1)[:rows], np.int64)
+
+
+def query(streams: tuple[StreamSpec, ...]) -> str:
+    unit = unit_us(streams)
+    select = ", ".join(f"{name}.ts AS {name}" for name in names(streams))
+    sources = ", ".join(f"{name} [RANGE {s.window * unit} MICROSECONDS]" for name, s in zip(names(streams), streams, strict=True))
+    equal = " AND ".join(f"s1.attr = {name}.attr" for name in names(streams)[1:])
+    return f"SELECT {select} FROM {sources} WHERE {equal}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run after the windows were full: rows per second, and what the join counted per unit of time."""
+
+    rows_per_s: float
+    cpu_s_per_row: float
+    results: int
+    comparisons_per_unit: float
+
+
+def run(streams: tuple[StreamSpec, ...], plan: Plan, rows: int, *, seed: int = 0, balanced: bool = False, only_count: bool = False) -> Ran:
+    """Fills the windows first and then measures, as the paper does. With `only_count`, results are found but no columns are gathered."""
+    unit = unit_us(streams)
+    fill = max(stream.window for stream in streams) * unit
+    tables = arrivals(streams, fill + rows, seed, balanced=balanced)
+    sources = {name: wm.stream(table, time="ts", unit="us") for name, table in tables.items()}
+    under_way = embedded.start(query(streams), sources, plan)
+    if only_count:
+        under_way.config = replace(under_way.config, outputs=(), result=pa.schema([]))
+    under_way.advance({name: table.filter(table["ts"].to_numpy() < fill) for name, table in tables.items()})
+    measured = {name: table.filter(table["ts"].to_numpy() >= fill) for name, table in tables.items()}
+    before = _total(under_way.tally)
+    start, start_cpu = time.perf_counter(), time.process_time()
+    results = sum(batch.num_rows for batch in under_way.advance(measured))
+    seconds, cpu_s = time.perf_counter() - start, time.process_time() - start_cpu
+    return Ran(rows / seconds, cpu_s / rows, results, (_total(under_way.tally) - before) / (rows / unit))
+
+
+def table_8_plans(order: tuple[str, ...], streams: tuple[StreamSpec, ...] = TABLE_5) -> dict[str, Plan]:
+    """The six rows of Table 8, on the query of Table 5: five buckets per window."""
+    unit = unit_us(streams)
+    buckets = dict.fromkeys(names(streams), "hash(5)")
+    plans = {"eager NLJ": wm.plan("eager-nlj", order=order), "eager hash": wm.plan("eager-hash", order=order, indexes=buckets)}
+    for tau in (5, 10):
+        interval = f"{tau * unit} microseconds"
+        plans[f"lazy NLJ, τ = {tau}"] = wm.plan("lazy-nlj", order=order, evaluate=interval, expire=interval)
+        others = {origin: [origin, *(name for name in order if name != origin)] for origin in order}
+        plans[f"lazy hash, τ = {tau}"] = wm.plan("lazy-hash", order=others, indexes=buckets, evaluate=interval, expire=interval)
+    return {label: plans[label] for label in TABLE_8}
+
+
+def _total(tally: Tally) -> int:
+    return int(tally.comparisons.sum())

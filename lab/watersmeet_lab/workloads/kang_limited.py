@@ -1,0 +1,69 @@
+"""The third paper's Figures 5 to 7 for real: streams of the figures' rates, joined by the engine under each strategy's shares.
+
+References: Kang, Naughton, Viglas, section 5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+import watersmeet as wm
+from watersmeet.planner.models.kang_limited import CPU_STRATEGIES, MEMORY_STRATEGIES, LimitedJoin
+from watersmeet.runtime.embedded.allocation import BEST, Limits, Shares, collect_allocated, divided, shares_of
+from watersmeet_lab.papers.kang.models import FIGURE_5, FIGURE_6, FIGURE_7
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A strategy in a figure: rows per second as predicted, and as the join of real rows put out."""
+
+    figure: int
+    strategy: str
+    predicted_per_s: float
+    measured_per_s: float
+
+
+def bars(seconds: int = 400, seed: int = 0) -> Iterator[Bar]:
+    """Every bar of the three figures, on streams that run for so many seconds after their windows have filled."""
+    figures = (
+        (5, FIGURE_5, Limits(service_per_s=100), [(name, name, BEST) for name in CPU_STRATEGIES]),
+        (6, FIGURE_6, Limits(memory_rows=1000), [(name, BEST, name) for name in MEMORY_STRATEGIES]),
+        (7, FIGURE_7, Limits(service_per_s=10, memory_rows=100), _both_short()),
+    )
+    for figure, join, limits, strategies in figures:
+        slow = 10 if figure > 5 else 1  # tens of rows per second need longer to average out
+        rows = Rows(join, seconds * slow, seed)
+        for name, probes, windows in strategies:
+            found = divided(join, limits, probes, windows)
+            yield Bar(figure, name, found.output_rows_per_s, rows.joined_per_s(*shares_of(join, found)))
+
+
+class Rows:
+    """Two streams of a figure's rates, arriving evenly in time, with keys such that a pair is equal with its selectivity."""
+
+    def __init__(self, join: LimitedJoin, seconds: int, seed: int) -> None:
+        self.windows_us = [int(1e6 * rows / rate) for rows, rate in zip(join.window_rows, join.rows_per_s, strict=True)]
+        self.fill_us, self.seconds = max(self.windows_us), seconds
+        keys, rng = round(1 / join.selectivity), np.random.default_rng(seed)
+        self.streams: dict[str, wm.Stream | wm.Relation] = {}
+        for name, rate in zip("ab", join.rows_per_s, strict=True):
+            times = np.sort(rng.integers(0, self.fill_us + seconds * 1_000_000, int(rate * (seconds + self.fill_us / 1e6))))
+            table = pa.table({"ts": times, "k": rng.integers(0, keys, times.size), "id": np.arange(times.size)})
+            self.streams[name] = wm.stream(table, time="ts", unit="us")
+
+    def joined_per_s(self, a: Shares, b: Shares) -> float:
+        a_us, b_us = self.windows_us
+        query = f"SELECT a.ts AS x, b.ts AS y FROM a [RANGE {a_us} MICROSECONDS], b [RANGE {b_us} MICROSECONDS] WHERE a.k = b.k"
+        rows = collect_allocated(wm.sql(query), self.streams, {"a": a, "b": b})
+        newest = np.maximum(rows["x"].to_numpy(), rows["y"].to_numpy())
+        return float(np.count_nonzero(newest >= self.fill_us)) / self.seconds
+
+
+def _both_short() -> list[tuple[str, str, str]]:
+    """Name, who probes, whose window is held: as the figure names them, the window first."""
+    named = [(f"{windows}/{probes}", probes, windows) for windows in ("MaxA", "MaxB") for probes in ("MaxB", "MaxA")]
+    return [*named, ("equal", "equal", "equal")]

@@ -1,0 +1,124 @@
+"""What the engine spends on an aggregation over a join: on a row taken in or counted early, on a change, a probe, a result.
+
+Short runs of two streams, under every placement of early aggregation, with few and with many matches per row, evaluated often and seldom.
+The quantities that least squares split the time over are the cost model's own, so that what the model says of a plan is what was fitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from itertools import product
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.algebra.schema import StreamSchema
+from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.calibration.fit import fitted
+from watersmeet.calibration.timing import timed
+from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config
+from watersmeet.operators.aggregate.state import empty_state
+from watersmeet.operators.aggregate.step import step
+from watersmeet.operators.window_join.admission import Delta
+from watersmeet.planner.arrivals import Arriving
+from watersmeet.planner.early import early_costed
+from watersmeet.planner.estimates import workload_of
+from watersmeet.planner.models.early_aggregation import EarlyWeights
+from watersmeet.sql import bind, parse
+from watersmeet.stats.estimate import Estimate, Provenance
+from watersmeet.stats.stream_stats import StreamStats
+
+BATCHES, WINDOW_BATCHES, GROUPS = 8, 3, 20
+WEIGHTS = tuple(each.name for each in fields(EarlyWeights))
+
+_FIELDS = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("g", pa.int64()), ("x", pa.int64())])
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Rows of each stream in a batch, matches of a row in a full window, evaluations per batch, inputs aggregated early."""
+
+    rows: int
+    matches: int
+    evaluations: int
+    early: tuple[str, ...]
+
+    @property
+    def keys(self) -> int:
+        return max(1, WINDOW_BATCHES * self.rows // self.matches)
+
+    @property
+    def text(self) -> str:
+        window = f"[RANGE {WINDOW_BATCHES * self.rows} MICROSECONDS]"
+        return (
+            f"SELECT a.g, COUNT(*) AS n, SUM(b.x) AS total FROM a {window}, b {window} WHERE a.k = b.k "
+            f"GROUP BY a.g EVERY {self.rows // self.evaluations} MICROSECONDS"
+        )
+
+    def batches(self) -> list[dict[int, Delta]]:
+        """One row of each stream per microsecond."""
+        rng = np.random.default_rng([self.rows, self.matches])
+        return [{i: self._delta(rng, number) for i in (0, 1)} for number in range(BATCHES)]
+
+    def _delta(self, rng: np.random.Generator, number: int) -> Delta:
+        times = number * self.rows + np.arange(self.rows)
+        keys, groups = rng.integers(0, self.keys, self.rows), rng.integers(0, GROUPS, self.rows)
+        return Delta(pa.table({"ts": times, "k": keys, "g": groups, "x": groups}, schema=_FIELDS), times)
+
+
+def weights(repeats: int, *, quick: bool) -> EarlyWeights:
+    measured = [(quantities(load), seconds(load, repeats)) for load in loads(quick=quick)]
+    return EarlyWeights(*fitted([each for each, _ in measured], [taken for _, taken in measured]))
+
+
+def loads(*, quick: bool) -> Iterator[Load]:
+    rows = 2_000 if quick else 5_000
+    matches, evaluations = ((2, 30), (4,)) if quick else ((1, 10, 60), (1, 10))
+    for each, often, early in product(matches, evaluations, ((), ("a",), ("b",), ("a", "b"))):
+        yield Load(rows, each, often, early)
+    for early in (("b",), ("a", "b")):  # hardly any change is left: what rows cost by themselves shows
+        yield Load(rows, rows // 8, 1, early)
+
+
+def quantities(load: Load) -> list[float]:
+    """What a run is made of, by weight: its cost where that weight is a second and all others are nothing."""
+    bound = _bound(load)
+    config, length_s = _config(bound, load), BATCHES * load.rows / 1e6
+    distinct = {"k": _known(load.keys), "g": _known(GROUPS), "x": _known(GROUPS)}
+    stats = {name: StreamStats(_known(1e6), _known(32), distinct) for name in "ab"}
+    workload = workload_of(bound, config.join, stats, arriving=Arriving(load.rows / 1e6, length_s, is_assumed=False))
+
+    def amount(name: str) -> float:
+        unit = EarlyWeights(**{each: float(each == name) for each in WEIGHTS})
+        return early_costed(config, workload, stats, Plan(early=load.early), unit).cost.cpu_per_s * length_s
+
+    return [amount(name) for name in WEIGHTS]
+
+
+def seconds(load: Load, repeats: int) -> float:
+    config, batches = _config(_bound(load), load), load.batches()
+    return timed(lambda: _run(config, batches), repeats).seconds
+
+
+def _bound(load: Load) -> BoundQuery:
+    return bind(parse(load.text), {name: StreamSchema(name, _FIELDS, "ts") for name in "ab"})
+
+
+def _config(bound: BoundQuery, load: Load) -> AggregateConfig:
+    return aggregate_config(bound, Plan(early=load.early))
+
+
+def _run(config: AggregateConfig, batches: list[dict[int, Delta]]) -> int:
+    """Returns how many groups were shown."""
+    state, shown = empty_state(config), 0
+    for batch in batches:
+        stepped = step(config, state, batch, -FOREVER_US, int(batch[0].times[-1]) + 1)
+        state, shown = stepped.state, shown + stepped.counters.results
+    return shown
+
+
+def _known(value: float) -> Estimate:
+    return Estimate(value, Provenance.DECLARED)

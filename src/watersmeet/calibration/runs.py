@@ -1,0 +1,68 @@
+"""What grouped runs cost, the production structure: a row put into a run, a lookup in one, a match found.
+
+An update is counted once per row: a pane leaves as a whole, so expiration touches no row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.calibration.fit import fitted
+from watersmeet.calibration.streams import A, B, joined, pane
+from watersmeet.calibration.timing import timed
+from watersmeet.kernels.grouped_run import count_matches, fill_matches
+from watersmeet.operators.window_join.pane import Int64s, Pane, Run
+from watersmeet.planner.models.profile import Structure
+
+_BY_KEY = (0,)  # the only equality class of two streams that join on one key
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Rows in the run and as many lookups, the matches they found, and the seconds of building the run and of looking it up."""
+
+    rows: int
+    matches: int
+    build_s: float
+    probe_s: float
+
+
+def structure(points: list[Point]) -> Structure:
+    (update_s,) = fitted([(each.rows,) for each in points], [each.build_s for each in points])
+    compare_s, lookup_s = fitted([(each.matches, each.rows) for each in points], [each.probe_s for each in points])
+    return Structure(compare_s, update_s, lookup_s)
+
+
+def points(repeats: int, *, quick: bool) -> list[Point]:
+    sizes = (8_000, 64_000) if quick else (8_000, 32_000, 128_000, 512_000)
+    return [point(rows, matches, repeats) for rows in sizes for matches in ((1, 8) if quick else (1, 2, 4, 8, 16))]
+
+
+def point(rows: int, matches_per_lookup: int, repeats: int) -> Point:
+    """As many lookups as the run has rows, in the order in which new rows of the other input make them."""
+    rng = np.random.default_rng([rows, matches_per_lookup])
+    config = joined(Plan())
+    times, keys = np.arange(rows), rng.integers(0, max(1, rows // matches_per_lookup), (2, rows))
+    window, probing = pane(config, B, times, keys[0]), pane(config, A, times, keys[1])
+    run = window.run(_BY_KEY)
+    probes = probing.codes[0][probing.run(_BY_KEY).rows]
+    build = timed(lambda: _anew(window).run(_BY_KEY), repeats)
+    found = timed(lambda: _look_up(run, probes, rows), repeats)
+    return Point(rows, found.result, build.seconds, found.seconds)
+
+
+def _anew(window: Pane) -> Pane:
+    """The same rows without the runs that were built before."""
+    return Pane(window.times, window.columns, window.keys, window.codes)
+
+
+def _look_up(run: Run, keys: Int64s, until_us: int) -> int:
+    """Counts, then allocates, then fills, as the production tactic does; returns the matches."""
+    since, until = np.zeros(keys.size, np.int64), np.full(keys.size, until_us, np.int64)
+    first, count = np.empty(keys.size, np.int64), np.empty(keys.size, np.int32)
+    total = count_matches(run.slots, run.group_keys, run.offsets, run.times, run.ends, keys, since, until, since, first, count)
+    lookups, rows = np.empty(total, np.int32), np.empty(total, np.int32)
+    return fill_matches(run.rows, first, count, 0, lookups, rows, 0)

@@ -1,0 +1,172 @@
+"""What probing and updating a window costs by structure: list, hash, B+tree and T-tree, all inside the join that uses them.
+
+Window B has the structure. In a probe-only load rows of A arrive and look B up, in vain; in an update-only load rows of B arrive, each
+pushing one out, and look up a window A that holds one row. A load is processed in one batch, without delays, at rising sizes and rates;
+what it takes to lay the window out before the first row arrives is measured apart and taken off.
+
+All four run in the same loops (`kernels.nested_loops`), so that their weights can be compared with each other. A lookup's fixed part holds
+the loops' own work for the row that arrives, its entry into a list included; the update weight is what comes on top of that.
+
+References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", section 4.2, "Estimating the Weight Factors".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from watersmeet.algebra.plan import DEFAULT_NODE_ROWS, Index, Plan
+from watersmeet.calibration.fit import fitted
+from watersmeet.calibration.streams import A, B, even_keys, joined, odd_keys, pane
+from watersmeet.calibration.timing import Timed, timed
+from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.pane import Pane
+from watersmeet.operators.window_join.tactics.base import Tally
+from watersmeet.operators.window_join.tactics.registry import tactic_of
+from watersmeet.planner.models.kang import btree_path_rows, ttree_path_rows
+from watersmeet.planner.models.profile import Structure
+
+#: Few enough buckets that a long one takes as long to compare as to find.
+INDEXES = {
+    "list": Index(),
+    "hash": Index("hash", 101),
+    "btree": Index("btree", DEFAULT_NODE_ROWS),
+    "ttree": Index("ttree", DEFAULT_NODE_ROWS),
+}
+PATH_ROWS = {"btree": btree_path_rows, "ttree": ttree_path_rows}
+
+#: Arrivals at the lowest rate: enough for some milliseconds.
+ARRIVALS = 20_000
+
+#: Rows of the windows: buckets of ten rows up, and trees of a single node up, so that what grows and what does not can be told apart.
+SIZES = {
+    "list": (500, 1000, 2500, 5000, 20_000),
+    "hash": (1000, 2000, 5000, 10_000, 40_000),
+    "btree": (100, 1000, 5000, 20_000, 80_000),
+    "ttree": (100, 1000, 5000, 20_000, 80_000),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A window of so many rows, and so many arrivals that probe or update it."""
+
+    window_rows: int
+    arrivals: int
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """A probe-only load: rows compared as the cost model counts them, lookups, seconds, and how many of these went into the layout."""
+
+    compared: float
+    lookups: int
+    layout_s: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """An update-only load: rows touched as the cost model counts them, seconds, how many of these went into the layout and the loops.
+
+    The loops' own are measured with the same rows entering a list that none leaves.
+    """
+
+    touched: float
+    layout_s: float
+    loops_s: float
+    seconds: float
+
+
+def probe_loads(kind: str, *, quick: bool) -> list[Load]:
+    """As many arrivals as for updates, but fewer where each of them compares a whole list."""
+    return [
+        Load(each.window_rows, max(1000, each.arrivals * 500 // each.window_rows)) if kind == "list" else each
+        for each in update_loads(kind, quick=quick)
+    ]
+
+
+def update_loads(kind: str, *, quick: bool) -> list[Load]:
+    """Twenty loads of rising size and rate, as many as the paper's; six when it has to be quick."""
+    sizes, rates = (SIZES[kind][::2], (1, 2)) if quick else (SIZES[kind], (1, 2, 3, 4))
+    return [Load(rows, rate * ARRIVALS) for rows in sizes for rate in rates]
+
+
+def structure(probed: list[Probed], updated: list[Updated]) -> Structure:
+    """The weights that fit both kinds of load best."""
+    compare_s, lookup_s = fitted(
+        [(each.compared, each.lookups) for each in probed], [each.seconds for each in probed], [each.layout_s for each in probed]
+    )
+    (update_s,) = fitted(
+        [(each.touched,) for each in updated], [each.seconds for each in updated], [each.layout_s + each.loops_s for each in updated]
+    )
+    return Structure(compare_s, update_s, lookup_s)
+
+
+def probed(kind: str, load: Load, repeats: int) -> Probed:
+    """Rows of A look up a full window B and find nothing."""
+    rng = np.random.default_rng([load.window_rows, load.arrivals])
+    config = joined(_plan(kind))
+    window = pane(config, B, np.arange(load.window_rows), even_keys(rng, load.window_rows))
+    keys = odd_keys(rng, load.arrivals)
+
+    def new(arrivals: int) -> dict[int, Pane]:
+        return {A: pane(config, A, np.full(arrivals, load.window_rows), keys[:arrivals]), B: _no_rows(config, B)}
+
+    whole, layout = _joined(config, [(), (window,)], new(load.arrivals), new(1), repeats)
+    lookups, compared = int(whole.result.probes[A, B]), float(whole.result.comparisons[A, B])
+    touched = lookups * _path_rows(kind, load.window_rows) if kind in PATH_ROWS else compared
+    return Probed(touched, lookups, layout.seconds, whole.seconds)
+
+
+def updated(kind: str, load: Load, repeats: int) -> Updated:
+    """Rows of B push each other out of a full window; each also looks up the one row of window A."""
+    steady, layout = _arriving(kind, load, repeats, window_us=load.window_rows)
+    bare, bare_layout = _arriving("list", load, repeats, window_us=2 * (load.window_rows + load.arrivals))
+    updates = int(steady.result.inserts[B] + steady.result.expirations[B])
+    touched = updates * _path_rows(kind, load.window_rows)
+    return Updated(touched, layout.seconds, max(0.0, bare.seconds - bare_layout.seconds), steady.seconds)
+
+
+def _arriving(kind: str, load: Load, repeats: int, window_us: int) -> tuple[Timed[Tally], Timed[Tally]]:
+    """Rows of B arrive one microsecond after the other."""
+    rng = np.random.default_rng([load.window_rows, load.arrivals, 1])
+    config = joined(_plan(kind), window_b_us=window_us)
+    window = pane(config, B, np.arange(load.window_rows), even_keys(rng, load.window_rows))
+    other = pane(config, A, np.array([load.window_rows]), odd_keys(rng, 1))
+    keys = even_keys(rng, load.arrivals)
+
+    def new(arrivals: int) -> dict[int, Pane]:
+        times = load.window_rows + np.arange(arrivals)
+        return {A: _no_rows(config, A), B: pane(config, B, times, keys[:arrivals])}
+
+    return _joined(config, [(other,), (window,)], new(load.arrivals), new(1), repeats)
+
+
+def _joined(
+    config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], hardly_any: dict[int, Pane], repeats: int
+) -> tuple[Timed[Tally], Timed[Tally]]:
+    """The join of all arrivals, and of a single one: that is what laying the windows out takes."""
+    return timed(lambda: _search(config, old, new), repeats), timed(lambda: _search(config, old, hardly_any), repeats)
+
+
+def _search(config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane]) -> Tally:
+    tally = Tally(len(config.inputs))
+    for _ in tactic_of(config.plan).settle(config, config.plan)(config, old, new, tally):
+        pass
+    return tally
+
+
+def _plan(kind: str) -> Plan:
+    return Plan("window-join", indexes=(("b", INDEXES[kind]),))
+
+
+def _no_rows(config: MeetConfig, number: int) -> Pane:
+    nothing = np.empty(0, np.int64)
+    return pane(config, number, nothing, nothing)
+
+
+def _path_rows(kind: str, rows: int) -> float:
+    """Rows the model says are touched on the way to a row's place: a path down a tree, one elsewhere."""
+    return PATH_ROWS[kind](rows, DEFAULT_NODE_ROWS) if kind in PATH_ROWS else 1.0

@@ -1,0 +1,272 @@
+"""Files of a checkpoint, read and verified. `run` refuses the first damage that `read_contents` finds, `repair` lists all of them.
+
+about.json              manifest: query, streams, schemas, plan, output directory, and a random id
+lock                    held by the process that uses the checkpoint; has no content
+batches/0000000012.json record of batch 12: the files it reads, and the digest of record 11 (of the manifest, for batch 0)
+states/0000000012.run   state after batch 12, and the digest of record 12
+
+The digests form a chain from the newest state to the manifest. So every file is checked for its content, by its checksum, and for
+its place, by its successor: a missing, older or foreign file breaks the chain. The newest record may belong to a batch in flight,
+which has no state yet.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.checkpoint.framing import DamagedFileError, Frame, encode_frame, read_frame
+from watersmeet.errors import InputError
+from watersmeet.sources.directories import InputFile
+
+#: Batch "before" batch 0 in the chain of digests: the manifest.
+MANIFEST_BATCH = -1
+
+Parsed = TypeVar("Parsed")
+
+_NUMBERED = re.compile(r"(\d{10,})\.(json|run)", re.ASCII)
+
+
+class Kind(StrEnum):
+    """Kinds of files in a checkpoint."""
+
+    MANIFEST = "manifest"
+    RECORD = "batch"
+    STATE = "state"
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """Query, streams and output that a checkpoint was created for. Its state means nothing to any other."""
+
+    query: str
+    streams: Mapping[str, Mapping[str, Any]]
+    out: str | None
+
+    def difference(self, other: About) -> str | None:
+        """Say how another run differs from the one that created the checkpoint; None if it does not. Outputs are judged elsewhere."""
+        if self.query != other.query:
+            return "was created by a different query"
+        if dict(self.streams) != dict(other.streams):
+            return "was created for different streams: a name, path, time column, lateness or idle timeout differs"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """First file of a checkpoint."""
+
+    about: About
+    checkpoint_id: str
+    plan: Plan | None
+    schemas: Mapping[str, pa.Schema]
+    digest: str
+
+
+Files = dict[str, tuple[InputFile, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRecord:
+    """Files of one batch, by stream."""
+
+    batch: int
+    files: Files
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Something wrong with one file. `batch` is the batch of a record or a state."""
+
+    place: Path
+    wrong: str
+    kind: Kind
+    batch: int = MANIFEST_BATCH
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Intact files of a checkpoint, and what is wrong with the others. `states` are the batches whose states were read and are intact."""
+
+    path: Path
+    manifest: Manifest | None
+    records: Mapping[int, BatchRecord]
+    states: Mapping[int, bytes]
+    damages: tuple[Damage, ...]
+
+    @property
+    def is_new(self) -> bool:
+        return self.manifest is None and not self.damages
+
+    @property
+    def last_record(self) -> int:
+        """Number of the newest batch that was chosen, committed or in flight; -1 if there is none."""
+        return max((*self.records, *(each.batch for each in self.damages)), default=MANIFEST_BATCH)
+
+    @property
+    def committed(self) -> int:
+        """Number of the newest batch whose state is there, intact or not; -1 if there is none."""
+        return max(numbers(self.path / "states"), default=MANIFEST_BATCH)
+
+    def raise_damage(self) -> None:
+        """Refuse a damaged checkpoint: name the first file that is wrong."""
+        for damage in self.damages:
+            if damage.kind is Kind.MANIFEST:
+                hint = "restore that file from a backup, or start again with a new checkpoint and a new output directory"
+            else:
+                hint = f"watersmeet repair {self.path} says what can be done"
+            raise DamagedFileError(damage.place, damage.wrong, hint=hint)
+
+
+def read_contents(path: Path, *, all_states: bool = False) -> Contents:
+    """Read and verify a checkpoint. A run needs the newest state only; `all_states` verifies the others too."""
+    damages: list[Damage] = []
+    manifest = _read_manifest(path, damages)
+    records = _read_records(path, manifest, damages)
+    states = _read_states(path, records, damages, all_states=all_states)
+    return Contents(path, manifest, records, states, tuple(damages))
+
+
+def encode_manifest(about: About, checkpoint_id: str, plan: Plan | None, schemas: Mapping[str, pa.Schema]) -> tuple[bytes, str]:
+    header = {
+        "query": about.query,
+        "streams": about.streams,
+        "out": about.out,
+        "checkpoint_id": checkpoint_id,
+        "plan": None if plan is None else plan.to_dict(),
+        "schemas": {name: base64.b64encode(schema.serialize().to_pybytes()).decode() for name, schema in schemas.items()},
+    }
+    return encode_frame(Kind.MANIFEST, header)
+
+
+def encode_record(batch: int, files: Files, previous: str) -> tuple[bytes, str]:
+    listed = {stream: [[file.name, file.size_bytes, file.modified_ns] for file in each] for stream, each in files.items()}
+    return encode_frame(Kind.RECORD, {"batch": batch, "previous": previous, "files": listed})
+
+
+def encode_state(batch: int, record: str, blob: bytes) -> bytes:
+    return encode_frame(Kind.STATE, {"batch": batch, "record": record}, blob)[0]
+
+
+def manifest_path(path: Path) -> Path:
+    return path / "about.json"
+
+
+def batch_path(path: Path, batch: int) -> Path:
+    """Path of a batch's record; of the manifest for the batch before the first."""
+    return manifest_path(path) if batch == MANIFEST_BATCH else path / "batches" / f"{batch:010d}.json"
+
+
+def state_path(path: Path, batch: int) -> Path:
+    return path / "states" / f"{batch:010d}.run"
+
+
+def numbers(directory: Path) -> list[int]:
+    """List the batches that a directory has files of, in order. Unfinished and moved files do not count."""
+    if not directory.is_dir():
+        return []
+    named = (_NUMBERED.fullmatch(file.name) for file in directory.iterdir())
+    return sorted(int(found[1]) for found in named if found is not None)
+
+
+def _read_manifest(path: Path, damages: list[Damage]) -> Manifest | None:
+    place = manifest_path(path)
+    if not place.exists() and not numbers(path / "batches") and not numbers(path / "states"):
+        return None
+    _refuse_format_1(path)
+    try:
+        frame = read_frame(place, Kind.MANIFEST)
+        return _parse(place, frame, _parse_manifest)
+    except DamagedFileError as error:
+        damages.append(Damage(place, error.wrong, Kind.MANIFEST))
+        return None
+
+
+def _parse_manifest(frame: Frame) -> Manifest:
+    saved = frame.header
+    schemas = {name: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))) for name, text in saved["schemas"].items()}
+    plan = None if saved["plan"] is None else Plan.from_dict(saved["plan"])
+    return Manifest(About(saved["query"], saved["streams"], saved["out"]), saved["checkpoint_id"], plan, schemas, frame.digest)
+
+
+def _refuse_format_1(path: Path) -> None:
+    """Refuse checkpoints from before files had checksums: nothing tells whether they are whole."""
+    try:
+        saved = json.loads(manifest_path(path).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return
+    if isinstance(saved, dict) and saved.get("format") == 1:
+        raise InputError(
+            f'checkpoint "{path}" was written by an older version of Watersmeet: '
+            "start again with a new checkpoint and a new output directory"
+        )
+
+
+def _read_records(path: Path, manifest: Manifest | None, damages: list[Damage]) -> dict[int, BatchRecord]:
+    last = max((*numbers(path / "batches"), *numbers(path / "states")), default=MANIFEST_BATCH)
+    digests = {} if manifest is None else {MANIFEST_BATCH: manifest.digest}
+    records: dict[int, BatchRecord] = {}
+    for batch in range(last + 1):
+        place = batch_path(path, batch)
+        try:
+            frame = read_frame(place, Kind.RECORD)
+            record = _parse(place, frame, _parse_record)
+            _check_number(place, frame, batch)
+            _check_link(place, frame.header.get("previous"), batch_path(path, batch - 1), digests.get(batch - 1))
+        except DamagedFileError as error:
+            damages.append(Damage(place, error.wrong, Kind.RECORD, batch))
+            continue
+        digests[batch] = record.digest
+        records[batch] = record
+    return records
+
+
+def _parse_record(frame: Frame) -> BatchRecord:
+    files = {stream: tuple(InputFile(*each) for each in listed) for stream, listed in frame.header["files"].items()}
+    return BatchRecord(int(frame.header["batch"]), files, frame.digest)
+
+
+def _read_states(path: Path, records: Mapping[int, BatchRecord], damages: list[Damage], *, all_states: bool) -> dict[int, bytes]:
+    committed = numbers(path / "states")
+    states: dict[int, bytes] = {}
+    for batch in committed if all_states else committed[-1:]:
+        place = state_path(path, batch)
+        try:
+            frame = read_frame(place, Kind.STATE)
+            _check_number(place, frame, batch)
+            _check_link(place, frame.header.get("record"), batch_path(path, batch), records[batch].digest if batch in records else None)
+        except DamagedFileError as error:
+            damages.append(Damage(place, error.wrong, Kind.STATE, batch))
+            continue
+        states[batch] = frame.body
+    return states
+
+
+def _check_number(place: Path, frame: Frame, batch: int) -> None:
+    found = frame.header.get("batch")
+    if found != batch:
+        raise DamagedFileError(place, f"is damaged: it belongs to batch {found}, not to batch {batch}")
+
+
+def _check_link(place: Path, link: str | None, predecessor: Path, digest: str | None) -> None:
+    """Refuse a file that names another predecessor. Where the predecessor itself is damaged, nothing can be said."""
+    if digest is not None and link != digest:
+        raise DamagedFileError(place, f'does not follow "{predecessor}": one of the two is from another run or another time')
+
+
+def _parse(place: Path, frame: Frame, parse: Callable[[Frame], Parsed]) -> Parsed:
+    """Parse a header whose checksum matches; a header that still does not parse is named like a damaged one."""
+    try:
+        return parse(frame)
+    except (KeyError, TypeError, ValueError, AttributeError, pa.ArrowException) as error:
+        raise DamagedFileError(place, "is damaged: a part of its header is missing") from error

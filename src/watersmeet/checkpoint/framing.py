@@ -1,0 +1,102 @@
+"""One frame for every file that Watersmeet writes and reads back: checkpoints, plan logs, owners of output directories.
+
+    {"watersmeet": "batch", "version": 2, "sha256": "9f86…"}   kind of file, format version, checksum of everything else
+    {"batch": 12, …}                                            header: JSON on one line
+    …                                                           body: any bytes, often none
+
+The checksum covers the kind, the version, the header and the body. It is also the file's digest: a file names its predecessor by it, so
+an intact file in the wrong place is noticed too. The first line keeps its layout in every format version, so that a file of another
+version is not mistaken for a damaged one. A frame holds no code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from watersmeet.errors import InputError
+
+#: Written by this version.
+FORMAT_VERSION = 2
+#: Read by this version.
+READABLE_VERSIONS = (2,)
+
+_FIRST_LINE = re.compile(rb'\{"watersmeet": "([a-z]{1,20})", "version": ([0-9]{1,6}), "sha256": "([0-9a-f]{64})"\}\n')
+
+
+class DamagedFileError(InputError):
+    """A file of ours that is not what was written: `place` is the file, `wrong` says what is wrong with it."""
+
+    def __init__(self, place: Path, wrong: str, *, hint: str | None = None) -> None:
+        super().__init__(f'"{place}" {wrong}', hint=hint)
+        self.place = place
+        self.wrong = wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Content of one file."""
+
+    kind: str
+    version: int
+    header: Mapping[str, Any]
+    body: bytes
+    digest: str
+
+
+def encode_frame(kind: str, header: Mapping[str, Any], body: bytes = b"") -> tuple[bytes, str]:
+    """Return the bytes of a file and its digest.
+
+    >>> content, digest = encode_frame("batch", {"batch": 12})
+    >>> decode_frame(content, "batch").header, decode_frame(content, "batch").digest == digest
+    ({'batch': 12}, True)
+    """
+    payload = json.dumps(header).encode() + b"\n" + body
+    digest = _digest(kind, FORMAT_VERSION, payload)
+    first_line = f'{{"watersmeet": "{kind}", "version": {FORMAT_VERSION}, "sha256": "{digest}"}}\n'
+    return first_line.encode() + payload, digest
+
+
+def decode_frame(content: bytes, kind: str) -> Frame:
+    """Return what a file holds; a `ValueError` describes what is wrong with it.
+
+    >>> decode_frame(encode_frame("batch", {"batch": 12})[0].replace(b"12", b"13"), "batch")
+    Traceback (most recent call last):
+    ValueError: is damaged: its checksum does not match
+    """
+    first = _FIRST_LINE.match(content)
+    if first is None:
+        raise ValueError("is damaged: it does not begin as a file of Watersmeet")
+    found, version, payload = first[1].decode(), int(first[2]), content[first.end() :]
+    if _digest(found, version, payload) != first[3].decode():
+        raise ValueError("is damaged: its checksum does not match")
+    # Only now is it known that the version is the one that was written, and not a flipped bit.
+    if version not in READABLE_VERSIONS:
+        raise ValueError(f"was written by another version of Watersmeet: format {version}, this version reads format {FORMAT_VERSION}")
+    if found != kind:
+        raise ValueError(f"is damaged: it holds a {found} where a {kind} belongs")
+    header, _, body = payload.partition(b"\n")
+    return Frame(found, version, json.loads(header), body, first[3].decode())
+
+
+def read_frame(place: Path, kind: str) -> Frame:
+    """Read a file of this kind; a `DamagedFileError` names it if it is missing, damaged or another file."""
+    try:
+        return decode_frame(place.read_bytes(), kind)
+    except FileNotFoundError as error:
+        raise DamagedFileError(place, "is missing") from error
+    except OSError as error:
+        raise DamagedFileError(place, f"cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise DamagedFileError(place, str(error)) from error
+
+
+def _digest(kind: str, version: int, payload: bytes) -> str:
+    found = hashlib.sha256(f"{kind} {version}\n".encode())
+    found.update(payload)
+    return found.hexdigest()

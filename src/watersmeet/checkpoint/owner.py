@@ -1,0 +1,166 @@
+"""Owner of an output directory: one checkpoint, whose random id a marker file holds.
+
+Two jobs that write to one directory overwrite files of one another, or readers take their rows for one result. So the first job claims
+the directory, and another one is refused. Readers skip the marker: its name begins with an underscore.
+
+A job writes its manifest before it claims its output. If it stops in between, it claims the output when it resumes, unless another
+job was faster.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from watersmeet.checkpoint.framing import DamagedFileError, encode_frame, read_frame
+from watersmeet.errors import InputError
+from watersmeet.files import flush_directory, make_directory, write_atomically
+from watersmeet.sources.files import is_data_file
+
+OWNER_FILE = "_watersmeet_owner.json"
+_KIND = "owner"
+_START_AGAIN = "use another output directory, or delete this one to start again"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Checkpoint that an output directory belongs to. `checkpoint` is its absolute path; None for a run without one."""
+
+    checkpoint_id: str
+    checkpoint: str | None
+
+
+def spark_owner(checkpoint: Path) -> Owner:
+    """Return the identity of a Spark checkpoint: the id of its query, written here if Spark has not started the query yet."""
+    place = checkpoint / "metadata"
+    if not place.exists() and not _has_spark_batches(checkpoint):
+        write_atomically(place, json.dumps({"id": str(uuid.uuid4())}).encode())
+    hint = f"watersmeet repair {checkpoint} says what can be done"
+    try:
+        found = json.loads(place.read_bytes())["id"]
+    except OSError as error:
+        wrong = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror or error}"
+        raise DamagedFileError(place, wrong, hint=hint) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedFileError(place, "is damaged", hint=hint) from error
+    return Owner(str(found), str(checkpoint.absolute()))
+
+
+def is_new_on_spark(checkpoint: Path) -> bool:
+    """Whether no batch of a Spark checkpoint was ever chosen."""
+    return not _has_spark_batches(checkpoint)
+
+
+def owner_path(directory: Path) -> Path:
+    return directory / OWNER_FILE
+
+
+def read_owner(directory: Path) -> Owner | None:
+    """Return the owner of an output directory, None if it has none; a `DamagedFileError` names a damaged marker."""
+    place = owner_path(directory)
+    if not place.exists():
+        return None
+    header = read_frame(place, _KIND).header
+    return Owner(header["checkpoint_id"], header["checkpoint"])
+
+
+def check_output(directory: Path, owner: Owner, *, is_new: bool) -> None:
+    """Refuse an output directory that belongs to another checkpoint, or that holds rows of others when the job is new."""
+    try:
+        found = read_owner(directory)
+    except DamagedFileError as error:
+        error.hint = (
+            "if this output belongs to the checkpoint, delete that file: the next run writes it again"
+            if owner.checkpoint is None
+            else f"watersmeet repair {owner.checkpoint} --fix moves it aside, and the next run writes it again"
+        )
+        raise
+    if found is None:
+        if is_new:
+            _refuse_rows_of_others(directory)
+    elif not _may_claim(directory, found, owner):
+        raise _belongs_to_another(directory, found, owner)
+
+
+def claim_output(directory: Path, owner: Owner) -> None:
+    """Write the marker, unless it is there. Of two jobs that claim a directory at the same time, one is refused."""
+    found = read_owner(directory)
+    if found == owner:
+        return
+    content = encode_frame(_KIND, {"checkpoint_id": owner.checkpoint_id, "checkpoint": owner.checkpoint})[0]
+    if found is not None:
+        if not _may_claim(directory, found, owner):
+            raise _belongs_to_another(directory, found, owner)
+        write_atomically(owner_path(directory), content)  # a moved checkpoint, or a claim that nothing came of
+    elif not _create(owner_path(directory), content):
+        claim_output(directory, owner)
+
+
+def _may_claim(directory: Path, found: Owner, owner: Owner) -> bool:
+    """Whether the marker is this checkpoint's, or left by an earlier checkpoint of the same path that wrote no row."""
+    if found.checkpoint_id == owner.checkpoint_id:
+        return True
+    return owner.checkpoint is not None and found.checkpoint == owner.checkpoint and not _rows_in(directory)
+
+
+def _belongs_to_another(directory: Path, found: Owner, owner: Owner) -> InputError:
+    if found.checkpoint is None:
+        said, hint = "holds the rows of a run without a checkpoint", _START_AGAIN
+    elif found.checkpoint == owner.checkpoint:
+        said = f'belongs to an earlier checkpoint "{found.checkpoint}", which was deleted: this run would write its rows a second time'
+        hint = _START_AGAIN
+    elif not any((Path(found.checkpoint) / first).exists() for first in ("about.json", "metadata")):
+        said = f'belongs to checkpoint "{found.checkpoint}", which does not exist any more: this run would write its rows a second time'
+        hint = _START_AGAIN
+    else:
+        said = f'belongs to checkpoint "{found.checkpoint}"'
+        hint = f"use another output directory, or resume that job with --checkpoint {found.checkpoint}"
+    return InputError(f'output directory "{directory}" {said}', hint=f'{hint} (its owner is named in "{owner_path(directory)}")')
+
+
+def _refuse_rows_of_others(directory: Path) -> None:
+    rows = _rows_in(directory)
+    if rows:
+        raise InputError(
+            f'output directory "{directory}" already holds "{rows[0]}", which no run of this checkpoint wrote',
+            hint="use an empty output directory: readers of the directory would take both for one result",
+        )
+
+
+def _rows_in(directory: Path) -> list[str]:
+    """List files that a reader of the directory takes for rows, or that Spark's file sink keeps of them."""
+    try:
+        names = sorted(file.name for file in directory.iterdir() if is_data_file(file) or file.name == "_spark_metadata")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise InputError(f'output directory "{directory}" cannot be read: {error.strerror or error}') from error
+    return names
+
+
+def _create(place: Path, content: bytes) -> bool:
+    """Create a file with all its content; False if there is one already."""
+    unfinished = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
+    try:
+        make_directory(place.parent)
+        with unfinished.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(unfinished, place)
+        flush_directory(place.parent)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise InputError(f'"{place}" cannot be written: {error.strerror or error}') from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return True
+
+
+def _has_spark_batches(checkpoint: Path) -> bool:
+    offsets = checkpoint / "offsets"
+    return offsets.is_dir() and any(file.name.isdecimal() for file in offsets.iterdir())

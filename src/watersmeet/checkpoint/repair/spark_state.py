@@ -1,0 +1,118 @@
+"""State in a Spark checkpoint: per partition, snapshots (`7.zip`, with the `SSTs` they name) and what each version changed (`8.changelog`).
+
+Version n + 1 is the state after batch n. Spark loads the newest snapshot up to the version it needs and applies the changelogs since. So
+a damaged snapshot costs nothing while an older one and all changelogs are there, and the state after the last batch can be made again by
+running that batch again from the state before it. A sink of files leaves out batches that it knows, and their state with them, so what
+it has of that batch is taken back first.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from watersmeet.checkpoint.repair.checksums import contradicts_checksum, with_checksum
+from watersmeet.checkpoint.repair.finding import Finding
+from watersmeet.checkpoint.repair.rewind import VERSIONED, committed, rewound, taken_back
+
+_NEEDS_OUT = "the last batch can run again, but its output files have to be moved aside first: name their directory with --out DIR"
+_COMPACTED = "the last batch would have to run again, and the files it wrote are unknown: start from a new checkpoint"
+
+
+def state_findings(path: Path, out: Path | None) -> Iterator[Finding]:
+    """What is wrong with the state after the last committed batch."""
+    for place in sorted((path / "state").glob("*/_*/**/[!.]*")):
+        if place.is_file() and contradicts_checksum(place):
+            yield Finding(place, "is damaged", "the layout of the state is unknown without it: start from a new checkpoint")
+    for partition in _partitions(path):
+        yield from partition.findings(path, out, committed(path) + 1)
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """The files of one partition by version, whole or not."""
+
+    folder: Path
+    changes: dict[int, Path]
+    snapshots: dict[int, Path]
+    damaged: frozenset[Path]
+
+    def findings(self, path: Path, out: Path | None, version: int) -> Iterator[Finding]:
+        if version < 1 or self._reaches(version, using=frozenset()):
+            yield from self._left_over(version)
+            return
+        if self._reaches(version, using=self._broken_snapshots()):
+            for place in sorted(self._broken_snapshots()):
+                yield Finding(place, "is damaged", "Spark uses an older snapshot and the changes since then", with_checksum(place))
+            return
+        back = rewound(path, version - 1)
+        if back and (version == 1 or self._reaches(version - 1, using=self._broken_snapshots())):
+            yield self._made_again(version, out, back)
+        else:
+            wrong = f"cannot be loaded at version {version}"
+            yield Finding(self.folder, wrong, "neither can the version before it: start from a new checkpoint")
+
+    def _made_again(self, version: int, out: Path | None, back: tuple[Path, ...]) -> Finding:
+        place = self.changes.get(version) or self.snapshots.get(version) or self.folder / f"{version}.changelog"
+        wrong = "is damaged" if place.exists() else "is missing"
+        written = None if out is None else taken_back(out, version - 1)
+        if written is None:
+            return Finding(place, wrong, _NEEDS_OUT if out is None else _COMPACTED)
+        broken = [each for each in (*self.damaged, place) if each.exists()]
+        aside = tuple(dict.fromkeys([*(file for each in broken for file in with_checksum(each)), *back, *written]))
+        return Finding(place, wrong, "Spark runs the last batch again from the state before it, and writes its rows again", aside)
+
+    def _left_over(self, version: int) -> Iterator[Finding]:
+        for place in sorted(self.damaged):
+            found = VERSIONED.fullmatch(place.name)
+            if found is not None and int(found[1]) > version:
+                yield Finding(place, "is damaged", "its batch was not committed and runs again", with_checksum(place))
+
+    def _broken_snapshots(self) -> frozenset[Path]:
+        return frozenset(file for file in self.snapshots.values() if file in self.damaged)
+
+    def _reaches(self, version: int, using: frozenset[Path]) -> bool:
+        """Whether a version can be loaded, with these files out of the way: from its newest snapshot, by whole files only."""
+        usable = [number for number, file in self.snapshots.items() if number <= version and file not in using]
+        start = max(usable, default=0)
+        if start and self.snapshots[start] in self.damaged:
+            return False
+        return all(number in self.changes and self.changes[number] not in self.damaged for number in range(start + 1, version + 1))
+
+
+def _partitions(path: Path) -> list[_Partition]:
+    state = path / "state"
+    folders = sorted(state.glob("[0-9]*/[0-9]*")) if state.is_dir() else []
+    return [_partition(folder) for folder in folders if folder.is_dir()]
+
+
+def _partition(folder: Path) -> _Partition:
+    changes: dict[int, Path] = {}
+    snapshots: dict[int, Path] = {}
+    for file in folder.iterdir():
+        found = VERSIONED.fullmatch(file.name)
+        if found is not None:
+            (changes if found[2] == "changelog" else snapshots)[int(found[1])] = file
+    damaged = {file for file in (*changes.values(), *snapshots.values()) if file.stat().st_size == 0 or contradicts_checksum(file)}
+    return _Partition(folder, changes, snapshots, frozenset(damaged | _missing_tables(folder, set(snapshots.values()) - damaged)))
+
+
+def _missing_tables(folder: Path, snapshots: set[Path]) -> set[Path]:
+    """Snapshots that name a table which is gone or damaged."""
+    return {each for each in snapshots if not all(_is_there(folder / "SSTs" / name) for name in _tables(each))}
+
+
+def _tables(snapshot: Path) -> list[str]:
+    try:
+        with zipfile.ZipFile(snapshot) as opened:
+            about = opened.read("metadata").decode(errors="replace")
+    except (OSError, KeyError, zipfile.BadZipFile):
+        return ["nowhere"]
+    return re.findall(r'"dfsSstFileName":"([\w.-]+)"', about)
+
+
+def _is_there(place: Path) -> bool:
+    return place.exists() and not contradicts_checksum(place)

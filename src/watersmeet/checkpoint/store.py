@@ -1,0 +1,154 @@
+"""A checkpoint directory in use: what a run writes, and in which order.
+
+The manifest is written first, then for every batch its record, its rows (by the outbox) and its state, which commits the batch. Every file
+appears whole or not at all, and names its predecessor by its digest (`contents`). The last two states are kept, so that a state that a
+disk has damaged costs one batch and not the run.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.checkpoint.contents import (
+    MANIFEST_BATCH,
+    About,
+    BatchRecord,
+    Files,
+    Manifest,
+    batch_path,
+    encode_manifest,
+    encode_record,
+    encode_state,
+    manifest_path,
+    numbers,
+    read_contents,
+    state_path,
+)
+from watersmeet.checkpoint.owner import Owner, read_owner
+from watersmeet.errors import InputError
+from watersmeet.files import write_atomically
+
+_KEPT_STATES = 2
+
+
+class Checkpoint:
+    """A checkpoint directory, locked, verified and of the same query as the run."""
+
+    def __init__(self, path: Path, about: About) -> None:
+        self.path = path
+        self._lock = locked(path)
+        try:
+            contents = read_contents(path)
+            contents.raise_damage()
+            self._about = about
+            self._manifest = contents.manifest
+            self._records = dict(contents.records)
+            self._states = contents.states
+            self._new_id = uuid.uuid4().hex
+            if contents.manifest is not None:
+                _check_same_run(path, contents.manifest, about)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_new(self) -> bool:
+        return self._manifest is None
+
+    @property
+    def owner(self) -> Owner:
+        """Identity of this checkpoint in the marker of its output directory."""
+        return Owner(self._new_id if self._manifest is None else self._manifest.checkpoint_id, str(self.path.absolute()))
+
+    @property
+    def last_record(self) -> int:
+        """Number of the newest batch that was chosen; -1 if there is none."""
+        return max(self._records, default=MANIFEST_BATCH)
+
+    def begin(self, schemas: Mapping[str, pa.Schema], plan: Plan | None) -> None:
+        """Write the manifest, once the first files have been looked at."""
+        content, digest = encode_manifest(self._about, self._new_id, plan, schemas)
+        write_atomically(manifest_path(self.path), content)
+        self._manifest = Manifest(self._about, self._new_id, plan, schemas, digest)
+
+    def schemas(self) -> Mapping[str, pa.Schema]:
+        return self._begun().schemas
+
+    def plan(self) -> Plan | None:
+        """Return the plan that the run is pinned to, None if it is not pinned."""
+        return self._begun().plan
+
+    def decide(self, batch: int, files: Files) -> None:
+        """Write down which files a batch reads, before it runs."""
+        before = self._begun().digest if batch == 0 else self._records[batch - 1].digest
+        content, digest = encode_record(batch, files, before)
+        write_atomically(batch_path(self.path, batch), content)
+        self._records[batch] = BatchRecord(batch, files, digest)
+
+    def decided(self) -> Mapping[int, BatchRecord]:
+        """Return the records of all batches, committed or in flight."""
+        return self._records
+
+    def commit(self, batch: int, blob: bytes) -> None:
+        """Write the state after a batch. Its rows have been written before."""
+        write_atomically(state_path(self.path, batch), encode_state(batch, self._records[batch].digest, blob))
+        for old in numbers(self.path / "states")[:-_KEPT_STATES]:
+            state_path(self.path, old).unlink(missing_ok=True)
+
+    def latest(self) -> tuple[int, bytes] | None:
+        """Return the last committed batch and the state after it, as they were when the checkpoint was opened."""
+        return max(self._states.items(), default=None)
+
+    def close(self) -> None:
+        self._lock.close()
+
+    def _begun(self) -> Manifest:
+        assert self._manifest is not None, "the manifest is written before anything is read from it"
+        return self._manifest
+
+
+def _check_same_run(path: Path, manifest: Manifest, about: About) -> None:
+    words = manifest.about.difference(about)
+    if words is not None:
+        raise InputError(f'checkpoint "{path}" {words}', hint="use a new checkpoint directory, and a new output directory")
+    if manifest.about.out != about.out and not _was_moved(manifest, about):
+        before, now = (f'"{out}"' if out is not None else "no directory" for out in (manifest.about.out, about.out))
+        raise InputError(
+            f'checkpoint "{path}" writes its rows to {before}, not to {now}',
+            hint="use the same output, or a new checkpoint directory; an output directory that was moved keeps its owner file",
+        )
+
+
+def _was_moved(manifest: Manifest, about: About) -> bool:
+    """Whether the output directory stands at another place now, and only there."""
+    if manifest.about.out is None or about.out is None:
+        return False
+    old, new = read_owner(Path(manifest.about.out)), read_owner(Path(about.out))
+    is_ours = new is not None and new.checkpoint_id == manifest.checkpoint_id
+    return is_ours and (old is None or old.checkpoint_id != manifest.checkpoint_id)
+
+
+def locked(path: Path) -> IO[bytes]:
+    """Lock the directory. The system releases the lock when the process ends, however it ends."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        # Opened without truncating: after damage the file may hold what belongs elsewhere.
+        lock = os.fdopen(os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+    except OSError as error:
+        raise InputError(f'checkpoint "{path}" cannot be used: {error.strerror or error}') from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.close()
+        raise InputError(
+            f'checkpoint "{path}" is in use by another process', hint="stop that one first, or give this run a checkpoint of its own"
+        ) from error
+    return lock

@@ -1,0 +1,55 @@
+"""How the command line reports mistakes: one message on stderr and an exit code, never a stack trace."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+import typer
+
+from watersmeet.cli.show import printable
+from watersmeet.errors import InternalError, WatersmeetError, WatersmeetWarning, abbreviate
+
+INTERRUPTED = 130
+
+
+@contextmanager
+def exit_on_error() -> Iterator[None]:
+    """Report mistakes as one message on stderr and exit with code 1, never as a stack trace; report our warnings as one line."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", WatersmeetWarning)
+            warnings.showwarning = _show_warning
+            yield
+    except WatersmeetError as error:
+        _say(str(error))
+        raise typer.Exit(1) from error
+    except InternalError as error:
+        _say(f"{error}\nthis is a mistake in Watersmeet, not in your query or data")
+        raise typer.Exit(1) from error
+    except BrokenPipeError:
+        raise  # the reader of our output has left: `main` ends quietly
+    except OSError as error:  # a full disk, a name that is too long, a directory without permission
+        place = "" if error.filename is None else f'"{abbreviate(os.fsdecode(error.filename), 200)}": '
+        _say(f"{place}{error.strerror or error}\ncheck the path, the disk and its permissions")
+        raise typer.Exit(1) from error
+    except KeyboardInterrupt as interrupt:
+        raise typer.Exit(INTERRUPTED) from interrupt
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
+) -> None:
+    """Show a warning of ours as a line, and any other in Python's form."""
+    if issubclass(category, WatersmeetWarning):
+        _say(f"warning: {message}")
+    else:
+        print(warnings.formatwarning(message, category, filename, lineno, line), file=file or sys.stderr, end="")
+
+
+def _say(message: str) -> None:
+    typer.echo("watersmeet: " + "\n".join(printable(line) for line in message.split("\n")), err=True)

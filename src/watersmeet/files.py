@@ -1,0 +1,151 @@
+"""Text files from outside: queries, job files, statistics, profiles.
+
+A path can name anything: a pipe without a writer, a device without an end, a file of many gigabytes. Only regular files of a
+bounded size are read, and TOML is checked before it is parsed, because Python's parser takes quadratic time over dotted keys.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from watersmeet.errors import InputError, abbreviate
+
+#: The longest query has 200,000 characters; a job file holds a query and little else.
+MAX_TEXT_BYTES = 1_000_000
+MAX_KEY_PARTS = 32
+MAX_TOML_DEPTH = 64
+
+#: Strings and comments of TOML, closed or not: the rest are keys, numbers and signs. An unclosed string swallows the rest, so that
+#: no text makes the scan start over.
+_QUOTED = re.compile(
+    r'"""(?:\\.|[^\\])*?(?:"""|\Z)|' + r"'''.*?(?:'''|\Z)|" + r'"(?:\\.|[^"\\\n])*"?|' + r"'[^'\n]*'?|" + r"#[^\n]*",
+    re.DOTALL,
+)
+_BETWEEN_KEYS = re.compile(r"[\n=,\[\]{}]")
+
+
+def read_text_file(path: Path, what: str, *, max_bytes: int = MAX_TEXT_BYTES) -> str:
+    """Return the text of a regular file in UTF-8. `what` names the file's purpose in errors: "query file", "job file".
+
+    A missing file is an `InputError` like every other problem; its cause is the `FileNotFoundError`.
+    """
+    shown = f'{what} "{abbreviate(str(path), 200)}"'
+    try:
+        content = _read_regular_file(path, shown, max_bytes)
+    except OSError as error:
+        raise InputError(f"{shown} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:  # a zero byte in the path
+        raise InputError(f"{shown} cannot be read: {error}") from error
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{shown} is not UTF-8 text") from error
+
+
+def read_toml_file(path: Path, what: str) -> dict[str, Any]:
+    """Return the content of a TOML file; refuse what would take long to parse."""
+    text = read_text_file(path, what).replace("\r\n", "\n")
+    shown = f'{what} "{abbreviate(str(path), 200)}"'
+    refuse_long_keys(text, shown)
+    try:
+        content = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{shown} is not TOML: {abbreviate(str(error), 200)}") from error
+    _check_values(content, shown)
+    return content
+
+
+def refuse_long_keys(text: str, shown: str) -> None:
+    """Refuse a key of too many parts in time linear in the text.
+
+    >>> refuse_long_keys("a.b = 1.5", "job.toml")
+    >>> refuse_long_keys(".".join("a" * 99) + " = 1", "job.toml")
+    Traceback (most recent call last):
+    watersmeet.errors.InputError: job.toml has a key of 99 parts; at most 32 are read
+    """
+    bare = _QUOTED.sub("", text)
+    parts = 1 + max((piece.count(".") for piece in _BETWEEN_KEYS.split(bare)), default=0)
+    if parts > MAX_KEY_PARTS:
+        raise InputError(f"{shown} has a key of {parts:,} parts; at most {MAX_KEY_PARTS} are read")
+
+
+def _read_regular_file(path: Path, shown: str, max_bytes: int) -> bytes:
+    _refuse_other_kinds(os.stat(path), shown)  # before opening: opening a device can have effects
+    # Without O_NONBLOCK, a pipe put in the file's place since then would block us.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+        about = os.fstat(opened.fileno())
+        _refuse_other_kinds(about, shown)
+        content = opened.read(max_bytes + 1)  # the size alone says little: it is 0 for files of /proc
+    if len(content) > max_bytes:
+        size = f"{about.st_size / 1e6:,.1f} MB" if about.st_size > max_bytes else "too"
+        raise InputError(f"{shown} is {size} large; at most {max_bytes / 1e6:g} MB are read")
+    return content
+
+
+def _refuse_other_kinds(about: os.stat_result, shown: str) -> None:
+    if stat.S_ISREG(about.st_mode):
+        return
+    kind = next((name for test, name in _OTHER_KINDS.items() if test(about.st_mode)), "something else")
+    raise InputError(f"{shown} is {kind}, not a regular file", hint="write the text to a file and name that file")
+
+
+_OTHER_KINDS = {
+    stat.S_ISDIR: "a directory",
+    stat.S_ISFIFO: "a named pipe",
+    stat.S_ISCHR: "a device",
+    stat.S_ISBLK: "a device",
+    stat.S_ISSOCK: "a socket",
+}
+
+
+def _check_values(content: dict[str, Any], shown: str) -> None:
+    """Refuse nesting deeper than our own readers may recurse to, and integers beyond 64 bits, as the TOML specification demands.
+
+    Python reads integers of any length, and then fails to print them or to make them floats.
+    """
+    level: list[Any] = [content]
+    for _ in range(MAX_TOML_DEPTH):
+        inside = [inner for each in level for inner in (each.values() if isinstance(each, dict) else each)]
+        if any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in inside):
+            raise InputError(f"{shown} has an integer beyond 64 bits")
+        level = [inner for inner in inside if isinstance(inner, dict | list)]
+        if not level:
+            return
+    raise InputError(f"{shown} nests sections more than {MAX_TOML_DEPTH} deep")
+
+
+def write_atomically(place: Path, content: bytes) -> None:
+    """Write a file so that it has all its content or is as it was before, also if the machine stops."""
+    unfinished = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        make_directory(place.parent)
+        with unfinished.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(place)
+        flush_directory(place.parent)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise InputError(f'"{place}" cannot be written: {error.strerror or error}') from error
+
+
+def make_directory(directory: Path) -> None:
+    """Create a directory and flush its entry in the directory above it."""
+    if not directory.is_dir():
+        directory.mkdir(parents=True, exist_ok=True)
+        flush_directory(directory.parent)
+
+
+def flush_directory(directory: Path) -> None:
+    """Flush the names in a directory to the disk: a file that was moved into it is there after a power cut."""
+    number = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

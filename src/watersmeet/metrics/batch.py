@@ -1,0 +1,61 @@
+"""What one batch did, as a value: the terminal's live view, the dashboard and a log read nothing else, whichever host ran the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from watersmeet.algebra.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFigures:
+    """One batch: rows by stream, how long it took, what is kept, how far the watermark is.
+
+    `ended_s` is the wall clock when the batch was over and `took_s` its length; `operators_s` are seconds of CPU by operator, named as
+    the cost model names them (`take in a`, `keep a`, `probe a`, `rows out`, and
+    `batches` for the rest). `newest_us` is the largest event time seen so far.
+    """
+
+    batch: int
+    ended_s: float
+    took_s: float
+    rows_in: Mapping[str, int]
+    rows_out: int
+    state_rows: int
+    state_bytes: int
+    late: Mapping[str, int] = field(default_factory=dict)
+    shed: Mapping[str, int] = field(default_factory=dict)
+    watermark_us: int | None = None
+    newest_us: int | None = None
+    operators_s: Mapping[str, float] = field(default_factory=dict)
+    plan: Plan = field(default_factory=Plan)
+
+    @property
+    def watermark_lag_s(self) -> float | None:
+        """How far the watermark is behind the newest event time: how long a row may still be waited for."""
+        if self.watermark_us is None or self.newest_us is None:
+            return None
+        return (self.newest_us - self.watermark_us) / 1e6
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "batch": self.batch,
+            "ended_s": self.ended_s,
+            "took_s": self.took_s,
+            "rows_in": dict(self.rows_in),
+            "rows_out": self.rows_out,
+            "late": dict(self.late),
+            "shed": dict(self.shed),
+            "state_rows": self.state_rows,
+            "state_bytes": self.state_bytes,
+            "watermark_us": self.watermark_us,
+            "newest_us": self.newest_us,
+            "watermark_lag_s": self.watermark_lag_s,
+            "operators_s": dict(self.operators_s),
+        }
+
+
+#: Whoever wants to see each batch when it is over.
+Observer = Callable[[BatchFigures], None]

@@ -1,0 +1,233 @@
+"""Aggregation over a join of which rows were shed: estimates with error bars instead of values.
+
+The join runs over the kept rows. A combination counts from its latest row on, as long as all its rows are in their windows: an interval of
+time. At every evaluation the combinations whose interval holds the instant are grouped, and each COUNT, SUM and AVG is estimated from them
+with its standard error (`operators.shedding_estimates`); MIN and MAX are bounds. Beside a bare COUNT, SUM or AVG called `x` the result has
+`x_stderr`, beside a bare MIN or MAX `x_bound`, which says "at most" or "at least". Groups of which no combination was kept are not seen.
+
+A ROWS window holds its last rows however many are shed, so what it holds is no share of anything: there is nothing to scale up, and such
+queries are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.algebra.expressions import Column
+from watersmeet.algebra.query import BoundQuery, BoundSource, Output
+from watersmeet.algebra.schema import StreamSchema
+from watersmeet.algebra.windows import FOREVER_US, RangeWindow, RowsWindow, TumbleWindow, Window
+from watersmeet.errors import PlanError
+from watersmeet.operators.aggregate.config import AS_OF, AS_OF_TYPE
+from watersmeet.operators.aggregate.outputs import GroupOutputs, aggregate_name, group_outputs, key_name
+from watersmeet.operators.aggregate.validity import ends_of, last_instant_us, starts_of
+from watersmeet.operators.row_identity import row_identities
+from watersmeet.operators.shed.estimates import SampledInput, SampledJoin
+from watersmeet.operators.shed.groups import GroupRows, Key, Row, emptied, grouped, result_fields
+from watersmeet.operators.window_join.admission import Delta
+from watersmeet.operators.window_join.blobs import ipc_bytes
+from watersmeet.sql.typing import type_of
+
+Int64s = NDArray[np.int64]
+
+#: Columns that rows get on the way: their identity, and their time in microseconds. No column of a caller's is called so.
+ROW, TIME = "\0row", "\0time"
+#: Columns and marks of saved combinations.
+_BEGINS, _ENDS = "\0begins", "\0ends"
+_EVALUATED, _SHOWN_AT = b"evaluated_us", b"shown_at_us"
+
+
+@dataclass(frozen=True)
+class ShedConfig:
+    """What is joined (`bound`), in which windows groups are taken from it, what is shown of a group, and the kept share of each input.
+
+    Windows and shares are by alias.
+    """
+
+    bound: BoundQuery
+    windows: Mapping[str, Window | None]
+    shown: GroupOutputs
+    types: dict[str, pa.DataType]  # of keys and aggregates, by their column in a group's row
+    keep: Mapping[str, float]
+    result: pa.Schema
+
+
+def shed_config(bound: BoundQuery, keep: Mapping[str, float]) -> ShedConfig:
+    """The join below an aggregation whose rows are shed; refuses windows that shedding does not thin out."""
+    for source in bound.sources:
+        if isinstance(source.window, RowsWindow):
+            raise PlanError(
+                f'an aggregation over "{source.alias} [{source.window}]" cannot shed rows: the window holds as many as before',
+                hint="use a RANGE window, or drop nothing",
+            )
+    shown = group_outputs(bound)
+    types = {key_name(number): type_of(key, bound.sources) for number, key in enumerate(shown.keys)}
+    types |= {aggregate_name(number): type_of(each, bound.sources) for number, each in enumerate(shown.aggregates)}
+    fields = [*result_fields(shown, types), (AS_OF, AS_OF_TYPE)]
+    if len({name for name, _ in fields}) < len(fields):
+        raise PlanError("an output is called as a standard error or a bound is", hint="give it another alias")
+    windows = {source.alias: source.window for source in bound.sources if source.is_stream}
+    return ShedConfig(_joined(bound, shown), windows, shown, types, keep, pa.schema(fields))
+
+
+def with_hidden(delta: Delta, identity: Sequence[str] | None = None) -> Delta:
+    """The rows with their identity, made of all columns or of those named, and their time beside them."""
+    identified = delta.table if identity is None else delta.table.select(list(identity))
+    table = delta.table.append_column(ROW, pa.array(row_identities(identified), pa.int64()))
+    return Delta(table.append_column(TIME, pa.array(delta.times, pa.int64())), delta.times)
+
+
+@dataclass
+class ShedAggregation:
+    """Combinations that are, or will be, inside their windows; and the groups shown at the last evaluation: their rows and keys."""
+
+    config: ShedConfig
+    combinations: pa.Table | None = None
+    begins_us: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    ends_us: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    shown: dict[Key, tuple[Row, Key]] = field(default_factory=dict)
+    evaluated_us: int = -FOREVER_US
+    shown_at_us: int = -FOREVER_US
+
+    @property
+    def rows(self) -> int:
+        """Combinations held."""
+        return self.begins_us.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the combinations held."""
+        columns = 0 if self.combinations is None else self.combinations.nbytes
+        return int(columns + self.begins_us.nbytes + self.ends_us.nbytes)
+
+    @classmethod
+    def from_bytes(cls, config: ShedConfig, blob: bytes | pa.Buffer) -> ShedAggregation:
+        """The inverse of `to_bytes`. What was shown is not saved: the combinations tell it again."""
+        saved = pa.ipc.open_stream(blob).read_all()
+        begins_us, ends_us = (saved[name].to_numpy() for name in (_BEGINS, _ENDS))
+        combinations = saved.drop_columns([_BEGINS, _ENDS])
+        found = cls(config, combinations if combinations.num_columns else None, begins_us, ends_us)
+        found.evaluated_us, found.shown_at_us = (int(saved.schema.metadata[name]) for name in (_EVALUATED, _SHOWN_AT))
+        found.shown = {identity: shown for identity, shown, holds in found._rows(found.shown_at_us) if holds}
+        return found
+
+    def to_bytes(self) -> bytes:
+        """The combinations with their intervals, as an Arrow stream."""
+        table = self.combinations if self.combinations is not None else pa.table({})
+        for name, times in ((_BEGINS, self.begins_us), (_ENDS, self.ends_us)):
+            table = table.append_column(name, pa.array(times, pa.int64()))
+        marked = table.replace_schema_metadata({_EVALUATED: str(self.evaluated_us), _SHOWN_AT: str(self.shown_at_us)})
+        return ipc_bytes(marked)
+
+    def step(self, found: list[pa.RecordBatch], largest_us: int, future_us: int) -> list[pa.RecordBatch]:
+        """Takes new combinations in and evaluates; `future_us` as for a meet, `largest_us` is the largest time so far."""
+        self._take_in(found)
+        rows = [row for at_us in self._instants(largest_us, future_us) for row in self._evaluated(at_us)]
+        if not rows:
+            return []
+        columns = [list(values) for values in zip(*rows, strict=True)]
+        arrays = [pa.array(values, each.type) for values, each in zip(columns[:-1], self.config.result, strict=False)]
+        arrays.append(pa.array(columns[-1], pa.int64()).cast(AS_OF_TYPE))
+        return [pa.RecordBatch.from_arrays(arrays, schema=self.config.result)]
+
+    def _take_in(self, found: list[pa.RecordBatch]) -> None:
+        if not found:
+            return
+        fresh = pa.Table.from_batches(found)
+        times = [(window, fresh[f"{TIME} {alias}"].to_numpy()) for alias, window in self.config.windows.items()]
+        every_us = self.config.bound.query.every_us
+        begins_us = np.max([starts_of(window, each, every_us) for window, each in times], axis=0)
+        ends_us = np.min([ends_of(window, each, every_us) for window, each in times], axis=0)
+        valid = begins_us <= ends_us  # the join below may take a tile for a range as long
+        if not valid.all():
+            fresh, begins_us, ends_us = fresh.filter(pa.array(valid)), begins_us[valid], ends_us[valid]
+        self.combinations = fresh if self.combinations is None else pa.concat_tables([self.combinations, fresh])
+        self.begins_us, self.ends_us = np.concatenate([self.begins_us, begins_us]), np.concatenate([self.ends_us, ends_us])
+
+    def _instants(self, largest_us: int, future_us: int) -> Iterator[int]:
+        """Multiples of EVERY at which something differs; without EVERY the watermark, or at the end the largest time."""
+        every_us = self.config.bound.query.every_us
+        if every_us is None:
+            now_us = largest_us if future_us == FOREVER_US else future_us
+            yield from [now_us] if now_us > -FOREVER_US else []
+            return
+        limit_us = min(future_us - 1, last_instant_us(self.config.windows.values(), largest_us))
+        changes = np.concatenate([self.begins_us, self.ends_us[self.ends_us < FOREVER_US] + 1])
+        due = np.unique(-(-changes // every_us) * every_us)
+        for at_us in due[(due > self.evaluated_us) & (due <= limit_us)].tolist():
+            yield at_us
+            self.evaluated_us = at_us
+
+    def _evaluated(self, at_us: int) -> list[Row]:
+        """Emit the shown groups whose row changed or that were not shown before, and once more those that were shown and are now empty."""
+        self._forget(at_us)
+        before, rows = self.shown, self._rows(at_us)
+        self.shown, self.shown_at_us = {identity: shown for identity, shown, holds in rows if holds}, at_us
+        changed = [row for identity, (row, _) in self.shown.items() if identity not in before or not _same(row, before[identity][0])]
+        held = {identity for identity, _, _ in rows}
+        gone = [key for identity, (_, key) in before.items() if identity not in held]
+        left = [row for _, row, _ in emptied(self.config.shown, self.config.types, gone).rows()] if gone else []
+        return [(*row, at_us) for row in [*changed, *left]]
+
+    def _rows(self, at_us: int) -> list[tuple[Key, tuple[Row, Key], bool]]:
+        """The groups at an instant by their identity: their row, the values of their keys, and whether HAVING is true."""
+        now = self._groups(at_us)
+        if now is None:
+            return []
+        rows = list(now.rows())
+        keys = list(zip(*(key.to_pylist() for key in now.keys), strict=True)) if now.keys else [()] * len(rows)
+        return [(identity, (row, key), holds) for (identity, row, holds), key in zip(rows, keys, strict=True)]
+
+    def _forget(self, at_us: int) -> None:
+        """Combinations of which a row has left its window are gone for good: evaluation never goes back."""
+        alive = self.ends_us >= at_us
+        if self.combinations is not None and not alive.all():
+            self.combinations = self.combinations.filter(pa.array(alive))
+            self.begins_us, self.ends_us = self.begins_us[alive], self.ends_us[alive]
+
+    def _groups(self, at_us: int) -> GroupRows | None:
+        inside = np.flatnonzero(self.begins_us <= at_us)
+        if self.combinations is None or not inside.size:
+            return None
+        table = self.combinations.take(pa.array(inside))
+
+        def sampled(group: Int64s, groups: int) -> SampledJoin:
+            return SampledJoin(group, groups, tuple(self._inputs(table)))
+
+        return grouped(self.config.shown, self.config.types, table, sampled)
+
+    def _inputs(self, table: pa.Table) -> Iterator[SampledInput]:
+        for source in self.config.bound.sources:
+            keep = self.config.keep[source.alias]
+            if source.is_stream and keep < 1:
+                yield SampledInput(source.schema.name, keep, table[f"{ROW} {source.alias}"].to_numpy())
+
+
+def _joined(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
+    """The join that gives every key, every argument, and the identity and time of every row of a combination."""
+    outputs = [Output(key_name(number), key) for number, key in enumerate(shown.keys)]
+    outputs += [Output(aggregate_name(number), each.arg) for number, each in enumerate(shown.aggregates) if each.arg is not None]
+    streams = [source.alias for source in bound.sources if source.is_stream]
+    outputs += [Output(f"{name} {alias}", Column(name, alias)) for alias in streams for name in (ROW, TIME)]
+    sources = tuple(_with_hidden(source, bound.query.every_us) for source in bound.sources)
+    return replace(bound, sources=sources, outputs=tuple(outputs), group_by=(), having=None)
+
+
+def _with_hidden(source: BoundSource, every_us: int | None) -> BoundSource:
+    """Add the hidden columns to a stream. With EVERY, a tile may be shown with rows that come at its very end, which a join of tiles
+    leaves out: a range as long finds them, and what else it finds is dropped when the combination's interval is known.
+    """
+    if not isinstance(source.schema, StreamSchema):
+        return source
+    fields = source.schema.fields.append(pa.field(ROW, pa.int64())).append(pa.field(TIME, pa.int64()))
+    window = RangeWindow(source.window.length_us) if isinstance(source.window, TumbleWindow) and every_us is not None else source.window
+    return replace(source, schema=replace(source.schema, fields=fields), window=window)
+
+
+def _same(one: Row, other: Row) -> bool:
+    return all(left == right or (left != left and right != right) for left, right in zip(one, other, strict=True))  # noqa: PLR0124  # NaN

@@ -1,0 +1,182 @@
+"""The rows of groups that are estimated: keys, aggregates with their standard errors or bounds, expressions over them, and HAVING."""
+
+from __future__ import annotations
+
+import decimal
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.algebra.expressions import Aggregate, Column, Expr
+from watersmeet.errors import PlanError
+from watersmeet.operators.aggregate.outputs import GROUP, GroupOutputs, aggregate_name, key_name
+from watersmeet.operators.expressions import evaluate, is_true
+from watersmeet.operators.expressions.casts import converted
+from watersmeet.operators.ordering import order_codes
+from watersmeet.operators.shed.estimates import Estimates, SampledJoin
+
+Int64s = NDArray[np.int64]
+Key = tuple[Any, ...]
+Row = tuple[Any, ...]
+
+#: What the smallest and the largest of the kept values say of all values.
+BOUNDS = {"MIN": "at most", "MAX": "at least"}
+
+
+@dataclass(frozen=True)
+class GroupRows:
+    """Groups by key values; each aggregate's value per group, and its standard error where it has one."""
+
+    shown: GroupOutputs
+    types: dict[str, pa.DataType]  # of keys and aggregates, by their column
+    keys: list[pa.Array]
+    values: list[pa.Array]
+    errors: list[pa.Array | None]
+    size: int
+
+    def rows(self) -> Iterator[tuple[Key, Row, bool]]:
+        """Each group's key, its row, and whether HAVING lets it through."""
+        holds = np.ones(self.size, np.bool_) if self.shown.having is None else is_true(self.shown.having, self._column, self.size)
+        columns = [column.to_pylist() for output in self.shown.outputs for column in self._output(output.expr)]
+        identities = [[_named(value) for value in key.to_pylist()] for key in self.keys]
+        for number in range(self.size):
+            yield tuple(each[number] for each in identities), tuple(each[number] for each in columns), bool(holds[number])
+
+    def _output(self, expr: Expr) -> list[pa.Array]:
+        number = bare_aggregate(self.shown, expr)
+        if number is None:
+            return [evaluate(expr, self._column, self.size)]
+        error = self.errors[number]
+        if error is not None:
+            return [self.values[number], error]
+        return [self.values[number], pa.array([BOUNDS[self.shown.aggregates[number].function]] * self.size)]
+
+    def _column(self, wanted: Column) -> pa.Array:
+        """A column of the groups' rows, in the type the query was bound with: expressions and HAVING take estimates for values."""
+        for number in range(len(self.keys)):
+            if wanted.name == key_name(number):
+                return self.keys[number]
+        number = next(n for n in range(len(self.values)) if wanted.name == aggregate_name(n))
+        return _as_type(self.values[number], self.types[wanted.name])
+
+
+def bare_aggregate(shown: GroupOutputs, expr: Expr) -> int | None:
+    """The number of the aggregate an output is, if it is nothing but that."""
+    if not isinstance(expr, Column) or expr.source != GROUP:
+        return None
+    return next((number for number in range(len(shown.aggregates)) if expr.name == aggregate_name(number)), None)
+
+
+def result_fields(shown: GroupOutputs, types: dict[str, pa.DataType]) -> list[tuple[str, pa.DataType]]:
+    """Names and types of what is shown: estimates are floating-point numbers with `_stderr` beside them, extremes have `_bound`."""
+    found: list[tuple[str, pa.DataType]] = []
+    for output in shown.outputs:
+        number = bare_aggregate(shown, output.expr)
+        if number is None:
+            kind = evaluate(output.expr, lambda column: pa.nulls(0, _plain(types[column.name])), 0).type
+            found.append((output.name, kind))
+        elif shown.aggregates[number].function in BOUNDS:
+            found += [(output.name, _plain(types[aggregate_name(number)])), (f"{output.name}_bound", pa.string())]
+        else:
+            found += [(output.name, pa.float64()), (f"{output.name}_stderr", pa.float64())]
+    return found
+
+
+def grouped(shown: GroupOutputs, types: dict[str, pa.DataType], table: pa.Table, sampled_by: Any) -> GroupRows:
+    """The groups of some combinations, which `sampled_by` turns, numbered by group, into a sampled join."""
+    keys = [_array(table, key_name(number)) for number in range(len(shown.keys))]
+    group, first = numbered(keys, table.num_rows)
+    sampled: SampledJoin = sampled_by(group, first.size)
+    found = [_estimated(each, number, table, sampled) for number, each in enumerate(shown.aggregates)]
+    own = [key.take(pa.array(first)) for key in keys]
+    return GroupRows(shown, types, own, [value for value, _ in found], [error for _, error in found], first.size)
+
+
+def emptied(shown: GroupOutputs, types: dict[str, pa.DataType], keys: list[tuple[Any, ...]]) -> GroupRows:
+    """Groups that have nothing left: COUNT 0, NULL for the rest."""
+    size = len(keys)
+    columns = [pa.array([key[number] for key in keys], _plain(types[key_name(number)])) for number in range(len(shown.keys))]
+    values: list[pa.Array] = []
+    errors: list[pa.Array | None] = []
+    for number, each in enumerate(shown.aggregates):
+        if each.function in BOUNDS:
+            values.append(pa.nulls(size, _plain(types[aggregate_name(number)])))
+            errors.append(None)
+        else:
+            nothing = pa.array([0.0 if each.function == "COUNT" else None] * size, pa.float64())
+            values.append(nothing)
+            errors.append(nothing)
+    return GroupRows(shown, types, columns, values, errors, size)
+
+
+def numbered(keys: list[pa.Array], rows: int) -> tuple[Int64s, Int64s]:
+    """The number of each row's group, and the first row of each group; nulls are one group, so are NaNs. No keys, one group."""
+    if not keys:
+        return np.zeros(rows, np.int64), np.zeros(1, np.int64)
+    codes = np.stack([order_codes(key) for key in keys], axis=1)
+    _, first, group = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    return np.asarray(group.reshape(-1), np.int64), np.asarray(first, np.int64)
+
+
+def _estimated(aggregate: Aggregate, number: int, table: pa.Table, sampled: SampledJoin) -> tuple[pa.Array, pa.Array | None]:
+    if aggregate.arg is None:
+        return _arrays(sampled.count(), np.zeros(sampled.groups, np.bool_))
+    values = _array(table, aggregate_name(number))
+    present = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+    if aggregate.function in BOUNDS:
+        return _extreme(values, present, sampled.group, sampled.groups, largest=aggregate.function == "MAX"), None
+    if aggregate.function == "COUNT":
+        return _arrays(sampled.total(np.ones(present.size), present), np.zeros(sampled.groups, np.bool_))
+    missing = np.bincount(sampled.group, present, sampled.groups) == 0
+    numbers = _floats(values)
+    return _arrays(sampled.total(numbers, present) if aggregate.function == "SUM" else sampled.mean(numbers, present), missing)
+
+
+def _arrays(found: Estimates, missing: NDArray[np.bool_]) -> tuple[pa.Array, pa.Array]:
+    return pa.array(found.values, mask=missing), pa.array(found.stderrs, mask=missing)
+
+
+def _extreme(values: pa.Array, present: NDArray[np.bool_], group: Int64s, groups: int, *, largest: bool) -> pa.Array:
+    """The value of each group that stands last, or first, in the order of values; null where it has none."""
+    rows = np.flatnonzero(present)
+    codes = order_codes(values)[rows] * (1 if largest else -1)
+    order = np.lexsort([codes, group[rows]])
+    chosen = np.full(groups, -1, np.int64)
+    chosen[group[rows][order]] = rows[order]  # of a group's rows the last one written stays
+    return values.take(pa.array(chosen, mask=chosen < 0))
+
+
+def _floats(values: pa.Array) -> NDArray[np.float64]:
+    if pa.types.is_duration(values.type):
+        raise PlanError("sums of intervals are not estimated", hint="sum a number of seconds instead, or drop nothing")
+    return np.asarray(converted(values, pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False), np.float64)
+
+
+def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Estimates in the type that the aggregate has where nothing is shed, rounded to it."""
+    if values.type == kind or not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
+        return values.cast(kind)
+    if pa.types.is_integer(kind):
+        return pa.array([None if each is None else round(each) for each in values.to_pylist()], kind)
+    places = decimal.Decimal(1).scaleb(-kind.scale)
+    return pa.array([None if each is None else decimal.Decimal(each).quantize(places) for each in values.to_pylist()], kind)
+
+
+def _array(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name)
+    found = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return found.cast(found.type.value_type) if pa.types.is_dictionary(found.type) else found
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _named(value: Any) -> Any:
+    """A key's value such that NaN is itself."""
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,303 @@
+"""What a meet does, as a frozen value: inputs, windows, bounds, keys, and for each origin the order in which the others are probed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from watersmeet.algebra.bounds import DifferenceBounds
+from watersmeet.algebra.expressions import Column, Expr, columns_of, conjunction, conjuncts, single_source_operands, sources_of
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery, Output
+from watersmeet.algebra.windows import FOREVER_US, RowsWindow, TumbleWindow, Window
+from watersmeet.errors import InternalError, PlanError, listing
+from watersmeet.operators.expressions import evaluate
+from watersmeet.operators.expressions.raising import may_raise
+from watersmeet.operators.keys import has_exact_codes
+from watersmeet.operators.window_join.comparisons import Theta, comparison_sides, is_orderable, is_range, spread_between
+from watersmeet.operators.window_join.equalities import EqualityClasses, equality_classes
+
+
+@dataclass(frozen=True, slots=True)
+class MeetInput:
+    """One input: what is kept of its rows, and when they leave."""
+
+    number: int
+    alias: str
+    name: str
+    fields: pa.Schema
+    time: str | None
+    unit: str | None  # of integer times
+    window: Window | None
+    selection: Expr | None
+    keys: tuple[tuple[int, Expr], ...]  # (equality class, key expression)
+    ranges: tuple[tuple[int, Expr], ...]  # (value column, expression) of theta conditions a kernel checks
+    operands: tuple[Expr, ...]  # other expressions whose errors count on every row that passes `selection`, in every plan
+    columns: tuple[str, ...]  # what any plan reads after admission, so that state does not depend on the plan
+    retention_us: int
+
+    @property
+    def is_stream(self) -> bool:
+        return self.time is not None
+
+    @property
+    def own_predicates(self) -> tuple[Expr, ...]:
+        """The conjuncts of `selection`. Rows that fail one are not evaluated in any other expression."""
+        return conjuncts(self.selection)
+
+    @property
+    def has_ends(self) -> bool:
+        """Whether rows carry the last instant of their validity, because bounds between times cannot say it."""
+        return isinstance(self.window, RowsWindow | TumbleWindow)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Binding one more input: which key classes connect it, to which bound inputs, and what becomes checkable once it is bound."""
+
+    target: int
+    key_classes: tuple[int, ...]
+    providers: tuple[int, ...]
+    checks: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MeetConfig:
+    """Everything `step` needs that is not data."""
+
+    inputs: tuple[MeetInput, ...]
+    bounds: DifferenceBounds
+    exact_classes: frozenset[int]
+    classes: EqualityClasses
+    thetas: tuple[Theta, ...]
+    residuals: tuple[Expr, ...]  # what only evaluation can check
+    orders: tuple[tuple[Step, ...], ...]  # by origin; relations are never origins
+    outputs: tuple[Output, ...]
+    result: pa.Schema
+    waits_for_watermark: bool
+    plan: Plan
+
+    @property
+    def streams(self) -> tuple[int, ...]:
+        return tuple(each.number for each in self.inputs if each.is_stream)
+
+    @property
+    def aliases(self) -> dict[str, int]:
+        return {each.alias: each.number for each in self.inputs}
+
+
+def meet_config(
+    bound: BoundQuery, plan: Plan | None = None, *, kernel_thetas: bool = False, also_evaluated: tuple[Expr, ...] = ()
+) -> MeetConfig:
+    """The meet that answers a select-project-join query.
+
+    With `kernel_thetas`, comparisons between two inputs are given to the kernel as conditions on codes instead of being checked on
+    its candidates. `also_evaluated` are expressions over one source each that are evaluated for every row of it.
+    """
+    plan = plan or Plan()
+    if bound.is_aggregation:
+        raise PlanError("a join alone cannot run an aggregation query", hint="run it in this process, with wm.collect or wm.run")
+    local, shared = _split_by_source(bound)
+    number = {source.alias: i for i, source in enumerate(bound.sources)}
+    classes = equality_classes(shared, number)
+    thetas, ranges, residuals = _thetas(bound, classes, number) if kernel_thetas else ((), {}, classes.residuals)
+    bounds = bound.bounds
+    inputs = tuple(
+        _input(
+            bound,
+            bounds,
+            i,
+            local[i],
+            classes,
+            ranges.get(i, ()),
+            _operands(bound, source.alias, classes.residuals, also_evaluated),
+            _columns_read(bound, source.alias, classes.residuals),
+        )
+        for i, source in enumerate(bound.sources)
+    )
+    early = frozenset(number[alias] for alias in plan.early if alias in number)
+    exact = frozenset(c for c, kind in _class_types(bound, inputs).items() if has_exact_codes(kind))
+    return MeetConfig(
+        inputs=inputs,
+        bounds=bounds,
+        exact_classes=exact,
+        classes=classes,
+        thetas=thetas,
+        residuals=residuals,
+        orders=tuple(
+            _steps(inputs, classes, residuals, i, _pinned(bound, plan, i, probing_order(classes, number, bounds, i, early)))
+            if inputs[i].is_stream
+            else ()
+            for i in range(len(inputs))
+        ),
+        outputs=bound.outputs,
+        result=_result_schema(bound),
+        waits_for_watermark=bound.waits_for_watermark,
+        plan=plan,
+    )
+
+
+def _pinned(bound: BoundQuery, plan: Plan, origin: int, otherwise: tuple[int, ...]) -> tuple[int, ...]:
+    """The order of the other inputs that the plan gives for an origin, as numbers."""
+    order = plan.order(bound.sources[origin].alias)
+    if order is None:
+        return otherwise
+    number = {source.alias: i for i, source in enumerate(bound.sources)}
+    for name in order:
+        if name not in number:
+            raise PlanError(f'the plan names "{name}", which is not a source of the query', hint=f"sources: {listing(list(number))}")
+    return tuple(number[name] for name in order if number[name] != origin)
+
+
+def _thetas(
+    bound: BoundQuery, classes: EqualityClasses, number: dict[str, int]
+) -> tuple[tuple[Theta, ...], dict[int, tuple[tuple[int, Expr], ...]], tuple[Expr, ...]]:
+    """The residual comparisons a kernel can check, the value columns they need by input, and what is left."""
+    thetas: list[Theta] = []
+    columns: dict[tuple[int, Expr], int] = {}
+    residuals: list[Expr] = []
+    for predicate in classes.residuals:
+        sides = comparison_sides(predicate)
+        if sides is None or not all(is_orderable(_type_in(bound, side)) for side in sides[1:]):
+            residuals.append(predicate)
+            continue
+        op, *exprs = sides
+        places = [(number[next(iter(sources_of(expr)))], expr) for expr in exprs]
+        left, right = (columns.setdefault(place, len(classes.keys) + len(columns)) for place in places)
+        thetas.append(Theta(op, places[0][0], left, places[1][0], right))
+    ranges: dict[int, tuple[tuple[int, Expr], ...]] = {}
+    for (i, expr), column in columns.items():
+        ranges[i] = (*ranges.get(i, ()), (column, expr))
+    return tuple(thetas), ranges, tuple(residuals)
+
+
+def _split_by_source(bound: BoundQuery) -> tuple[list[tuple[Expr, ...]], tuple[Expr, ...]]:
+    """Predicates that read one source, by source; and the rest. A predicate that reads none goes to the first stream."""
+    number = {source.alias: i for i, source in enumerate(bound.sources)}
+    local: list[tuple[Expr, ...]] = [() for _ in bound.sources]
+    shared: tuple[Expr, ...] = ()
+    for part in spread_between(conjuncts(bound.where)):
+        read = sources_of(part)
+        if len(read) > 1:
+            shared += (part,)
+        else:
+            local[number[next(iter(read))] if read else bound.streams[0]] += (part,)
+    return local, shared
+
+
+def _operands(bound: BoundQuery, alias: str, residuals: tuple[Expr, ...], also_evaluated: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Expressions over one input, besides its keys, that can raise and whose errors count on every row, met or not."""
+    parts = (*(operand for predicate in residuals for operand in single_source_operands(predicate)), *also_evaluated)
+    own = dict.fromkeys(part for part in parts if sources_of(part) == {alias})
+    return tuple(part for part in own if may_raise(part, _no_rows(bound)))
+
+
+def _columns_read(bound: BoundQuery, alias: str, residuals: tuple[Expr, ...]) -> tuple[str, ...]:
+    read = [column for expr in (*(o.expr for o in bound.outputs), *residuals) for column in columns_of(expr)]
+    return tuple(dict.fromkeys(column.name for column in read if column.source == alias))
+
+
+def _input(
+    bound: BoundQuery,
+    bounds: DifferenceBounds,
+    number: int,
+    local: tuple[Expr, ...],
+    classes: EqualityClasses,
+    ranges: tuple[tuple[int, Expr], ...],
+    operands: tuple[Expr, ...],
+    columns: tuple[str, ...],
+) -> MeetInput:
+    source = bound.sources[number]
+    return MeetInput(
+        number=number,
+        alias=source.alias,
+        name=source.schema.name,
+        fields=source.fields,
+        time=source.time if source.is_stream else None,
+        unit=source.unit,
+        window=source.window,
+        selection=conjunction(local),
+        keys=classes.keys_of(number),
+        ranges=ranges,
+        operands=operands,
+        columns=columns,
+        retention_us=bounds.retention_us(number, bound.streams) if source.is_stream else FOREVER_US,
+    )
+
+
+def _class_types(bound: BoundQuery, inputs: tuple[MeetInput, ...]) -> dict[int, pa.DataType]:
+    return {key_class: _type_in(bound, key) for each in inputs for key_class, key in each.keys}
+
+
+def _type_in(bound: BoundQuery, expr: Expr) -> pa.DataType:
+    """The type of any bound expression, by evaluating it on no rows."""
+    return evaluate(expr, _no_rows(bound), 0).type
+
+
+def _no_rows(bound: BoundQuery) -> Callable[[Column], pa.Array]:
+    """The columns of the sources without any row."""
+    fields = {source.alias: source.fields for source in bound.sources}
+
+    def nothing(column: Column) -> pa.Array:
+        if column.source is None:
+            raise InternalError(f'column "{column.name}" was never bound')
+        return pa.nulls(0, fields[column.source].field(column.name).type)
+
+    return nothing
+
+
+def _result_schema(bound: BoundQuery) -> pa.Schema:
+    return pa.schema([(output.name, _type_in(bound, output.expr)) for output in bound.outputs])
+
+
+def _steps(
+    inputs: tuple[MeetInput, ...],
+    classes: EqualityClasses,
+    residuals: tuple[Expr, ...],
+    origin: int,
+    order: tuple[int, ...],
+) -> tuple[Step, ...]:
+    others = [each.number for each in inputs if each.number != origin]
+    if sorted(order) != others:
+        names = ", ".join(inputs[i].alias for i in others)
+        raise PlanError(f'the order for origin "{inputs[origin].alias}" must name each of the other sources once: {names}')
+    steps: list[Step] = []
+    known = [origin]
+    open_checks = list(residuals)
+    for target in order:
+        connected = tuple((c, p) for c, p in classes.connections(target, known))
+        known.append(target)
+        aliases = {inputs[i].alias for i in known}
+        ready = tuple(check for check in open_checks if sources_of(check) <= aliases)
+        open_checks = [check for check in open_checks if check not in ready]
+        steps.append(Step(target, tuple(c for c, _ in connected), tuple(p for _, p in connected), ready))
+    return tuple(steps)
+
+
+def probing_order(
+    classes: EqualityClasses, aliases: Mapping[str, int], bounds: DifferenceBounds, origin: int, early: Collection[int] = ()
+) -> tuple[int, ...]:
+    """Return the order in which an origin's rows probe the other inputs when no plan gives one and nothing is known of the streams.
+
+    Greedy. Next comes the input with the most equalities with the inputs bound so far; then the one with the most ranges (a band has two),
+    then with the most other predicates that can be tested once it is bound. So no cross product comes before a predicate that could cut it.
+    Between equals, an input that is aggregated early comes first, because a row meets a group of it instead of rows; then the one that
+    keeps rows for the shortest time.
+    """
+    predicates = [(frozenset(aliases[alias] for alias in sources_of(each)), is_range(each)) for each in classes.residuals]
+
+    def rank(target: int) -> tuple[int, int, int, bool, int, int]:
+        ready = [ranged for read, ranged in predicates if target in read and read <= {*known, target}]
+        return -len(classes.connections(target, known)), -sum(ready), -len(ready), target not in early, gaps_us[target][origin], target
+
+    gaps_us = bounds.later_by_us
+    order: list[int] = []
+    known, left = [origin], [each for each in range(len(gaps_us)) if each != origin]
+    while left:
+        best = min(left, key=rank)
+        order.append(best)
+        known.append(best)
+        left.remove(best)
+    return tuple(order)

@@ -1,0 +1,234 @@
+"""Panes: immutable stretches of one input's rows, columnar, in time order, with their access paths built when first probed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from watersmeet.algebra.expressions import Expr
+from watersmeet.errors import InternalError
+from watersmeet.kernels.gather import gather_int64
+from watersmeet.kernels.grouped_run import group_rows, running_maximum
+from watersmeet.kernels.mixing import combine_codes
+from watersmeet.operators.expressions import evaluate
+from watersmeet.operators.window_join.comparisons import ordered_codes
+
+Int64s = NDArray[np.int64]
+Int32s = NDArray[np.int32]
+
+_NO_TIMES: Int64s = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The rows of a pane grouped by key, each group in time order; one group of all rows when there is no key."""
+
+    slots: Int32s
+    group_keys: Int64s
+    offsets: Int32s
+    rows: Int32s
+    times: Int64s
+    ends: Int64s  # running maximum inside each group, so that it is monotone; empty when rows carry no ends
+
+
+@dataclass(frozen=True)
+class Pane:
+    """Rows of one input in time order.
+
+    `columns` are the payload, `keys` the key values whose codes are hashes, `codes` one int64 per row and equality class. `ends` is
+    the last instant of each row's validity where the window needs one, `seqs` the row's place in its stream where rows are counted.
+    """
+
+    times: Int64s
+    columns: Mapping[str, pa.Array]
+    keys: Mapping[int, pa.Array]
+    codes: Mapping[int, Int64s]
+    ends: Int64s | None = None
+    seqs: Int64s | None = None
+    ended_since: int = field(default=0, compare=False)  # rows whose end was set after the access paths were made
+    _runs: dict[tuple[int, ...], Run] = field(default_factory=dict, compare=False, repr=False)
+    _ranges: dict[Expr, tuple[Int64s, NDArray[np.bool_]]] = field(default_factory=dict, compare=False, repr=False)
+
+    def __len__(self) -> int:
+        return self.times.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows, without access paths."""
+        numbers = (self.times, *self.codes.values(), *(each for each in (self.ends, self.seqs) if each is not None))
+        return sum(each.nbytes for each in (*numbers, *self.columns.values(), *self.keys.values()))
+
+    def key(self, classes: tuple[int, ...]) -> Int64s:
+        """One code per row for several classes at once."""
+        return reduce(combine_codes, (self.codes[c] for c in classes))
+
+    def run(self, classes: tuple[int, ...]) -> Run:
+        """The access path by these key classes, built once."""
+        found = self._runs.get(classes)
+        if found is None:
+            found = self._runs[classes] = _build_run(self, classes)
+        return found
+
+    def has_run(self, classes: tuple[int, ...]) -> bool:
+        return classes in self._runs
+
+    def ranged(self, expr: Expr) -> tuple[Int64s, NDArray[np.bool_]]:
+        """Order-preserving codes of an expression over the pane's columns, and which rows have a value; computed once."""
+        found = self._ranges.get(expr)
+        if found is None:
+            values = evaluate(expr, lambda column: self.columns[column.name], len(self))
+            valid = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+            filled = values if not values.null_count else values.fill_null(pa.scalar(0).cast(values.type, safe=False))
+            found = self._ranges[expr] = ordered_codes(filled), valid
+        return found
+
+    def with_ends(self, ends: Int64s, changed: int) -> Pane:
+        """The same rows, `changed` of them with an earlier end.
+
+        Access paths prune by the ends they were made with. Those are never earlier than the true ones, which are checked on every
+        candidate, so the paths stay right; they are made anew when a quarter of the rows has ended since.
+        """
+        stale = self.ended_since + changed
+        if 4 * stale > len(self):
+            return replace(self, ends=ends, ended_since=0, _runs={}, _ranges=self._ranges)
+        return replace(self, ends=ends, ended_since=stale, _runs=dict(self._runs), _ranges=self._ranges)
+
+    def last_use_us(self, retention_us: int) -> int:
+        """The last instant at which any row of the pane can still meet a new one."""
+        by_time = int(self.times[-1]) + retention_us
+        return by_time if self.ends is None else min(by_time, int(self.ends.max()))
+
+    def outlasts_batch(self, retention_us: int) -> bool:
+        """Whether half of the rows or more can meet rows that come after all of them."""
+        return int(self.times[len(self) // 2]) >= int(self.times[-1]) - retention_us
+
+    def alive(self, retention_us: int, future_us: int) -> NDArray[np.bool_]:
+        """Rows that can still meet a row at or after `future_us`."""
+        alive = self.times >= future_us - retention_us
+        return alive if self.ends is None else alive & (self.ends >= future_us)
+
+    def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Pane:
+        """Some of the rows, by number or by mask, in their order."""
+        chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+        index = pa.array(chosen)
+        return Pane(
+            times=self.times[chosen],
+            columns={name: column.take(index) for name, column in self.columns.items()},
+            keys={c: keys.take(index) for c, keys in self.keys.items()},
+            codes={c: codes[chosen] for c, codes in self.codes.items()},
+            ends=None if self.ends is None else self.ends[chosen],
+            seqs=None if self.seqs is None else self.seqs[chosen],
+        )
+
+
+def merged(panes: list[Pane]) -> Pane:
+    """One pane with the rows of several, in time order (rows of equal time keep the order of their panes)."""
+    together = stacked(panes)
+    return together if is_sorted(together.times) else together.take(np.argsort(together.times, kind="stable"))
+
+
+def stacked(panes: list[Pane]) -> Pane:
+    """The rows of several panes, one after the other."""
+    first = panes[0]
+    return Pane(
+        times=np.concatenate([pane.times for pane in panes]),
+        columns={name: pa.concat_arrays([pane.columns[name] for pane in panes]) for name in first.columns},
+        keys={c: pa.concat_arrays([pane.keys[c] for pane in panes]) for c in first.keys},
+        codes={c: np.concatenate([pane.codes[c] for pane in panes]) for c in first.codes},
+        ends=None if first.ends is None else np.concatenate([_present(pane.ends) for pane in panes]),
+        seqs=None if first.seqs is None else np.concatenate([_present(pane.seqs) for pane in panes]),
+    )
+
+
+def is_sorted(times: Int64s) -> bool:
+    return bool(np.all(times[1:] >= times[:-1]))
+
+
+def _build_run(pane: Pane, classes: tuple[int, ...]) -> Run:
+    if not classes:
+        everything = np.arange(len(pane), dtype=np.int32)
+        offsets = np.array([0, len(pane)], np.int32)
+        slots, group_keys, rows = np.empty(0, np.int32), np.empty(0, np.int64), everything
+    else:
+        slots, group_keys, offsets, rows = group_rows(pane.key(classes))
+    ends = _NO_TIMES if pane.ends is None else running_maximum(gather_int64(pane.ends, rows), offsets)
+    return Run(slots, group_keys, offsets, rows, gather_int64(pane.times, rows), ends)
+
+
+def _present(values: Int64s | None) -> Int64s:
+    if values is None:
+        raise InternalError("a pane without the numbers its input needs")
+    return values
+
+
+@dataclass(frozen=True)
+class Panes:
+    """The panes one probe may meet, numbered through: row numbers run over all of them."""
+
+    panes: tuple[Pane, ...]
+
+    @cached_property
+    def bases(self) -> Int64s:
+        """Row number of each pane's first row, and the number of rows in all."""
+        return np.cumsum([0, *(len(pane) for pane in self.panes)], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return int(self.bases[-1])
+
+    @cached_property
+    def _whole(self) -> dict[str, Any]:
+        """Columns that were put together over all panes, because many of their rows were wanted."""
+        return {}
+
+    def column(self, name: str, rows: Int32s) -> pa.Array:
+        return self._gather(f"column {name}", [pane.columns[name] for pane in self.panes], rows)
+
+    def keys(self, key_class: int, rows: Int32s) -> pa.Array:
+        return self._gather(f"keys {key_class}", [pane.keys[key_class] for pane in self.panes], rows)
+
+    def codes(self, key_class: int, rows: Int32s) -> Int64s:
+        return self._numbers(f"codes {key_class}", [pane.codes[key_class] for pane in self.panes], rows)
+
+    def times(self, rows: Int32s) -> Int64s:
+        return self._numbers("times", [pane.times for pane in self.panes], rows)
+
+    def ends(self, rows: Int32s) -> Int64s:
+        return self._numbers("ends", [_present(pane.ends) for pane in self.panes], rows)
+
+    def _gather(self, what: str, parts: list[pa.Array], rows: Int32s) -> pa.Array:
+        if len(parts) == 1:
+            return pc.take(parts[0], pa.array(rows), boundscheck=False)
+        if rows.size * 8 >= len(self):  # copying everything once costs less than sorting the rows by pane
+            if what not in self._whole:
+                self._whole[what] = pa.concat_arrays(parts)
+            return pc.take(self._whole[what], pa.array(rows), boundscheck=False)
+        places = self._places(rows)
+        found = pa.concat_arrays([part.take(pa.array(local)) for part, (_, local) in zip(parts, places, strict=True)])
+        back = np.empty(rows.size, np.int64)
+        back[np.concatenate([at for at, _ in places])] = np.arange(rows.size)
+        return found.take(pa.array(back))
+
+    def _numbers(self, what: str, parts: list[Int64s], rows: Int32s) -> Int64s:
+        if len(parts) == 1:
+            return gather_int64(parts[0], rows)
+        if rows.size * 8 >= len(self):
+            if what not in self._whole:
+                self._whole[what] = np.concatenate(parts)
+            return gather_int64(self._whole[what], rows)
+        numbers = np.empty(rows.size, np.int64)
+        for part, (at, local) in zip(parts, self._places(rows), strict=True):
+            numbers[at] = part[local]
+        return numbers
+
+    def _places(self, rows: Int32s) -> list[tuple[Int64s, Int64s]]:
+        """For each pane: which of the wanted rows are in it, and their numbers inside it."""
+        pane_of = np.searchsorted(self.bases, rows, side="right") - 1
+        places = [np.flatnonzero(pane_of == number) for number in range(len(self.panes))]
+        return [(at, rows[at] - self.bases[number]) for number, at in enumerate(places)]

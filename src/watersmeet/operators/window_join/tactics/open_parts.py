@@ -1,0 +1,122 @@
+"""Parts of a plan that its author may leave open, by algorithm, and defaults for them that need no statistics.
+
+The optimizer fills open parts by cost where it has statistics (`optimizer.filling`). These defaults serve runs that have none. Both read
+the same table, so they agree about which parts an algorithm has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from watersmeet.algebra.plan import DEFAULT_BUCKETS, Index, Plan, left_deep
+from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.operators.window_join.config import MeetConfig
+
+#: Evaluation interval of a lazy join, as a share of the shortest window.
+LAZY_SHARE = 0.1
+
+#: Intervals of this length or longer mean windows that do not end in time.
+_ENDLESS_US = 1 << 50
+
+PER_ORIGIN, GLOBAL = "per origin", "global"
+HASH, HASH_WHERE_KEYED, ANY = "hash", "hash where keyed", "any"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenParts:
+    """Parts of a plan that one algorithm reads: its orders, its indexes, its intervals, its tree."""
+
+    orders: str | None = None  # PER_ORIGIN or GLOBAL
+    indexes: str | None = None  # HASH, HASH_WHERE_KEYED or ANY
+    is_lazy: bool = False
+    has_tree: bool = False
+
+    @property
+    def probes_by_key_only(self) -> bool:
+        """Whether every loop needs an equality with the inputs bound before it."""
+        return self.orders == PER_ORIGIN and self.indexes == HASH
+
+
+_PARTS = {
+    "runs": OpenParts(PER_ORIGIN),
+    "naive-nlj": OpenParts(GLOBAL),
+    "eager-nlj": OpenParts(PER_ORIGIN),
+    "lazy-nlj": OpenParts(PER_ORIGIN, is_lazy=True),
+    "general-lazy-nlj": OpenParts(PER_ORIGIN, is_lazy=True),
+    "eager-hash": OpenParts(PER_ORIGIN, HASH),
+    "lazy-hash": OpenParts(PER_ORIGIN, HASH, is_lazy=True),
+    "hybrid-nlj-hash": OpenParts(PER_ORIGIN, HASH_WHERE_KEYED),
+    "window-join": OpenParts(PER_ORIGIN, ANY),
+    "hw-join": OpenParts(None, HASH),
+    "xjoin": OpenParts(None, HASH),
+    "tree": OpenParts(has_tree=True),
+}
+
+
+def open_parts(plan: Plan) -> OpenParts:
+    """Return the parts that the plan's algorithm reads. The other W-joins read none."""
+    return _PARTS["tree"] if plan.tree is not None else _PARTS.get(plan.algorithm, OpenParts())
+
+
+def fill_by_structure(config: MeetConfig, plan: Plan) -> Plan:
+    """Fill open parts from the query alone: orders that follow its predicates, indexes of the default size.
+
+    `config` has to be the meet of this plan, so that its orders are the pinned ones where the plan pins any.
+    """
+    if not config.streams:
+        return plan
+    plan, parts = fill_intervals(config, plan), open_parts(plan)
+    aliases = [each.alias for each in config.inputs]
+    first = config.streams[0]
+    chain = [aliases[first], *(aliases[step.target] for step in config.orders[first])]
+    if parts.has_tree and plan.tree is None:
+        plan = replace(plan, tree=left_deep(chain))
+    if parts.orders == GLOBAL and not plan.global_order and not plan.orders:
+        plan = replace(plan, global_order=tuple(chain))
+    if parts.orders == PER_ORIGIN:
+        orders = {aliases[i]: tuple(aliases[step.target] for step in config.orders[i]) for i in config.streams}
+        plan = with_orders(plan, orders.items())
+    if parts.indexes is not None:
+        plan = with_indexes(plan, [(each.alias, default_index(plan, keyed=bool(each.keys))) for each in config.inputs])
+    return plan
+
+
+def fill_intervals(config: MeetConfig, plan: Plan) -> Plan:
+    """Give a lazy join without intervals a tenth of its shortest time window, if it has a time window."""
+    if not open_parts(plan).is_lazy or plan.evaluate_us or plan.expire_us:
+        return plan
+    interval_us = lazy_interval_us(config)
+    return plan if interval_us is None else replace(plan, evaluate_us=interval_us, expire_us=interval_us)
+
+
+def lazy_interval_us(config: MeetConfig) -> int | None:
+    """Return a tenth of the shortest time during which a stream's rows are kept, or None if every stream keeps them forever.
+
+    Streams that keep rows for the instant only, as with windows of length 0, do not count if others keep them longer. An interval has at
+    least one microsecond.
+    """
+    kept_us = [config.inputs[i].retention_us for i in config.streams]
+    bounded_us = [each for each in kept_us if each < FOREVER_US]
+    interval_us = max(1, int(min((each for each in bounded_us if each > 0), default=0) * LAZY_SHARE))
+    return interval_us if bounded_us and interval_us < _ENDLESS_US else None
+
+
+def default_index(plan: Plan, *, keyed: bool) -> Index:
+    """Return the index of a window for which the plan names none."""
+    kind = open_parts(plan).indexes
+    return Index("hash", DEFAULT_BUCKETS) if kind == HASH or (kind == HASH_WHERE_KEYED and keyed) else Index()
+
+
+def with_orders(plan: Plan, orders: Iterable[tuple[str, tuple[str, ...]]]) -> Plan:
+    """Add orders for the origins that the plan gives none; one global order covers all of them."""
+    pinned = dict(plan.orders)
+    added = [(origin, order) for origin, order in orders if origin not in pinned and order]
+    return plan if plan.global_order or not added else replace(plan, orders=(*plan.orders, *added))
+
+
+def with_indexes(plan: Plan, indexes: Iterable[tuple[str, Index]]) -> Plan:
+    """Add indexes for the windows that the plan gives none."""
+    pinned = dict(plan.indexes)
+    added = [(alias, index) for alias, index in indexes if alias not in pinned]
+    return replace(plan, indexes=(*plan.indexes, *added)) if added else plan

@@ -1,0 +1,60 @@
+"""Every tactic by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.errors import PlanError, listing
+from watersmeet.operators.shed.sampling import drop_boxes
+from watersmeet.operators.window_join.config import MeetConfig, meet_config
+from watersmeet.operators.window_join.tactics.base import Tactic, refuse
+from watersmeet.operators.window_join.tactics.eager_multiway_nlj import EAGER
+from watersmeet.operators.window_join.tactics.general_lazy_multiway_nlj import GENERAL
+from watersmeet.operators.window_join.tactics.hybrid_nlj_hash import HYBRID
+from watersmeet.operators.window_join.tactics.lazy_multiway_nlj import LAZY
+from watersmeet.operators.window_join.tactics.multiway_hash_join import EAGER_HASH, LAZY_HASH
+from watersmeet.operators.window_join.tactics.naive_multiway_nlj import NAIVE
+from watersmeet.operators.window_join.tactics.open_parts import fill_by_structure
+from watersmeet.operators.window_join.tactics.runs import RUNS
+from watersmeet.operators.window_join.tactics.tree import TREE
+from watersmeet.operators.window_join.tactics.w_joins import W_JOINS
+from watersmeet.operators.window_join.tactics.window_join import WINDOW_JOIN
+
+TACTICS = {
+    tactic.name: tactic for tactic in (RUNS, NAIVE, EAGER, LAZY, GENERAL, EAGER_HASH, LAZY_HASH, HYBRID, WINDOW_JOIN, *W_JOINS, TREE)
+}
+
+
+def tactic_of(plan: Plan) -> Tactic:
+    """The tactic a plan names; a tree of joins names its own."""
+    if plan.tree is not None and plan.algorithm in ("runs", "tree"):
+        return TREE
+    if plan.algorithm not in TACTICS:
+        raise PlanError(f'there is no algorithm "{plan.algorithm}"', hint=f"algorithms: {listing(list(TACTICS))}")
+    return TACTICS[plan.algorithm]
+
+
+def settled_config(bound: BoundQuery, plan: Plan) -> MeetConfig:
+    """Return the meet that runs a query by a plan, with a plan that leaves nothing open; refuse a plan that cannot run, with the reason.
+
+    The hosts fill open parts by cost before they come here (`runtime.planning`); the rest is filled from the query alone.
+    """
+    _refuse_early_aggregation(plan)
+    drop_boxes(bound, plan)
+    tactic = tactic_of(plan)
+    if plan.tree is not None and tactic is not TREE:
+        raise refuse(plan, "it is not a tree of joins", hint="leave the tree out, or the algorithm")
+    config = meet_config(bound, plan, kernel_thetas=tactic.kernel_thetas)
+    full = fill_by_structure(config, plan)
+    if full.global_order != plan.global_order:
+        config = meet_config(bound, full, kernel_thetas=tactic.kernel_thetas)
+    config = replace(config, plan=full)
+    tactic.settle(config, full)
+    return config
+
+
+def _refuse_early_aggregation(plan: Plan) -> None:
+    if plan.early:
+        raise PlanError('the plan has "early", but a query that does not aggregate has nothing to aggregate early', hint="leave it out")

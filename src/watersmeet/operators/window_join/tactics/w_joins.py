@@ -1,0 +1,227 @@
+"""The W-joins and their baselines: n streams on a common attribute, every two rows inside a window of each other.
+
+NLW-join, HW-join and MW-join take one window for all pairs (form 1). Where pairs have windows of their own (forms 2 and 3, derived ones
+included, and directed ones), GCA runs MW-join with the largest of them for all and LCA with the largest per stream; both refine what comes
+out. NLW-join and HW-join prune by the largest window per stream and refine as well.
+
+Comparisons beyond the common attribute are made inside the loops, other predicates are tested between them (`staged_scans`), so that no
+product of windows is ever built for them to thin out. A join on the common attribute alone is one call of its kernel.
+
+References: Hammad, Aref, Elmagarmid, "Joining multiple data streams with window constraints", sections 3 to 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.algebra.plan import DEFAULT_BUCKETS, Index, Plan
+from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.kernels.wjoin.extend import Thetas
+from watersmeet.kernels.wjoin.hw_join import hw_join, hw_scans
+from watersmeet.kernels.wjoin.mw_join import mw_join, mw_scans
+from watersmeet.kernels.wjoin.nlw_join import nlw_join, nlw_scans
+from watersmeet.kernels.wjoin.outputs import Counters, WindowJoin
+from watersmeet.kernels.wjoin.ripple_join import ripple_join, ripple_scans
+from watersmeet.kernels.wjoin.scans import Scanned
+from watersmeet.kernels.wjoin.xjoin import xjoin, xjoin_scans
+from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.expand import PIECE_ROWS, Combinations, refined, within_bounds
+from watersmeet.operators.window_join.pane import Pane, Panes
+from watersmeet.operators.window_join.tactics.base import Reach, Search, Tactic, Tally, refuse, refuse_knobs
+from watersmeet.operators.window_join.tactics.loops import OPS, indexes_for
+from watersmeet.operators.window_join.tactics.staged_scans import Rows, StagedScans
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A kernel that joins, and the kernel that records the scans the join would do.
+
+    `is_sweep` tells MW-join's scans from the others', `knows_windows` whether loops look at rows inside the window only.
+    """
+
+    join: Callable[..., WindowJoin]
+    scans: Callable[..., Scanned]
+    is_sweep: bool = False
+    knows_windows: bool = True
+
+
+NLW, HW, MW = Algorithm(nlw_join, nlw_scans), Algorithm(hw_join, hw_scans), Algorithm(mw_join, mw_scans, is_sweep=True)
+RIPPLE, X = Algorithm(ripple_join, ripple_scans, knows_windows=False), Algorithm(xjoin, xjoin_scans, knows_windows=False)
+
+#: The arguments of a kernel behind those that all have in common, out of a plan; refuses a plan the algorithm cannot run.
+Knobs = Callable[[MeetConfig, Plan], tuple[Int64s | int, ...]]
+
+
+def _settle(config: MeetConfig, plan: Plan, *, algorithm: Algorithm, knobs: Knobs, one_window: bool, local: bool) -> Search:
+    refuse_knobs(plan, "global_order", "orders", "evaluate_us", "expire_us")
+    windows = _pair_windows(config, plan)
+    largest = windows.max(axis=1)
+    window_us = int(largest.max())
+    if one_window and np.any(windows[~np.eye(len(windows), dtype=np.bool_)] != window_us):
+        raise refuse(plan, "it takes one window for all pairs, and here pairs differ", hint='pin "gca" or "lca"')
+    reach_us = largest if local else np.full(len(windows), window_us, np.int64)
+    return partial(_search, algorithm, knobs(config, plan), window_us, reach_us)
+
+
+def _pair_windows(config: MeetConfig, plan: Plan) -> Int64s:
+    """The window of every pair, given or derived. A W-join needs one for each."""
+    if len(config.inputs) < 2:
+        raise refuse(plan, "a W-join joins at least two streams")
+    if len(config.streams) < len(config.inputs):
+        raise refuse(plan, "a W-join joins streams, and a relation is among the sources")
+    later_by = np.array(config.bounds.later_by_us, np.int64)
+    windows = np.maximum(later_by, later_by.T)
+    if windows.max() >= FOREVER_US or any(each.has_ends for each in config.inputs):
+        raise refuse(plan, "a W-join needs a window in time between every two streams", hint="ROWS, TUMBLE and LANDMARK give none")
+    return windows
+
+
+def _search(
+    algorithm: Algorithm,
+    knobs: tuple[Int64s | int, ...],
+    window_us: int,
+    reach_us: Int64s,
+    config: MeetConfig,
+    old: list[tuple[Pane, ...]],
+    new: dict[int, Pane],
+    tally: Tally,
+) -> Iterator[tuple[Reach, Combinations]]:
+    reach = {i: Panes((*panes, new[i]) if len(new[i]) else panes) for i, panes in enumerate(old)}
+    if not all(len(panes) for panes in reach.values()):
+        return
+    rows = _rows(config, reach, new)
+    common = _common_class(config)
+    compared = frozenset() if common is None else frozenset({common})
+    if common is not None and not config.residuals and not config.thetas:
+        joined = algorithm.join(rows.times, rows.codes, rows.offsets, rows.old, window_us, reach_us, *knobs)
+        _count(tally, joined.counters)
+        for start in range(0, joined.rows.shape[1], PIECE_ROWS):
+            piece = joined.rows[:, start : start + PIECE_ROWS]
+            found = Combinations({i: rows.numbers[i][piece[i]] for i in range(len(old))}, {}, None, None)
+            yield reach, refined(config, reach, within_bounds(config, reach, found), compared, (), tally.tested[:1])
+        return
+    scans = StagedScans(config, reach, rows, np.minimum(reach_us, window_us), tally, algorithm.is_sweep, algorithm.knows_windows)
+    scanned = algorithm.scans(rows.times, rows.codes, rows.offsets, rows.old, window_us, reach_us, *knobs, scans.scans)
+    _count(tally, scanned.counters)
+    for found in scans.matches(scanned):
+        whole = within_bounds(config, reach, found)
+        yield reach, refined(config, reach, whole, compared, scans.final, tally.tested[:1])
+
+
+def _count(tally: Tally, counters: Counters) -> None:
+    for name in ("comparisons", "probes", "touched", "inserts", "expirations"):
+        counted = getattr(tally, name)
+        counted += getattr(counters, name)
+
+
+def _rows(config: MeetConfig, reach: Reach, new: dict[int, Pane]) -> Rows:
+    """Old rows by time, then new rows by time, stream after stream. Rows with a NULL in a compared value meet nothing and are left out."""
+    common = _common_class(config)
+    times: list[Int64s] = []
+    codes: list[Int64s] = []
+    numbers: list[NDArray[np.int32]] = []
+    old: list[int] = []
+    for each in config.inputs:
+        panes = reach[each.number].panes
+        its_times = np.concatenate([pane.times for pane in panes])
+        before = its_times.size - len(new[each.number])
+        number = np.concatenate([np.argsort(its_times[:before], kind="stable"), np.arange(before, its_times.size)]).astype(np.int32)
+        for _, expr in each.ranges:
+            number = number[np.concatenate([pane.ranged(expr)[1] for pane in panes])[number]]
+        its_codes = np.zeros(its_times.size, np.int64)
+        if common is not None:
+            its_codes = np.concatenate([pane.codes[common] for pane in panes])
+        times.append(its_times[number])
+        codes.append(its_codes[number])
+        numbers.append(number)
+        old.append(int(np.count_nonzero(number < before)))
+    return Rows(
+        np.concatenate(times),
+        np.concatenate(codes),
+        np.cumsum([0, *(each.size for each in times)]).astype(np.int64),
+        np.array(old, np.int64),
+        numbers,
+        _thetas(config, reach, numbers),
+    )
+
+
+def _thetas(config: MeetConfig, reach: Reach, numbers: list[NDArray[np.int32]]) -> Thetas:
+    """The comparisons that the kernels check, on codes in the kernels' order of rows."""
+    values: list[Int64s] = [np.empty(0, np.int64)]
+    starts: dict[int, int] = {}
+    at = 0
+    for each in config.inputs:
+        for column, expr in each.ranges:
+            values.append(np.concatenate([pane.ranged(expr)[0] for pane in reach[each.number].panes])[numbers[each.number]])
+            starts[column], at = at, at + values[-1].size
+    described = [(OPS[each.op], each.left, starts[each.left_column], each.right, starts[each.right_column]) for each in config.thetas]
+    op, left, left_at, right, right_at = (np.array([each[place] for each in described], np.int64) for place in range(5))
+    return Thetas(op, left, left_at, right, right_at, np.concatenate(values))
+
+
+def _common_class(config: MeetConfig) -> int | None:
+    """The equality class that has a key on every input; without one, every pair within the window is a candidate."""
+    return next((c for c, members in enumerate(config.classes.keys) if len(members) == len(config.inputs)), None)
+
+
+def _no_knobs(config: MeetConfig, plan: Plan) -> tuple[Int64s | int, ...]:
+    refuse_knobs(plan, "indexes", "cleanup_rows")
+    _refuse_other_equalities(config, plan)
+    return ()
+
+
+def _clean_up(config: MeetConfig, plan: Plan) -> tuple[Int64s | int, ...]:
+    refuse_knobs(plan, "indexes")
+    _refuse_other_equalities(config, plan)
+    return (plan.cleanup_rows,)
+
+
+def _hash(config: MeetConfig, plan: Plan) -> tuple[Int64s | int, ...]:
+    refuse_knobs(plan, "cleanup_rows")
+    return (_buckets(config, plan),)
+
+
+def _hash_and_clean_up(config: MeetConfig, plan: Plan) -> tuple[Int64s | int, ...]:
+    return _buckets(config, plan), plan.cleanup_rows
+
+
+def _buckets(config: MeetConfig, plan: Plan) -> Int64s:
+    if _common_class(config) is None:
+        raise refuse(plan, "it hashes on an attribute that all streams have in common, and there is none")
+    indexes = indexes_for(config, plan, Index("hash", DEFAULT_BUCKETS))
+    for each, index in zip(config.inputs, indexes, strict=True):
+        if index.kind != "hash":
+            raise refuse(plan, f'it hashes every stream, and "{each.alias}" is to be a {index.kind}')
+    return np.array([index.size for index in indexes], np.int64)
+
+
+def _refuse_other_equalities(config: MeetConfig, plan: Plan) -> None:
+    """Equalities that no common attribute covers would turn into a product of whole windows."""
+    if config.classes.keys and _common_class(config) is None:
+        raise refuse(plan, "it joins on one attribute that all streams have in common, and here pairs join on different ones")
+
+
+def _tactic(name: str, algorithm: Algorithm, knobs: Knobs, *, one_window: bool = False, local: bool = True) -> Tactic:
+    return Tactic(
+        name,
+        f"Hammad, Aref, Elmagarmid: {name}",
+        partial(_settle, algorithm=algorithm, knobs=knobs, one_window=one_window, local=local),
+    )
+
+
+NLW_JOIN = _tactic("nlw-join", NLW, _no_knobs)
+HW_JOIN = _tactic("hw-join", HW, _hash)
+MW_JOIN = _tactic("mw-join", MW, _no_knobs, one_window=True)
+GCA = _tactic("gca", MW, _no_knobs, local=False)
+LCA = _tactic("lca", MW, _no_knobs)
+RIPPLE_JOIN = _tactic("ripple-join", RIPPLE, _clean_up, local=False)
+XJOIN = _tactic("xjoin", X, _hash_and_clean_up, local=False)
+
+W_JOINS = (NLW_JOIN, HW_JOIN, MW_JOIN, GCA, LCA, RIPPLE_JOIN, XJOIN)

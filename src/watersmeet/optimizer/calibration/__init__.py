@@ -1,6 +1,0 @@
-"""Calibration: the weights of the cost models, measured on the machine at hand with the engine's own kernels, and kept for later runs."""
-
-from watersmeet.optimizer.calibration.calibrate import calibrated
-from watersmeet.optimizer.calibration.store import current, default_profile, load, profile_path, save
-
-__all__ = ["calibrated", "current", "default_profile", "load", "profile_path", "save"]

@@ -1,9 +1,0 @@
-"""Hammad, Aref, Elmagarmid: joining several streams with window constraints."""
-
-from watersmeet.paper.hammad.figure_9ab import figure_9a, figure_9b
-from watersmeet.paper.hammad.figure_9c import figure_9c
-from watersmeet.paper.hammad.figure_13 import figure_13
-from watersmeet.paper.hammad.figure_14 import figure_14
-from watersmeet.paper.hammad.figures_7_and_8 import figures_7_and_8
-
-EXHIBITS = (figures_7_and_8, figure_9a, figure_9b, figure_9c, figure_13, figure_14)

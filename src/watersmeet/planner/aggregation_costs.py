@@ -1,0 +1,153 @@
+"""Costs of an aggregation query by the operator that runs it: the incremental aggregation, or estimates over a shed join.
+
+`explain`, `collect`, `run`, the command line and Spark all judge an aggregation here, never by the cost of the join below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.algebra.windows import RangeWindow
+from watersmeet.operators.aggregate.config import AggregateConfig, join_below
+from watersmeet.operators.aggregate.outputs import group_outputs
+from watersmeet.operators.shed.aggregation import shed_config
+from watersmeet.operators.shed.sampling import drop_boxes
+from watersmeet.operators.window_join.config import MeetConfig, MeetInput
+from watersmeet.operators.window_join.tactics.registry import settled_config
+from watersmeet.planner.costing import Costed, Part, costed
+from watersmeet.planner.early import BATCH_S, early_candidates, early_costed
+from watersmeet.planner.estimates import InputEstimate, Workload, length_to_seconds
+from watersmeet.planner.feasibility import Remedies, find_remedies
+from watersmeet.planner.models.ayad_drops import Wishes
+from watersmeet.planner.models.shed_aggregation import EstimateLoad, EstimateWeights, estimation_cost_per_s
+from watersmeet.planner.overload import Approximation, Situation, approximate
+from watersmeet.planner.search import searched
+from watersmeet.stats.estimate import derived
+from watersmeet.stats.stream_stats import StreamStats
+
+_US = 1e6
+_NUMBER_BYTES = 8
+
+#: Dropped where estimates fit a budget with all rows, and the exact aggregation does not.
+LEAST_DROP = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class AggregationCosts:
+    """Costs of the plans of one aggregation query. `situation` has the join's inputs, the machine, the budget and the engine."""
+
+    bound: BoundQuery
+    config: AggregateConfig
+    stats: Mapping[str, StreamStats]
+    situation: Situation
+    weights: EstimateWeights = EstimateWeights()  # noqa: RUF009  # frozen
+
+    def candidates(self) -> list[Costed]:
+        """All placements of early aggregation, cheapest first."""
+        now = self.situation
+        found = early_candidates(self.bound, self.config, now.workload, self.stats, now.profile.early)
+        return [now.on_engine(now.workload, each) for each in found]
+
+    def cost(self, plan: Plan) -> Costed:
+        """The cost of a pinned plan: of the estimates where it drops rows, else of the exact aggregation."""
+        boxes = drop_boxes(self.bound, plan)
+        if not boxes:
+            return self._exact().cost(plan, {})
+        return self._shedding().pinned(replace(plan, early=()), boxes)
+
+    def remedies(self, chosen: Costed, pinned: Plan | None, wishes: Wishes) -> Remedies:
+        """What would make the aggregation feasible. Rows are shed only by drop rates whose estimates fit the budget."""
+
+        def shed() -> Approximation:
+            now = self._shedding()
+            found = approximate(now, self._join_plans(now.config, pinned), wishes)
+            return found if found.plan.drop else _drop_a_little(now, found)
+
+        return find_remedies(self._exact(), chosen.cost, chosen.plan, shed)
+
+    def _exact(self) -> Situation:
+        weights = self.situation.profile.early
+        return replace(self.situation, operator=lambda left, plan: early_costed(self.config, left, self.stats, plan, weights))
+
+    def _shedding(self) -> Situation:
+        """The same machine with the shedding aggregation on it; refuses queries that have no estimates."""
+        shed_config(self.bound, {})
+        config = settled_config(join_below(self.bound, group_outputs(self.bound)), Plan())
+        return replace(self.situation, config=config, operator=lambda left, plan: self._cost_estimates(config, left, plan))
+
+    def _join_plans(self, config: MeetConfig, pinned: Plan | None) -> list[Plan]:
+        if pinned is not None:
+            return [replace(pinned, early=(), drop=())]
+        now = self.situation
+        joined = join_below(self.bound, group_outputs(self.bound))
+        return [replace(each.plan, orders=()) for each in searched(joined, config, now.workload, now.profile, now.budget).found]
+
+    def _cost_estimates(self, config: MeetConfig, left: Workload, plan: Plan) -> Costed:
+        """The join over the rows that are left, and the evaluations of what it finds."""
+        joined = costed(config, left, self.situation.profile, plan)
+        found_per_s = joined.cost.rows_out_per_s
+        held = held_combinations(config, left, found_per_s)
+        shown_per_s = early_costed(self.config, left, self.stats, Plan(), self.situation.profile.early).cost.rows_out_per_s
+        load = self._load(left, found_per_s, held, shown_per_s)
+        part = Part("estimate aggregates", estimation_cost_per_s(load, self.weights), load.evaluations_per_s)
+        cost = replace(
+            joined.cost,
+            parts=(*joined.cost.parts, part),
+            state_rows=joined.cost.state_rows + held,
+            state_bytes=joined.cost.state_bytes + held * self._combination_bytes(),
+            rows_out_per_s=shown_per_s,
+            combinations_per_s=found_per_s,
+        )
+        return Costed(joined.plan, cost)
+
+    def _load(self, left: Workload, found_per_s: float, held: float, shown_per_s: float) -> EstimateLoad:
+        """Without EVERY a batch is evaluated once. With it, instants at which no combination comes or goes are skipped."""
+        every_us, batch_s = self.config.every_us, left.arriving.batch_s
+        if every_us is None:
+            return EstimateLoad(1 / batch_s, held, 0.0, shown_per_s * BATCH_S)
+        evaluations_per_s = min(_US / every_us, 2 * found_per_s)
+        return EstimateLoad(evaluations_per_s, held, found_per_s * batch_s / 2, shown_per_s * every_us / _US)
+
+    def _combination_bytes(self) -> int:
+        """A beginning and an end, an identity and a time per stream, and the values that are grouped and aggregated."""
+        values = len(self.config.shown.keys) + sum(each.arg is not None for each in self.config.shown.aggregates)
+        return _NUMBER_BYTES * (2 + 2 * len(self.config.streams) + values)
+
+
+def _drop_a_little(now: Situation, found: Approximation) -> Approximation:
+    """The same with a small share of the fastest stream dropped: a plan that drops nothing would run the exact aggregation."""
+    fastest = max(now.rates, key=lambda name: now.rates[name])
+    keep = {**dict(found.keep), fastest: 1 - LEAST_DROP}
+    cost = now.cost(found.plan, keep).cost
+    plan = replace(found.plan, drop=((fastest, LEAST_DROP),))
+    return replace(found, costed=Costed(plan, cost), keep=tuple(keep.items()))
+
+
+def hold_full_windows(config: MeetConfig, workload: Workload) -> Workload:
+    """The workload of a join as its aggregation holds it: every RANGE window in full, whatever other streams can still reach."""
+    inputs = tuple(_hold_full_window(source, each, workload) for source, each in zip(config.inputs, workload.inputs, strict=True))
+    return replace(workload, inputs=inputs, _matches={}, _reach={}, _key_shares={})
+
+
+def _hold_full_window(source: MeetInput, each: InputEstimate, workload: Workload) -> InputEstimate:
+    if not source.is_stream or not isinstance(source.window, RangeWindow):
+        return each
+    lasting_s = min(length_to_seconds(source.window.length_us), workload.arriving.horizon_s)
+    return replace(each, held_rows=derived(each.kept_per_s.value * lasting_s, each.kept_per_s))
+
+
+def held_combinations(config: MeetConfig, workload: Workload, found_per_s: float) -> float:
+    """Estimate the combinations whose rows are all inside their windows at an instant.
+
+    At most as many as are found while the longest window lasts; pair constraints make them fewer than the windows' product.
+    """
+    held, known = 1.0, frozenset[int]()
+    for number in range(len(config.inputs)):
+        share = workload.key_share(config, known, number) * workload.passing(known, number) if known else 1.0
+        held *= workload.filled_rows(config, number) * share
+        known |= {number}
+    lasting_s = [each.held_rows.value / each.kept_per_s.value for each in workload.inputs if each.kept_per_s.value > 0]
+    return min(held, found_per_s * max(lasting_s, default=0.0))

@@ -1,0 +1,176 @@
+"""Keeping batches shorter than the trigger interval by choosing what to drop: values in, a decision out, no clock and no host.
+
+After every batch the host says how long it took and what came. The cost model says what such a batch should have taken; a line through
+the last batches turns the model's seconds into this machine's, and how far batches came off what was foretold of them says how much of the
+interval to leave free (`machine_fit`). From that follows how much the next batch may hold, backlog included, and the model says which rows
+to give up so that most of the answer is left. A decision carries the batch it holds from; written beside the checkpoint it makes a replayed
+batch drop the same rows.
+
+References: Ayad, Naughton, section 5; Kang, Naughton, Viglas, section 5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.errors import PlanError
+from watersmeet.planner.budget import Budget
+from watersmeet.planner.machine_fit import Fit
+from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
+from watersmeet.planner.overload import Situation, best_shares, least_shares, thinned
+
+Shares = Mapping[str, float]
+
+#: How far a share, or the time its rows took to come, may be off the last batch's for a batch to be steady.
+STEADY_WITHIN = 0.1
+#: Rows are dropped only when the next batch would take more than this share of what it may, so that a steady load does not flicker.
+NEAR = 0.97
+
+
+class Model(Protocol):
+    """What the optimizer predicts for one plan."""
+
+    def seconds(self, rows_per_s: Shares, keep: Shares, interval_s: float, results: float | None = None) -> float:
+        """Seconds of a batch that brings the rows of so long an interval, of which these shares are kept; with so many results if known."""
+        ...
+
+    def rows_out_per_s(self, rows_per_s: Shares, keep: Shares) -> float:
+        """Results per second when these shares are kept."""
+        ...
+
+    def best_keep(self, rows_per_s: Shares, interval_s: float, capacity_s: float) -> dict[str, float]:
+        """The shares that leave most of the answer among those whose batch takes at most so many seconds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """A batch that is over: its number, its seconds, how long its rows took to come, how many came, by stream, and how many went out.
+
+    Results are what tells a batch whose windows still hold rows that came by other shares from one that the model has in mind.
+    """
+
+    batch_id: int
+    seconds: float
+    interval_s: float
+    arrived: Shares
+    results: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.seconds >= 0 and self.interval_s > 0):
+            raise PlanError(f"a batch of {self.seconds} s over {self.interval_s} s of arrivals cannot be")
+
+    @property
+    def rows_per_s(self) -> dict[str, float]:
+        return {name: rows / self.interval_s for name, rows in self.arrived.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """The shares to keep from a batch on, what the batch is then expected to take, and why."""
+
+    from_batch: int
+    keep: tuple[tuple[str, float], ...]
+    expected_s: float
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"from_batch": self.from_batch, "keep": dict(self.keep), "expected_s": self.expected_s, "reason": self.reason}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Controls:
+        return cls(saved["from_batch"], tuple(saved["keep"].items()), saved["expected_s"], saved["reason"])
+
+
+@dataclass(frozen=True)
+class Controller:
+    """Made once, then `after` each batch: a new controller whose `controls` hold for the next one."""
+
+    model: Model
+    trigger_s: float
+    fit: Fit = field(default_factory=Fit)
+    controls: Controls = Controls(0, (), 0.0, "nothing was measured yet")  # frozen
+    before: tuple[Shares, float] | None = None  # what the last batch kept, of rows that came in so many seconds
+
+    def __post_init__(self) -> None:
+        if not self.trigger_s > 0:
+            raise PlanError(f"a trigger interval of {self.trigger_s} s cannot be")
+
+    def after(self, batch: BatchReport, running: Shares | None = None) -> Controller:
+        """What is known after a batch, and what the next one is to drop; if that one runs and keeps `running`, what the one after is."""
+        keep = dict(self.controls.keep)
+        predicted_s = self.model.seconds(batch.rows_per_s, keep, batch.interval_s, batch.results)
+        fit = self.fit.with_point(predicted_s, batch.seconds, steady=self._is_steady(keep, batch.interval_s))
+        return replace(self, fit=fit, controls=self._controls(batch, fit, running), before=(keep, batch.interval_s))
+
+    def most_rows_out_per_s(self, rows_per_s: Shares, free: float = 0.0) -> float:
+        """Results per second at the best shares for batches that leave so much of the interval free."""
+        overhead_s, factor = self.fit.line()
+        capacity_s = max((self.trigger_s * (1 - free) - overhead_s) / factor, 0.0)
+        return self.model.rows_out_per_s(rows_per_s, self.model.best_keep(rows_per_s, self.trigger_s, capacity_s))
+
+    def _is_steady(self, keep: Shares, interval_s: float) -> bool:
+        """Whether a batch is as the one before it, so that windows hold what the model thinks they do."""
+        if self.before is None:
+            return False
+        shares, seconds = self.before
+        pairs = [(interval_s, seconds), *((keep.get(name, 1.0), shares.get(name, 1.0)) for name in {*keep, *shares})]
+        return all(abs(one - other) <= STEADY_WITHIN * other for one, other in pairs)
+
+    def _controls(self, batch: BatchReport, fit: Fit, running: Shares | None) -> Controls:
+        overhead_s, factor = fit.line()
+        allowed_s = self.trigger_s * (1 - fit.free())
+
+        def lasting(keep: Shares, interval_s: float) -> float:
+            return overhead_s + factor * self.model.seconds(batch.rows_per_s, keep, interval_s)
+
+        interval_s = max(self.trigger_s, batch.seconds)  # what came while the last batch ran late is in the next one
+        following = batch.batch_id + 1
+        if running is not None:
+            interval_s, following = max(self.trigger_s, lasting(running, interval_s)), following + 1
+
+        def expected(keep: Shares) -> float:
+            return lasting(keep, interval_s)
+
+        whole_s = expected({})
+        words = f"batch {batch.batch_id} took {batch.seconds:.3g} s of {self.trigger_s:.3g}"
+        if whole_s <= allowed_s * NEAR or (whole_s <= allowed_s and not self.controls.keep):
+            return Controls(following, (), whole_s, f"{words}; everything is kept")
+        keep = self.model.best_keep(batch.rows_per_s, interval_s, max((allowed_s - overhead_s) / factor, 0.0))
+        kept = ", ".join(f"{share:.1%} of {name}" for name, share in keep.items() if share < 1)
+        return Controls(
+            following, tuple(keep.items()), expected(keep), f"{words}; all of the next would take {whole_s:.3g} s, so {kept} is kept"
+        )
+
+
+@dataclass(frozen=True)
+class PlanModel:
+    """The optimizer's cost model of one plan as the controller asks it; `situation` was estimated at `rows_per_s`."""
+
+    situation: Situation
+    plan: Plan
+    wishes: Wishes = NO_WISHES
+
+    def seconds(self, rows_per_s: Shares, keep: Shares, interval_s: float, results: float | None = None) -> float:
+        cost = self._at(rows_per_s, self.situation.budget).cost(self.plan, keep).cost
+        if results is None:
+            return cost.cpu_per_s * interval_s
+        unforeseen = results - cost.rows_out_per_s * interval_s
+        per_result_s = self.situation.profile.match_s + self.situation.profile.row_out_s
+        return max(cost.cpu_per_s * interval_s + unforeseen * per_result_s, 1e-6)
+
+    def rows_out_per_s(self, rows_per_s: Shares, keep: Shares) -> float:
+        return self._at(rows_per_s, self.situation.budget).cost(self.plan, keep).cost.rows_out_per_s
+
+    def best_keep(self, rows_per_s: Shares, interval_s: float, capacity_s: float) -> dict[str, float]:
+        now = self._at(rows_per_s, Budget(max(capacity_s / interval_s, 1e-9), memory_bytes=self.situation.budget.memory_bytes))
+        least = {name: max(share, 1e-3) for name, share in least_shares(now, self.wishes).items()}
+        return dict(least) if now.load(self.plan, least) > 1 else best_shares(now, self.plan, least, self.wishes)
+
+    def _at(self, rows_per_s: Shares, budget: Budget) -> Situation:
+        """The situation with streams as fast as they are now."""
+        faster = {name: rows_per_s.get(name, rate) / rate for name, rate in self.situation.rates.items() if rate}
+        return replace(self.situation, workload=thinned(self.situation.config, self.situation.workload, faster), budget=budget)

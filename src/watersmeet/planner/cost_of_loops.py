@@ -1,0 +1,157 @@
+"""What nested loops spend: the papers' multi-way joins and indexed window joins, which share one kernel.
+
+A loop costs what it touches for every combination that reaches it: a whole window, a bucket, a path down a tree and the matches. Every
+batch the windows are laid out flat and their indexes filled with the old rows again, because nothing but base windows is kept.
+
+Comparisons of one input with another are made inside the loops. Any other predicate is evaluated on the partial matches of the loop that
+binds its inputs (`operators.meet.tactics.stages`), and each evaluation costs.
+
+References: Kang, Naughton, Viglas, section 3; Golab, Özsu, sections 3 and 4.2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from watersmeet.algebra.expressions import Column, Expr
+from watersmeet.algebra.plan import Index, Plan
+from watersmeet.errors import InternalError
+from watersmeet.operators.expressions import evaluate
+from watersmeet.operators.window_join.comparisons import comparison_sides, is_orderable, is_range
+from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.tactics.open_parts import default_index
+from watersmeet.planner.estimates import Check, Workload
+from watersmeet.planner.models.kang import btree_path_rows, ttree_path_rows
+from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.parts import Part
+
+PATH_ROWS = {"btree": btree_path_rows, "ttree": ttree_path_rows}
+
+
+@dataclass(frozen=True)
+class LoopsModel:
+    """Seconds of a loop and of upkeep, for one query, one profile and one plan's indexes and intervals."""
+
+    config: MeetConfig
+    workload: Workload
+    profile: Profile
+    plan: Plan
+    _in_kernel: dict[Expr, bool] = field(default_factory=dict, repr=False)
+
+    def growth(self, origin: int, known: frozenset[int], target: int) -> float:
+        return self.workload.growth(self.config, known, target)
+
+    def loop_s(self, origin: int, known: frozenset[int], target: int) -> float:
+        kind = self._access(known, target)
+        weights = self.profile.structure(kind)
+        touched = self._touched_rows(kind, known, target) * weights.compare_s
+        if not self.config.classes.connections(target, sorted(known)):  # no key rules rows out before their times are looked at
+            touched += self._held_rows(target) * self._indexed_share(kind, known, target) * self.profile.scan_s
+        handed_on = self.workload.growth(self.config, known, target) * self.profile.loop_match_s
+        return weights.lookup_s + touched + handed_on + self._tested_s(known, target)
+
+    def _tested_s(self, known: frozenset[int], target: int) -> float:
+        """Seconds per probe for predicates that no kernel tests: each is evaluated on the partial matches that those before it leave."""
+        ready = self._ready(known, target)
+        outside = [each for each in ready if not self._is_in_kernel(each)]
+        if not outside:
+            return 0.0
+        inside_share = math.prod(each.share.value for each in ready if self._is_in_kernel(each))
+        matches = self.workload.matches(self.config, known, target) * inside_share
+        seconds = matches * (self.profile.loop_match_s + self.profile.match_s)  # out of the kernel, and back into the next stage
+        for each in outside:
+            seconds += matches * self.profile.check_s
+            matches *= each.share.value
+        return seconds
+
+    def _is_in_kernel(self, check: Check) -> bool:
+        """Whether loops compare codes for it; comparisons of text, for one, have none."""
+        if check.predicate not in self._in_kernel:
+            sides = comparison_sides(check.predicate)
+            orderable = sides is not None and all(is_orderable(evaluate(side, self._no_rows, 0).type) for side in sides[1:])
+            self._in_kernel[check.predicate] = orderable
+        return self._in_kernel[check.predicate]
+
+    def _no_rows(self, column: Column) -> pa.Array:
+        if column.source is None:
+            raise InternalError(f'column "{column.name}" was never bound')
+        return pa.nulls(0, self.config.inputs[self.config.aliases[column.source]].fields.field(column.name).type)
+
+    def upkeep(self) -> list[Part]:
+        parts, batches = [], 1 / self.workload.arriving.batch_s
+        for each in self.config.inputs:
+            estimate, index = self.workload.inputs[each.number], self._index(each.number)
+            held, kept = self._held_rows(each.number), estimate.kept_per_s.value
+            path = PATH_ROWS[index.kind](max(held, 1.0), index.size) if index.kind in PATH_ROWS else 1.0
+            weights = self.profile.structure(index.kind)
+            updates = 2 * kept * path * weights.update_s
+            parts.append(Part(f"keep {each.alias} as {index.kind}", updates, kept))
+            laid_out = held + kept * self.workload.arriving.batch_s
+            layout = laid_out * self.profile.layout_s + (held * path * weights.update_s if index.kind != "list" else 0.0)
+            if index.kind == "hash":
+                layout += laid_out * self.profile.layout_s + index.size * self.profile.layout_s
+            parts.append(Part(f"lay out {each.alias}", layout * batches, laid_out * batches))
+        parts.append(Part("batches of loops", self.profile.loops_batch_s * batches * self._stages, batches))
+        return parts
+
+    def window_rows(self, target: int) -> float:
+        return self._held_rows(target)
+
+    @property
+    def _stages(self) -> int:
+        """Stages of the nest at most: loops are cut where a predicate is tested, and each stage keeps windows and indexes of its own."""
+        cuts = {
+            len(each.inputs) for each in self.workload.checks if len(each.inputs) < len(self.config.inputs) and not self._is_in_kernel(each)
+        }
+        return 1 + len(cuts)
+
+    def _index(self, target: int) -> Index:
+        return self.plan.index(self.config.inputs[target].alias) or default_index(self.plan, keyed=bool(self.config.inputs[target].keys))
+
+    def _held_rows(self, target: int) -> float:
+        """A lazy join keeps rows for an interval longer, and meets them all.
+
+        References: Golab, Özsu, section 4.2: every T becomes T + τ.
+        """
+        late = (self.plan.evaluate_us + self.plan.expire_us) / 2e6
+        return self.workload.filled_rows(self.config, target) + self.workload.inputs[target].kept_per_s.value * late
+
+    def _access(self, known: frozenset[int], target: int) -> str:
+        """By its index where a condition leads to it, else the whole window is scanned."""
+        kind = self._index(target).kind
+        connected = bool(self.config.classes.connections(target, sorted(known)))
+        ranged = kind in PATH_ROWS and any(is_range(each.predicate) for each in self._ready(known, target))
+        return kind if connected or ranged else "list"
+
+    def _touched_rows(self, kind: str, known: frozenset[int], target: int) -> float:
+        held = self._held_rows(target)
+        return touched_rows(self._index(target), kind, held, held * self._indexed_share(kind, known, target))
+
+    def _indexed_share(self, kind: str, known: frozenset[int], target: int) -> float:
+        """The share of a window with the key, or in the range, that is looked for; times do not narrow it."""
+        if self.config.classes.connections(target, sorted(known)):
+            return self.workload.key_share(self.config, known, target)
+        return (
+            next((each.share.value for each in self._ready(known, target) if is_range(each.predicate)), 1.0) if kind in PATH_ROWS else 1.0
+        )
+
+    def _ready(self, known: frozenset[int], target: int) -> list[Check]:
+        return [each for each in self.workload.checks if target in each.inputs and each.inputs <= known | {target}]
+
+
+def touched_rows(index: Index, kind: str, held_rows: float, equal_rows: float) -> float:
+    """Rows one probe of a window compares: all of it, a bucket, or a path down a tree.
+
+    A bucket holds the rows that are equal and its part of the others.
+
+    >>> touched_rows(Index("hash", 5), "hash", held_rows=1000, equal_rows=0)
+    200.0
+    """
+    if kind == "list":
+        return held_rows
+    if kind == "hash":
+        return equal_rows + (held_rows - equal_rows) / index.size
+    return PATH_ROWS[kind](max(held_rows, 1.0), index.size)

@@ -1,0 +1,111 @@
+"""What the production tactic spends: grouped runs, probed a batch at a time.
+
+By the batch rule a new row meets old and new rows of the inputs before its own and old rows of those after it, so where batches are long
+beside the windows nearly all combinations are found from the last input, which is the one with the highest rate.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.operators.window_join.admission import STRETCH_ROWS
+from watersmeet.operators.window_join.config import MeetConfig, MeetInput
+from watersmeet.planner.arrivals import Arriving
+from watersmeet.planner.estimates import Workload, length_to_seconds
+from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.parts import Part
+
+_MOST_PANES = 12.0
+
+
+@dataclass(frozen=True)
+class RunsModel:
+    """Seconds of a probe and of upkeep, for one query and one profile."""
+
+    config: MeetConfig
+    workload: Workload
+    profile: Profile
+    _lengths: dict[tuple[int, int], float] = field(default_factory=dict, repr=False)
+
+    @property
+    def batches(self) -> Arriving:
+        """Long batches are cut into stretches, which are what the tactic sees."""
+        arriving, rate = self.workload.arriving, sum(each.rows_per_s.value for each in self.workload.inputs)
+        if rate * arriving.batch_s < 2 * STRETCH_ROWS:
+            return arriving
+        kept_s = max((each.retention_us / 1e6 for each in self.config.inputs if each.is_stream and not each.has_ends), default=0.0)
+        return Arriving(min(arriving.batch_s, max(STRETCH_ROWS / rate, kept_s)), arriving.horizon_s, arriving.is_assumed)
+
+    def growth(self, origin: int, known: frozenset[int], target: int) -> float:
+        return self.candidates(origin, known, target) * self.workload.passing(known, target)
+
+    def candidates(self, origin: int, known: frozenset[int], target: int) -> float:
+        """Rows of the target that a combination meets by keys and times, before predicates are asked."""
+        rows = self.workload.filled_rows(self.config, target)
+        if self.config.inputs[target].is_stream:
+            rows = min(self._met_rows(i, target, from_origin=i == origin) for i in known if self.config.inputs[i].is_stream)
+        return rows * self.workload.key_share(self.config, known, target)
+
+    def loop_s(self, origin: int, known: frozenset[int], target: int) -> float:
+        """Looked up in every pane; candidates become rows of numbers; each predicate is evaluated on all of them."""
+        candidates = self.candidates(origin, known, target)
+        checks = sum(1 for each in self.workload.checks if target in each.inputs and each.inputs <= known | {target})
+        found = candidates * (self.profile.runs.compare_s + self.profile.match_s + checks * self.profile.check_s)
+        return self.profile.runs.lookup_s * self._panes(target) + found
+
+    def upkeep(self) -> list[Part]:
+        """A run per way of being probed, built once for a row and again whenever its pane is merged with another."""
+        if len(self.config.inputs) == 1:
+            return []
+        parts = []
+        for each in self.config.inputs:
+            kept = self.workload.inputs[each.number].kept_per_s.value
+            if each.is_stream and not self._only_probes(each):
+                built = max(1, len(each.keys)) * self._panes(each.number)
+                parts.append(Part(f"keep {each.alias} as runs", kept * built * self.profile.runs.update_s, kept))
+        probes = len(self.config.streams) * (len(self.config.inputs) - 1)
+        per_batch = sum(self._panes(i) for i in self.config.streams) / len(self.config.streams) * probes * self.profile.probe_batch_s
+        parts.append(Part("batches of probes", per_batch / self.batches.batch_s, probes / self.batches.batch_s))
+        return parts
+
+    def window_rows(self, target: int) -> float:
+        return self.workload.filled_rows(self.config, target)
+
+    def _panes(self, target: int) -> float:
+        """Small panes of a similar size are merged, so a window of n batches has about log2 n of them."""
+        each = self.workload.inputs[target]
+        if not each.kept_per_s.value:
+            return 1.0
+        batches_held = self.workload.filled_rows(self.config, target) / (each.kept_per_s.value * self.batches.batch_s)
+        return min(_MOST_PANES, 1.0 + math.log2(1.0 + batches_held))
+
+    def _met_rows(self, i: int, target: int, *, from_origin: bool) -> float:
+        """Rows of the target within the bounds that a row of input i sets, by the batch rule where i is the origin."""
+        key = (i if from_origin else -1 - i, target)
+        if key not in self._lengths:
+            each, window_s = self.workload.inputs[target], self._window_s(target)
+            back_us, ahead_us = self.workload.gaps_us[target][i], self.workload.gaps_us[i][target]
+            back_s = min(length_to_seconds(back_us) if back_us < FOREVER_US else math.inf, window_s)
+            ahead_s = min(length_to_seconds(ahead_us) if ahead_us < FOREVER_US else math.inf, self._window_s(i))
+            if not from_origin:
+                length_s = min(back_s + ahead_s, self.batches.past_s(window_s) + self.batches.batch_s)
+            else:
+                length_s = self.batches.old_s(back_s) + (self.batches.new_s(back_s, ahead_s) if self._rank(target) < self._rank(i) else 0.0)
+            self._lengths[key] = each.kept_per_s.value * length_s
+        return self._lengths[key]
+
+    def _only_probes(self, each: MeetInput) -> bool:
+        """Whether nobody looks up rows of the input: it is the last one in the batch rule, and they are gone before the next batch."""
+        is_last = max(self.config.streams, key=self._rank) == each.number
+        return is_last and not each.has_ends and each.retention_us / 1e6 < self.batches.batch_s / 2
+
+    def _rank(self, number: int) -> tuple[float, int]:
+        """The place of an input in the batch rule."""
+        return self.workload.inputs[number].kept_per_s.value, number
+
+    def _window_s(self, number: int) -> float:
+        """Seconds of stream a window holds."""
+        each = self.workload.inputs[number]
+        return each.held_rows.value / each.kept_per_s.value if each.kept_per_s.value else math.inf

@@ -1,0 +1,78 @@
+"""Costs of Spark on top of the join: pack, shuffle, state store, output, and a fixed cost per micro-batch. Copies of rows count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.planner.costing import Costed
+from watersmeet.planner.estimates import Workload
+from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.parts import Part
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffledInput:
+    """Rows of one input, and the number of buckets that each of them is sent to."""
+
+    alias: str
+    number: int
+    rows: float
+    copies: int
+
+    def __str__(self) -> str:
+        return f"{self.alias} {'once' if self.copies == 1 else f'{self.copies} times'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """Rows that travel to the buckets, copies included: in all for finite inputs, per second for streams.
+
+    >>> big, small = ShuffledInput("big", 0, 200_000, 1), ShuffledInput("small", 1, 200, 8)
+    >>> print(Shuffle((big, small), buckets=8, is_total=True))
+    shuffles 201,600 rows to 8 buckets: big once, small 8 times
+    """
+
+    inputs: tuple[ShuffledInput, ...]
+    buckets: int
+    is_total: bool
+    merges_groups: bool = False
+
+    @property
+    def rows(self) -> float:
+        return sum(each.rows * each.copies for each in self.inputs)
+
+    @property
+    def copies(self) -> dict[int, int]:
+        """Copies of each row by input number."""
+        return {each.number: each.copies for each in self.inputs}
+
+    def __str__(self) -> str:
+        unit = "rows" if self.is_total else "rows per second"
+        where = f"{self.buckets} buckets" if self.buckets > 1 else "1 bucket"
+        merged = "; a second shuffle merges groups" if self.merges_groups else ""
+        return f"shuffles {self.rows:,.0f} {unit} to {where}: {', '.join(str(each) for each in self.inputs)}{merged}"
+
+
+def on_spark(
+    config: MeetConfig, workload: Workload, profile: Profile, each: Costed, read: Workload | None = None, shuffle: Shuffle | None = None
+) -> Costed:
+    """Add Spark's part of the cost to a plan. It is the same for every plan, so it changes no choice.
+
+    Where rows are dropped, `workload` has the rows that are left and `read` all of them, which the packing tasks look at. Every copy of a
+    row is shuffled and kept in state; without `shuffle`, there is one of each.
+    """
+    spark = profile.spark
+    copies = {} if shuffle is None else shuffle.copies
+    arriving = sum((read or workload).inputs[i].rows_per_s.value for i in config.streams)
+    shuffled = sum(workload.inputs[i].rows_per_s.value * copies.get(i, 1) for i in config.streams)
+    kept = sum(workload.inputs[i].kept_per_s.value * copies.get(i, 1) for i in config.streams)
+    out, batches = each.cost.rows_out_per_s, 1 / workload.arriving.batch_s
+    parts = (
+        Part("spark: pack", arriving * spark.pack_s, arriving),
+        Part("spark: shuffle", shuffled * spark.shuffle_s, shuffled),
+        Part("spark: state", kept * spark.state_s, kept),
+        Part("spark: hand out", out * spark.out_s, out),
+        Part("spark: micro-batches", batches * spark.batch_s, batches),
+    )
+    return Costed(each.plan, replace(each.cost, parts=(*each.cost.parts, *parts)))

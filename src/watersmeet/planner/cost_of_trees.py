@@ -1,0 +1,158 @@
+"""What a tree of two-input joins spends: each node probes the rows of one subtree from the new rows of the other, and keeps what it finds.
+
+Rates and windows of a subtree follow from its sides': `λo = f (W_R λ_L + W_L λ_R)`, `Wo = f W_L W_R`. What is kept beside the base windows
+is memory, and counts as such.
+
+References: Ayad, Naughton, section 3.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from watersmeet.algebra.plan import Tree, leaves
+from watersmeet.algebra.windows import RowsWindow
+from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.planner.estimates import Check, Workload
+from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.parts import Part
+
+#: Up to so many inputs every tree is considered, bushy ones included: 3ⁿ splits. Above, trees that add one input at a time.
+MOST_BUSHY = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """New rows of a subtree per second, and rows of it that are held."""
+
+    rows_per_s: float
+    held_rows: float
+
+
+@dataclass(frozen=True)
+class TreeModel:
+    """Costs of the nodes of any tree over a query's inputs, by the sets of inputs they join."""
+
+    config: MeetConfig
+    workload: Workload
+    profile: Profile
+    _shares: dict[frozenset[int], float] = field(default_factory=dict, repr=False)
+    _flows: dict[frozenset[int], Flow] = field(default_factory=dict, repr=False)
+
+    def flow(self, inputs: frozenset[int]) -> Flow:
+        """The same for every tree over these inputs, so any split will do."""
+        if inputs not in self._flows:
+            if len(inputs) == 1:
+                (i,) = inputs
+                found = Flow(self.workload.inputs[i].kept_per_s.value, self.workload.filled_rows(self.config, i))
+            else:
+                first = frozenset({min(inputs)})
+                left, right, share = self.flow(first), self.flow(inputs - first), self.share(first, inputs - first)
+                rate = share * (right.held_rows * left.rows_per_s + left.held_rows * right.rows_per_s)
+                found = Flow(rate, share * left.held_rows * right.held_rows)
+            self._flows[inputs] = found
+        return self._flows[inputs]
+
+    def share(self, left: frozenset[int], right: frozenset[int]) -> float:
+        """The share of pairs of combinations of the two sides that belong together."""
+        apart = self._together(left) * self._together(right)
+        return self._together(left | right) / apart if apart else 0.0
+
+    def node_s(self, left: frozenset[int], right: frozenset[int]) -> float:
+        """Seconds per second at the node that joins two sets, with what it takes to keep its rows if it is not the root."""
+        here, there, out = self.flow(left), self.flow(right), self.flow(left | right)
+        candidates = self._by_key(left, right) * (here.rows_per_s * there.held_rows + there.rows_per_s * here.held_rows)
+        checks = len(self._asked(left, right))
+        probes = (here.rows_per_s + there.rows_per_s) * self.profile.runs.lookup_s * self._chunks()
+        met = candidates * (self.profile.runs.compare_s + 2 * self.profile.match_s + checks * self.profile.check_s)
+        rows = out.rows_per_s * len(left | right) * (self.profile.row_out_s + self.profile.runs.update_s)
+        counted = sum(1 for i in left | right if isinstance(self.config.inputs[i].window, RowsWindow))  # their ends are looked up again
+        probes_in_batch = 2 * self._chunks() * self.profile.probe_batch_s
+        batches = (probes_in_batch + (1 + counted / 2) * self.profile.node_batch_s) / self.workload.arriving.batch_s
+        return probes + met + rows + batches
+
+    def parts(self, tree: Tree) -> list[Part]:
+        """A part for each node, from the leaves up."""
+        if isinstance(tree, str):
+            kept = self.workload.inputs[self.config.aliases[tree]].kept_per_s.value
+            return [Part(f"keep {tree} as runs", kept * self._chunks() * self.profile.runs.update_s, kept)]
+        left, right = (self.inputs(side) for side in tree)
+        name = f"join {' '.join(leaves(tree[0]))} with {' '.join(leaves(tree[1]))}"
+        node = Part(name, self.node_s(left, right), self.flow(left).rows_per_s + self.flow(right).rows_per_s)
+        return [*self.parts(tree[0]), *self.parts(tree[1]), node]
+
+    def kept_rows(self, tree: Tree, *, is_root: bool = True) -> tuple[float, float]:
+        """Rows and bytes that inner nodes keep beside the base windows."""
+        if isinstance(tree, str):
+            return 0.0, 0.0
+        below = [self.kept_rows(side, is_root=False) for side in tree]
+        inputs = self.inputs(tree)
+        rows = 0.0 if is_root else self.flow(inputs).held_rows
+        width = sum(self.workload.inputs[i].row_bytes.value for i in inputs)
+        return rows + sum(each[0] for each in below), rows * width + sum(each[1] for each in below)
+
+    def inputs(self, tree: Tree) -> frozenset[int]:
+        return frozenset(self.config.aliases[alias] for alias in leaves(tree))
+
+    def best(self) -> Tree:
+        """The tree with the least cost: over all subsets and their splits for a few inputs, one input at a time for many."""
+        count = len(self.config.inputs)
+        return self._bushy() if count <= MOST_BUSHY else self._one_at_a_time()
+
+    def _bushy(self) -> Tree:
+        count = len(self.config.inputs)
+        best: dict[frozenset[int], tuple[float, Tree]] = {frozenset({i}): (0.0, self.config.inputs[i].alias) for i in range(count)}
+        for bits in sorted(range(1, 1 << count), key=int.bit_count):
+            inputs = frozenset(i for i in range(count) if bits >> i & 1)
+            if len(inputs) > 1:
+                ways = (
+                    (best[left][0] + best[inputs - left][0] + self.node_s(left, inputs - left), (best[left][1], best[inputs - left][1]))
+                    for left in _halves(inputs)
+                )
+                best[inputs] = min(ways, key=lambda way: way[0])  # trees of equal cost have no order among them
+        return best[frozenset(range(count))][1]
+
+    def _one_at_a_time(self) -> Tree:
+        """The pair that leaves the fewest rows first, then whatever input leaves the fewest."""
+        left = set(range(len(self.config.inputs)))
+        pairs = [(i, j) for i in left for j in left if i < j]
+        first = min(pairs, key=lambda pair: (self.flow(frozenset(pair)).held_rows, pair))
+        tree: Tree = (self.config.inputs[first[0]].alias, self.config.inputs[first[1]].alias)
+        joined = frozenset(first)
+        for _ in range(len(left) - 2):
+            following = min(left - joined, key=lambda i: (self.flow(joined | {i}).held_rows, i))
+            tree, joined = (tree, self.config.inputs[following].alias), joined | {following}
+        return tree
+
+    def _together(self, inputs: frozenset[int]) -> float:
+        """The share of combinations of one row each that satisfy all that ties these inputs."""
+        if len(inputs) <= 1:
+            return 1.0
+        if inputs not in self._shares:
+            target = max(inputs)
+            known = inputs - {target}
+            step = self.workload.key_share(self.config, known, target) * self.workload.passing(known, target)
+            self._shares[inputs] = self._together(known) * step
+        return self._shares[inputs]
+
+    def _by_key(self, left: frozenset[int], right: frozenset[int]) -> float:
+        """The share of pairs that are candidates: what predicates let through is decided on them."""
+        passed = math.prod(each.share.value for each in self._asked(left, right))
+        return min(1.0, self.share(left, right) / passed) if passed else 1.0
+
+    def _asked(self, left: frozenset[int], right: frozenset[int]) -> list[Check]:
+        """Predicates that can be asked once both sides are bound, and not before."""
+        both = [each for each in self.workload.checks if each.inputs <= left | right]
+        return [each for each in both if not (each.inputs <= left or each.inputs <= right)]
+
+    def _chunks(self) -> float:
+        batches = max((self.workload.filled_rows(self.config, i) for i in self.config.streams), default=1.0)
+        rate = max(each.kept_per_s.value for each in self.workload.inputs)
+        return 1.0 + math.log2(1.0 + batches / (rate * self.workload.arriving.batch_s)) if rate else 1.0
+
+
+def _halves(inputs: frozenset[int]) -> list[frozenset[int]]:
+    """One side of every split into two; the side with the smallest input, so that each split comes once."""
+    first, *others = sorted(inputs)
+    return [frozenset({first, *(i for place, i in enumerate(others) if bits >> place & 1)}) for bits in range((1 << len(others)) - 1)]

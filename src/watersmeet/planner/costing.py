@@ -1,0 +1,196 @@
+"""What a plan costs per second of stream: CPU, state, rows out. Unit-time costs, by operator, from one machine's weight factors.
+
+How an algorithm's loops grow and what they touch is its model's business (`cost_of_runs`, `cost_of_loops`); here is what all have in
+common: rows come in and are selected, loops are opened in the cheapest order for each origin, rows go out.
+
+References: Kang, Naughton, Viglas, section 3; Golab, Özsu, section 4.2; Ayad, Naughton, section 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import Protocol
+
+from watersmeet.algebra.plan import Plan, Tree
+from watersmeet.algebra.windows import RowsWindow
+from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.tactics.open_parts import GLOBAL, PER_ORIGIN, fill_by_structure, open_parts, with_orders
+from watersmeet.planner.cost_of_loops import LoopsModel
+from watersmeet.planner.cost_of_runs import RunsModel
+from watersmeet.planner.cost_of_trees import TreeModel
+from watersmeet.planner.estimates import Workload
+from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.orders import Ordered, best_order
+from watersmeet.planner.parts import Part
+
+__all__ = ["Costed", "Part", "PlanCost", "costed"]
+
+#: Every global order is tried for so many inputs at most.
+MOST_PERMUTED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCost:
+    """Seconds of CPU per second of stream, by operator; bytes and rows of state; rows out per second.
+
+    Estimates of a shedding aggregation rest on `combinations_per_s` combinations of kept rows; None for every other query.
+    """
+
+    parts: tuple[Part, ...]
+    state_rows: float
+    state_bytes: float
+    rows_out_per_s: float
+    combinations_per_s: float | None = None
+
+    @property
+    def answer_per_s(self) -> float:
+        """The quantity that shedding preserves as much of as it can: rows out, or the combinations that estimates rest on."""
+        return self.rows_out_per_s if self.combinations_per_s is None else self.combinations_per_s
+
+    @property
+    def cpu_per_s(self) -> float:
+        return sum(part.cpu_per_s for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Costed:
+    """A plan with its predicted cost."""
+
+    plan: Plan
+    cost: PlanCost
+
+
+class Model(Protocol):
+    """How an algorithm spends time: in loops, by the origin and the inputs bound before, and on keeping its structures."""
+
+    def growth(self, origin: int, known: frozenset[int], target: int) -> float: ...
+
+    def loop_s(self, origin: int, known: frozenset[int], target: int) -> float: ...
+
+    def upkeep(self) -> list[Part]: ...
+
+    def window_rows(self, target: int) -> float: ...
+
+
+def costed(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan) -> Costed:
+    """Fill the tree or the orders that the plan leaves open with the cheapest ones, and predict the cost of the filled plan."""
+    parts_of_plan = open_parts(plan)
+    if parts_of_plan.has_tree:
+        tree = TreeModel(config, workload, profile).best() if plan.tree is None else plan.tree
+        return _costed_tree(config, workload, profile, replace(plan, tree=tree), tree)
+    model = model_of(config, workload, profile, plan)
+    if parts_of_plan.orders == GLOBAL:
+        plan = _with_global_order(config, workload, model, plan)
+        orders = {i: _global_order(config, model, i, plan.global_order) for i in config.streams}
+    else:
+        orders = {i: _order(config, model, plan, i) for i in config.streams}
+    rows_out = _rows_out(config, workload)
+    parts = [*_taken_in(config, workload, profile), *model.upkeep()]
+    for i, ordered in orders.items():
+        origin = workload.inputs[i]
+        path = " → ".join(config.inputs[j].alias for j in (i, *ordered.order))
+        parts.append(Part(f"probe {path}", origin.kept_per_s.value * ordered.cost, origin.kept_per_s.value))
+    parts.append(Part("rows out", rows_out * profile.row_out_s, rows_out))
+    state_rows, state_bytes = _base_state(workload)
+    named = tuple((config.inputs[i].alias, tuple(config.inputs[j].alias for j in ordered.order)) for i, ordered in orders.items())
+    if parts_of_plan.orders == PER_ORIGIN:
+        plan = with_orders(plan, named)
+    return Costed(plan, PlanCost(tuple(parts), state_rows, state_bytes, rows_out))
+
+
+def _costed_tree(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan, tree: Tree) -> Costed:
+    """A tree has no orders to choose; its nodes keep rows of their own beside the base windows."""
+    model = TreeModel(config, workload, profile)
+    rows_out = _rows_out(config, workload)
+    parts = [*_taken_in(config, workload, profile), *model.parts(tree), Part("rows out", rows_out * profile.row_out_s, rows_out)]
+    (rows, size), (kept_rows, kept_bytes) = _base_state(workload), model.kept_rows(tree)
+    return Costed(plan, PlanCost(tuple(parts), rows + kept_rows, size + kept_bytes, rows_out))
+
+
+def _rows_out(config: MeetConfig, workload: Workload) -> float:
+    return sum(workload.inputs[i].kept_per_s.value * _results(config, workload, i) for i in config.streams)
+
+
+def _base_state(workload: Workload) -> tuple[float, float]:
+    """Rows and bytes of the base windows."""
+    rows = sum(each.held_rows.value for each in workload.inputs)
+    return rows, sum(each.held_rows.value * each.row_bytes.value for each in workload.inputs)
+
+
+def model_of(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan) -> Model:
+    return RunsModel(config, workload, profile) if plan.algorithm == "runs" else LoopsModel(config, workload, profile, plan)
+
+
+def _with_global_order(config: MeetConfig, workload: Workload, model: Model, plan: Plan) -> Plan:
+    """Fill an open global order: the cheapest of all orders for a few inputs, the structural one for many."""
+    if plan.global_order or plan.orders or len(config.inputs) > MOST_PERMUTED:
+        return fill_by_structure(config, plan)
+
+    def cpu_per_s(names: tuple[str, ...]) -> float:
+        return sum(workload.inputs[i].kept_per_s.value * _global_order(config, model, i, names).cost for i in config.streams)
+
+    return replace(plan, global_order=min(permutations(each.alias for each in config.inputs), key=cpu_per_s))
+
+
+def _global_order(config: MeetConfig, model: Model, origin: int, names: tuple[str, ...]) -> Ordered:
+    """Return one order of all windows with its cost per row of the origin, which is the only row scanned at its own loop.
+
+    References: Golab, Özsu, section 3.1.
+    """
+    order = tuple(config.aliases[name] for name in names)
+    known, rows, cost = frozenset[int](), 1.0, 0.0
+    for target in order:
+        share = 1 / max(model.window_rows(target), 1.0) if target == origin else 1.0
+        cost += rows * model.loop_s(origin, known, target) * share
+        rows *= model.growth(origin, known, target) * share
+        known |= {target}
+    return Ordered(tuple(target for target in order if target != origin), cost, exact=True)
+
+
+def _order(config: MeetConfig, model: Model, plan: Plan, origin: int) -> Ordered:
+    """Return the pinned order of an origin, or the cheapest one that the algorithm can run, with its cost per row of the origin."""
+
+    def growth(known: frozenset[int], target: int) -> float:
+        return model.growth(origin, known, target)
+
+    def loop_cost(known: frozenset[int], rows: float, target: int) -> float:
+        return rows * model.loop_s(origin, known, target)
+
+    pinned = plan.order(config.inputs[origin].alias)
+    if pinned is None:
+        by_key = open_parts(plan).probes_by_key_only
+        allowed = (lambda known, target: bool(config.classes.connections(target, sorted(known)))) if by_key else None
+        structural = [step.target for step in config.orders[origin]]  # an origin that is predicted to meet nothing may still meet rows
+        return best_order(origin, len(config.inputs), loop_cost, growth, allowed, structural)
+    order = tuple(config.aliases[name] for name in pinned if config.aliases[name] != origin)
+    known, rows, cost = frozenset({origin}), 1.0, 0.0
+    for target in order:
+        cost += loop_cost(known, rows, target)
+        rows *= growth(known, target)
+        known |= {target}
+    return Ordered(order, cost, exact=True)
+
+
+def _taken_in(config: MeetConfig, workload: Workload, profile: Profile) -> list[Part]:
+    """Rows coming in and being selected, and what a batch takes whatever it holds."""
+    parts = []
+    for i in config.streams:
+        source, each = config.inputs[i], workload.inputs[i]
+        parts.append(Part(f"take in {source.alias}", each.rows_per_s.value * profile.row_in_s, each.rows_per_s.value))
+        if isinstance(source.window, RowsWindow):
+            parts.append(Part(f"count {source.alias}", each.rows_per_s.value * profile.count_s, each.rows_per_s.value))
+        if source.selection is not None:
+            parts.append(Part(f"select {source.alias}", each.rows_per_s.value * profile.select_s, each.rows_per_s.value))
+    batches = 1 / workload.arriving.batch_s
+    parts.append(Part("batches", batches * profile.batch_s, batches))
+    return parts
+
+
+def _results(config: MeetConfig, workload: Workload, origin: int) -> float:
+    """Combinations one row of the origin ends in; any order gives the same."""
+    known, rows = frozenset({origin}), 1.0
+    for target in (i for i in range(len(config.inputs)) if i != origin):
+        rows *= workload.growth(config, known, target)
+        known |= {target}
+    return rows

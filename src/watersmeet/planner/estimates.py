@@ -1,0 +1,247 @@
+"""What a query's streams look like to the cost model: rates, rows held, matches per probe; each number with where it comes from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from watersmeet.algebra.expressions import Column, Expr, columns_of, sources_of
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.algebra.windows import FOREVER_US, LandmarkWindow, RangeWindow, RowsWindow, TumbleWindow
+from watersmeet.errors import InternalError
+from watersmeet.operators.window_join.config import MeetConfig, MeetInput
+from watersmeet.planner.arrivals import Arriving
+from watersmeet.planner.samples import Samples
+from watersmeet.stats.estimate import Estimate, Provenance, derived
+from watersmeet.stats.selectivity import selectivity
+from watersmeet.stats.stream_stats import StreamStats
+
+_US = 1e6
+
+#: How long a window without end is taken to have grown when its state is asked for.
+LANDMARK_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class InputEstimate:
+    """One input as the cost model sees it. Relations have a rate of zero and hold all their rows."""
+
+    alias: str
+    rows_per_s: Estimate  # as they arrive
+    kept_per_s: Estimate  # after the predicates that read this input alone
+    held_rows: Estimate  # rows in the window
+    row_bytes: Estimate
+    distinct: Mapping[int, Estimate]  # by equality class
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A predicate over several inputs that no equality class covers, and the share of combinations it lets through."""
+
+    predicate: Expr
+    inputs: frozenset[int]
+    share: Estimate
+
+
+@dataclass(frozen=True)
+class Workload:
+    """All inputs of a query, how their rows come, and how selective what joins them is."""
+
+    inputs: tuple[InputEstimate, ...]
+    checks: tuple[Check, ...]
+    gaps_us: tuple[tuple[int, ...], ...]
+    arriving: Arriving = field(default_factory=Arriving)
+    samples: Samples = field(default_factory=Samples)
+    _matches: dict[tuple[frozenset[int], int], float] = field(default_factory=dict, compare=False, repr=False)
+    _reach: dict[tuple[int, int], float] = field(default_factory=dict, compare=False, repr=False)
+    _key_shares: dict[tuple[frozenset[int], int], float] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def streams(self) -> list[int]:
+        return [i for i, each in enumerate(self.inputs) if each.rows_per_s.value > 0]
+
+    @property
+    def residual(self) -> Estimate:
+        """The share of combinations that the predicates no class covers let through."""
+        return derived(math.prod(each.share.value for each in self.checks), *(each.share for each in self.checks))
+
+    def matches(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
+        """Rows of the target that one combination of the known inputs meets, on average, by keys and times.
+
+        As samples show, or by containment of value sets: of two attributes with v and w distinct values, a pair of rows is equal with
+        probability 1 / max(v, w).
+
+        References: Golab, Özsu, section 4.2.
+        """
+        found = self._matches.get((known, target))
+        if found is None:
+            found = self._matches[known, target] = self.reachable_rows(config, known, target) * self.key_share(config, known, target)
+        return found
+
+    def key_share(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
+        """The share of the target's rows that have the keys of a combination of the known inputs."""
+        found = self._key_shares.get((known, target))
+        if found is None:
+            found = self._key_shares[known, target] = self._all_classes_share(config, known, target)
+        return found
+
+    def _all_classes_share(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
+        share = 1.0
+        for key_class, members in enumerate(config.classes.keys):
+            providers = frozenset(i for i in known if i in members)
+            if target in members and providers:
+                share *= self._class_share(config, key_class, providers, target)
+        return share
+
+    def _class_share(self, config: MeetConfig, key_class: int, providers: frozenset[int], target: int) -> float:
+        fewest = min(self.inputs[i].distinct[key_class].value for i in providers)
+        evenly = 1 / max(fewest, self.inputs[target].distinct[key_class].value, 1.0)
+        seen = self.samples.matching(config, key_class, providers, target, evenly)
+        return evenly if seen is None else seen
+
+    def passing(self, known: frozenset[int], target: int) -> float:
+        """The share of combinations that pass the checks which become possible when the target joins the known inputs."""
+        return math.prod(each.share.value for each in self.checks if target in each.inputs and each.inputs <= known | {target})
+
+    def growth(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
+        """Combinations with the target, per combination without."""
+        return self.matches(config, known, target) * self.passing(known, target)
+
+    def reachable_rows(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
+        """Rows of the target inside the time bounds that the known inputs leave of its window, when a row arrives."""
+        streams = [i for i in known if config.inputs[i].is_stream]
+        return min((self._reachable_from(config, i, target) for i in streams), default=self.filled_rows(config, target))
+
+    def filled_rows(self, config: MeetConfig, number: int) -> float:
+        """Rows in a window on average, while it fills and after."""
+        each = self.inputs[number]
+        if not config.inputs[number].is_stream or not each.kept_per_s.value:
+            return each.held_rows.value
+        return each.kept_per_s.value * self.arriving.past_s(each.held_rows.value / each.kept_per_s.value)
+
+    def _reachable_from(self, config: MeetConfig, known: int, target: int) -> float:
+        found = self._reach.get((known, target))
+        if found is None:
+            each, gap_us = self.inputs[target], self.gaps_us[target][known]
+            found = self.filled_rows(config, target)
+            if config.inputs[target].is_stream and gap_us < FOREVER_US:
+                found = min(found, each.kept_per_s.value * self.arriving.past_s(length_to_seconds(gap_us)))
+            self._reach[known, target] = found
+        return found
+
+
+def workload_of(
+    bound: BoundQuery,
+    config: MeetConfig,
+    stats: Mapping[str, StreamStats],
+    samples: Samples | None = None,
+    arriving: Arriving | None = None,
+) -> Workload:
+    """The estimates of a bound query, from statistics by stream name that cover every source, and from samples where there are any."""
+    samples, arriving = samples or Samples(), arriving or Arriving()
+    every_us = bound.query.every_us
+    inputs = tuple(_input(config, each, stats[each.name], samples, arriving, every_us) for each in config.inputs)
+
+    def distinct(column: Column) -> Estimate:
+        if column.source is None:
+            raise InternalError(f'column "{column.name}" was never bound')
+        return stats[config.inputs[config.aliases[column.source]].name].distinct[column.name]
+
+    checks: list[Check] = []
+    for check in config.classes.residuals:
+        inputs_read = frozenset(config.aliases[alias] for alias in sources_of(check))
+        given = tuple(each.predicate for each in checks if each.inputs == inputs_read)  # two halves of a band are not independent
+        checks.append(Check(check, inputs_read, samples.holding(config, check, given) or selectivity(check, distinct)))
+    return Workload(inputs, tuple(checks), config.bounds.later_by_us, arriving, samples)
+
+
+def _input(
+    config: MeetConfig, source: MeetInput, stats: StreamStats, samples: Samples, arriving: Arriving, every_us: int | None
+) -> InputEstimate:
+    share = Estimate(1.0, Provenance.DERIVED)
+    if source.number in samples.by_input:
+        share = samples.by_input[source.number].passing
+    elif source.selection is not None:
+        share = selectivity(source.selection, lambda column: stats.distinct[column.name])
+    rate = stats.rows_per_s if source.is_stream else Estimate(0.0, Provenance.DERIVED, "a relation does not change")
+    kept = derived(rate.value * share.value, rate, share)
+    held = _held_rows(source, kept, share, stats, arriving, every_us)
+    return InputEstimate(source.alias, rate, kept, held, _kept_bytes(source, stats), _class_distinct(source, held, stats))
+
+
+def _held_rows(
+    source: MeetInput, kept: Estimate, share: Estimate, stats: StreamStats, arriving: Arriving, every_us: int | None
+) -> Estimate:
+    """Rows in a full window; no more than come at all."""
+    steady = _steady_rows(source, kept, share, stats, every_us)
+    most = kept.value * arriving.horizon_s if source.is_stream else math.inf
+    return steady if steady.value <= most else derived(most, steady, note="no more than the rows at hand")
+
+
+def _steady_rows(source: MeetInput, kept: Estimate, share: Estimate, stats: StreamStats, every_us: int | None) -> Estimate:
+    match source.window:
+        case RowsWindow(count, partition_by):
+            partitions = 1.0
+            for name in partition_by:
+                partitions *= stats.distinct[name].value
+            return derived(count * partitions * share.value, share)
+        case TumbleWindow(length_us):
+            return derived(kept.value * _mean_tile_us(length_us, every_us) / _US, kept)
+        case LandmarkWindow():
+            return derived(kept.value * LANDMARK_S, kept)
+        case RangeWindow() | None:
+            if not source.is_stream:
+                rows = stats.rows or Estimate(1000.0, Provenance.ASSUMED, "rows of a relation nobody declared")
+                return derived(rows.value * share.value, rows, share)
+            return derived(kept.value * min(length_to_seconds(source.retention_us), LANDMARK_S), kept)
+
+
+def length_to_seconds(length_us: int) -> float:
+    """Convert the length of a time window or a time bound to the seconds of stream inside.
+
+    Both ends are inside, so length 0 covers one instant, a microsecond: its rows are few, but the estimate is never zero.
+
+    >>> length_to_seconds(2_500_000), length_to_seconds(0)
+    (2.5, 1e-06)
+    """
+    return max(length_us, 1) / _US
+
+
+def _mean_tile_us(length_us: int, every_us: int | None) -> float:
+    """Return how much of a tile is there on average: half of it, or, with EVERY, the mean over the instants of evaluation.
+
+    Those fall on the multiples of the greatest common divisor in the tile, its end included, equally often.
+
+    >>> _mean_tile_us(60, None), _mean_tile_us(60, 60), _mean_tile_us(60, 20), _mean_tile_us(60, 7)
+    (30.0, 60.0, 40.0, 30.5)
+    """
+    return (length_us + (0 if every_us is None else math.gcd(length_us, every_us))) / 2
+
+
+def _kept_bytes(source: MeetInput, stats: StreamStats) -> Estimate:
+    """A kept row: the columns that are read later, a time, and a code per key."""
+    whole = max(1, sum(_width(source.fields.field(name).type) for name in source.fields.names))
+    kept = sum(_width(source.fields.field(name).type) for name in source.columns)
+    return derived(stats.row_bytes.value * kept / whole + 8 * (1 + len(source.keys)), stats.row_bytes)
+
+
+def _width(kind: pa.DataType) -> int:
+    try:
+        return max(1, int(kind.bit_width) // 8)
+    except ValueError:
+        return 16  # text and other values of no fixed width
+
+
+def _class_distinct(source: MeetInput, held: Estimate, stats: StreamStats) -> dict[int, Estimate]:
+    """Distinct values of each key; an expression over several columns has at most the product of theirs."""
+    found: dict[int, Estimate] = {}
+    for key_class, expr in source.keys:
+        parts = [stats.distinct[column.name] for column in columns_of(expr)]
+        product = 1.0
+        for part in parts:
+            product *= part.value
+        found[key_class] = derived(max(product, 1.0), *parts)
+    return found

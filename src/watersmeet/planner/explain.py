@@ -1,0 +1,334 @@
+"""What will run, what it will cost, and why: before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from watersmeet.algebra.expression_text import expression_text
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.algebra.render import query_text
+from watersmeet.algebra.windows import FOREVER_US, duration_text
+from watersmeet.errors import PlanError
+from watersmeet.operators.aggregate.config import aggregate_config
+from watersmeet.operators.shed.sampling import drop_boxes
+from watersmeet.operators.window_join.config import MeetConfig, MeetInput
+from watersmeet.operators.window_join.tactics.open_parts import open_parts
+from watersmeet.operators.window_join.tactics.registry import settled_config
+from watersmeet.planner.aggregation_costs import AggregationCosts, hold_full_windows
+from watersmeet.planner.arrivals import Arriving
+from watersmeet.planner.budget import Budget, bytes_text
+from watersmeet.planner.cost_of_spark import Shuffle
+from watersmeet.planner.costing import Costed, PlanCost
+from watersmeet.planner.early import early_notes
+from watersmeet.planner.estimates import Workload, workload_of
+from watersmeet.planner.explain_html import explanation_html
+from watersmeet.planner.feasibility import Remedies, remedies
+from watersmeet.planner.filling import fill_plan
+from watersmeet.planner.models.ayad_drops import Wishes
+from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.overload import Situation
+from watersmeet.planner.samples import Samples
+from watersmeet.planner.search import searched
+from watersmeet.stats.estimate import Estimate
+from watersmeet.stats.stream_stats import StreamStats
+
+__all__ = ["Budget", "Explanation", "explained"]
+
+#: Alternatives the text lists unless all are asked for.
+SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The chosen plan with its predicted cost, the plans that lost, and every number with where it comes from; prints as text."""
+
+    bound: BoundQuery
+    config: MeetConfig
+    workload: Workload
+    stats: Mapping[str, StreamStats]
+    chosen: Costed
+    others: tuple[Costed, ...]
+    budget: Budget
+    profile: Profile
+    all_plans: bool = False
+    trace: tuple[str, ...] = ()  # how the plan was found
+    remedies: Remedies | None = None  # where the chosen plan does not keep up, and somebody wants to know what would help
+    engine: str = "embedded"
+    notes: tuple[str, ...] = ()  # of an aggregation: where it is early, and where it cannot be
+    shuffle: Shuffle | None = None  # on Spark: rows sent to the buckets, with their copies
+
+    @property
+    def plan(self) -> Plan:
+        return self.chosen.plan
+
+    @property
+    def utilisation(self) -> float:
+        return self.chosen.cost.cpu_per_s / self.budget.processors
+
+    @property
+    def feasible(self) -> bool:
+        return self.budget.shortfall(self.chosen.cost) is None
+
+    def runnable(self, *, shed: bool) -> Plan | None:
+        """A plan that drops what has to be dropped, None where nothing has to be; refused, with what would help, if that is not allowed."""
+        shortfall = self.budget.shortfall(self.chosen.cost)
+        if shortfall is None or self.remedies is None:
+            return None
+        if shed and self.remedies.approximation is not None:
+            return self.remedies.approximation.plan
+        helps = [sentence.rstrip(".") for sentence in self.remedies.sentences()]
+        if self.remedies.approximation is not None:
+            helps.append("rows are dropped where that is allowed: shed=True in Python, --shed on the command line")
+        raise PlanError(f"the query cannot keep up: {shortfall}", hint="one of: " + "; ".join(helps))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values, for programs."""
+        return {
+            "query": query_text(self.bound.query),
+            "plan": self.plan.to_dict(),
+            "cost": _cost_dict(self.chosen.cost),
+            "utilisation": self.utilisation,
+            "feasible": self.feasible,
+            "reason": self.budget.shortfall(self.chosen.cost),
+            "remedies": None if self.remedies is None else self.remedies.to_dict(),
+            "inputs": [self._input(each) for each in self.config.inputs],
+            "pairs": [{"first": a, "second": b, "within_us": within} for a, b, within in self._pairs()],
+            "orders": self._orders(),
+            "waits_for_watermark": self.config.waits_for_watermark,
+            "alternatives": [{"plan": each.plan.to_dict(), "cost": _cost_dict(each.cost)} for each in self.others],
+            "notes": list(self.notes),
+            "trace": list(self.trace),
+            "engine": self.engine,
+            "shuffle": None if self.shuffle is None else _shuffle_dict(self.shuffle),
+            "batch_s": self.workload.arriving.batch_s,
+            "checks": [
+                {"predicate": str(text), "share": _estimate_dict(each.share)}
+                for each in self.workload.checks
+                for text in [expression_text(each.predicate)]
+            ],
+            "profile": {"name": self.profile.name, "source": self.profile.source},
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        return explanation_html(self.to_dict())
+
+    def _lines(self) -> Iterator[str]:
+        cost = self.chosen.cost
+        yield from (query_text(self.bound.query), "", f"plan {self.plan.algorithm}")
+        yield from self.notes
+        for part in cost.parts:
+            yield f"  {part.name:<32} {part.cpu_per_s:>10.3g} s per s  {part.rows_per_s:>12,.6g} rows per s"
+        yield (
+            f"predicted {self.utilisation:.1%} of {self.budget.processors:g} processor(s), {bytes_text(cost.state_bytes)} in"
+            f" {cost.state_rows:,.0f} rows of state, {cost.rows_out_per_s:,.6g} rows out per second"
+        )
+        shortfall = self.budget.shortfall(cost)
+        yield "it keeps up" if shortfall is None else f"it cannot keep up: {shortfall}"
+        if self.remedies is not None:
+            yield "what would help"
+            yield from (f"  {sentence}" for sentence in self.remedies.sentences())
+        yield f"weight factors: {self.profile.name}{f', {self.profile.source}' if self.profile.source else ''}"
+        if self.engine == "spark" and self.profile.spark.assumed:
+            yield "what Spark itself takes per row and per batch is assumed: watersmeet calibrate --spark measures it"
+        if self.shuffle is not None:
+            yield str(self.shuffle)
+        yield f"rows are taken to come in batches of {self._batches()}"
+        yield from self._about_inputs()
+        yield from ("how it was chosen", *(f"  {line}" for line in self.trace))
+        yield from self._about_alternatives()
+
+    def _batches(self) -> str:
+        arriving = self.workload.arriving
+        return f"{arriving.batch_s:.3g} s of stream ({'assumed' if arriving.is_assumed else 'measured'})"
+
+    def _about_inputs(self) -> Iterator[str]:
+        yield "rows kept"
+        for source, each in zip(self.config.inputs, self.workload.inputs, strict=True):
+            yield f"  {source.alias}: {self._keeps(source)}; {_said(each.rows_per_s)} rows per s, {_said(each.held_rows)} rows held"
+            for name, distinct in self.stats[source.name].distinct.items():
+                yield f"    {name}: {_said(distinct)} distinct values"
+        for check in self.workload.checks:
+            yield f"  {expression_text(check.predicate)}: holds for {_said(check.share)} of the combinations"
+        pairs = self._pairs()
+        if pairs:
+            yield "times in a result, given and derived"
+            yield from (f"  {a} and {b} at most {_length(within)} apart" for a, b, within in pairs)
+        if len(self.config.inputs) > 1 and self._orders():
+            yield "order of probing, by the stream a new row comes from"
+            yield from (f"  {origin}: {' → '.join([origin, *order])}" for origin, order in self._orders().items())
+        if self.config.waits_for_watermark:
+            yield "results wait for the watermark: a ROWS window is decided in time order"
+
+    def _about_alternatives(self) -> Iterator[str]:
+        shown = self.others if self.all_plans else self.others[:SHOWN]
+        if shown:
+            yield "plans that lost"
+        for each in shown:
+            indexes = ", ".join(f"{alias} {index}" for alias, index in each.plan.indexes)
+            times = each.cost.cpu_per_s / self.chosen.cost.cpu_per_s if self.chosen.cost.cpu_per_s else 1.0
+            knobs = indexes or ("" if each.plan.tree is None else str(each.plan.tree).replace("'", ""))
+            name = f"{each.plan.algorithm} ({knobs})" if knobs else each.plan.algorithm
+            if self.bound.is_aggregation:
+                name = early_notes(self.bound, each.plan)[0]
+            yield f"  {name}: {each.cost.cpu_per_s:.3g} s per s, {times:,.1f} times as much"
+        if len(self.others) > len(shown):
+            yield f"  and {len(self.others) - len(shown)} more"
+
+    def _orders(self) -> dict[str, list[str]]:
+        """Return the order of probing by origin; trees and W-joins have none."""
+        if not self.bound.is_aggregation and open_parts(self.plan).orders is None:
+            return {}
+        inputs = self.config.inputs
+        return {inputs[i].alias: [inputs[step.target].alias for step in self.config.orders[i]] for i in self.config.streams}
+
+    def _input(self, source: MeetInput) -> dict[str, Any]:
+        each = self.workload.inputs[source.number]
+        return {
+            "alias": source.alias,
+            "source": source.name,
+            "window": None if source.window is None else str(source.window),
+            "retention_us": source.retention_us if source.retention_us < FOREVER_US else None,
+            "keeps": self._keeps(source),
+            "rows_per_s": _estimate_dict(each.rows_per_s),
+            "kept_per_s": _estimate_dict(each.kept_per_s),
+            "held_rows": _estimate_dict(each.held_rows),
+            "row_bytes": _estimate_dict(each.row_bytes),
+            "distinct": {name: _estimate_dict(found) for name, found in self.stats[source.name].distinct.items()},
+        }
+
+    def _keeps(self, source: MeetInput) -> str:
+        if not source.is_stream:
+            return "the whole relation"
+        if len(self.config.streams) == 1 and not source.has_ends:
+            return "nothing, its rows meet no other stream"
+        kept = "everything" if source.retention_us >= FOREVER_US else f"{_length(source.retention_us)} behind the watermark"
+        return f"[{source.window}]" if source.has_ends else kept
+
+    def _pairs(self) -> list[tuple[str, str, int]]:
+        streams, bounds = self.config.streams, self.config.bounds
+        return [
+            (self.config.inputs[i].alias, self.config.inputs[j].alias, bounds.symmetric_us(i, j))
+            for place, i in enumerate(streams)
+            for j in streams[place + 1 :]
+            if bounds.symmetric_us(i, j) < FOREVER_US
+        ]
+
+
+def explained(
+    bound: BoundQuery,
+    stats: Mapping[str, StreamStats],
+    profile: Profile,
+    *,
+    budget: Budget | None = None,
+    plan: Plan | None = None,
+    all_plans: bool = False,
+    samples: Samples | None = None,
+    arriving: Arriving | None = None,
+    reason: str = "",
+    wishes: Wishes | None = None,
+    engine: str = "embedded",
+    shuffle: Shuffle | None = None,
+) -> Explanation:
+    """The cheapest feasible plan, or the pinned one, and what the others would cost.
+
+    `samples` and `arriving` tell what the rows at hand show; `reason` is why the given plan was taken, if not because it was pinned. With
+    `wishes`, even with none in them, a plan that does not keep up comes with what would help. With the engine "spark", what Spark takes per
+    row and per batch comes on top, for every copy that its grid of buckets makes (`shuffle`).
+    """
+    if bound.is_aggregation:
+        sheds = plan is not None and bool(drop_boxes(bound, plan))
+        grouped = aggregate_config(bound, None if sheds else plan)  # what is shed is joined first, by any plan for joins
+        workload = hold_full_windows(grouped.join, workload_of(bound, grouped.join, stats, samples, arriving))
+        situation = Situation(grouped.join, workload, profile, budget or Budget(), engine, shuffle=shuffle)
+        costs = AggregationCosts(bound, grouped, stats, situation)
+        about = _explained_aggregation(costs, plan, wishes, all_plans, is_pinned=plan is not None and not reason)
+        return replace(about, trace=(*about.trace, reason)) if reason else about
+    config = settled_config(bound, plan or Plan())
+    now = Situation(config, workload_of(bound, config, stats, samples, arriving), profile, budget or Budget(), engine, shuffle=shuffle)
+    search = searched(bound, config, now.workload, profile, now.budget)
+    found, trace = [now.on_engine(now.workload, each) for each in search.found], search.trace
+    chosen = found[0]
+    if plan is not None:
+        full = fill_plan(config, now.workload, profile, plan)
+        chosen = now.pinned(full, drop_boxes(bound, plan))
+        plan = replace(full, orders=plan.orders)  # a thinned workload may want other orders
+        trace = (*trace, reason or "the plan is pinned")
+    others = tuple(each for each in found if each.plan != chosen.plan)
+    helps = None
+    if wishes is not None and now.budget.shortfall(chosen.cost) is not None:
+        open_plans = [plan] if plan is not None and not reason else [replace(each.plan, orders=()) for each in found]
+        helps = remedies(now, chosen.cost, chosen.plan, open_plans, wishes)
+    config = settled_config(bound, chosen.plan)
+    return Explanation(
+        bound, config, now.workload, stats, chosen, others, now.budget, profile, all_plans, trace, helps, engine, (), shuffle
+    )
+
+
+def _explained_aggregation(
+    costs: AggregationCosts, plan: Plan | None, wishes: Wishes | None, all_plans: bool, *, is_pinned: bool
+) -> Explanation:
+    """The same of an aggregation query: its plans are the placements of early aggregation."""
+    bound, now, found = costs.bound, costs.situation, costs.candidates()
+    chosen = costs.cost(plan) if plan is not None else found[0]
+    sheds = bool(chosen.plan.drop)
+    others = tuple(each for each in found if sheds or each.plan.early != chosen.plan.early)
+    notes = ("rows are shed: aggregates are estimates",) if sheds else tuple(early_notes(bound, chosen.plan))
+    config = now.config if sheds else aggregate_config(bound, chosen.plan).join  # orders depend on which inputs are aggregated early
+    trace = (f"{len(found)} placements of early aggregation compared by predicted CPU time",)
+    helps = None
+    if wishes is not None and now.budget.shortfall(chosen.cost) is not None:
+        helps = costs.remedies(chosen, plan if is_pinned else None, wishes)
+    return Explanation(
+        bound,
+        config,
+        now.workload,
+        costs.stats,
+        chosen,
+        others,
+        now.budget,
+        now.profile,
+        all_plans,
+        trace,
+        helps,
+        now.engine,
+        notes,
+        now.shuffle,
+    )
+
+
+def _cost_dict(cost: PlanCost) -> dict[str, Any]:
+    return {
+        "cpu_per_s": cost.cpu_per_s,
+        "state_rows": cost.state_rows,
+        "state_bytes": cost.state_bytes,
+        "rows_out_per_s": cost.rows_out_per_s,
+        "operators": [{"name": part.name, "cpu_per_s": part.cpu_per_s, "rows_per_s": part.rows_per_s} for part in cost.parts],
+    }
+
+
+def _shuffle_dict(shuffle: Shuffle) -> dict[str, Any]:
+    return {
+        "rows": shuffle.rows,
+        "is_total": shuffle.is_total,
+        "buckets": shuffle.buckets,
+        "copies": {each.alias: each.copies for each in shuffle.inputs},
+        "merges_groups": shuffle.merges_groups,
+    }
+
+
+def _estimate_dict(estimate: Estimate) -> dict[str, Any]:
+    return {"value": estimate.value, "provenance": str(estimate.provenance), "note": estimate.note}
+
+
+def _said(estimate: Estimate) -> str:
+    return f"{estimate.value:,.6g} ({estimate.provenance})"
+
+
+def _length(length_us: int) -> str:
+    return duration_text(length_us).lower()

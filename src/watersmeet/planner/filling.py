@@ -1,0 +1,74 @@
+"""Fill what a pinned plan leaves open: orders per origin, indexes and their sizes, intervals, the shape of a tree.
+
+`explain` and the hosts call this with the same statistics, so the plan that is shown is the plan that runs. A full plan stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from watersmeet.algebra.plan import DEFAULT_NODE_ROWS, INDEX_KINDS, Index, Plan
+from watersmeet.errors import PlanError
+from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.tactics.open_parts import ANY, fill_by_structure, fill_intervals, open_parts, with_indexes
+from watersmeet.operators.window_join.tactics.registry import tactic_of
+from watersmeet.planner.costing import costed
+from watersmeet.planner.estimates import Workload
+from watersmeet.planner.models.profile import Profile
+
+#: Combinations of indexes are tried for so many windows at most; above, all of them share one kind.
+MOST_MIXED = 3
+
+#: Buckets of one hash index at most.
+MOST_BUCKETS = 1 << 20
+
+
+def fill_plan(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan) -> Plan:
+    """Return the cheapest full plan among those that agree with what the plan pins.
+
+    `config` is the meet of this plan. Where its algorithm cannot run any of them, the defaults that need no statistics stand.
+    """
+    plan = fill_intervals(config, plan)
+    candidates = [costed(config, workload, profile, each) for each in _fill_indexes(config, workload, plan)]
+    for each in sorted(candidates, key=lambda each: each.cost.cpu_per_s):
+        if can_run(config, each.plan):
+            return fill_by_structure(config, each.plan)
+    return fill_by_structure(config, plan)
+
+
+def can_run(config: MeetConfig, plan: Plan) -> bool:
+    """Whether the plan's algorithm accepts it; `config` has to be built for that algorithm."""
+    try:
+        tactic_of(plan).settle(config, plan)
+    except PlanError:
+        return False
+    return True
+
+
+def _fill_indexes(config: MeetConfig, workload: Workload, plan: Plan) -> Iterator[Plan]:
+    """Yield the plan with every choice of indexes for the windows that it gives none."""
+    parts = open_parts(plan)
+    windows = [each for each in config.inputs if plan.index(each.alias) is None] if parts.indexes is not None else []
+    if not windows:
+        yield plan
+        return
+    if parts.indexes == ANY:
+        mixed = product(INDEX_KINDS, repeat=len(windows))
+        kinds = list(mixed) if len(windows) <= MOST_MIXED else [(kind,) * len(windows) for kind in INDEX_KINDS]
+    else:
+        kinds = [tuple("hash" if each.keys else "list" for each in windows)]
+    for chosen in kinds:
+        yield with_indexes(
+            plan, [(each.alias, sized_index(kind, workload, each.number)) for each, kind in zip(windows, chosen, strict=True)]
+        )
+
+
+def sized_index(kind: str, workload: Workload, number: int) -> Index:
+    """Return an index with as many buckets as the window has distinct keys, so that a bucket holds about one key."""
+    return Index(kind, {"list": 0, "hash": bucket_count(workload, number)}.get(kind, DEFAULT_NODE_ROWS))
+
+
+def bucket_count(workload: Workload, number: int) -> int:
+    distinct = [each.value for each in workload.inputs[number].distinct.values()]
+    return int(min(max(distinct, default=1.0), MOST_BUCKETS)) or 1

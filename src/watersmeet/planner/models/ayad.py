@@ -1,0 +1,293 @@
+"""Binary plans over windows: rates, window sizes, CPU per unit of time, memory, and whether a machine can keep up.
+
+A plan is a tree of frozen nodes: sources at the leaves, selections, joins with relations, and window joins. One walk (`plan_cost`) gives
+everything. In steady state all plans of a query put out the same rate, so what a plan is chosen for is what it takes.
+
+    selection     λo = f·λ                      Wo = f·W
+    join          λo = f·(W_R·λ_L + W_L·λ_R)    Wo = f·W_L·W_R
+
+References: Ayad, Naughton, "Static Optimization of Conjunctive Queries with Sliding Windows over Infinite Streams", sections 3 and 4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from watersmeet.errors import PlanError, listing
+from watersmeet.planner.models.checks import check_not_negative, check_positive, check_selectivity, check_share, check_window
+
+#: Utilisation may reach its bound but not pass it; a bound that is met exactly must not fail by rounding.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A stream with a window of rows (W), or of time (T), which holds λT rows."""
+
+    name: str
+    rows_per_s: float
+    window_rows: float | None = None
+    window_s: float | None = None
+
+    def __post_init__(self) -> None:
+        check_positive(self.rows_per_s, f'the rate of "{self.name}"')
+        check_window(self.window_rows, self.window_s, f'the window of "{self.name}"')
+
+    def flow(self, kept: float = 1.0) -> Flow:
+        """What comes out of a drop box that keeps this share: a count window stays full, a time window thins out."""
+        rate = self.rows_per_s * kept
+        if self.window_rows is not None:
+            return Flow(rate, self.window_rows)
+        assert self.window_s is not None
+        return Flow(rate, rate * self.window_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A predicate on one input; with selectivity 1 a projection. `cost_s` is C_σ per row."""
+
+    input: PlanNode
+    selectivity: float
+    cost_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_selectivity(self.selectivity, "the selectivity of a selection")
+        check_not_negative(self.cost_s, "the cost of a selection per row")
+
+
+@dataclass(frozen=True, slots=True)
+class RelationJoin:
+    """A join with a table that does not change: a filter on the stream whose window is the table's cardinality.
+
+    `memory_rows` is what of the table is held in memory.
+    """
+
+    input: PlanNode
+    relation_rows: float
+    selectivity: float
+    cost_s: float = 0.0
+    memory_rows: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_positive(self.relation_rows, "the rows of a relation")
+        check_selectivity(self.selectivity, "the selectivity of a join with a relation")
+        check_not_negative(self.cost_s, "the cost of a join with a relation per row")
+        check_not_negative(self.memory_rows, "the rows of a relation in memory")
+
+
+@dataclass(frozen=True, slots=True)
+class SideCosts:
+    """Seconds per row for one side's window: to probe it (C_P), to insert into it (C_I), to invalidate in it (C_V)."""
+
+    probe_s: float = 0.0
+    insert_s: float = 0.0
+    invalidate_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for cost in (self.probe_s, self.insert_s, self.invalidate_s):
+            check_not_negative(cost, "the cost of a join per row")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowJoin:
+    """A join of two inputs. `right_selectivity` is for rows that arrive on the right, where it differs (a one-to-many join)."""
+
+    left: PlanNode
+    right: PlanNode
+    selectivity: float = 1.0
+    right_selectivity: float | None = None
+    left_costs: SideCosts = SideCosts()
+    right_costs: SideCosts = SideCosts()
+
+    def __post_init__(self) -> None:
+        check_selectivity(self.selectivity, "the selectivity of a join")
+        if self.right_selectivity is not None:
+            check_selectivity(self.right_selectivity, "the selectivity of a join for rows from the right")
+
+    @property
+    def selectivities(self) -> tuple[float, float]:
+        """For rows that arrive on the left, and on the right."""
+        return self.selectivity, self.selectivity if self.right_selectivity is None else self.right_selectivity
+
+
+PlanNode = Source | Selection | RelationJoin | WindowJoin
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What comes out of a node: rows per second, and the rows that are valid at an instant."""
+
+    rows_per_s: float
+    window_rows: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCost:
+    """A plan's output, its CPU in seconds per second, its memory in rows, and the rows per second its joins have to handle."""
+
+    output: Flow
+    cpu: float
+    memory_rows: float
+    handled_rows_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a machine has: processors, the share of them kept free as headroom, and rows of memory.
+
+    >>> Budget(processors=2, headroom=0.25).cpu
+    1.5
+    """
+
+    processors: float = 1.0
+    headroom: float = 0.0
+    memory_rows: float = math.inf
+
+    def __post_init__(self) -> None:
+        check_positive(self.processors, "the number of processors", PlanError)
+        check_share(self.headroom, "the headroom", PlanError)
+        if self.headroom == 1:
+            raise PlanError("a headroom of one leaves nothing to compute with")
+        if not self.memory_rows > 0:
+            raise PlanError(f"the memory must be above zero rows, got {self.memory_rows!r}")
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of CPU per second that may be used."""
+        return self.processors * (1 - self.headroom)
+
+    def holds(self, cost: PlanCost) -> bool:
+        """Whether a plan is feasible: Σ operator costs within the processors, Σ windows within the memory.
+
+        The paper writes Σ < 1, but calls plan (a) of Example 1 feasible at exactly 1; so the bound itself is allowed.
+
+        References: Ayad, Naughton, eqs. 15 and 17, section 4 for processors and headroom.
+        """
+        return self.load(cost) <= 1 + _ROUNDING
+
+    def load(self, cost: PlanCost) -> float:
+        """The share of the scarcer resource that a plan takes; above 1 it cannot run."""
+        return max(cost.cpu / self.cpu, cost.memory_rows / self.memory_rows)
+
+
+def selection_flow(inner: Flow, selectivity: float) -> Flow:
+    """λo = f·λ, Wo = f·W: the window of a selection holds what of the last W rows has passed. References: Ayad, Naughton, eqs. 1 and 2.
+
+    >>> selection_flow(Flow(rows_per_s=100, window_rows=10), 0.5)
+    Flow(rows_per_s=50.0, window_rows=5.0)
+    """
+    return Flow(selectivity * inner.rows_per_s, selectivity * inner.window_rows)
+
+
+def join_flow(left: Flow, right: Flow, selectivities: tuple[float, float]) -> Flow:
+    """λo = f·(W_R·λ_L + W_L·λ_R), Wo = f·W_L·W_R; with two selectivities, each for the rows that arrive on its side.
+
+    The paper gives no window for two selectivities; their mean is taken, which is f where they are equal.
+
+    >>> join_flow(Flow(10, 10), Flow(20, 10), (0.5, 0.5))
+    Flow(rows_per_s=150.0, window_rows=50.0)
+
+    References: Ayad, Naughton, eqs. 3 and 4, section 5.2 remark 3.
+    """
+    from_left, from_right = selectivities
+    rate = from_left * right.window_rows * left.rows_per_s + from_right * left.window_rows * right.rows_per_s
+    return Flow(rate, (from_left + from_right) / 2 * left.window_rows * right.window_rows)
+
+
+def join_cpu(left: Flow, right: Flow, left_costs: SideCosts, right_costs: SideCosts) -> float:
+    """An arrival probes the other side's window, enters its own, and has one row leave it.
+
+    >>> join_cpu(Flow(10, 10), Flow(20, 10), SideCosts(probe_s=0.25), SideCosts(probe_s=0.5))
+    10.0
+
+    References: Ayad, Naughton, eq. 8. It prints C_I(R) + C_V(R) beside λ_L; rows that arrive on the left enter the left window, as in eq. 2
+    of Kang, Naughton, Viglas, where it comes from.
+    """
+    from_left = right_costs.probe_s + left_costs.insert_s + left_costs.invalidate_s
+    from_right = left_costs.probe_s + right_costs.insert_s + right_costs.invalidate_s
+    return left.rows_per_s * from_left + right.rows_per_s * from_right
+
+
+def nway_output(sources: Sequence[Source], selectivity: float) -> Flow:
+    """The product of all selectivities times Σ_k λ_k Π_{i≠k} W_i, whatever the plan; the window is f·Π W_i.
+
+    >>> nway_output([Source("a", 10, 10), Source("b", 20, 10), Source("c", 70, 10)], selectivity=0.1).rows_per_s
+    1000.0
+
+    References: Ayad, Naughton, observation 1, eqs. 5 and 6.
+    """
+    check_selectivity(selectivity, "the product of all selectivities")
+    flows = [source.flow() for source in sources]
+    rates = [
+        arriving.rows_per_s * math.prod(other.window_rows for i, other in enumerate(flows) if i != k) for k, arriving in enumerate(flows)
+    ]
+    return Flow(selectivity * math.fsum(rates), selectivity * math.prod(flow.window_rows for flow in flows))
+
+
+def plan_cost(plan: PlanNode, kept: Mapping[str, float] | None = None) -> PlanCost:
+    """Costs a plan in one walk; `kept` is the share that a drop box at each source lets through, 1 where none is named.
+
+    >>> a, b = Source("a", 10, window_rows=10), Source("b", 20, window_rows=10)
+    >>> cost = plan_cost(WindowJoin(a, b, 0.5, left_costs=SideCosts(probe_s=0.001), right_costs=SideCosts(probe_s=0.001)))
+    >>> cost.output.rows_per_s, cost.memory_rows, cost.handled_rows_per_s, cost.cpu
+    (150.0, 20.0, 30.0, 0.03)
+
+    References: Ayad, Naughton, eqs. 7 to 13.
+    """
+    shares = dict(kept or {})
+    names = [source.name for source in sources_of(plan)]
+    if len(set(names)) != len(names):
+        raise PlanError(f"a source stands twice in a plan: {', '.join(names)}")
+    if strangers := sorted(set(shares) - set(names)):
+        raise PlanError(f"a drop box at {listing(strangers)}, which is no source of the plan", hint=f"sources: {listing(names)}")
+    for name, share in shares.items():
+        check_share(share, f'what the drop box of "{name}" keeps', PlanError)
+    return _walk(plan, shares)
+
+
+def joined_cost(plan: WindowJoin, left: PlanCost, right: PlanCost) -> PlanCost:
+    """The cost of a join from the costs of its two inputs. References: Ayad, Naughton, eqs. 8, 11, 12 and 13."""
+    sides = (left.output, right.output)
+    return PlanCost(
+        join_flow(*sides, plan.selectivities),
+        left.cpu + right.cpu + join_cpu(*sides, plan.left_costs, plan.right_costs),
+        left.memory_rows + right.memory_rows + sum(side.window_rows for side in sides),
+        left.handled_rows_per_s + right.handled_rows_per_s + sum(side.rows_per_s for side in sides),
+    )
+
+
+def sources_of(plan: PlanNode) -> tuple[Source, ...]:
+    """The sources of a plan from left to right."""
+    if isinstance(plan, Source):
+        return (plan,)
+    if isinstance(plan, WindowJoin):
+        return sources_of(plan.left) + sources_of(plan.right)
+    return sources_of(plan.input)
+
+
+def plan_text(plan: PlanNode) -> str:
+    """A plan on one line.
+
+    >>> plan_text(WindowJoin(Selection(Source("a", 1, 1), 0.5), Source("b", 1, 1)))
+    '(σ(a) ⋈ b)'
+    """
+    if isinstance(plan, Source):
+        return plan.name
+    if isinstance(plan, WindowJoin):
+        return f"({plan_text(plan.left)} ⋈ {plan_text(plan.right)})"
+    return f"{'σ' if isinstance(plan, Selection) else '⋉'}({plan_text(plan.input)})"
+
+
+def _walk(plan: PlanNode, kept: Mapping[str, float]) -> PlanCost:
+    if isinstance(plan, Source):
+        return PlanCost(plan.flow(kept.get(plan.name, 1.0)), 0.0, 0.0, 0.0)
+    if isinstance(plan, WindowJoin):
+        return joined_cost(plan, _walk(plan.left, kept), _walk(plan.right, kept))
+    inner = _walk(plan.input, kept)
+    cpu = inner.cpu + plan.cost_s * inner.output.rows_per_s
+    if isinstance(plan, Selection):
+        return PlanCost(selection_flow(inner.output, plan.selectivity), cpu, inner.memory_rows, inner.handled_rows_per_s)
+    grown = selection_flow(inner.output, plan.selectivity * plan.relation_rows)
+    return PlanCost(grown, cpu, inner.memory_rows + plan.memory_rows, inner.handled_rows_per_s)

@@ -1,0 +1,174 @@
+"""Drop boxes: which share of each stream to keep when no plan can keep up, for the highest output rate.
+
+It is enough to drop at the sources (observations 2 and 3). With count windows both output and cost are linear in the shares kept, so the
+best shares are those of a continuous knapsack: the streams that put out most per unit of cost are kept first. The best plan to approximate
+need not be the best feasible plan, so plans are searched together with their drop boxes.
+
+References: Ayad, Naughton, section 5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from watersmeet.errors import PlanError, listing
+from watersmeet.planner.models.ayad import Budget, PlanCost, PlanNode, plan_cost, plan_text, sources_of
+from watersmeet.planner.models.ayad_search import MOST_LISTED, JoinQuery, all_plans, best_plan
+from watersmeet.planner.models.ayad_thinning import thinned_shares
+from watersmeet.planner.models.checks import check_not_negative, check_positive
+from watersmeet.planner.models.knapsack import Item, continuous_knapsack
+
+#: Drop boxes before time windows take longer to find: of how many sources all plans are tried.
+MOST_THINNED = 4
+#: Of how many sources every pair is a start of its own where not all plans can be tried.
+MOST_PAIRED = 7
+
+_ROUNDS, _HARDLY = 20, 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What is asked of the drop boxes: a least rate per stream in rows per second, and a weight for a stream's part of the output.
+
+    Where all windows are time windows every part shrinks by the same factor, so weights change nothing.
+    """
+
+    least_rows_per_s: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, rate in self.least_rows_per_s.items():
+            check_not_negative(rate, f'the least rate of "{name}"', PlanError)
+        for name, weight in self.weights.items():
+            check_positive(weight, f'the weight of "{name}"', PlanError)
+
+
+NO_WISHES = Wishes()
+
+
+@dataclass(frozen=True, slots=True)
+class Approximation:
+    """A plan with its drop boxes: the share of each source that is kept, and what the plan then costs and puts out."""
+
+    plan: PlanNode
+    kept: tuple[tuple[str, float], ...]
+    cost: PlanCost
+
+    @property
+    def output_rows_per_s(self) -> float:
+        return self.cost.output.rows_per_s
+
+    @property
+    def drops(self) -> bool:
+        return any(share < 1 for _, share in self.kept)
+
+
+def coefficients(plan: PlanNode) -> dict[str, tuple[float, float]]:
+    """What each source adds to the output and to the CPU when it is kept whole: the plan costed with that source alone.
+
+    Both are linear in the shares, without a constant, as long as all windows are count windows.
+
+    References: Ayad, Naughton, eqs. 27 and 28.
+    """
+    sources = sources_of(plan)
+    if any(source.window_rows is None for source in sources):
+        raise PlanError("with time windows output is not linear in what is kept", hint="use best_drops, which takes any window")
+    alone = {source.name: {other.name: float(other is source) for other in sources} for source in sources}
+    costs = {name: plan_cost(plan, kept) for name, kept in alone.items()}
+    return {name: (cost.output.rows_per_s, cost.cpu) for name, cost in costs.items()}
+
+
+def best_drops(plan: PlanNode, budget: Budget | None = None, wishes: Wishes = NO_WISHES) -> Approximation:
+    """The drop boxes that let a plan put out the most within the CPU there is; refuses what even the least rates exceed.
+
+    >>> from watersmeet.planner.models.ayad import SideCosts, Source, WindowJoin
+    >>> cost = SideCosts(probe_s=0.05)
+    >>> plan = WindowJoin(Source("a", 10, window_rows=10), Source("b", 30, window_rows=20), 0.5, None, cost, cost)
+    >>> best_drops(plan).kept
+    (('a', 1.0), ('b', 0.3333333333333333))
+
+    References: Ayad, Naughton, eq. 29 and remarks 1 to 3 of section 5.2.
+    """
+    allowed, least = budget or Budget(), _least_shares(plan, wishes)
+    if not allowed.holds(plan_cost(plan, least)):
+        raise PlanError("the plan does not keep up even with the least that must be kept", hint=f"the plan: {plan_text(plan)}")
+    timed = [source.window_rows is None for source in sources_of(plan)]
+    if wishes.weights and any(timed) and not all(timed):
+        raise PlanError("weights of streams are not supported where count and time windows are mixed")
+    shares = thinned_shares(plan, allowed, least) if any(timed) else _knapsack_shares(plan, allowed.cpu, least, wishes)
+    return Approximation(plan, tuple(shares.items()), plan_cost(plan, shares))
+
+
+def best_approximation(query: JoinQuery, budget: Budget | None = None, wishes: Wishes = NO_WISHES) -> Approximation:
+    """The plan that puts out the most with its drop boxes; among equals the one that costs less.
+
+    With few sources all plans are tried. With more, plans and drop boxes are improved in turn: the cheapest plan for what is kept, then
+    the best drop boxes of that plan, from several starts.
+
+    References: Ayad, Naughton, section 5.2, Figure 7.
+    """
+    allowed = budget or Budget()
+    timed = any(source.window_rows is None for source in query.sources)
+    few = len(query.sources) <= (MOST_THINNED if timed else MOST_LISTED)
+    plans = all_plans(query) if few else _promising(query, allowed, wishes)
+    found = [each for plan in plans if (each := _drops_or_none(plan, allowed, wishes)) is not None]
+    if not found:
+        raise PlanError("no plan looked at has the memory for its windows and the time for the least rates that are demanded")
+    most = max(each.output_rows_per_s for each in found)
+    return min((each for each in found if each.output_rows_per_s >= most * (1 - 1e-9)), key=lambda each: each.cost.cpu)
+
+
+def filter_share(costs_per_s: Sequence[float], cpu: float = 1.0) -> float:
+    """The share of a single stream to keep in front of its filters, of the given costs per unit of time: cpu / Σ c(i).
+
+    >>> filter_share([1.0, 0.25])
+    0.8
+
+    References: Ayad, Naughton, observation 2, eq. 23.
+    """
+    total = math.fsum(costs_per_s)
+    check_positive(total, "the cost of the filters")
+    return min(1.0, cpu / total)
+
+
+def _knapsack_shares(plan: PlanNode, cpu: float, least: Mapping[str, float], wishes: Wishes) -> dict[str, float]:
+    known = coefficients(plan)
+    items = [Item(gain * wishes.weights.get(name, 1.0), cost, least[name]) for name, (gain, cost) in known.items()]
+    return dict(zip(known, continuous_knapsack(items, cpu), strict=True))
+
+
+def _least_shares(plan: PlanNode, wishes: Wishes) -> dict[str, float]:
+    rates = {source.name: source.rows_per_s for source in sources_of(plan)}
+    named = {*wishes.least_rows_per_s, *wishes.weights}
+    if strangers := sorted(named - set(rates)):
+        raise PlanError(f"wishes for {listing(strangers)}, which are no sources", hint=f"sources: {listing(list(rates))}")
+    for name, rate in wishes.least_rows_per_s.items():
+        if rate > rates[name]:
+            raise PlanError(f'"{name}" is to be kept at {rate:g} rows per second, but brings only {rates[name]:g}')
+    return {name: wishes.least_rows_per_s.get(name, 0.0) / rate for name, rate in rates.items()}
+
+
+def _drops_or_none(plan: PlanNode, budget: Budget, wishes: Wishes) -> Approximation | None:
+    """None where this plan cannot even keep the least that must be kept; another may."""
+    least = plan_cost(plan, _least_shares(plan, wishes))
+    return best_drops(plan, budget, wishes) if budget.holds(least) else None
+
+
+def _promising(query: JoinQuery, budget: Budget, wishes: Wishes) -> list[PlanNode]:
+    """Plans met while plans and drop boxes are improved in turn, starting with everything kept and with one or two sources favoured."""
+    names = [source.name for source in query.sources]
+    pairs = combinations(names, 2) if len(names) <= MOST_PAIRED else ()
+    met: dict[PlanNode, None] = {}
+    for favoured in (names, *((name,) for name in names), *pairs):
+        kept = {name: 1.0 if name in favoured else _HARDLY for name in names}
+        for _ in range(_ROUNDS):
+            plan = best_plan(query, budget, kept=kept).plan
+            if plan in met:
+                break
+            met[plan] = None
+            found = _drops_or_none(plan, budget, wishes)
+            kept = dict(found.kept) if found is not None else kept
+    return list(met)

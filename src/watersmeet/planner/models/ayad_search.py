@@ -1,0 +1,268 @@
+"""The best binary plan of a join query: dynamic programming over subsets of its sources.
+
+Rates and windows of a partial join depend on which sources it covers, not on how, so the best plan of a set joins best plans of its
+parts. Of each set the plans that no other beats in both CPU and memory are kept, so that either can be minimised under a bound on the
+other. Up to `MOST_EXACT` sources this is exact, cross products and bushy trees included; with more, the join that adds least is made first,
+and so on. Predicates on one source are evaluated before any join.
+
+References: Ayad, Naughton, section 4, "Complexity of Optimization".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+from watersmeet.errors import PlanError, listing
+from watersmeet.planner.models.ayad import (
+    Budget,
+    Flow,
+    PlanCost,
+    PlanNode,
+    RelationJoin,
+    Selection,
+    SideCosts,
+    Source,
+    WindowJoin,
+    joined_cost,
+    plan_cost,
+)
+from watersmeet.planner.models.checks import check_not_negative, check_selectivity
+from watersmeet.planner.models.kang import STRUCTURE_COSTS, Load, structure_cost
+from watersmeet.planner.models.weights import Weights
+
+MOST_EXACT = 9
+MOST_LISTED = 6
+
+#: What a join of two inputs costs per row on either side.
+JoinCosts = Callable[[Flow, Flow], tuple[SideCosts, SideCosts]]
+Objective = Literal["cpu", "memory"]
+
+
+def cost_per_row(seconds: float) -> JoinCosts:
+    """Every arriving row costs the same, whatever the join: the simplification of Example 1.
+
+    >>> cost_per_row(0.004)(Flow(10, 10), Flow(20, 10))[0].probe_s
+    0.004
+    """
+    check_not_negative(seconds, "the cost of a join per row", PlanError)
+    side = SideCosts(probe_s=seconds)
+    return lambda left, right: (side, side)
+
+
+def cost_by_structure(weights: Weights) -> JoinCosts:
+    """Each side's window kept in the structure that suits its rates best.
+
+    References: Kang, Naughton, Viglas, eqs. 2 to 6; Ayad, Naughton, section 3.3.2.
+    """
+    return lambda left, right: (_side_costs(left, right, weights), _side_costs(right, left, weights))
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A predicate on one source, or a join of it with a relation of `relation_rows` rows."""
+
+    source: str
+    selectivity: float
+    cost_s: float = 0.0
+    relation_rows: float | None = None
+
+    def __post_init__(self) -> None:
+        self.over(Source(self.source, 1, window_rows=1))  # the node knows what it refuses
+
+    def over(self, plan: PlanNode) -> PlanNode:
+        if self.relation_rows is None:
+            return Selection(plan, self.selectivity, self.cost_s)
+        return RelationJoin(plan, self.relation_rows, self.selectivity, self.cost_s)
+
+    @property
+    def rank(self) -> float:
+        """Rows added per second of cost, below zero where rows are taken away: filters go by ascending rank."""
+        added = self.selectivity * (1.0 if self.relation_rows is None else self.relation_rows) - 1
+        return added / self.cost_s if self.cost_s else math.copysign(math.inf, added) if added else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """A join predicate between two sources; `right_selectivity` is for rows arriving on the second, where it differs."""
+
+    left: str
+    right: str
+    selectivity: float
+    right_selectivity: float | None = None
+
+    def __post_init__(self) -> None:
+        check_selectivity(self.selectivity, "the selectivity of a join predicate")
+        if self.right_selectivity is not None:
+            check_selectivity(self.right_selectivity, "the selectivity of a join predicate")
+
+    def selectivities(self, left: frozenset[str], right: frozenset[str]) -> tuple[float, float] | None:
+        """For rows arriving on either side of a join of these sets, or None where the predicate is not between them."""
+        forth, back = self.selectivity, self.selectivity if self.right_selectivity is None else self.right_selectivity
+        if self.left in left and self.right in right:
+            return forth, back
+        return (back, forth) if self.left in right and self.right in left else None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinQuery:
+    """A conjunctive query over windows: sources, predicates on one of them, predicates between two, and what joins cost."""
+
+    sources: tuple[Source, ...]
+    ties: tuple[Tie, ...]
+    join_costs: JoinCosts
+    filters: tuple[Filter, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [source.name for source in self.sources]
+        if not names or len(set(names)) != len(names):
+            raise PlanError(f"a query needs sources of different names, got {listing(names)}")
+        named = [name for tie in self.ties for name in (tie.left, tie.right)] + [each.source for each in self.filters]
+        if strangers := sorted(set(named) - set(names)):
+            raise PlanError(f"predicates on {listing(strangers)}, which are no sources", hint=f"sources: {listing(names)}")
+
+    def leaf(self, source: Source) -> PlanNode:
+        """A source under its filters, the one that takes most away per cost first."""
+        plan: PlanNode = source
+        for each in sorted((each for each in self.filters if each.source == source.name), key=lambda each: each.rank):
+            plan = each.over(plan)
+        return plan
+
+    def joined(self, left: Candidate, right: Candidate) -> WindowJoin:
+        """A join of two partial plans, under all predicates between them."""
+        between = [both for tie in self.ties if (both := tie.selectivities(left.names, right.names)) is not None]
+        from_left, from_right = math.prod(both[0] for both in between), math.prod(both[1] for both in between)
+        costs = self.join_costs(left.cost.output, right.cost.output)
+        return WindowJoin(left.plan, right.plan, from_left, None if from_left == from_right else from_right, *costs)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plan for some of the sources, and its cost."""
+
+    names: frozenset[str]
+    plan: PlanNode
+    cost: PlanCost
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The plan found, whether the machine can keep up with it, whether there is surely none better, and how many joins were costed."""
+
+    plan: PlanNode
+    cost: PlanCost
+    feasible: bool
+    exact: bool
+    looked_at: int
+
+
+def best_plan(
+    query: JoinQuery, budget: Budget | None = None, objective: Objective = "cpu", kept: Mapping[str, float] | None = None
+) -> Choice:
+    """The feasible plan with the least CPU, or memory; where none is feasible, the least of all, marked so.
+
+    References: Ayad, Naughton, eqs. 14 to 17.
+    """
+    leaves = [_leaf(query, source, kept or {}) for source in query.sources]
+    allowed, exact = budget or Budget(), len(leaves) <= MOST_EXACT
+    found, looked_at = _front(query, leaves) if exact else _greedy(query, leaves, objective)
+    feasible = [each for each in found if allowed.holds(each.cost)]
+    best = min(feasible or found, key=lambda each: _by(objective, each.cost))
+    return Choice(best.plan, best.cost, bool(feasible), exact, looked_at)
+
+
+def all_plans(query: JoinQuery) -> list[PlanNode]:
+    """Every binary tree over the sources, bushy ones and cross products included; left and right are not told apart.
+
+    >>> from watersmeet.planner.models.ayad import plan_text
+    >>> streams = tuple(Source(name, 1, window_rows=1) for name in "abc")
+    >>> [plan_text(plan) for plan in all_plans(JoinQuery(streams, (), cost_per_row(0)))]
+    ['(a ⋈ (b ⋈ c))', '((a ⋈ b) ⋈ c)', '((a ⋈ c) ⋈ b)']
+    """
+    if len(query.sources) > MOST_LISTED:
+        raise PlanError(f"{len(query.sources)} sources have too many plans to list", hint=f"plans are listed for up to {MOST_LISTED}")
+    return [each.plan for each in _trees(query, tuple(_leaf(query, source, {}) for source in query.sources))]
+
+
+def _trees(query: JoinQuery, leaves: tuple[Candidate, ...]) -> list[Candidate]:
+    if len(leaves) == 1:
+        return list(leaves)
+    found = []
+    for left, right in _splits(leaves):
+        pairs = [(one, other) for one in _trees(query, left) for other in _trees(query, right)]
+        found += [_joined(query, one, other) for one, other in pairs]
+    return found
+
+
+def _front(query: JoinQuery, leaves: list[Candidate]) -> tuple[list[Candidate], int]:
+    """The plans for all sources that no other beats in both CPU and memory, from those of every smaller set."""
+    fronts, looked_at = {leaf.names: [leaf] for leaf in leaves}, 0
+    for size in range(2, len(leaves) + 1):
+        for chosen in combinations(leaves, size):
+            parts = [(fronts[_names(left)], fronts[_names(right)]) for left, right in _splits(chosen)]
+            found = [_joined(query, one, other) for left, right in parts for one in left for other in right]
+            fronts[_names(chosen)] = _unbeaten(found)
+            looked_at += len(found)
+    return fronts[_names(tuple(leaves))], looked_at
+
+
+def _greedy(query: JoinQuery, leaves: list[Candidate], objective: Objective) -> tuple[list[Candidate], int]:
+    """One plan: of all joins that could be made next, always the one that adds least."""
+    parts, looked_at = list(leaves), 0
+    while len(parts) > 1:
+        joins = [(_joined(query, one, other), one, other) for one, other in combinations(parts, 2)]
+        looked_at += len(joins)
+        joined, one, other = min(joins, key=lambda join: _added(objective, *join))
+        parts = [part for part in parts if part is not one and part is not other] + [joined]
+    return parts, looked_at
+
+
+def _added(objective: Objective, joined: Candidate, one: Candidate, other: Candidate) -> tuple[float, float]:
+    """What a join adds to the objective; of equals, the one with the smaller output."""
+    added = _by(objective, joined.cost)[0] - _by(objective, one.cost)[0] - _by(objective, other.cost)[0]
+    return added, joined.cost.output.rows_per_s
+
+
+def _splits(leaves: tuple[Candidate, ...]) -> Iterator[tuple[tuple[Candidate, ...], tuple[Candidate, ...]]]:
+    """Each way to part the leaves in two, once: the first leaf is always on the left."""
+    first, *rest = leaves
+    for size in range(len(rest)):
+        for chosen in combinations(rest, size):
+            yield (first, *chosen), tuple(leaf for leaf in rest if leaf not in chosen)
+
+
+def _unbeaten(found: list[Candidate]) -> list[Candidate]:
+    front: list[Candidate] = []
+    for each in sorted(found, key=lambda each: (each.cost.cpu, each.cost.memory_rows)):
+        if not front or each.cost.memory_rows < front[-1].cost.memory_rows:
+            front.append(each)
+    return front
+
+
+def _leaf(query: JoinQuery, source: Source, kept: Mapping[str, float]) -> Candidate:
+    plan = query.leaf(source)
+    return Candidate(frozenset((source.name,)), plan, plan_cost(plan, {source.name: kept.get(source.name, 1.0)}))
+
+
+def _joined(query: JoinQuery, left: Candidate, right: Candidate) -> Candidate:
+    plan = query.joined(left, right)
+    return Candidate(left.names | right.names, plan, joined_cost(plan, left.cost, right.cost))
+
+
+def _names(leaves: tuple[Candidate, ...]) -> frozenset[str]:
+    return frozenset(name for leaf in leaves for name in leaf.names)
+
+
+def _by(objective: Objective, cost: PlanCost) -> tuple[float, float]:
+    return (cost.cpu, cost.memory_rows) if objective == "cpu" else (cost.memory_rows, cost.cpu)
+
+
+def _side_costs(own: Flow, other: Flow, weights: Weights) -> SideCosts:
+    """The cheapest structure's cost of one probe, and of one insertion and one invalidation."""
+    load = Load(own.window_rows, own.rows_per_s, other.rows_per_s)
+    best = min(STRUCTURE_COSTS, key=lambda structure: structure_cost(structure, load, weights))
+    update_s = structure_cost(best, Load(own.window_rows, 1, 0), weights) / 2
+    return SideCosts(structure_cost(best, Load(own.window_rows, 0, 1), weights), update_s, update_s)

@@ -1,0 +1,248 @@
+"""Join orders: the paper's heuristics, each a function that says which order it found and how many it looked at, and exhaustive search.
+
+A global order stands for one order per origin, the origin first (`origin_first`); its cost is the sum over the origins. Streams are
+numbered from zero.
+
+References: Golab, Özsu, section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from math import factorial, fsum
+
+from watersmeet.errors import InternalError, PlanError
+from watersmeet.planner.models.checks import check_not_negative
+from watersmeet.planner.models.golab import (
+    EAGER,
+    CommonAttribute,
+    Intervals,
+    Order,
+    Stream,
+    intermediate_rows,
+    origin_comparisons,
+    origin_first,
+    origin_rows,
+)
+
+#: The most orders exhaustive search agrees to cost: eight streams.
+MOST_ORDERS = factorial(8)
+
+#: Costs closer than this are equal: which of two equal orders is found must not depend on rounding.
+_EQUAL = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An order, its comparisons per unit of time, and how many orders were costed to find it."""
+
+    order: Order
+    cost: float
+    looked_at: int
+
+
+@dataclass(slots=True)
+class Trials:
+    """Costs orders, each once, and remembers how many."""
+
+    cost_of: Callable[[Order], float]
+    costs: dict[Order, float] = field(default_factory=dict)
+
+    def cost(self, order: Order) -> float:
+        if order not in self.costs:
+            self.costs[order] = self.cost_of(order)
+        return self.costs[order]
+
+    def best(self, orders: Iterable[Order]) -> Found:
+        """The cheapest of these; the first of equals."""
+        best: Order | None = None
+        for order in orders:
+            if best is None or self.cost(order) < self.cost(best) * (1 - _EQUAL):
+                best = order
+        if best is None:
+            raise InternalError("no order to choose from")
+        return Found(best, self.cost(best), len(self.costs))
+
+
+def global_cost(join: CommonAttribute, order: Order, intervals: Intervals = EAGER) -> float:
+    """Comparisons per unit of time of a global order, over all origins.
+
+    >>> round(global_cost(CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50), Stream(1, 200, 40))), (0, 1, 2)))
+    4000
+    """
+    return fsum(origin_comparisons(join, origin, origin_first(origin, order), intervals) for origin in range(len(join.streams)))
+
+
+def exhaustive(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
+    """The best of all n! global orders."""
+    _refuse_too_many(factorial(len(join.streams)))
+    return _trials(join, intervals).best(permutations(range(len(join.streams))))
+
+
+def exhaustive_per_origin(join: CommonAttribute, intervals: Intervals = EAGER) -> tuple[Found, ...]:
+    """The best order for each origin, its new rows at any place: n! orders for each of n origins."""
+    _refuse_too_many(factorial(len(join.streams)))
+    return tuple(
+        _origin_trials(join, origin, intervals).best(permutations(range(len(join.streams)))) for origin in range(len(join.streams))
+    )
+
+
+def ascending_join_sizes(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
+    """Heuristic 1: the smallest binary join first, then always the window that leaves the fewest rows; both ends of the pair are tried.
+
+    References: Golab, Özsu, section 5.1, the initial heuristic.
+    """
+    return _trials(join, intervals).best(_both_starts(_ascending(join, intervals)))
+
+
+def fast_streams_up(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
+    """Heuristic 2: from the order of heuristic 1, each stream faster than the average tries every higher place but the top.
+
+    One fast stream after the other, each staying where it is best: at most n places for each of f streams. (The paper tries them in
+    combination, up to n^f.)
+
+    >>> fast_streams_up(CommonAttribute((Stream(100, 100, 200), Stream(1, 100, 200), Stream(1, 100, 20), Stream(3, 100, 2))))
+    Found(order=(1, 0, 2, 3), cost=80400.0, looked_at=4)
+
+    References: Golab, Özsu, section 5.1, the augmented heuristic.
+    """
+    trials = _trials(join, intervals)
+    start = trials.best(_both_starts(_ascending(join, intervals))).order
+    return _moved_up(trials, start, _fast(join.streams), top=1)
+
+
+def lazy_orders(join: CommonAttribute, intervals: Intervals) -> tuple[Found, ...]:
+    """Heuristic 3: an order per origin with its new rows at any place; the origin's window counts as the rows of the last τ.
+
+    The orders of heuristics 1 and 2 over windows so resized, where the new rows may also move to the top.
+
+    References: Golab, Özsu, section 5.2.
+    """
+    if not intervals.evaluate_s:
+        raise PlanError("a lazy join needs an evaluation interval above zero")
+    return tuple(_lazy_order(join, origin, intervals) for origin in range(len(join.streams)))
+
+
+def hash_order(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
+    """Heuristic 4: heuristics 1 and 2 with each window's T divided by its buckets when join sizes are compared.
+
+    With equally many buckets everywhere this is the order of the nested loops. With different ones the division misjudges sizes, because
+    buckets save comparisons but let no fewer rows through; so the undivided sizes are tried as well.
+
+    References: Golab, Özsu, section 5.3.
+    """
+    trials = _trials(join, intervals)
+    starts = [_ascending(sized, intervals) for sized in (bucket_sized(join), join)]
+    moved = [_moved_up(trials, trials.best(_both_starts(start)).order, _fast(join.streams), top=1) for start in starts]
+    return trials.best([found.order for found in moved])
+
+
+def indexed_innermost(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
+    """Heuristic 5, for the hybrid: windows without a hash index outermost, indexed ones innermost, each part by heuristic 1.
+
+    References: Golab, Özsu, section 5.4, "Hybrid Hash-NLJ".
+    """
+    order = _ascending(bucket_sized(join), intervals)
+    return _trials(join, intervals).best(
+        [tuple(sorted(start, key=lambda each: _indexed(join.streams[each]))) for start in _both_starts(order)]
+    )
+
+
+def expensive_on_top(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
+    """Heuristic 7: windows whose comparisons cost more than the average near the top, dearest first, the rest by heuristics 1 and 2.
+
+    Near the top a predicate is evaluated for fewer composite rows. Without an expensive predicate this is heuristic 2.
+
+    References: Golab, Özsu, section 5.4, "Expensive predicates".
+    """
+    trials = _trials(join, intervals)
+    cheap_first = _moved_up(trials, trials.best(_both_starts(_ascending(join, intervals))).order, _fast(join.streams), top=1).order
+    mean = fsum(stream.weight for stream in join.streams) / len(join.streams)
+    dear = [each for each in cheap_first if join.streams[each].weight > mean * (1 + _EQUAL)]
+    return _moved_up(trials, cheap_first, sorted(dear, key=lambda each: -join.streams[each].weight), top=0)
+
+
+def bucket_sized(join: CommonAttribute) -> CommonAttribute:
+    """The same join with each window as long as one of its buckets: T/b, or C/b rows.
+
+    >>> bucket_sized(CommonAttribute((Stream(1, 100, 50, buckets=5), Stream(1, 100, 50)))).streams[0].window_s
+    20.0
+    """
+    return CommonAttribute(tuple(_one_bucket(stream) for stream in join.streams))
+
+
+def rates_have_moved(before: Sequence[float], now: Sequence[float], threshold: float) -> bool:
+    """Heuristic 8: whether any rate has changed by more than the share `threshold`, so that orders should be looked for again.
+
+    >>> rates_have_moved([10, 1], [11, 1], threshold=0.2), rates_have_moved([10, 1], [10, 2], threshold=0.2)
+    (False, True)
+
+    References: Golab, Özsu, section 5.4, "Fluctuating stream arrival rates".
+    """
+    check_not_negative(threshold, "the threshold for re-ordering", PlanError)
+    return any(abs(new - old) > threshold * old for old, new in zip(before, now, strict=True))
+
+
+def _trials(join: CommonAttribute, intervals: Intervals) -> Trials:
+    return Trials(lambda order: global_cost(join, order, intervals))
+
+
+def _origin_trials(join: CommonAttribute, origin: int, intervals: Intervals) -> Trials:
+    return Trials(lambda order: origin_comparisons(join, origin, order, intervals))
+
+
+def _ascending(join: CommonAttribute, intervals: Intervals) -> Order:
+    """The smallest binary join, then always the window that leaves the fewest rows."""
+    count = len(join.streams)
+    order: Order = min(permutations(range(count), 2), key=lambda pair: intermediate_rows(join, pair, intervals))
+    while len(order) < count:
+        longer = [(*order, each) for each in range(count) if each not in order]
+        order = min(longer, key=lambda members: intermediate_rows(join, members, intervals))
+    return order
+
+
+def _both_starts(order: Order) -> list[Order]:
+    return [order, (order[1], order[0], *order[2:])]
+
+
+def _fast(streams: Sequence[Stream]) -> list[int]:
+    """Streams faster than the average, the fastest first."""
+    mean = fsum(stream.rows_per_s for stream in streams) / len(streams)
+    fast = [each for each, stream in enumerate(streams) if stream.rows_per_s > mean * (1 + _EQUAL)]
+    return sorted(fast, key=lambda each: -streams[each].rows_per_s)
+
+
+def _moved_up(trials: Trials, start: Order, movers: Iterable[int], top: int) -> Found:
+    """Lets each mover in turn take the best place between `top` and where it stands."""
+    best = trials.best([start])
+    for mover in movers:
+        at = best.order.index(mover)
+        without = tuple(each for each in best.order if each != mover)
+        best = trials.best([best.order, *((*without[:place], mover, *without[place:]) for place in range(at - 1, top - 1, -1))])
+    return best
+
+
+def _lazy_order(join: CommonAttribute, origin: int, intervals: Intervals) -> Found:
+    rows, _ = origin_rows(join, origin, intervals)
+    resized = CommonAttribute(tuple(replace(each, window_s=None, window_rows=n) for each, n in zip(join.streams, rows, strict=True)))
+    trials = _origin_trials(join, origin, intervals)
+    start = trials.best(_both_starts(_ascending(resized, EAGER))).order
+    fast = [each for each in _fast(join.streams) if each != origin]
+    return _moved_up(trials, _moved_up(trials, start, fast, top=1).order, [origin], top=0)
+
+
+def _one_bucket(stream: Stream) -> Stream:
+    if stream.window_s is None:
+        return replace(stream, window_rows=stream.rows() / stream.buckets)
+    return replace(stream, window_s=stream.window_s / stream.buckets)
+
+
+def _indexed(stream: Stream) -> bool:
+    return stream.buckets > 1 and stream.theta is None
+
+
+def _refuse_too_many(orders: int) -> None:
+    if orders > MOST_ORDERS:
+        raise PlanError(f"exhaustive search would cost {orders} orders", hint="use a heuristic: fast_streams_up")

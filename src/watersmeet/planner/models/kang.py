@@ -1,0 +1,229 @@
+"""What keeping and probing a window costs per unit of time, by index structure, and which pair of structures suits two streams.
+
+A join of streams A and B splits into two directions that know nothing of each other: window B is probed by arrivals of A and updated by
+arrivals of B, and the other way round. So each window gets the structure that suits its own two rates. `TN` means a T-tree on window A and
+a list on window B.
+
+References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", section 4, Tables 1 and 3, Figure 2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+from watersmeet.algebra.plan import Index
+from watersmeet.errors import PlanError, listing
+from watersmeet.planner.models.checks import check_not_negative, check_positive
+from watersmeet.planner.models.weights import PAPER_WEIGHTS, StructureWeights, Weights
+
+#: The paper's letters for the structures, as plans name them.
+LETTERS = {"N": "list", "H": "hash", "B": "btree", "T": "ttree"}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A window of `rows`, filled at `arrivals_per_s` and probed at `probes_per_s`."""
+
+    rows: float
+    arrivals_per_s: float
+    probes_per_s: float
+
+    def __post_init__(self) -> None:
+        check_positive(self.rows, "the rows of a window")
+        check_not_negative(self.arrivals_per_s, "the rate at which a window is filled")
+        check_not_negative(self.probes_per_s, "the rate at which a window is probed")
+
+
+@dataclass(frozen=True, slots=True)
+class TwoStreams:
+    """The workload of a join of A and B: rows in each window and arrivals on each stream."""
+
+    rows_a: float
+    rows_b: float
+    a_per_s: float
+    b_per_s: float
+
+    def __post_init__(self) -> None:
+        check_positive(self.rows_a, "the rows of window A")
+        check_positive(self.rows_b, "the rows of window B")
+        check_positive(self.a_per_s, "the rate of stream A")
+        check_positive(self.b_per_s, "the rate of stream B")
+
+    @property
+    def loads(self) -> tuple[Load, Load]:
+        """What window A and window B have to bear: each is filled by its own stream and probed by the other."""
+        return Load(self.rows_a, self.a_per_s, self.b_per_s), Load(self.rows_b, self.b_per_s, self.a_per_s)
+
+
+def list_cost(load: Load, weights: Weights) -> float:
+    """A probe touches every row of the window, an update one.
+
+    >>> round(list_cost(Load(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
+    0.4996
+
+    References: Kang, Naughton, Viglas, eq. 3.
+    """
+    return _cost(load, weights.list, probe_rows=load.rows, update_rows=1)
+
+
+def hash_cost(load: Load, weights: Weights) -> float:
+    """A probe touches the rows of one bucket. Buckets keep arrival order, so the oldest row is found at once: an update touches one.
+
+    >>> round(hash_cost(Load(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
+    1.5679
+
+    References: Kang, Naughton, Viglas, eq. 4.
+    """
+    return _cost(load, weights.hash, probe_rows=min(weights.bucket_rows, load.rows), update_rows=1)
+
+
+def btree_cost(load: Load, weights: Weights) -> float:
+    """A probe or an update goes down the whole height, with a binary search in each node.
+
+    >>> round(btree_cost(Load(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
+    7.2727
+
+    References: Kang, Naughton, Viglas, eq. 5.
+    """
+    touched = btree_path_rows(load.rows, weights.node_rows)
+    return _cost(load, weights.btree, probe_rows=touched, update_rows=touched)
+
+
+def ttree_cost(load: Load, weights: Weights) -> float:
+    """A probe or an update passes one node less than the height, with 1.5 comparisons each, then searches one node.
+
+    >>> round(ttree_cost(Load(rows=9500, arrivals_per_s=2, probes_per_s=998), PAPER_WEIGHTS), 4)
+    4.169
+
+    References: Kang, Naughton, Viglas, eq. 6. It prints the update as 2·1.5·(…) + ⌈log2 N⌉; insertion and invalidation each search the
+    tree, so the whole bracket is doubled. Only that gives Table 3.
+    """
+    touched = ttree_path_rows(load.rows, weights.node_rows)
+    return _cost(load, weights.ttree, probe_rows=touched, update_rows=touched)
+
+
+def btree_path_rows(rows: float, node_rows: int) -> float:
+    """(⌈log_{N+1} ⌈n/N⌉⌉ + 1) · ⌈log2 N⌉: the nodes from the root to a leaf, times a binary search in each.
+
+    >>> btree_path_rows(5000, node_rows=100)
+    14
+    """
+    return (_ceil_log(math.ceil(rows / node_rows), node_rows + 1) + 1) * _ceil_log(node_rows, 2)
+
+
+def ttree_path_rows(rows: float, node_rows: int) -> float:
+    """1.5 · (⌈log2 ⌈n/N⌉⌉ − 1) + ⌈log2 N⌉; a tree of a single node has none to pass.
+
+    >>> ttree_path_rows(5000, node_rows=100), ttree_path_rows(50, node_rows=100)
+    (14.5, 7.0)
+    """
+    return 1.5 * max(_ceil_log(math.ceil(rows / node_rows), 2) - 1, 0) + _ceil_log(node_rows, 2)
+
+
+STRUCTURE_COSTS = {"list": list_cost, "hash": hash_cost, "btree": btree_cost, "ttree": ttree_cost}
+
+
+def structure_cost(structure: str, load: Load, weights: Weights = PAPER_WEIGHTS) -> float:
+    """Cost per unit of time of a window kept in the structure of this name or letter."""
+    return STRUCTURE_COSTS[_name(structure)](load, weights)
+
+
+def index_cost(index: Index, load: Load, weights: Weights) -> float:
+    """Cost per unit of time of a window under a plan's index, with its own buckets or node size.
+
+    >>> round(index_cost(Index("hash", 50), Load(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
+    1.5679
+    """
+    bucket_rows = max(load.rows / index.size, 1.0) if index.kind == "hash" else weights.bucket_rows
+    node_rows = index.size if index.kind in ("btree", "ttree") else weights.node_rows
+    sized = Weights(weights.list, weights.hash, weights.btree, weights.ttree, bucket_rows, node_rows)
+    return structure_cost(index.kind, load, sized)
+
+
+def pair_cost(pair: str, streams: TwoStreams, weights: Weights = PAPER_WEIGHTS) -> float:
+    """Cost per unit of time of a join whose window A has the first structure and window B the second.
+
+    >>> round(pair_cost("TN", TwoStreams(9500, 500, 2, 998)), 2)
+    4.67
+
+    References: Kang, Naughton, Viglas, eq. 2 and Table 3.
+    """
+    if len(pair) != 2:
+        raise PlanError(f'"{pair}" does not name two structures', hint='write two of N, H, B and T, for example "TN"')
+    return math.fsum(structure_cost(letter, load, weights) for letter, load in zip(pair, streams.loads, strict=True))
+
+
+def best_pair(streams: TwoStreams, weights: Weights = PAPER_WEIGHTS, letters: str = "NHBT") -> str:
+    """The cheapest pair of structures; the directions are independent, so each window's best makes the best pair.
+
+    >>> best_pair(TwoStreams(7000, 3000, 800, 200), letters="NHT")
+    'HT'
+    """
+    return "".join(min(letters, key=lambda letter: structure_cost(letter, load, weights)) for load in streams.loads)
+
+
+def crossing(first: str, second: str, rows: float, weights: Weights = PAPER_WEIGHTS) -> float:
+    """Probes per arrival at which two structures on a window of `rows` cost the same; refused where they never do.
+
+    Costs are linear in both rates, so there is one such ratio at most.
+
+    >>> round(crossing("N", "H", rows=500), 4)
+    0.0094
+
+    References: Kang, Naughton, Viglas, eqs. 8 to 11.
+    """
+    ratio = _crossing_or_none(first, second, rows, weights)
+    if ratio is None:
+        raise PlanError(f"{_name(first)} and {_name(second)} never cost the same on a window of {rows} rows")
+    return ratio
+
+
+def winners(rows_a: float, rows_b: float, weights: Weights = PAPER_WEIGHTS, letters: str = "NHT") -> tuple[tuple[str, float], ...]:
+    """The best pair for every ratio λa/λb from 0 up, each with the ratio up to which it is best.
+
+    >>> [pair for pair, _ in winners(5000, 5000)]
+    ['TN', 'TH', 'HH', 'HT', 'NT']
+
+    References: Kang, Naughton, Viglas, Figure 2.
+    """
+    on_a = {1 / ratio for ratio in _crossings(rows_a, weights, letters)}  # window A is probed by b: its ratio is upside down
+    ratios = sorted(on_a | set(_crossings(rows_b, weights, letters)))
+    edges = [0.0, *ratios, 2 * ratios[-1] if ratios else 1.0]
+    between = [((low + high) / 2, high) for low, high in pairwise(edges)]
+    found = [(best_pair(TwoStreams(rows_a, rows_b, ratio, 1.0), weights, letters), up_to) for ratio, up_to in between]
+    found[-1] = (found[-1][0], math.inf)
+    return tuple(each for each, after in zip(found, [*found[1:], ("", 0.0)], strict=True) if each[0] != after[0])
+
+
+def _crossings(rows: float, weights: Weights, letters: str) -> list[float]:
+    ratios = [_crossing_or_none(first, second, rows, weights) for first, second in combinations(letters, 2)]
+    return [ratio for ratio in ratios if ratio is not None]
+
+
+def _crossing_or_none(first: str, second: str, rows: float, weights: Weights) -> float | None:
+    probing, updating = Load(rows, arrivals_per_s=0, probes_per_s=1), Load(rows, arrivals_per_s=1, probes_per_s=0)
+    more_to_probe = structure_cost(first, probing, weights) - structure_cost(second, probing, weights)
+    less_to_update = structure_cost(second, updating, weights) - structure_cost(first, updating, weights)
+    return less_to_update / more_to_probe if more_to_probe * less_to_update > 0 else None
+
+
+def _cost(load: Load, weights: StructureWeights, probe_rows: float, update_rows: float) -> float:
+    """Each arrival is inserted once and expired once, hence the 2."""
+    return load.probes_per_s * probe_rows * weights.probe_s + 2 * load.arrivals_per_s * update_rows * weights.update_s
+
+
+def _ceil_log(value: int, base: int) -> int:
+    """The smallest whole power of the base that reaches the value; exact where floating-point logarithms are not."""
+    power, reached = 0, 1
+    while reached < value:
+        power, reached = power + 1, reached * base
+    return power
+
+
+def _name(structure: str) -> str:
+    name = LETTERS.get(structure, structure)
+    if name not in STRUCTURE_COSTS:
+        raise PlanError(f'there is no structure "{structure}"', hint=f"structures: {listing(list(STRUCTURE_COSTS))}, or N, H, B, T")
+    return name

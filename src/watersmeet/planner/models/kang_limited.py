@@ -1,0 +1,207 @@
+"""A window join that cannot have all it needs: who gets the probes, who gets the memory, and what comes out.
+
+A `Pair` holds a quantity for stream A and for stream B. What is served or kept is taken to be a random sample of what arrives.
+
+References: Kang, Naughton, Viglas, section 5.2, Figures 5 to 7.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from watersmeet.errors import PlanError, listing
+from watersmeet.planner.models.checks import check_not_negative, check_positive, check_selectivity
+
+
+class Pair(NamedTuple):
+    """A quantity of stream A and of stream B."""
+
+    a: float
+    b: float
+
+
+NOTHING = Pair(0.0, 0.0)
+
+#: Rounds in which probes and windows are improved in turn, and the share that stands for none in a quotient.
+_VARIANCE_ROUNDS = 20
+_NEXT_TO_NOTHING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedJoin:
+    """A join of two streams: arrivals per second, rows of the full windows, and the selectivity σ = min(σa, σb).
+
+    A window may hold no rows: that of a stream whose rows are never the earlier one of a pair.
+    """
+
+    rows_per_s: Pair
+    window_rows: Pair
+    selectivity: float
+
+    def __post_init__(self) -> None:
+        for rate, rows in zip(self.rows_per_s, self.window_rows, strict=True):
+            check_positive(rate, "the rate of a stream")
+            check_not_negative(rows, "the rows of a window")
+        check_selectivity(self.selectivity, "the selectivity of a join")
+
+
+def output_rows_per_s(probes_per_s: Pair, window_rows: Pair, selectivity: float) -> float:
+    """σ(λa·B + λb·A): each probe meets the share σ of the other window.
+
+    >>> output_rows_per_s(Pair(100, 0), Pair(100, 200), 0.01)
+    200.0
+
+    References: Kang, Naughton, Viglas, eq. 12.
+    """
+    return selectivity * (probes_per_s.a * window_rows.b + probes_per_s.b * window_rows.a)
+
+
+CPU_STRATEGIES: dict[str, Callable[[LimitedJoin], Pair]] = {
+    "MaxA": lambda join: Pair(1, 0),
+    "MaxB": lambda join: Pair(0, 1),
+    "by rate": lambda join: join.rows_per_s,
+    "by window": lambda join: join.window_rows,
+    "equal": lambda join: Pair(1, 1),
+}
+
+MEMORY_STRATEGIES: dict[str, Callable[[LimitedJoin], Pair]] = {
+    "MaxA": lambda join: Pair(1, 0),
+    "MaxB": lambda join: Pair(0, 1),
+    "proportional": lambda join: join.rows_per_s,
+    "inverse": lambda join: Pair(1 / join.rows_per_s.a, 1 / join.rows_per_s.b),
+    "equal": lambda join: Pair(1, 1),
+}
+
+
+def served_rates(join: LimitedJoin, service_per_s: float, strategy: str, at_least: Pair = NOTHING) -> Pair:
+    """Probes per second of each stream when only `service_per_s` (μ) can be served, by a strategy's name.
+
+    >>> served_rates(LimitedJoin(Pair(800, 200), Pair(100, 200), 0.01), 100, "by rate")
+    Pair(a=80.0, b=20.0)
+
+    References: Kang, Naughton, Viglas, eq. 13.
+    """
+    return divide(service_per_s, _strategy(CPU_STRATEGIES, strategy)(join), at_least, at_most=join.rows_per_s)
+
+
+def kept_rows(join: LimitedJoin, memory_rows: float, strategy: str, at_least: Pair = NOTHING) -> Pair:
+    """Rows kept of each window when only `memory_rows` (M) fit, by a strategy's name.
+
+    >>> kept_rows(LimitedJoin(Pair(10, 50), Pair(1000, 1000), 0.005), 1000, "MaxA")
+    Pair(a=1000.0, b=0.0)
+
+    References: Kang, Naughton, Viglas, eq. 15.
+    """
+    return divide(memory_rows, _strategy(MEMORY_STRATEGIES, strategy)(join), at_least, at_most=join.window_rows)
+
+
+def best_served_rates(join: LimitedJoin, service_per_s: float, at_least: Pair = NOTHING) -> Pair:
+    """All probes that the minimum of the other leaves from the smaller window into the larger: output grows by σ(B − A) per probe moved.
+
+    >>> best_served_rates(LimitedJoin(Pair(800, 200), Pair(500, 1000), 0.01), 100, at_least=Pair(10, 10))
+    Pair(a=90.0, b=10.0)
+
+    References: Kang, Naughton, Viglas, eq. 14.
+    """
+    return served_rates(join, service_per_s, "MaxA" if join.window_rows.b >= join.window_rows.a else "MaxB", at_least)
+
+
+def best_kept_rows(join: LimitedJoin, memory_rows: float, at_least: Pair = NOTHING) -> Pair:
+    """All memory that the minimum of the other leaves to the slower stream's window: output grows by σ(λb − λa) per row moved.
+
+    >>> best_kept_rows(LimitedJoin(Pair(10, 50), Pair(1000, 1000), 0.005), 1000)
+    Pair(a=1000.0, b=0.0)
+
+    References: Kang, Naughton, Viglas, eq. 16.
+    """
+    return kept_rows(join, memory_rows, "MaxA" if join.rows_per_s.b >= join.rows_per_s.a else "MaxB", at_least)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Who probes, who is kept, and what comes out."""
+
+    probes_per_s: Pair
+    window_rows: Pair
+    output_rows_per_s: float
+
+
+def allocate(join: LimitedJoin, probes_per_s: Pair, window_rows: Pair) -> Allocation:
+    return Allocation(probes_per_s, window_rows, output_rows_per_s(probes_per_s, window_rows, join.selectivity))
+
+
+def best_allocation(
+    join: LimitedJoin, service_per_s: float, memory_rows: float, at_least_per_s: Pair = NOTHING, at_least_rows: Pair = NOTHING
+) -> Allocation:
+    """Both short: one stream gets the window, the other the probes, σμM where neither limit binds.
+
+    Output is linear in the probes for given windows and in the windows for given probes, so the best is one of the four extremes.
+
+    >>> best_allocation(LimitedJoin(Pair(50, 50), Pair(500, 500), 0.01), 10, 100).output_rows_per_s
+    10.0
+
+    References: Kang, Naughton, Viglas, eqs. 17 to 19.
+    """
+    extremes = [
+        allocate(join, served_rates(join, service_per_s, probes, at_least_per_s), kept_rows(join, memory_rows, windows, at_least_rows))
+        for probes in ("MaxA", "MaxB")
+        for windows in ("MaxB", "MaxA")
+    ]
+    return max(extremes, key=lambda each: each.output_rows_per_s)
+
+
+def least_variance_allocation(
+    join: LimitedJoin, service_per_s: float, memory_rows: float, at_least_per_s: Pair = NOTHING, at_least_rows: Pair = NOTHING
+) -> Allocation:
+    """Divide probes and memory so that the estimated number of pairs has the smallest variance.
+
+    A pair of a direction is kept with the chance x·w, its probe share times its window share, so the variance grows as Σ N/(x·w) over the
+    two directions, where N = λ·W·σ is the number of pairs. For given windows the best probe share is proportional to √(W/w) of the
+    window that is probed, and for given probes the best window share is proportional to √(λ/x) of the stream that probes it; the two are
+    improved in turn. No direction is shut off, as the largest output would have it: its pairs could not be estimated.
+
+    >>> least_variance_allocation(LimitedJoin(Pair(800, 200), Pair(100, 100), 0.01), 100, 200).probes_per_s
+    Pair(a=80.0, b=20.0)
+    """
+    windows = divide(memory_rows, join.window_rows, at_least_rows, at_most=join.window_rows)
+    probes = join.rows_per_s
+    for _ in range(_VARIANCE_ROUNDS):
+        held = [max(kept / full, _NEXT_TO_NOTHING) if full else 1.0 for kept, full in zip(windows, join.window_rows, strict=True)]
+        needed = [math.sqrt(full / share) for full, share in zip(join.window_rows, held, strict=True)]
+        wanted = Pair(*(rate * need for rate, need in zip(join.rows_per_s, reversed(needed), strict=True)))
+        probes = divide(service_per_s, wanted, at_least_per_s, at_most=join.rows_per_s)
+        served = [max(probing / rate, _NEXT_TO_NOTHING) for probing, rate in zip(probes, join.rows_per_s, strict=True)]
+        needed = [math.sqrt(rate / share) for rate, share in zip(join.rows_per_s, served, strict=True)]
+        wanted = Pair(*(full * need for full, need in zip(join.window_rows, reversed(needed), strict=True)))
+        windows = divide(memory_rows, wanted, at_least_rows, at_most=join.window_rows)
+    return allocate(join, probes, windows)
+
+
+def divide(total: float, wanted: Pair, at_least: Pair, at_most: Pair) -> Pair:
+    """Divide `total` in the proportion `wanted`, within each side's least and most. One side's excess goes to the other.
+
+    If neither side wants any, both get the same.
+
+    >>> divide(100, wanted=Pair(3, 1), at_least=NOTHING, at_most=Pair(60, 80))
+    Pair(a=60.0, b=40.0)
+    """
+    check_not_negative(total, "what there is to divide", PlanError)
+    for least, most in zip(at_least, at_most, strict=True):
+        check_not_negative(least, "a demanded minimum", PlanError)
+        if least > most:
+            raise PlanError(f"a minimum of {least:g} is demanded where there are only {most:g}")
+    if sum(at_least) > total:
+        raise PlanError(f"minimums of {at_least.a:g} and {at_least.b:g} are more than the {total:g} there is")
+    total = min(total, sum(at_most))
+    share_a = total * (wanted.a / (wanted.a + wanted.b) if any(wanted) else 0.5)
+    a = min(max(share_a, at_least.a, total - at_most.b), at_most.a, total - at_least.b)
+    return Pair(float(a), float(total - a))
+
+
+def _strategy(strategies: dict[str, Callable[[LimitedJoin], Pair]], name: str) -> Callable[[LimitedJoin], Pair]:
+    if name not in strategies:
+        raise PlanError(f'there is no strategy "{name}"', hint=f"strategies: {listing(list(strategies))}")
+    return strategies[name]

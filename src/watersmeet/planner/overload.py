@@ -1,0 +1,267 @@
+"""When no plan keeps up: which plan to approximate, what to drop from each stream, and what share of the answer is left.
+
+Rows are dropped at the sources only. A stream that is kept at the share x brings x of its rows; its time window holds x of its rows, its
+ROWS window stays full. So output and cost are linear in the shares where all windows are ROWS windows, and the best shares are the paper's
+continuous knapsack. With time windows shares multiply: there the best point is climbed to by small steps, each of them a knapsack of the
+slopes (`cost.ayad_thinning`); it is the best of all where all windows are time windows, and the best found from both starts where they are
+mixed. Dropping itself costs a look at every row that arrives.
+
+The paper's model has ROWS windows full and staying so. Here they fill from what is kept, so a stream with a ROWS window is never shut off
+altogether (`LEAST_COUNTED`).
+
+The plan with the least cost is not always the one that puts out most when approximated, so plans are searched with their drop boxes: those
+that cost least at any of a few thinnings.
+
+References: Ayad, Naughton, section 5; Kang, Naughton, Viglas, section 5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.windows import FOREVER_US, RowsWindow
+from watersmeet.errors import PlanError, listing
+from watersmeet.operators.shed.sampling import DropBox
+from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.planner.budget import Budget
+from watersmeet.planner.cost_of_spark import Shuffle, on_spark
+from watersmeet.planner.costing import Costed, Part, PlanCost, costed
+from watersmeet.planner.estimates import InputEstimate, Workload
+from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
+from watersmeet.planner.models.ayad_thinning import LAST_STEP, Shares, climb, shrunk
+from watersmeet.planner.models.knapsack import Item, continuous_knapsack
+from watersmeet.planner.models.profile import Profile
+from watersmeet.stats.estimate import Estimate, derived
+
+#: Plans are compared at these shares of everything and with each stream favoured, and so many of the cheapest at each are given drop boxes.
+THINNINGS = (1.0, 0.3, 0.05)
+TRIED = 2
+#: Of those, so many with the highest output by rough steps are looked at closely.
+FINALISTS = 2
+_ROUGH_STEP = 0.1
+#: With more streams than this only the cheapest plan is given drop boxes, in the order of probing that is best for a thinned stream, and
+#: by rough steps: each look at a setting takes as many predictions as there are streams, and each of those the longer the more there are.
+MOST_SEARCHED = 5
+
+#: Of a stream with a ROWS window at least so much is kept: shut off, its window would never fill, or hold the same rows for ever.
+LEAST_COUNTED = 0.01
+
+#: Drop rates are said to so many places, always rounded towards dropping more.
+_PLACES = 1e-4
+_NOTHING = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Approximation:
+    """A plan with its drop boxes, what it then costs and puts out, and what would come out if nothing had to be dropped."""
+
+    costed: Costed
+    keep: tuple[tuple[str, float], ...]  # by stream name
+    whole_answer_per_s: float
+
+    @property
+    def plan(self) -> Plan:
+        return self.costed.plan
+
+    @property
+    def share_of_output(self) -> float:
+        return self.costed.cost.answer_per_s / self.whole_answer_per_s if self.whole_answer_per_s else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What is to be run, on what. With the engine "spark", what Spark takes on top counts."""
+
+    config: MeetConfig
+    workload: Workload
+    profile: Profile
+    budget: Budget
+    engine: str = "embedded"
+    operator: Callable[[Workload, Plan], Costed] | None = None  # costs the operator on a workload; None: the join
+    shuffle: Shuffle | None = None  # on Spark: rows that travel, with their copies
+
+    def cost(self, plan: Plan, keep: Mapping[str, float]) -> Costed:
+        """The plan's cost when these shares are kept, by stream name; streams not named are kept whole."""
+        left = thinned(self.config, self.workload, keep)
+        thin = self.cost_on(left, plan)
+        boxes = [
+            Part(f"shed from {name}", rate * self.profile.select_s, rate) for name, rate in self.rates.items() if keep.get(name, 1.0) < 1
+        ]
+        return Costed(thin.plan, replace(thin.cost, parts=(*boxes, *thin.cost.parts)))
+
+    def cost_on(self, left: Workload, plan: Plan) -> Costed:
+        """The cost of the plan, its drop boxes aside, on the workload that is left."""
+        bare = replace(plan, drop=())
+        found = costed(self.config, left, self.profile, bare) if self.operator is None else self.operator(left, bare)
+        return self.on_engine(left, found)
+
+    def on_engine(self, left: Workload, found: Costed) -> Costed:
+        """The plan's cost with what the engine takes on top, when that much is left of the workload."""
+        return on_spark(self.config, left, self.profile, found, self.workload, self.shuffle) if self.engine == "spark" else found
+
+    def pinned(self, plan: Plan, boxes: Mapping[str, DropBox]) -> Costed:
+        """The plan with its own drop boxes, and what it costs with them."""
+        found = self.cost(plan, {name: box.keep for name, box in boxes.items()})
+        return Costed(replace(found.plan, drop=plan.drop, drop_seed=plan.drop_seed), found.cost)
+
+    def load(self, plan: Plan, keep: Mapping[str, float]) -> float:
+        return self.budget.load(self.cost(plan, keep).cost)
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """Rows per second of each stream as they arrive."""
+        return {self.config.inputs[i].name: self.workload.inputs[i].rows_per_s.value for i in self.config.streams}
+
+    @property
+    def counted(self) -> dict[str, bool]:
+        """Whether a stream is read through ROWS windows only."""
+        windows = [(self.config.inputs[i].name, isinstance(self.config.inputs[i].window, RowsWindow)) for i in self.config.streams]
+        return {name: all(rows for each, rows in windows if each == name) for name, _ in windows}
+
+
+def thinned(config: MeetConfig, workload: Workload, keep: Mapping[str, float]) -> Workload:
+    """The workload with a share of each stream kept, by stream name."""
+    inputs = tuple(
+        _thinner(each, keep.get(source.name, 1.0), counted=isinstance(source.window, RowsWindow)) if source.is_stream else each
+        for source, each in zip(config.inputs, workload.inputs, strict=True)
+    )
+    return replace(workload, inputs=inputs, _matches={}, _reach={}, _key_shares={})
+
+
+def approximate(now: Situation, plans: Sequence[Plan], wishes: Wishes = NO_WISHES, seed: int = 0) -> Approximation:
+    """The plan, with its drop rates, that puts out the most within the budget; of equals the one that costs less.
+
+    Refused where not even the least that is asked for can be kept up with.
+    """
+    least = least_shares(now, wishes)
+    lowest = {name: max(share, _NOTHING) for name, share in least.items()}
+    few = len(now.rates) <= MOST_SEARCHED
+    tried = [plan for plan in (_promising(now, plans) if few else _thinned_order(now, plans)) if now.load(plan, lowest) <= 1]
+    if not tried:
+        raise PlanError("no plan keeps up even with the least that must be kept", hint=_why_not(now, plans, least))
+    rough = {plan: best_shares(now, plan, least, wishes, _ROUGH_STEP) for plan in tried}
+    finalists = sorted(tried, key=lambda plan: -now.cost(plan, rough[plan]).cost.answer_per_s)[:FINALISTS]
+    found = [(plan, best_shares(now, plan, least, wishes) if few else rough[plan]) for plan in finalists]
+    weighed = [(now.cost(plan, keep), keep) for plan, keep in found]
+    most = max(each.cost.answer_per_s for each, _ in weighed)
+    near = [pair for pair in weighed if pair[0].cost.answer_per_s >= most * (1 - 1e-9)]
+    best, keep = min(near, key=lambda pair: pair[0].cost.cpu_per_s)
+    whole = now.cost(best.plan, {}).cost.answer_per_s
+    drop = tuple((name, 1 - share) for name, share in keep.items() if share < 1)
+    return Approximation(Costed(replace(best.plan, drop=drop, drop_seed=seed), best.cost), tuple(keep.items()), whole)
+
+
+def best_shares(now: Situation, plan: Plan, least: Mapping[str, float], wishes: Wishes = NO_WISHES, last_step: float = LAST_STEP) -> Shares:
+    """The shares of the streams that let a plan put out the most within the budget."""
+    counted = now.counted
+    if wishes.weights and any(counted.values()) and not all(counted.values()):
+        raise PlanError("weights of streams are not supported where ROWS and time windows are mixed")
+
+    costs: dict[tuple[float, ...], PlanCost] = {}
+
+    def cost(keep: Shares) -> PlanCost:
+        shares = tuple(keep.values())
+        return costs.get(shares) or costs.setdefault(shares, now.cost(plan, keep).cost)
+
+    def output(keep: Shares) -> float:
+        return cost(keep).answer_per_s
+
+    def load(keep: Shares) -> float:
+        return now.budget.load(cost(keep))
+
+    found: list[Shares] = []
+    if any(counted.values()):
+        found.append(_knapsack(now, plan, least, wishes))
+    if not wishes.weights or not any(counted.values()):
+        found += [climb(output, load, least, start, last_step) for start in ({}, *found)]
+    best = max(found, key=lambda keep: output(keep) if not wishes.weights else 0.0)
+    return {name: _rounded(share, least[name]) for name, share in best.items()}
+
+
+def window_scale(now: Situation, plan: Plan) -> float | None:
+    """How many times as long the windows may be for the plan to keep up, or None where no window is short enough."""
+    if now.budget.load(_scaled_windows(now, plan, 1e-6)) > 1:
+        return None
+    fits, too_long = 1e-6, 1.0
+    for _ in range(30):
+        middle = (fits * too_long) ** 0.5
+        fits, too_long = (middle, too_long) if now.budget.load(_scaled_windows(now, plan, middle)) <= 1 else (fits, middle)
+    return fits
+
+
+def _knapsack(now: Situation, plan: Plan, least: Mapping[str, float], wishes: Wishes) -> Shares:
+    """What each stream adds to output and load when it alone is raised from its least; exact where both are linear in the shares."""
+    lowest = {name: max(share, _NOTHING) for name, share in least.items()}
+    base = now.cost(plan, lowest).cost
+    items = []
+    for name in lowest:
+        raised = now.cost(plan, {**lowest, name: 1.0}).cost
+        gain = max(raised.answer_per_s - base.answer_per_s, 0.0) * wishes.weights.get(name, 1.0)
+        items.append(Item(gain, max(now.budget.load(raised) - now.budget.load(base), 0.0)))
+    taken = continuous_knapsack(items, max(1 - now.budget.load(base), 0.0))
+    shares = {name: share + part * (1 - share) for (name, share), part in zip(lowest.items(), taken, strict=True)}
+    return shrunk(lambda keep: now.load(plan, keep), lowest, shares)
+
+
+def _promising(now: Situation, plans: Sequence[Plan]) -> list[Plan]:
+    """The cheapest plans at each thinning, each once."""
+    open_plans = dict.fromkeys(replace(plan, drop=()) for plan in plans)
+    everything = [dict.fromkeys(now.rates, share) for share in THINNINGS]
+    favoured = [{other: 1.0 if other == name else LEAST_COUNTED for other in now.rates} for name in now.rates]
+    chosen: dict[Plan, None] = {}
+    for keep in (*everything, *favoured):
+        chosen.update(dict.fromkeys(sorted(open_plans, key=lambda plan: now.load(plan, keep))[:TRIED]))  # used at once
+    return list(chosen)
+
+
+def _thinned_order(now: Situation, plans: Sequence[Plan]) -> list[Plan]:
+    """The plan that costs least at a middle thinning, its orders fixed as they are best there."""
+    keep = dict.fromkeys(now.rates, THINNINGS[1])
+    costs = [now.cost(replace(plan, drop=()), keep) for plan in plans]
+    return [min(costs, key=lambda each: now.budget.load(each.cost)).plan]
+
+
+def least_shares(now: Situation, wishes: Wishes) -> Shares:
+    rates = now.rates
+    if strangers := sorted({*wishes.least_rows_per_s, *wishes.weights} - set(rates)):
+        raise PlanError(f"wishes for {listing(strangers)}, which are no streams of the query", hint=f"streams: {listing(list(rates))}")
+    for name, rate in wishes.least_rows_per_s.items():
+        if rate > rates[name]:
+            raise PlanError(f'"{name}" is to be kept at {rate:g} rows per second, but brings only {rates[name]:g}')
+    floor = {name: LEAST_COUNTED if counted else 0.0 for name, counted in now.counted.items()}
+    return {name: max(wishes.least_rows_per_s.get(name, 0.0) / rate, floor[name]) if rate else 0.0 for name, rate in rates.items()}
+
+
+def _why_not(now: Situation, plans: Sequence[Plan], least: Mapping[str, float]) -> str:
+    costs = [now.cost(plan, {name: max(share, _NOTHING) for name, share in least.items()}).cost for plan in plans]
+    nearest = min(costs, key=now.budget.load)
+    full = " ROWS windows stay full however much is dropped." if any(now.counted.values()) else ""
+    return f"{now.budget.shortfall(nearest)}.{full}"
+
+
+def _thinner(each: InputEstimate, share: float, *, counted: bool) -> InputEstimate:
+    if share == 1:
+        return each
+
+    def part(estimate: Estimate) -> Estimate:
+        return derived(estimate.value * share, estimate)
+
+    held = each.held_rows if counted else part(each.held_rows)
+    return replace(each, rows_per_s=part(each.rows_per_s), kept_per_s=part(each.kept_per_s), held_rows=held)
+
+
+def _scaled_windows(now: Situation, plan: Plan, scale: float) -> PlanCost:
+    inputs = tuple(
+        replace(each, held_rows=derived(each.held_rows.value * scale, each.held_rows)) if source.is_stream else each
+        for source, each in zip(now.config.inputs, now.workload.inputs, strict=True)
+    )
+    gaps = tuple(tuple(int(gap * scale) if gap < FOREVER_US else gap for gap in row) for row in now.workload.gaps_us)
+    shorter = replace(now.workload, inputs=inputs, gaps_us=gaps, _matches={}, _reach={})
+    return now.cost_on(shorter, plan).cost
+
+
+def _rounded(share: float, least: float) -> float:
+    """Down to a whole number of places, so that what is said is what is dropped and still fits; never below the least."""
+    return 1.0 if share >= 1 else max(least, int(share / _PLACES) * _PLACES)

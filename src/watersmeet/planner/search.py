@@ -1,0 +1,214 @@
+"""The search for a plan: rules that propose plans, size what they leave open, cost them and put them in order, in one visible order.
+
+A rule is a function from what is known so far to more of it. The driver runs them one after the other, checks after each that nothing is
+broken, and keeps a trace of what each did; a rule that breaks something is named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+from watersmeet.algebra.plan import Index, Plan
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.errors import InternalError
+from watersmeet.operators.window_join.config import MeetConfig, meet_config
+from watersmeet.operators.window_join.tactics.open_parts import fill_intervals
+from watersmeet.operators.window_join.tactics.registry import tactic_of
+from watersmeet.planner.budget import Budget
+from watersmeet.planner.cost_of_trees import TreeModel
+from watersmeet.planner.costing import Costed, costed
+from watersmeet.planner.estimates import Workload
+from watersmeet.planner.filling import MOST_MIXED, can_run, sized_index
+from watersmeet.planner.models.profile import Profile
+
+#: A hash bucket: where it begins and where it ends.
+BUCKET_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """What rules work on: the query and what is known of it, the plans proposed so far, and those that have a cost."""
+
+    bound: BoundQuery
+    config: MeetConfig
+    workload: Workload
+    profile: Profile
+    budget: Budget
+    plans: tuple[Plan, ...] = ()
+    found: tuple[Costed, ...] = ()
+    trace: tuple[str, ...] = ()
+
+    def with_plans(self, plans: Iterator[Plan] | list[Plan]) -> Searching:
+        return replace(self, plans=(*self.plans, *plans))
+
+
+Rule = Callable[[Searching], Searching]
+
+
+def grouped_runs(search: Searching) -> Searching:
+    """The production tactic, which runs every query."""
+    return search.with_plans([Plan("runs")])
+
+
+def nested_loops(search: Searching) -> Searching:
+    """Eager, and lazy with an interval a tenth of the shortest window: the first paper's joins without an index."""
+    plans = [Plan("eager-nlj")] if len(search.config.inputs) > 1 else []
+    return search.with_plans([*plans, *(_lazily(search, Plan("lazy-nlj")) if plans else ())])
+
+
+def hash_joins(search: Searching) -> Searching:
+    """As many buckets as a window has distinct keys, so that a bucket holds about one key."""
+    config = search.config
+    if len(config.inputs) < 2 or not any(each.keys for each in config.inputs):
+        return search
+    indexes = tuple((each.alias, sized_index("hash", search.workload, each.number)) for each in config.inputs)
+    return search.with_plans([Plan("eager-hash", indexes=indexes), *_lazily(search, Plan("lazy-hash", indexes=indexes))])
+
+
+def indexed_windows(search: Searching) -> Searching:
+    """An index of any kind per window: the asymmetric joins of the third paper."""
+    aliases = [each.alias for each in search.config.inputs]
+    if len(aliases) < 2:
+        return search
+    kinds = product(("list", "hash", "btree", "ttree"), repeat=len(aliases))
+    same = ((kind,) * len(aliases) for kind in ("list", "hash", "btree", "ttree"))
+    plans = []
+    for chosen in kinds if len(aliases) <= MOST_MIXED else same:
+        indexes = [sized_index(kind, search.workload, i) for i, kind in enumerate(chosen)]
+        plans.append(Plan("window-join", indexes=tuple(zip(aliases, indexes, strict=True))))
+    return search.with_plans(plans)
+
+
+def join_trees(search: Searching) -> Searching:
+    """The best tree of two-input joins, bushy ones included; selections stand below every join."""
+    if len(search.config.inputs) < 3:
+        return search
+    return search.with_plans([Plan("tree", tree=TreeModel(search.config, search.workload, search.profile).best())])
+
+
+def share_out_buckets(search: Searching) -> Searching:
+    """Where memory is short, buckets by the square root of what probing a window costs with one: fast streams' windows get more.
+
+    Σ probes · rows / buckets is least, for a given number of buckets, when buckets go by √(probes · rows).
+
+    References: Golab, Özsu, section 6.3, Figure 4b.
+    """
+    if search.budget.memory_bytes is None:
+        return search
+    windows = sum(each.held_rows.value * each.row_bytes.value for each in search.workload.inputs)
+    most = max(len(search.config.inputs), int((search.budget.memory_bytes - windows) / BUCKET_BYTES))
+    return replace(search, plans=tuple(_within(search, plan, most) for plan in search.plans))
+
+
+def drop_what_cannot_run(search: Searching) -> Searching:
+    """Drop plans that their algorithm refuses. Orders are still open, so one configuration serves all plans of an algorithm."""
+    configs = _configs(search.bound)
+    return replace(search, plans=tuple(plan for plan in dict.fromkeys(search.plans) if _can_run(configs, plan)))
+
+
+def predict_costs(search: Searching) -> Searching:
+    """Cost each plan with the cheapest order for each origin filled in. Drop plans that their algorithm refuses by those orders."""
+    configs = _configs(search.bound)
+    found = (costed(search.config, search.workload, search.profile, plan) for plan in search.plans)
+    return replace(search, found=tuple(each for each in found if _can_run(configs, each.plan)))
+
+
+def cheapest_first(search: Searching) -> Searching:
+    """By CPU or by memory, as the budget asks; the other decides between equals. What does not fit the budget comes after what does."""
+
+    def rank(each: Costed) -> tuple[bool, float, float]:
+        cpu, memory = each.cost.cpu_per_s, each.cost.state_bytes
+        first, second = (cpu, memory) if search.budget.objective == "cpu" else (memory, cpu)
+        return search.budget.shortfall(each.cost) is not None, first, second
+
+    return replace(search, found=tuple(sorted(search.found, key=rank)))
+
+
+PROPOSING: tuple[Rule, ...] = (grouped_runs, nested_loops, hash_joins, indexed_windows, join_trees)
+RULES: tuple[Rule, ...] = (*PROPOSING, share_out_buckets, drop_what_cannot_run, predict_costs, cheapest_first)
+
+
+def searched(
+    bound: BoundQuery,
+    config: MeetConfig,
+    workload: Workload,
+    profile: Profile,
+    budget: Budget | None = None,
+    rules: tuple[Rule, ...] = RULES,
+) -> Searching:
+    """All rules, one after the other. What a rule breaks is an error that names it."""
+    search = Searching(bound, config, workload, profile, budget or Budget())
+    for rule in rules:
+        after = rule(search)
+        broken = _broken(search, after)
+        if broken:
+            raise InternalError(f'rule "{rule.__name__}" of the optimizer {broken}')
+        search = replace(after, trace=(*search.trace, _said(rule, search, after)))
+    return search
+
+
+def candidates(bound: BoundQuery, config: MeetConfig, workload: Workload, profile: Profile, budget: Budget | None = None) -> list[Costed]:
+    """All candidates with their costs, cheapest feasible first. Grouped runs always are one, so there is always a plan."""
+    return list(searched(bound, config, workload, profile, budget).found)
+
+
+def open_plans(bound: BoundQuery, config: MeetConfig, workload: Workload, profile: Profile) -> list[Plan]:
+    """All candidates, with the orders of their loops left open."""
+    return list(searched(bound, config, workload, profile, rules=(*PROPOSING, drop_what_cannot_run)).plans)
+
+
+def _broken(before: Searching, after: Searching) -> str | None:
+    """What must hold after every rule: the question stays, a way to answer it stays, costs are numbers, plans name real sources."""
+    same = all(getattr(after, name) is getattr(before, name) for name in ("bound", "config", "workload", "profile", "budget", "trace"))
+    strangers = [plan for plan in after.plans if not {alias for alias, _ in plan.indexes} <= set(after.config.aliases)]
+    nonsense = [each for each in after.found if not (0 <= each.cost.cpu_per_s < math.inf and 0 <= each.cost.state_bytes < math.inf)]
+    lost = bool(before.found) and sorted(map(id, after.found)) != sorted(map(id, before.found))
+    found = {
+        "changed the question it is to answer": not same,
+        "left no plan": bool(before.plans) and not after.plans,
+        f"made plans that name no source of the query: {strangers[:1]}": bool(strangers),
+        f"predicted a cost that is no number: {nonsense[:1]}": bool(nonsense),
+        "lost plans that had a cost": lost,
+    }
+    return next((what for what, is_so in found.items() if is_so), None)
+
+
+def _said(rule: Rule, before: Searching, after: Searching) -> str:
+    name = rule.__name__.replace("_", " ")
+    if after.found:
+        first = after.found[0]
+        return f"{name}: {len(after.found)} plans, first {first.plan.algorithm} at {first.cost.cpu_per_s:.3g} s per s"
+    change = len(after.plans) - len(before.plans)
+    return f"{name}: {f'{change:+d} plans' if change else 'resized' if after.plans != before.plans else 'nothing to do'}"
+
+
+def _lazily(search: Searching, plan: Plan) -> Iterator[Plan]:
+    """Yield the plan with its intervals, where there is a window in time to derive them from."""
+    full = fill_intervals(search.config, plan)
+    if full.evaluate_us:
+        yield full
+
+
+def _within(search: Searching, plan: Plan, most: int) -> Plan:
+    """The plan with at most so many buckets in all."""
+    hashed = {alias: index.size for alias, index in plan.indexes if index.kind == "hash"}
+    if sum(hashed.values()) <= most:
+        return plan
+    inputs = {alias: search.workload.inputs[search.config.aliases[alias]] for alias in hashed}
+    total = sum(each.kept_per_s.value for each in search.workload.inputs)
+    weights = {alias: math.sqrt(max(1e-9, (total - each.kept_per_s.value) * each.held_rows.value)) for alias, each in inputs.items()}
+    scale = most / sum(weights.values())
+    sizes = {alias: max(1, int(weight * scale)) for alias, weight in weights.items()}
+    return replace(plan, indexes=tuple((alias, Index("hash", sizes[alias]) if alias in sizes else index) for alias, index in plan.indexes))
+
+
+def _configs(bound: BoundQuery) -> dict[bool, MeetConfig]:
+    """Return the meet with and without comparisons in the kernel."""
+    return {thetas: meet_config(bound, Plan(), kernel_thetas=thetas) for thetas in (False, True)}
+
+
+def _can_run(configs: dict[bool, MeetConfig], plan: Plan) -> bool:
+    return can_run(configs[tactic_of(plan).kernel_thetas], plan)

@@ -1,0 +1,236 @@
+"""Re-optimization while a query runs: what is measured as rows flow, when that is reason enough to plan again, and what came of it.
+
+An evaluation is due at a batch boundary once enough rows have come. It compares the rate of every stream, and the work of the join per row,
+with what they were when the running plan was last looked at. Only a move past a threshold, and past what chance explains, plans again; only
+a plan that is predicted to be clearly cheaper takes over. Both together keep a steady stream from going back and forth. State is the base
+windows, whatever the plan, so there is nothing to migrate. Everything is decided by the rows themselves, never by a clock, so a replay
+decides the same.
+
+References: Golab, Özsu, section 4.3, heuristic 8: re-order when rates change past a threshold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.operators.shed.sampling import drop_boxes
+from watersmeet.operators.window_join.tactics.base import Tally
+from watersmeet.planner.arrivals import Arriving
+from watersmeet.planner.budget import Budget
+from watersmeet.planner.costing import Costed, PlanCost
+from watersmeet.planner.explain import Explanation
+from watersmeet.planner.models.ayad_drops import Wishes
+from watersmeet.planner.overload import Situation
+from watersmeet.runtime.planning import COUNTED_ROWS, FEW_ROWS, GROWTH, at_hand, explained_on, timed_rows
+from watersmeet.sources.declarations import Relation, Stream
+
+#: So many rows are one evaluation.
+EVALUATION_ROWS = 1_000
+#: A rate, or the work per row, has moved when it is so many times what it was, or as many times less.
+MOVED = 2.0
+#: And when it is so many standard deviations from what the old rate would have brought.
+SURE = 6.0
+#: Another plan takes over when it is predicted to save at least this share of the running one's time.
+GAIN = 0.1
+#: Less is dropped again once the load has fallen below this.
+ROOM = 0.8
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """The plan a run begins with, the budget it keeps, and the wishes for what is dropped; None where rows are never dropped."""
+
+    plan: Plan
+    budget: Budget = Budget()  # noqa: RUF009  # frozen
+    wishes: Wishes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """At which batch was looked again, why, and by which plan the run goes on; with the predicted seconds of CPU per second of both."""
+
+    batch: int
+    reason: str
+    plan: Plan
+    changed: bool
+    running_cpu_per_s: float
+    best_cpu_per_s: float
+
+    def __str__(self) -> str:
+        outcome = f"goes on by {self.plan.algorithm}" if self.changed else "stays"
+        costs = f"{self.running_cpu_per_s:.3g} s per s as it ran, {self.best_cpu_per_s:.3g} by the best plan"
+        return f"batch {self.batch}: {self.reason}; {costs}; {outcome}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "batch": self.batch,
+            "reason": self.reason,
+            "plan": self.plan.to_dict(),
+            "changed": self.changed,
+            "running_cpu_per_s": self.running_cpu_per_s,
+            "best_cpu_per_s": self.best_cpu_per_s,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What one evaluation measured: rows per second of event time by stream, and rows probed and met per row that came in."""
+
+    rows_per_s: Mapping[str, float]
+    work_per_row: float  # zero: not known
+    span_s: float
+    batch_s: float
+
+    def moved_from(self, before: Signals) -> Iterator[str]:
+        """In words, what is no longer as it was."""
+        for name, rate in self.rows_per_s.items():
+            old = before.rows_per_s.get(name, 0.0)
+            if is_moved(rate * self.span_s, old * self.span_s):
+                yield f"{name} brings {rate:,.4g} rows per second, {old:,.4g} before"
+        if self.work_per_row and before.work_per_row and _factor(self.work_per_row, before.work_per_row) >= MOVED:
+            yield f"a row meets {self.work_per_row:,.3g} others on its way, {before.work_per_row:,.3g} before"
+
+
+def is_moved(rows: float, expected: float) -> bool:
+    """Whether so many rows, where so many were expected, are another rate and not chance.
+
+    >>> is_moved(5, 2), is_moved(5_000, 2_000), is_moved(2_500, 2_000)
+    (False, True, False)
+    """
+    return _factor(rows, expected) >= MOVED and abs(rows - expected) >= SURE * math.sqrt(max(expected, 1.0))
+
+
+@dataclass
+class Gathered:
+    """What has come since the last evaluation, and what joining took."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    batches: int = 0
+    joined: int = 0
+    work: int = 0
+
+    def signals(self, names: list[str], span_s: float) -> Signals:
+        rates = {name: self.rows.get(name, 0) / span_s for name in names}
+        return Signals(rates, self.work / self.joined if self.joined else 0.0, span_s, span_s / self.batches)
+
+
+@dataclass
+class Adaptive:
+    """Watches a run that no plan is pinned for. `see` takes each batch before it is joined, `ran` what joining it took."""
+
+    bound: BoundQuery
+    sources: Mapping[str, Stream | Relation]
+    plan: Plan
+    planned_rows: int
+    budget: Budget = field(default_factory=Budget)
+    wishes: Wishes | None = None  # None: rows are never dropped
+    decisions: list[Decision] = field(default_factory=list)
+    _batch: int = 0
+    _seen_rows: int = 0
+    _clock_us: int | None = None
+    _since: Gathered = field(default_factory=Gathered)
+    _known: Signals | None = None
+    _recent: dict[str, pa.Table] = field(default_factory=dict)
+
+    def see(self, tables: Mapping[str, pa.Table], times: Mapping[str, Int64s]) -> Plan | None:
+        """Takes a batch in, and says by which plan to go on, if by another."""
+        self._batch += 1
+        self._take_in(tables)
+        signals = self._evaluated(times)
+        if signals is None or len(self.bound.sources) == 1:
+            return None
+        known = self._known or signals
+        reason = self._reason(signals, known)
+        if not reason:
+            self._known = known if known.work_per_row else replace(known, work_per_row=signals.work_per_row)
+            return None
+        decided = self._decide(reason, signals)
+        self.decisions.append(decided)
+        self.planned_rows, self.plan = self._seen_rows, decided.plan
+        self._known = replace(signals, work_per_row=0.0) if decided.changed else signals  # another plan, another work per row
+        return decided.plan if decided.changed else None
+
+    def ran(self, rows: int, tally: Tally) -> None:
+        """What the join of a batch of so many rows took."""
+        self._since.joined += rows
+        self._since.work += int(tally.probes.sum() + tally.touched.sum())
+
+    def _take_in(self, tables: Mapping[str, pa.Table]) -> None:
+        self._since.batches += any(table.num_rows for table in tables.values())
+        for name, table in tables.items():
+            self._seen_rows += table.num_rows
+            self._since.rows[name] = self._since.rows.get(name, 0) + table.num_rows
+            before = self._recent.get(name)
+            both = table if before is None or table.num_rows >= COUNTED_ROWS else pa.concat_tables([before, table])
+            self._recent[name] = both.slice(max(0, both.num_rows - COUNTED_ROWS))
+
+    def _evaluated(self, times: Mapping[str, Int64s]) -> Signals | None:
+        """What came since the last evaluation, if that is enough for another. The clock is the largest event time seen."""
+        seen = [each for each in times.values() if each.size]
+        if not seen:
+            return None
+        latest_us = max(int(each.max()) for each in seen)
+        if self._clock_us is None:
+            self._clock_us = min(int(each.min()) for each in seen)
+        if sum(self._since.rows.values()) < EVALUATION_ROWS or latest_us <= self._clock_us:
+            return None
+        names = list(dict.fromkeys(each.schema.name for each in self.bound.sources if each.is_stream))
+        signals = self._since.signals(names, (latest_us - self._clock_us) / 1e6)
+        self._clock_us, self._since = latest_us, Gathered()
+        return signals
+
+    def _reason(self, signals: Signals, known: Signals) -> str:
+        """Why to plan again, or nothing."""
+        if self._seen_rows >= max(FEW_ROWS, GROWTH * self.planned_rows):
+            return f"{self._seen_rows:,} rows came, {self.planned_rows:,} were known when it was planned"
+        return "; ".join(signals.moved_from(known))
+
+    def _decide(self, reason: str, signals: Signals) -> Decision:
+        about = self._explained(signals)
+        running, best = self._running(about), _wanted(about)
+        changed = best.plan != self.plan and self._is_worth(running.cost, best.cost)
+        return Decision(self._batch, reason, best.plan if changed else self.plan, changed, running.cost.cpu_per_s, best.cost.cpu_per_s)
+
+    def _running(self, about: Explanation) -> Costed:
+        """The running plan at what it costs now. Of an aggregation every placement of early aggregation is costed anyway."""
+        if self.bound.is_aggregation:
+            return next(each for each in (about.chosen, *about.others) if set(each.plan.early) == set(self.plan.early))
+        now = Situation(about.config, about.workload, about.profile, self.budget)
+        return now.pinned(self.plan, drop_boxes(self.bound, self.plan))
+
+    def _is_worth(self, running: PlanCost, best: PlanCost) -> bool:
+        """Whether to change: it no longer keeps up, it drops more than it has to, or it takes clearly longer than it could."""
+        load = self.budget.load(running)
+        if self.wishes is not None and (load > 1 or (self.plan.drop and load < ROOM)):
+            return True
+        return not self.plan.drop and best.cpu_per_s < (1 - GAIN) * running.cpu_per_s
+
+    def _explained(self, signals: Signals) -> Explanation:
+        relations = at_hand(self.bound, {name: source for name, source in self.sources.items() if isinstance(source, Relation)})
+        hand = timed_rows({**relations.tables, **self._recent}, self.sources, whole=False)
+        rates = {name: rate for name, rate in signals.rows_per_s.items() if rate > 0}
+        return explained_on(self.bound, hand, {}, budget=self.budget, arriving=Arriving(signals.batch_s), rates=rates, wishes=self.wishes)
+
+
+def _wanted(about: Explanation) -> Costed:
+    """The plan to approximate where nothing keeps up and rows may be dropped; else the cheapest."""
+    if about.remedies is not None and about.remedies.approximation is not None:
+        return about.remedies.approximation.costed
+    return about.chosen
+
+
+def _factor(one: float, other: float) -> float:
+    """How many times as much the larger is as the smaller."""
+    small, large = sorted((one, other))
+    return large / small if small > 0 else math.inf if large > 0 else 1.0

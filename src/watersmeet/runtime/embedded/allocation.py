@@ -1,0 +1,275 @@
+"""A window join of two streams that gives each direction its own share: which rows probe, and which are held to be probed.
+
+A pair is found by its later row, which probes the other stream's window. So the join is two directed joins, A's rows into B's window and
+B's rows into A's. A row draws twice, once to probe and once to be held, by two seeded hashes of its identity; a replay keeps the same
+rows. The ledger counts a row as shed when it is kept in neither role. An aggregation takes the pairs of both directions together
+(`operators.aggregate.allocated`).
+
+References: Kang, Naughton, Viglas, section 5.2.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.algebra.bounds import DifferenceBounds
+from watersmeet.algebra.expressions import Column, Comparison, conjunction, conjuncts
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery, BoundSource, PairConstraint, Query
+from watersmeet.algebra.windows import FOREVER_US, RangeWindow
+from watersmeet.errors import PlanError
+from watersmeet.kernels.xxhash64 import xxhash64_definition
+from watersmeet.operators.shed.aggregation import TIME, shed_config, with_hidden
+from watersmeet.operators.shed.allocated import PROBE, WINDOW, AllocatedAggregation, RoleShares, add_hidden_fields, mark_direction
+from watersmeet.operators.shed.sampling import DropBox
+from watersmeet.operators.window_join.admission import Delta, without_shed
+from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.state import MeetState, empty_state
+from watersmeet.operators.window_join.step import Counters, Stepped, step
+from watersmeet.operators.window_join.tactics.base import Tally
+from watersmeet.operators.window_join.tactics.registry import settled_config
+from watersmeet.planner.estimates import Workload, length_to_seconds
+from watersmeet.planner.models.kang_limited import (
+    NOTHING,
+    Allocation,
+    LimitedJoin,
+    Pair,
+    allocate,
+    best_allocation,
+    kept_rows,
+    least_variance_allocation,
+    served_rates,
+)
+from watersmeet.runtime.embedded.run import EmbeddedRun, Sources, bound_query, lateness_of, start
+from watersmeet.runtime.watermark import Watermark
+
+Shares = RoleShares
+
+#: The name of the strategy that takes the best by formula.
+BEST = "best"
+
+#: The best division by some formula: of a join, a service, a memory and the least of both.
+BestAllocation = Callable[[LimitedJoin, float, float, Pair, Pair], Allocation]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What there is: probes that can be served per second (μ), rows that can be held (M), and the least of each that A and B must get."""
+
+    service_per_s: float = float("inf")
+    memory_rows: float = float("inf")
+    least_per_s: Pair = NOTHING
+    least_rows: Pair = NOTHING
+
+
+def divided(
+    join: LimitedJoin, limits: Limits, probes: str = BEST, windows: str = BEST, best_of: BestAllocation = best_allocation
+) -> Allocation:
+    """Who probes and who is held, by the strategies' names: all of it where nothing is short, the best by formula where "best" is said.
+
+    >>> divided(LimitedJoin(Pair(800, 200), Pair(100, 200), 0.01), Limits(service_per_s=100)).probes_per_s
+    Pair(a=100.0, b=0.0)
+    """
+    service = min(limits.service_per_s, sum(join.rows_per_s))
+    memory = min(limits.memory_rows, sum(join.window_rows))
+    best = best_of(join, service, memory, limits.least_per_s, limits.least_rows)
+    return allocate(
+        join,
+        best.probes_per_s if probes == BEST else served_rates(join, service, probes, limits.least_per_s),
+        best.window_rows if windows == BEST else kept_rows(join, memory, windows, limits.least_rows),
+    )
+
+
+def limited_join(workload: Workload, config: MeetConfig) -> LimitedJoin:
+    """Return the paper's view of a join of two streams: rates, rows of the full windows, and the share of pairs that meet.
+
+    Of equal times the first stream's row probes. So the second stream's window always covers an instant, and the first stream's window is
+    empty if no row of the second can be later than the row it meets.
+    """
+    a, b = workload.inputs
+    rates = Pair(a.kept_per_s.value, b.kept_per_s.value)
+    if not all(isinstance(each.window, RangeWindow) for each in config.inputs):
+        raise PlanError("both streams need a RANGE window to be held as samples", hint="a ROWS window always holds its last rows")
+    a_us, b_us = _window_lengths_us(config.bounds)
+    windows = Pair(rates.a * a_us / 1e6, rates.b * length_to_seconds(b_us))
+    share = workload.key_share(config, frozenset({0}), 1) * workload.passing(frozenset({0}), 1)
+    return LimitedJoin(rates, windows, min(1.0, share))
+
+
+def shares_of(join: LimitedJoin, allocation: Allocation) -> tuple[Shares, Shares]:
+    """The shares of A and of B that an allocation of rates and rows comes to."""
+    probes = [_share(served, rate) for served, rate in zip(allocation.probes_per_s, join.rows_per_s, strict=True)]
+    windows = [_share(kept, rows) for kept, rows in zip(allocation.window_rows, join.window_rows, strict=True)]
+    a, b = (Shares(probe, window) for probe, window in zip(probes, windows, strict=True))
+    return a, b
+
+
+def _share(part: float, whole: float) -> float:
+    """The share that a part is; rounding in the division does not make a whole one less than that."""
+    return 1.0 if part >= whole * (1 - 1e-9) else part / whole
+
+
+def collect_allocated(query: Query, sources: Sources, shares: Mapping[str, Shares], plan: Plan | None = None, seed: int = 0) -> pa.Table:
+    """All rows of a query over two streams with RANGE windows, found by the rows that probe among those held; shares by alias.
+
+    An aggregation is evaluated over the pairs of both directions together. Its aggregates are estimates with error bars, or exact where
+    nothing is shed.
+    """
+    return start_allocated(query, sources, shares, plan, seed).collect()
+
+
+def collect_within(
+    query: Query, sources: Sources, workload: Workload, config: MeetConfig, limits: Limits, probes: str, windows: str, seed: int
+) -> pa.Table:
+    """All rows found within the limits, by the strategies' names; the table's metadata says who got what."""
+    _check_two_streams(query)
+    join = limited_join(workload, config)
+    best = least_variance_allocation if bound_query(query, sources).is_aggregation else best_allocation
+    allocation = divided(join, limits, probes, windows, best)
+    shares = dict(zip(query.aliases, shares_of(join, allocation), strict=True))
+    rows = collect_allocated(query, sources, shares, seed=seed)
+    about = {"shares": {alias: asdict(each) for alias, each in shares.items()}, "output_rows_per_s": allocation.output_rows_per_s}
+    known = json.loads((rows.schema.metadata or {}).get(b"watersmeet", b"{}"))
+    return rows.replace_schema_metadata({"watersmeet": json.dumps({**known, "allocation": about})})
+
+
+@dataclass
+class Direction:
+    """One stream's rows that probe the other's window: the directed join, its state, and the drop box of each input's role."""
+
+    config: MeetConfig
+    state: MeetState
+    boxes: tuple[DropBox, DropBox]  # by input
+
+
+@dataclass
+class AllocatedRun(EmbeddedRun):
+    """A join of two streams as two directed ones over the same batches; a row draws once for each of its two roles.
+
+    `config` and `state` are those of the first direction. `aggregation` estimates the aggregates of an aggregation query.
+    """
+
+    directions: tuple[Direction, ...] = ()
+    aggregation: AllocatedAggregation | None = None
+    largest_us: int = -FOREVER_US
+
+    @property
+    def result(self) -> pa.Schema:
+        return self.config.result if self.aggregation is None else self.aggregation.config.result
+
+    def _without_shed(self, name: str, delta: Delta) -> Delta:
+        """The rows kept in at least one role, and the late ones."""
+        number = next(each.number for each in self.config.inputs if each.name == name)
+        kept = np.any([direction.boxes[number].keeps(delta.table) for direction in self.directions], axis=0)
+        return delta.filter(kept | (delta.times < self.watermark.value_us))
+
+    def _step(self, deltas: dict[int, Delta], future_us: int) -> Stepped:
+        mark = self.watermark.value_us
+        timely = [int(delta.times.max()) for delta in deltas.values() if len(delta) and int(delta.times.max()) >= mark]
+        self.largest_us = max([self.largest_us, *timely])
+        results: list[pa.RecordBatch] = []
+        steps: list[Stepped] = []
+        for prober, direction in enumerate(self.directions):
+            kept = {i: with_hidden(without_shed(delta, direction.boxes[i], mark)) for i, delta in deltas.items()}
+            stepped = step(direction.config, direction.state, kept, mark, future_us)
+            direction.state = stepped.state
+            results += stepped.results if self.aggregation is None else [mark_direction(batch, prober) for batch in stepped.results]
+            steps.append(stepped)
+        if self.aggregation is not None:
+            results = self.aggregation.step(results, self.largest_us, future_us)
+        self.state = self.directions[0].state
+        return replace(steps[0], results=results, counters=_joint_counters(deltas, steps, results))
+
+
+def start_allocated(query: Query, sources: Sources, shares: Mapping[str, Shares], plan: Plan | None, seed: int) -> EmbeddedRun:
+    """A run of the query by these shares, by alias; the exact run of an aggregation that sheds nothing."""
+    _check_two_streams(query)
+    bound = bound_query(query, sources)
+    for source in bound.sources:
+        _check_range_window(source)
+    ours = tuple(shares.get(source.alias, Shares()) for source in bound.sources)
+    if bound.is_aggregation and all(each.keep_all_rows for each in ours):
+        return start(query, sources, plan)
+    aggregation = None
+    joined = replace(bound, sources=tuple(map(add_hidden_fields, bound.sources)))
+    if bound.is_aggregation:
+        _check_chances(bound, ours)
+        estimated = shed_config(bound, {})
+        aggregation, joined = AllocatedAggregation(estimated, shares=(ours[0], ours[1])), estimated.bound
+    first, second = (_direction(joined, prober, ours, plan or Plan(), seed) for prober in (0, 1))
+    watermark = Watermark.start(lateness_of(first.config, sources))
+    tally = Tally(len(first.config.inputs))
+    return AllocatedRun(
+        joined, first.config, sources, first.state, watermark, tally, {}, directions=(first, second), aggregation=aggregation
+    )
+
+
+def _direction(joined: BoundQuery, prober: int, shares: Sequence[Shares], plan: Plan, seed: int) -> Direction:
+    """The pairs whose later row is the prober's; of equal times the first stream's row probes."""
+    probing, held = joined.sources[prober], joined.sources[1 - prober]
+    earlier = Comparison("<=" if prober == 0 else "<", Column(TIME, held.alias), Column(TIME, probing.alias))
+    pair = PairConstraint(held.alias, probing.alias, _check_range_window(held), directed=True)
+    directed = replace(
+        joined,
+        query=replace(joined.query, pairs=(*joined.query.pairs, pair)),
+        where=conjunction((*conjuncts(joined.where), earlier)),
+    )
+    config = settled_config(directed, replace(plan, drop=()))
+    first, second = (
+        role_box(source.schema.name, PROBE if number == prober else WINDOW, each, seed)
+        for number, (source, each) in enumerate(zip(joined.sources, shares, strict=True))
+    )
+    return Direction(config, empty_state(config), (first, second))
+
+
+def role_box(stream: str, role: str, shares: Shares, seed: int) -> DropBox:
+    """The drop box of a stream's rows in one role. Seeds differ by role, so a row's two draws are independent."""
+    return DropBox(stream, shares.probe if role == PROBE else shares.window, xxhash64_definition(role.encode(), seed))
+
+
+def _joint_counters(deltas: Mapping[int, Delta], steps: Sequence[Stepped], results: Sequence[pa.RecordBatch]) -> Counters:
+    """Counters of a step of both directions. Each direction sees all late rows; each row arrived once."""
+    one = steps[0].counters
+    tally = Tally(len(one.arrived))
+    for each in steps:
+        tally.add(each.counters.tally)
+    arrived = tuple(len(deltas[i]) if i in deltas else 0 for i in range(len(one.arrived)))
+    return Counters(arrived, one.late, sum(batch.num_rows for batch in results), tally)
+
+
+def _check_two_streams(query: Query) -> None:
+    if len(query.sources) != 2 or query.sources[0].name == query.sources[1].name:
+        raise PlanError("probes and windows are divided between two different streams", hint="other queries drop rows by wm.plan(drop=...)")
+
+
+def _check_range_window(source: BoundSource) -> int:
+    if not source.is_stream:
+        raise PlanError(f'"{source.alias}" is a relation; probes and windows are divided between two streams')
+    if not isinstance(source.window, RangeWindow):
+        raise PlanError(f'"{source.alias}" needs a RANGE window to be held as a sample', hint="a ROWS window always holds its last rows")
+    return source.window.length_us
+
+
+def _window_lengths_us(bounds: DifferenceBounds) -> tuple[int, int]:
+    """Return how long a row of each stream can be met by a later row of the other."""
+    return bounds.later_by_us[0][1], bounds.later_by_us[1][0]
+
+
+def _check_chances(bound: BoundQuery, shares: Sequence[Shares]) -> None:
+    """Refuse shares that leave a direction no chance: nothing of it would be seen, so nothing could be scaled up.
+
+    The second stream finds no pairs where its rows are never later: of equal times the first stream's row probes.
+    """
+    probers = (0, 1) if _window_lengths_us(bound.bounds)[0] else (0,)
+    for prober in probers:
+        if shares[prober].probe * shares[1 - prober].window <= 0:
+            alias = bound.sources[prober].alias
+            raise PlanError(
+                f'aggregates cannot be estimated: no pair whose later row is of "{alias}" is kept',
+                hint='leave probes and windows at "best", or set least_per_s and least_rows',
+            )

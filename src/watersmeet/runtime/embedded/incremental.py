@@ -1,0 +1,217 @@
+"""A query over directories that grow: batch after batch, until somebody says stop or, if wished, until nothing new is left."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import Query
+from watersmeet.algebra.render import query_text
+from watersmeet.checkpoint.contents import About, BatchRecord, Files, batch_path
+from watersmeet.checkpoint.framing import DamagedFileError
+from watersmeet.checkpoint.input_files import input_problems
+from watersmeet.checkpoint.owner import Owner, check_output, claim_output
+from watersmeet.checkpoint.store import Checkpoint
+from watersmeet.errors import InputError
+from watersmeet.metrics.batch import Observer
+from watersmeet.runtime.embedded import run as embedded
+from watersmeet.runtime.embedded.metrics import run_batch_with_metrics
+from watersmeet.runtime.embedded.run import EmbeddedRun
+from watersmeet.runtime.embedded.saved import restore, saved
+from watersmeet.sinks.part_files import part_files
+from watersmeet.sources.declarations import Relation, Stream
+from watersmeet.sources.directories import Inbox
+
+#: How often a directory is looked into when nothing new was there.
+POLL_S = 0.25
+
+
+class Outbox(Protocol):
+    """Where the rows of a batch go; putting a batch again replaces it."""
+
+    def put(self, batch: int, rows: pa.Table) -> None: ...
+
+
+@dataclass(frozen=True)
+class Growing:
+    """What is to run: streams are directories or files, `follow` goes on when they are worked off, `checkpoint` remembers.
+
+    `choose` pins a plan, one that drops rows for instance, once every stream has a file; a run that goes on keeps the plan it began with.
+    """
+
+    query: Query
+    sources: Mapping[str, Stream | Relation]
+    outbox: Outbox
+    follow: bool = True
+    checkpoint: Path | None = None
+    out: str | None = None
+    choose: Callable[[], Plan | None] = lambda: None
+
+    @property
+    def inboxes(self) -> dict[str, Inbox]:
+        return {name: source.feed for name, source in self.sources.items() if isinstance(source.feed, Inbox)}
+
+
+@dataclass
+class Progress:
+    """What came of it. `run` is None when nothing was ever there to read."""
+
+    run: EmbeddedRun | None = None
+    batches: int = 0
+    rows_out: int = 0
+    resumed_after: int | None = None
+    waiting_for: list[str] = field(default_factory=list)
+
+
+def grow(job: Growing, stop: threading.Event, observe: Observer, started: Callable[[EmbeddedRun], None] = lambda run: None) -> Progress:
+    """Runs until `stop` is set or, without `follow`, until all files are read. The batch under way is always finished and committed."""
+    checkpoint = Checkpoint(job.checkpoint, _about(job)) if job.checkpoint is not None else None
+    try:
+        return _grow(job, checkpoint, stop, observe, started)
+    finally:
+        if checkpoint is not None:
+            checkpoint.close()
+
+
+def _grow(
+    job: Growing, checkpoint: Checkpoint | None, stop: threading.Event, observe: Observer, started: Callable[[EmbeddedRun], None]
+) -> Progress:
+    progress = Progress()
+    owner = checkpoint.owner if checkpoint is not None else Owner(uuid.uuid4().hex, None)
+    _check_output(job, checkpoint, owner)
+    if not _ready(job, checkpoint, stop, progress):
+        return progress
+    plan = _plan(job, checkpoint)
+    if job.out is not None:
+        claim_output(Path(job.out), owner)
+    run = progress.run = embedded.start(job.query, job.sources, plan)
+    batch, pending = _resumed(job, checkpoint, run, progress)
+    started(run)
+    while not stop.is_set() or pending:
+        files = pending.pop(0) if pending else _decided(job, checkpoint, batch)
+        if files is None:
+            if not job.follow:
+                break
+            stop.wait(POLL_S)
+            continue
+        _run_batch(job, checkpoint, run, batch, files, observe, progress)
+        batch += 1
+    return progress
+
+
+def _check_output(job: Growing, checkpoint: Checkpoint | None, owner: Owner) -> None:
+    """Refuse an output directory of another run, or one that is ahead of the checkpoint."""
+    if job.out is None:
+        return
+    check_output(Path(job.out), owner, is_new=checkpoint is None or checkpoint.is_new)
+    newest = max(part_files(Path(job.out)), default=-1)
+    if checkpoint is not None and newest > checkpoint.last_record:
+        # A record is written before its rows. The batch would be chosen anew, perhaps with other files, and rows would be doubled.
+        lost = batch_path(checkpoint.path, checkpoint.last_record + 1)
+        raise DamagedFileError(
+            lost,
+            f'is missing, but "{job.out}" holds rows of batch {newest}',
+            hint="restore the whole checkpoint from a backup, or start again with a new checkpoint and a new output directory",
+        )
+
+
+def _ready(job: Growing, checkpoint: Checkpoint | None, stop: threading.Event, progress: Progress) -> bool:
+    """Waits until every stream has a file to know its columns from; False if that is not to be."""
+    inboxes = job.inboxes
+    if checkpoint is not None and not checkpoint.is_new:
+        for name, schema in checkpoint.schemas().items():
+            inboxes[name].known = schema
+    while True:
+        progress.waiting_for = [name for name, inbox in inboxes.items() if not inbox.is_ready]
+        if not progress.waiting_for or stop.is_set():
+            break
+        if not job.follow:
+            name = progress.waiting_for[0]
+            raise InputError(f'directory "{inboxes[name].path}" of stream "{name}" has no data files', hint="--follow waits for them")
+        stop.wait(POLL_S)
+    return not progress.waiting_for
+
+
+def _plan(job: Growing, checkpoint: Checkpoint | None) -> Plan | None:
+    """The pinned plan: rows dropped in a batch that is run again have to be the same rows, so it is remembered."""
+    if checkpoint is None:
+        return job.choose()
+    if checkpoint.is_new:
+        checkpoint.begin({name: inbox.schema for name, inbox in job.inboxes.items()}, job.choose())
+    return checkpoint.plan()
+
+
+def _resumed(job: Growing, checkpoint: Checkpoint | None, run: EmbeddedRun, progress: Progress) -> tuple[int, list[Files]]:
+    """Restore the last committed state. Return the number of the next batch, and the files of batches to run again."""
+    if checkpoint is None:
+        return 0, []
+    decided, latest = checkpoint.decided(), checkpoint.latest()
+    committed = -1
+    if latest is not None:
+        committed, blob = latest
+        restore(run, blob)
+        progress.resumed_after = committed
+    for record in decided.values():
+        if record.batch <= committed:
+            for name, files in record.files.items():
+                job.inboxes[name].seen.update(file.name for file in files)
+    _check_inputs(job, decided, committed)
+    return committed + 1, [decided[number].files for number in sorted(decided) if number > committed]
+
+
+def _check_inputs(job: Growing, decided: Mapping[int, BatchRecord], committed: int) -> None:
+    """Refuse to run a batch again without the files it read. A file may be corrected as long as no row of its batch is written."""
+    streams = {name: inbox.path for name, inbox in job.inboxes.items()}
+    written = part_files(Path(job.out)) if job.out is not None else {}
+    for problem in input_problems(streams, decided, committed):
+        if problem.is_missing or problem.batch in written:
+            raise InputError(
+                f'input file "{problem.place}" of batch {problem.batch}, which has to run again, {problem.wrong}',
+                hint="restore the file, then run the same command again",
+            )
+
+
+def _decided(job: Growing, checkpoint: Checkpoint | None, batch: int) -> Files | None:
+    """Choose the files of the next batch and write them down before they are read; None when there are no new ones."""
+    files = {name: inbox.describe(new) for name, inbox in job.inboxes.items() if (new := inbox.new())}
+    if not files:
+        return None
+    if checkpoint is not None:
+        checkpoint.decide(batch, files)
+    return files
+
+
+def _run_batch(
+    job: Growing, checkpoint: Checkpoint | None, run: EmbeddedRun, batch: int, files: Files, observe: Observer, progress: Progress
+) -> None:
+    tables = {name: job.inboxes[name].take([file.name for file in each]) for name, each in files.items()}
+    results, figures = run_batch_with_metrics(run, batch, tables)
+    job.outbox.put(batch, pa.Table.from_batches(results, run.result))
+    if checkpoint is not None:
+        checkpoint.commit(batch, saved(run))
+    progress.batches += 1
+    progress.rows_out += figures.rows_out
+    observe(figures)
+
+
+def _about(job: Growing) -> About:
+    return About(query_text(job.query), {name: _stream_about(each) for name, each in job.sources.items()}, job.out)
+
+
+def _stream_about(source: Stream | Relation) -> dict[str, Any]:
+    if not isinstance(source, Stream) or not isinstance(source.feed, Inbox):
+        return {"relation": True}
+    return {
+        "path": str(source.feed.path.absolute()),
+        "time": source.time,
+        "lateness_us": source.lateness_us,
+        "idle_us": source.idle_us,
+        **({} if source.unit is None else {"unit": source.unit}),  # absent, as in checkpoints of earlier versions
+    }

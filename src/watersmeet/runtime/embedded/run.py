@@ -1,0 +1,329 @@
+"""The embedded host: a query run in this process, batch by batch, on data the caller hands in."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+
+import pyarrow as pa
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery, Query
+from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.errors import InputError
+from watersmeet.operators.aggregate import blobs as aggregate_blobs
+from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config
+from watersmeet.operators.aggregate.state import AggregateState, rebuilt
+from watersmeet.operators.aggregate.state import empty_state as aggregate_state
+from watersmeet.operators.aggregate.state import with_relation as aggregate_relation
+from watersmeet.operators.aggregate.step import Stepped as Aggregated
+from watersmeet.operators.aggregate.step import step as aggregate_step
+from watersmeet.operators.cores import on_cores
+from watersmeet.operators.shed.sampling import DropBox, drop_boxes
+from watersmeet.operators.window_join import blobs as meet_blobs
+from watersmeet.operators.window_join.admission import Delta, without_shed
+from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.state import MeetState, empty_state
+from watersmeet.operators.window_join.step import Stepped, step, with_relation
+from watersmeet.operators.window_join.tactics.base import Tally
+from watersmeet.operators.window_join.tactics.registry import settled_config
+from watersmeet.runtime.embedded.adaptive import Adaptive, Decision, Overload
+from watersmeet.runtime.planning import plan_of, planning_rows
+from watersmeet.runtime.watermark import Lateness, Watermark
+from watersmeet.sources.declarations import Relation, Stream, event_times_us
+from watersmeet.sources.times import refuse_likely_unit
+from watersmeet.sql import bind, parse
+from watersmeet.stats.stream_stats import StreamStats
+
+Sources = Mapping[str, Stream | Relation]
+
+
+@dataclass
+class Ledger:
+    """Where every row of a stream went: `arrived = kept + shed + late`. A late row is late, whether it would have been shed or not."""
+
+    arrived: int = 0
+    kept: int = 0
+    shed: int = 0
+    late: int = 0
+
+    def add(self, other: Ledger) -> None:
+        self.arrived += other.arrived
+        self.kept += other.kept
+        self.shed += other.shed
+        self.late += other.late
+
+
+@dataclass
+class EmbeddedRun:
+    """A query under way. `batches()` yields the results of one round of input after the other; `ledger` accounts for every row,
+    `batch_ledger` for those of the last batch, `tally` for the work.
+
+    Round r takes the r-th batch of every stream that still has one.
+    """
+
+    bound: BoundQuery
+    config: MeetConfig
+    sources: Sources
+    state: MeetState
+    watermark: Watermark
+    tally: Tally
+    boxes: Mapping[str, DropBox]
+    ledger: dict[str, Ledger] = field(default_factory=dict)
+    batch_ledger: dict[str, Ledger] = field(default_factory=dict)
+    planner: Adaptive | None = None  # None where the plan is pinned
+    stats: Mapping[str, StreamStats] = field(default_factory=dict)  # declared by the caller
+    checked_units: set[str] = field(default_factory=set)  # streams whose integer times were checked
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """When the plan was looked at again, why, and what came of it."""
+        return self.planner.decisions if self.planner is not None else []
+
+    @property
+    def result(self) -> pa.Schema:
+        """The columns of the rows that come out."""
+        return self.config.result
+
+    @property
+    def evaluates_at_batch_ends(self) -> bool:
+        """Whether the rows depend on where batches end: an aggregation without EVERY is evaluated at the end of each."""
+        return self.bound.is_aggregation and self.bound.query.every_us is None
+
+    @property
+    def state_rows(self) -> int:
+        """Rows held in state."""
+        return self.state.rows
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of memory held in state."""
+        return self.state.nbytes
+
+    def save_state(self) -> bytes:
+        """Serialize everything that later batches depend on, besides the watermark. Each kind of run overrides both directions."""
+        return meet_blobs.state_bytes(self.state)
+
+    def restore_state(self, blob: bytes) -> None:
+        """Take over the state that `save_state` of a run of the same query returned."""
+        self.state = meet_blobs.state_from_bytes(self.config, blob)
+
+    def batches(self) -> Iterator[list[pa.RecordBatch]]:
+        for tables in self.rounds():
+            yield self.advance(tables)
+        yield self.finish()
+
+    def advance(self, tables: Mapping[str, pa.Table], *, last: bool = False) -> list[pa.RecordBatch]:
+        """Joins one batch per stream name; `last` says that no other batch will come."""
+        rows = {name: self._timed(name, table) for name, table in tables.items()}
+        better = self.planner.see(tables, {name: delta.times for name, delta in rows.items()}) if self.planner is not None else None
+        if better is not None:
+            self._go_on_by(better)
+        seen = {name: (int(delta.times.min()), int(delta.times.max())) for name, delta in rows.items() if len(delta)}
+        following = self.watermark.after(seen)
+        passed = {name: self._without_shed(name, delta) for name, delta in rows.items()}
+        deltas = {i: passed[self.config.inputs[i].name] for i in self.config.streams if self.config.inputs[i].name in passed}
+        stepped = self._step(deltas, FOREVER_US if last else following.value_us)
+        self.watermark = following
+        self.tally.add(stepped.counters.tally)
+        if self.planner is not None:
+            self.planner.ran(sum(stepped.counters.arrived), stepped.counters.tally)
+        self._account(stepped, {name: len(rows[name]) - len(passed[name]) for name in rows})
+        return stepped.results
+
+    def replan(self, plan: Plan) -> None:
+        """Use this plan from the next batch on. There is nothing to migrate: state is the windows, whatever the plan.
+
+        Open parts are filled as when a run starts, by declared statistics and the first rows of the sources.
+        """
+        self.planner = None
+        self._go_on_by(self._fill(plan))
+
+    def _step(self, deltas: dict[int, Delta], future_us: int) -> Stepped | Aggregated:
+        with on_cores(os.cpu_count() or 1):
+            stepped = step(self.config, self.state, deltas, self.watermark.value_us, future_us)
+        self.state = stepped.state
+        return stepped
+
+    def finish(self) -> list[pa.RecordBatch]:
+        """Releases what still waits for the watermark: the input is over."""
+        return self.advance({}, last=True)
+
+    def collect(self) -> pa.Table:
+        """All results in one table; it carries the ledger in its schema's metadata."""
+        results: list[pa.RecordBatch] = []
+        waiting: dict[str, pa.Table] = {}
+        for tables in self.rounds():  # one round behind, to know which is the last
+            if waiting:
+                results += self.advance(waiting)
+            waiting = tables
+        results += self.advance(waiting, last=True)
+        return self.gathered(results)
+
+    def gathered(self, results: list[pa.RecordBatch]) -> pa.Table:
+        """Results in one table that carries the ledger."""
+        about = json.dumps({"ledger": {name: asdict(entry) for name, entry in self.ledger.items()}})
+        schema = self.result.with_metadata({"watersmeet": about})
+        return pa.Table.from_batches(results, self.result).cast(schema) if results else schema.empty_table()
+
+    def check_units(self, tables: Mapping[str, pa.Table]) -> None:
+        """Check the integer times of whole tables. Pieces of them that follow are not judged by themselves."""
+        for name, table in tables.items():
+            self._timed(name, table)
+
+    def rounds(self) -> Iterator[dict[str, pa.Table]]:
+        """The next batch of every stream that still has one, until none has."""
+        names = dict.fromkeys(self.config.inputs[i].name for i in self.config.streams)
+        readers = {name: self.sources[name].batches() for name in names}
+        while True:
+            tables = {name: table for name, reader in readers.items() if (table := next(reader, None)) is not None}
+            if not tables:
+                return
+            yield tables
+
+    def _timed(self, name: str, table: pa.Table) -> Delta:
+        source = self.sources[name]
+        if not isinstance(source, Stream):
+            raise InputError(f'"{name}" is a relation; only streams bring rows')
+        times = event_times_us(name, table, source.time, source.unit)
+        if times.size and name not in self.checked_units | self.watermark.newest_us.keys():
+            refuse_likely_unit(name, source.time, source.schema, source.unit, int(times.min()), int(times.max()))
+            self.checked_units.add(name)
+        return Delta(table, times)
+
+    def _fill(self, plan: Plan) -> Plan:
+        return plan_of(self.bound, *planning_rows(self.bound, self.sources, self.stats), plan)
+
+    def _go_on_by(self, plan: Plan) -> None:
+        self.config, self.boxes = settled_config(self.bound, plan), drop_boxes(self.bound, plan)
+
+    def _without_shed(self, name: str, delta: Delta) -> Delta:
+        return without_shed(delta, self.boxes[name], self.watermark.value_us) if name in self.boxes else delta
+
+    def _account(self, stepped: Stepped | Aggregated, shed: Mapping[str, int]) -> None:
+        self.batch_ledger = {}
+        for i in self.config.streams:  # a self join reads its stream once per alias: the same rows each time
+            name, late, passed = self.config.inputs[i].name, stepped.counters.late[i], stepped.counters.arrived[i]
+            self.batch_ledger[name] = Ledger(passed + shed.get(name, 0), passed - late, shed.get(name, 0), late)
+        for name, entry in self.batch_ledger.items():
+            self.ledger.setdefault(name, Ledger()).add(entry)
+
+
+@dataclass
+class AggregatedRun(EmbeddedRun):
+    """An aggregation query under way: each batch yields what its evaluations show."""
+
+    config: AggregateConfig  # type: ignore[assignment] # a run asks a config for its inputs, its streams and its result
+    state: AggregateState  # type: ignore[assignment] # and leaves its state alone
+
+    def save_state(self) -> bytes:
+        return aggregate_blobs.state_bytes(self.state)
+
+    def restore_state(self, blob: bytes) -> None:
+        self.state = aggregate_blobs.state_from_bytes(self.config, blob)
+
+    def replan(self, plan: Plan) -> None:
+        """Goes on by another plan from the next batch on. Early aggregation sets are made anew from the windows."""
+        self.planner = None
+        self.boxes = drop_boxes(self.bound, plan)
+        self._go_on_by(plan)
+
+    def _go_on_by(self, plan: Plan) -> None:
+        before = self.config
+        self.config = aggregate_config(self.bound, plan, every_row=before.every_row)
+        if (self.config.early, self.config.join.orders) != (before.early, before.join.orders):
+            self.state = rebuilt(self.config, self.state)
+
+    def _step(self, deltas: dict[int, Delta], future_us: int) -> Stepped | Aggregated:
+        stepped = aggregate_step(self.config, self.state, deltas, self.watermark.value_us, future_us)
+        self.state = stepped.state
+        return stepped
+
+
+def start(
+    query: Query | str,
+    sources: Sources,
+    plan: Plan | None = None,
+    *,
+    evaluate: str | None = None,
+    overload: Overload | None = None,
+    stats: Mapping[str, StreamStats] | None = None,
+) -> EmbeddedRun:
+    """Start a run of the query over the sources, with no row joined yet; refuse a pinned plan that cannot run it.
+
+    What a pinned plan leaves open is filled by cost, as `explain` shows it. Without a plan, the cheapest one by its predicted cost on the
+    rows at hand runs, and is looked at again as rows flow. `evaluate="row"` asks an aggregation query for its groups at the time of every
+    row. `overload` has the starting plan where a budget had to be kept. `stats` are declared statistics, which count before rows.
+    """
+    bound = bound_query(query, sources)
+    if evaluate not in (None, "row"):
+        raise InputError(f'there is no evaluation "{evaluate}"', hint='write evaluate="row", or leave it out')
+    if bound.is_aggregation:
+        shedding = overload.plan if overload is not None and overload.plan.drop else plan  # else the join's plan is none of its business
+        return _start_aggregation(bound, sources, shedding, every_row=evaluate == "row", stats=stats or {})
+    if evaluate is not None:
+        raise InputError("only aggregation queries are evaluated; this one gives each result as soon as it is known")
+    planner = None
+    hand, known = planning_rows(bound, sources, stats)
+    if plan is None:
+        begun = overload or Overload(plan_of(bound, hand, known))
+        plan, planner = begun.plan, Adaptive(bound, sources, begun.plan, hand.rows, begun.budget, begun.wishes)
+    config = settled_config(bound, plan_of(bound, hand, known, plan))
+    state = empty_state(config)
+    for each in config.inputs:
+        if not each.is_stream:
+            state = with_relation(config, state, each.number, whole(sources[each.name]))
+    watermark = Watermark.start(lateness_of(config, sources))
+    boxes = drop_boxes(bound, config.plan)
+    return EmbeddedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner, stats=known)
+
+
+def _start_aggregation(
+    bound: BoundQuery, sources: Sources, plan: Plan | None, *, every_row: bool, stats: Mapping[str, StreamStats]
+) -> EmbeddedRun:
+    if plan is not None and drop_boxes(bound, plan):
+        from watersmeet.runtime.embedded.shed_aggregation import start_shed_aggregation
+
+        return start_shed_aggregation(bound, sources, plan, every_row=every_row)
+    if every_row and bound.query.every_us is not None:
+        raise InputError("the query says EVERY, so it is not evaluated at every row", hint="leave one of the two out")
+    planner = None
+    if plan is None:
+        hand, known = planning_rows(bound, sources, stats)
+        plan = plan_of(bound, hand, known)
+        planner = Adaptive(bound, sources, plan, hand.rows)
+    plan = replace(plan, drop=())
+    config = aggregate_config(bound, plan, every_row=every_row)
+    state = aggregate_state(config)
+    for each in config.inputs:
+        if not each.is_stream:
+            state = aggregate_relation(config, state, each.number, whole(sources[each.name]))
+    watermark = Watermark.start(lateness_of(config, sources))
+    boxes = drop_boxes(bound, plan)
+    return AggregatedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner)
+
+
+def bound_query(query: Query | str, sources: Sources) -> BoundQuery:
+    """The query against the schemas its sources declare."""
+    parsed = parse(query) if isinstance(query, str) else query
+    for name, source in sources.items():
+        if not isinstance(source, Stream | Relation):
+            raise InputError(
+                f'source "{name}" is a {type(source).__name__}', hint="declare it with wm.stream(source, time=...) or wm.relation(source)"
+            )
+    return bind(parsed, {name: source.declared(name) for name, source in sources.items()})
+
+
+def whole(source: Stream | Relation) -> pa.Table:
+    return pa.concat_tables(source.batches())
+
+
+def lateness_of(config: MeetConfig | AggregateConfig, sources: Sources) -> dict[str, Lateness]:
+    found: dict[str, Lateness] = {}
+    for i in config.streams:
+        source = sources[config.inputs[i].name]
+        if isinstance(source, Stream):
+            found[config.inputs[i].name] = Lateness(source.lateness_us, source.idle_us)
+    return found

@@ -1,0 +1,109 @@
+"""An aggregation query under way on this host of which rows are shed: its join on the kept rows, estimates on top."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.errors import InputError, PlanError
+from watersmeet.operators.shed.aggregation import ShedAggregation, ShedConfig, shed_config, with_hidden
+from watersmeet.operators.shed.sampling import drop_boxes, keep_shares
+from watersmeet.operators.window_join.admission import Delta
+from watersmeet.operators.window_join.state import empty_state
+from watersmeet.operators.window_join.step import Stepped, step, with_relation
+from watersmeet.operators.window_join.tactics.base import Tally
+from watersmeet.operators.window_join.tactics.registry import settled_config
+from watersmeet.runtime.embedded.run import EmbeddedRun, Sources, lateness_of, whole
+from watersmeet.runtime.watermark import Watermark
+
+#: Front of the saved state: the largest time so far, and the length of the join's part. The estimates' part follows it.
+_SAVED = struct.Struct("<qQ")
+
+
+@dataclass
+class ShedAggregatedRun(EmbeddedRun):
+    """A run of the join below the aggregation. Each batch yields what its evaluations show."""
+
+    aggregation: ShedAggregation | None = None
+    largest_us: int = -FOREVER_US
+
+    @property
+    def result(self) -> pa.Schema:
+        return self._aggregation.config.result
+
+    @property
+    def evaluates_at_batch_ends(self) -> bool:
+        return self.bound.query.every_us is None
+
+    @property
+    def state_rows(self) -> int:
+        return self.state.rows + self._aggregation.rows
+
+    @property
+    def state_bytes(self) -> int:
+        return self.state.nbytes + self._aggregation.nbytes
+
+    def save_state(self) -> bytes:
+        """Serialize the join's windows, the combinations with what was shown of them, and the largest time so far."""
+        meet, estimates = super().save_state(), self._aggregation.to_bytes()
+        return _SAVED.pack(self.largest_us, len(meet)) + meet + estimates
+
+    def restore_state(self, blob: bytes) -> None:
+        if len(blob) < _SAVED.size:
+            raise InputError("the saved state is not of a shedding aggregation")
+        self.largest_us, meet_size = _SAVED.unpack_from(blob)
+        estimates_at = _SAVED.size + meet_size
+        super().restore_state(blob[_SAVED.size : estimates_at])
+        self.aggregation = ShedAggregation.from_bytes(self._aggregation.config, blob[estimates_at:])
+
+    def replan(self, plan: Plan) -> None:
+        """Goes on by another plan from the next batch on; what is dropped stays, because estimates rest on one share per stream."""
+        if (plan.drop, plan.drop_seed) != (self.config.plan.drop, self.config.plan.drop_seed):
+            raise PlanError("an aggregation cannot change what it drops while it runs", hint="start it anew with other drop rates")
+        super().replan(plan)
+
+    def _fill(self, plan: Plan) -> Plan:
+        return plan  # the join below has columns that the sources lack, so it is not planned by their rows
+
+    def _without_shed(self, name: str, delta: Delta) -> Delta:
+        return with_hidden(super()._without_shed(name, delta))
+
+    def _step(self, deltas: dict[int, Delta], future_us: int) -> Stepped:
+        mark = self.watermark.value_us
+        timely = [int(delta.times.max()) for delta in deltas.values() if len(delta) and int(delta.times.max()) >= mark]
+        self.largest_us = max([self.largest_us, *timely])
+        stepped = step(self.config, self.state, deltas, mark, future_us)
+        self.state = stepped.state
+        return replace(stepped, results=self._aggregation.step(stepped.results, self.largest_us, future_us))
+
+    @property
+    def _aggregation(self) -> ShedAggregation:
+        assert self.aggregation is not None
+        return self.aggregation
+
+
+def shed_aggregation(bound: BoundQuery, plan: Plan) -> ShedConfig:
+    """What is estimated, and from which join; refuses plans that have no estimates."""
+    if plan.early:
+        raise PlanError("rows that were shed cannot be aggregated early: estimates need single rows", hint="leave early out")
+    return shed_config(bound, keep_shares(bound, plan))
+
+
+def start_shed_aggregation(bound: BoundQuery, sources: Sources, plan: Plan, *, every_row: bool) -> ShedAggregatedRun:
+    """A run of an aggregation query by a plan that drops; refuses what has no estimates."""
+    if every_row:
+        raise InputError("an aggregation that sheds rows is not evaluated at every row", hint="leave evaluate out, or drop nothing")
+    shed = shed_aggregation(bound, plan)
+    config = settled_config(shed.bound, plan)
+    state = empty_state(config)
+    for each in config.inputs:
+        if not each.is_stream:
+            state = with_relation(config, state, each.number, whole(sources[each.name]))
+    watermark, boxes = Watermark.start(lateness_of(config, sources)), drop_boxes(bound, plan)
+    tally = Tally(len(config.inputs))
+    return ShedAggregatedRun(shed.bound, config, sources, state, watermark, tally, boxes, aggregation=ShedAggregation(shed))

@@ -1,0 +1,126 @@
+"""Streams and relations as the caller declares them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.algebra.schema import RelationSchema, StreamSchema, parse_time_unit
+from watersmeet.errors import InputError
+from watersmeet.sources.durations import Duration, parse_duration_us
+from watersmeet.sources.feeds import Feed, Following, PathFeed, SparkFeed, feed_of
+from watersmeet.sources.times import event_times_us
+
+__all__ = ["Duration", "Relation", "Stream", "event_times_us", "parse_duration_us", "relation", "stream"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Rows with an event time, in batches.
+
+    A row may come up to `lateness_us` behind the largest time of earlier batches; a stream that is silent for longer than `idle_us`
+    stops holding the watermark back (None: it never stops). `unit` is the unit of integer times (None: microseconds, unless the values
+    look like another unit).
+    """
+
+    feed: Feed
+    time: str
+    lateness_us: int = 0
+    idle_us: int | None = None
+    unit: str | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.feed.schema
+
+    @property
+    def spark_frame(self) -> Any | None:
+        """The Spark DataFrame the stream was declared over, if it was."""
+        return self.feed.frame if isinstance(self.feed, SparkFeed) else None
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether more rows may always come: a streaming Spark DataFrame, or a directory that is followed."""
+        if isinstance(self.feed, SparkFeed):
+            return bool(self.feed.frame.isStreaming)
+        return isinstance(self.feed, PathFeed) and self.feed.following is not None
+
+    @property
+    def with_known_unit(self) -> Stream:
+        """The stream with microseconds as the declared unit of integer times that have none: nothing looks for a likelier one."""
+        counts = self.time in self.schema.names and pa.types.is_integer(self.schema.field(self.time).type)
+        return replace(self, unit="us") if counts and self.unit is None else self
+
+    def batches(self) -> Iterator[pa.Table]:
+        return self.feed.batches()
+
+    def declared(self, name: str) -> StreamSchema:
+        """What the binder has to know of the stream, under the name it was declared with."""
+        return StreamSchema(name, self.schema, self.time, self.unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A static table: its rows are valid at every instant."""
+
+    feed: Feed
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.feed.schema
+
+    @property
+    def spark_frame(self) -> Any | None:
+        """The Spark DataFrame the relation was declared over, if it was."""
+        return self.feed.frame if isinstance(self.feed, SparkFeed) else None
+
+    def batches(self) -> Iterator[pa.Table]:
+        return self.feed.batches()
+
+    def declared(self, name: str) -> RelationSchema:
+        """What the binder has to know of the relation, under the name it was declared with."""
+        return RelationSchema(name, self.schema)
+
+
+def stream(
+    source: Any,
+    *,
+    time: str,
+    unit: str | None = None,
+    lateness: Duration = 0,
+    idle: Duration | None = None,
+    follow: bool = False,
+    files_per_batch: int | None = None,
+) -> Stream:
+    """Declares a stream over a source: which column is its event time, how late its rows may come, how long it may be silent.
+
+    `unit` is the unit in which an integer time column counts since 1970: "s", "ms", "us" or "ns". Without one it counts microseconds, and
+    a column whose values look like another unit is refused. Results show the column's own values.
+
+    A path is finite data, the files that are there. With `follow`, a directory is a stream that goes on: files that appear later
+    are read as well, at most `files_per_batch` at once. Such a stream runs on Spark.
+
+    >>> bids = stream(pa.table({"price": [5], "ts": [1_000_000]}), time="ts", lateness="5 seconds")
+    >>> bids.lateness_us, bids.schema.names
+    (5000000, ['price', 'ts'])
+    """
+    if not isinstance(time, str):
+        raise InputError(f"the time column is given by its name, not as a {type(time).__name__}")
+    lateness_us = parse_duration_us(lateness, "a lateness")
+    idle_us = None if idle is None else parse_duration_us(idle, "an idle timeout")
+    if files_per_batch is not None and not follow:
+        raise InputError("files_per_batch is for a directory that is followed", hint="say follow=True as well")
+    following = Following(files_per_batch) if follow else None
+    return Stream(feed_of(source, time, following), time, lateness_us, idle_us, parse_time_unit(unit))
+
+
+def relation(source: Any) -> Relation:
+    """Declares a static table over a source.
+
+    >>> relation(pa.table({"item": ["pen"]})).schema.names
+    ['item']
+    """
+    return Relation(feed_of(source))

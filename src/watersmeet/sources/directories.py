@@ -1,0 +1,115 @@
+"""Files of a directory that grows: each is read once, when it appears, in the order of their times of change.
+
+A file is taken to be complete when it is there under its name: write it elsewhere, or under a name that begins with a dot, and move it in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from watersmeet.errors import InputError, InternalError
+from watersmeet.sources.files import data_files, is_directory, list_data_files, read_files
+from watersmeet.sources.schemas import difference
+
+#: Files of one stream in one batch, so that a large backlog is worked off in pieces.
+MOST_FILES = 64
+
+
+@dataclass
+class Inbox:
+    """A directory (or one file) as a feed: its schema is that of the first file, and every later file has to fit it."""
+
+    path: Path
+    time: str | None
+    known: pa.Schema | None = None
+    seen: set[str] = field(default_factory=set)
+
+    @property
+    def schema(self) -> pa.Schema:
+        if self.known is None:
+            first = self.new()[:1]
+            if not first:
+                raise InputError(f'directory "{self.path}" has no data files yet')
+            self.known = self._read(first[0]).schema
+        return self.known
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the schema is known or can be."""
+        return self.known is not None or bool(self.new())
+
+    def peek(self) -> pa.Table | None:
+        """The rows of the next file, which are still to be taken; None when there is no file."""
+        first = self.new()[:1]
+        return self._fitting(first[0], self._read(first[0])) if first else None
+
+    def batches(self) -> Iterator[pa.Table]:
+        raise InternalError("an inbox is read file by file, by name")
+
+    def new(self) -> list[str]:
+        """Names of files nobody has taken yet, oldest first, no more than one batch takes."""
+        if not is_directory(self.path):
+            return [] if self.path.name in self.seen else [file.name for file in data_files(self.path)]
+        fresh = [file for file in list_data_files(self.path) if file.name not in self.seen]
+        return [file.name for file in sorted(fresh, key=_age)][:MOST_FILES]
+
+    def take(self, names: list[str]) -> pa.Table:
+        """The rows of these files, which count as seen from now on."""
+        tables = [self._fitting(name, self._read(name)) for name in names]
+        self.seen.update(names)
+        return pa.concat_tables([self.schema.empty_table(), *tables])
+
+    def describe(self, names: list[str]) -> tuple[InputFile, ...]:
+        """Return size and time of change of files, as a batch record keeps them."""
+        return tuple(describe_input(self.path, name) for name in names)
+
+    def _read(self, name: str) -> pa.Table:
+        return read_files(data_files(input_path(self.path, name)), self.time)
+
+    def _fitting(self, name: str, table: pa.Table) -> pa.Table:
+        """The table under the schema of the first file: a column of whole numbers may stand where that had fractions or nothing."""
+        words = difference(self.schema, table.schema)
+        if words is None:
+            return table.cast(self.schema)
+        try:
+            return table.select(self.schema.names).cast(self.schema)
+        except (KeyError, pa.ArrowException) as error:
+            raise InputError(
+                f'"{self.path / name}" does not fit the files before it: {words}',
+                hint="correct the file, or put one without rows in its place; then run the same command again: it resumes where it stopped",
+            ) from error
+
+
+def _age(file: Path) -> tuple[int, str]:
+    try:
+        return file.stat().st_mtime_ns, file.name
+    except OSError:  # gone between listing and looking; reading it will say so
+        return 0, file.name
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file that a batch reads, as it was when the batch was chosen."""
+
+    name: str
+    size_bytes: int
+    modified_ns: int
+
+
+def input_path(stream: Path, name: str) -> Path:
+    """Return the path of a file of a stream, which is a directory or that one file."""
+    return stream if stream.name == name and not stream.is_dir() else stream / name
+
+
+def describe_input(stream: Path, name: str) -> InputFile:
+    """Return a file's size and time of change."""
+    place = input_path(stream, name)
+    try:
+        found = place.stat()
+    except OSError as error:
+        raise InputError(f'"{place}" cannot be read: {error.strerror or error}') from error
+    return InputFile(name, found.st_size, found.st_mtime_ns)

@@ -1,0 +1,204 @@
+"""Feeds: a schema known before the first row, and batches of rows as Arrow tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from watersmeet.errors import InputError
+from watersmeet.sources.files import data_files, is_directory, read_files
+from watersmeet.sources.frames import as_table, is_spark_frame
+from watersmeet.sources.schemas import as_declared, difference, plain, refuse_duplicate_columns
+
+_HINT = "a source is a pyarrow Table or RecordBatch, an iterable of them, a pandas, polars or Spark DataFrame, or a path"
+
+_END = object()
+
+
+class Feed(Protocol):
+    """What every source becomes."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def batches(self) -> Iterator[pa.Table]: ...
+
+
+def feed_of(source: Any, time: str | None = None, following: Following | None = None) -> Feed:
+    """The feed of whatever the caller handed in. Nothing is consumed that could not be handed on."""
+    if following is not None and not isinstance(source, str | Path):
+        raise InputError(f"only a directory can be followed, not a {type(source).__name__}", hint="leave follow out")
+    table = as_table(source)
+    if table is not None:
+        return TableFeed(table)
+    if isinstance(source, str | Path):
+        return PathFeed(_path(source), time, following)
+    if is_spark_frame(source):
+        return SparkFeed(source)
+    if isinstance(source, Iterable) and not isinstance(source, bytes | dict):
+        return BatchFeed(source)
+    raise InputError(f"a {type(source).__name__} is not a source of rows", hint=_HINT)
+
+
+def _path(source: str | Path) -> Path:
+    if not str(source).strip():
+        raise InputError("an empty path")  # Path("") would be the current directory
+    return Path(source)
+
+
+class TableFeed:
+    """One table, one batch, as often as wanted."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.schema = table.schema
+        self._table = table
+
+    def peek(self) -> pa.Table:
+        return self._table
+
+    def batches(self) -> Iterator[pa.Table]:
+        return iter([self._table])
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """A directory is followed: files that appear in it later are rows as well, at most so many files in one batch."""
+
+    files_per_batch: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.files_per_batch is not None and self.files_per_batch < 1:
+            raise InputError(f"a batch takes at least one file, not {self.files_per_batch}")
+
+
+class PathFeed:
+    """A file, or a directory of files, as one batch. Existence is checked at once, content is read when first asked for.
+
+    A directory that is followed never ends, so only the Spark host runs it; its columns are those of its first file.
+    """
+
+    def __init__(self, path: Path, time: str | None, following: Following | None = None) -> None:
+        if following is not None and not is_directory(path) and path.exists():
+            raise InputError(f'"{path}" is a file; only a directory can be followed')
+        self.path = path
+        self.files = data_files(path)
+        self.time = time
+        self.following = following
+        self._table: pa.Table | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.peek().schema
+
+    def peek(self) -> pa.Table:
+        """What is there to plan by: the rows, or those of the first file where more files may come."""
+        return self._read(self.files[:1] if self.following is not None else self.files)
+
+    def batches(self) -> Iterator[pa.Table]:
+        if self.following is not None:
+            raise InputError(f'"{self.path}" is followed and never ends, so it cannot be collected', hint="run the query on Spark instead")
+        return iter([self._read(self.files)])
+
+    def _read(self, files: list[Path]) -> pa.Table:
+        if self._table is None:
+            self._table = read_files(files, self.time)
+        return self._table
+
+
+class BatchFeed:
+    """Batches one after the other. The first is looked at for its schema, and still comes first.
+
+    An iterator can be gone through once; any other iterable (a list, say) starts again each time.
+    """
+
+    def __init__(self, source: Iterable[Any]) -> None:
+        self._source = source
+        self._peeked: Iterator[pa.Table] | None = None
+        self._first: pa.Table | None = None
+        self._schema: pa.Schema | None = None
+
+    def peek(self) -> pa.Table | None:
+        """The first batch, which still comes first; None when batches were asked for before."""
+        return None if self.schema is None else self._first
+
+    @property
+    def schema(self) -> pa.Schema:
+        if self._schema is None:
+            opened = self._numbered(iter(self._source))
+            first = next(opened, None)
+            if first is None:
+                raise InputError("a source without any batch: its columns are unknown", hint="hand in one empty table at least")
+            self._first, self._schema = first, first.schema
+            self._peeked = chain([first], opened)
+        return self._schema
+
+    def batches(self) -> Iterator[pa.Table]:
+        schema = self.schema
+        if self._peeked is None and isinstance(self._source, Iterator | pa.RecordBatchReader):
+            raise InputError(
+                "a one-shot source was already gone through", hint="make a new iterator, or hand in a list of batches to use them again"
+            )
+        opened = self._peeked if self._peeked is not None else self._numbered(iter(self._source))
+        self._peeked = None
+        if isinstance(self._source, Iterator | pa.RecordBatchReader):
+            self._first = None  # a source that is gone through once is not kept in memory
+        return _agreeing(opened, schema)
+
+    def _numbered(self, opened: Iterator[Any]) -> Iterator[pa.Table]:
+        number = 0
+        while True:
+            number += 1
+            try:
+                item = next(opened, _END)
+            except pa.ArrowException as error:
+                raise InputError(f"batch {number} cannot be read: {str(error)[:300]}") from error
+            if item is _END:
+                return
+            table = as_table(item)
+            if table is None:
+                raise InputError(f"batch {number} is a {type(item).__name__}", hint="every batch is a pyarrow RecordBatch or Table")
+            yield table
+
+
+class SparkFeed:
+    """A Spark DataFrame. The Spark host takes the `frame` itself; this process can only collect one that is not streaming."""
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+        self._schema: pa.Schema | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        if self._schema is None:
+            refuse_duplicate_columns(self.frame.columns, "a Spark DataFrame")
+            empty = self.frame.sparkSession.createDataFrame([], self.frame.schema)
+            self._schema = plain(empty.toArrow()).schema
+        return self._schema
+
+    def batches(self) -> Iterator[pa.Table]:
+        if self.frame.isStreaming:
+            raise InputError("a streaming Spark DataFrame never ends, so it cannot be collected", hint="run the query on Spark instead")
+        return iter([plain(self.frame.toArrow())])
+
+    def known_rows(self) -> int | None:
+        """Return the number of rows where Spark's own statistics have it; no job is started."""
+        if self.frame.isStreaming or not hasattr(self.frame, "_jdf"):  # Spark Connect keeps its plan elsewhere
+            return None
+        count = self.frame._jdf.queryExecution().optimizedPlan().stats().rowCount()
+        # Py4J hands over a Scala BigInt as an object, or as a number where it is small.
+        return int(str(count.get())) if count.isDefined() else None
+
+
+def _agreeing(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+    for number, table in enumerate(tables, start=1):
+        words = difference(schema, table.schema)
+        if words is not None:
+            raise InputError(
+                f"batch {number} differs from the first: {words}", hint="all batches of a source have the same columns and types"
+            )
+        yield as_declared(table, schema)

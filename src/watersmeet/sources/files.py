@@ -1,0 +1,237 @@
+"""Data files and directories of them. A path is finite data: all of it is one table.
+
+Files come from outside and are not to be trusted: whatever is wrong with one is an `InputError` that names it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.json as pajson
+import pyarrow.parquet as pq
+
+from watersmeet.errors import InputError, abbreviate, listing
+from watersmeet.sources.nesting import refuse_deep_nesting
+from watersmeet.sources.schemas import difference, plain, refuse_duplicate_columns
+from watersmeet.sources.times import parsed_times
+
+#: A file, and the columns that are wanted (None: all); more may come back.
+Reader = Callable[[Path, list[str] | None], pa.Table]
+
+#: Types are inferred from the first block of a file, so a block holds the whole of most files.
+_LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 1 << 20, 1 << 26
+#: Of a file that is read in pieces.
+ROWS_AT_ONCE = 1 << 18
+
+
+def data_files(path: Path) -> list[Path]:
+    """Return the data files a path stands for, sorted by name. Refuse a path without any."""
+    if is_directory(path):
+        found = list_data_files(path)
+        if not found:
+            raise InputError(f'directory "{path}" has no data files', hint=_known_suffixes())
+        return found
+    refuse_missing(path)
+    if not path.is_file():
+        raise InputError(f'"{path}" is not a regular file')
+    if _reader(path) is None:
+        raise InputError(f'"{path}" is of no known format', hint=_known_suffixes())
+    return [path]
+
+
+def list_data_files(directory: Path) -> list[Path]:
+    """Return the data files of a directory, sorted by name; there may be none.
+
+    A directory that cannot be listed is refused: treated as empty, its rows would be missing without a word.
+    """
+    with _path_errors(directory):
+        return sorted(file for file in directory.iterdir() if file.is_file() and is_data_file(file))
+
+
+def is_directory(path: Path) -> bool:
+    """Return whether a path is a directory; refuse a path that cannot be looked at."""
+    with _path_errors(path):
+        return path.is_dir()
+
+
+def refuse_missing(path: Path, hint: str | None = None) -> None:
+    """Refuse a path that does not exist; say so if it does but cannot be followed (a loop of links, no permission)."""
+    with _path_errors(path):
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            raise InputError(f'there is no file or directory "{path}"', hint=hint) from None
+
+
+@contextmanager
+def _path_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f'"{_show_path(path)}" cannot be read: {error.strerror or error}') from error
+    except ValueError as error:  # a name with a zero byte in it
+        raise InputError(f'"{_show_path(path)}" is not a path: {error}') from error
+
+
+def is_data_file(file: Path) -> bool:
+    """Whether a file of a directory is data: of a known format, and not hidden."""
+    return _reader(file) is not None and not file.name.startswith((".", "_"))
+
+
+def read_files(files: list[Path], time: str | None, columns: list[str] | None = None) -> pa.Table:
+    """All files as one table; `time` is the column that is a time even where the format has only text for it.
+
+    `columns` are the only ones to keep; where the format allows, the others are not read at all.
+    """
+    tables = [_read(file, time, columns) for file in files]
+    known = tables[0].schema
+    for file, table in zip(files[1:], tables[1:], strict=True):
+        known = _merged(known, table.schema, f'"{file}" differs from "{files[0].name}"')
+    return pa.concat_tables([table.cast(known) for table in tables])
+
+
+def read_pieces(file: Path, time: str | None, columns: list[str]) -> Iterator[pa.Table]:
+    """One file as tables, at least one: where the format allows, they are read one by one, by this thread alone."""
+    if _reader(file) is not _read_parquet:
+        yield _read(file, time, columns)
+        return
+    with _mistakes_in(file), pq.ParquetFile(file) as opened:
+        known = [name for name in columns if name in opened.schema_arrow.names]
+        yield plain(_select_columns(file, opened.schema_arrow.empty_table(), columns))
+        for batch in opened.iter_batches(ROWS_AT_ONCE, columns=known, use_threads=False):
+            yield plain(pa.Table.from_batches([batch]).select(columns))
+
+
+def _read(file: Path, time: str | None, columns: list[str] | None) -> pa.Table:
+    reader = _reader(file)
+    assert reader is not None, "data_files lists known formats only"
+    with _mistakes_in(file):
+        table = plain(_select_columns(file, reader(file, columns), columns))
+    return table if time is None or reader is _read_parquet else parsed_times(f'"{file}"', table, time)
+
+
+@contextmanager
+def _mistakes_in(file: Path) -> Iterator[None]:
+    try:
+        if file.stat().st_size == 0:
+            raise InputError(f'"{file}" is empty (0 bytes)')
+        yield
+    except InputError as error:
+        if str(file) in error.message:
+            raise
+        raise InputError(f'"{file}" cannot be read: {error.message}', hint=error.hint) from error
+    except (pa.ArrowException, OSError, ValueError, EOFError, RecursionError) as error:
+        raise InputError(f'"{file}" cannot be read: {_one_line(error)}') from error
+
+
+def _select_columns(file: Path, table: pa.Table, columns: list[str] | None) -> pa.Table:
+    refuse_duplicate_columns(table.column_names, f'"{file}"')
+    if columns is None:
+        return table
+    missing = [name for name in columns if name not in table.column_names]
+    if missing:
+        raise InputError(f'"{file}" has no column {listing(missing)}', hint=f"existing columns: {listing(table.column_names)}")
+    return table.select(columns)
+
+
+def _merged(known: pa.Schema, other: pa.Schema, what: str) -> pa.Schema:
+    """One schema for both: a column that is all empty in one file (type null) takes its type from the other."""
+    for number, name in enumerate(known.names):
+        if name not in other.names:
+            break
+        here, there = known.field(number), other.field(name)
+        if pa.types.is_null(here.type):
+            known = known.set(number, there)
+        elif pa.types.is_null(there.type):
+            other = other.set(other.get_field_index(name), here)
+    words = difference(known, other)
+    if words is not None:
+        raise InputError(f"{what}: {words}")
+    return known
+
+
+def _read_parquet(file: Path, columns: list[str] | None) -> pa.Table:
+    with pq.ParquetFile(file) as opened:
+        known = None if columns is None else [name for name in columns if name in opened.schema_arrow.names]
+        return opened.read(known)
+
+
+def _read_csv(file: Path, _columns: list[str] | None) -> pa.Table:
+    return _read_delimited(file, ",")
+
+
+def _read_tsv(file: Path, _columns: list[str] | None) -> pa.Table:
+    return _read_delimited(file, "\t")
+
+
+def _read_delimited(file: Path, delimiter: str) -> pa.Table:
+    parse = pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    block_bytes = _block_bytes(file)
+    try:
+        return pacsv.read_csv(str(file), pacsv.ReadOptions(block_size=block_bytes), parse)
+    except pa.ArrowInvalid:
+        # With one thread Arrow knows the number of the bad row, so the second failure is the better message.
+        return pacsv.read_csv(str(file), pacsv.ReadOptions(use_threads=False, block_size=block_bytes), parse)
+
+
+def _read_lines(file: Path, _columns: list[str] | None = None) -> pa.Table:
+    with _open_bytes(file) as opened:
+        refuse_deep_nesting(opened)
+    return pajson.read_json(str(file), pajson.ReadOptions(block_size=_block_bytes(file)))
+
+
+def _read_json(file: Path, _columns: list[str] | None) -> pa.Table:
+    """Either one object per line, or one list of objects."""
+    with _open_bytes(file) as opened:
+        if opened.read(64).lstrip()[:1] != b"[":
+            return _read_lines(file)
+        opened.seek(0)
+        rows = json.loads(opened.read())
+    if not all(isinstance(row, dict) for row in rows):
+        raise InputError(f'"{file}" cannot be read: the list holds something that is no object')
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: [row.get(name) for row in rows] for name in names})
+
+
+def _open_bytes(file: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(file)) if file.suffix == ".gz" else file.open("rb")
+
+
+def _block_bytes(file: Path) -> int:
+    return min(max(file.stat().st_size + 1, _LEAST_BLOCK_BYTES), _MOST_BLOCK_BYTES)
+
+
+_READERS: dict[str, Reader] = {
+    ".parquet": _read_parquet,
+    ".csv": _read_csv,
+    ".tsv": _read_tsv,
+    ".json": _read_json,
+    ".jsonl": _read_lines,
+    ".ndjson": _read_lines,
+}
+
+
+def _reader(file: Path) -> Reader | None:
+    name = file.name.lower()
+    zipped = name.endswith(".gz")
+    reader = _READERS.get(Path(name.removesuffix(".gz")).suffix)
+    return None if zipped and reader is _read_parquet else reader
+
+
+def _known_suffixes() -> str:
+    return f"known formats: {', '.join(_READERS)}; text formats also with .gz"
+
+
+def _one_line(error: Exception) -> str:
+    return abbreviate(" ".join(str(error).split()), 300)
+
+
+def _show_path(path: Path) -> str:
+    return abbreviate(str(path).replace("\0", "\\0"), 200)

@@ -1,0 +1,7 @@
+"""The query language: text to `Query`, and a `Query` against schemas to `BoundQuery`."""
+
+from watersmeet.sql.binder import bind
+from watersmeet.sql.parsing import parse
+from watersmeet.sql.typing import type_of
+
+__all__ = ["bind", "parse", "type_of"]

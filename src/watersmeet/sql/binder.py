@@ -1,0 +1,204 @@
+"""A query against the schemas of its sources: names resolved, types checked, every coercion spelled out as a `Cast`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.algebra.expressions import (
+    Aggregate,
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Comparison,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Negate,
+    Not,
+    Or,
+)
+from watersmeet.algebra.query import BoundQuery, Query
+from watersmeet.algebra.render import type_text
+from watersmeet.algebra.schema import SourceSchema
+from watersmeet.errors import InternalError, QueryError
+from watersmeet.sql.convert import cast, converted, unified
+from watersmeet.sql.functions import FUNCTIONS
+from watersmeet.sql.grouping import check_aggregation, check_group_keys
+from watersmeet.sql.kinds import NUMBERS, UINT64_AS_DECIMAL, Family, Typed, plain
+from watersmeet.sql.outputs import named_outputs
+from watersmeet.sql.places import place
+from watersmeet.sql.scope import Scope, resolve_sources
+from watersmeet.sql.typing import aggregate, arithmetic
+
+
+def bind(query: Query, schemas: Mapping[str, SourceSchema]) -> BoundQuery:
+    """The query over known schemas, keyed by the names FROM uses.
+
+    Whatever does not resolve or does not type is a `QueryError` that points into the query's text.
+
+    >>> from watersmeet.algebra.render import expression_text
+    >>> from watersmeet.algebra.schema import StreamSchema
+    >>> from watersmeet.sql.parsing import parse
+    >>> bids = StreamSchema("bids", pa.schema({"price": pa.int32(), "ts": pa.timestamp("us")}), time="ts")
+    >>> bound = bind(parse("SELECT price * 2 AS double FROM bids [ROWS 5]"), {"bids": bids})
+    >>> print(expression_text(bound.outputs[0].expr))
+    CAST(bids.price AS BIGINT) * 2
+    """
+    try:
+        return _bound(query, schemas)
+    except QueryError as error:
+        place(error, query.text)
+        raise
+
+
+def _bound(query: Query, schemas: Mapping[str, SourceSchema]) -> BoundQuery:
+    declared, sources = resolve_sources(query, schemas)
+    binder = Binder(Scope(sources))
+    where = _condition(query.where, "WHERE", binder)
+    group_by = tuple(binder.bind(key).expr for key in query.group_by)
+    having = _condition(query.having, "HAVING", binder)
+    outputs = named_outputs(query.select, binder.scope, lambda expr: binder.bind(expr).expr)
+    check_group_keys(query, group_by, binder.scope)
+    check_aggregation(query, where, group_by, having, outputs)
+    return BoundQuery(declared, sources, tuple(output for output, _ in outputs), where, group_by, having)
+
+
+def _condition(expr: Expr | None, clause: str, binder: Binder) -> Expr | None:
+    return None if expr is None else binder.condition(expr, clause)
+
+
+class Binder:
+    """Expressions over a scope, each with its type."""
+
+    def __init__(self, scope: Scope):
+        self.scope = scope
+
+    def bind(self, expr: Expr) -> Typed:
+        bind = _BINDERS.get(type(expr))
+        if bind is None:
+            raise InternalError(f"no rule binds a {type(expr).__name__}")
+        return bind(self, expr)
+
+    def condition(self, expr: Expr, where: str) -> Expr:
+        bound = self.bind(expr)
+        if bound.family not in {Family.BOOLEAN, Family.NULL}:
+            raise QueryError(f"{where} takes a condition, not a {type_text(bound.type)}", span=expr.span)
+        return converted(bound, pa.bool_())
+
+    def column(self, expr: Column) -> Typed:
+        column = self.scope.resolve(expr)
+        return Typed(column, self.scope.type(column))
+
+    def literal(self, expr: Literal) -> Typed:
+        return Typed(expr, expr.type)
+
+    def comparison(self, expr: Comparison) -> Typed:
+        left, right = self._compared((expr.left, expr.right), expr.op)
+        return _boolean(Comparison(expr.op, left, right, span=expr.span))
+
+    def arithmetic(self, expr: Arithmetic) -> Typed:
+        result = arithmetic(expr.op, self.bind(expr.left), self.bind(expr.right))
+        made = result.expr
+        assert isinstance(made, Arithmetic)
+        return Typed(Arithmetic(made.op, made.left, made.right, span=expr.span), result.type)
+
+    def negation(self, expr: Negate) -> Typed:
+        arg = self.bind(expr.arg)
+        if arg.family not in {*NUMBERS, Family.NULL}:
+            raise QueryError(f"minus takes a number, not a {type_text(arg.type)}", span=expr.span)
+        kind = plain(arg.type)
+        match arg.family:
+            case Family.INTEGER:
+                kind = UINT64_AS_DECIMAL if kind == pa.uint64() else pa.int64()
+            case Family.FLOAT:
+                kind = pa.float64()
+            case Family.NULL:
+                kind = pa.int64()
+        return Typed(Negate(converted(arg, kind), span=expr.span), kind)
+
+    def chain(self, expr: And | Or) -> Typed:
+        word = "AND" if isinstance(expr, And) else "OR"
+        return _boolean(type(expr)(tuple(self.condition(arg, word) for arg in expr.args), span=expr.span))
+
+    def inversion(self, expr: Not) -> Typed:
+        return _boolean(Not(self.condition(expr.arg, "NOT"), span=expr.span))
+
+    def membership(self, expr: In) -> Typed:
+        arg, *options = self._compared((expr.arg, *expr.options), "IN")
+        return _boolean(In(arg, tuple(options), span=expr.span))
+
+    def between(self, expr: Between) -> Typed:
+        arg, low, high = self._compared((expr.arg, expr.low, expr.high), "BETWEEN")
+        return _boolean(Between(arg, low, high, span=expr.span))
+
+    def like(self, expr: Like) -> Typed:
+        arg = self.bind(expr.arg)
+        if arg.family not in {Family.STRING, Family.NULL}:
+            raise QueryError(f"LIKE takes a string, not a {type_text(arg.type)}", span=arg.span, hint="CAST(… AS VARCHAR) makes one")
+        return _boolean(Like(converted(arg, pa.string()), expr.pattern, span=expr.span))
+
+    def null_test(self, expr: IsNull) -> Typed:
+        return _boolean(IsNull(self.bind(expr.arg).expr, span=expr.span))
+
+    def case(self, expr: Case) -> Typed:
+        conditions = [self.condition(condition, "WHEN") for condition, _ in expr.branches]
+        values = [value for _, value in expr.branches] + ([] if expr.default is None else [expr.default])
+        results, kind = unified([self.bind(value) for value in values], "CASE")
+        default = None if expr.default is None else results.pop()
+        return Typed(Case(tuple(zip(conditions, results, strict=True)), default, span=expr.span), kind)
+
+    def call(self, expr: Call) -> Typed:
+        function = FUNCTIONS.get(expr.name)
+        if function is None:
+            raise InternalError(f"{expr.name} is not in the table of functions")
+        function.check_count(len(expr.args), expr.span)
+        args, kind = function.sign(expr.name, [self.bind(arg) for arg in expr.args])
+        return Typed(Call(expr.name, tuple(args), span=expr.span), kind)
+
+    def cast(self, expr: Cast) -> Typed:
+        arg = cast(self.bind(expr.arg), expr.type)
+        return Typed(replace(arg.expr, span=expr.span), expr.type)
+
+    def aggregate(self, expr: Aggregate) -> Typed:
+        arg, kind = aggregate(expr.function, None if expr.arg is None else self.bind(expr.arg))
+        return Typed(Aggregate(expr.function, arg, span=expr.span), kind)
+
+    def _compared(self, parts: tuple[Expr, ...], what: str) -> list[Expr]:
+        """The parts as values of one type; where all are NULL, of one that compares."""
+        operands = [self.bind(part) for part in parts]
+        exprs, kind = unified(operands, what)
+        return [converted(operand, pa.bool_()) for operand in operands] if kind == pa.null() else exprs
+
+
+def _boolean(expr: Expr) -> Typed:
+    return Typed(expr, pa.bool_())
+
+
+_BINDERS: dict[type[Expr], Callable[[Binder, Any], Typed]] = {
+    Column: Binder.column,
+    Literal: Binder.literal,
+    Comparison: Binder.comparison,
+    Arithmetic: Binder.arithmetic,
+    Negate: Binder.negation,
+    And: Binder.chain,
+    Or: Binder.chain,
+    Not: Binder.inversion,
+    In: Binder.membership,
+    Between: Binder.between,
+    Like: Binder.like,
+    IsNull: Binder.null_test,
+    Case: Binder.case,
+    Call: Binder.call,
+    Cast: Binder.cast,
+    Aggregate: Binder.aggregate,
+}

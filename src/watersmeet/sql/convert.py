@@ -1,0 +1,142 @@
+"""Bringing a value to a type: constants at once, everything else by a `Cast` that evaluators carry out."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from decimal import Context, Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.algebra.expressions import Cast, Expr, Literal, Value
+from watersmeet.algebra.render import type_text
+from watersmeet.errors import QueryError, Span
+from watersmeet.sql import literals
+from watersmeet.sql.kinds import NUMBERS, Family, Typed, common_type, family, plain, span_over
+
+
+def converted(operand: Typed, kind: pa.DataType) -> Expr:
+    """The operand as a value of that type.
+
+    >>> from watersmeet.algebra.expressions import Column
+    >>> converted(Typed(Literal(2, pa.int64()), pa.int64()), pa.float64())
+    Literal(value=2.0, type=DataType(double))
+    >>> converted(Typed(Column("x", "a"), pa.int32()), pa.int64())
+    Cast(arg=Column(name='x', source='a'), type=DataType(int64))
+    """
+    if operand.type == kind:
+        return operand.expr
+    if isinstance(operand.expr, Literal):
+        constant = _converted_constant(operand.expr, kind)
+        if constant is not None:
+            return constant
+    return Cast(operand.expr, kind, span=operand.span)
+
+
+def cast(operand: Typed, kind: pa.DataType) -> Typed:
+    """CAST as the caller wrote it: kept where a value of the one kind can be made of the other, refused elsewhere."""
+    source, target = operand.family, family(kind)
+    if not (source is target or source is Family.NULL or {source, target} <= NUMBERS or (source, target) in _CASTS):
+        raise QueryError(f"a {type_text(operand.type)} cannot be made a {type_text(kind)}", span=operand.span)
+    used = operand if plain(operand.type) == kind else plainly(operand)
+    return Typed(Cast(used.expr, kind, span=operand.span), kind)
+
+
+_CASTS = {
+    pair
+    for one, other in (
+        (Family.STRING, Family.BOOLEAN),
+        (Family.STRING, Family.INTEGER),
+        (Family.STRING, Family.DECIMAL),
+        (Family.STRING, Family.FLOAT),
+        (Family.STRING, Family.BINARY),
+        (Family.STRING, Family.DATE),
+        (Family.STRING, Family.TIMESTAMP),
+        (Family.DATE, Family.TIMESTAMP),
+        (Family.BOOLEAN, Family.INTEGER),
+    )
+    for pair in ((one, other), (other, one))
+}
+
+
+def plainly(operand: Typed) -> Typed:
+    """The operand as it is used inside expressions: see `kinds.plain`."""
+    kind = plain(operand.type)
+    return operand if kind == operand.type else Typed(converted(operand, kind), kind)
+
+
+def unified(operands: Sequence[Typed], what: str) -> tuple[list[Expr], pa.DataType]:
+    """All operands as values of their common type; `what` names the place for the error.
+
+    When all are NULL the type is NULL, which every evaluator has to know anyway.
+    """
+    for operand in operands:
+        if operand.family is Family.OTHER:
+            raise QueryError(f"{what} cannot take a {type_text(operand.type)}", span=operand.span, hint="nested values do not compare")
+    kind = common_type(operands)
+    if kind is None:
+        raise _mismatch(operands, what)
+    return [converted(operand, kind) for operand in operands], kind
+
+
+def _mismatch(operands: Sequence[Typed], what: str) -> QueryError:
+    shown = list(dict.fromkeys(type_text(plain(operand.type)) for operand in operands))
+    hint = "CAST one of them to the other's type"
+    if any(operand.is_string_constant for operand in operands) and any(operand.family in NUMBERS for operand in operands):
+        hint = "a number is written without quotes; CAST makes a number of a string"
+    return QueryError(f"{what} cannot take {' and '.join(shown)} together", span=span_over(operands), hint=hint)
+
+
+def _converted_constant(literal: Literal, kind: pa.DataType) -> Literal | None:
+    """The constant as one of that type, None where only an evaluator can tell."""
+    if literal.value is None:
+        return Literal(None, kind, span=literal.span)
+    convert = _CONSTANTS.get(type(literal.value))
+    value = None if convert is None else convert(literal.value, kind, literal.span)
+    return None if value is None else Literal(value, kind, span=literal.span)
+
+
+_EXACT = Context(prec=80)
+
+
+def _number(value: int | float | Decimal, kind: pa.DataType, span: Span | None) -> Value:
+    if kind == pa.float64():
+        return float(value)
+    if family(kind) is Family.DECIMAL and not isinstance(value, float):
+        return Decimal(value).quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
+    return value if isinstance(value, int) and kind in {pa.int64(), pa.uint64()} else None
+
+
+def _instant(value: dt.date, kind: pa.DataType, span: Span | None) -> Value:
+    """A date or a naive instant is in UTC."""
+    if not isinstance(kind, pa.TimestampType):
+        return None
+    instant = value if isinstance(value, dt.datetime) else dt.datetime(value.year, value.month, value.day)
+    if kind.tz is None:
+        return instant if instant.tzinfo is None else instant.astimezone(dt.UTC).replace(tzinfo=None)
+    return instant.replace(tzinfo=dt.UTC) if instant.tzinfo is None else instant
+
+
+def _read_string(value: str, kind: pa.DataType, span: Span | None) -> Value:
+    match family(kind):
+        case Family.DATE:
+            return literals.date(value, span).value
+        case Family.TIMESTAMP:
+            read = literals.timestamp(value, span).value
+            assert isinstance(read, dt.datetime)
+            return _instant(read, kind, span)
+        case Family.TIME:
+            return literals.time(value, span).value
+    return None
+
+
+_CONSTANTS: dict[type, Callable[[Any, pa.DataType, Span | None], Value]] = {
+    int: _number,
+    float: _number,
+    Decimal: _number,
+    dt.date: _instant,
+    dt.datetime: _instant,
+    dt.timedelta: lambda value, kind, _: value if family(kind) is Family.DURATION else None,
+    str: _read_string,
+}

@@ -1,0 +1,243 @@
+"""Families of Arrow types, and the type that several values are brought to before they meet.
+
+Types combine as follows; what is not listed does not combine.
+
+- Types of one kind need nothing. NULL takes the other's type.
+- Integers meet as BIGINT; an unsigned 64-bit one and a signed one as DECIMAL(20, 0).
+- Integers and decimals, or several decimals, as the decimal that loses neither a digit nor a place behind the point.
+- Any number and a FLOAT or DOUBLE as DOUBLE.
+- Strings of every encoding as VARCHAR, binaries as BINARY; a dictionary-encoded column is what it encodes.
+- A date and a timestamp as timestamp; timestamps of different units as the finest; a naive one is in UTC, and meets a zoned one there.
+- A string constant beside a date, timestamp or time is read as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+from watersmeet.algebra.expressions import Expr, Literal
+from watersmeet.algebra.render import type_text
+from watersmeet.errors import QueryError, Span
+from watersmeet.sql.type_names import MAX_DIGITS
+
+
+class Family(Enum):
+    NULL = "NULL"
+    BOOLEAN = "a boolean"
+    INTEGER = "an integer"
+    DECIMAL = "a decimal"
+    FLOAT = "a floating-point number"
+    STRING = "a string"
+    BINARY = "binary"
+    DATE = "a date"
+    TIMESTAMP = "a timestamp"
+    TIME = "a time of day"
+    DURATION = "an interval"
+    OTHER = "a nested value"
+
+
+NUMBERS = frozenset({Family.INTEGER, Family.DECIMAL, Family.FLOAT})
+INSTANTS = frozenset({Family.DATE, Family.TIMESTAMP})
+
+_UNITS = ("s", "ms", "us", "ns")
+
+_FAMILIES: dict[int, Family] = {
+    kind.id: family
+    for family, kinds in {
+        Family.NULL: [pa.null()],
+        Family.BOOLEAN: [pa.bool_()],
+        Family.INTEGER: [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()],
+        Family.DECIMAL: [pa.decimal32(1), pa.decimal64(1), pa.decimal128(1), pa.decimal256(1)],
+        Family.FLOAT: [pa.float16(), pa.float32(), pa.float64()],
+        Family.STRING: [pa.string(), pa.large_string(), pa.string_view()],
+        Family.BINARY: [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(1)],
+        Family.DATE: [pa.date32(), pa.date64()],
+        Family.TIMESTAMP: [pa.timestamp("us")],
+        Family.TIME: [pa.time32("s"), pa.time64("us")],
+        Family.DURATION: [pa.duration("us")],
+    }.items()
+    for kind in kinds
+}
+_ONE_TYPE = {
+    Family.STRING: pa.string(),
+    Family.BINARY: pa.binary(),
+    Family.DATE: pa.date32(),
+}
+_INTEGER_DIGITS: dict[int, int] = {
+    **{kind.id: 3 for kind in (pa.int8(), pa.uint8())},
+    **{kind.id: 5 for kind in (pa.int16(), pa.uint16())},
+    **{kind.id: 10 for kind in (pa.int32(), pa.uint32())},
+    pa.int64().id: 19,
+    pa.uint64().id: 20,
+}
+_UNSIGNED = frozenset(kind.id for kind in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()))
+UINT64_AS_DECIMAL = pa.decimal128(20, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """An expression and its type."""
+
+    expr: Expr
+    type: pa.DataType
+
+    @property
+    def span(self) -> Span | None:
+        return self.expr.span
+
+    @property
+    def family(self) -> Family:
+        return family(self.type)
+
+    @property
+    def is_string_constant(self) -> bool:
+        return isinstance(self.expr, Literal) and isinstance(self.expr.value, str)
+
+
+def family(kind: pa.DataType) -> Family:
+    """
+    >>> family(pa.uint8()), family(pa.dictionary(pa.int32(), pa.string()))
+    (<Family.INTEGER: 'an integer'>, <Family.STRING: 'a string'>)
+    """
+    if isinstance(kind, pa.DictionaryType):
+        return family(kind.value_type)
+    return _FAMILIES.get(kind.id, Family.OTHER)
+
+
+def has_order(kind: pa.DataType) -> bool:
+    """Tell whether values of the type have an order: all have but unions and calendar intervals, alone or nested.
+
+    >>> has_order(pa.list_(pa.int64())), has_order(pa.list_(pa.month_day_nano_interval()))
+    (True, False)
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        return has_order(kind.storage_type)
+    if pa.types.is_union(kind) or pa.types.is_interval(kind):
+        return False
+    return all(has_order(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """The type a value is used as: one encoding of strings, binaries and dates, decimals of 128 bits, no half floats or dictionaries.
+
+    >>> plain(pa.dictionary(pa.int32(), pa.large_string()))
+    DataType(string)
+    """
+    if isinstance(kind, pa.DictionaryType):
+        return plain(kind.value_type)
+    if isinstance(kind, pa.Decimal32Type | pa.Decimal64Type):
+        return pa.decimal128(kind.precision, kind.scale)
+    return pa.float32() if kind == pa.float16() else _ONE_TYPE.get(family(kind), kind)
+
+
+def common_type(operands: Sequence[Typed]) -> pa.DataType | None:
+    """The type all of them are brought to, None when there is none.
+
+    String constants do not take part as long as the others agree on something that can be read from a string.
+    """
+    solid = [operand for operand in operands if operand.family is not Family.NULL and not operand.is_string_constant]
+    constants = [operand for operand in operands if operand.is_string_constant]
+    if not solid:
+        return pa.string() if constants else pa.null()
+    agreed = _agreed(solid)
+    return agreed if agreed is None or not constants else _readable(agreed, constants)
+
+
+def _readable(kind: pa.DataType, constants: Sequence[Typed]) -> pa.DataType | None:
+    """The type as which the string constants are read; fractions of a second need a unit that holds them."""
+    has_fraction = any(isinstance(c.expr, Literal) and "." in str(c.expr.value) for c in constants)
+    match family(kind):
+        case Family.STRING | Family.DATE:
+            return kind
+        case Family.TIMESTAMP:
+            return pa.timestamp(finest_unit(kind.unit, "us"), kind.tz) if has_fraction else kind
+        case Family.TIME:
+            return pa.time64(finest_unit(kind.unit, "us")) if has_fraction else kind
+    return None
+
+
+def _agreed(operands: Sequence[Typed]) -> pa.DataType | None:
+    kinds = [plain(operand.type) for operand in operands]
+    if all(kind == kinds[0] for kind in kinds[1:]):
+        return kinds[0]
+    families = {family(kind) for kind in kinds}
+    if families <= NUMBERS:
+        return _common_number(operands, families)
+    if families <= INSTANTS:
+        return common_timestamp(kinds)
+    if families == {Family.TIME}:
+        unit = finest_unit(*(kind.unit for kind in kinds))
+        return pa.time64(unit) if unit in {"us", "ns"} else pa.time32(unit)
+    if families == {Family.DURATION}:
+        return pa.duration(finest_unit(*(kind.unit for kind in kinds)))
+    return None
+
+
+def common_timestamp(kinds: Sequence[pa.DataType]) -> pa.DataType:
+    """
+    >>> common_timestamp([pa.date32(), pa.timestamp("ms"), pa.timestamp("s", "Europe/Paris")])
+    TimestampType(timestamp[ms, tz=UTC])
+    """
+    stamps = [kind for kind in kinds if isinstance(kind, pa.TimestampType)]
+    zones = {kind.tz for kind in stamps}
+    zone = zones.pop() if len(zones) == 1 else "UTC"
+    return pa.timestamp(finest_unit(*(kind.unit for kind in stamps)), zone)
+
+
+def finest_unit(*units: str) -> str:
+    """
+    >>> finest_unit("s", "us", "ms")
+    'us'
+    """
+    return max(units, key=_UNITS.index)
+
+
+def _common_number(operands: Sequence[Typed], families: set[Family]) -> pa.DataType:
+    if Family.FLOAT in families:
+        return pa.float64()
+    if Family.DECIMAL in families:
+        sizes = [decimal_size(operand) for operand in operands]
+        scale = max(scale for _, scale in sizes)
+        return decimal(max(precision - scale for precision, scale in sizes) + scale, scale, operands)
+    if any(operand.type == pa.uint64() for operand in operands):
+        return UINT64_AS_DECIMAL if any(_may_be_negative(operand) for operand in operands) else pa.uint64()
+    return pa.int64()
+
+
+def decimal(precision: int, scale: int, operands: Sequence[Typed]) -> pa.DataType:
+    """A decimal of that size, refused where it has more digits than decimals can."""
+    if precision <= MAX_DIGITS:
+        return pa.decimal128(precision, scale)
+    shown = " and ".join(type_text(plain(operand.type)) for operand in operands[:3])
+    raise QueryError(
+        f"{shown} together need a DECIMAL of {precision} digits; {MAX_DIGITS} is the most",
+        span=span_over(operands),
+        hint="CAST one of them to DOUBLE or to a smaller DECIMAL",
+    )
+
+
+def decimal_size(operand: Typed) -> tuple[int, int]:
+    """Digits, and digits behind the point, that hold the number; an integer constant needs no more than its own digits."""
+    if isinstance(operand.expr, Literal) and isinstance(operand.expr.value, int):
+        return len(str(abs(operand.expr.value))), 0
+    kind = operand.type
+    if family(kind) is Family.INTEGER:
+        return _INTEGER_DIGITS[plain(kind).id], 0
+    kind = plain(kind)
+    return kind.precision, kind.scale
+
+
+def _may_be_negative(operand: Typed) -> bool:
+    if isinstance(operand.expr, Literal) and isinstance(operand.expr.value, int):
+        return operand.expr.value < 0
+    return plain(operand.type).id not in _UNSIGNED
+
+
+def span_over(operands: Sequence[Typed]) -> Span | None:
+    """From the first of them to the last."""
+    spans = [operand.span for operand in operands if operand.span is not None]
+    return spans[0].to(spans[-1]) if spans else None

@@ -1,0 +1,107 @@
+"""Query text to `Query`."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from watersmeet.algebra.expressions import Expr, conjunction, conjuncts
+from watersmeet.algebra.query import PairConstraint, Query, SelectItem, Source, Star
+from watersmeet.errors import QueryError
+from watersmeet.sql.clauses import WrittenPair
+from watersmeet.sql.dialect import WatersmeetDialect
+from watersmeet.sql.places import place, pointing_at, span_of_node
+from watersmeet.sql.tokens import tokenize
+from watersmeet.sql.translate import Translator
+
+MAX_SOURCES = 32
+
+
+def parse(text: str) -> Query:
+    """The query a text means.
+
+    Names are kept as written, except that a source is called what FROM calls it. Whatever is wrong is a `QueryError` that knows the place.
+
+    >>> query = parse("SELECT a.item FROM sales [RANGE 1 HOUR] AS a, stock [ROWS 10] AS b WHERE a.item = B.item")
+    >>> print(query)
+    SELECT a.item
+    FROM sales [RANGE 1 HOUR] AS a,
+         stock [ROWS 10] AS b
+    WHERE a.item = b.item
+    """
+    try:
+        return _query(_select(text), text)
+    except QueryError as error:
+        place(error, text if isinstance(text, str) else None)
+        raise
+    except RecursionError:
+        raise QueryError("nested too deeply", text=text, hint="take the expression apart") from None
+
+
+def _select(text: str) -> exp.Select:
+    (statement,) = WatersmeetDialect().parser().parse(tokenize(text), text)
+    assert isinstance(statement, exp.Select)
+    return statement
+
+
+def _query(select: exp.Select, text: str) -> Query:
+    joins = select.args["joins"]
+    tables = [select.args["from_"], *(join.this for join in joins)]
+    if len(tables) > MAX_SOURCES:
+        raise QueryError(f"a query joins at most {MAX_SOURCES} sources", span=span_of_node(tables[MAX_SOURCES]))
+    sources = tuple(_source(table) for table in tables)
+    translator = Translator([source.alias for source in sources])
+    written: list[WrittenPair] = select.args.get("pairs") or []
+    return Query(
+        sources=sources,
+        select=tuple(_item(item, translator) for item in select.expressions),
+        where=_where([join.args.get("on") for join in joins], select.args.get("where"), translator),
+        all_pairs_us=_all_pairs_us(written),
+        pairs=tuple(_pair(pair, translator) for pair in written if pair.names is not None),
+        group_by=tuple(translator.expression(key) for key in select.args.get("group") or ()),
+        having=_optional(select.args.get("having"), translator),
+        every_us=select.args.get("every"),
+        text=text,
+    )
+
+
+def _source(table: exp.Table) -> Source:
+    name, alias = table.this, table.args["alias"]
+    return Source(name.name, (alias or name).name, table.args["window"], span=span_of_node(table))
+
+
+def _item(item: exp.Expr, translator: Translator) -> SelectItem | Star:
+    if isinstance(item, exp.Star):
+        return Star(span=span_of_node(item))
+    if isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
+        return Star(translator.source(item.args["table"]), span=span_of_node(item))
+    if isinstance(item, exp.Alias):
+        return SelectItem(translator.expression(item.this), item.args["alias"].name)
+    return SelectItem(translator.expression(item))
+
+
+def _where(conditions: list[exp.Expr | None], where: exp.Expr | None, translator: Translator) -> Expr | None:
+    """Join the conditions of JOINs and WHERE by AND. The condition of a JOIN sees its own source and those before it."""
+    written = [translator.join_condition(each, visible) for visible, each in enumerate(conditions, start=2) if each is not None]
+    if where is not None:
+        written.append(translator.expression(where))
+    if len(written) <= 1:
+        return written[0] if written else None
+    return conjunction(tuple(part for condition in written for part in conjuncts(condition)))
+
+
+def _all_pairs_us(written: list[WrittenPair]) -> int | None:
+    lengths = [pair for pair in written if pair.names is None]
+    if len(lengths) > 1:
+        raise QueryError("WINDOW = … for all pairs is given twice", span=lengths[1].span)
+    return lengths[0].length_us if lengths else None
+
+
+def _pair(pair: WrittenPair, translator: Translator) -> PairConstraint:
+    assert pair.names is not None
+    first, second = (translator.source(name) for name in pair.names)
+    with pointing_at(pair.span):
+        return PairConstraint(first, second, pair.length_us, pair.directed, span=pair.span)
+
+
+def _optional(condition: exp.Expr | None, translator: Translator) -> Expr | None:
+    return None if condition is None else translator.expression(condition)

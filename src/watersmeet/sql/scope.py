@@ -1,0 +1,157 @@
+"""Which columns a query sees: its sources, resolved against the declared schemas, and the names in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from watersmeet.algebra.expressions import Column
+from watersmeet.algebra.query import BoundSource, Query, Source
+from watersmeet.algebra.render import type_text
+from watersmeet.algebra.schema import RelationSchema, SourceSchema
+from watersmeet.algebra.windows import RowsWindow, Window
+from watersmeet.errors import QueryError, Span, listing
+from watersmeet.sql.kinds import Family, family, has_order
+from watersmeet.sql.names import matches, not_in_scope
+from watersmeet.sql.places import pointing_at
+
+
+class Scope:
+    """The sources of a query and the types of their columns."""
+
+    def __init__(self, sources: tuple[BoundSource, ...]):
+        self.sources = sources
+        self._types: dict[str, dict[str, pa.DataType]] = {
+            source.alias: dict(zip(source.fields.names, source.fields.types, strict=True)) for source in sources
+        }
+
+    def columns(self, alias: str) -> list[Column]:
+        return [Column(name, alias) for name in self._types[alias]]
+
+    def type(self, column: Column) -> pa.DataType:
+        assert column.source is not None
+        return self._types[column.source][column.name]
+
+    def resolve(self, column: Column) -> Column:
+        """The column with its source and its name as declared."""
+        if column.source is not None:
+            alias = self.alias(column.source, column.span)
+            return Column(self._column_of(alias, column), alias, span=column.span)
+        aliases = list(self._types)
+        found = self._owners(column.name, aliases[: column.visible])
+        if len(found) == 1:
+            return Column(found[0][1], found[0][0], span=column.span)
+        if not found:
+            later = self._owners(column.name, aliases)
+            raise not_in_scope(later[0][0], column.span, aliases[: column.visible]) if later else self._missing(column)
+        owners = list(dict.fromkeys(alias for alias, _ in found))
+        raise QueryError(
+            f'column "{column.name}" is in {len(owners)} sources' if len(owners) > 1 else f'"{column.name}" could be several columns',
+            span=column.span,
+            hint=f"say which: {listing([f'{alias}.{name}' for alias, name in found])}",
+        )
+
+    def _owners(self, name: str, aliases: list[str]) -> list[tuple[str, str]]:
+        """Return the sources among `aliases` that have the column, with its name there; its case counts if that finds any."""
+        found = [(alias, name) for alias in aliases if name in self._types[alias]]
+        return found or [(alias, each) for alias in aliases for each in matches(name, self._types[alias])]
+
+    def alias(self, name: str, span: Span | None) -> str:
+        found = matches(name, self._types)
+        if len(found) == 1:
+            return found[0]
+        problem = f'"{name}" could be {" or ".join(found)}' if found else f'there is no source "{name}" in FROM'
+        raise QueryError(problem, span=span, hint=f"sources: {listing(list(self._types))}")
+
+    def _column_of(self, alias: str, column: Column) -> str:
+        types = self._types[alias]
+        if column.name in types:
+            return column.name
+        found = matches(column.name, types)
+        if len(found) == 1:
+            return found[0]
+        source = next(source for source in self.sources if source.alias == alias)
+        if found:
+            raise QueryError(f'"{column.name}" could be {" or ".join(found)}', span=column.span)
+        raise _no_column(column.name, source.schema, column.span)
+
+    def _missing(self, column: Column) -> QueryError:
+        if len(self.sources) == 1:
+            return _no_column(column.name, self.sources[0].schema, column.span)
+        names = list(dict.fromkeys(name for types in self._types.values() for name in types))
+        return QueryError(f'no source has a column "{column.name}"', span=column.span, hint=f"existing columns: {listing(names)}")
+
+
+def resolve_sources(query: Query, schemas: Mapping[str, SourceSchema]) -> tuple[Query, tuple[BoundSource, ...]]:
+    """The query with its sources' and their columns' names as declared, and the sources with their schemas."""
+    sources: list[Source] = []
+    bound: list[BoundSource] = []
+    for source in query.sources:
+        name = _declared(source, schemas)
+        window = _window(source, schemas[name])
+        sources.append(replace(source, name=name, window=window))
+        with pointing_at(source.span):
+            bound.append(BoundSource(source.alias, schemas[name], window, span=source.span))
+    _check_pairs_have_time(query, bound)
+    return replace(query, sources=tuple(sources)), tuple(bound)
+
+
+def _declared(source: Source, schemas: Mapping[str, SourceSchema]) -> str:
+    found = matches(source.name, schemas)
+    if len(found) == 1:
+        return found[0]
+    problem = f'"{source.name}" could be {" or ".join(found)}' if found else f'there is no stream or relation "{source.name}"'
+    raise QueryError(problem, span=source.span, hint=f"declared: {listing(list(schemas))}")
+
+
+def _window(source: Source, schema: SourceSchema) -> Window | None:
+    """Return the window with the columns of PARTITION BY as declared."""
+    if not isinstance(source.window, RowsWindow):
+        return source.window
+    _check_rows_have_order(source, schema)
+    if not source.window.partition_by:
+        return source.window
+    columns = []
+    for name in source.window.partition_by:
+        found = matches(name, schema.fields.names)
+        if len(found) > 1:
+            raise QueryError(f'"{name}" could be {" or ".join(found)}', span=source.span)
+        if not found:
+            raise _no_column(name, schema, source.span)
+        kind = schema.fields.field(found[0]).type
+        if family(kind) is Family.OTHER:
+            raise QueryError(
+                f"PARTITION BY cannot take a {type_text(kind)}", span=source.span, hint="partition by columns of single values"
+            )
+        columns.append(found[0])
+    with pointing_at(source.span):
+        return RowsWindow(source.window.count, tuple(columns))
+
+
+def _check_rows_have_order(source: Source, schema: SourceSchema) -> None:
+    """Refuse a column whose values have no order: it would break ties between rows of a ROWS window."""
+    for field in schema.fields:
+        if not has_order(field.type):
+            raise QueryError(
+                f'column "{field.name}" of "{schema.name}" is {field.type}, whose values have no order',
+                span=source.span,
+                hint="a ROWS window orders rows by all columns: leave this one out of the source",
+            )
+
+
+def _check_pairs_have_time(query: Query, sources: list[BoundSource]) -> None:
+    relations = {source.alias for source in sources if isinstance(source.schema, RelationSchema)}
+    for pair in query.pairs:
+        for alias in (pair.first, pair.second):
+            if alias in relations:
+                raise QueryError(f'"{alias}" is a relation: it has no time, so no window to another', span=pair.span)
+
+
+def _no_column(name: str, schema: SourceSchema, span: Span | None) -> QueryError:
+    return QueryError(
+        f'column "{name}" does not exist in {schema.noun} "{schema.name}"',
+        span=span,
+        hint=f"existing columns: {listing(schema.fields.names)}",
+    )

@@ -1,0 +1,213 @@
+"""From text to tokens, with everything refused here that needs no grammar to be seen.
+
+Query text is untrusted. What is checked before the parser runs bounds its work: length of the text, number of tokens, length of a name
+or number. (Depth of nesting is bounded by the parser, which alone knows it.)
+"""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from watersmeet.errors import QueryError, Span
+from watersmeet.sql.dialect import REFUSED_TOKEN, WatersmeetDialect
+from watersmeet.sql.functions import unknown_function
+from watersmeet.sql.places import span_of
+
+MAX_TEXT = 200_000
+MAX_TOKENS = 20_000
+MAX_NAME = 1_000
+MAX_NUMBER = 100
+
+_NAME = re.compile(r"[^\W\d]\w*")
+_COMMENT = re.compile(r"--[^\r\n]*|/\*.*?\*/", re.DOTALL)
+
+_WHY = {
+    "ALL": "ALL is not part of the query language",
+    "CLUSTER BY": "CLUSTER BY is not supported: results are a stream and have no order",
+    "DISTINCT": "DISTINCT is not supported",
+    "DISTRIBUTE BY": "DISTRIBUTE BY is not supported",
+    "EXCEPT": "EXCEPT is not supported",
+    "INTERSECT": "INTERSECT is not supported: a query is one SELECT",
+    "LATERAL": "LATERAL is not supported: FROM takes streams and relations by name",
+    "LIMIT": "LIMIT is not supported: a continuous query has no last row",
+    "ORDER BY": "ORDER BY is not supported: results are a stream and have no order",
+    "QUALIFY": "QUALIFY is not supported: there are no window functions",
+    "SORT BY": "SORT BY is not supported: results are a stream and have no order",
+    "TABLESAMPLE": "TABLESAMPLE is not supported",
+    "UNION": "UNION is not supported: a query is one SELECT",
+    "USING": "USING is not supported",
+    "WITH": "WITH is not supported: a query is one SELECT over streams and relations",
+}
+_HINTS = {
+    "ALL": 'if it is a name, write it in quotes: "all"',
+    "DISTINCT": "group by the columns instead: SELECT a.x FROM … GROUP BY a.x",
+    "LIMIT": 'if it is a name, write it in quotes: "limit"',
+    "TABLESAMPLE": "set a drop rate for the stream in the plan",
+    "USING": "write the equality out: ON a.item = b.item",
+}
+_OUTER_JOINS = {"LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI", "ASOF", "NATURAL"}
+_PARAMETERS = {"?", "@", ":", "$"}
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of one SELECT, without the semicolon that may end it."""
+    check_text(text)
+    tokens = _without_final_semicolons(_scan(text))
+    _check_comment_ends(text, tokens)
+    _check_statement(tokens, text)
+    _check_tokens(tokens, text)
+    return tokens
+
+
+def check_text(text: object) -> None:
+    if not isinstance(text, str):
+        raise QueryError(f"a query is text, not {type(text).__name__}")
+    if len(text) > MAX_TEXT:
+        raise QueryError(f"the query is {len(text)} characters long; at most {MAX_TEXT} are read")
+    if not text.strip():
+        raise QueryError("the query is empty", hint="begin with SELECT")
+    if "\0" in text:
+        at = text.index("\0")
+        raise QueryError("the query has a null character in it", span=Span(at, at + 1))
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError("the query has half a character in it (a lone surrogate)", span=Span(error.start, error.end)) from None
+
+
+def _scan(text: str) -> list[Token]:
+    try:
+        tokens = WatersmeetDialect().tokenize(text)
+    except TokenError:
+        raise _unclosed(text) from None
+    if len(tokens) > MAX_TOKENS:
+        raise QueryError(f"the query has {len(tokens)} words and signs; at most {MAX_TOKENS} are read", span=span_of(tokens[MAX_TOKENS]))
+    return tokens
+
+
+# Possessive, so that a string that is never closed cannot be taken for two shorter ones.
+_CLOSED = re.compile(r"""[^'"`/-]++|--[^\r\n]*+|/\*.*?\*/|'(?:[^']|'')*+'|"(?:[^"]|"")*+"|`(?:[^`]|``)*+`|/(?!\*)|-""", re.DOTALL)
+
+
+def _unclosed(text: str) -> QueryError:
+    """The tokenizer gives up on a quote or comment without its end only: the first that begins where nothing closed does."""
+    at = 0
+    while match := _CLOSED.match(text, at):
+        at = match.end()
+    what, end = _OPENED.get(text[at : at + 1], ("this string is never closed", "a quote inside is written twice"))
+    return QueryError(what, span=Span(min(at, len(text)), len(text)), hint=end)
+
+
+_OPENED = {
+    "/": ("this comment is never closed", "end it with */"),
+    '"': ("this quoted name is never closed", "a quote inside is written twice"),
+    "`": ("this quoted name is never closed", "a quote inside is written twice"),
+}
+
+
+def _check_comment_ends(text: str, tokens: list[Token]) -> None:
+    """sqlglot lets a comment run to the end of the text; only the last one can, so only the tail has to be looked at."""
+    at = tokens[-1].end + 1 if tokens else 0
+    while (opening := text.find("/*", at)) >= 0:
+        comment = _COMMENT.search(text, at)
+        if comment is None or comment.start() > opening:
+            raise QueryError("this comment is never closed", span=Span(opening, len(text)), hint="end it with */")
+        at = comment.end()
+
+
+def _without_final_semicolons(tokens: list[Token]) -> list[Token]:
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens.pop()
+    return tokens
+
+
+def _check_statement(tokens: list[Token], text: str) -> None:
+    if not tokens:
+        raise QueryError("the query is empty", hint="begin with SELECT")
+    first = tokens[0]
+    if first.token_type != TokenType.SELECT:
+        word = _shown(first, text)
+        if word.upper() in _WHY:
+            raise _refusal(tokens, 0, text)
+        hint = "other statements are not run" if first.token_type == TokenType.VAR else None
+        raise QueryError(f"a query begins with SELECT, not with {word}", span=span_of(first), hint=hint)
+    for i, token in enumerate(tokens):
+        if token.token_type == TokenType.SEMICOLON:
+            raise QueryError("one query at a time", span=span_of(tokens[i + 1]), hint="what follows the semicolon is a second statement")
+
+
+def _check_tokens(tokens: list[Token], text: str) -> None:
+    previous = None
+    for i, token in enumerate(tokens):
+        kind = token.token_type
+        if previous is not None and previous.token_type == TokenType.DOT and kind not in _NEVER_NAMES and _NAME.fullmatch(token.text):
+            token.token_type = kind = TokenType.VAR  # after a dot every word is a name: a.limit, a.window
+        if kind == REFUSED_TOKEN:
+            raise _refusal(tokens, i, text)
+        if kind == TokenType.SELECT and i:
+            raise QueryError("a query inside a query is not supported", span=span_of(token), hint="name the streams in FROM themselves")
+        if kind == TokenType.HINT:
+            raise QueryError("hints are not supported", span=span_of(token), hint="pin the plan with plan=… instead")
+        if kind in _WORDLIKE:
+            _check_word(token, previous)
+        previous = token
+
+
+_NEVER_NAMES = {TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER}
+_WORDLIKE = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.NATIONAL_STRING}
+
+
+def _check_word(token: Token, previous: Token | None) -> None:
+    kind, text = token.token_type, token.text
+    if kind == TokenType.NATIONAL_STRING:
+        raise QueryError("strings take no letter before the quote", span=span_of(token))
+    if kind == TokenType.NUMBER:
+        if len(text) > MAX_NUMBER:
+            raise QueryError(f"a number of {len(text)} characters is too long; at most {MAX_NUMBER} are read", span=span_of(token))
+        return
+    if len(text) > MAX_NAME:
+        raise QueryError(f"a name of {len(text)} characters is too long; at most {MAX_NAME} are read", span=span_of(token))
+    if not text:
+        raise QueryError("a name cannot be empty", span=span_of(token))
+    if kind == TokenType.VAR:
+        if not _NAME.fullmatch(text):
+            at = token.start + next(i for i in range(len(text)) if not _NAME.fullmatch(text[: i + 1]))
+            raise QueryError(f"did not expect the character {_printable(text[at - token.start])} here", span=Span(at, at + 1))
+        if previous is not None and previous.token_type == TokenType.NUMBER and previous.end + 1 == token.start:
+            raise QueryError(
+                "a number and a name run into each other", span=span_of(previous).to(span_of(token)), hint="put a space between"
+            )
+
+
+def _refusal(tokens: list[Token], i: int, text: str) -> QueryError:
+    """Why the token at i is refused; the same word can begin different things."""
+    token, word, span = tokens[i], tokens[i].text.upper(), span_of(tokens[i])
+    before = tokens[i - 1].token_type if i else None
+    if word in {"LEFT", "RIGHT"} and i + 1 < len(tokens) and tokens[i + 1].token_type == TokenType.L_PAREN:
+        return unknown_function(token.text, span)
+    problem, hint = _WHY.get(word), _HINTS.get(word)
+    if word == "DISTINCT" and before == TokenType.L_PAREN:
+        problem, hint = "DISTINCT inside an aggregate is not supported", None
+    elif word == "EXCEPT" and before == TokenType.STAR:
+        problem, hint = "* EXCEPT is not supported", "name the columns"
+    elif word in _OUTER_JOINS:
+        problem, hint = f"{word} joins are not supported", "JOIN … ON, CROSS JOIN and commas are; a row without a partner gives no result"
+    elif text[token.start : token.start + 2] == "::":
+        problem, hint = ":: is not supported", "write CAST(x AS BIGINT)"
+    elif word in _PARAMETERS:
+        problem, hint = "parameters are not supported", "write the value itself"
+    elif problem is None:
+        problem, hint = f"did not expect {_printable(_shown(token, text))} here", None
+    return QueryError(problem, span=span, hint=hint)
+
+
+def _shown(token: Token, text: str) -> str:
+    word = text[token.start : token.end + 1]
+    return word if len(word) <= 40 else word[:37] + "..."
+
+
+def _printable(sign: str) -> str:
+    return sign if sign.isprintable() else f"U+{ord(sign[0]):04X}"

@@ -1,0 +1,279 @@
+"""From sqlglot's tree to the algebra's.
+
+Only node classes listed here pass, and of those only the arguments that are read: what sqlglot parsed is either translated or refused
+by name, never dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from watersmeet.algebra.expressions import (
+    AGGREGATES,
+    Aggregate,
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Comparison,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Negate,
+    Not,
+    Or,
+    walk,
+)
+from watersmeet.errors import InternalError, QueryError, Span, listing
+from watersmeet.sql import literals
+from watersmeet.sql.functions import FUNCTIONS, SYNONYMS
+from watersmeet.sql.names import matches, not_in_scope
+from watersmeet.sql.places import span_of_node
+
+#: Depth of an expression: a chain of 99 additions is 100 deep. AND, OR and || chains count once, however long.
+MAX_DEPTH = 100
+#: Nodes that `CASE x WHEN …` may add by writing x out once per branch.
+MAX_COPIED = 20_000
+
+_COMPARISONS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+
+
+class Translator:
+    """Expressions over the given sources; knows how deep it is."""
+
+    def __init__(self, aliases: list[str]):
+        self._aliases = aliases
+        self._visible: int | None = None
+        self._depth = 0
+        self._copied = 0
+
+    def join_condition(self, node: exp.Expr, visible: int) -> Expr:
+        """Translate the condition of a JOIN, which sees the first `visible` sources only."""
+        self._visible = visible
+        condition = self.expression(node)
+        self._visible = None
+        return condition
+
+    def expression(self, node: exp.Expr) -> Expr:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise QueryError(f"an expression more than {MAX_DEPTH} deep", span=span_of_node(node), hint="take the expression apart")
+        translate = _NODES.get(type(node))
+        if translate is None:
+            raise QueryError(f"{_kind(node)} is not supported", span=span_of_node(node))
+        translated = translate(self, node)
+        self._depth -= 1
+        return translated
+
+    def source(self, name: exp.Expr) -> str:
+        """Return the alias meant by a name before a dot or in a constraint."""
+        in_scope = self._aliases[: self._visible]
+        found = matches(name.name, in_scope)
+        if len(found) == 1:
+            return found[0]
+        if not found and matches(name.name, self._aliases):
+            raise not_in_scope(name.name, span_of_node(name), in_scope)
+        problem = f'"{name.name}" could be {" or ".join(found)}' if found else f'there is no source "{name.name}" in FROM'
+        raise QueryError(problem, span=span_of_node(name), hint=f"sources: {listing(self._aliases)}")
+
+    # --- one method a construct -----------------------------------------------------------------------------------------------------
+
+    def column(self, node: exp.Expr) -> Expr:
+        _only(node, "this", "table")
+        if isinstance(node.this, exp.Star):
+            raise QueryError("a star stands in SELECT and in COUNT(*) only", span=span_of_node(node))
+        table = node.args.get("table")
+        return Column(node.name, None if table is None else self.source(table), span=span_of_node(node), visible=self._visible)
+
+    def literal(self, node: exp.Expr) -> Expr:
+        _only(node, "this", "is_string")
+        span = span_of_node(node)
+        return Literal(node.this, pa.string(), span=span) if node.is_string else literals.number(node.this, span)
+
+    def comparison(self, node: exp.Expr) -> Expr:
+        _only(node, "this", "expression")
+        return Comparison(_COMPARISONS[type(node)], *self._pair(node), span=span_of_node(node))  # type: ignore[index]
+
+    def arithmetic(self, node: exp.Expr) -> Expr:
+        _only(node, "this", "expression", "typed", "safe")  # the last two are settings of sqlglot's generator, not text
+        return Arithmetic(_ARITHMETIC[type(node)], *self._pair(node), span=span_of_node(node))  # type: ignore[index]
+
+    def chain(self, node: exp.Expr) -> Expr:
+        """`a AND b AND c` as one node, without a level of recursion per operand."""
+        args = tuple(self.expression(part) for part in _spine(node))
+        return (And if isinstance(node, exp.And) else Or)(args, span=span_of_node(node))
+
+    def concatenation(self, node: exp.Expr) -> Expr:
+        return Call("CONCAT", tuple(self.expression(part) for part in _spine(node)), span=span_of_node(node))
+
+    def negation(self, node: exp.Expr) -> Expr:
+        _only(node, "this")
+        if isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return literals.negated(literals.number(node.this.this, span_of_node(node)), span_of_node(node))
+        return Negate(self.expression(node.this), span=span_of_node(node))
+
+    def inversion(self, node: exp.Expr) -> Expr:
+        _only(node, "this")
+        return Not(self.expression(node.this), span=span_of_node(node))
+
+    def parenthesis(self, node: exp.Expr) -> Expr:
+        _only(node, "this")
+        return self.expression(node.this)
+
+    def membership(self, node: exp.Expr) -> Expr:
+        _only(node, "this", "expressions")
+        options = tuple(self.expression(option) for option in node.expressions)
+        return In(self.expression(node.this), options, span=span_of_node(node))
+
+    def between(self, node: exp.Expr) -> Expr:
+        _only(node, "this", "low", "high")
+        arg, low, high = (self.expression(node.args[part]) for part in ("this", "low", "high"))
+        return Between(arg, low, high, span=span_of_node(node))
+
+    def like(self, node: exp.Expr) -> Expr:
+        _only(node, "this", "expression", "negate")
+        pattern: str = node.expression.this
+        if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
+            raise QueryError("the pattern ends in a backslash that takes nothing", span=span_of_node(node.expression))
+        like = Like(self.expression(node.this), pattern, span=span_of_node(node))
+        return Not(like, span=span_of_node(node)) if node.args.get("negate") else like
+
+    def null_test(self, node: exp.Expr) -> Expr:
+        _only(node, "this", "expression")
+        if span_of_node(node.expression) is None:  # sqlglot's own, made of `x NOT NULL`
+            raise QueryError("NOT NULL is not a condition", span=span_of_node(node), hint="write IS NOT NULL")
+        return IsNull(self.expression(node.this), span=span_of_node(node))
+
+    def case(self, node: exp.Expr) -> Expr:
+        _only(node, "this", "ifs", "default")
+        subject = None if node.this is None or node.this == "" else self.expression(node.this)
+        branches = tuple(self._branch(subject, branch) for branch in node.args["ifs"])
+        if subject is not None:
+            self._count_copies(subject, len(branches) - 1, span_of_node(node))
+        default = node.args.get("default")
+        return Case(branches, None if default is None else self.expression(default), span=span_of_node(node))
+
+    def cast(self, node: exp.Expr) -> Expr:
+        _only(node, "this", "to")
+        to, span = node.args["to"], span_of_node(node)
+        if to == "DATE":
+            return literals.date(node.this.this, span)
+        if to == "TIMESTAMP":
+            return literals.timestamp(node.this.this, span)
+        return Cast(self.expression(node.this), to, span=span)
+
+    def interval(self, node: exp.Expr) -> Expr:
+        _only(node, "this")
+        return literals.interval(node.args["this"], span_of_node(node))
+
+    def call(self, node: exp.Expr) -> Expr:
+        _only(node, "this", "expressions")
+        name, span = SYNONYMS.get(node.this, node.this), span_of_node(node)
+        if name in AGGREGATES:
+            return self._aggregate(name, node.expressions, span)
+        args = tuple(self._argument(name, arg) for arg in node.expressions)
+        if name == "IF":
+            _check_count(name, args, 3, span)
+            return Case(((args[0], args[1]),), args[2], span=span)
+        if name == "MOD":
+            _check_count(name, args, 2, span)
+            return Arithmetic("%", args[0], args[1], span=span)
+        FUNCTIONS[name].check_count(len(args), span)
+        return Call(name, args, span=span)
+
+    # --- parts ------------------------------------------------------------------------------------------------------------------------
+
+    def _pair(self, node: exp.Expr) -> tuple[Expr, Expr]:
+        return self.expression(node.this), self.expression(node.expression)
+
+    def _branch(self, subject: Expr | None, branch: exp.Expr) -> tuple[Expr, Expr]:
+        _only(branch, "this", "true")
+        condition = self.expression(branch.this)
+        if subject is not None:
+            condition = Comparison("=", subject, condition, span=condition.span)
+        return condition, self.expression(branch.args["true"])
+
+    def _count_copies(self, subject: Expr, copies: int, span: Span | None) -> None:
+        self._copied += copies * sum(1 for _ in walk(subject))
+        if self._copied > MAX_COPIED:
+            raise QueryError("CASE with a value this large in this many branches", span=span, hint="write CASE WHEN … instead")
+
+    def _aggregate(self, name: str, args: list[exp.Expr], span: Span | None) -> Expr:
+        if len(args) != 1:
+            raise QueryError(f"{name} takes one argument, not {len(args)}", span=span)
+        if name == "COUNT" and isinstance(args[0], exp.Column) and isinstance(args[0].this, exp.Star):
+            self.source(args[0].args["table"])  # every row of a join has a row of each source, so COUNT(a.*) counts them all
+            return Aggregate(name, span=span)
+        if not isinstance(args[0], exp.Star):
+            return Aggregate(name, self.expression(args[0]), span=span)
+        if name != "COUNT":
+            raise QueryError(f"{name} takes a value, not a star", span=span_of_node(args[0]))
+        return Aggregate(name, span=span)
+
+    def _argument(self, name: str, arg: exp.Expr) -> Expr:
+        if isinstance(arg, exp.Star):
+            raise QueryError(f"{name} takes a value, not a star", span=span_of_node(arg))
+        return self.expression(arg)
+
+
+_NODES: dict[type[exp.Expr], Callable[[Translator, Any], Expr]] = {
+    exp.Column: Translator.column,
+    exp.Literal: Translator.literal,
+    exp.Null: lambda _, node: Literal(None, pa.null(), span=span_of_node(node)),
+    exp.Boolean: lambda _, node: Literal(node.this, pa.bool_(), span=span_of_node(node)),
+    **dict.fromkeys(_COMPARISONS, Translator.comparison),
+    **dict.fromkeys(_ARITHMETIC, Translator.arithmetic),
+    exp.And: Translator.chain,
+    exp.Or: Translator.chain,
+    exp.DPipe: Translator.concatenation,
+    exp.Neg: Translator.negation,
+    exp.Not: Translator.inversion,
+    exp.Paren: Translator.parenthesis,
+    exp.In: Translator.membership,
+    exp.Between: Translator.between,
+    exp.Like: Translator.like,
+    exp.Is: Translator.null_test,
+    exp.Case: Translator.case,
+    exp.Cast: Translator.cast,
+    exp.Interval: Translator.interval,
+    exp.Anonymous: Translator.call,
+}
+
+
+def _spine(node: exp.Expr) -> list[exp.Expr]:
+    """The operands of a left-leaning chain of one operator, from left to right."""
+    kind, operands = type(node), []
+    while type(node) is kind:
+        _only(node, "this", "expression", "safe")
+        operands.append(node.expression)
+        node = node.this
+    return [node, *reversed(operands)]
+
+
+def _only(node: exp.Expr, *read: str) -> None:
+    """Everything sqlglot noted on a node has to be read by whoever translates it."""
+    for key, value in node.args.items():
+        if key not in read and value not in (None, [], False):
+            raise InternalError(f'sqlglot\'s {type(node).__name__} carries "{key}", which nothing reads')
+
+
+def _check_count(name: str, args: tuple[Expr, ...], count: int, span: Span | None) -> None:
+    if len(args) != count:
+        raise QueryError(f"{name} takes {count} arguments, not {len(args)}", span=span)
+
+
+def _kind(node: exp.Expr) -> str:
+    return _SIGNS.get(type(node).__name__, type(node).__name__)
+
+
+_SIGNS = {"BitwiseLeftShift": "<<", "BitwiseRightShift": ">>"}

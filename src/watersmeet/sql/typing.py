@@ -1,0 +1,222 @@
+"""Types of expressions: what an operator makes of its operands, and the type of any bound expression."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.algebra.expressions import (
+    Aggregate,
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Comparison,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Negate,
+    Not,
+    Or,
+)
+from watersmeet.algebra.query import BoundSource
+from watersmeet.algebra.render import type_text
+from watersmeet.errors import InternalError, QueryError
+from watersmeet.sql.convert import converted, plainly
+from watersmeet.sql.functions import FUNCTIONS
+from watersmeet.sql.kinds import INSTANTS, NUMBERS, Family, Typed, decimal, decimal_size, family, finest_unit, plain, span_over
+
+
+def type_of(expr: Expr, sources: Sequence[BoundSource]) -> pa.DataType:
+    """The type of a bound expression.
+
+    >>> type_of(Comparison("=", Literal(1, pa.int64()), Literal(2, pa.int64())), [])
+    DataType(bool)
+    """
+    return _type(expr, {source.alias: source.fields for source in sources})
+
+
+def _type(expr: Expr, fields: Mapping[str, pa.Schema]) -> pa.DataType:
+    return _TYPES[type(expr)](expr, fields)
+
+
+def arithmetic(op: str, left: Typed, right: Typed) -> Typed:
+    """`left op right` with both sides brought to types the operator is defined on; the expression has no place yet.
+
+    >>> one, half = Typed(Literal(1, pa.int64()), pa.int64()), Typed(Literal(0.5, pa.float64()), pa.float64())
+    >>> arithmetic("+", one, half)
+    Typed(expr=Arithmetic(op='+', left=Literal(value=1.0, type=DataType(double)), right=Literal(value=0.5, type=DataType(double))), \
+type=DataType(double))
+    """
+    left_kind, right_kind = _arithmetic_operands(op, left, right)
+    expr = Arithmetic(op, converted(left, left_kind), converted(right, right_kind))
+    return Typed(expr, arithmetic_type(op, left_kind, right_kind))
+
+
+def arithmetic_type(op: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """The type that comes of operands already brought to the right types; decimals grow as in Arrow."""
+    if family(left) is Family.DECIMAL:
+        return pa.decimal128(*_decimal_result(op, (left.precision, left.scale), (right.precision, right.scale)))
+    if family(left) is Family.TIMESTAMP and family(right) is Family.TIMESTAMP:
+        return pa.duration(left.unit)
+    return right if family(left) is Family.DURATION else left
+
+
+def aggregate(function: str, arg: Typed | None) -> tuple[Expr | None, pa.DataType]:
+    """The argument as the aggregate takes it, and the aggregate's type: SUM and AVG add up in the widest type of the family."""
+    if arg is None:
+        return None, pa.int64()
+    if function == "COUNT":
+        return arg.expr, pa.int64()
+    if arg.family is Family.OTHER:
+        raise QueryError(f"{function} cannot take a {type_text(arg.type)}", span=arg.span)
+    if function in {"MIN", "MAX"}:
+        used = plainly(arg)
+        return used.expr, used.type
+    kind = _summed(function, arg)
+    return converted(arg, kind), pa.float64() if function == "AVG" else kind
+
+
+def _summed(function: str, arg: Typed) -> pa.DataType:
+    match arg.family:
+        case Family.INTEGER:
+            return pa.decimal128(38, 0) if plain(arg.type) == pa.uint64() else pa.int64()
+        case Family.DECIMAL:
+            return pa.decimal128(38, decimal_size(arg)[1])
+        case Family.FLOAT | Family.NULL:
+            return pa.float64()
+        case Family.DURATION if function == "SUM":
+            return arg.type
+    hint = "COUNT the rows, or SUM(CASE WHEN … THEN 1 ELSE 0 END)" if arg.family is Family.BOOLEAN else None
+    raise QueryError(f"{function} takes a number, not a {type_text(arg.type)}", span=arg.span, hint=hint)
+
+
+# --- arithmetic -------------------------------------------------------------------------------------------------------------------------
+
+
+def _arithmetic_operands(op: str, left: Typed, right: Typed) -> tuple[pa.DataType, pa.DataType]:
+    left, right = _beside(op, left, right), _beside(op, right, left)
+    families = {left.family, right.family}
+    if families <= NUMBERS:
+        return _number_operands(op, left, right, families)
+    kinds = _time_operands(op, left, right)
+    if kinds is None:
+        raise _no_arithmetic(op, left, right)
+    return kinds
+
+
+def _beside(op: str, operand: Typed, other: Typed) -> Typed:
+    """NULL as the other's type (an interval where it is added to an instant); a string constant beside an instant as an instant."""
+    if operand.family is Family.NULL:
+        kind = pa.int64() if other.family is Family.NULL else plain(other.type)
+        return Typed(operand.expr, pa.duration("us") if op == "+" and other.family in INSTANTS else kind)
+    if operand.is_string_constant and other.family in INSTANTS:
+        return Typed(operand.expr, pa.timestamp("us"))
+    return Typed(operand.expr, plain(operand.type))
+
+
+def _number_operands(op: str, left: Typed, right: Typed, families: set[Family]) -> tuple[pa.DataType, pa.DataType]:
+    if op == "/" or Family.FLOAT in families:
+        return pa.float64(), pa.float64()
+    wide = [operand for operand in (left, right) if operand.family is Family.DECIMAL or operand.type == pa.uint64()]
+    if not wide:
+        return pa.int64(), pa.int64()
+    if op == "%":
+        raise QueryError(f"% takes integers and floating-point numbers, not a {type_text(wide[0].type)}", span=wide[0].span, hint="CAST it")
+    sizes = [decimal_size(operand) for operand in (left, right)]
+    decimal(*_decimal_result(op, *sizes), (left, right))
+    return pa.decimal128(*sizes[0]), pa.decimal128(*sizes[1])
+
+
+def _decimal_result(op: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+    """Digits, and digits behind the point, of an exact sum, difference or product."""
+    if op == "*":
+        return left[0] + right[0] + 1, left[1] + right[1]
+    scale = max(left[1], right[1])
+    return max(left[0] - left[1], right[0] - right[1]) + scale + 1, scale
+
+
+def _time_operands(op: str, left: Typed, right: Typed) -> tuple[pa.DataType, pa.DataType] | None:
+    """Instant ± interval, interval + instant, instant - instant, interval ± interval."""
+    if left.family in INSTANTS and right.family in INSTANTS and op == "-":
+        kind = _meeting_instant(left.type, right.type)
+        return kind, kind
+    if right.family is Family.DURATION and op in {"+", "-"}:
+        if left.family is Family.DURATION:
+            unit = finest_unit(left.type.unit, right.type.unit)
+            return pa.duration(unit), pa.duration(unit)
+        if left.family in INSTANTS:
+            return _moved(left.type, right.type)
+    if left.family is Family.DURATION and right.family in INSTANTS and op == "+":
+        instant, length = _moved(right.type, left.type)
+        return length, instant
+    return None
+
+
+def _meeting_instant(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """Instants are subtracted in UTC and in microseconds, or finer where one of them is."""
+    stamps = [kind for kind in (left, right) if isinstance(kind, pa.TimestampType)]
+    unit = finest_unit("us", *(kind.unit for kind in stamps))
+    return pa.timestamp(unit, "UTC" if any(kind.tz is not None for kind in stamps) else None)
+
+
+def _moved(instant: pa.DataType, length: pa.DataType) -> tuple[pa.DataType, pa.DataType]:
+    stamp = instant if isinstance(instant, pa.TimestampType) else pa.timestamp("us")
+    unit = finest_unit(stamp.unit, length.unit)
+    return pa.timestamp(unit, stamp.tz), pa.duration(unit)
+
+
+def _no_arithmetic(op: str, left: Typed, right: Typed) -> QueryError:
+    hint: str | None = "CAST makes a number of a string"
+    if left.family is Family.STRING and right.family is Family.STRING and op == "+":
+        hint = "strings are joined with ||"
+    elif Family.STRING not in {left.family, right.family}:
+        hint = None
+    return QueryError(f"{type_text(left.type)} {op} {type_text(right.type)} is not defined", span=span_over((left, right)), hint=hint)
+
+
+# --- types of bound expressions ---------------------------------------------------------------------------------------------------------
+
+
+def _column_type(column: Column, fields: Mapping[str, pa.Schema]) -> pa.DataType:
+    if column.source is None or column.source not in fields:
+        raise InternalError(f'column "{column.name}" was never bound')
+    return fields[column.source].field(column.name).type
+
+
+def _arithmetic_type(expr: Arithmetic, fields: Mapping[str, pa.Schema]) -> pa.DataType:
+    return arithmetic_type(expr.op, _type(expr.left, fields), _type(expr.right, fields))
+
+
+def _call_type(call: Call, fields: Mapping[str, pa.Schema]) -> pa.DataType:
+    _, kind = FUNCTIONS[call.name].sign(call.name, [Typed(arg, _type(arg, fields)) for arg in call.args])
+    return kind
+
+
+def _aggregate_type(expr: Aggregate, fields: Mapping[str, pa.Schema]) -> pa.DataType:
+    _, kind = aggregate(expr.function, None if expr.arg is None else Typed(expr.arg, _type(expr.arg, fields)))
+    return kind
+
+
+def _boolean(expr: Expr, fields: Mapping[str, pa.Schema]) -> pa.DataType:
+    return pa.bool_()
+
+
+_TYPES: dict[type[Expr], Callable[[Any, Mapping[str, pa.Schema]], pa.DataType]] = {
+    Column: _column_type,
+    Literal: lambda expr, _: expr.type,
+    **dict.fromkeys((Comparison, And, Or, Not, In, Between, Like, IsNull), _boolean),
+    Arithmetic: _arithmetic_type,
+    Negate: lambda expr, fields: _type(expr.arg, fields),
+    Case: lambda expr, fields: _type(expr.branches[0][1], fields),
+    Call: _call_type,
+    Cast: lambda expr, _: expr.type,
+    Aggregate: _aggregate_type,
+}

@@ -1,0 +1,158 @@
+"""Workloads beside peers: one value, every system's words for it, the same rows from each before a time counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from watersmeet.cli import main as cli
+from watersmeet.errors import InputError
+from watersmeet_lab.bench import embedded
+from watersmeet_lab.bench.answers import Answer, DifferentRowsError, checksum
+from watersmeet_lab.bench.catalogue import CATALOGUE, FINITE
+from watersmeet_lab.bench.embedded import beside_duckdb, collect_ours, finite
+from watersmeet_lab.bench.growth import Point, growth
+from watersmeet_lab.bench.joins import After, Aggregate, Band, Range, Tile, WindowJoin
+from watersmeet_lab.bench.pages import kept, save_growth, write_page
+from watersmeet_lab.bench.peers.flink_sql import flink_select
+from watersmeet_lab.bench.profile import embedded_profile
+from watersmeet_lab.bench.suite import findings
+from watersmeet_lab.bench.workloads import CommonKey, Workload
+
+SCALE = 0.002
+SYSTEM = {"name", "rows_per_s", "p50_ms", "p99_ms", "peak_bytes", "state_bytes"}
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_the_embedded_engine_and_duckdb_give_the_same_rows(name: str) -> None:
+    workload = CATALOGUE[name](SCALE if name not in ("nexmark-4", "nexmark-7") else 0.02)
+    found = finite(workload, workload.tables(), repeats=1)
+    assert found.answer.rows > 0
+    assert {each.name for each in found.systems} == {"watersmeet-embedded", "duckdb", "duckdb-1-thread"}
+
+
+def test_systems_with_different_rows_get_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = FINITE["embedded"](SCALE)
+
+    def one_row_short(*given: object) -> pa.Table:
+        return collect_ours(workload, workload.tables()).slice(1)
+
+    monkeypatch.setattr(embedded, "collect_ours", one_row_short)
+    with pytest.raises(DifferentRowsError, match="duckdb gives"):
+        beside_duckdb(workload)
+
+
+def test_a_row_that_differs_in_one_value_is_found() -> None:
+    rows = pa.table({"a": [1, 2, 3], "b": [1, 1, 1]})
+    other = pa.table({"a": [1, 2, 3], "b": [1, 1, 2]})
+    assert checksum(rows) == checksum(rows.take([2, 0, 1]))
+    assert checksum(rows) != checksum(other)
+
+
+def tallied() -> Workload:
+    join = WindowJoin({"a": "a"}, Tile(10), (), aggregates=(Aggregate("COUNT", "a.k", "n"),))
+    return Workload("tallied", join, CommonKey(rows=30).table, batches=3)
+
+
+def test_of_an_aggregation_a_stream_shows_the_windows_that_are_over() -> None:
+    #  as_of   10   20   30
+    #  n        1    2    3
+    given = Answer.of(tallied(), pa.table({"as_of": [20, 10, 30], "n": [2, 1, 3]}))
+    given.check("over", 2, checksum(pa.table({"as_of": [10, 20], "n": [1, 2]})))
+    with pytest.raises(DifferentRowsError):
+        given.check("others", 2, checksum(pa.table({"as_of": [10, 30], "n": [1, 3]})))
+
+
+def test_of_an_aggregation_the_window_in_which_the_input_ends_is_left_out() -> None:
+    given = Answer.of(tallied(), pa.table({"as_of": [10, 20], "n": [1, 2]}))
+    given.check_table("all", pa.table({"as_of": [10, 20, 30], "n": [1, 2, 1]}))
+    with pytest.raises(DifferentRowsError):
+        given.check_table("too few", pa.table({"as_of": [10, 20, 30], "n": [1, 1, 1]}))
+
+
+def test_a_condition_stands_at_the_first_join_that_knows_all_it_speaks_of() -> None:
+    join = WindowJoin({"a": "x", "b": "y", "c": "z"}, Range(5), (), equal=(("a.k", "b.k"), ("a.j", "c.j")), where=("a.v > 1", "b.v < c.v"))
+    assert [(step.alias, step.equal, step.where, len(step.bounds)) for step in join.steps()] == [
+        ("a", (), ("a.v > 1",), 0),
+        ("b", (("a.k", "b.k"),), (), 1),
+        ("c", (("a.j", "c.j"),), ("b.v < c.v",), 2),
+    ]
+
+
+def test_flink_is_asked_for_an_interval_join_exact_to_the_microsecond() -> None:
+    join = WindowJoin({"b": "bid", "a": "auction"}, After({"a": 90_001_000}), (("b.k", "k"),), equal=(("b.k", "a.k"),))
+    assert flink_select(join) == (
+        "SELECT b.k AS `k` FROM `bid` AS b JOIN `auction` AS a ON b.k = a.k"
+        " AND a.et BETWEEN b.et + INTERVAL '-0 00:01:30.001' DAY TO SECOND(3) AND b.et + INTERVAL '0 00:00:00.000' DAY TO SECOND(3)"
+        " AND a.ts BETWEEN b.ts + -90001000 AND b.ts + 0"
+    )
+
+
+def test_without_an_equality_flink_meets_in_cells() -> None:
+    text = flink_select(WindowJoin({"a": "a", "b": "b"}, Range(1_000_000), (), band=Band("a.x", "b.x", 7)))
+    assert "a.cell = b.cell AND ABS(a.x - b.x) < 7" in text
+    assert "UNNEST(ARRAY[`x` / 7 - 1, `x` / 7, `x` / 7 + 1])" in text
+
+
+def test_aggregates_want_tumbling_windows() -> None:
+    with pytest.raises(InputError, match="tumbling"):
+        WindowJoin({"a": "a"}, Range(10), (), aggregates=(Aggregate("COUNT", "a.k", "n"),))
+
+
+def test_the_last_line_of_json_has_systems_and_ratios() -> None:
+    told = CliRunner().invoke(cli.app, ["bench", "embedded", "--scale", str(SCALE), "--json"])
+    assert told.exit_code == 0, told.output
+    found = json.loads(told.stdout.splitlines()[-1])
+    assert found["workload"] == "embedded"
+    assert all(set(system) == SYSTEM for system in found["systems"])
+    assert set(found["ratio"]) == {"duckdb"}
+
+
+def test_what_was_found_is_kept_with_a_plot_and_a_page_and_left_out_the_next_time(tmp_path: Path) -> None:
+    command = ["bench", "embedded", "--scale", str(SCALE), "--save", str(tmp_path)]
+    assert CliRunner().invoke(cli.app, command).exit_code == 0
+    assert kept(tmp_path) == {"embedded"}
+    assert "<svg" in (tmp_path / "embedded.svg").read_text()
+    assert "| watersmeet-embedded |" in (tmp_path / "README.md").read_text()
+    again = CliRunner().invoke(cli.app, [*command, "--resume"])
+    assert (again.exit_code, again.stdout) == (0, "")
+
+
+def test_a_profile_names_kernels_and_operators() -> None:
+    found = embedded_profile(FINITE["embedded"](SCALE))
+    assert any(name.startswith("count_matches") for name in found.parts_s["kernels"])
+    assert "rows out" in found.parts_s["operators"]
+
+
+def test_an_unknown_benchmark_is_answered_with_those_there_are() -> None:
+    with pytest.raises(InputError, match="no benchmark") as refused:
+        next(findings("nexmark-99"))
+    assert "nexmark-9" in str(refused.value)
+
+
+@pytest.fixture(scope="module")
+def grown() -> list[Point]:
+    return list(growth(0.001))
+
+
+@pytest.mark.xdist_group("growth")
+def test_growth_says_how_much_larger_than_the_smallest_a_time_per_row_is(grown: list[Point]) -> None:
+    assert [point.size for point in grown if point.grows == "streams"] == [2, 3, 4, 5, 6]
+    assert all(point.over_first == 1.0 for point in grown if point.size == min(p.size for p in grown if p.grows == point.grows))
+
+
+@pytest.mark.xdist_group("growth")
+def test_growth_is_kept_and_drawn_on_the_page(grown: list[Point], tmp_path: Path) -> None:
+    save_growth([point.to_dict() for point in grown], tmp_path)
+    write_page(tmp_path)
+    assert "<svg" in (tmp_path / "growth.svg").read_text()
+    assert "| rows in windows | embedded |" in (tmp_path / "README.md").read_text()
+
+
+def test_a_window_too_large_for_spark_and_flink_is_asked_of_the_others_only() -> None:
+    assert set(CATALOGUE["large-window"](1.0).without) == {"spark", "flink"}
+    assert not CATALOGUE["large-window"](0.01).without

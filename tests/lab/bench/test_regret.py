@@ -1,0 +1,49 @@
+"""The regret suite: what it covers, that every plan gives the same rows, and that its figures are what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from watersmeet.algebra.plan import Plan
+from watersmeet_lab.bench.regret import report
+from watersmeet_lab.bench.regret.measure import Regret, Timed, measured, rank_correlation
+from watersmeet_lab.bench.regret.workloads import SUITE
+
+
+def test_the_suite_covers_what_it_is_to_cover() -> None:
+    assert len(SUITE) >= 30
+    assert len({each.name for each in SUITE}) == len(SUITE)
+    assert {len(each.flows) for each in SUITE} == {2, 3, 4, 5, 6}
+    rates = [flow.rows_per_s for each in SUITE for flow in each.flows]
+    assert max(rates) / min(rates) >= 1000
+    assert any(flow.skew for each in SUITE for flow in each.flows)
+    assert any("ROWS" in flow.window for each in SUITE for flow in each.flows)
+    assert any("=" not in each.where or "<" in each.where for each in SUITE)
+    assert any(each.batches > 1 for each in SUITE)
+
+
+@pytest.mark.parametrize("name", ["two-theta", "three-mixed"])
+def test_every_plan_of_a_small_workload_gives_the_same_rows(name: str, tmp_path: Path) -> None:
+    (workload,) = (each for each in SUITE if each.name == name)
+    found = measured(workload, most=12, repeats=1, scale=0.15)  # refuses plans whose rows differ
+    assert len(found.timed) > 1
+    assert all(each.predicted_s > 0 for each in found.timed)
+    assert found.chosen in found.timed
+    assert report.plotted([found], tmp_path / "regret.svg").read_text().startswith("<?xml")
+
+
+def test_regret_and_correlation_are_those_of_the_measured_times() -> None:
+    times = [(1.0, 2.0), (2.0, 1.0), (3.0, 4.0), (4.0, 8.0)]
+    timed = tuple(Timed(Plan(drop_seed=number), *each) for number, each in enumerate(times))
+    found = Regret("made up", 2, timed[0], timed, left_out=0)
+    assert (found.regret, found.correlation, found.best) == (2.0, 0.8, timed[1])
+    assert report.summary([found]) == {"median_regret": 2.0, "worst_regret": 2.0, "median_correlation": 0.8}
+    assert "worst 2.00 (bar 1.50)" in report.verdict([found])
+
+
+def test_equal_values_share_their_rank() -> None:
+    assert rank_correlation([1, 1, 2], [1, 1, 2]) == 1.0
+    assert rank_correlation([1, 2, 3], [3, 2, 1]) == -1.0
+    assert rank_correlation([5, 5], [1, 2]) == 1.0

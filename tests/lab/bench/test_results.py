@@ -1,0 +1,57 @@
+"""Benchmark findings as values: ratios, files, and what moved between two runs."""
+
+from pathlib import Path
+
+import pytest
+
+from watersmeet.errors import InputError, WatersmeetError
+from watersmeet_lab.bench.results import Comparison, System, differences, load, save
+
+
+def comparison(ours: float = 800.0, *, rows_in: int = 1000) -> Comparison:
+    systems = (
+        System("watersmeet-embedded", 2000.0),
+        System("watersmeet-spark", ours, p50_ms=5.0),
+        System("spark-hdfs", 100.0),
+        System("spark-rocksdb", 50.0),
+        System("flink", 160.0),
+    )
+    return Comparison("two-way", rows_in, 40, 7, systems, {"duckdb": "not installed"})
+
+
+def test_the_ratio_takes_ours_on_spark_and_the_best_of_a_peers_settings() -> None:
+    assert comparison().ratio == {"spark": 8.0, "flink": 5.0}
+
+
+def test_without_a_run_on_spark_the_embedded_one_is_compared() -> None:
+    only = Comparison("embedded", 10, 1, 0, (System("watersmeet-embedded", 30.0), System("duckdb", 20.0)))
+    assert only.ratio == {"duckdb": 1.5}
+
+
+def test_a_saved_comparison_reads_back_and_says_where_it_was_measured(tmp_path: Path) -> None:
+    path = save(comparison(), tmp_path)
+    assert load(path) == comparison()
+    assert '"cores"' in path.read_text()
+    assert '"pyarrow"' in path.read_text()
+
+
+def test_two_runs_are_compared_system_by_system() -> None:
+    lines = list(differences(comparison(400.0), comparison(800.0)))
+    assert any("watersmeet-spark" in line and "2.00 times" in line for line in lines)
+    assert [" ".join(line.split()) for line in lines[-2:]] == ["ours over spark 4.00 → 8.00", "ours over flink 2.50 → 5.00"]
+
+
+def test_runs_over_different_rows_are_not_compared() -> None:
+    with pytest.raises(InputError, match="not the same workload"):
+        list(differences(comparison(), comparison(rows_in=5)))
+
+
+def test_a_file_that_is_no_benchmark_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("{}")
+    with pytest.raises(InputError, match="not a saved benchmark"):
+        load(tmp_path / "x.json")
+
+
+def test_a_system_that_took_no_rows_is_no_finding() -> None:
+    with pytest.raises(WatersmeetError, match="took no rows"):
+        System("flink", 0.0)

@@ -1,0 +1,92 @@
+"""What is measured is what is meant: blocks lose and repeat no result, and windows stay as full as they should."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from watersmeet.operators.window_join.tactics.base import Tally
+from watersmeet.operators.window_join.tactics.registry import tactic_of
+from watersmeet.planner.models.kang import TwoStreams
+from watersmeet_lab.papers.effort import Effort
+from watersmeet_lab.papers.golab.figure_3 import FAST, best_plan
+from watersmeet_lab.papers.golab.models import FOUR_EQUAL, ONE_FAST
+from watersmeet_lab.papers.golab.runs import fastest, lazy
+from watersmeet_lab.papers.hammad import service, streams
+from watersmeet_lab.papers.hammad.pair_windows import GCA, LCA, along_path, derived, refined, within_pairs
+from watersmeet_lab.papers.kang import runs
+from watersmeet_lab.papers.tran.figures_8_and_9 import gain
+from watersmeet_lab.workloads.golab import StreamSpec
+
+
+def results(arrivals: streams.Arrivals, algorithm: service.Algorithm, block: int) -> int:
+    found = 0
+    for start in range(0, len(arrivals), block):
+        rows = service._rows(arrivals, algorithm, start, min(block, len(arrivals) - start))
+        found += algorithm.join(rows).rows.shape[1]
+    return found
+
+
+@pytest.mark.parametrize("name", [service.NLW, service.MW, service.HW, service.RIPPLE, service.XJOIN])
+def test_blocks_find_what_one_call_finds(name: str) -> None:
+    arrivals = streams.poisson([300.0, 200.0, 100.0], rows=1500, values=10)
+    whole = service.algorithms([service.NLW], 50_000, [50_000] * 3)[service.NLW]
+    algorithm = service.algorithms([name], 50_000, [50_000] * 3)[name]
+    assert results(arrivals, algorithm, block=100) == results(arrivals, whole, block=1500) > 0
+
+
+def test_global_and_local_windows_keep_the_same_results() -> None:
+    arrivals = streams.poisson([300.0] * 3, rows=900, values=8)
+    pairs = np.array([[0, 60, 20], [60, 0, 20], [20, 20, 0]], np.int64) * 1000
+    found = {name: results(arrivals, refined(name, pairs, within_pairs(pairs)), block=100) for name in (GCA, LCA, service.NLW)}
+    assert len(set(found.values())) == 1
+    assert found[GCA] > 0
+
+
+def test_a_path_is_found_forwards_and_backwards() -> None:
+    steps = np.array([10, 5], np.int64)
+    times = [np.array([0, 20, 0, 0]), np.array([10, 12, 10, 11]), np.array([15, 8, 16, 15])]
+    assert along_path(steps)(times).tolist() == [True, True, False, False]
+    assert derived(steps).max() == 15
+
+
+def test_a_stream_that_toggles_brings_as_many_rows_fast_as_slow() -> None:
+    arrivals = streams.toggling([100.0], low_per_s=10, high_per_s=1000, every=50, rows=4000, values=3)
+    gaps = np.diff(arrivals.times[arrivals.stream == 1])
+    assert np.median(gaps[:40]) > 20 * np.median(gaps[60:90])
+
+
+def test_stores_are_closed_at_night() -> None:
+    arrivals = streams.stores(2, rows=5000, items=10, rows_per_hour=50)
+    hours = arrivals.times / streams.HOUR_US % 24
+    assert hours.min() >= 7.5
+    assert hours.max() <= 20
+    assert np.all(np.diff(arrivals.times) >= 0)
+
+
+@pytest.mark.parametrize("pair", ["HH", "TN", "BT"])
+def test_the_windows_of_two_streams_stay_full(pair: str) -> None:
+    case = runs.case(pair, TwoStreams(200, 100, a_per_s=20, b_per_s=50), seconds=10)
+    tally = Tally(2)
+    for _, found in tactic_of(case.config.plan).settle(case.config, case.config.plan)(case.config, case.old, case.new, tally):
+        assert not found.rows[0].size, "keys never meet"
+    assert tally.inserts.tolist() == [200, 500]
+    assert np.abs(tally.expirations - tally.inserts).max() <= 2
+
+
+def test_plans_of_figure_3_evaluate_as_often_as_said() -> None:
+    plan = best_plan("GENERAL", FAST, ONE_FAST, 50)
+    assert plan.evaluate_us == plan.expire_us == 50 * 13
+    assert dict(plan.orders)["s4"][-1] == "s4", "many new rows of the fast stream come last"
+    assert best_plan("LAZY", FAST, FOUR_EQUAL, 5).algorithm == "lazy-nlj"
+
+
+def test_plans_are_compared_on_the_same_rows() -> None:
+    streams_of_three = (StreamSpec(2, 50, 20),) * 3
+    plan = lazy("lazy-nlj", streams_of_three, 5, (0, 1, 2))
+    ran = fastest(Effort(repeats=3), streams_of_three, {"one": plan, "other": plan}, rows=2000)
+    assert ran["one"].comparisons_per_unit == ran["other"].comparisons_per_unit
+
+
+def test_more_inputs_gain_more() -> None:
+    assert gain(3) > 2 * gain(2)

@@ -1,0 +1,56 @@
+"""State between batches: as large as the windows, the same through bytes, and refused where it is not one's own."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import watersmeet as wm
+from watersmeet.errors import InputError
+from watersmeet.operators.aggregate import compaction, tables
+from watersmeet.operators.aggregate.blobs import state_bytes, state_from_bytes
+from watersmeet.runtime.embedded.run import AggregatedRun
+
+QUERY = """SELECT a.k, COUNT(*) AS n, MAX(b.s) AS last FROM a [RANGE 5 MILLISECONDS], b [RANGE 5 MILLISECONDS]
+           WHERE a.k = b.k GROUP BY a.k EVERY 1 MILLISECOND"""
+
+
+def running(query: str = QUERY, early: tuple[str, ...] = ("b",)) -> AggregatedRun:
+    nothing = pa.schema({"ts": pa.int64(), "k": pa.string(), "s": pa.string()}).empty_table()
+    run = wm.run(query, {name: wm.stream([nothing], time="ts") for name in ("a", "b")}, wm.plan(early=early))
+    assert isinstance(run, AggregatedRun)
+    return run
+
+
+def batch(number: int) -> dict[str, pa.Table]:
+    """Ten milliseconds with ten keys that never come again."""
+    times = [10_000 * number + 1_000 * i for i in range(10)]
+    table = pa.table({"ts": times, "k": [f"key {time}" for time in times], "s": [f"value {time}" for time in times]})
+    return {"a": table, "b": table}
+
+
+def test_state_does_not_grow_with_values_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "GARBAGE", 50)
+    monkeypatch.setattr(tables, "_GARBAGE_ROWS", 50)
+    run, sizes = running(), list[int]()
+    for number in range(60):
+        run.advance(batch(number))
+        sizes.append(len(state_bytes(run.state)))
+    assert max(sizes[30:]) <= 1.2 * max(sizes[:30])
+    assert run.state.result.numbers.used < 300
+
+
+def test_a_run_goes_on_from_bytes() -> None:
+    one, other = running(), running()
+    for number in range(5):
+        other.state = state_from_bytes(other.config, state_bytes(other.state))
+        assert one.advance(batch(number)) == other.advance(batch(number))
+
+
+def test_bytes_of_another_query_are_refused() -> None:
+    run = running()
+    other = running("SELECT COUNT(*) AS n FROM a [LANDMARK]", ())
+    with pytest.raises(InputError, match="not of this query"):
+        state_from_bytes(other.config, state_bytes(run.state))
+    with pytest.raises(InputError, match="damaged"):
+        state_from_bytes(run.config, state_bytes(run.state)[:-1] + b"?")

@@ -1,0 +1,90 @@
+"""What a meet remembers: it survives as bytes, it is a value, and it does not depend on the plan."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+import watersmeet as wm
+from tests.oracle import as_multiset, table_rows
+from tests.properties.arrivals import in_any_batches
+from tests.properties.cases import Case
+from tests.properties.engine import Rows, expected
+from tests.properties.generators import generate
+from tests.properties.plans import plans_of
+from tests.volume import scale_volume
+from watersmeet.algebra.plan import Plan
+from watersmeet.errors import InputError
+from watersmeet.operators.window_join.blobs import state_bytes, state_from_bytes
+from watersmeet.runtime.embedded.run import EmbeddedRun
+
+SEEDS = scale_volume(60)
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_state_goes_through_bytes_after_every_batch_and_changes_nothing(chunk: int) -> None:
+    for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
+        case = generate(seed)
+        run, rounds = _started(case, Random(seed))
+        found: list[pa.RecordBatch] = []
+        for tables in rounds:
+            found += run.advance(tables)
+            run.state = state_from_bytes(run.config, state_bytes(run.state))
+        assert _rows(run, found + run.finish()) == expected(case), f"seed {seed}"
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_the_plan_changes_after_every_batch_and_changes_nothing(chunk: int) -> None:
+    for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
+        case = generate(seed)
+        rng = Random(seed)
+        plans = [Plan(), *plans_of(rng, case)]
+        run, rounds = _started(case, rng)
+        used: list[str] = []
+        found: list[pa.RecordBatch] = []
+        for tables in rounds:
+            plan = rng.choice(plans)
+            used.append(plan.algorithm)
+            run.replan(plan)
+            found += run.advance(tables)
+        assert _rows(run, found + run.finish()) == expected(case), f"seed {seed}, plans {used}"
+
+
+def test_a_step_leaves_the_state_before_it_as_it_was() -> None:
+    for seed in range(100):
+        case = generate(seed)
+        run, rounds = _started(case, Random(seed))
+        for tables in rounds:
+            before, state = state_bytes(run.state), run.state
+            run.advance(tables)
+            assert state_bytes(state) == before, f"seed {seed}"
+
+
+def test_damaged_state_is_refused_by_name() -> None:
+    run, rounds = _started(generate(3), Random(3))
+    for tables in rounds:
+        run.advance(tables)
+    blob = state_bytes(run.state)
+    for damaged in (b"", b"nonsense", blob[:-1], blob[:20] + bytes([blob[20] ^ 1]) + blob[21:]):
+        with pytest.raises(InputError, match="state"):
+            state_from_bytes(run.config, damaged)
+
+
+def _started(case: Case, rng: Random) -> tuple[EmbeddedRun, list[dict[str, pa.Table]]]:
+    """A run that is fed by hand, and its input in rounds of batches, none of them late."""
+    arrivals = in_any_batches(rng, case)
+    sources: dict[str, wm.Stream | wm.Relation] = {each.name: wm.relation(each.table) for each in case.sources if each.time is None}
+    for name, arrival in arrivals.items():
+        sources[name] = wm.stream(case.tables[name], time=arrival.time, unit=arrival.unit, lateness=f"{arrival.lateness_us} microseconds")
+    longest = max((len(arrival.batches) for arrival in arrivals.values()), default=0)
+    rounds = [
+        {name: pa.table(arrival.batches[r]) for name, arrival in arrivals.items() if r < len(arrival.batches)} for r in range(longest)
+    ]
+    used = {source.schema.name for source in case.bound.sources}
+    return wm.run(case.text, sources), [{name: table for name, table in tables.items() if name in used} for tables in rounds]
+
+
+def _rows(run: EmbeddedRun, batches: list[pa.RecordBatch]) -> Rows:
+    return as_multiset(table_rows(pa.Table.from_batches(batches, run.config.result)))

@@ -1,0 +1,83 @@
+"""A tree of two-input joins: every shape gives the same rows, and what its nodes keep can be lost at any time."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+import watersmeet as wm
+from tests.operators.window_join.test_state_between_batches import _rows, _started
+from tests.properties.engine import expected
+from tests.properties.generators import generate
+from tests.properties.plans import _tree
+from watersmeet.algebra.plan import Plan
+from watersmeet.errors import PlanError
+from watersmeet.operators.window_join.blobs import state_bytes, state_from_bytes
+from watersmeet.sources.declarations import Stream
+
+QUERY = (
+    "SELECT a.id AS a, b.id AS b, c.id AS c FROM a [RANGE 10 SECONDS], b [ROWS 2], c [TUMBLE 10 SECONDS] "
+    "WHERE a.k = b.k AND b.k = c.k AND a.id <= c.id + 5"
+)
+
+
+def streams() -> dict[str, Stream]:
+    rows = pa.table(
+        {"ts": pa.array([s * 1_000_000 for s in range(30)]), "k": pa.array([s % 3 for s in range(30)]), "id": pa.array(range(30))}
+    )
+    return {name: wm.stream(rows, time="ts") for name in "abc"}
+
+
+def test_every_tree_gives_the_rows_of_grouped_runs() -> None:
+    wanted = sorted(wm.collect(QUERY, streams(), plan=wm.plan("runs")).to_pylist(), key=str)
+    assert wanted
+    for tree in ((("a", "b"), "c"), ("a", ("b", "c")), (("a", "c"), "b"), ("c", ("b", "a"))):
+        assert sorted(wm.collect(QUERY, streams(), plan=wm.plan(tree=tree)).to_pylist(), key=str) == wanted
+
+
+@pytest.mark.parametrize("chunk", range(2))
+def test_what_nodes_keep_is_lost_with_every_other_batch_and_changes_nothing(chunk: int) -> None:
+    for seed in range(chunk * 150, (chunk + 1) * 150):
+        case, rng = generate(seed), Random(seed)
+        run, rounds = _started(case, rng)
+        run.replan(_tree(rng, "tree", [item.alias for item in case.items]))
+        found: list[pa.RecordBatch] = []
+        for number, tables in enumerate(rounds):
+            found += run.advance(tables)
+            if number % 2:
+                run.state = state_from_bytes(run.config, state_bytes(run.state))
+        assert _rows(run, found + run.finish()) == expected(case), f"seed {seed}"
+
+
+@pytest.mark.parametrize("chunk", range(2))
+def test_trees_change_into_each_other_and_into_runs_between_batches(chunk: int) -> None:
+    for seed in range(chunk * 150, (chunk + 1) * 150):
+        case, rng = generate(seed), Random(seed)
+        run, rounds = _started(case, rng)
+        aliases = [item.alias for item in case.items]
+        found: list[pa.RecordBatch] = []
+        plan = _tree(rng, "tree", aliases)
+        for tables in rounds:
+            run.replan(rng.choice((plan, plan, _tree(rng, "tree", aliases), Plan())))
+            found += run.advance(tables)
+        assert _rows(run, found + run.finish()) == expected(case), f"seed {seed}"
+
+
+def test_a_tree_counts_what_it_does() -> None:
+    run = wm.run(QUERY, streams(), plan=wm.plan(tree=(("a", "b"), "c")))
+    rows = run.collect().num_rows
+    assert run.tally.probes.sum() > 0
+    assert run.tally.comparisons.sum() >= run.tally.touched.sum() >= rows
+    assert run.tally.inserts.sum() > 0
+
+
+def test_trees_that_do_not_fit_the_query_are_refused() -> None:
+    for tree in (("a", "b"), (("a", "b"), ("c", "d"))):
+        with pytest.raises(PlanError, match="each source as a leaf once: a, b, c"):
+            wm.run(QUERY, streams(), plan=wm.plan(tree=tree))
+    with pytest.raises(PlanError, match="not a tree of joins"):
+        wm.run(QUERY, streams(), plan=wm.plan("eager-nlj", tree=(("a", "b"), "c")))
+    with pytest.raises(PlanError, match="has no orders"):
+        wm.run(QUERY, streams(), plan=wm.plan("tree", order={"a": ["b", "c"]}))

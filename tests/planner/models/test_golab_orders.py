@@ -1,0 +1,218 @@
+"""Join orders: each heuristic finds what it is meant to find, looking at few orders; the exact searches agree with each other."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from watersmeet.errors import PlanError
+from watersmeet.planner.models.golab import CommonAttribute, Intervals, Stream, eager_nlj, intermediate_rows, origin_comparisons
+from watersmeet.planner.models.golab_graph import JoinGraph, Predicate, exhaustive_from, most_selective_next
+from watersmeet.planner.models.golab_orders import (
+    ascending_join_sizes,
+    exhaustive,
+    exhaustive_per_origin,
+    expensive_on_top,
+    fast_streams_up,
+    global_cost,
+    hash_order,
+    indexed_innermost,
+    lazy_orders,
+)
+from watersmeet.planner.models.golab_subsets import best_order_anywhere, best_order_from
+from watersmeet_lab.papers.golab.models import FOUR_EQUAL, ONE_FAST, TABLE_5, TABLE_6, TABLE_7, figure_2, figure_3a, figure_3b
+
+
+def random_join(rng: random.Random, count: int = 4, buckets: tuple[int, ...] = (1,)) -> CommonAttribute:
+    return CommonAttribute(
+        tuple(
+            Stream(
+                rng.choice([1, 1, 2, 5, 10, 50]), rng.choice([50, 100, 200]), rng.choice([2, 5, 20, 50, 200]), buckets=rng.choice(buckets)
+            )
+            for _ in range(count)
+        )
+    )
+
+
+@pytest.mark.parametrize("table", [TABLE_5, TABLE_6, TABLE_7])
+def test_the_augmented_heuristic_finds_the_best_order_of_each_table_looking_at_few(table: CommonAttribute) -> None:
+    found, best = fast_streams_up(table), exhaustive(table)
+    assert found.order == best.order
+    assert found.cost == pytest.approx(best.cost, rel=1e-12)
+    assert best.looked_at == 24
+    assert found.looked_at <= 5
+
+
+def test_the_initial_heuristic_suffices_for_table_5_and_not_for_the_others() -> None:
+    assert ascending_join_sizes(TABLE_5).order == (0, 1, 2, 3)
+    assert ascending_join_sizes(TABLE_5).looked_at == 2, "1234 and 2134 tie"
+    assert round(ascending_join_sizes(TABLE_6).cost) == 248450, "2341"
+    assert ascending_join_sizes(TABLE_7).order == (2, 3, 0, 1)
+    assert round(ascending_join_sizes(TABLE_7).cost) == 49542
+
+
+def test_with_equal_value_counts_small_windows_come_first() -> None:
+    join = CommonAttribute((Stream(9, 100, 50), Stream(1, 100, 50), Stream(5, 100, 50), Stream(3, 100, 50)))
+    assert set(ascending_join_sizes(join).order[:2]) == {1, 3}
+    assert ascending_join_sizes(join).order[2:] == (2, 0)
+
+
+def test_moving_fast_streams_up_never_hurts_and_stays_near_the_optimum() -> None:
+    rng = random.Random(1)
+    ratios = []
+    for _ in range(60):
+        join = random_join(rng)
+        plain, moved, best = ascending_join_sizes(join), fast_streams_up(join), exhaustive(join)
+        assert best.cost <= moved.cost * (1 + 1e-9)
+        assert moved.cost <= plain.cost * (1 + 1e-9)
+        assert moved.looked_at <= 2 + 2 * 4
+        ratios.append(moved.cost / best.cost)
+    assert sorted(ratios)[len(ratios) // 2] < 1.001, "half of the time it is the optimum"
+
+
+@pytest.mark.parametrize("join", [FOUR_EQUAL, ONE_FAST])
+@pytest.mark.parametrize("tau", [1, 5, 12, 20, 50])
+def test_the_lazy_heuristic_finds_the_best_order_of_every_origin_in_figure_3(join: CommonAttribute, tau: int) -> None:
+    found, best = lazy_orders(join, Intervals(tau)), exhaustive_per_origin(join, Intervals(tau))
+    assert [each.cost for each in found] == pytest.approx([each.cost for each in best], rel=1e-12)
+    assert max(each.looked_at for each in found) <= 5
+
+
+def test_many_new_rows_of_a_fast_stream_are_best_scanned_last_and_few_first() -> None:
+    seldom, often = lazy_orders(ONE_FAST, Intervals(50))[3], lazy_orders(ONE_FAST, Intervals(2))[3]
+    assert seldom.order[-1] == 3
+    assert 3 in often.order[:2], "second place costs what first place costs"
+
+
+def test_equally_many_buckets_leave_the_order_as_it_is() -> None:
+    for table in (TABLE_5, TABLE_6, TABLE_7):
+        hashed = CommonAttribute(tuple(replace(stream, buckets=2) for stream in table.streams))
+        assert hash_order(hashed).order == fast_streams_up(table).order
+        assert hash_order(hashed).cost == pytest.approx(fast_streams_up(table).cost / 2)
+
+
+def test_the_hash_heuristic_is_never_worse_than_forgetting_the_buckets() -> None:
+    rng = random.Random(2)
+    for _ in range(40):
+        join = random_join(rng, buckets=(1, 2, 5, 20))
+        assert hash_order(join).cost <= fast_streams_up(join).cost * (1 + 1e-9)
+        assert exhaustive(join).cost <= hash_order(join).cost * (1 + 1e-9)
+        assert hash_order(join).looked_at < 24
+
+
+def test_a_hybrid_puts_indexed_windows_innermost() -> None:
+    join = CommonAttribute((Stream(1, 100, 50, buckets=10), Stream(2, 100, 50), Stream(1, 100, 50, buckets=20), Stream(3, 100, 50)))
+    found = indexed_innermost(join)
+    assert set(found.order[2:]) == {0, 2}
+    assert found.looked_at <= 2
+    assert found.cost < global_cost(join, (0, 2, 1, 3))
+
+
+def test_expensive_predicates_go_near_the_top() -> None:
+    dear = CommonAttribute((Stream(1, 100, 50), Stream(1, 100, 50), Stream(1, 100, 50), Stream(1, 100, 50, weight=40)))
+    found = expensive_on_top(dear)
+    assert 3 in found.order[:2]
+    assert found.cost == pytest.approx(exhaustive(dear).cost)
+    assert found.looked_at < 24
+    assert expensive_on_top(TABLE_6).order == fast_streams_up(TABLE_6).order, "nothing dear, nothing moved"
+
+
+def test_different_attributes_follow_the_graph_from_the_origin() -> None:
+    #  0 --.5-- 1 --.01-- 2
+    #           |
+    #          .1
+    #           3
+    graph = JoinGraph(
+        (Stream(1, 10), Stream(1, 20), Stream(1, 30), Stream(1, 40)), (Predicate(0, 1, 0.5), Predicate(1, 2, 0.01), Predicate(1, 3, 0.1))
+    )
+    assert most_selective_next(graph, origin=0).order == (0, 1, 2, 3)
+    assert most_selective_next(graph, origin=3).order == (3, 1, 2, 0)
+    for origin in range(4):
+        greedy, best = most_selective_next(graph, origin), exhaustive_from(graph, origin)
+        assert greedy.order == best.order
+        assert greedy.looked_at == 1
+    assert origin_comparisons(graph, 0, (0, 1, 2, 3)) == pytest.approx(20 + 10 * 30 + 3 * 40)
+
+
+def test_a_small_window_that_no_predicate_reaches_has_to_wait() -> None:
+    #  0 --.9-- 1 --.9-- 2, and 2 holds a single row
+    graph = JoinGraph((Stream(1, 10), Stream(1, 50), Stream(1, 1)), (Predicate(0, 1, 0.9), Predicate(1, 2, 0.9)))
+    assert intermediate_rows(graph, (0, 2)) < intermediate_rows(graph, (0, 1))
+    assert most_selective_next(graph, origin=0).order == (0, 1, 2)
+    assert exhaustive_from(graph, origin=0).looked_at == 1, "the graph leaves one order"
+    assert exhaustive_from(graph, origin=1).looked_at == 2
+
+
+def test_where_the_graph_falls_apart_the_smallest_window_is_multiplied_in() -> None:
+    graph = JoinGraph((Stream(1, 10), Stream(1, 50), Stream(1, 20)), (Predicate(1, 2, 0.1),))
+    assert most_selective_next(graph, origin=0).order == (0, 2, 1)
+    assert intermediate_rows(graph, (0, 2)) == 200
+
+
+def test_dynamic_programming_over_subsets_finds_what_all_orders_would() -> None:
+    rng = random.Random(4)
+    for _ in range(15):
+        join = random_join(rng, buckets=(1, 1, 5, 30))
+        for intervals in (Intervals(), Intervals(3), Intervals(40)):
+            anywhere = [best_order_anywhere(join, origin, intervals).cost for origin in range(4)]
+            assert anywhere == pytest.approx([found.cost for found in exhaustive_per_origin(join, intervals)], rel=1e-9)
+        first = [best_order_from(join, origin) for origin in range(4)]
+        assert sum(found.cost for found in first) <= exhaustive(join).cost * (1 + 1e-9), "an order per origin beats one for all"
+        assert [origin_comparisons(join, origin, found.order) for origin, found in enumerate(first)] == pytest.approx(
+            [found.cost for found in first]
+        )
+
+
+def test_ten_streams_are_searched_in_no_time_and_too_many_are_refused() -> None:
+    ten = random_join(random.Random(5), count=10)
+    assert best_order_from(ten, origin=0).looked_at == 9 * 2**8
+    with pytest.raises(PlanError, match="exhaustive search would cost 3628800 orders"):
+        exhaustive(ten)
+    assert fast_streams_up(ten).looked_at < 100
+    with pytest.raises(PlanError, match="orders of 20 streams are too many"):
+        best_order_from(random_join(random.Random(5), count=20), origin=0)
+
+
+def test_figure_2_multi_way_scales_better_than_naive() -> None:
+    figure = figure_2(range(2, 9))
+    multi, naive = figure.line("MULTI-WAY"), figure.line("NAIVE")
+    assert multi[0] == naive[0] == 200, "two windows have no inner loops to spare"
+    assert all(ours < theirs for ours, theirs in zip(multi[1:], naive[1:], strict=True))
+    gaps = [theirs - ours for ours, theirs in zip(multi, naive, strict=True)]
+    assert gaps == sorted(gaps)
+    assert [round(cost) for cost in multi[:4]] == [200, 900, 2800, 7500]
+    assert [round(cost) for cost in naive[:4]] == [200, 10800, 42400, 116400]
+
+
+def test_figure_3a_lazy_equals_general_below_naive_and_rises_with_tau() -> None:
+    figure = figure_3a((1, 2, 5, 10, 20, 30, 40, 50))
+    naive, lazy, general = (figure.line(name) for name in ("NAIVE", "LAZY", "GENERAL"))
+    assert lazy == pytest.approx(general, rel=1e-12)
+    assert all(ours < theirs for ours, theirs in zip(general, naive, strict=True))
+    assert list(lazy) == sorted(lazy)
+    ratios = [theirs / ours for ours, theirs in zip(lazy, naive, strict=True)]
+    assert ratios == sorted(ratios, reverse=True), "naive is worst for small τ"
+    assert [round(lazy[0]), round(lazy[-1])] == [2869, 7800]
+
+
+def test_figure_3b_general_is_lowest_lazy_equals_it_for_small_tau_and_naive_overtakes_lazy_for_large() -> None:
+    figure = figure_3b((1, 5, 10, 12, 15, 20, 30, 50))
+    naive, lazy, general = (figure.line(name) for name in ("NAIVE", "LAZY", "GENERAL"))
+    assert lazy[:3] == pytest.approx(general[:3], rel=1e-12)
+    assert all(ours < theirs for ours, theirs in zip(general[3:], lazy[3:], strict=True))
+    assert all(ours < theirs for ours, theirs in zip(general, naive, strict=True))
+    assert all(theirs > ours for ours, theirs in zip(lazy[:4], naive[:4], strict=True))
+    assert all(theirs < ours for ours, theirs in zip(lazy[4:], naive[4:], strict=True)), "from τ = 15 on"
+    assert naive[-1] / general[-1] < 1.01, "nearly as good"
+
+
+def test_the_best_naive_order_for_large_tau_has_the_fast_stream_last() -> None:
+    assert exhaustive_per_origin(ONE_FAST, Intervals(50))[3].order[-1] == 3
+
+
+def test_the_best_plan_beats_the_worst_by_four_to_six_times_with_five_buckets_too() -> None:
+    """Table 8 measures 4.6 to 4.9; insertion and expiration, which the order does not change, take the rest."""
+    hashed = CommonAttribute(tuple(replace(stream, buckets=5) for stream in TABLE_5.streams))
+    assert sum(eager_nlj(hashed, (3, 2, 1, 0))) / sum(eager_nlj(hashed, (0, 1, 2, 3))) == pytest.approx(86850 / 16000)

@@ -1,0 +1,149 @@
+"""Statistics and plans that cannot be are refused where they are made, with what is wrong in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from watersmeet.errors import InputError, InternalError, PlanError, WatersmeetError
+from watersmeet.planner.models.ayad import Budget, Selection, SideCosts, Source, WindowJoin
+from watersmeet.planner.models.ayad_drops import Wishes
+from watersmeet.planner.models.ayad_search import Filter, Tie, cost_per_row
+from watersmeet.planner.models.golab import CommonAttribute, Intervals, Stream, eager_nlj, general_lazy_nlj, lazy_nlj, origin_comparisons
+from watersmeet.planner.models.golab_graph import JoinGraph, Predicate, most_selective_next
+from watersmeet.planner.models.golab_orders import lazy_orders, rates_have_moved
+from watersmeet.planner.models.kang import Load, TwoStreams, pair_cost, structure_cost
+from watersmeet.planner.models.kang_limited import LimitedJoin, Pair
+from watersmeet.planner.models.tran import AggregationJoin, AggregationWeights, Input
+from watersmeet.planner.models.weights import PAPER_WEIGHTS, StructureWeights, fitted_weight
+from watersmeet_lab.papers.golab.models import FOUR_EQUAL
+from watersmeet_lab.papers.series import Figure
+
+NAN, INF = float("nan"), float("inf")
+A = Source("a", 1, window_rows=1)
+
+#: Everything that takes a number above zero, by that number.
+ABOVE_ZERO: dict[str, Callable[[float], object]] = {
+    "golab rate": lambda x: Stream(x, 100, 50),
+    "golab window": lambda x: Stream(1, x, 50),
+    "golab count window": lambda x: Stream(1, None, 50, window_rows=x),
+    "golab values": lambda x: Stream(1, 100, x),
+    "golab weight": lambda x: Stream(1, 100, 50, weight=x),
+    "golab theta": lambda x: Stream(1, 100, 50, theta=x),
+    "golab predicate": lambda x: Predicate(0, 1, x),
+    "kang rows": lambda x: Load(x, 1, 1),
+    "kang rate": lambda x: TwoStreams(1, 1, x, 1),
+    "kang limited rate": lambda x: LimitedJoin(Pair(1, x), Pair(1, 1), 0.1),
+    "kang selectivity": lambda x: LimitedJoin(Pair(1, 1), Pair(1, 1), x),
+    "kang bucket": lambda x: replace(PAPER_WEIGHTS, bucket_rows=x),
+    "tran window": lambda x: Input(1, x, 1, 0.1),
+    "tran groups": lambda x: Input(1, 1, x, 0.1),
+    "tran selectivity": lambda x: Input(1, 1, 1, x),
+    "ayad rate": lambda x: Source("a", x, window_rows=1),
+    "ayad window": lambda x: Source("a", 1, window_rows=x),
+    "ayad time window": lambda x: Source("a", 1, window_s=x),
+    "ayad selection": lambda x: Selection(A, x),
+    "ayad join": lambda x: WindowJoin(A, A, x),
+    "ayad tie": lambda x: Tie("a", "b", x),
+    "ayad filter": lambda x: Filter("a", x),
+    "ayad processors": lambda x: Budget(processors=x),
+    "ayad weights": lambda x: Wishes(weights={"a": x}),
+}
+
+#: Everything that takes zero as well.
+NOT_NEGATIVE: dict[str, Callable[[float], object]] = {
+    "golab interval": Intervals,
+    "kang probes": lambda x: Load(1, 1, x),
+    "kang limited window": lambda x: LimitedJoin(Pair(1, 1), Pair(x, 1), 0.1),
+    "kang weight": lambda x: StructureWeights(x, 0),
+    "tran rate": lambda x: Input(x, 1, 1, 0.1),
+    "tran weight": lambda x: AggregationWeights(group_s=x),
+    "ayad cost": lambda x: SideCosts(probe_s=x),
+    "ayad selection cost": lambda x: Selection(A, 1, x),
+    "ayad row cost": cost_per_row,
+    "ayad least rate": lambda x: Wishes(least_rows_per_s={"a": x}),
+}
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -INF, -1, 0, 1e300, 10**400])
+@pytest.mark.parametrize("name", list(ABOVE_ZERO))
+def test_what_must_be_above_zero_refuses_everything_else(name: str, value: float) -> None:
+    with pytest.raises((InputError, PlanError), match="must be"):
+        ABOVE_ZERO[name](value)
+    ABOVE_ZERO[name](1)
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -1e-9])
+@pytest.mark.parametrize("name", list(NOT_NEGATIVE))
+def test_what_may_be_zero_refuses_what_is_below_and_what_is_no_number(name: str, value: float) -> None:
+    with pytest.raises((InputError, PlanError), match="must be"):
+        NOT_NEGATIVE[name](value)
+    NOT_NEGATIVE[name](0)
+
+
+@pytest.mark.parametrize("value", ["5", None, True])
+def test_text_and_truth_values_are_no_rates(value: object) -> None:
+    with pytest.raises(InputError, match="the rate of a stream must be a number above zero"):
+        Stream(value, 100, 50)  # type: ignore[arg-type]  # the mistake under test
+
+
+def test_a_window_is_measured_one_way() -> None:
+    with pytest.raises(InputError, match="either a number of rows or a length in seconds"):
+        Stream(1, None, 50)
+    with pytest.raises(InputError, match="either a number of rows or a length in seconds"):
+        Source("a", 1, window_rows=1, window_s=1)
+
+
+@pytest.mark.parametrize("buckets", [0, -1, 1.5, True])
+def test_buckets_are_whole_and_at_least_one(buckets: int) -> None:
+    with pytest.raises(InputError, match="whole number of at least 1"):
+        Stream(1, 100, 50, buckets=buckets)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 1, 2, 2), (0, 1, 2, 4), (0, 1, 2, 3, 3)])
+def test_an_order_names_every_stream_once(order: tuple[int, ...]) -> None:
+    with pytest.raises(PlanError, match="names each of 0 to 3 once"):
+        origin_comparisons(FOUR_EQUAL, 0, order)
+
+
+MISTAKES: list[tuple[Callable[[], object], str]] = [
+    (lambda: CommonAttribute((Stream(1, 1),)), "at least two streams"),
+    (lambda: JoinGraph((Stream(1, 1),), ()), "at least two streams"),
+    (lambda: JoinGraph((Stream(1, 1),) * 2, (Predicate(0, 2, 0.5),)), "between streams 0 and 2, but there are 2"),
+    (lambda: Predicate(1, 1, 0.5), "got stream 1 twice"),
+    (lambda: most_selective_next(JoinGraph((Stream(1, 1),) * 2, ()), 5), "no stream 5 among 2"),
+    (lambda: origin_comparisons(FOUR_EQUAL, 7, (0, 1, 2, 3)), "no stream 7 among 4"),
+    (lambda: origin_comparisons(FOUR_EQUAL, -1, (0, 1, 2, 3)), "no stream -1 among 4"),
+    (lambda: eager_nlj(FOUR_EQUAL, (0, 1)), "names each of 0 to 3 once"),
+    (lambda: lazy_nlj(FOUR_EQUAL, (0, 1, 2, 3), Intervals()), "a lazy join needs an evaluation interval"),
+    (lambda: lazy_orders(FOUR_EQUAL, Intervals()), "a lazy join needs an evaluation interval"),
+    (lambda: general_lazy_nlj(FOUR_EQUAL, [(0, 1, 2, 3)], Intervals(1)), "4 origins need as many orders, got 1"),
+    (lambda: Intervals(10, 5), "would come more often than evaluation"),
+    (lambda: rates_have_moved([1], [2], -1), "the threshold for re-ordering"),
+    (lambda: pair_cost("TNH", TwoStreams(1, 1, 1, 1)), "does not name two structures"),
+    (lambda: structure_cost("heap", Load(1, 1, 1), PAPER_WEIGHTS), 'no structure "heap"'),
+    (lambda: fitted_weight([], []), "as many times as points"),
+    (lambda: fitted_weight([1.0], [1.0, 2.0]), "as many times as points"),
+    (lambda: replace(PAPER_WEIGHTS, node_rows=1), "whole number of at least 2"),
+    (lambda: AggregationJoin((Input(1, 1, 1, 1),)), "at least two inputs"),
+    (lambda: AggregationJoin((Input(1, 1, 1, 1),) * 2, "merge"), 'no join method "merge"'),  # type: ignore[arg-type]  # the mistake under test
+    (lambda: Input(1, 1, 0.5, 0.1), "at least one group"),
+    (lambda: Input(1, 1, 1, 0.1, passes=3), "once or twice, got 3"),
+    (lambda: Budget(headroom=1), "leaves nothing to compute with"),
+    (lambda: Budget(headroom=NAN), "between zero and one"),
+    (lambda: Budget(memory_rows=NAN), "above zero rows"),
+    (lambda: Figure("x", (1,), ()).line("LAP"), 'no line "LAP"'),
+]
+
+
+@pytest.mark.parametrize(("mistake", "complaint"), MISTAKES, ids=[complaint for _, complaint in MISTAKES])
+def test_a_mistake_is_named(mistake: Callable[[], object], complaint: str) -> None:
+    with pytest.raises(WatersmeetError, match=complaint):
+        mistake()
+
+
+def test_a_figure_with_a_line_that_is_too_short_is_our_bug() -> None:
+    with pytest.raises(InternalError, match="does not have 2 points"):
+        Figure("x", (1, 2), (("a", (1.0,)),))

@@ -1,0 +1,132 @@
+"""Calibration: weights that are positive, that predict a load they were not fitted to, and that least squares would give."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from watersmeet.calibration import aggregation, around, calibrated, load, runs, structures
+from watersmeet.calibration.fit import fitted
+from watersmeet.calibration.streams import B
+from watersmeet.calibration.timing import Timed
+from watersmeet.cli.calibrate import calibrate, weights_as_table
+from watersmeet.errors import InternalError
+from watersmeet.operators.window_join.tactics.base import Tally
+from watersmeet.planner.models.early_aggregation import EarlyWeights
+from watersmeet.planner.models.profile import SCALARS, STRUCTURES, Profile
+
+#: May be too small to be seen beside the noise of a machine that does other things: a list forgets a row in a nanosecond.
+MAY_BE_ZERO = {
+    "list.update_s",
+    "match_s",
+    "select_s",
+    "group_s",
+    "check_s",
+    "probe_batch_s",
+    "loop_match_s",
+    "layout_s",
+    "loops_batch_s",
+    "node_batch_s",
+}
+
+
+@pytest.fixture(scope="module")
+def measured() -> Profile:
+    return calibrated(quick=True)
+
+
+def test_what_is_measured_is_positive_and_less_than_a_second(measured: Profile) -> None:
+    weights = {f"{kind}.{name}": value for kind in STRUCTURES for name, value in asdict(measured.structure(kind)).items()}
+    weights |= {name: getattr(measured, name) for name in SCALARS}
+    assert all(0 <= value < 1 for value in weights.values())
+    probes = {f"{kind}.{name}" for kind in STRUCTURES for name in ("compare_s", "lookup_s")}  # a fit may give all to one of the two
+    assert {name for name, value in weights.items() if not value} <= MAY_BE_ZERO | probes
+    assert all(measured.structure(kind).compare_s + measured.structure(kind).lookup_s > 0 for kind in STRUCTURES)
+    assert measured.list.compare_s > 0
+
+
+def test_aggregations_cost_what_was_measured_and_not_what_is_assumed(measured: Profile) -> None:
+    weights = asdict(measured.early)
+    assert all(0 <= value < 1e-3 for value in weights.values())
+    assert sum(value > 0 for value in weights.values()) >= 2
+    assert measured.early != EarlyWeights()
+    assert Profile.from_json(measured.to_json()) == measured
+
+
+def test_more_matches_cost_a_late_plan_more_and_an_early_one_nothing() -> None:
+    few, many = (aggregation.Load(2_000, matches, 1, early=()) for matches in (2, 40))
+    late, later = (dict(zip(aggregation.WEIGHTS, aggregation.quantities(load), strict=True)) for load in (few, many))
+    assert later["result_s"] == pytest.approx(20 * late["result_s"])
+    early, earlier = (aggregation.Load(2_000, matches, 1, early=("a", "b")) for matches in (40, 400))
+    assert aggregation.quantities(earlier)[-1] < aggregation.quantities(early)[-1]
+
+
+def test_a_profile_says_where_it_is_from(measured: Profile) -> None:
+    assert (measured.name, measured.unit) == ("calibrated", "s")
+    assert measured.source.startswith("quickly measured on ")
+
+
+def test_a_larger_list_takes_as_long_as_the_weights_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work is counted, not timed, so that the prediction is exact and no other process can spoil it."""
+    compare_s, lookup_s, update_s = 2e-9, 3e-8, 5e-8
+
+    def count_seconds(call: Callable[[], Tally], repeats: int) -> Timed[Tally]:
+        tally = call()
+        updates = tally.inserts[B] + tally.expirations[B]
+        return Timed(tally, float(tally.comparisons.sum() * compare_s + tally.probes.sum() * lookup_s + updates * update_s))
+
+    monkeypatch.setattr(structures, "timed", count_seconds)
+    probed = [structures.probed("list", load, repeats=1) for load in structures.probe_loads("list", quick=True)]
+    updated = [structures.updated("list", load, repeats=1) for load in structures.update_loads("list", quick=True)]
+    weights = structures.structure(probed, updated)
+    larger = structures.probed("list", structures.Load(window_rows=100_000, arrivals=400), repeats=1)
+    assert larger.compared == 100_000 * 400
+    predicted_s = larger.layout_s + larger.compared * weights.compare_s + larger.lookups * weights.lookup_s
+    assert predicted_s == pytest.approx(larger.seconds, rel=0.01)
+
+
+def test_loads_count_what_the_model_counts() -> None:
+    tree = structures.probed("btree", structures.Load(window_rows=5000, arrivals=10), repeats=1)
+    assert (tree.compared, tree.lookups) == (10 * 14, 10)
+    steady = structures.updated("list", structures.Load(window_rows=50, arrivals=100), repeats=1)
+    assert steady.touched == 100 + 99  # the first row to arrive finds the oldest still valid
+    assert runs.point(1000, 4, repeats=1).matches == pytest.approx(4000, rel=0.1)
+
+
+def test_a_run_counts_matches_whether_rows_are_put_out_or_not() -> None:
+    silent, loud = (around.point(500, 3, repeats=1, selects=True, puts_out=puts_out) for puts_out in (False, True))
+    assert silent.matches == loud.matches == loud.put_out > 0
+    assert silent.put_out == 0
+    batches = around.BATCHES
+    assert (loud.rows, loud.asked) == (batches * 1000, batches * 500)
+    assert loud.lookups >= batches * 500
+
+
+def test_no_weight_is_below_zero_and_what_is_known_is_taken_off() -> None:
+    # 2 s per unit of the first quantity; the second would have to be negative
+    assert fitted([[1, 0], [2, 1], [4, 3]], [2.0, 3.9, 7.7])[1] == 0.0
+    assert fitted([[1], [2]], [3.0, 5.0], known_s=[1.0, 1.0]) == (2.0,)
+    assert fitted([[1], [1]], [0.0, 2.0]) == (2.0,)  # no time at all says nothing
+    assert fitted([[1, 1]], [0.0]) == (0.0, 0.0)
+    with pytest.raises(InternalError, match="do not belong"):
+        fitted([[1]], [1.0, 2.0])
+
+
+def test_the_command_keeps_what_it_measured(
+    measured: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr("watersmeet.cli.calibrate.calibrated", lambda progress, quick: measured)
+    calibrate(quick=True, as_json=True)
+    said = json.loads(capsys.readouterr().out)
+    assert Profile.from_json(json.dumps(said["profile"])) == measured == load()
+    assert said["saved"] == str(tmp_path / "watersmeet" / "profile.json")
+    calibrate(quick=True)
+    shown = capsys.readouterr().out
+    assert "a row compared in a lookup" in shown
+    assert "saved in" in shown
+    assert weights_as_table(measured).row_count == 3 * len(STRUCTURES) + len(SCALARS) + 5 + 5  # of aggregations, of Spark

@@ -1,0 +1,100 @@
+"""The rules of the search: a trace of what each did, a culprit with a name, buckets and trees where they belong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import watersmeet as wm
+from watersmeet.algebra.plan import Index, Plan, leaves
+from watersmeet.errors import InternalError, PlanError
+from watersmeet.planner.cost_of_trees import TreeModel
+from watersmeet.planner.explain import Explanation
+from watersmeet.planner.search import RULES, Rule, Searching, searched
+
+CHAIN = "SELECT a.k FROM a [RANGE 9 SECONDS], b [RANGE 9 SECONDS], c [RANGE 9 SECONDS] WHERE a.k = b.k AND b.j = c.j"
+STATS = {
+    "a": wm.stats(rate=1000, distinct={"k": 100}),
+    "b": wm.stats(rate=10, distinct={"k": 100, "j": 10}),
+    "c": wm.stats(rate=1000, distinct={"j": 10}),
+}
+
+
+@pytest.fixture(scope="module")
+def about() -> Explanation:
+    return wm.explain(CHAIN, STATS, all_plans=True)
+
+
+def test_every_rule_leaves_a_line_in_the_trace(about: Explanation) -> None:
+    assert [line.split(":")[0].replace(" ", "_") for line in about.trace] == [rule.__name__ for rule in RULES]
+    assert "cheapest first" in str(about)
+    assert about.to_dict()["trace"] == list(about.trace)
+
+
+@pytest.mark.parametrize(
+    ("breaks", "what"),
+    [
+        (lambda found: replace(found, plans=()), "left no plan"),
+        (lambda found: replace(found, workload=replace(found.workload)), "changed the question"),
+        (lambda found: found.with_plans([Plan("window-join", indexes=(("z", Index()),))]), "made plans that name no source"),
+        (lambda found: replace(found, found=found.found[1:]), "lost plans"),
+        (lambda found: replace(found, trace=()), "changed the question"),
+    ],
+)
+def test_a_rule_that_breaks_something_is_named(about: Explanation, breaks: Rule, what: str) -> None:
+    def careless_rule(found: Searching) -> Searching:
+        return breaks(found)
+
+    with pytest.raises(InternalError, match=f'rule "careless_rule" of the optimizer {what}'):
+        searched(about.bound, about.config, about.workload, about.profile, rules=(*RULES, careless_rule))
+
+
+def test_the_best_tree_joins_the_slow_stream_first_and_counts_what_it_keeps(about: Explanation) -> None:
+    (tree,) = (each for each in about.others if each.plan.algorithm == "tree")
+    assert tree.plan.tree is not None
+    assert sorted(leaves(tree.plan.tree)) == ["a", "b", "c"]
+    assert ("a", "c") not in tree.plan.tree
+    assert ("c", "a") not in tree.plan.tree
+    assert tree.cost.state_rows > about.chosen.cost.state_rows
+    assert any(part.name.startswith("join ") for part in tree.cost.parts)
+
+
+def test_all_subsets_and_splits_find_a_tree_as_cheap_as_any(about: Explanation) -> None:
+    model = TreeModel(about.config, about.workload, about.profile)
+    costs = {
+        tree: sum(part.cpu_per_s for part in model.parts(tree))
+        for tree in ((("a", "b"), "c"), (("a", "c"), "b"), (("b", "c"), "a"), ("a", ("b", "c")), ("b", ("a", "c")))
+    }
+    assert sum(part.cpu_per_s for part in model.parts(model.best())) <= min(costs.values()) * (1 + 1e-9)
+
+
+def test_lazy_joins_are_among_the_plans_with_intervals_that_go_with_the_windows(about: Explanation) -> None:
+    lazy = [each.plan for each in about.others if each.plan.algorithm == "lazy-nlj"]
+    assert [(plan.evaluate_us, plan.expire_us) for plan in lazy] == [(900_000, 900_000)]
+
+
+def test_scarce_memory_is_shared_out_so_that_windows_probed_often_get_more_buckets() -> None:
+    query = "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
+    stats = {"a": wm.stats(rate=1000, distinct={"k": 5000}, row_bytes=8), "b": wm.stats(rate=1000, distinct={"k": 5000}, row_bytes=8)}
+    free = wm.explain(query, stats)
+    windows = free.chosen.cost.state_bytes
+    tight = wm.explain(query, stats, budget=wm.Budget(memory_bytes=windows + 16 * 1000))
+    (hashed,) = (each.plan for each in tight.others if each.plan.algorithm == "eager-hash")
+    assert [index.size for _, index in hashed.indexes] == [500, 500]
+    assert any(line == "share out buckets: resized" for line in tight.trace)
+
+
+def test_the_objective_is_cpu_or_memory() -> None:
+    spared = wm.explain(CHAIN, STATS, budget=wm.Budget(objective="memory"))
+    assert spared.chosen.cost.state_bytes == min(each.cost.state_bytes for each in (spared.chosen, *spared.others))
+    with pytest.raises(PlanError, match="objectives: cpu, memory"):
+        wm.Budget(objective="beauty")
+
+
+def test_spark_s_own_cost_shows_only_where_spark_is_asked_for() -> None:
+    embedded, spark = wm.explain(CHAIN, STATS), wm.explain(CHAIN, STATS, engine="spark")
+    assert "Spark" not in str(embedded)
+    assert "is assumed: watersmeet calibrate --spark measures it" in str(spark)
+    assert spark.chosen.cost.cpu_per_s > embedded.chosen.cost.cpu_per_s
+    assert spark.plan == embedded.plan

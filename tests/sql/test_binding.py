@@ -1,0 +1,211 @@
+"""Names against schemas: sources, columns, stars, outputs, groups."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from tests.sql.schemas import SCHEMAS, bound, unbound, underlined
+from watersmeet.algebra.expressions import Aggregate, Arithmetic, Cast, Column, Comparison, Literal
+from watersmeet.algebra.query import Query, SelectItem, Source, Star
+from watersmeet.algebra.render import expression_text
+from watersmeet.algebra.schema import StreamSchema
+from watersmeet.algebra.windows import RowsWindow
+from watersmeet.errors import QueryError
+from watersmeet.sql import bind, parse
+
+TWO = "FROM sales_a [ROWS 5] AS a, sales_b [ROWS 5] AS b"
+
+
+def names(text: str) -> list[str]:
+    return [output.name for output in bound(text).outputs]
+
+
+# --- resolving --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_columns_get_their_source_and_their_declared_name() -> None:
+    query = bound("SELECT ITEM FROM sales_a [ROWS 5] AS a WHERE A.Store = 'x'")
+    assert query.outputs[0].expr == Column("item", "a")
+    assert query.where == Comparison("=", Column("store", "a"), Literal("x", pa.string()))
+
+
+def test_streams_are_found_in_any_case_and_the_bound_query_says_the_declared_name() -> None:
+    query = bound("SELECT * FROM SALES_A [PARTITION BY Store ROWS 5] AS a")
+    assert query.query.sources == (Source("sales_a", "a", RowsWindow(5, ("store",))),)
+    assert query.sources[0].window == RowsWindow(5, ("store",))
+    assert query.query.text is not None
+
+
+def test_a_column_of_one_source_needs_no_qualification() -> None:
+    query = bound("SELECT auction, Name FROM bids [ROWS 5], stores")
+    assert [output.expr for output in query.outputs] == [Column("auction", "bids"), Column("Name", "stores")]
+
+
+def test_a_join_condition_does_not_see_sources_that_are_joined_later() -> None:
+    query = "SELECT a.price FROM sales_a [ROWS 5] a JOIN bids [ROWS 5] ON item = auction JOIN sales_b [ROWS 5] b ON a.item = b.item"
+    where = bound(query).where
+    assert where is not None
+    assert expression_text(where) == "a.item = bids.auction AND a.item = b.item"
+
+
+def test_exact_names_win_over_other_cases() -> None:
+    schema = StreamSchema("s", pa.schema({"x": pa.int64(), "X": pa.int64(), "ts": pa.int64()}), "ts")
+    query = bind(parse("SELECT x, X FROM s [ROWS 5]"), {"s": schema})
+    assert [output.expr for output in query.outputs] == [Column("x", "s"), Column("X", "s")]
+
+
+def test_names_that_differ_in_case_only_are_ambiguous_in_a_third_case() -> None:
+    schema = StreamSchema("s", pa.schema({"xy": pa.int64(), "XY": pa.int64(), "ts": pa.int64()}), "ts")
+    for text in ("SELECT xY FROM s [ROWS 5]", "SELECT s.xY FROM s [ROWS 5]", "SELECT * FROM s [PARTITION BY xY ROWS 5]"):
+        with pytest.raises(QueryError, match="could be"):
+            bind(parse(text), {"s": schema})
+    both = {"Bids": SCHEMAS["bids"], "BIDS": SCHEMAS["bids"]}
+    with pytest.raises(QueryError, match='"bids" could be Bids or BIDS'):
+        bind(parse("SELECT * FROM bids [ROWS 5]"), both)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "place"),
+    [
+        ("SELECT prize FROM bids [ROWS 5]", 'column "prize" does not exist in stream "bids"', "prize"),
+        ("SELECT prize FROM bids [ROWS 5], stores", 'no source has a column "prize"', "prize"),
+        ("SELECT stores.name2 FROM bids [ROWS 5], stores", 'column "name2" does not exist in relation "stores"', "stores.name2"),
+        (f"SELECT item {TWO}", 'column "item" is in 2 sources', "item"),
+        (
+            "SELECT * FROM bids [PARTITION BY prize ROWS 5]",
+            'column "prize" does not exist in stream "bids"',
+            "bids [PARTITION BY prize ROWS 5]",
+        ),
+        (
+            "SELECT * FROM bids [PARTITION BY price, PRICE ROWS 5]",
+            "a column stands twice in PARTITION BY",
+            "bids [PARTITION BY price, PRICE ROWS 5]",
+        ),
+        (
+            "SELECT * FROM kinds [PARTITION BY list ROWS 5]",
+            "PARTITION BY cannot take a list<item: int64>",
+            "kinds [PARTITION BY list ROWS 5]",
+        ),
+        ("SELECT * FROM nowhere [ROWS 5]", 'there is no stream or relation "nowhere"', "nowhere [ROWS 5]"),
+        (
+            "SELECT * FROM bids [ROWS 5] AS a, stores AS s WINDOW (a, s) = 1 SECOND",
+            '"s" is a relation: it has no time, so no window to another',
+            "WINDOW (a, s) = 1 SECOND",
+        ),
+    ],
+)
+def test_a_name_that_does_not_resolve_is_pointed_at(text: str, message: str, place: str) -> None:
+    error = unbound(text)
+    assert error.message == message
+    assert underlined(error) == place
+
+
+def test_a_query_of_relations_only_is_refused() -> None:
+    assert unbound("SELECT * FROM stores").message.startswith("a continuous query needs at least one stream")
+
+
+def test_queries_built_by_hand_bind_too() -> None:
+    query = Query((Source("bids", "b", RowsWindow(5)),), (Star("B"), SelectItem(Column("PRICE", "B"), "p")))
+    assert bind(query, SCHEMAS).outputs[-1].expr == Column("price", "b")
+    with pytest.raises(QueryError, match='there is no source "c" in FROM'):
+        bind(Query((Source("bids", "b", RowsWindow(5)),), (SelectItem(Column("price", "c")),)), SCHEMAS)
+
+
+# --- output names -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_outputs_are_called_by_alias_else_by_name_else_with_the_source() -> None:
+    assert names(f"SELECT a.item, a.store, b.store, a.price AS p {TWO}") == ["item", "a_store", "b_store", "p"]
+
+
+def test_a_star_gives_every_column_of_every_source_in_order() -> None:
+    assert names(f"SELECT * {TWO}") == [f"{alias}_{name}" for alias in "ab" for name in ("item", "store", "price", "ts")]
+    assert names("SELECT * FROM bids [ROWS 5], stores") == ["auction", "bidder", "price", "ts", "id", "Name"]
+    assert names(f"SELECT b.*, a.item AS other {TWO}") == ["item", "store", "price", "ts", "other"]
+
+
+def test_an_alias_keeps_its_name_and_the_other_gives_way() -> None:
+    assert names(f"SELECT a.item, b.store AS item {TWO}") == ["a_item", "item"]
+
+
+def test_an_expression_is_called_by_its_text_without_sources() -> None:
+    assert names(f"SELECT COUNT(*), SUM(a.price), MAX(a.item + 1) {TWO}") == ["COUNT(*)", "SUM(price)", "MAX(item + 1)"]
+
+
+def test_expressions_that_would_be_called_the_same_say_their_sources() -> None:
+    assert names(f"SELECT SUM(a.price), SUM(b.price) {TWO}") == ["SUM(a.price)", "SUM(b.price)"]
+
+
+@pytest.mark.parametrize(
+    ("items", "name", "place"),
+    [
+        ("a.item AS x, b.item AS x", "x", "b.item"),
+        ("a.item, a.item", "a_item", "a.item"),
+        ("*, a.item", "a_item", "a.item"),
+        ("a.store, b.store, a.item AS a_store", "a_store", "a.item"),
+        ("COUNT(*), COUNT(*)", "COUNT(*)", "COUNT(*)"),
+    ],
+)
+def test_two_outputs_of_one_name_are_refused(items: str, name: str, place: str) -> None:
+    error = unbound(f"SELECT {items} {TWO}")
+    assert error.message == f'two output columns are called "{name}"'
+    assert underlined(error) == place
+
+
+# --- aggregation ------------------------------------------------------------------------------------------------------------------------
+
+GROUPED = "FROM sales_a [ROWS 5] AS a"
+
+
+def test_group_keys_may_be_selected_and_computed_with() -> None:
+    query = bound(f"SELECT store, LENGTH(a.store) AS n, item % 2 AS odd, COUNT(*) AS c {GROUPED} GROUP BY store, item % 2")
+    assert query.is_aggregation
+    assert query.group_by == (Column("store", "a"), Arithmetic("%", Column("item", "a"), Literal(2, pa.int64())))
+
+
+def test_having_may_use_aggregates_and_keys() -> None:
+    query = bound(f"SELECT store {GROUPED} GROUP BY store HAVING SUM(item) > 5 AND store <> 'x'")
+    assert query.having is not None
+    assert bound(f"SELECT COUNT(*) {GROUPED} HAVING COUNT(*) > 5").is_aggregation
+
+
+def test_every_goes_with_aggregates() -> None:
+    assert bound(f"SELECT COUNT(*) {GROUPED} EVERY 5 SECONDS").query.every_us == 5_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "place"),
+    [
+        (f"SELECT item, COUNT(*) {GROUPED}", "a.item is neither grouped nor aggregated", "item"),
+        (f"SELECT * {GROUPED} GROUP BY item", "a.store is neither grouped nor aggregated", "*"),
+        (f"SELECT item + 1 {GROUPED} GROUP BY item + 2", "a.item is neither grouped nor aggregated", "item"),
+        (f"SELECT store {GROUPED} GROUP BY store HAVING item > 1", "a.item is neither grouped nor aggregated", "item"),
+        (f"SELECT store {GROUPED} WHERE COUNT(*) > 1", "an aggregate cannot stand in WHERE", "COUNT(*)"),
+        (f"SELECT store {GROUPED} GROUP BY COUNT(*)", "an aggregate cannot stand in GROUP BY", "COUNT(*)"),
+        (f"SELECT SUM(1 + MAX(item)) {GROUPED}", "an aggregate inside an aggregate", "SUM(1 + MAX(item))"),
+        (f"SELECT store {GROUPED} GROUP BY 1", "GROUP BY takes columns and expressions, not constants", "1"),
+        (
+            f"SELECT store {GROUPED} HAVING store = 'x'",
+            "HAVING is for groups, and this query has no GROUP BY and no aggregate",
+            "store = 'x'",
+        ),
+        ("SELECT COUNT(*) FROM kinds [ROWS 5] GROUP BY list", "GROUP BY cannot take a list<item: int64>", "list"),
+        (
+            f"SELECT item {GROUPED} EVERY 5 SECONDS",
+            "EVERY belongs to aggregation queries; this one gives each result as soon as it is known",
+            "EVERY",
+        ),
+    ],
+)
+def test_aggregates_and_columns_in_the_wrong_place_are_refused(text: str, message: str, place: str) -> None:
+    error = unbound(text)
+    assert error.message == message
+    assert underlined(error) == place
+
+
+def test_binding_spells_coercions_out_and_keeps_places() -> None:
+    query = bound("SELECT SUM(i32) AS s FROM kinds [ROWS 5]")
+    expr = query.outputs[0].expr
+    assert expr == Aggregate("SUM", Cast(Column("i32", "kinds"), pa.int64()))
+    assert expr.span is not None

@@ -1,0 +1,193 @@
+"""Errors as people see them."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from tests.sql.schemas import refused, unbound
+
+
+def shown(text: str) -> str:
+    return dedent(text).strip("\n")
+
+
+def test_a_missing_column() -> None:
+    error = unbound("SELECT bids.auction\nFROM bids [ROWS 5]\nWHERE bids.prize > 10")
+    assert str(error) == shown("""
+        column "prize" does not exist in stream "bids"
+
+        3 | WHERE bids.prize > 10
+                  ^^^^^^^^^^
+        existing columns: auction, bidder, price, ts
+    """)
+
+
+def test_an_unknown_stream() -> None:
+    assert str(unbound("SELECT *\nFROM bids [ROWS 5], asks [ROWS 5]")) == shown("""
+        there is no stream or relation "asks"
+
+        2 | FROM bids [ROWS 5], asks [ROWS 5]
+                                ^^^^^^^^^^^^^
+        declared: sales_a, sales_b, sales_c, bids, kinds, stores
+    """)
+
+
+def test_an_ambiguous_column() -> None:
+    assert str(unbound("SELECT item FROM sales_a [ROWS 5] a, sales_b [ROWS 5] b")) == shown("""
+        column "item" is in 2 sources
+
+        1 | SELECT item FROM sales_a [ROWS 5] a, sales_b [ROWS 5] b
+                   ^^^^
+        say which: a.item, b.item
+    """)
+
+
+def test_an_unknown_source() -> None:
+    assert str(refused("SELECT a.item FROM sales_a [ROWS 5] AS a WHERE b.item = 1")) == shown("""
+        there is no source "b" in FROM
+
+        1 | SELECT a.item FROM sales_a [ROWS 5] AS a WHERE b.item = 1
+                                                           ^
+        sources: a
+    """)
+
+
+def test_a_join_condition_over_a_source_that_is_joined_later() -> None:
+    assert str(refused("SELECT *\nFROM a [ROWS 5]\nJOIN b [ROWS 5] ON a.k = c.k\nJOIN c [ROWS 5] ON TRUE")) == shown("""
+        source "c" is not in scope here: it is joined later
+
+        3 | JOIN b [ROWS 5] ON a.k = c.k
+                                     ^
+        sources in scope: a, b; put the condition into WHERE or into the ON of a later JOIN
+    """)
+
+
+def test_a_column_without_a_source_that_only_a_later_source_has() -> None:
+    query = "SELECT *\nFROM sales_a [ROWS 5] a\nJOIN sales_b [ROWS 5] b ON a.item = auction\nJOIN bids [ROWS 5] ON TRUE"
+    assert str(unbound(query)) == shown("""
+        source "bids" is not in scope here: it is joined later
+
+        3 | JOIN sales_b [ROWS 5] b ON a.item = auction
+                                                ^^^^^^^
+        sources in scope: a, b; put the condition into WHERE or into the ON of a later JOIN
+    """)
+
+
+def test_an_outer_join() -> None:
+    assert str(refused("SELECT *\nFROM s\nLEFT JOIN t ON s.x = t.x")) == shown("""
+        LEFT joins are not supported
+
+        3 | LEFT JOIN t ON s.x = t.x
+            ^^^^
+        JOIN … ON, CROSS JOIN and commas are; a row without a partner gives no result
+    """)
+
+
+def test_an_unfinished_query() -> None:
+    assert str(refused("SELECT a.x FROM s AS a WHERE a.x =")) == shown("""
+        the query ends too early; expected a value, a column or an expression
+
+        1 | SELECT a.x FROM s AS a WHERE a.x =
+                                              ^
+    """)
+
+
+def test_a_word_of_the_language_as_a_name() -> None:
+    assert str(refused("SELECT a.x AS end FROM s AS a")) == shown("""
+        did not expect end here; expected a name after AS
+
+        1 | SELECT a.x AS end FROM s AS a
+                          ^^^
+        a word of the language is a name only in quotes: "end"
+    """)
+
+
+def test_lines_that_end_in_a_carriage_return() -> None:
+    assert str(refused("SELECT a.x\r\nFROM s a WHERE\r\n")) == shown("""
+        the query ends too early; expected a value, a column or an expression
+
+        2 | FROM s a WHERE
+                          ^
+    """).replace("WHERE", "WHERE ")
+
+
+def test_a_window_without_a_unit() -> None:
+    assert str(refused("SELECT * FROM s [RANGE 10]")) == shown("""
+        did not expect ] here; expected a unit, like SECONDS
+
+        1 | SELECT * FROM s [RANGE 10]
+                                     ^
+    """)
+
+
+def test_types_that_do_not_compare() -> None:
+    assert str(unbound("SELECT * FROM bids [ROWS 5] AS b\nWHERE b.price > '10' AND TRUE")) == shown("""
+        > cannot take BIGINT and VARCHAR together
+
+        2 | WHERE b.price > '10' AND TRUE
+                  ^^^^^^^^^^^^^^
+        a number is written without quotes; CAST makes a number of a string
+    """)
+
+
+def test_a_malformed_time_in_quotes() -> None:
+    assert str(unbound("SELECT * FROM bids [ROWS 5] WHERE ts > '2024-13-01'")) == shown("""
+        this is not a timestamp
+
+        1 | SELECT * FROM bids [ROWS 5] WHERE ts > '2024-13-01'
+                                                   ^^^^^^^^^^^^
+        write it like TIMESTAMP '2024-12-31 23:59:59.5'
+    """)
+
+
+def test_every_without_an_aggregate() -> None:
+    assert str(unbound("SELECT * FROM bids [ROWS 5] EVERY 5 SECONDS")) == shown("""
+        EVERY belongs to aggregation queries; this one gives each result as soon as it is known
+
+        1 | SELECT * FROM bids [ROWS 5] EVERY 5 SECONDS
+                                        ^^^^^
+        leave EVERY out, or aggregate with GROUP BY, COUNT, SUM, AVG, MIN or MAX
+    """)
+
+
+def test_a_column_beside_an_aggregate() -> None:
+    assert str(unbound("SELECT bidder, price, MAX(price) FROM bids [ROWS 5] GROUP BY bidder")) == shown("""
+        bids.price is neither grouped nor aggregated
+
+        1 | SELECT bidder, price, MAX(price) FROM bids [ROWS 5] GROUP BY bidder
+                           ^^^^^
+        add it to GROUP BY, or aggregate it: MAX(bids.price)
+    """)
+
+
+def test_a_stream_without_a_window() -> None:
+    assert str(unbound("SELECT a.item\nFROM sales_a AS a, sales_b [ROWS 5] AS b")) == shown("""
+        stream "a" has no window, so its rows would have to be kept for ever
+
+        2 | FROM sales_a AS a, sales_b [ROWS 5] AS b
+                 ^^^^^^^^^^^^
+        give it one, like [RANGE 10 SECONDS] or [ROWS 1000]; [LANDMARK] if it really is to keep everything
+    """)
+
+
+def test_a_window_on_a_relation() -> None:
+    assert str(unbound("SELECT * FROM bids [ROWS 5], stores [ROWS 5]")) == shown("""
+        "stores" is a relation, so it cannot have a window
+
+        1 | SELECT * FROM bids [ROWS 5], stores [ROWS 5]
+                                         ^^^^^^^^^^^^^^^
+        leave the window out
+    """)
+
+
+@pytest.mark.parametrize("text", ["", " \n\t ", ";", "-- nothing", "/* nothing */"])
+def test_an_empty_query(text: str) -> None:
+    assert str(refused(text)) == "the query is empty\nbegin with SELECT"
+
+
+def test_characters_that_do_something_to_a_terminal_are_not_shown() -> None:
+    error = refused('SELECT "\x1b[31m".x FROM s')
+    assert "\x1b" not in str(error)
+    assert error.message == 'there is no source "�[31m" in FROM'
