@@ -1,7 +1,7 @@
 """Volume of generated tests: how many seeds and examples a run checks.
 
-`make test` checks a volume that takes minutes. `make test-long` sets WATERSMEET_VOLUME to multiply it, and WATERSMEET_SEED moves a run to
-other seeds.
+`make test` checks a volume that takes minutes. `make test-long` sets WATERSMEET_VOLUME to multiply it, and
+WATERSMEET_SEED moves a run to other seeds.
 """
 
 from __future__ import annotations

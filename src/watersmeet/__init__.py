@@ -2,8 +2,8 @@
 
 import watersmeet as wm
 
-query = wm.sql("SELECT a.item, b.price FROM sales [RANGE 1 HOUR] AS a, quotes [RANGE 1 HOUR] AS b WHERE a.item = b.item")
-table = wm.collect(query, {"sales": wm.stream(sales, time="ts"), "quotes": wm.stream(quotes, time="ts")})
+query = wm.sql("SELECT a.item, b.price FROM sales [RANGE 1 HOUR] AS a, quotes [RANGE 1 HOUR] AS b WHERE a.item =
+b.item") table = wm.collect(query, {"sales": wm.stream(sales, time="ts"), "quotes": wm.stream(quotes, time="ts")})
 """
 
 from watersmeet.algebra.plan import Index, Plan

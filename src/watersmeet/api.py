@@ -60,13 +60,15 @@ def collect(
     stats: Mapping[str, StreamStats] | None = None,
     evaluate: str | None = None,
 ) -> pa.Table:
-    """Runs the query in this process over finite data and returns all its rows; `plan` pins how, else the cheapest plan is chosen.
+    """Runs the query in this process over finite data and returns all its rows; `plan` pins how, else the cheapest plan
+    is chosen.
 
-    With a `budget`, a query that cannot keep up with its streams is refused, with what would help; or, with `shed`, run on as many rows as
-    it can keep up with, those dropped chosen so that most of the answer is left. Without one, finite data just takes as long as it takes.
+    With a `budget`, a query that cannot keep up with its streams is refused, with what would help; or, with `shed`, run
+    on as many rows as it can keep up with, those dropped chosen so that most of the answer is left. Without one, finite
+    data just takes as long as it takes.
 
-    An aggregation query gives the rows of its groups that changed, with the instant of evaluation in `as_of`; `evaluate="row"` evaluates
-    it at the time of every row.
+    An aggregation query gives the rows of its groups that changed, with the instant of evaluation in `as_of`;
+    `evaluate="row"` evaluates it at the time of every row.
 
     `table.schema.metadata[b"watersmeet"]` holds, as JSON, the ledger of rows arrived, kept, shed and late per stream.
     """
@@ -83,7 +85,8 @@ def run(
     stats: Mapping[str, StreamStats] | None = None,
     evaluate: str | None = None,
 ) -> EmbeddedRun:
-    """The query under way in this process: iterate over its `batches()`, look at its `ledger`, or feed it with `advance`.
+    """The query under way in this process: iterate over its `batches()`, look at its `ledger`, or feed it with
+    `advance`.
 
     `budget`, `shed`, `stats` and `evaluate` as for `collect` and `explain`.
     """
@@ -108,7 +111,8 @@ def plan_within(
     stats: Mapping[str, StreamStats] | None = None,
     engine: str = "embedded",
 ) -> Plan | None:
-    """A plan that drops what has to be dropped to stay within a budget, for `on_spark` say; None where nothing has to be.
+    """A plan that drops what has to be dropped to stay within a budget, for `on_spark` say; None where nothing has to
+    be.
 
     Where that is not allowed (`shed`), or does not help, the query is refused with what would.
     """
@@ -129,10 +133,12 @@ def allocate(
     stats: Mapping[str, StreamStats] | None = None,
     seed: int = 0,
 ) -> pa.Table:
-    """Runs a join of two streams with too little to serve or to hold all rows: who probes and who is held, by the third paper's strategies.
+    """Runs a join of two streams with too little to serve or to hold all rows: who probes and who is held, by the third
+    paper's strategies.
 
-    `probes` is one of MaxA, MaxB, by rate, by window, equal; `windows` one of MaxA, MaxB, proportional, inverse, equal; "best" for both is
-    the best by formula. A is the first stream of the query. The shares used are in the table's metadata.
+    `probes` is one of MaxA, MaxB, by rate, by window, equal; `windows` one of MaxA, MaxB, proportional, inverse, equal;
+    "best" for both is the best by formula. A is the first stream of the query. The shares used are in the table's
+    metadata.
     """
     parsed = parse(query) if isinstance(query, str) else query
     about = _explained(parsed, streams, stats, None, None)
@@ -151,20 +157,29 @@ def on_spark(
     stats: Mapping[str, StreamStats] | None = None,
     checkpoint: str | Path | None = None,
 ) -> Any:
-    """Return the query's rows as a Spark DataFrame: streaming when any of its streams is, else finite. Write it with any Spark sink.
+    """Return the query's rows as a Spark DataFrame: streaming when any of its streams is, else finite. Write it with
+    any Spark sink.
 
-    `session` is the SparkSession to use, by default the active one, or a new `wm.session()`; `buckets` the number of pieces the query is
-    spread over, by default one per shuffle partition. `plans` is the directory of a log of plans by batch
-    (`watersmeet.runtime.spark.plans.PlanLog`), through which the plan of a streaming query changes while it runs.
+    `session` is the SparkSession to use, by default the active one, or a new `wm.session()`; `buckets` the number of
+    pieces the query is spread over, by default one per shuffle partition. `plans` is the directory of a log of plans by
+    batch (`watersmeet.runtime.spark.plans.PlanLog`), through which the plan of a streaming query changes while it runs.
 
-    `stats` declares statistics by stream, as for `explain`. `checkpoint` is the checkpoint location that the streaming query will be
-    started with. The grid of buckets is then chosen by the rates of the streams and stored there, and a restart keeps it. Without it, a
-    streaming query chooses its grid by declared rates alone, so that a restart finds the same one.
+    `stats` declares statistics by stream, as for `explain`. `checkpoint` is the checkpoint location that the streaming
+    query will be started with. The grid of buckets is then chosen by the rates of the streams and stored there, and a
+    restart keeps it. Without it, a streaming query chooses its grid by declared rates alone, so that a restart finds
+    the same one.
     """
     from watersmeet.runtime.spark import host
 
     return host.on_spark(
-        query, streams, plan=_plan(plan), session=session, buckets=buckets, plans=plans, stats=stats, checkpoint=checkpoint
+        query,
+        streams,
+        plan=_plan(plan),
+        session=session,
+        buckets=buckets,
+        plans=plans,
+        stats=stats,
+        checkpoint=checkpoint,
     )
 
 
@@ -182,9 +197,9 @@ def keep_up(
 ) -> Any:
     """Lets a streaming query on Spark drop what it has to, so that no batch takes longer than its `trigger` interval.
 
-    `started` is what `writeStream … start()` returned; `query`, `streams`, `plans` and `plan` are what `on_spark` was given, `checkpoint`
-    the query's checkpoint location. After every batch it is decided what later ones drop, until the query ends. Returns what decides: its
-    `decisions` tell from which batch on what is kept, and why.
+    `started` is what `writeStream … start()` returned; `query`, `streams`, `plans` and `plan` are what `on_spark` was
+    given, `checkpoint` the query's checkpoint location. After every batch it is decided what later ones drop, until the
+    query ends. Returns what decides: its `decisions` tell from which batch on what is kept, and why.
     """
     from watersmeet.runtime.spark.keeping_up import keep_up as deciding
 
@@ -197,8 +212,8 @@ def keep_up(
 def session(*, unsafe_arrow: bool = False, **settings: Any) -> Any:
     """Start a SparkSession, local by default, with the settings the engine wants.
 
-    Keywords are more settings, with points written as underscores. `unsafe_arrow` turns off Arrow's bounds and null checks in Spark's Java
-    processes, which makes a query a little faster and a wrong index fatal.
+    Keywords are more settings, with points written as underscores. `unsafe_arrow` turns off Arrow's bounds and null
+    checks in Spark's Java processes, which makes a query a little faster and a wrong index fatal.
     """
     from watersmeet.runtime.spark.session import session as local_session
 
@@ -220,9 +235,9 @@ def plan(
 ) -> Plan:
     """A plan to pin: an algorithm by its name, and its knobs.
 
-    `order` is one order for all origins, or an order per origin; `indexes` one of list, hash(b), btree(n), ttree(n) per source;
-    `evaluate` and `expire` are intervals, 0 for eager; `tree` nests sources in pairs, `early` names sources to aggregate before the join,
-    `drop` is the share of each stream to shed.
+    `order` is one order for all origins, or an order per origin; `indexes` one of list, hash(b), btree(n), ttree(n) per
+    source; `evaluate` and `expire` are intervals, 0 for eager; `tree` nests sources in pairs, `early` names sources to
+    aggregate before the join, `drop` is the share of each stream to shed.
 
     >>> plan("eager-hash", order=["a", "b"], indexes={"a": "hash(5)"}).index("a")
     Index(kind='hash', size=5)
@@ -260,8 +275,9 @@ def explain(
 ) -> Explanation:
     """Explain what would run, what it would cost and what the other plans would cost, before anything runs.
 
-    A stream may be declared by its statistics alone (`wm.stats`); `stats` overrides what would be measured from the data. With
-    `engine="spark"`, `buckets` is as for `on_spark`: one per shuffle partition of the active session, or one per core.
+    A stream may be declared by its statistics alone (`wm.stats`); `stats` overrides what would be measured from the
+    data. With `engine="spark"`, `buckets` is as for `on_spark`: one per shuffle partition of the active session, or one
+    per core.
 
     >>> about = explain(
     ...     "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k",

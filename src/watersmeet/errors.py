@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Self
 
 _WIDEST_LINE = 160
-#: Characters of a message and of a hint. Names, types and values come from outside: a nested type alone can have 50,000 characters.
+#: Characters of a message and of a hint. Names, types and values come from outside: a nested type alone can have 50,000
+#: characters.
 _LONGEST_PART = 1_000
 
 

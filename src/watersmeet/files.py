@@ -1,7 +1,8 @@
 """Text files from outside: queries, job files, statistics, profiles.
 
-A path can name anything: a pipe without a writer, a device without an end, a file of many gigabytes. Only regular files of a
-bounded size are read, and TOML is checked before it is parsed, because Python's parser takes quadratic time over dotted keys.
+A path can name anything: a pipe without a writer, a device without an end, a file of many gigabytes. Only regular files
+of a bounded size are read, and TOML is checked before it is parsed, because Python's parser takes quadratic time over
+dotted keys.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ MAX_TEXT_BYTES = 1_000_000
 MAX_KEY_PARTS = 32
 MAX_TOML_DEPTH = 64
 
-#: Strings and comments of TOML, closed or not: the rest are keys, numbers and signs. An unclosed string swallows the rest, so that
-#: no text makes the scan start over.
+#: Strings and comments of TOML, closed or not: the rest are keys, numbers and signs. An unclosed string swallows the
+#: rest, so that no text makes the scan start over.
 _QUOTED = re.compile(
     r'"""(?:\\.|[^\\])*?(?:"""|\Z)|' + r"'''.*?(?:'''|\Z)|" + r'"(?:\\.|[^"\\\n])*"?|' + r"'[^'\n]*'?|" + r"#[^\n]*",
     re.DOTALL,
@@ -104,7 +105,8 @@ _OTHER_KINDS = {
 
 
 def _check_values(content: dict[str, Any], shown: str) -> None:
-    """Refuse nesting deeper than our own readers may recurse to, and integers beyond 64 bits, as the TOML specification demands.
+    """Refuse nesting deeper than our own readers may recurse to, and integers beyond 64 bits, as the TOML specification
+    demands.
 
     Python reads integers of any length, and then fails to print them or to make them floats.
     """

@@ -63,7 +63,9 @@ AWKWARD = (
     "count",
 )
 NAMES = st.sampled_from(AWKWARD) | ANY_TEXT.filter(bool)
-POSITIVE_LENGTHS_US = st.sampled_from([1, 999, 1_000, 1_000_000, 90_000_000, 3_600_000_000, MAX_LENGTH_US]) | st.integers(1, MAX_LENGTH_US)
+POSITIVE_LENGTHS_US = st.sampled_from(
+    [1, 999, 1_000, 1_000_000, 90_000_000, 3_600_000_000, MAX_LENGTH_US]
+) | st.integers(1, MAX_LENGTH_US)
 LENGTHS_US = st.just(0) | POSITIVE_LENGTHS_US
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -81,7 +83,9 @@ LITERALS: st.SearchStrategy[Expr] = st.one_of(
     st.dates().map(lambda v: Literal(v, pa.date32())),
     st.datetimes().map(lambda v: Literal(v, pa.timestamp("us"))),
     st.datetimes(FIRST, LAST, timezones=st.just(UTC)).map(lambda v: Literal(v, pa.timestamp("us", "UTC"))),
-    st.integers(-MAX_LENGTH_US, MAX_LENGTH_US).map(lambda us: Literal(dt.timedelta(microseconds=us), pa.duration("us"))),
+    st.integers(-MAX_LENGTH_US, MAX_LENGTH_US).map(
+        lambda us: Literal(dt.timedelta(microseconds=us), pa.duration("us"))
+    ),
 )
 TYPES = st.sampled_from([*TYPES_OF_CAST.values(), pa.decimal128(10, 2), pa.decimal128(38, 0), pa.decimal128(1, 1)])
 PATTERNS = ANY_TEXT.map(lambda text: text.rstrip("\\")) | st.sampled_from(["%", "a_%", "100\\%", "'", "\\\\"])
@@ -123,13 +127,16 @@ WINDOWS: st.SearchStrategy[Window | None] = st.one_of(
 )
 
 
-# Strategies are slow to build, so there is one for all queries: a column's source is a number, and becomes that source's alias later.
+# Strategies are slow to build, so there is one for all queries: a column's source is a number, and becomes that
+# source's alias later.
 EXPRESSIONS: st.SearchStrategy[Expr] = st.recursive(
     LITERALS | st.builds(Column, NAMES, st.none() | st.sampled_from("0123")), compound, max_leaves=10
 )
 ALIASES = st.lists(NAMES, min_size=1, max_size=4, unique=True)
 ITEMS = st.lists(
-    st.builds(SelectItem, EXPRESSIONS, st.none() | NAMES) | st.builds(Star, st.none() | st.sampled_from("0123")), min_size=1, max_size=3
+    st.builds(SelectItem, EXPRESSIONS, st.none() | NAMES) | st.builds(Star, st.none() | st.sampled_from("0123")),
+    min_size=1,
+    max_size=3,
 )
 PAIRS = st.lists(st.tuples(st.permutations(range(4)), LENGTHS_US, st.booleans()), max_size=3)
 CONDITIONS = st.none() | EXPRESSIONS
@@ -147,7 +154,9 @@ def queries(draw: st.DrawFn) -> Query:
         return aliases[int(number) % len(aliases)]
 
     def named(expr: Expr) -> Expr:
-        return rewrite(expr, lambda e: Column(e.name, alias(e.source)) if isinstance(e, Column) and e.source is not None else e)
+        return rewrite(
+            expr, lambda e: Column(e.name, alias(e.source)) if isinstance(e, Column) and e.source is not None else e
+        )
 
     def item(written: SelectItem | Star) -> SelectItem | Star:
         if isinstance(written, SelectItem):
@@ -161,7 +170,11 @@ def queries(draw: st.DrawFn) -> Query:
         select=tuple(item(written) for written in draw(ITEMS)),
         where=where and named(where),
         all_pairs_us=draw(SOME_LENGTH_US),
-        pairs=tuple(PairConstraint(alias(i), alias(j), length, directed) for i, j, length, directed in pairs if alias(i) != alias(j)),
+        pairs=tuple(
+            PairConstraint(alias(i), alias(j), length, directed)
+            for i, j, length, directed in pairs
+            if alias(i) != alias(j)
+        ),
         group_by=tuple(named(key) for key in draw(KEYS)),
         having=having and named(having),
         every_us=draw(SOME_POSITIVE_LENGTH_US),

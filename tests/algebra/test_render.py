@@ -112,7 +112,10 @@ def test_constants_that_only_binding_makes_are_shown_too(value: Value, kind: pa.
 
 
 def test_types_have_their_names() -> None:
-    assert [type_text(kind) for kind in (pa.int64(), pa.decimal128(5, 1), pa.timestamp("us"), pa.uint8(), pa.list_(pa.int8()))] == [
+    assert [
+        type_text(kind)
+        for kind in (pa.int64(), pa.decimal128(5, 1), pa.timestamp("us"), pa.uint8(), pa.list_(pa.int8()))
+    ] == [
         "BIGINT",
         "DECIMAL(5, 1)",
         "TIMESTAMP",
@@ -127,7 +130,10 @@ def test_a_query_as_json() -> None:
     assert query_dict(query) == {
         "kind": "query",
         "parts": [
-            {"kind": "select", "parts": [{"kind": "item", "alias": "y", "parts": [{"kind": "column", "name": "x", "source": None}]}]},
+            {
+                "kind": "select",
+                "parts": [{"kind": "item", "alias": "y", "parts": [{"kind": "column", "name": "x", "source": None}]}],
+            },
             {
                 "kind": "from",
                 "parts": [
@@ -146,7 +152,10 @@ def test_a_query_as_json() -> None:
                     {
                         "kind": "comparison",
                         "op": ">",
-                        "parts": [{"kind": "column", "name": "x", "source": "a"}, {"kind": "literal", "value": 1.5, "type": "DOUBLE"}],
+                        "parts": [
+                            {"kind": "column", "name": "x", "source": "a"},
+                            {"kind": "literal", "value": 1.5, "type": "DOUBLE"},
+                        ],
                     }
                 ],
             },

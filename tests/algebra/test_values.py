@@ -37,7 +37,15 @@ def test_the_place_of_an_expression_does_not_count() -> None:
 
 def test_walking_goes_parents_first_and_from_left_to_right() -> None:
     expr = Case(((Comparison("=", A, B), C),), Negate(A))
-    assert [type(node).__name__ for node in walk(expr)] == ["Case", "Comparison", "Column", "Column", "Column", "Negate", "Column"]
+    assert [type(node).__name__ for node in walk(expr)] == [
+        "Case",
+        "Comparison",
+        "Column",
+        "Column",
+        "Column",
+        "Negate",
+        "Column",
+    ]
     assert children(expr) == (Comparison("=", A, B), C, Negate(A))
     assert columns_of(expr) == (A, B, C)
     assert sources_of(expr) == {"s", "t"}
@@ -101,7 +109,13 @@ def test_what_means_nothing_is_refused(build: object) -> None:
 
 @pytest.mark.parametrize(
     ("length_us", "text"),
-    [(0, "0 SECONDS"), (1, "1 MICROSECOND"), (1_500, "1500 MICROSECONDS"), (60_000_000, "1 MINUTE"), (-5_000_000, "-5 SECONDS")],
+    [
+        (0, "0 SECONDS"),
+        (1, "1 MICROSECOND"),
+        (1_500, "1500 MICROSECONDS"),
+        (60_000_000, "1 MINUTE"),
+        (-5_000_000, "-5 SECONDS"),
+    ],
 )
 def test_a_length_is_written_in_the_largest_unit_that_divides_it(length_us: int, text: str) -> None:
     assert duration_text(length_us) == text

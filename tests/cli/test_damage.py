@@ -1,4 +1,6 @@
-"""Damage and shared directories as users meet them: `watersmeet run` and `watersmeet repair` name the file and say what to do."""
+"""Damage and shared directories as users meet them: `watersmeet run` and `watersmeet repair` name the file and say what
+to do.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,18 @@ def add(path: Path, number: int) -> None:
 def run(path: Path, checkpoint: str = "ckpt", out: str = "out", query: str = "query.sql") -> Any:
     streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={path / name},time=ts,lateness=1s")]
     return CliRunner().invoke(
-        cli.app, ["run", str(path / query), *streams, "--checkpoint", str(path / checkpoint), "--out", str(path / out), "--format", "jsonl"]
+        cli.app,
+        [
+            "run",
+            str(path / query),
+            *streams,
+            "--checkpoint",
+            str(path / checkpoint),
+            "--out",
+            str(path / out),
+            "--format",
+            "jsonl",
+        ],
     )
 
 
@@ -90,7 +103,8 @@ def test_a_damaged_batch_record_stops_the_job_and_repair_names_it(job: Path, spo
     assert [each["file"] for each in json.loads(found.stdout)["findings"]] == [str(record(job, 1))]
 
 
-# --- the manifest -----------------------------------------------------------------------------------------------------------------------
+# --- the manifest
+# -----------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff\xfe", b'"query"', b'{"format": 2, "query": 5}'])
@@ -130,13 +144,16 @@ def test_a_checkpoint_of_an_older_version_is_refused_in_one_sentence(tmp_path: P
     (tmp_path / "query.sql").write_text(QUERY)
     add(tmp_path, 0)
     (tmp_path / "ckpt" / "batches").mkdir(parents=True)
-    (tmp_path / "ckpt" / "about.json").write_text(json.dumps({"format": 1, "query": QUERY, "streams": {}, "out": None}, indent=2))
+    (tmp_path / "ckpt" / "about.json").write_text(
+        json.dumps({"format": 1, "query": QUERY, "streams": {}, "out": None}, indent=2)
+    )
     (tmp_path / "ckpt" / "batches" / "0000000000.json").write_text('{"files": {"a": ["0.csv"], "b": ["0.csv"]}}')
     for said in (run(tmp_path).stderr, repair(tmp_path).stderr):
         assert "was written by an older version of Watersmeet: start again with a new checkpoint" in said
 
 
-# --- the output directory ---------------------------------------------------------------------------------------------------------------
+# --- the output directory
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_two_jobs_cannot_share_an_output_directory(job: Path) -> None:
@@ -209,7 +226,9 @@ def test_a_directory_with_rows_of_others_is_refused_and_other_files_are_not(tmp_
 def run_without_checkpoint(path: Path) -> Any:
     """Run without a checkpoint; it is refused before it waits for files."""
     streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={path / name},time=ts")]
-    return CliRunner().invoke(cli.app, ["run", str(path / "query.sql"), *streams, "--follow", "--out", str(path / "out")])
+    return CliRunner().invoke(
+        cli.app, ["run", str(path / "query.sql"), *streams, "--follow", "--out", str(path / "out")]
+    )
 
 
 def test_a_run_without_a_checkpoint_does_not_write_into_the_output_of_another(job: Path) -> None:
@@ -226,13 +245,25 @@ def test_another_format_does_not_leave_the_rows_of_a_batch_twice(job: Path) -> N
     state(job, BATCHES - 1).unlink()  # as if the process had stopped before the commit
     streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={job / name},time=ts,lateness=1s")]
     again = CliRunner().invoke(
-        cli.app, ["run", str(job / "query.sql"), *streams, "--checkpoint", str(job / "ckpt"), "--out", str(job / "out"), "--format", "csv"]
+        cli.app,
+        [
+            "run",
+            str(job / "query.sql"),
+            *streams,
+            "--checkpoint",
+            str(job / "ckpt"),
+            "--out",
+            str(job / "out"),
+            "--format",
+            "csv",
+        ],
     )
     assert again.exit_code == 0, again.output
     assert [file.name for file in (job / "out").glob(f"part-*{BATCHES - 1}.*")] == [f"part-{BATCHES - 1:010d}.csv"]
 
 
-# --- input files of a batch that runs again ---------------------------------------------------------------------------------------------
+# --- input files of a batch that runs again
+# ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("option", ["--fix", "--mend"])

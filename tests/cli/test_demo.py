@@ -66,12 +66,17 @@ def test_the_demo_ends_with_one_when_the_rows_differ(departures: Tables, monkeyp
     assert "They differ" in broken.output
 
 
-def test_without_java_the_demo_says_so_and_runs_in_this_process(departures: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_demo_says_so_and_runs_in_this_process(
+    departures: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(steps, "flights", lambda: departures)
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     shown = CliRunner().invoke(cli.app, ["demo"])
     assert shown.exit_code == 0, shown.output
-    assert 'JAVA_HOME is "/nowhere", and there is no bin/java in it, so everything below runs in this process.' in shown.output
+    assert (
+        'JAVA_HOME is "/nowhere", and there is no bin/java in it, so everything below runs in this process.'
+        in shown.output
+    )
     assert "predicted" in shown.output
     assert "measured" in shown.output
 

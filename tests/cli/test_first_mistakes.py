@@ -88,7 +88,9 @@ def test_a_file_as_the_output_of_a_query_that_goes_on(files: Path) -> None:
 
 
 def test_an_unknown_format(files: Path) -> None:
-    assert "formats: parquet, csv, jsonl" in said("run", files / "query.sql", *streams(files), "--follow", "--format", "xml")
+    assert "formats: parquet, csv, jsonl" in said(
+        "run", files / "query.sql", *streams(files), "--follow", "--format", "xml"
+    )
 
 
 @pytest.mark.parametrize("command", ["ui", "run"])
@@ -143,7 +145,9 @@ def test_a_text_column_as_the_time(files: Path) -> None:
     assert "column \"k\" is 'x'" in said("run", files / "query.sql", *streams(files, a=f"{files}/a.csv,time=k"))
 
 
-@pytest.mark.parametrize(("out", "words"), [("nowhere/x.csv", "there is no directory"), ("x.xml", "known formats: .parquet, .csv, .jsonl")])
+@pytest.mark.parametrize(
+    ("out", "words"), [("nowhere/x.csv", "there is no directory"), ("x.xml", "known formats: .parquet, .csv, .jsonl")]
+)
 def test_an_output_that_cannot_be_written(files: Path, out: str, words: str) -> None:
     assert words in said("run", files / "query.sql", *streams(files), "--out", files / out)
 
@@ -162,7 +166,9 @@ def test_an_input_of_no_known_format(files: Path) -> None:
 def test_an_empty_directory_that_is_not_followed(files: Path) -> None:
     (files / "empty").mkdir()
     assert "has no data files" in said("run", files / "query.sql", *streams(files, a=f"{files}/empty,time=ts"))
-    words = said("run", files / "query.sql", *streams(files, a=f"{files}/empty,time=ts"), "--checkpoint", files / "ckpt")
+    words = said(
+        "run", files / "query.sql", *streams(files, a=f"{files}/empty,time=ts"), "--checkpoint", files / "ckpt"
+    )
     assert "--follow waits for them" in words
 
 

@@ -1,4 +1,6 @@
-"""`watersmeet run` on directories that grow, as a process: it keeps up, stops on Ctrl-C, survives kill -9, and goes on where it stopped."""
+"""`watersmeet run` on directories that grow, as a process: it keeps up, stops on Ctrl-C, survives kill -9, and goes on
+where it stopped.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,28 @@ def add(path: Path, number: int) -> None:
 
 def arguments(path: Path, *more: object) -> list[str]:
     streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={path / name},time=ts,lateness=1s")]
-    return ["run", str(path / "query.sql"), *streams, "--checkpoint", str(path / "ckpt"), "--out", str(path / "out"), *map(str, more)]
+    return [
+        "run",
+        str(path / "query.sql"),
+        *streams,
+        "--checkpoint",
+        str(path / "ckpt"),
+        "--out",
+        str(path / "out"),
+        *map(str, more),
+    ]
 
 
 def started(path: Path, *more: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", "from watersmeet.cli.main import main; main()", *arguments(path, "--format", "jsonl", "--json", *more)]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        "-c",
+        "from watersmeet.cli.main import main; main()",
+        *arguments(path, "--format", "jsonl", "--json", *more),
+    ]
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def next_batch(process: subprocess.Popen[str]) -> Any:
@@ -53,7 +71,9 @@ def next_batch(process: subprocess.Popen[str]) -> Any:
 
 
 def batch_that_completes(process: subprocess.Popen[str], rows: int) -> int:
-    """Return the number of the batch with which so many rows have come: files that appear one after the other may come in two batches."""
+    """Return the number of the batch with which so many rows have come: files that appear one after the other may come
+    in two batches.
+    """
     while rows > 0:
         figures = next_batch(process)
         rows -= sum(figures["rows_in"].values())
@@ -111,7 +131,10 @@ def test_without_follow_it_ends_when_all_files_are_read(growing: Path) -> None:
     result = CliRunner().invoke(cli.app, arguments(growing, "--format", "csv"))
     assert result.exit_code == 0, result.output
     assert "all files are read: 10 rows in 1 batch" in result.stderr
-    assert sorted(file.name for file in (growing / "out").iterdir()) == ["_watersmeet_owner.json", "part-0000000000.csv"]
+    assert sorted(file.name for file in (growing / "out").iterdir()) == [
+        "_watersmeet_owner.json",
+        "part-0000000000.csv",
+    ]
 
 
 def test_a_job_file_says_it_all(growing: Path) -> None:

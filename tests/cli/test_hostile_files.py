@@ -56,7 +56,8 @@ def _made(path: Path) -> Path:
     return path
 
 
-# --- files that are not files -----------------------------------------------------------------------------------------------------------
+# --- files that are not files
+# -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", NOT_FILES)
@@ -110,7 +111,8 @@ def test_a_file_without_a_size_is_read_up_to_the_limit() -> None:
         read_text_file(Path("/proc/self/status"), "status", max_bytes=10)
 
 
-# --- text that is too much --------------------------------------------------------------------------------------------------------------
+# --- text that is too much
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_text_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
@@ -156,7 +158,9 @@ def test_sections_nested_too_deep_are_refused(tmp_path: Path) -> None:
         read_job(tmp_path / "job.toml")
 
 
-@pytest.mark.parametrize("setting", ["budget.processors", "budget.headroom", "budget.memory", "spark.x", "streams.a.lateness"])
+@pytest.mark.parametrize(
+    "setting", ["budget.processors", "budget.headroom", "budget.memory", "spark.x", "streams.a.lateness"]
+)
 @pytest.mark.parametrize("digits", [20, 4_000])
 def test_integers_beyond_64_bits_are_refused(tmp_path: Path, setting: str, digits: int) -> None:
     (tmp_path / "job.toml").write_text(f"{setting} = 0x{'f' * digits}")
@@ -169,13 +173,16 @@ def test_a_duration_of_hundreds_of_digits_is_too_long(digits: int) -> None:
         parse_duration_us(10**digits)
 
 
-# --- messages stay short ----------------------------------------------------------------------------------------------------------------
+# --- messages stay short
+# ----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("depth", [MAX_NESTING, 5_000, 50_000])
 @pytest.mark.parametrize(("opening", "closing"), [('{"a": ', "}"), ("[", "]")])
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".jsonl.gz"])
-def test_json_nested_too_deep_is_refused_before_arrow_reads_it(tmp_path: Path, opening: str, closing: str, depth: int, suffix: str) -> None:
+def test_json_nested_too_deep_is_refused_before_arrow_reads_it(
+    tmp_path: Path, opening: str, closing: str, depth: int, suffix: str
+) -> None:
     path = tmp_path / f"a{suffix}"
     row = '{"ts": 1, "k": 1, "t": "]}"}\n' + '{"ts": 1, "k": ' + opening * depth + "1" + closing * depth + "}\n"
     path.write_bytes(gzip.compress(row.encode()) if suffix.endswith(".gz") else row.encode())
@@ -206,7 +213,8 @@ def test_every_message_and_hint_is_bounded() -> None:
     assert len(str(InternalError("m" * 10**6))) < 1_500
 
 
-# --- columns ----------------------------------------------------------------------------------------------------------------------------
+# --- columns
+# ----------------------------------------------------------------------------------------------------------------------------
 
 TWICE = pa.table([pa.array([1]), pa.array([2]), pa.array([3])], names=["ts", "ts", "k"])
 
@@ -232,7 +240,8 @@ def test_two_columns_of_one_name_are_refused_in_tables_and_frames() -> None:
             _ = wm.stream(source, time="ts").schema
 
 
-# --- options ----------------------------------------------------------------------------------------------------------------------------
+# --- options
+# ----------------------------------------------------------------------------------------------------------------------------
 
 HUGE = "9" * 20
 
@@ -282,7 +291,8 @@ def test_a_budget_that_cannot_be_is_refused(files: Path, option: tuple[str, str]
 
 
 @pytest.mark.parametrize(
-    "option", [("--processors", "inf"), ("--processors", "1e300"), ("--memory", "999999999999999TB"), ("--limit", "2147483647")]
+    "option",
+    [("--processors", "inf"), ("--processors", "1e300"), ("--memory", "999999999999999TB"), ("--limit", "2147483647")],
 )
 def test_a_large_number_that_means_something_is_taken(files: Path, option: tuple[str, str]) -> None:
     result = CliRunner().invoke(cli.app, ["run", str(files / "query.sql"), *streams(files), "--json", *option])

@@ -25,9 +25,21 @@ def fake_java(folder: Path, *lines: str) -> Path:
 def run_on_spark(files: Path, home: Path | None, job: str = "") -> str:
     """Run the command in a process of its own: a session of this process would be used as it is."""
     (files / "job.toml").write_text(f'query = "query.sql"\n{job}')
-    command = [sys.executable, "-m", "watersmeet", "run", "--config", str(files / "job.toml"), *streams(files), "--engine", "spark"]
+    command = [
+        sys.executable,
+        "-m",
+        "watersmeet",
+        "run",
+        "--config",
+        str(files / "job.toml"),
+        *streams(files),
+        "--engine",
+        "spark",
+    ]
     environment = {**os.environ, "TMPDIR": str(files)} | ({} if home is None else {"JAVA_HOME": str(home)})
-    found = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment)
+    found = subprocess.run(
+        command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment
+    )
     assert found.returncode == 1, found.stderr
     assert found.stderr.startswith("watersmeet: ")
     assert "Traceback" not in found.stderr
@@ -36,7 +48,9 @@ def run_on_spark(files: Path, home: Path | None, job: str = "") -> str:
 
 
 @pytest.mark.parametrize("code", [0, 1, 134])
-def test_a_java_that_ends_at_once_is_refused_before_spark_starts(files: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_a_java_that_ends_at_once_is_refused_before_spark_starts(
+    files: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(files, "echo no room >&2", f"exit {code}")))
     words = said("run", files / "query.sql", *streams(files), "--engine", "spark")
     assert f"exited with code {code} and said no room" in words
@@ -52,7 +66,9 @@ def test_a_java_that_cannot_be_executed_is_refused(files: Path, monkeypatch: pyt
 def test_a_java_on_the_path_that_ends_at_once_is_refused(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(fake_java(files, "exit 3") / "bin"))
-    assert "exited with code 3 and said nothing" in said("run", files / "query.sql", *streams(files), "--engine", "spark")
+    assert "exited with code 3 and said nothing" in said(
+        "run", files / "query.sql", *streams(files), "--engine", "spark"
+    )
 
 
 @pytest.mark.parametrize("code", [0, 1])

@@ -105,7 +105,8 @@ def test_version() -> None:
     assert called("--version").stdout == f"watersmeet {wm.__version__}\n"
 
 
-# --- mistakes ---------------------------------------------------------------------------------------------------------------------------
+# --- mistakes
+# ---------------------------------------------------------------------------------------------------------------------------
 
 
 def _said(result: Any) -> str:
@@ -140,7 +141,9 @@ def test_a_mistake_in_a_stream_says_what_and_how_to_write_it(files: Path, stream
 
 
 def test_a_source_declared_twice_is_refused(files: Path) -> None:
-    assert 'source "a" is declared twice' in _said(called("run", files / "query.sql", *_streams(files), *_streams(files)))
+    assert 'source "a" is declared twice' in _said(
+        called("run", files / "query.sql", *_streams(files), *_streams(files))
+    )
 
 
 def test_a_path_may_have_commas_and_equals_signs_in_it(files: Path) -> None:
@@ -151,7 +154,9 @@ def test_a_path_may_have_commas_and_equals_signs_in_it(files: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["rows.xlsx", "rows", "nowhere/rows.csv"])
-def test_a_target_that_cannot_be_written_is_refused_before_the_query_runs(files: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_that_cannot_be_written_is_refused_before_the_query_runs(
+    files: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(wm, "run", lambda *_: pytest.fail("the query ran"))
     _said(called("run", files / "query.sql", *_streams(files), "--out", files / name))
 
@@ -187,8 +192,12 @@ def test_an_interrupt_ends_quietly_with_its_own_code(files: Path, monkeypatch: p
 
 def test_rows_that_came_late_are_mentioned(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = json.dumps({"ledger": {"a": {"arrived": 10, "kept": 7, "shed": 0, "late": 3}}})
-    monkeypatch.setattr(job, "collected", lambda *_: pa.table({"k": [1]}).replace_schema_metadata({"watersmeet": ledger}))
-    assert called("run", files / "query.sql", *_streams(files)).stderr == "3 of 10 rows of a came late and were left out\n"
+    monkeypatch.setattr(
+        job, "collected", lambda *_: pa.table({"k": [1]}).replace_schema_metadata({"watersmeet": ledger})
+    )
+    assert (
+        called("run", files / "query.sql", *_streams(files)).stderr == "3 of 10 rows of a came late and were left out\n"
+    )
 
 
 def test_values_cannot_steer_the_terminal(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +210,14 @@ def test_values_cannot_steer_the_terminal(files: Path, monkeypatch: pytest.Monke
 
 
 def test_the_installed_command_works_without_a_terminal(files: Path) -> None:
-    command = [sys.executable, "-c", "from watersmeet.cli.main import main; main()", "run", str(files / "query.sql"), *_streams(files)]
+    command = [
+        sys.executable,
+        "-c",
+        "from watersmeet.cli.main import main; main()",
+        "run",
+        str(files / "query.sql"),
+        *_streams(files),
+    ]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "2 rows"

@@ -31,7 +31,8 @@ FLAGS = (
     "--disable-sync",
 )
 
-#: Playwright gives up after 5 or 30 seconds by default; a loaded machine takes longer. The watchdog shows a wait that never ends.
+#: Playwright gives up after 5 or 30 seconds by default; a loaded machine takes longer. The watchdog shows a wait that
+#: never ends.
 PATIENCE_MS = 300_000  # ends a test whose page never shows what it waits for
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -66,7 +67,9 @@ def batch_of(name: str, number: int) -> pa.Table:
     """Half a second of a stream, a part of it too late to be joined."""
     random = np.random.default_rng([number, *name.encode()])
     at = np.sort(random.integers(number * BATCH_US - 100_000, (number + 1) * BATCH_US, BATCH_ROWS))
-    return pa.table({"ts": at, "item": random.integers(0, 20_000, BATCH_ROWS), "price": random.integers(1, 500, BATCH_ROWS)})
+    return pa.table(
+        {"ts": at, "item": random.integers(0, 20_000, BATCH_ROWS), "price": random.integers(1, 500, BATCH_ROWS)}
+    )
 
 
 @contextmanager
@@ -95,7 +98,12 @@ def served() -> Iterator[Running]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     found = next(
-        (path for name in (os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser") if name and (path := shutil.which(name))), None
+        (
+            path
+            for name in (os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser")
+            if name and (path := shutil.which(name))
+        ),
+        None,
     )
     if found is None:
         pytest.fail("no Chromium to test the dashboard with: bash scripts/chromium.sh")
@@ -118,7 +126,9 @@ def looked_at(browser: Browser) -> Iterator[Callable[..., Seen]]:
     contexts = []
 
     def look(address: Address, *, dark: bool = False, width: int = 1280, height: int = 900) -> Seen:
-        context = browser.new_context(color_scheme="dark" if dark else "light", viewport={"width": width, "height": height})
+        context = browser.new_context(
+            color_scheme="dark" if dark else "light", viewport={"width": width, "height": height}
+        )
         context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
         page = context.new_page()

@@ -26,7 +26,9 @@ def test_a_run_stops_when_its_dashboard_fails(tmp_path: Path, more: list[str]) -
     (tmp_path / "a" / "0.csv").write_text("k,ts\n1,1700000000000000\n")
     streams = ["--stream", f"a={tmp_path / 'a'},time=ts"]
     out = tmp_path / ("out" if more else "out.csv")
-    ran = CliRunner().invoke(cli.app, ["run", str(tmp_path / "query.sql"), *streams, *more, "--ui", "--port", "0", "--out", str(out)])
+    ran = CliRunner().invoke(
+        cli.app, ["run", str(tmp_path / "query.sql"), *streams, *more, "--ui", "--port", "0", "--out", str(out)]
+    )
     assert ran.exit_code == 1
     assert "the dashboard's server failed: OSError: [Errno 24] Too many open files" in ran.stderr
 

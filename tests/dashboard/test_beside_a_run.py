@@ -21,7 +21,9 @@ Look = Callable[..., Seen]
 def started(*args: object) -> tuple[subprocess.Popen[str], Address]:
     """The command under way, and the dashboard's address it printed."""
     command = [sys.executable, "-c", "from watersmeet.cli.main import main; main()", *map(str, args), "--port", "0"]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stderr is not None
     said = process.stderr.readline()
     address = re.fullmatch(r"dashboard: http://127\.0\.0\.1:(\d+)/\?token=(\S+)\n", said)

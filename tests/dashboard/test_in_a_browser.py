@@ -80,7 +80,9 @@ def test_memory_that_is_too_small_is_said(served: Running, looked_at: Look) -> N
     expect(page.locator("#answer")).to_contain_text("are to be had")
 
 
-def test_names_with_markup_are_shown_as_text(dashboard: Callable[..., AbstractContextManager[Running]], looked_at: Look) -> None:
+def test_names_with_markup_are_shown_as_text(
+    dashboard: Callable[..., AbstractContextManager[Running]], looked_at: Look
+) -> None:
     nasty = '<img src=x onerror="document.title=1"><b>x</b>'
     quoted = '"' + nasty.replace('"', '""') + '"'
     query = f"SELECT a.item AS {quoted} FROM {quoted} [RANGE 1 SECOND] AS a, b [RANGE 1 SECOND] AS {quoted} WHERE a.item = {quoted}.item"
@@ -106,7 +108,9 @@ def test_changes_of_plan_are_logged(served: Running, looked_at: Look) -> None:
     expect(page.locator("#changes li").first).to_have_text(re.compile(r"now eager-hash \(.*\), before runs"))
 
 
-@pytest.mark.parametrize(("name", "width", "dark"), [("light", 1280, False), ("dark", 1280, True), ("phone", 390, False)])
+@pytest.mark.parametrize(
+    ("name", "width", "dark"), [("light", 1280, False), ("dark", 1280, True), ("phone", 390, False)]
+)
 def test_it_fits_every_screen(served: Running, looked_at: Look, name: str, width: int, dark: bool) -> None:
     page = looked_at(served.address, dark=dark, width=width).page
     served.go_on(4)

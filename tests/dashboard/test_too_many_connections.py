@@ -64,8 +64,13 @@ def test_a_connection_that_sends_no_request_is_closed(served: Running) -> None:
 
 def test_a_request_that_is_being_answered_is_not_closed_for_a_new_one(served: Running) -> None:
     limits = ConnectionLimits(max_connections=2, request_timeout_s=3_600)
-    with serving(served.shown, 0, limits=limits) as address, socket.create_connection(("127.0.0.1", address.port)) as asking:
-        head = f"POST /api/what-if HTTP/1.1\r\nHost: 127.0.0.1:{address.port}\r\nAuthorization: Bearer {address.token}\r\n"
+    with (
+        serving(served.shown, 0, limits=limits) as address,
+        socket.create_connection(("127.0.0.1", address.port)) as asking,
+    ):
+        head = (
+            f"POST /api/what-if HTTP/1.1\r\nHost: 127.0.0.1:{address.port}\r\nAuthorization: Bearer {address.token}\r\n"
+        )
         asking.sendall(f"{head}Content-Length: 2\r\nExpect: 100-continue\r\n\r\n".encode())
         assert asking.recv(1_000).startswith(b"HTTP/1.1 100")  # the server waits for the question now
         with idle_connections(address.port, 10) as idle:

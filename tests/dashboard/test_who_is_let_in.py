@@ -15,13 +15,26 @@ from watersmeet.dashboard.app import FILES
 from watersmeet.dashboard.serve import serving
 from watersmeet.errors import InputError
 
-ROUTES = ["/", "/plotly.js", "/api/plan", "/api/figures", "/api/what-if", "/nothing", "/api/nothing", *(f"/{name}" for name in FILES)]
+ROUTES = [
+    "/",
+    "/plotly.js",
+    "/api/plan",
+    "/api/figures",
+    "/api/what-if",
+    "/nothing",
+    "/api/nothing",
+    *(f"/{name}" for name in FILES),
+]
 
 
-def answered(served: Running, path: str, method: str = "GET", body: bytes | None = None, **headers: str) -> tuple[int, bytes, Any]:
+def answered(
+    served: Running, path: str, method: str = "GET", body: bytes | None = None, **headers: str
+) -> tuple[int, bytes, Any]:
     connection = http.client.HTTPConnection("127.0.0.1", served.address.port)
     try:
-        connection.request(method, path, body=body, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        connection.request(
+            method, path, body=body, headers={name.replace("_", "-"): value for name, value in headers.items()}
+        )
         response = connection.getresponse()
         return response.status, response.read(), response.headers
     finally:
@@ -41,7 +54,9 @@ def test_every_route_without_the_token_is_refused(served: Running, path: str, me
     assert answered(served, path, method, Cookie=f"watersmeet_{served.address.port}=wrong")[0] == 403
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example:{port}", "127.0.0.1", "", "localhost:1"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example:{port}", "127.0.0.1", "", "localhost:1"]
+)
 def test_a_foreign_host_header_is_refused_even_with_the_token(served: Running, host: str) -> None:
     named = host.format(port=served.address.port)
     assert answered(served, "/", Host=named, Authorization=bearer(served))[0] == 403
@@ -83,7 +98,10 @@ def test_nothing_listens_beyond_loopback(served: Running) -> None:
 
 
 def test_a_port_that_is_taken_is_said_with_what_to_do(served: Running) -> None:
-    with pytest.raises(InputError, match=r"cannot listen on port .* in use(.|\n)*--port 0"), serving(served.shown, served.address.port):
+    with (
+        pytest.raises(InputError, match=r"cannot listen on port .* in use(.|\n)*--port 0"),
+        serving(served.shown, served.address.port),
+    ):
         pytest.fail("two servers on one port")
 
 

@@ -1,4 +1,6 @@
-"""Every page of the documentation does what it says: its files are written, its commands and its Python are run, from top to bottom."""
+"""Every page of the documentation does what it says: its files are written, its commands and its Python are run, from
+top to bottom.
+"""
 
 from __future__ import annotations
 

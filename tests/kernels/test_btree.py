@@ -95,7 +95,9 @@ def _check_arena(nodes: Words, header: Words, leaves: list[int], inner: list[int
     size = int(header[NODE_SIZE])
     leaf_words = 3 + 2 * (size + 1)
     inner_words = leaf_words + size + 2
-    assert sorted(leaves + free_nodes(nodes, header, FREE)) == [3 + leaf_words * i for i in range(header[USED])], "no leaf is lost"
+    assert sorted(leaves + free_nodes(nodes, header, FREE)) == [3 + leaf_words * i for i in range(header[USED])], (
+        "no leaf is lost"
+    )
     inner_places = [nodes.size + 3 - inner_words * (i + 1) for i in range(header[USED_INNER])]
     assert sorted(inner + free_nodes(nodes, header, FREE_INNER)) == inner_places[::-1], "no inner node is lost"
     assert header[USED] * leaf_words + header[USED_INNER] * inner_words <= nodes.size, "the arena is large enough"

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from watersmeet.kernels import grouped_run
-from watersmeet.kernels.grouped_run import count_matches, fill_matches, group_rows, group_rows_definition, running_maximum
+from watersmeet.kernels.grouped_run import (
+    count_matches,
+    fill_matches,
+    group_rows,
+    group_rows_definition,
+    running_maximum,
+)
 
 KEYS = st.integers(-4, 4) | st.integers(-(2**63), 2**63 - 1)
 TIMES = st.integers(-20, 20)
@@ -62,7 +68,11 @@ def test_probes_of_long_and_of_short_groups_in_turns(with_ends: bool) -> None:
 
 
 def _check_matches(
-    keys: NDArray[np.int64], times: NDArray[np.int64], probes: list[tuple[int, int, int, int]], keyed: bool, with_ends: bool
+    keys: NDArray[np.int64],
+    times: NDArray[np.int64],
+    probes: list[tuple[int, int, int, int]],
+    keyed: bool,
+    with_ends: bool,
 ) -> None:
     ends = times // 5 * 5 + 4
     found = _matches(keys, times, ends if with_ends else np.empty(0, np.int64), probes, keyed)
@@ -76,7 +86,11 @@ def _check_matches(
 
 
 def _matches(
-    keys: NDArray[np.int64], times: NDArray[np.int64], ends: NDArray[np.int64], probes: list[tuple[int, int, int, int]], keyed: bool
+    keys: NDArray[np.int64],
+    times: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    probes: list[tuple[int, int, int, int]],
+    keyed: bool,
 ) -> list[tuple[int, int]]:
     if keyed:
         slots, group_keys, offsets, rows = group_rows(keys)
@@ -87,7 +101,17 @@ def _matches(
     first, count = np.empty(len(probes), np.int64), np.empty(len(probes), np.int32)
     run_ends = running_maximum(ends[rows], offsets) if ends.size else ends
     total = count_matches(
-        slots, group_keys, offsets, times[rows], run_ends, columns[0], columns[1], columns[1] + columns[2], columns[3], first, count
+        slots,
+        group_keys,
+        offsets,
+        times[rows],
+        run_ends,
+        columns[0],
+        columns[1],
+        columns[1] + columns[2],
+        columns[3],
+        first,
+        count,
     )
     out = np.empty(total, np.int32), np.empty(total, np.int32)
     assert fill_matches(rows, first, count, 0, *out, 0) == total

@@ -18,7 +18,9 @@ def test_a_full_partition_gives_up_its_oldest_row(batches: list[list[int]], capa
     plain: dict[int, list[int]] = {}
     nodes = seq = 0
     for batch in batches:
-        leaving, nodes = push_rows(np.array(batch, np.int64), seq, capacity, oldest, newest, held, node_seq, node_next, nodes)
+        leaving, nodes = push_rows(
+            np.array(batch, np.int64), seq, capacity, oldest, newest, held, node_seq, node_next, nodes
+        )
         assert leaving.tolist() == push_rows_definition(plain, batch, seq, capacity)
         seq += len(batch)
     assert nodes == sum(len(rows) for rows in plain.values()), "nodes grow with rows held, not with rows seen"

@@ -36,7 +36,12 @@ from watersmeet.kernels.tree_entries import Words
 from watersmeet.kernels.tree_header import COMPARISONS, HEADER, INSERTS, PROBES, REMOVES, TOUCHED
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
-KEYS = st.integers(0, 3) | st.integers(-30, 30) | st.sampled_from([LOWEST, LOWEST + 1, HIGHEST - 1, HIGHEST]) | st.integers(LOWEST, HIGHEST)
+KEYS = (
+    st.integers(0, 3)
+    | st.integers(-30, 30)
+    | st.sampled_from([LOWEST, LOWEST + 1, HIGHEST - 1, HIGHEST])
+    | st.integers(LOWEST, HIGHEST)
+)
 NODE_SIZES = st.integers(2, 8) | st.just(100)
 BOTH = pytest.mark.parametrize("tree", [BTREE, TTREE], ids=["btree", "ttree"])
 Operation = tuple[int, int, int]
@@ -44,7 +49,11 @@ Step = tuple[str, int, int]
 
 #: (kind, key, number): the number is the width of a probed range, or picks the row to remove.
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["insert", "insert", "insert", "oldest", "oldest", "any", "absent", "equal", "range", "count"]), KEYS, KEYS),
+    st.tuples(
+        st.sampled_from(["insert", "insert", "insert", "oldest", "oldest", "any", "absent", "equal", "range", "count"]),
+        KEYS,
+        KEYS,
+    ),
     max_size=120,
 )
 
@@ -55,7 +64,9 @@ _UNTOUCHED = 0x5EA1
 
 
 def fenced(tree: int, rows: int, node_size: int) -> tuple[Words, Words, list[Words]]:
-    """An empty tree in slices of larger arrays, its arena exactly as large as the tree asks for; and those larger arrays."""
+    """An empty tree in slices of larger arrays, its arena exactly as large as the tree asks for; and those larger
+    arrays.
+    """
     size = (btree if tree == BTREE else ttree).nodes_size(rows, node_size)
     around_nodes, around_header = (np.full(words + 2 * WIDTH, _UNTOUCHED, np.int64) for words in (size, HEADER))
     nodes, header = around_nodes[WIDTH:-WIDTH], around_header[WIDTH:-WIDTH]
@@ -122,9 +133,13 @@ def test_every_operation_does_what_a_sorted_list_does_and_keeps_the_law(
 
 
 @BOTH
-@given(sizes=st.lists(st.integers(0, 60), min_size=1, max_size=8), seed=st.integers(0, 999), node_size=st.integers(2, 8))
+@given(
+    sizes=st.lists(st.integers(0, 60), min_size=1, max_size=8), seed=st.integers(0, 999), node_size=st.integers(2, 8)
+)
 @settings(max_examples=100)
-def test_a_window_that_grows_and_shrinks_stays_inside_its_arena(tree: int, sizes: list[int], seed: int, node_size: int) -> None:
+def test_a_window_that_grows_and_shrinks_stays_inside_its_arena(
+    tree: int, sizes: list[int], seed: int, node_size: int
+) -> None:
     rng = np.random.default_rng(seed)
     nodes, header, arena = fenced(tree, max(sizes), node_size)
     held: list[tuple[int, int]] = []
@@ -183,7 +198,12 @@ def test_a_sliding_window_holds_its_last_rows_and_keeps_the_law(tree: int, node_
 def test_a_range_over_all_keys_finds_the_smallest_and_the_largest_int64(tree: int) -> None:
     nodes, header, _ = fenced(tree, 4, 2)
     inserts: list[Operation] = [(INSERT, key, row) for row, key in enumerate([HIGHEST, 0, LOWEST, HIGHEST])]
-    probes: list[Operation] = [(PROBE, LOWEST, HIGHEST), (PROBE, HIGHEST, HIGHEST), (PROBE, LOWEST, LOWEST), (PROBE, HIGHEST, LOWEST)]
+    probes: list[Operation] = [
+        (PROBE, LOWEST, HIGHEST),
+        (PROBE, HIGHEST, HIGHEST),
+        (PROBE, LOWEST, LOWEST),
+        (PROBE, HIGHEST, LOWEST),
+    ]
     assert _run(tree, nodes, header, inserts + probes) == ([0, 0, 0, 0, 4, 2, 1, 0], [2, 1, 0, 3, 0, 3, 2])
 
 
@@ -196,12 +216,15 @@ def test_rows_of_one_key_come_out_in_the_order_of_their_numbers(tree: int) -> No
 
 @pytest.mark.parametrize(
     ("tree", "of_inserts", "of_probe", "of_removes", "of_count"),
-    [(BTREE, 0 + 1 + 1, 2 + 3, (2 + 1) + (2 + 1), 2 + 1), (TTREE, 0 + 2 + 2, 2 + 2 + 3, (2 + 2 + 1) + (2 + 2 + 1), 1 + 1)],
+    [
+        (BTREE, 0 + 1 + 1, 2 + 3, (2 + 1) + (2 + 1), 2 + 1),
+        (TTREE, 0 + 2 + 2, 2 + 2 + 3, (2 + 2 + 1) + (2 + 2 + 1), 1 + 1),
+    ],
 )
 def test_every_comparison_is_counted(tree: int, of_inserts: int, of_probe: int, of_removes: int, of_count: int) -> None:
-    # One node of three entries. Probing the B+tree takes two to find 20, then the node's last key, 20 itself and 30; removing takes two to
-    # find the place and one to see whether the row is there. The T-tree compares with one or both ends before, and is done there when the
-    # entry belongs outside.
+    # One node of three entries. Probing the B+tree takes two to find 20, then the node's last key, 20 itself and 30;
+    # removing takes two to find the place and one to see whether the row is there. The T-tree compares with one or both
+    # ends before, and is done there when the entry belongs outside.
     nodes, header, _ = fenced(tree, 3, 4)
     _run(tree, nodes, header, [(INSERT, key, row) for row, key in enumerate([10, 20, 30])])
     made = of_inserts

@@ -1,4 +1,6 @@
-"""What must hold of a T-tree between any two operations, read straight from its arrays; and its rotations, loans and merges."""
+"""What must hold of a T-tree between any two operations, read straight from its arrays; and its rotations, loans and
+merges.
+"""
 
 from __future__ import annotations
 
@@ -87,9 +89,13 @@ def check_ttree(nodes: Words, header: Words) -> None:
         if NONE not in children:
             assert nodes[node + COUNT] >= least, "occupancy of a node with two children"
         elif max(children) != NONE:
-            assert nodes[node + COUNT] + nodes[max(children) + COUNT] >= least + 1, "occupancy of a half-leaf and its leaf"
+            assert nodes[node + COUNT] + nodes[max(children) + COUNT] >= least + 1, (
+                "occupancy of a half-leaf and its leaf"
+            )
     words = 5 + 2 * size
-    assert sorted(found + free_nodes(nodes, header, FREE)) == [5 + words * i for i in range(header[USED])], "no node is lost"
+    assert sorted(found + free_nodes(nodes, header, FREE)) == [5 + words * i for i in range(header[USED])], (
+        "no node is lost"
+    )
     assert header[USED] * words <= nodes.size, "the arena is large enough"
     if found:
         assert nodes[root + HEIGHT] <= 1.4405 * math.log2(len(found) + 2), "height"

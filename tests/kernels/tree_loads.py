@@ -1,7 +1,8 @@
-"""Loads for either tree: replayed operations for tests, probes alone and updates alone for calibration. And the law of both trees.
+"""Loads for either tree: replayed operations for tests, probes alone and updates alone for calibration. And the law of
+both trees.
 
-References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams": the weights P and I of the cost model are fitted to
-the times of a probe-only and an update-only load.
+References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams": the weights P and I of the cost
+model are fitted to the times of a probe-only and an update-only load.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ PROBE = 2  # low, high
 COUNT_RANGE = 3  # low, high
 
 
-def replay_definition(entries: list[tuple[int, int]], operations: Iterable[tuple[int, int, int]]) -> tuple[list[int], list[int]]:
+def replay_definition(
+    entries: list[tuple[int, int]], operations: Iterable[tuple[int, int, int]]
+) -> tuple[list[int], list[int]]:
     """The law of both trees, on a sorted list: what each operation comes to, and the rows all probes found.
 
     An insert comes to 0, a remove to 1 if the row was there, a probe or count to the number of its rows.
@@ -46,7 +49,9 @@ def replay_definition(entries: list[tuple[int, int]], operations: Iterable[tuple
                 del entries[place]
                 outcome = 1
         else:
-            rows = [row for _, row in entries[bisect_left(entries, (first,)) : bisect_right(entries, (second, math.inf))]]
+            rows = [
+                row for _, row in entries[bisect_left(entries, (first,)) : bisect_right(entries, (second, math.inf))]
+            ]
             found += rows if operation == PROBE else []
             outcome = len(rows)
         outcomes.append(outcome)
@@ -60,7 +65,9 @@ def empty_tree(tree: int, rows: int, node_size: int) -> tuple[Words, Words]:
 
 
 @kernel(INT, OUT_INT64, OUT_INT64, IN_INT64, IN_INT64, IN_INT64)
-def replay(tree: int, nodes: Words, header: Words, operations: Words, firsts: Words, seconds: Words) -> tuple[Words, Words]:
+def replay(
+    tree: int, nodes: Words, header: Words, operations: Words, firsts: Words, seconds: Words
+) -> tuple[Words, Words]:
     """What each operation comes to, and the rows all probes found. `replay_definition` is the law."""
     outcomes = np.zeros(operations.size, np.int64)
     found = np.empty(64, np.int64)
@@ -83,10 +90,11 @@ def replay(tree: int, nodes: Words, header: Words, operations: Words, firsts: Wo
 
 @kernel(INT, OUT_INT64, OUT_INT64, IN_INT64, INT, INT)
 def slide(tree: int, nodes: Words, header: Words, keys: Words, window_rows: int, start: int) -> None:
-    """Updates only: inserts `keys[start:]`, each row numbered by its place, and removes the oldest row as soon as the window overflows.
+    """Updates only: inserts `keys[start:]`, each row numbered by its place, and removes the oldest row as soon as the
+    window overflows.
 
-    With `keys` no longer than the window this builds it. The new row enters before the oldest leaves, so the tree must have room for
-    `window_rows` + 1 rows if there are more.
+    With `keys` no longer than the window this builds it. The new row enters before the oldest leaves, so the tree must
+    have room for `window_rows` + 1 rows if there are more.
     """
     _slide(tree, nodes, header, keys, window_rows, start)
 

@@ -48,12 +48,34 @@ _EPOCH = dt.datetime(1970, 1, 1)
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "flag": st.booleans(),
     "whole": st.sampled_from([0, 1, -1, 2, 3, -7, 10, 2**31, 2**62, 2**63 - 1, -(2**63)]),
-    "real": st.sampled_from([0.0, -0.0, 1.0, 0.5, -0.5, 2.5, -2.5, 1e300, 2.0**63, math.inf, -math.inf, math.nan, 0.49999999999999994]),
-    "price": st.sampled_from(["0.00", "1.15", "4.35", "-0.57", "8.20", "90071992547409.93", "9007199254740993.15", "-1e21"])
+    "real": st.sampled_from(
+        [0.0, -0.0, 1.0, 0.5, -0.5, 2.5, -2.5, 1e300, 2.0**63, math.inf, -math.inf, math.nan, 0.49999999999999994]
+    ),
+    "price": st.sampled_from(
+        ["0.00", "1.15", "4.35", "-0.57", "8.20", "90071992547409.93", "9007199254740993.15", "-1e21"]
+    )
     .map(Decimal)
     .map(lambda value: value.quantize(Decimal("0.01"))),
     "text": st.sampled_from(
-        ["", " ", "a", "A", "ab", " ab ", "ba%_\\", "ß", "ŉ", "日本\n語", "12", "-3", "+4", "1.5e3", "0x1F", "true", "2020-02-29"]
+        [
+            "",
+            " ",
+            "a",
+            "A",
+            "ab",
+            " ab ",
+            "ba%_\\",
+            "ß",
+            "ŉ",
+            "日本\n語",
+            "12",
+            "-3",
+            "+4",
+            "1.5e3",
+            "0x1F",
+            "true",
+            "2020-02-29",
+        ]
     ),
     "at": st.integers(-(10**16), 10**16).map(lambda us: _EPOCH + dt.timedelta(microseconds=us))
     | st.sampled_from([_EPOCH, dt.datetime(1969, 12, 31, 23, 59, 59, 999999), dt.datetime(2000, 2, 29)]),
@@ -75,7 +97,9 @@ def expressions(kind: str, depth: int = 3) -> st.SearchStrategy[Expr]:
 
 def _table(rows: list[tuple[Any, ...]]) -> pa.Table:
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(KINDS)
-    return pa.table({name: pa.array(list(values), kind) for (name, kind), values in zip(KINDS.items(), columns, strict=True)})
+    return pa.table(
+        {name: pa.array(list(values), kind) for (name, kind), values in zip(KINDS.items(), columns, strict=True)}
+    )
 
 
 def _leaves(kind: str) -> st.SearchStrategy[Expr]:
@@ -92,7 +116,9 @@ def _any_kind(kind: str, depth: int) -> st.SearchStrategy[Expr]:
     same, flag = expressions(kind, depth), expressions("flag", depth)
     return st.one_of(
         st.builds(Case, st.lists(st.tuples(flag, same), min_size=1, max_size=2).map(tuple), st.none() | same),
-        st.builds(Call, st.sampled_from(["COALESCE", "GREATEST", "LEAST"]), st.lists(same, min_size=2, max_size=3).map(tuple)),
+        st.builds(
+            Call, st.sampled_from(["COALESCE", "GREATEST", "LEAST"]), st.lists(same, min_size=2, max_size=3).map(tuple)
+        ),
         st.builds(Call, st.just("NULLIF"), st.tuples(same, same)),
     )
 
@@ -147,7 +173,9 @@ def _reals(depth: int) -> st.SearchStrategy[Expr]:
 
 def _prices(depth: int) -> st.SearchStrategy[Expr]:
     price = expressions("price", depth)
-    return st.one_of(st.builds(Negate, price), st.builds(Call, st.just("ABS"), st.tuples(price)), _casts("price", ["whole"], depth))
+    return st.one_of(
+        st.builds(Negate, price), st.builds(Call, st.just("ABS"), st.tuples(price)), _casts("price", ["whole"], depth)
+    )
 
 
 def _texts(depth: int) -> st.SearchStrategy[Expr]:

@@ -1,4 +1,6 @@
-"""The batch rule takes inputs in the order of their new rows: every pair is found once, and runs are built of rows that are looked up."""
+"""The batch rule takes inputs in the order of their new rows: every pair is found once, and runs are built of rows that
+are looked up.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,15 @@ def delta(batch: int, number: int, rows: int) -> Delta:
     return Delta(pa.table({"ts": times, "k": rng.integers(0, 5, rows), "id": batch * 1000 + np.arange(rows)}), times)
 
 
-@pytest.mark.parametrize("sizes", [[(40, 300), (300, 40), (40, 300)], [(100, 100)] * 3, [(0, 50), (50, 0), (20, 20), (0, 30)]])
+@pytest.mark.parametrize(
+    "sizes", [[(40, 300), (300, 40), (40, 300)], [(100, 100)] * 3, [(0, 50), (50, 0), (20, 20), (0, 30)]]
+)
 def test_every_pair_is_found_once_whichever_input_has_more_rows(sizes: list[tuple[int, int]]) -> None:
     config, found = config_of(), []
     state = empty_state(config)
-    batches = [{number: delta(batch, number, rows) for number, rows in enumerate(each)} for batch, each in enumerate(sizes)]
+    batches = [
+        {number: delta(batch, number, rows) for number, rows in enumerate(each)} for batch, each in enumerate(sizes)
+    ]
     for batch, deltas in enumerate(batches):
         stepped = step(config, state, deltas, batch * BATCH_US, (batch + 1) * BATCH_US)
         state = stepped.state

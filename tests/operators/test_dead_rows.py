@@ -31,14 +31,18 @@ def deltas(batch: int) -> dict[int, Delta]:
     for number in (0, 1):
         rng = np.random.default_rng([batch, number])
         times = np.sort(rng.integers(max(0, batch * BATCH_US - 1_000_000), (batch + 1) * BATCH_US, 300))
-        found[number] = Delta(pa.table({"ts": times, "k": rng.integers(0, 5, 300), "id": batch * 300 + np.arange(300)}), times)
+        found[number] = Delta(
+            pa.table({"ts": times, "k": rng.integers(0, 5, 300), "id": batch * 300 + np.arange(300)}), times
+        )
     return found
 
 
 @pytest.mark.parametrize("asked", QUERIES)
 def test_the_same_results_from_less_state(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "MOSTLY_DEAD", 0.0)
-    config = settled_config(bind(parse(QUERIES[asked]), {name: StreamSchema(name, FIELDS, "ts") for name in "ab"}), Plan())
+    config = settled_config(
+        bind(parse(QUERIES[asked]), {name: StreamSchema(name, FIELDS, "ts") for name in "ab"}), Plan()
+    )
     plain = cut = empty_state(config)
     for batch in range(5):
         watermark_us, future_us = max(0, batch * BATCH_US - 1_000_000), (batch + 1) * BATCH_US - 1_000_000
@@ -53,7 +57,9 @@ def test_the_same_results_from_less_state(asked: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("asked", QUERIES)
 def test_a_new_pane_that_is_mostly_dead_is_cut_at_once(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = settled_config(bind(parse(QUERIES[asked]), {name: StreamSchema(name, FIELDS, "ts") for name in "ab"}), Plan())
+    config = settled_config(
+        bind(parse(QUERIES[asked]), {name: StreamSchema(name, FIELDS, "ts") for name in "ab"}), Plan()
+    )
     plain = cut = empty_state(config)
     for batch in range(5):
         times_us = max(0, batch * BATCH_US - 1_000_000), (batch + 1) * BATCH_US - 1_000_000
@@ -73,4 +79,6 @@ def _rows(batches: list[pa.RecordBatch]) -> list[tuple[int, int]]:
 
 
 def _known(before: MeetState, after: MeetState) -> set[int]:
-    return {id(pane) for each in before.inputs for pane in each.panes} & {id(pane) for each in after.inputs for pane in each.panes}
+    return {id(pane) for each in before.inputs for pane in each.panes} & {
+        id(pane) for each in after.inputs for pane in each.panes
+    }

@@ -1,4 +1,6 @@
-"""A decimal becomes the double nearest to it, correctly rounded, wherever an expression, a key or an aggregate needs a double."""
+"""A decimal becomes the double nearest to it, correctly rounded, wherever an expression, a key or an aggregate needs a
+double.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,16 @@ def decimals(draw: st.DrawFn) -> tuple[pa.DataType, list[Decimal | None]]:
     unscaled = st.integers(0, 10**digits - 1) | near_powers.filter(lambda number: number <= most)
     signed = st.builds(lambda number, sign: number * sign, unscaled, st.sampled_from([1, -1]))
     values = draw(st.lists(st.none() | signed, max_size=8))
-    return pa.decimal128(precision, scale), [None if value is None else Decimal(value).scaleb(-scale, _EXACT) for value in values]
+    return pa.decimal128(precision, scale), [
+        None if value is None else Decimal(value).scaleb(-scale, _EXACT) for value in values
+    ]
 
 
 @settings(max_examples=500, deadline=None)
 @given(decimals(), st.integers(0, 3))
-def test_a_decimal_converts_as_python_converts_it(column: tuple[pa.DataType, list[Decimal | None]], skipped: int) -> None:
+def test_a_decimal_converts_as_python_converts_it(
+    column: tuple[pa.DataType, list[Decimal | None]], skipped: int
+) -> None:
     kind, values = column
     array = pa.array(values, kind).slice(skipped)
     wanted = [None if value is None else float(value) for value in values[skipped:]]
@@ -59,7 +65,13 @@ def test_decimals_of_any_width_and_scale_convert_exactly(kind: pa.DataType, text
 
 
 def test_every_price_of_two_digits_equals_the_double_of_the_same_text() -> None:
-    prices = pa.table({"ts": pa.array(range(2_000)), "price": pa.array(HUNDREDTHS, PRICES), "same": [float(price) for price in HUNDREDTHS]})
+    prices = pa.table(
+        {
+            "ts": pa.array(range(2_000)),
+            "price": pa.array(HUNDREDTHS, PRICES),
+            "same": [float(price) for price in HUNDREDTHS],
+        }
+    )
     streams = {"s": wm.stream(prices, time="ts")}
     assert _count("price = same", streams) == 2_000
     assert _count("price > same", streams) == 0
@@ -105,7 +117,9 @@ def test_averages_of_decimals_are_the_correctly_rounded_sum_divided_by_the_count
         SELECT k, AVG(price) AS mean, AVG(price * 1.0) AS weighed FROM s [LANDMARK]
         GROUP BY k HAVING AVG(price) = MAX(price) EVERY 4 MICROSECOND
     """
-    table = pa.concat_tables([rows, pa.table({"ts": pa.array([4]), "k": pa.array([9]), "price": pa.array([Decimal(9)], PRICES)})])
+    table = pa.concat_tables(
+        [rows, pa.table({"ts": pa.array([4]), "k": pa.array([9]), "price": pa.array([Decimal(9)], PRICES)})]
+    )
     found = wm.collect(query, {"s": wm.stream(table, time="ts")}).sort_by("k")
     assert found["mean"].to_pylist() == [*map(float, values), 9.0]
     assert found["weighed"].to_pylist() == [*map(float, values), 9.0]

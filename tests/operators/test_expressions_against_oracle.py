@@ -1,7 +1,8 @@
 """Every expression, on every row, is what the oracle says it is.
 
-The two share no code: the oracle goes row by row in Python, the engine column by column in Arrow. Where the oracle raises on some row
-(overflow), the engine may raise as well or, where it need not look at that row's argument at all, may not.
+The two share no code: the oracle goes row by row in Python, the engine column by column in Arrow. Where the oracle
+raises on some row (overflow), the engine may raise as well or, where it need not look at that row's argument at all,
+may not.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def test_an_expression_means_the_same_by_column_and_by_row(kind: str, data: st.D
     found = evaluate(expr, lambda column: table.column(column.name).combine_chunks(), table.num_rows)
     assert isinstance(found, pa.Array)
     assert found.type == KINDS[kind]
-    assert [_comparable(value) for value in column_values(pa.chunked_array([found]))] == [_comparable(value) for value in wanted]
+    assert [_comparable(value) for value in column_values(pa.chunked_array([found]))] == [
+        _comparable(value) for value in wanted
+    ]
 
 
 @settings(max_examples=500, deadline=None, suppress_health_check=_SLOW_BUT_FINE)

@@ -57,7 +57,8 @@ def values(expr: Expr, **columns: Any) -> list[Any]:
     return list(found.to_pylist())
 
 
-# --- comparisons ------------------------------------------------------------------------------------------------------------------------
+# --- comparisons
+# ------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,12 @@ def test_in_finds_nan_and_negative_zero() -> None:
 
 
 def test_in_takes_columns_beside_constants() -> None:
-    assert values(In(column("x"), (column("y"), whole(7))), x=[1, 7, 3, 3], y=[1, 0, None, 0]) == [True, True, None, False]
+    assert values(In(column("x"), (column("y"), whole(7))), x=[1, 7, 3, 3], y=[1, 0, None, 0]) == [
+        True,
+        True,
+        None,
+        False,
+    ]
 
 
 def test_untyped_nulls_compare_to_null() -> None:
@@ -106,7 +112,8 @@ def test_is_true_takes_null_for_false() -> None:
     assert is_true(Literal(None, pa.null()), lambda _: pa.array([]), 2).tolist() == [False, False]
 
 
-# --- numbers ----------------------------------------------------------------------------------------------------------------------------
+# --- numbers
+# ----------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -133,14 +140,22 @@ def test_nulls_beside_an_overflow_do_not_hide_it_and_null_rows_do_not_raise() ->
 
 
 def test_division_by_zero_is_null() -> None:
-    assert values(Arithmetic("/", column("x"), column("y")), x=[1.0, 0.0, NAN, 1.0], y=[0.0, -0.0, 0.0, 4.0]) == [None, None, None, 0.25]
+    assert values(Arithmetic("/", column("x"), column("y")), x=[1.0, 0.0, NAN, 1.0], y=[0.0, -0.0, 0.0, 4.0]) == [
+        None,
+        None,
+        None,
+        0.25,
+    ]
 
 
 def test_the_remainder_has_the_sign_of_the_dividend() -> None:
     rest = Arithmetic("%", column("x"), column("y"))
     assert values(rest, x=[7, -7, 7, -7, 7, -MOST - 1], y=[3, 3, -3, -3, 0, -1]) == [1, -1, 1, -1, None, 0]
     assert values(rest, x=[5.5, -5.5, 1.0], y=[2.0, 2.0, 0.0]) == [1.5, -1.5, None]
-    assert values(rest, x=[Decimal("5.5"), Decimal("-5.5")], y=[Decimal("2.0"), Decimal("0.0")]) == [Decimal("1.5"), None]
+    assert values(rest, x=[Decimal("5.5"), Decimal("-5.5")], y=[Decimal("2.0"), Decimal("0.0")]) == [
+        Decimal("1.5"),
+        None,
+    ]
 
 
 def test_rounding_goes_half_away_from_zero() -> None:
@@ -154,7 +169,8 @@ def test_decimals_stay_exact() -> None:
     assert values(total, x=[Decimal("0.1")], y=[Decimal("0.2")]) == [Decimal("0.3")]
 
 
-# --- conditions -------------------------------------------------------------------------------------------------------------------------
+# --- conditions
+# -------------------------------------------------------------------------------------------------------------------------
 
 
 def test_case_evaluates_a_branch_only_on_the_rows_that_take_it() -> None:
@@ -168,7 +184,9 @@ def test_and_or_and_coalesce_raise_only_for_rows_that_reach_the_argument() -> No
     fine = Comparison(">", Arithmetic("*", column("x"), whole(2)), whole(5))
     assert values(And((small, fine)), x=[MOST, 4, 1]) == [False, True, False]
     assert values(Or((Comparison(">=", column("x"), whole(100)), fine)), x=[MOST, 4, 1]) == [True, True, False]
-    assert values(Call("COALESCE", (column("y"), Arithmetic("*", column("x"), whole(2)))), x=[MOST, 4], y=[1, None]) == [1, 8]
+    assert values(
+        Call("COALESCE", (column("y"), Arithmetic("*", column("x"), whole(2)))), x=[MOST, 4], y=[1, None]
+    ) == [1, 8]
     with pytest.raises(QueryError, match="overflow"):
         values(And((fine, small)), x=[MOST])
 
@@ -187,12 +205,16 @@ def test_case_without_else_is_null_and_keeps_its_type() -> None:
 
 
 def test_greatest_skips_nulls_and_puts_nan_on_top() -> None:
-    assert values(Call("GREATEST", (column("x"), column("y"))), x=[1.0, None, 1.0], y=[NAN, 2.0, None])[1:] == [2.0, 1.0]
+    assert values(Call("GREATEST", (column("x"), column("y"))), x=[1.0, None, 1.0], y=[NAN, 2.0, None])[1:] == [
+        2.0,
+        1.0,
+    ]
     assert math.isnan(values(Call("GREATEST", (column("x"), column("y"))), x=[1.0], y=[NAN])[0])
     assert values(Call("LEAST", (column("x"), column("y"))), x=[1.0, None], y=[NAN, 2.0]) == [1.0, 2.0]
 
 
-# --- text -------------------------------------------------------------------------------------------------------------------------------
+# --- text
+# -------------------------------------------------------------------------------------------------------------------------------
 
 
 def test_upper_follows_pythons_rules() -> None:
@@ -220,7 +242,9 @@ def test_substring_counts_from_one_and_from_the_end(start: int, count: int | Non
     constant = Call("SUBSTRING", (column("x"), *(whole(position) for position in positions)))
     varying = Call("SUBSTRING", (column("x"), *(column(f"p{number}") for number in range(len(positions)))))
     assert values(constant, x=["stream"]) == [wanted]
-    assert values(varying, x=["stream"], **{f"p{number}": [position] for number, position in enumerate(positions)}) == [wanted]
+    assert values(varying, x=["stream"], **{f"p{number}": [position] for number, position in enumerate(positions)}) == [
+        wanted
+    ]
 
 
 @pytest.mark.parametrize(
@@ -261,7 +285,8 @@ def test_replace_with_an_empty_search_changes_nothing() -> None:
     assert values(Call("REPLACE", (column("x"), text(""), text("z"))), x=["ab", None]) == ["ab", None]
 
 
-# --- casts ------------------------------------------------------------------------------------------------------------------------------
+# --- casts
+# ------------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -307,12 +332,18 @@ def test_a_number_that_does_not_fit_is_an_error(data: Any, kind: pa.DataType) ->
         values(Cast(column("x"), kind), x=data)
 
 
-# --- time -------------------------------------------------------------------------------------------------------------------------------
+# --- time
+# -------------------------------------------------------------------------------------------------------------------------------
 
 
 def test_parts_of_a_time_are_those_in_utc() -> None:
     zoned = pa.array([0], pa.timestamp("us", "America/New_York"))
-    assert [values(Call(part, (column("x"),)), x=zoned)[0] for part in ("YEAR", "MONTH", "DAY", "HOUR")] == [1970, 1, 1, 0]
+    assert [values(Call(part, (column("x"),)), x=zoned)[0] for part in ("YEAR", "MONTH", "DAY", "HOUR")] == [
+        1970,
+        1,
+        1,
+        0,
+    ]
     far = pa.array([2**60, -1, None], pa.timestamp("us"))
     assert values(Call("YEAR", (column("x"),)), x=far) == [38504, 1969, None]
     assert values(Call("SECOND", (column("x"),)), x=far)[1:] == [59, None]
@@ -324,7 +355,8 @@ def test_time_that_leaves_its_range_is_an_error() -> None:
         values(Arithmetic("+", column("x"), Literal(dt.timedelta(days=1), pa.duration("us"))), x=late)
 
 
-# --- the evaluator ----------------------------------------------------------------------------------------------------------------------
+# --- the evaluator
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_constant_becomes_one_array_of_the_wanted_length() -> None:

@@ -1,4 +1,6 @@
-"""The order ≺ covers every column: nested values compare element by element, nulls first, whatever the order of arrival."""
+"""The order ≺ covers every column: nested values compare element by element, nulls first, whatever the order of
+arrival.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ ASCENDING: dict[str, tuple[pa.DataType, list[Any]]] = {
     "fixed-size list": (pa.list_(pa.int64(), 2), [None, [None, 9], [1, None], [1, 2], [2, 0]]),
     "struct": (STRUCT, [None, {"i": None, "t": "z"}, {"i": 1, "t": None}, {"i": 1, "t": "a"}, {"i": 2, "t": "a"}]),
     "map": (pa.map_(pa.string(), pa.int64()), [None, [], [("a", None)], [("a", 1)], [("a", 1), ("b", 0)], [("b", 0)]]),
-    "list of lists": (pa.list_(pa.list_(pa.int64())), [None, [], [None], [[]], [[1]], [[1], None], [[1], [2]], [[1, 1]]]),
+    "list of lists": (
+        pa.list_(pa.list_(pa.int64())),
+        [None, [], [None], [[]], [[1]], [[1], None], [[1], [2]], [[1, 1]]],
+    ),
     "list of structs": (pa.list_(STRUCT), [None, [], [None], [{"i": None, "t": "a"}], [{"i": 1, "t": "a"}]]),
     "list of floats": (pa.list_(pa.float64()), [None, [None], [-1.0], [0.0], [0.0, 1.0], [NAN], [NAN, 1.0]]),
     "list of booleans": (pa.list_(pa.bool_()), [None, [False], [True]]),
@@ -51,7 +56,12 @@ _NESTED_VALUES = st.lists(st.none() | st.lists(st.none() | st.integers(-2, 300),
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.none() | st.fixed_dictionaries({"i": st.none() | st.integers(-1, 1), "l": st.none() | _NESTED_VALUES}), max_size=8))
+@given(
+    st.lists(
+        st.none() | st.fixed_dictionaries({"i": st.none() | st.integers(-1, 1), "l": st.none() | _NESTED_VALUES}),
+        max_size=8,
+    )
+)
 def test_codes_compare_as_the_definition_does(values: list[Any]) -> None:
     kind = pa.struct([("i", pa.int64()), ("l", pa.list_(pa.list_(pa.int64())))])
     array = pa.array(values, kind)

@@ -14,7 +14,9 @@ from watersmeet.errors import PlanError
 from watersmeet.operators.row_identity import is_part_of_identity, row_identities
 from watersmeet.operators.shed.sampling import DropBox
 
-ROWS = pa.table({"ts": range(20_000), "k": [n % 97 for n in range(20_000)], "name": [f"item {n % 13}" for n in range(20_000)]})
+ROWS = pa.table(
+    {"ts": range(20_000), "k": [n % 97 for n in range(20_000)], "name": [f"item {n % 13}" for n in range(20_000)]}
+)
 SELF_JOIN = "SELECT a.k FROM s [RANGE 5 MICROSECONDS] AS a, s [RANGE 5 MICROSECONDS] AS b WHERE a.k = b.k"
 shares = st.floats(0, 1)
 
@@ -51,7 +53,10 @@ def test_columns_with_maps_are_no_part_of_the_identity() -> None:
     maps = pa.array([[("a", 1)], [("b", 2)]], pa.map_(pa.string(), pa.int64()))
     assert not is_part_of_identity(maps.type)
     assert not is_part_of_identity(pa.list_(maps.type))
-    assert row_identities(pa.table({"k": [1, 1], "tags": maps})).tolist() == row_identities(pa.table({"k": [1, 1]})).tolist()
+    assert (
+        row_identities(pa.table({"k": [1, 1], "tags": maps})).tolist()
+        == row_identities(pa.table({"k": [1, 1]})).tolist()
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,7 +73,10 @@ def test_drop_rates_that_cannot_be_are_refused(drop: dict[str, float], reason: s
 
 
 def test_a_relation_has_no_drop_box() -> None:
-    sources: dict[str, wm.Stream | wm.Relation] = {"s": wm.stream(ROWS, time="ts"), "r": wm.relation(pa.table({"k": [1]}))}
+    sources: dict[str, wm.Stream | wm.Relation] = {
+        "s": wm.stream(ROWS, time="ts"),
+        "r": wm.relation(pa.table({"k": [1]})),
+    }
     with pytest.raises(PlanError, match='"r" is a relation'):
         wm.collect("SELECT s.k FROM s [RANGE 1 SECOND], r WHERE s.k = r.k", sources, plan=wm.plan(drop={"r": 0.5}))
 

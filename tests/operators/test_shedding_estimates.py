@@ -30,7 +30,9 @@ def sampled(
 
 
 def test_over_all_samples_sum_and_variance_are_exactly_unbiased() -> None:
-    """Three inputs of three rows each: all 512 samples, weighted by their chance, give the true sum and the true variance."""
+    """Three inputs of three rows each: all 512 samples, weighted by their chance, give the true sum and the true
+    variance.
+    """
     rng = np.random.default_rng(3)
     combos = np.array([c for c in itertools.product(range(3), repeat=3) if rng.random() < 0.6])
     values = rng.normal(size=len(combos))
@@ -43,7 +45,12 @@ def test_over_all_samples_sum_and_variance_are_exactly_unbiased() -> None:
         mean += probability * total.values[0]
         second += probability * total.values[0] ** 2
         join_variance = sum(
-            float((each.factor * np.bincount(each.choice, (values[there] * join.weights)[each.combination], each.owner.size) ** 2).sum())
+            float(
+                (
+                    each.factor
+                    * np.bincount(each.choice, (values[there] * join.weights)[each.combination], each.owner.size) ** 2
+                ).sum()
+            )
             for each in join._shared_rows()
         )  # before it is cut off at zero
         variance += probability * join_variance
@@ -75,7 +82,9 @@ def join_of(rows: int, keys: int, rng: np.random.Generator) -> tuple[NDArray[np.
 
 
 @pytest.mark.parametrize("keeps", [(0.5, 0.3), (1.0, 0.2)])
-def test_95_percent_intervals_cover_the_truth_in_93_to_97_percent_of_a_thousand_seeds(keeps: tuple[float, float]) -> None:
+def test_95_percent_intervals_cover_the_truth_in_93_to_97_percent_of_a_thousand_seeds(
+    keeps: tuple[float, float],
+) -> None:
     pairs, values, group = join_of(800, 60, np.random.default_rng(5))
     weights = np.ones(values.size)
     truth = {
@@ -91,7 +100,11 @@ def test_95_percent_intervals_cover_the_truth_in_93_to_97_percent_of_a_thousand_
         there = kept[0][pairs[:, 0]] & kept[1][pairs[:, 1]]
         inputs = tuple(SampledInput("ab"[i], keeps[i], pairs[there, i]) for i in range(2))
         join = SampledJoin(group[there], 3, inputs)
-        for name, found in (("count", join.count()), ("sum", join.total(values[there])), ("avg", join.mean(values[there]))):
+        for name, found in (
+            ("count", join.count()),
+            ("sum", join.total(values[there])),
+            ("avg", join.mean(values[there])),
+        ):
             covered[name] += int(np.sum(np.abs(found.values - truth[name]) <= 1.96 * found.stderrs))
             means[name] += found.values / seeds
     for name, hits in covered.items():
@@ -100,7 +113,9 @@ def test_95_percent_intervals_cover_the_truth_in_93_to_97_percent_of_a_thousand_
 
 
 def test_streams_kept_whole_leave_no_doubt() -> None:
-    join = SampledJoin(np.array([0, 0, 1]), 2, (SampledInput("a", 1.0, np.arange(3)), SampledInput("b", 1.0, np.arange(3))))
+    join = SampledJoin(
+        np.array([0, 0, 1]), 2, (SampledInput("a", 1.0, np.arange(3)), SampledInput("b", 1.0, np.arange(3)))
+    )
     count = join.count()
     assert count.values.tolist() == [2, 1]
     assert count.stderrs.tolist() == [0, 0]

@@ -36,7 +36,8 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class _Combination:
-    """Rows that satisfy predicate and pair constraints together, whatever the windows: their numbers, their columns, their group.
+    """Rows that satisfy predicate and pair constraints together, whatever the windows: their numbers, their columns,
+    their group.
 
     An error of the predicate or of a group key counts if the rows are ever in their windows together.
     """
@@ -48,9 +49,14 @@ class _Combination:
 
 
 def groups_at(bound: BoundQuery, tables: Mapping[str, pa.Table], t_us: int) -> dict[Group, tuple[Any, ...]]:
-    """AS(t): per group (named by its keys, in a form where NaN and null equal themselves) its output row, before HAVING."""
+    """AS(t): per group (named by its keys, in a form where NaN and null equal themselves) its output row, before
+    HAVING.
+    """
     feeds = _feeds(bound, tables)
-    return {group: _output(bound, rows) for group, rows in _members_at(bound, feeds, _combinations(bound, feeds), t_us).items()}
+    return {
+        group: _output(bound, rows)
+        for group, rows in _members_at(bound, feeds, _combinations(bound, feeds), t_us).items()
+    }
 
 
 def evaluations(bound: BoundQuery, tables: Mapping[str, pa.Table], instants_us: Iterable[int]) -> list[Evaluation]:
@@ -66,7 +72,9 @@ def batch_evaluations(bound: BoundQuery, batches: Iterable[tuple[int, Mapping[st
 
 
 def _emitted(bound: BoundQuery, contents: Iterable[tuple[int, dict[Group, list[Row]]]]) -> list[Evaluation]:
-    """Go from evaluation to evaluation: which groups are shown, which of them are emitted, and which shown ones became empty."""
+    """Go from evaluation to evaluation: which groups are shown, which of them are emitted, and which shown ones became
+    empty.
+    """
     emitted: list[Evaluation] = []
     shown_before: set[Group] = set()
     last_emitted: dict[Group, tuple[Any, ...]] = {}
@@ -85,12 +93,16 @@ def _emitted(bound: BoundQuery, contents: Iterable[tuple[int, dict[Group, list[R
 
 
 def every_instants(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[int]:
-    """Return the multiples of EVERY since the epoch from the first time on up to the largest time, or up to the end of its tile."""
+    """Return the multiples of EVERY since the epoch from the first time on up to the largest time, or up to the end of
+    its tile.
+    """
     every_us = bound.query.every_us
     if every_us is None:
         raise InternalError("the query has no EVERY")
     streams = [bound.sources[i] for i in bound.streams]
-    times_us = [time for each in streams for time in event_times_us(tables[each.schema.name].column(each.time), each.unit)]
+    times_us = [
+        time for each in streams for time in event_times_us(tables[each.schema.name].column(each.time), each.unit)
+    ]
     if not times_us:
         return []
     tiles_us = [source.window.length_us for source in bound.sources if isinstance(source.window, TumbleWindow)]
@@ -122,10 +134,14 @@ def _members(bound: BoundQuery, tables: Mapping[str, pa.Table], t_us: int) -> di
     return _members_at(bound, feeds, _combinations(bound, feeds), t_us)
 
 
-def _members_at(bound: BoundQuery, feeds: list[Feed], combinations: list[_Combination], t_us: int) -> dict[Group, list[Row]]:
+def _members_at(
+    bound: BoundQuery, feeds: list[Feed], combinations: list[_Combination], t_us: int
+) -> dict[Group, list[Row]]:
     """Per group the combinations with every row in its window at t."""
     has_every = bound.query.every_us is not None
-    inside = [{row.number for row in (feed.in_window_every(t_us) if has_every else feed.in_window(t_us))} for feed in feeds]
+    inside = [
+        {row.number for row in (feed.in_window_every(t_us) if has_every else feed.in_window(t_us))} for feed in feeds
+    ]
     groups: dict[Group, list[Row]] = {}
     for each in combinations:
         if all(number in window for number, window in zip(each.numbers, inside, strict=True)):
@@ -140,7 +156,9 @@ def _output(bound: BoundQuery, rows: list[Row], representative: Row | None = Non
 
 
 def _is_shown(bound: BoundQuery, rows: list[Row]) -> bool:
-    """Whether HAVING is true of a group that is not empty. A sum that overflows is an error, whatever HAVING says of the group."""
+    """Whether HAVING is true of a group that is not empty. A sum that overflows is an error, whatever HAVING says of
+    the group.
+    """
     for expr in (*(output.expr for output in bound.outputs), *([] if bound.having is None else [bound.having])):
         for node in walk(expr):
             if isinstance(node, Aggregate):

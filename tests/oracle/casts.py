@@ -1,4 +1,6 @@
-"""CAST on Python values: towards zero for whole numbers, NULL for text that is not a number, an error for what does not fit."""
+"""CAST on Python values: towards zero for whole numbers, NULL for text that is not a number, an error for what does not
+fit.
+"""
 
 from __future__ import annotations
 

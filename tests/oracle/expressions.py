@@ -173,7 +173,13 @@ def _negate(expr: Negate, row: Row) -> Any:
         return None
     if isinstance(value, Duration):
         return Duration(-value.ns)
-    return within_int64(-value) if isinstance(value, int) else value.copy_negate() if isinstance(value, Decimal) else -value
+    return (
+        within_int64(-value)
+        if isinstance(value, int)
+        else value.copy_negate()
+        if isinstance(value, Decimal)
+        else -value
+    )
 
 
 def _arithmetic(expr: Arithmetic, row: Row) -> Any:

@@ -1,4 +1,6 @@
-"""The scalar functions of the query language on Python values; COALESCE, which stops at its first value, is with the expressions."""
+"""The scalar functions of the query language on Python values; COALESCE, which stops at its first value, is with the
+expressions.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,9 @@ class Feed:
 
 
 def join_rows(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[tuple[Any, ...]]:
-    """The result rows of a query over finite tables, given by stream or relation name; columns in the order of `bound.outputs`."""
+    """The result rows of a query over finite tables, given by stream or relation name; columns in the order of
+    `bound.outputs`.
+    """
     return [tuple(evaluate(output.expr, row) for output in bound.outputs) for row in join_matches(bound, tables)]
 
 
@@ -65,7 +67,9 @@ def feed_of(source: BoundSource, table: pa.Table) -> Feed:
     rows = [StreamRow(n, ts_us, {name: columns[name][n] for name in columns}) for n, ts_us in enumerate(times_us)]
     if source.is_stream:
         rows = in_order(rows, source.time, source.fields.names)
-    return Feed(source, tuple((row, {(source.alias, name): value for name, value in row.values.items()}) for row in rows))
+    return Feed(
+        source, tuple((row, {(source.alias, name): value for name, value in row.values.items()}) for row in rows)
+    )
 
 
 def pairs_hold(bound: BoundQuery, rows: list[StreamRow]) -> bool:

@@ -1,7 +1,9 @@
 """The WHERE clause row by row: which rows a source admits, which combinations hold, and which errors count.
 
-- A row fails its source if any predicate that reads this source alone is false or NULL. It is then evaluated in no other expression.
-- Every part of another predicate that reads one source and is evaluated in any case is evaluated on all rows that do not fail. An error
+- A row fails its source if any predicate that reads this source alone is false or NULL. It is then evaluated in no
+  other expression.
+- Every part of another predicate that reads one source and is evaluated in any case is evaluated on all rows that do
+  not fail. An error
   there counts even if the row meets no other.
 - A combination fails if any predicate is false or NULL. An error counts on a combination that no predicate fails.
 """
@@ -12,7 +14,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.oracle.expressions import Row, evaluate
-from watersmeet.algebra.expressions import Aggregate, And, Between, Call, Case, Comparison, Expr, Or, children, sources_of, walk
+from watersmeet.algebra.expressions import (
+    Aggregate,
+    And,
+    Between,
+    Call,
+    Case,
+    Comparison,
+    Expr,
+    Or,
+    children,
+    sources_of,
+    walk,
+)
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import QueryError
 
@@ -97,4 +111,6 @@ def _list_grouped_expressions(bound: BoundQuery) -> Iterator[Expr]:
     """Group keys and arguments of aggregates: those over one source are evaluated on its rows."""
     yield from bound.group_by
     shown = [*(output.expr for output in bound.outputs), *([] if bound.having is None else [bound.having])]
-    yield from (node.arg for expr in shown for node in walk(expr) if isinstance(node, Aggregate) and node.arg is not None)
+    yield from (
+        node.arg for expr in shown for node in walk(expr) if isinstance(node, Aggregate) and node.arg is not None
+    )

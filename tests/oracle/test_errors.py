@@ -1,4 +1,6 @@
-"""Which errors count, by the oracle: own predicates first, operands of one source always, predicates over several on results only."""
+"""Which errors count, by the oracle: own predicates first, operands of one source always, predicates over several on
+results only.
+"""
 
 from __future__ import annotations
 

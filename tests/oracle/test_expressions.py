@@ -109,7 +109,12 @@ def test_and_stops_at_the_first_false_so_what_stands_behind_cannot_raise() -> No
         (-7.5, "%", 2.0, -1.5),
         (1.0, "%", 0.0, None),
         (Decimal("0.1"), "+", Decimal("0.2"), Decimal("0.3")),
-        (Decimal("99999999999999999999999999999999999.99"), "*", Decimal("9.9"), Decimal("989999999999999999999999999999999999.901")),
+        (
+            Decimal("99999999999999999999999999999999999.99"),
+            "*",
+            Decimal("9.9"),
+            Decimal("989999999999999999999999999999999999.901"),
+        ),
         (Decimal("-7.5"), "%", Decimal("2"), Decimal("-1.5")),
         (1e308, "*", 10.0, INF),
     ],
@@ -144,7 +149,8 @@ def test_in(arg: Any, options: list[Any], truth: bool | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arg", "low", "high", "truth"), [(1, 1, 1, TRUE), (1, 2, None, FALSE), (1, 0, None, NULL), (3, 1, 2, FALSE), (None, 0, 1, NULL)]
+    ("arg", "low", "high", "truth"),
+    [(1, 1, 1, TRUE), (1, 2, None, FALSE), (1, 0, None, NULL), (3, 1, 2, FALSE), (None, 0, 1, NULL)],
 )
 def test_between(arg: Any, low: Any, high: Any, truth: bool | None) -> None:
     assert evaluate(Between(value(arg), value(low), value(high)), {}) is truth
@@ -286,7 +292,9 @@ def test_a_finer_time_is_cut_off_downwards() -> None:
     assert evaluate(Cast(moment, pa.timestamp("us")), {("a", "t"): Instant(-1)}) == Instant(-1_000)
 
 
-@pytest.mark.parametrize(("of", "kind"), [(NAN, pa.int64()), (1e20, pa.int64()), (300, pa.uint8()), (-1, pa.uint64()), (INF, pa.int8())])
+@pytest.mark.parametrize(
+    ("of", "kind"), [(NAN, pa.int64()), (1e20, pa.int64()), (300, pa.uint8()), (-1, pa.uint64()), (INF, pa.int8())]
+)
 def test_a_number_that_does_not_fit_is_an_error(of: Any, kind: pa.DataType) -> None:
     with pytest.raises(QueryError, match="does not fit"):
         cast(of, kind)

@@ -10,7 +10,9 @@ from tests.oracle import Instant, as_multiset, table_rows
 
 
 def test_nanoseconds_and_zones_survive_reading() -> None:
-    table = pa.table({"t": pa.array([-1, None], pa.timestamp("ns", "Europe/Berlin")), "u": pa.array([1, 2], pa.timestamp("s"))})
+    table = pa.table(
+        {"t": pa.array([-1, None], pa.timestamp("ns", "Europe/Berlin")), "u": pa.array([1, 2], pa.timestamp("s"))}
+    )
     assert table_rows(table) == [(Instant(-1), Instant(10**9)), (None, Instant(2 * 10**9))]
 
 

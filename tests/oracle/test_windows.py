@@ -65,7 +65,12 @@ def test_a_row_count_window_holds_the_last_rows_at_the_time_of_the_result() -> N
     #  a    x   x       x
     #  b            x       x
     #  at 30 the last two rows of a are 10 and 20, at 50 they are 20 and 40
-    assert pairs("[ROWS 2]", "[RANGE 1 MICROSECOND]", a=[10, 20, 40], b=[30, 50]) == [(10, 30), (20, 30), (20, 50), (40, 50)]
+    assert pairs("[ROWS 2]", "[RANGE 1 MICROSECOND]", a=[10, 20, 40], b=[30, 50]) == [
+        (10, 30),
+        (20, 30),
+        (20, 50),
+        (40, 50),
+    ]
 
 
 def test_a_row_that_fails_the_where_clause_still_counts_as_one_of_the_last() -> None:
@@ -176,7 +181,9 @@ def test_times_of_any_unit_and_zone_are_microseconds_rounded_down() -> None:
     #  ns  999 is microsecond 0, −1 is microsecond −1
     a = pa.table({"ts": pa.array([999, -1], pa.timestamp("ns", "Europe/Berlin")), "n": [1, 2]})
     rows = meet(
-        "SELECT a.n FROM a [TUMBLE 1 MICROSECOND], b [TUMBLE 1 MICROSECOND]", a=a, b=pa.table({"ts": pa.array([0], pa.timestamp("ms"))})
+        "SELECT a.n FROM a [TUMBLE 1 MICROSECOND], b [TUMBLE 1 MICROSECOND]",
+        a=a,
+        b=pa.table({"ts": pa.array([0], pa.timestamp("ms"))}),
     )
     assert rows == [(1,)]
 
@@ -184,7 +191,9 @@ def test_times_of_any_unit_and_zone_are_microseconds_rounded_down() -> None:
 def test_a_date_is_its_midnight() -> None:
     day_us = 86_400_000_000
     a = pa.table({"ts": pa.array([1], pa.date32()), "n": [1]})
-    assert meet("SELECT a.n, b.ts FROM a [RANGE 1 MICROSECOND], b [LANDMARK]", a=a, b=[day_us, day_us + 1, day_us + 2]) == [
+    assert meet(
+        "SELECT a.n, b.ts FROM a [RANGE 1 MICROSECOND], b [LANDMARK]", a=a, b=[day_us, day_us + 1, day_us + 2]
+    ) == [
         (1, day_us),
         (1, day_us + 1),
     ]

@@ -23,7 +23,9 @@ def meet(text: str, relations: Sequence[str] = (), **timelines: Timeline) -> lis
 
 def pairs(window_a: str, window_b: str, a: Timeline, b: Timeline, rest: str = "") -> list[tuple[int, int]]:
     """Times of the rows of `a` and `b` that meet under these windows."""
-    return sorted((left, right) for left, right in meet(f"SELECT a.ts, b.ts FROM a {window_a}, b {window_b} {rest}", a=a, b=b))
+    return sorted(
+        (left, right) for left, right in meet(f"SELECT a.ts, b.ts FROM a {window_a}, b {window_b} {rest}", a=a, b=b)
+    )
 
 
 def bound_to(text: str, tables: Mapping[str, pa.Table], relations: Sequence[str] = ()) -> BoundQuery:
@@ -38,7 +40,12 @@ def table_of(timeline: Timeline) -> pa.Table:
     if isinstance(timeline, pa.Table):
         return timeline
     columns = timeline if isinstance(timeline, Mapping) else {"ts": list(timeline)}
-    return pa.table({name: values if isinstance(values, pa.Array) else pa.array(values, _kind(values)) for name, values in columns.items()})
+    return pa.table(
+        {
+            name: values if isinstance(values, pa.Array) else pa.array(values, _kind(values))
+            for name, values in columns.items()
+        }
+    )
 
 
 def _kind(values: Sequence[Any]) -> pa.DataType | None:

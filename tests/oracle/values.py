@@ -1,6 +1,7 @@
 """Python values for Arrow ones, and the one total order the semantics know.
 
-Every value is what `to_pylist` gives, but for points in time: those become an `Instant`, which keeps nanoseconds and knows no zone.
+Every value is what `to_pylist` gives, but for points in time: those become an `Instant`, which keeps nanoseconds and
+knows no zone.
 """
 
 from __future__ import annotations
@@ -47,9 +48,15 @@ def column_values(column: pa.ChunkedArray[Any]) -> list[Any]:
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
     if pa.types.is_timestamp(kind):
-        return [None if count is None else Instant(count * NS_PER_UNIT[kind.unit]) for count in column.cast(pa.int64()).to_pylist()]
+        return [
+            None if count is None else Instant(count * NS_PER_UNIT[kind.unit])
+            for count in column.cast(pa.int64()).to_pylist()
+        ]
     if pa.types.is_duration(kind):
-        return [None if count is None else Duration(count * NS_PER_UNIT[kind.unit]) for count in column.cast(pa.int64()).to_pylist()]
+        return [
+            None if count is None else Duration(count * NS_PER_UNIT[kind.unit])
+            for count in column.cast(pa.int64()).to_pylist()
+        ]
     values: list[Any] = column.to_pylist()
     return values
 
@@ -83,7 +90,8 @@ def midnight_of(day: dt.date) -> Instant:
 
 
 def event_times_us(column: pa.ChunkedArray[Any], unit: str | None = None) -> list[int]:
-    """Return event times in microseconds, rounded down: timestamps of any unit and zone, dates at midnight, integers in their unit.
+    """Return event times in microseconds, rounded down: timestamps of any unit and zone, dates at midnight, integers in
+    their unit.
 
     An integer without a unit counts microseconds.
 
@@ -123,7 +131,8 @@ def compare(left: Any, right: Any) -> int:
 def sort_key(value: Any) -> tuple[int, Any]:
     """Return a key that puts nulls first, then values in their order, then NaN.
 
-    Lists and the entries of maps compare from left to right, a list before the longer ones that start with it; structs field by field.
+    Lists and the entries of maps compare from left to right, a list before the longer ones that start with it; structs
+    field by field.
 
     >>> sorted([float("nan"), 1.0, None, -1.0], key=sort_key)
     [None, -1.0, 1.0, nan]
@@ -136,7 +145,9 @@ def sort_key(value: Any) -> tuple[int, Any]:
         return (2, 0)
     if isinstance(value, dict):
         return (1, tuple(sort_key(field) for field in value.values()))
-    if isinstance(value, list) or type(value) is tuple:  # a tuple is an entry of a map; instants and durations are named ones
+    if (
+        isinstance(value, list) or type(value) is tuple
+    ):  # a tuple is an entry of a map; instants and durations are named ones
         return (1, tuple(sort_key(element) for element in value))
     return (1, value)
 

@@ -17,7 +17,8 @@ _MILLISECOND_US = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """How a stream arrives: its batches in order, how late its rows may be, and how long it may be silent (None: for ever).
+    """How a stream arrives: its batches in order, how late its rows may be, and how long it may be silent (None: for
+    ever).
 
     `unit` is the unit of integer times, microseconds where it is None.
     """
@@ -68,12 +69,16 @@ class _Seen:
 
 
 def admit(arrivals: Mapping[str, Arrival]) -> Admission:
-    """Round r brings the r-th batch of every stream; a row is late when its time is below the watermark at the start of its round."""
+    """Round r brings the r-th batch of every stream; a row is late when its time is below the watermark at the start of
+    its round.
+    """
     streams = {name: _Seen(arrival) for name, arrival in arrivals.items()}
     watermarks_us = [_BEFORE_EVERYTHING]
     began_us: int | None = None
     for batches in zip_longest(*(arrival.batches for arrival in arrivals.values())):
-        brought = [(stream, batch) for stream, batch in zip(streams.values(), batches, strict=True) if batch is not None]
+        brought = [
+            (stream, batch) for stream, batch in zip(streams.values(), batches, strict=True) if batch is not None
+        ]
         for stream, batch in brought:
             stream.take(batch, watermarks_us[-1])
         if began_us is None:
@@ -97,8 +102,8 @@ def query_watermark_us(streams: Sequence[_Seen], began_us: int | None) -> float:
 def _is_idle(stream: _Seen, clock_us: int, began_us: int) -> bool:
     """Whether the stream's last sign of life is more than its timeout behind the largest event time seen on any stream.
 
-    A stream that never showed a row counts from the smallest time of the first round that brought any. The stream that set the clock
-    is never idle, so there is always one that is not.
+    A stream that never showed a row counts from the smallest time of the first round that brought any. The stream that
+    set the clock is never idle, so there is always one that is not.
     """
     alive_us = began_us if stream.largest_us is None else stream.largest_us
     return stream.arrival.idle_us is not None and clock_us - alive_us > stream.arrival.idle_us

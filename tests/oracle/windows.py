@@ -20,7 +20,9 @@ class StreamRow:
 
 
 def rows_in_window(window: Window | None, rows: Sequence[StreamRow], t_us: int) -> list[StreamRow]:
-    """The rows of a stream that are in its window at instant t; `rows` are in ≺ order. A stream with no window keeps everything."""
+    """The rows of a stream that are in its window at instant t; `rows` are in ≺ order. A stream with no window keeps
+    everything.
+    """
     so_far = [row for row in rows if row.ts_us <= t_us]
     match window:
         case RangeWindow(length_us):
@@ -35,18 +37,23 @@ def rows_in_window(window: Window | None, rows: Sequence[StreamRow], t_us: int) 
 
 
 def rows_in_window_every(window: Window | None, rows: Sequence[StreamRow], t_us: int) -> list[StreamRow]:
-    """The same at an instant of EVERY: a tumbling window shows its finished tile, and begins the next one microsecond later."""
+    """The same at an instant of EVERY: a tumbling window shows its finished tile, and begins the next one microsecond
+    later.
+    """
     if not isinstance(window, TumbleWindow):
         return rows_in_window(window, rows, t_us)
     is_end_of_a_tile = t_us % window.length_us == 0
     start_us = t_us - window.length_us if is_end_of_a_tile else t_us // window.length_us * window.length_us
-    return [row for row in rows if start_us <= row.ts_us and (row.ts_us < t_us if is_end_of_a_tile else row.ts_us <= t_us)]
+    return [
+        row for row in rows if start_us <= row.ts_us and (row.ts_us < t_us if is_end_of_a_tile else row.ts_us <= t_us)
+    ]
 
 
 def in_order(rows: Sequence[StreamRow], time: str, columns: Sequence[str]) -> list[StreamRow]:
     """Rows in ≺ order: by event time, then by the remaining columns from left to right.
 
-    What the event time does not show of the time column (nanoseconds) decides last; rows equal in every column are interchangeable.
+    What the event time does not show of the time column (nanoseconds) decides last; rows equal in every column are
+    interchangeable.
     """
     remaining = [name for name in columns if name != time]
 

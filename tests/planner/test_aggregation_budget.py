@@ -115,7 +115,10 @@ def test_each_remedy_alone_makes_an_aggregation_feasible(streams: Streams) -> No
     assert wm.explain(query, streams, budget=replace(budget, memory_bytes=about.remedies.memory_bytes)).feasible
     assert about.remedies.window_scale is not None
     parsed = wm.sql(query)
-    shorter = tuple(replace(source, window=RangeWindow(int(10_000_000 * about.remedies.window_scale * 0.99))) for source in parsed.sources)
+    shorter = tuple(
+        replace(source, window=RangeWindow(int(10_000_000 * about.remedies.window_scale * 0.99)))
+        for source in parsed.sources
+    )
     assert wm.explain(replace(parsed, sources=shorter), streams, budget=budget).feasible
     approximation = about.remedies.approximation
     assert approximation is not None
@@ -130,7 +133,9 @@ def test_more_processors_are_named_where_cpu_is_short(streams: Streams) -> None:
     about = wm.explain(query, streams, budget=budget)
     assert about.remedies is not None
     assert about.remedies.processors is not None
-    assert wm.explain(query, streams, budget=replace(budget, processors=about.remedies.processors * (1 + 1e-9))).feasible
+    assert wm.explain(
+        query, streams, budget=replace(budget, processors=about.remedies.processors * (1 + 1e-9))
+    ).feasible
 
 
 def test_aggregations_over_rows_windows_say_why_they_do_not_shed(streams: Streams) -> None:
@@ -147,8 +152,12 @@ def test_aggregations_over_rows_windows_say_why_they_do_not_shed(streams: Stream
 def test_a_shedding_plan_is_costed_by_its_regrouping(streams: Streams) -> None:
     query = QUERIES["grouped"]
     exact = wm.explain(query, streams).chosen.cost
-    little, much = (wm.explain(query, streams, plan=wm.plan(drop={"a": drop, "b": drop})).chosen.cost for drop in (0.05, 0.65))
-    assert little.cpu_per_s > much.cpu_per_s > 2 * exact.cpu_per_s, "regrouping costs more than the exact answer even with 65 % dropped"
+    little, much = (
+        wm.explain(query, streams, plan=wm.plan(drop={"a": drop, "b": drop})).chosen.cost for drop in (0.05, 0.65)
+    )
+    assert little.cpu_per_s > much.cpu_per_s > 2 * exact.cpu_per_s, (
+        "regrouping costs more than the exact answer even with 65 % dropped"
+    )
     assert little.state_bytes > exact.state_bytes, "the combinations are state"
     assert little.combinations_per_s is not None
     assert much.combinations_per_s is not None

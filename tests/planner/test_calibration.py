@@ -1,4 +1,6 @@
-"""Calibration: weights that are positive, that predict a load they were not fitted to, and that least squares would give."""
+"""Calibration: weights that are positive, that predict a load they were not fitted to, and that least squares would
+give.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from watersmeet.operators.window_join.tactics.base import Tally
 from watersmeet.planner.models.early_aggregation import EarlyWeights
 from watersmeet.planner.models.profile import SCALARS, STRUCTURES, Profile
 
-#: May be too small to be seen beside the noise of a machine that does other things: a list forgets a row in a nanosecond.
+#: May be too small to be seen beside the noise of a machine that does other things: a list forgets a row in a
+#: nanosecond.
 MAY_BE_ZERO = {
     "list.update_s",
     "match_s",
@@ -40,10 +43,14 @@ def measured() -> Profile:
 
 
 def test_what_is_measured_is_positive_and_less_than_a_second(measured: Profile) -> None:
-    weights = {f"{kind}.{name}": value for kind in STRUCTURES for name, value in asdict(measured.structure(kind)).items()}
+    weights = {
+        f"{kind}.{name}": value for kind in STRUCTURES for name, value in asdict(measured.structure(kind)).items()
+    }
     weights |= {name: getattr(measured, name) for name in SCALARS}
     assert all(0 <= value < 1 for value in weights.values())
-    probes = {f"{kind}.{name}" for kind in STRUCTURES for name in ("compare_s", "lookup_s")}  # a fit may give all to one of the two
+    probes = {
+        f"{kind}.{name}" for kind in STRUCTURES for name in ("compare_s", "lookup_s")
+    }  # a fit may give all to one of the two
     assert {name for name, value in weights.items() if not value} <= MAY_BE_ZERO | probes
     assert all(measured.structure(kind).compare_s + measured.structure(kind).lookup_s > 0 for kind in STRUCTURES)
     assert measured.list.compare_s > 0
@@ -77,7 +84,9 @@ def test_a_larger_list_takes_as_long_as_the_weights_say(monkeypatch: pytest.Monk
     def count_seconds(call: Callable[[], Tally], repeats: int) -> Timed[Tally]:
         tally = call()
         updates = tally.inserts[B] + tally.expirations[B]
-        return Timed(tally, float(tally.comparisons.sum() * compare_s + tally.probes.sum() * lookup_s + updates * update_s))
+        return Timed(
+            tally, float(tally.comparisons.sum() * compare_s + tally.probes.sum() * lookup_s + updates * update_s)
+        )
 
     monkeypatch.setattr(structures, "timed", count_seconds)
     probed = [structures.probed("list", load, repeats=1) for load in structures.probe_loads("list", quick=True)]
@@ -129,4 +138,6 @@ def test_the_command_keeps_what_it_measured(
     shown = capsys.readouterr().out
     assert "a row compared in a lookup" in shown
     assert "saved in" in shown
-    assert weights_as_table(measured).row_count == 3 * len(STRUCTURES) + len(SCALARS) + 5 + 5  # of aggregations, of Spark
+    assert (
+        weights_as_table(measured).row_count == 3 * len(STRUCTURES) + len(SCALARS) + 5 + 5
+    )  # of aggregations, of Spark

@@ -59,7 +59,9 @@ def test_what_cannot_be_read_or_written_is_said(configuration: Path) -> None:
     assert [each.name for each in (configuration / "watersmeet").iterdir()] == ["profile.json"]
 
 
-def test_without_a_configuration_directory_the_home_directory_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_configuration_directory_the_home_directory_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for unset in ("", "relative/path"):
         monkeypatch.setenv("XDG_CONFIG_HOME", unset)

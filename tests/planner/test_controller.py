@@ -1,4 +1,6 @@
-"""The controller on a simulated plant: a flooded machine, slower than the model thinks, is back under its trigger interval in time."""
+"""The controller on a simulated plant: a flooded machine, slower than the model thinks, is back under its trigger
+interval in time.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def model_of(rate: float) -> PlanModel:
 
 @dataclass
 class Plant:
-    """A machine that takes an overhead and a multiple of the model's seconds, give or take; windows hold what was kept of ten seconds."""
+    """A machine that takes an overhead and a multiple of the model's seconds, give or take; windows hold what was kept
+    of ten seconds.
+    """
 
     model: PlanModel
     overhead_s: float
@@ -75,7 +79,9 @@ def simulated(plant: Plant, rates: dict[str, float], batches: int) -> list[tuple
         keep = dict(controller.controls.keep)
         seconds = plant.took(rates, keep, interval_s)
         past.append((seconds, keep))
-        controller = controller.after(BatchReport(batch_id, seconds, interval_s, {name: rate * interval_s for name, rate in rates.items()}))
+        controller = controller.after(
+            BatchReport(batch_id, seconds, interval_s, {name: rate * interval_s for name, rate in rates.items()})
+        )
         assert controller.controls.from_batch == batch_id + 1
         interval_s = max(TRIGGER_S, seconds)
     return past
@@ -110,7 +116,9 @@ def test_decisions_that_come_a_batch_late_settle_as_well(slowness: float) -> Non
         seconds = plant.took(rates, keep, interval_s)
         past.append(seconds)
         report = BatchReport(batch_id, seconds, interval_s, {name: rate * interval_s for name, rate in rates.items()})
-        controller = replace(controller, controls=replace(controller.controls, keep=tuple(keep.items()))).after(report, following)
+        controller = replace(controller, controls=replace(controller.controls, keep=tuple(keep.items()))).after(
+            report, following
+        )
         assert controller.controls.from_batch == batch_id + 2
         in_force, interval_s = [following, dict(controller.controls.keep)], max(TRIGGER_S, seconds)
     assert past[1] > TRIGGER_S
@@ -119,7 +127,9 @@ def test_decisions_that_come_a_batch_late_settle_as_well(slowness: float) -> Non
 
 @pytest.mark.parametrize("slowness", [1.0, 2.5])
 def test_windows_that_hold_what_came_by_other_shares_do_not_mislead(slowness: float) -> None:
-    """A batch meets what the one before it kept, so after a change it has more results than the model expects, or fewer."""
+    """A batch meets what the one before it kept, so after a change it has more results than the model expects, or
+    fewer.
+    """
     plant = Plant(model_of(40_000), 0.5, slowness, noise=0.01)
     top = {"a": 800_000.0, "b": 200_000.0}
     rates = {name: 2 * rate * sustainable(plant, top) for name, rate in top.items()}
@@ -128,7 +138,9 @@ def test_windows_that_hold_what_came_by_other_shares_do_not_mislead(slowness: fl
         keep = {"a": 1.0, "b": 1.0} | dict(controller.controls.keep)
         meeting = {name: (share * before[name]) ** 0.5 for name, share in keep.items()}
         results = plant.output(rates, meeting) * interval_s
-        seconds = plant.overhead_s + slowness * plant.model.seconds(rates, keep, interval_s, results) * plant.rng.uniform(0.99, 1.01)
+        seconds = plant.overhead_s + slowness * plant.model.seconds(
+            rates, keep, interval_s, results
+        ) * plant.rng.uniform(0.99, 1.01)
         past.append(seconds)
         arrived = {name: rate * interval_s for name, rate in rates.items()}
         controller = controller.after(BatchReport(batch_id, seconds, interval_s, arrived, results))
@@ -158,7 +170,9 @@ def test_the_same_reports_give_the_same_decisions_and_a_decision_can_be_saved() 
     plant = Plant(model_of(40_000), 0.4, 2.0, noise=0.02)
     rates = {"a": 400_000.0, "b": 100_000.0}
     assert simulated(plant, rates, 8) == simulated(Plant(model_of(40_000), 0.4, 2.0, noise=0.02), rates, 8)
-    controller = Controller(plant.model, TRIGGER_S).after(BatchReport(3, 9.0, TRIGGER_S, {"a": 800_000.0, "b": 200_000.0}))
+    controller = Controller(plant.model, TRIGGER_S).after(
+        BatchReport(3, 9.0, TRIGGER_S, {"a": 800_000.0, "b": 200_000.0})
+    )
     assert Controls.from_dict(controller.controls.to_dict()) == controller.controls
     assert "batch 3 took 9 s of 2" in controller.controls.reason
 

@@ -1,4 +1,6 @@
-"""What runs when no plan is pinned: the plan that `explain` shows, chosen on the rows at hand, chosen again as rows flow."""
+"""What runs when no plan is pinned: the plan that `explain` shows, chosen on the rows at hand, chosen again as rows
+flow.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def test_a_run_is_planned_again_when_its_rows_have_grown() -> None:
     found = run.collect()
     assert run.config.plan.algorithm in ("eager-nlj", "window-join")
     pinned = {name: wm.stream(parts, time="ts", lateness="1 hour") for name, parts in first.items()}
-    assert sorted(found.to_pylist(), key=str) == sorted(wm.collect(THETA, pinned, plan=wm.plan("runs")).to_pylist(), key=str)
+    assert sorted(found.to_pylist(), key=str) == sorted(
+        wm.collect(THETA, pinned, plan=wm.plan("runs")).to_pylist(), key=str
+    )
 
 
 def test_a_pinned_plan_stays_and_so_does_one_that_was_changed_by_hand() -> None:
@@ -66,7 +70,10 @@ def test_matches_are_predicted_as_samples_show_them_skew_included() -> None:
     rng = np.random.default_rng(0)
     weights = 1 / np.arange(1, 1001) ** 1.1
     rows = {name: table(20_000, seed) for seed, name in enumerate("ab")}
-    skewed = {name: each.set_column(1, "k", pa.array(rng.choice(1000, 20_000, p=weights / weights.sum()))) for name, each in rows.items()}
+    skewed = {
+        name: each.set_column(1, "k", pa.array(rng.choice(1000, 20_000, p=weights / weights.sum())))
+        for name, each in rows.items()
+    }
     declared = {name: wm.stream(each, time="ts") for name, each in skewed.items()}
     predicted = wm.explain(EQUI, declared).chosen.cost.rows_out_per_s * 20
     actual = wm.collect(EQUI, declared).num_rows

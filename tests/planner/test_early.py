@@ -13,7 +13,9 @@ from watersmeet_lab.papers.tran.models import SHOWCASES
 
 def about(setting: Setting) -> Explanation:
     streams = {
-        alias: wm.stats(rate=each.rows_per_s, distinct={"j": round(1 / each.selectivity), "g": each.groups}, row_bytes=24)
+        alias: wm.stats(
+            rate=each.rows_per_s, distinct={"j": round(1 / each.selectivity), "g": each.groups}, row_bytes=24
+        )
         for alias, each in zip(setting.aliases, setting.inputs, strict=True)
     }
     return wm.explain(setting.query(), streams)

@@ -11,7 +11,10 @@ import watersmeet as wm
 from watersmeet.errors import InputError, PlanError
 
 TWO_WAY = "SELECT a.k, a.x, b.x FROM a [RANGE 10 SECONDS], b [RANGE 20 SECONDS] WHERE a.k = b.k"
-STATS = {"a": wm.stats(rate=1000, distinct={"k": 500}, row_bytes=24), "b": wm.stats(rate=100, distinct={"k": 200}, row_bytes=24)}
+STATS = {
+    "a": wm.stats(rate=1000, distinct={"k": 500}, row_bytes=24),
+    "b": wm.stats(rate=100, distinct={"k": 200}, row_bytes=24),
+}
 
 
 def test_rows_out_and_state_follow_from_rates_windows_and_distinct_values() -> None:
@@ -29,7 +32,9 @@ def test_every_number_says_where_it_comes_from() -> None:
 
 
 def test_data_at_hand_is_measured_and_declared_statistics_override_it() -> None:
-    table = pa.table({"ts": pa.array(range(0, 1_000_000, 1000), pa.int64()), "k": pa.array(list(range(100)) * 10, pa.int64())})
+    table = pa.table(
+        {"ts": pa.array(range(0, 1_000_000, 1000), pa.int64()), "k": pa.array(list(range(100)) * 10, pa.int64())}
+    )
     streams = {name: wm.stream(table, time="ts") for name in "ab"}
     query = "SELECT a.k FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k"
     measured = wm.explain(query, streams).to_dict()["inputs"][0]
@@ -41,7 +46,10 @@ def test_data_at_hand_is_measured_and_declared_statistics_override_it() -> None:
 def test_a_look_at_a_one_shot_iterator_does_not_use_it_up() -> None:
     batches = iter([pa.record_batch({"ts": pa.array([1], pa.int64()), "k": pa.array([1], pa.int64())})])
     streams = {"a": wm.stream(batches, time="ts")}
-    assert wm.explain("SELECT a.k FROM a WHERE a.k = 1", streams).to_dict()["inputs"][0]["rows_per_s"]["provenance"] == "assumed"
+    assert (
+        wm.explain("SELECT a.k FROM a WHERE a.k = 1", streams).to_dict()["inputs"][0]["rows_per_s"]["provenance"]
+        == "assumed"
+    )
     assert wm.collect("SELECT a.k FROM a WHERE a.k = 1", streams).num_rows == 1
 
 

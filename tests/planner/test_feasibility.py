@@ -46,7 +46,9 @@ def situation(text: str, budget: wm.Budget) -> tuple[Situation, list[Plan]]:
     bound = bind(parsed, {name: schema_of_stats(parsed, name, known) for name, known in stats.items()})
     config = settled_config(bound, Plan())
     workload = workload_of(bound, config, completed(bound, stats))
-    plans = [Plan(each.plan.algorithm, indexes=each.plan.indexes) for each in candidates(bound, config, workload, PROFILE)]
+    plans = [
+        Plan(each.plan.algorithm, indexes=each.plan.indexes) for each in candidates(bound, config, workload, PROFILE)
+    ]
     return Situation(config, workload, PROFILE, budget), plans
 
 
@@ -80,8 +82,13 @@ def test_where_memory_is_short_time_windows_are_thinned_to_fit() -> None:
     assert now.budget.memory_bytes is not None
     assert found.costed.cost.state_bytes == pytest.approx(now.budget.memory_bytes, rel=0.01)
     assert found.costed.cost.state_bytes <= now.budget.memory_bytes
-    windows = [each.held_rows.value * each.row_bytes.value for each in thinned(now.config, now.workload, dict(found.keep)).inputs]
-    assert windows[0] == pytest.approx(windows[1], rel=0.02), "both windows get the same memory: output is their product"
+    windows = [
+        each.held_rows.value * each.row_bytes.value
+        for each in thinned(now.config, now.workload, dict(found.keep)).inputs
+    ]
+    assert windows[0] == pytest.approx(windows[1], rel=0.02), (
+        "both windows get the same memory: output is their product"
+    )
 
 
 def test_full_rows_windows_do_not_get_smaller_by_dropping() -> None:
@@ -140,7 +147,12 @@ def test_the_plan_to_approximate_keeps_up() -> None:
 def _streams() -> dict[str, wm.Stream | wm.Relation]:
     rng = Random(1)
     tables = {
-        name: pa.table({"ts": pa.array(range(0, 2_000_000, step), pa.int64()), "k": [rng.randrange(50) for _ in range(0, 2_000_000, step)]})
+        name: pa.table(
+            {
+                "ts": pa.array(range(0, 2_000_000, step), pa.int64()),
+                "k": [rng.randrange(50) for _ in range(0, 2_000_000, step)],
+            }
+        )
         for name, step in (("a", 100), ("b", 2_000))
     }
     return {name: wm.stream(table, time="ts") for name, table in tables.items()}
@@ -149,7 +161,10 @@ def _streams() -> dict[str, wm.Stream | wm.Relation]:
 def test_a_run_over_its_budget_is_refused_with_the_numbers_or_sheds_what_it_says() -> None:
     streams, tight = _streams(), wm.Budget(processors=0.004)
     query = "SELECT a.ts AS x, b.ts AS y FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k"
-    with pytest.raises(PlanError, match=r"cannot keep up: it needs .* s of CPU per second(.|\n)*processors(.|\n)*dropping(.|\n)*shed=True"):
+    with pytest.raises(
+        PlanError,
+        match=r"cannot keep up: it needs .* s of CPU per second(.|\n)*processors(.|\n)*dropping(.|\n)*shed=True",
+    ):
         wm.collect(query, streams, budget=tight)
     whole = wm.collect(query, streams)
     rows = wm.collect(query, streams, budget=tight, shed=True)

@@ -16,7 +16,9 @@ def test_the_order_found_over_subsets_costs_as_little_as_the_best_of_all() -> No
         rows = [rng.choice((0.1, 1.0, 5.0, 300.0)) for _ in range(count)]
         tie = {(i, j): rng.choice((0.01, 0.5, 1.0)) for i in range(count) for j in range(count)}
 
-        def growth(known: frozenset[int], target: int, rows: list[float] = rows, tie: dict[tuple[int, int], float] = tie) -> float:
+        def growth(
+            known: frozenset[int], target: int, rows: list[float] = rows, tie: dict[tuple[int, int], float] = tie
+        ) -> float:
             return rows[target] * min(tie[min(i, target), max(i, target)] for i in known)
 
         def loop_cost(known: frozenset[int], combinations: float, target: int, rows: list[float] = rows) -> float:
@@ -24,7 +26,8 @@ def test_the_order_found_over_subsets_costs_as_little_as_the_best_of_all() -> No
 
         found = best_order(0, count, loop_cost, growth)
         best = min(_cost(order, loop_cost, growth) for order in itertools.permutations(range(1, count)))
-        # What reaches a set depends on the way to it here, so the subsets' answer may not be the best; its cost must be its own.
+        # What reaches a set depends on the way to it here, so the subsets' answer may not be the best; its cost must be
+        # its own.
         assert found.cost == _cost(found.order, loop_cost, growth)
         assert found.cost >= best
         assert sorted(found.order) == list(range(1, count))
@@ -34,7 +37,11 @@ def test_growth_that_depends_on_the_set_alone_makes_the_subsets_exact() -> None:
     for seed in range(200):
         rng = Random(seed)
         count = rng.randint(2, 6)
-        size = {frozenset(chosen): rng.uniform(0.1, 50) for n in range(1, count + 1) for chosen in itertools.combinations(range(count), n)}
+        size = {
+            frozenset(chosen): rng.uniform(0.1, 50)
+            for n in range(1, count + 1)
+            for chosen in itertools.combinations(range(count), n)
+        }
 
         def growth(known: frozenset[int], target: int, size: dict[frozenset[int], float] = size) -> float:
             return size[known | {target}] / size[known]
@@ -56,7 +63,9 @@ def test_only_allowed_orders_are_considered() -> None:
     def chained(known: frozenset[int], target: int) -> bool:
         return target - 1 in known
 
-    assert best_order(0, 4, lambda known, rows, target: rows / (1 + target), lambda known, target: 1.0, chained).order == (1, 2, 3)
+    assert best_order(
+        0, 4, lambda known, rows, target: rows / (1 + target), lambda known, target: 1.0, chained
+    ).order == (1, 2, 3)
 
 
 def test_many_inputs_are_ordered_greedily_and_said_to_be() -> None:

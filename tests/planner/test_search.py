@@ -37,7 +37,10 @@ def test_every_rule_leaves_a_line_in_the_trace(about: Explanation) -> None:
     [
         (lambda found: replace(found, plans=()), "left no plan"),
         (lambda found: replace(found, workload=replace(found.workload)), "changed the question"),
-        (lambda found: found.with_plans([Plan("window-join", indexes=(("z", Index()),))]), "made plans that name no source"),
+        (
+            lambda found: found.with_plans([Plan("window-join", indexes=(("z", Index()),))]),
+            "made plans that name no source",
+        ),
         (lambda found: replace(found, found=found.found[1:]), "lost plans"),
         (lambda found: replace(found, trace=()), "changed the question"),
     ],
@@ -76,7 +79,10 @@ def test_lazy_joins_are_among_the_plans_with_intervals_that_go_with_the_windows(
 
 def test_scarce_memory_is_shared_out_so_that_windows_probed_often_get_more_buckets() -> None:
     query = "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
-    stats = {"a": wm.stats(rate=1000, distinct={"k": 5000}, row_bytes=8), "b": wm.stats(rate=1000, distinct={"k": 5000}, row_bytes=8)}
+    stats = {
+        "a": wm.stats(rate=1000, distinct={"k": 5000}, row_bytes=8),
+        "b": wm.stats(rate=1000, distinct={"k": 5000}, row_bytes=8),
+    }
     free = wm.explain(query, stats)
     windows = free.chosen.cost.state_bytes
     tight = wm.explain(query, stats, budget=wm.Budget(memory_bytes=windows + 16 * 1000))

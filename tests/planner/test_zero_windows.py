@@ -75,8 +75,17 @@ def test_dropping_rows_of_a_zero_window_costs_rows_out() -> None:
 
 @pytest.mark.parametrize(
     ("constraint", "interval_us"),
-    [("WINDOW = 0 SECONDS", 1), ("WINDOW = 5 MICROSECONDS", 1), ("WINDOW = 1 SECOND", 100_000), ("DWINDOW (a, b) = 1 SECOND", 100_000)],
+    [
+        ("WINDOW = 0 SECONDS", 1),
+        ("WINDOW = 5 MICROSECONDS", 1),
+        ("WINDOW = 1 SECOND", 100_000),
+        ("DWINDOW (a, b) = 1 SECOND", 100_000),
+    ],
 )
-def test_a_lazy_join_evaluates_ten_times_per_window_and_at_most_every_microsecond(constraint: str, interval_us: int) -> None:
-    about = wm.explain(f"SELECT a.k FROM a, b {constraint} WHERE a.k = b.k", _sources("ranges"), plan=wm.plan("lazy-nlj"))
+def test_a_lazy_join_evaluates_ten_times_per_window_and_at_most_every_microsecond(
+    constraint: str, interval_us: int
+) -> None:
+    about = wm.explain(
+        f"SELECT a.k FROM a, b {constraint} WHERE a.k = b.k", _sources("ranges"), plan=wm.plan("lazy-nlj")
+    )
     assert (about.chosen.plan.evaluate_us, about.chosen.plan.expire_us) == (interval_us, interval_us)

@@ -8,7 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from watersmeet.operators.aggregate import attributes, codes, config, encoding, events, instants, measures, result_set, step, tables
+from watersmeet.operators.aggregate import (
+    attributes,
+    codes,
+    config,
+    encoding,
+    events,
+    instants,
+    measures,
+    result_set,
+    step,
+    tables,
+)
 from watersmeet.operators.window_join import row_counter
 from watersmeet.runtime.embedded import run as embedded
 
@@ -98,7 +109,9 @@ def _not_taken_back(undone: Original) -> Original:
 def _evaluated_at(shift_us: int) -> Callable[[Original], Original]:
     def make(take_step: Original) -> Original:
         def replacement(settings: Any, state: Any, deltas: Any, watermark_us: int, future_us: int) -> Any:
-            return take_step(settings, state, deltas, watermark_us, future_us + (shift_us if abs(future_us) < 2**61 else 0))
+            return take_step(
+                settings, state, deltas, watermark_us, future_us + (shift_us if abs(future_us) < 2**61 else 0)
+            )
 
         return replacement
 
@@ -144,6 +157,11 @@ AGGREGATION_MUTANTS = (
     _mutant("HAVING is ignored", embedded, "aggregate_config", _having_ignored),
     _mutant("pair windows a microsecond too long", config, "pair_bounds_us", _pairs_longer),
     _mutant("ROWS holds one row too many", row_counter, "push_rows", _capacity_of(1)),
-    _mutant("residual predicates are not checked", events, "all_true", lambda _: lambda predicates, columns, size: np.ones(size, np.bool_)),
+    _mutant(
+        "residual predicates are not checked",
+        events,
+        "all_true",
+        lambda _: lambda predicates, columns, size: np.ones(size, np.bool_),
+    ),
     _mutant("instants are one too few", step, "every_instants", lambda original: lambda *args: original(*args)[:-1]),
 )

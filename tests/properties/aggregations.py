@@ -13,7 +13,16 @@ from typing import Any
 import pyarrow as pa
 
 import watersmeet
-from tests.oracle import Arrival, Evaluation, admit, as_multiset, batch_evaluations, evaluations, every_instants, table_rows
+from tests.oracle import (
+    Arrival,
+    Evaluation,
+    admit,
+    as_multiset,
+    batch_evaluations,
+    evaluations,
+    every_instants,
+    table_rows,
+)
 from tests.oracle.values import Instant, event_times_us
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import TumbleWindow
@@ -68,7 +77,17 @@ AGGREGATES = (
     "SUM(CASE WHEN {a}.v > 0 THEN 4611686018427387904 ELSE -1 END)",
 )
 SUMS_OF_KEYS = ("SUM({a}.k)", "AVG({a}.k)")
-GROUP_KEYS = ("{a}.k", "{a}.k", "{a}.m", "{a}.s", "{a}.v", "{a}.x", "{a}.v + 1", "{a}.v + {b}.v", "COALESCE({a}.s, {b}.s)")
+GROUP_KEYS = (
+    "{a}.k",
+    "{a}.k",
+    "{a}.m",
+    "{a}.s",
+    "{a}.v",
+    "{a}.x",
+    "{a}.v + 1",
+    "{a}.v + {b}.v",
+    "COALESCE({a}.s, {b}.s)",
+)
 #: HAVING over aggregates that are displayed or not; some are true of an empty group, some hold and fail by turns.
 HAVING = (
     "COUNT(*) > 1",
@@ -104,7 +123,9 @@ class Aggregation(Case):
 
     @cached_property
     def text(self) -> str:
-        joined = Case(self.seed, self.sources, self.items, self.select, self.predicates, self.constraints, self.joined).text
+        joined = Case(
+            self.seed, self.sources, self.items, self.select, self.predicates, self.constraints, self.joined
+        ).text
         parts = [joined]
         if self.keys:
             parts.append("GROUP BY " + ", ".join(key.text for key in self.keys))
@@ -119,14 +140,19 @@ def generate_aggregation(seed: int, *, every: bool = True) -> Aggregation:
     """The aggregation query of a seed: a join case with groups and aggregates, every stream with a window."""
     rng = Random(seed)
     case = _of_few_sources(seed)
-    items = tuple(_windowed(rng, item) if item.name in case.streams and not item.window else item for item in case.items)
+    items = tuple(
+        _windowed(rng, item) if item.name in case.streams and not item.window else item for item in case.items
+    )
     if rng.random() < 0.3:
         items = _tiled(rng, case, items)
     limit = MOST_ROWS[len(items) - 1]
     sources = tuple(replace(source, table=source.table.slice(0, limit)) for source in case.sources)
     aliases = [item.alias for item in items]
     keys = tuple(
-        {piece.text: piece for piece in (_piece(rng, aliases, GROUP_KEYS) for _ in range(rng.choice((0, 1, 1, 1, 2, 3))))}.values()
+        {
+            piece.text: piece
+            for piece in (_piece(rng, aliases, GROUP_KEYS) for _ in range(rng.choice((0, 1, 1, 1, 2, 3))))
+        }.values()
     )
     having = _piece(rng, aliases, HAVING) if rng.random() < 0.35 else None
     pool = SLUGGISH if having is not None and rng.random() < 0.6 else AGGREGATES
@@ -177,12 +203,20 @@ def emitted(case: Case, plan: Plan | None = None, evaluate: str | None = None) -
 
 
 def emitted_arriving(rng: Random, case: Case, arrivals: Mapping[str, Arrival], plans: Sequence[Plan]) -> Emitted | None:
-    """What it emits for the same input in batches: another plan, the state through bytes or numbered anew, now and then."""
-    streams: dict[str, Any] = {source.name: watersmeet.relation(source.table) for source in case.sources if source.time is None}
+    """What it emits for the same input in batches: another plan, the state through bytes or numbered anew, now and
+    then.
+    """
+    streams: dict[str, Any] = {
+        source.name: watersmeet.relation(source.table) for source in case.sources if source.time is None
+    }
     for name, arrival in arrivals.items():
         idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"
         streams[name] = watersmeet.stream(
-            list(arrival.batches), time=arrival.time, unit=arrival.unit, lateness=f"{arrival.lateness_us} microseconds", idle=idle
+            list(arrival.batches),
+            time=arrival.time,
+            unit=arrival.unit,
+            lateness=f"{arrival.lateness_us} microseconds",
+            idle=idle,
         )
     run = watersmeet.run(watersmeet.sql(case.text), streams, rng.choice(plans))
     assert isinstance(run, AggregatedRun)
@@ -241,7 +275,12 @@ def _of_few_sources(seed: int) -> Case:
 
 
 def _windowed(rng: Random, item: FromItem) -> FromItem:
-    return replace(item, window=rng.choice(("[ROWS 2]", "[RANGE 0 SECONDS]", "[RANGE 3 MICROSECONDS]", "[RANGE 2 SECONDS]", "[LANDMARK]")))
+    return replace(
+        item,
+        window=rng.choice(
+            ("[ROWS 2]", "[RANGE 0 SECONDS]", "[RANGE 3 MICROSECONDS]", "[RANGE 2 SECONDS]", "[LANDMARK]")
+        ),
+    )
 
 
 def _piece(rng: Random, aliases: Sequence[str], texts: Sequence[str]) -> Piece:
@@ -261,7 +300,9 @@ def _tiled(rng: Random, case: Case, items: tuple[FromItem, ...]) -> tuple[FromIt
     chosen = rng.choice([item.alias for item in items if item.name in case.streams])
     share = rng.choice((0.0, 0.5, 1.0))
     return tuple(
-        replace(item, window=tile()) if item.name in case.streams and (item.alias == chosen or rng.random() < share) else item
+        replace(item, window=tile())
+        if item.name in case.streams and (item.alias == chosen or rng.random() < share)
+        else item
         for item in items
     )
 
@@ -282,15 +323,21 @@ def _sums_exactly(kind: pa.DataType) -> bool:
 
 
 def _every_us(rng: Random, case: Case) -> int:
-    """An interval with few instants in it: the unit of the times where that is long enough, or one that fits the tiles or just does not."""
+    """An interval with few instants in it: the unit of the times where that is long enough, or one that fits the tiles
+    or just does not.
+    """
     times_us, tiles_us = _times_us(case), _tiles_us(case)
     largest_us = max(times_us, default=0)
     last_us = max([largest_us, *((largest_us // tile + 1) * tile for tile in tiles_us)])
     least = max(1, -(-(last_us - min(times_us, default=0)) // MOST_INSTANTS))
-    fitting = [every for tile in tiles_us for every in (tile, tile, 2 * tile, tile // 2, tile // 3, tile + 1) if every >= least]
+    fitting = [
+        every for tile in tiles_us for every in (tile, tile, 2 * tile, tile // 2, tile // 3, tile + 1) if every >= least
+    ]
     if fitting and rng.random() < 0.8:
         return rng.choice(fitting)
-    return rng.choice([every for every in (1, 2, 3, 7, 1_000, 1_000_000, 60_000_000) if every >= least] or [least, least + 1])
+    return rng.choice(
+        [every for every in (1, 2, 3, 7, 1_000, 1_000_000, 60_000_000) if every >= least] or [least, least + 1]
+    )
 
 
 def _times_us(case: Case) -> list[int]:
@@ -329,7 +376,11 @@ def _so_far(case: Case, arrivals: Mapping[str, Arrival]) -> Iterator[tuple[int, 
         at_us: float = admission.watermarks_us[-1]
         if number == rounds:
             at_us = max(
-                (t for name in arrivals for t in event_times_us(tables[name].column(arrivals[name].time), arrivals[name].unit)),
+                (
+                    t
+                    for name in arrivals
+                    for t in event_times_us(tables[name].column(arrivals[name].time), arrivals[name].unit)
+                ),
                 default=-float("inf"),
             )
         if at_us > -float("inf"):

@@ -49,7 +49,9 @@ def _arrivals(case: Case, arrival: Callable[[SourceData], Arrival]) -> Arrivals:
     return {name: arrival(source) for name, source in case.streams.items()}
 
 
-def _one(rng: Random, source: SourceData, order: Sequence[int], lateness_us: int, idle_us: int | None = None) -> Arrival:
+def _one(
+    rng: Random, source: SourceData, order: Sequence[int], lateness_us: int, idle_us: int | None = None
+) -> Arrival:
     assert source.time is not None
     table = source.table.take(pa.array(order, pa.int64()))
     return Arrival(source.time, batches_of(rng, table), lateness_us, idle_us, source.unit)

@@ -71,7 +71,9 @@ class Case:
     @cached_property
     def text(self) -> str:
         parts = ["SELECT " + ", ".join(item.text for item in self.select)]
-        from_text, left_over = self._joined_text() if self.joined else (", ".join(map(str, self.items)), self.predicates)
+        from_text, left_over = (
+            self._joined_text() if self.joined else (", ".join(map(str, self.items)), self.predicates)
+        )
         parts.append("FROM " + from_text)
         if self.constraints:
             parts.append(" AND ".join(constraint.text for constraint in self.constraints))
@@ -100,7 +102,9 @@ class Case:
         return replace(self, sources=tuple(replace(source, table=tables[source.name]) for source in self.sources))
 
     def _joined_text(self) -> tuple[str, tuple[Piece, ...]]:
-        """`a JOIN b ON … JOIN c ON …`: a predicate stands at the first join that knows all its sources, single-source ones in WHERE."""
+        """`a JOIN b ON … JOIN c ON …`: a predicate stands at the first join that knows all its sources, single-source
+        ones in WHERE.
+        """
         pending = [predicate for predicate in self.predicates if len(predicate.aliases) > 1]
         text, known = str(self.items[0]), {self.items[0].alias}
         for item in self.items[1:]:
@@ -116,7 +120,10 @@ class Case:
         for source in self.sources:
             kind = "relation" if source.time is None else f"stream, time={source.time!r}, unit={source.unit!r}"
             lines.append(f"{source.name} ({kind}):")
-            lines += [f"  {field.name}: {field.type} = {source.table.column(field.name).to_pylist()!r}" for field in source.table.schema]
+            lines += [
+                f"  {field.name}: {field.type} = {source.table.column(field.name).to_pylist()!r}"
+                for field in source.table.schema
+            ]
         return "\n".join(lines)
 
 

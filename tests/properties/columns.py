@@ -16,7 +16,9 @@ NULL_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Types that compare with each other, and the values a generated column takes; `portable` when DuckDB compares them alike."""
+    """Types that compare with each other, and the values a generated column takes; `portable` when DuckDB compares them
+    alike.
+    """
 
     types: tuple[pa.DataType, ...]
     pool: tuple[Any, ...]
@@ -32,9 +34,11 @@ _NAIVE = (dt.datetime(1969, 12, 31, 23, 59, 59), dt.datetime(1970, 1, 1), dt.dat
 _FRACTIONS = (Decimal("0.00"), Decimal("1.50"), Decimal("-1.50"), Decimal("2.00"), Decimal("1.15"), Decimal("0.57"))
 #: Decimals whose nearest double a rounded power of ten misses, and one that is a double itself.
 PRICES = (Decimal("1.15"), Decimal("4.35"), Decimal("-0.57"), Decimal("8.20"), Decimal("2.50"))
-#: Decimals with more digits than a double holds. The first two have the same nearest double; the next two round twice on the way through
-#: the double nearest to their digits.
-_LONG = tuple(map(Decimal, ("9007199254740993.15", "9007199254740993.16", "5534688923553527.39", "4466737540192532.75", "1.15")))
+#: Decimals with more digits than a double holds. The first two have the same nearest double; the next two round twice
+#: on the way through the double nearest to their digits.
+_LONG = tuple(
+    map(Decimal, ("9007199254740993.15", "9007199254740993.16", "5534688923553527.39", "4466737540192532.75", "1.15"))
+)
 
 FAMILIES: dict[str, Family] = {
     "signed": Family((pa.int8(), pa.int16(), pa.int32(), pa.int64()), (-1, 0, 1, 2, 127)),
@@ -43,7 +47,9 @@ FAMILIES: dict[str, Family] = {
     "big": Family((pa.int64(),), (-(2**63), -1, 0, 2**53, 2**53 + 1, 2**63 - 1)),
     "float": Family((pa.float32(), pa.float64()), (0.0, -0.0, 1.5, -1.5, math.nan, math.inf, 0.1)),
     "number": Family((pa.int32(), pa.float64()), (0, 1, 2)),
-    "text": Family((pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())), ("", "a", "A", "ab", "b", "é", "a%")),
+    "text": Family(
+        (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())), ("", "a", "A", "ab", "b", "é", "a%")
+    ),
     "bytes": Family((pa.binary(), pa.large_binary()), (b"", b"a", b"\x00", b"\xff", b"ab")),
     "decimal": Family((pa.decimal128(5, 2), pa.decimal128(12, 4), pa.decimal128(20, 2)), _FRACTIONS),
     "price": Family((pa.decimal128(7, 2), pa.decimal128(12, 4), pa.float64()), PRICES),
@@ -52,7 +58,12 @@ FAMILIES: dict[str, Family] = {
     "date": Family((pa.date32(), pa.date64()), _DAYS),
     "moment": Family((pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("ns")), _NAIVE),
     "zoned": Family(
-        (pa.timestamp("s", "UTC"), pa.timestamp("us", "UTC"), pa.timestamp("ms", "Europe/Berlin"), pa.timestamp("ns", "UTC")),
+        (
+            pa.timestamp("s", "UTC"),
+            pa.timestamp("us", "UTC"),
+            pa.timestamp("ms", "Europe/Berlin"),
+            pa.timestamp("ns", "UTC"),
+        ),
         tuple(_utc(*moment.timetuple()[:6]) for moment in _NAIVE),
     ),
     "clock": Family((pa.time32("s"), pa.time32("ms"), pa.time64("us")), (dt.time(0), dt.time(23, 59, 59), dt.time(12))),
@@ -69,9 +80,14 @@ _LISTS: tuple[list[int | None], ...] = ([], [1], [1, 2], [1, None], [2], [None])
 NESTED: tuple[Family, ...] = (
     Family((_LIST, pa.large_list(pa.int32()), pa.list_(pa.float64())), _LISTS),
     Family((_STRUCT,), tuple({"i": i, "t": t} for i in (None, 1, 2) for t in (None, "a", "b"))),
-    Family((pa.map_(pa.string(), pa.int64()),), ([], [("a", 1)], [("a", None)], [("a", 1), ("b", 2)], [("b", 2), ("a", 1)])),
+    Family(
+        (pa.map_(pa.string(), pa.int64()),), ([], [("a", 1)], [("a", None)], [("a", 1), ("b", 2)], [("b", 2), ("a", 1)])
+    ),
     Family((pa.list_(_LIST),), ([], [[]], [None], [[1], [2]], [[1], None], [[1, 2]])),
-    Family((pa.struct([("l", _LIST), ("s", _STRUCT)]),), tuple({"l": each, "s": {"i": 1, "t": "a"}} for each in (None, *_LISTS))),
+    Family(
+        (pa.struct([("l", _LIST), ("s", _STRUCT)]),),
+        tuple({"l": each, "s": {"i": 1, "t": "a"}} for each in (None, *_LISTS)),
+    ),
     Family((pa.list_(pa.float64()),), ([0.0], [-0.0], [math.nan], [1.5, math.nan])),
     Family((pa.list_(pa.int64(), 2),), ([1, 2], [1, None], [2, 1])),
 )

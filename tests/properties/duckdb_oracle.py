@@ -1,7 +1,8 @@
-"""A second oracle: the same case as one DuckDB query over the finite input, written from the case's own pieces, not from our parser.
+"""A second oracle: the same case as one DuckDB query over the finite input, written from the case's own pieces, not
+from our parser.
 
-A row's window becomes the last instant at which the row is inside; a combination is a result when its largest time is not beyond any of
-those. For ROWS windows the C-th row after a row pushes it out, which is `lead(ts, C)` in ≺ order.
+A row's window becomes the last instant at which the row is inside; a combination is a result when its largest time is
+not beyond any of those. For ROWS windows the C-th row after a row pushes it out, which is `lead(ts, C)` in ≺ order.
 """
 
 from __future__ import annotations
@@ -35,8 +36,12 @@ def opened() -> duckdb.DuckDBPyConnection:
 
 
 def portable(case: Case) -> Case:
-    """Return the part of the case that DuckDB can express: predicates it reads as we do, ids as outputs, columns it orders as we do."""
-    tables = {name: table.drop_columns(["n"]) if "n" in table.column_names else table for name, table in case.tables.items()}
+    """Return the part of the case that DuckDB can express: predicates it reads as we do, ids as outputs, columns it
+    orders as we do.
+    """
+    tables = {
+        name: table.drop_columns(["n"]) if "n" in table.column_names else table for name, table in case.tables.items()
+    }
     return replace(
         case.with_tables(tables),
         predicates=tuple(piece for piece in case.predicates if piece.portable),
@@ -67,8 +72,8 @@ def duckdb_text(case: Case) -> str:
 def _plain(source: SourceData) -> pa.Table:
     """The table with the raw number of its time column, and without what DuckDB takes differently.
 
-    Dictionaries would be ordered by code, zoned nanoseconds compare with no other unit (keys have no fractions of a second), and
-    half-precision floats are unknown.
+    Dictionaries would be ordered by code, zoned nanoseconds compare with no other unit (keys have no fractions of a
+    second), and half-precision floats are unknown.
     """
     table = source.table
     for i, field in enumerate(table.schema):
@@ -93,7 +98,9 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
 def _view(item: FromItem, source: SourceData) -> str:
     if source.time is None:
         return f"SELECT * FROM {item.name}"
-    return f"SELECT *, {_end(item.window, source)} AS __end FROM (SELECT *, {_time_us(source)} AS __ts FROM {item.name})"
+    return (
+        f"SELECT *, {_end(item.window, source)} AS __end FROM (SELECT *, {_time_us(source)} AS __ts FROM {item.name})"
+    )
 
 
 def _time_us(source: SourceData) -> str:
@@ -103,7 +110,9 @@ def _time_us(source: SourceData) -> str:
     if pa.types.is_date64(kind):
         return "__raw * 1000"
     unit = kind.unit if pa.types.is_timestamp(kind) else source.unit or "us"
-    return {"s": "__raw * 1000000", "ms": "__raw * 1000", "us": "__raw", "ns": f"({_floor('__raw', 1000)}) // 1000"}[unit]
+    return {"s": "__raw * 1000000", "ms": "__raw * 1000", "us": "__raw", "ns": f"({_floor('__raw', 1000)}) // 1000"}[
+        unit
+    ]
 
 
 def _floor(value: str, step: int) -> str:

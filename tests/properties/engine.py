@@ -43,7 +43,9 @@ def declared(source: SourceData) -> watersmeet.Stream | watersmeet.Relation:
 
 def collect_arriving(case: Case, arrivals: Mapping[str, Arrival], plan: Plan | None = None) -> Answer:
     """The case's streams in batches, its relations whole."""
-    streams: dict[str, Any] = {source.name: watersmeet.relation(source.table) for source in case.sources if source.time is None}
+    streams: dict[str, Any] = {
+        source.name: watersmeet.relation(source.table) for source in case.sources if source.time is None
+    }
     for name, arrival in arrivals.items():
         streams[name] = watersmeet.stream(
             list(arrival.batches),

@@ -1,8 +1,8 @@
 """Seeded cases: `generate(seed)` is always the same query over the same tables.
 
-The generator leans on edges: times exactly at a window's end and one microsecond beyond, windows of length 0, equal times on several
-streams, negative times, times far apart, empty tables, one hot key, nulls, NaN, rows that are copies of one another. Tables are small,
-so that looking at every combination takes about a millisecond.
+The generator leans on edges: times exactly at a window's end and one microsecond beyond, windows of length 0, equal
+times on several streams, negative times, times far apart, empty tables, one hot key, nulls, NaN, rows that are copies
+of one another. Tables are small, so that looking at every combination takes about a millisecond.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is decided before anything else: how many sources, how much longer than usual, and whether only time bounds them.
+    """What is decided before anything else: how many sources, how much longer than usual, and whether only time bounds
+    them.
 
     In a `timed` case every source is a stream and every pair of them is bounded in time, as W-joins want it.
     """
@@ -100,7 +101,9 @@ def generate_ties(seed: int) -> Case:
         "id": pa.array(range(rows)),
     }
     window = f"[ROWS {rng.choice((1, 1, 2, 3))}]"
-    return Case(seed, (SourceData("s0", pa.table(columns), "ts"),), (FromItem("s0", "a", window),), (Piece("a.id", ("a",)),))
+    return Case(
+        seed, (SourceData("s0", pa.table(columns), "ts"),), (FromItem("s0", "a", window),), (Piece("a.id", ("a",)),)
+    )
 
 
 def _case(rng: Random, seed: int, shape: Shape) -> Case:
@@ -122,7 +125,9 @@ def _case(rng: Random, seed: int, shape: Shape) -> Case:
         for alias, name in zip(aliases, names, strict=True)
     )
     words = _time_words(sources, items, timeline)
-    predicates = choose_predicates(rng, aliases, keys.k.portable and keys.m.portable, words, common_share=0.7 if shape.timed else 0.2)
+    predicates = choose_predicates(
+        rng, aliases, keys.k.portable and keys.m.portable, words, common_share=0.7 if shape.timed else 0.2
+    )
     return Case(
         seed=seed,
         sources=sources,
@@ -158,7 +163,11 @@ def _time_words(sources: Sequence[SourceData], items: Sequence[FromItem], timeli
     """None when some times are counts and others are not, or counts of another unit, so that they do not compare."""
     units = {source.name: source.unit for source in sources if source.time is not None}
     streams = [item.alias for item in items if item.name in units]
-    return TimeWords(streams, timeline.unit, of_calendar={*units.values()} == {None}) if len({*units.values()}) == 1 else None
+    return (
+        TimeWords(streams, timeline.unit, of_calendar={*units.values()} == {None})
+        if len({*units.values()}) == 1
+        else None
+    )
 
 
 def _choose_names(rng: Random, aliases: Sequence[str]) -> list[str]:
@@ -173,7 +182,9 @@ def _choose_names(rng: Random, aliases: Sequence[str]) -> list[str]:
 
 def _choose_keys(rng: Random, count: int) -> Keys:
     k, m = choose_family(rng), choose_family(rng)
-    return Keys(k, m, _few(rng, k.pool, count), _few(rng, m.pool, count), (None, *_few(rng, (-1, 0, 1, 1, 2, 3), count)))
+    return Keys(
+        k, m, _few(rng, k.pool, count), _few(rng, m.pool, count), (None, *_few(rng, (-1, 0, 1, 1, 2, 3), count))
+    )
 
 
 def _few(rng: Random, pool: tuple[Any, ...], sources: int) -> tuple[Any, ...]:
@@ -182,7 +193,9 @@ def _few(rng: Random, pool: tuple[Any, ...], sources: int) -> tuple[Any, ...]:
     return tuple(rng.sample(pool, min(size, len(pool))))
 
 
-def _source(rng: Random, name: str, timeline: Timeline, keys: Keys, most_rows: int, relation_share: float) -> SourceData:
+def _source(
+    rng: Random, name: str, timeline: Timeline, keys: Keys, most_rows: int, relation_share: float
+) -> SourceData:
     rows = 0 if rng.random() < 0.02 else rng.choice((*range(1, most_rows + 1), *[most_rows] * 6))
     table, unit = _table(rng, timeline, keys, rows, first_id=1_000 * int(name[1:]))
     is_relation = rng.random() < relation_share
@@ -199,7 +212,8 @@ def _table(rng: Random, timeline: Timeline, keys: Keys, rows: int, first_id: int
         "k": column_of(rng, keys.k, keys.k_pool, rows),
         "m": column_of(rng, keys.m, keys.m_pool, rows),
         "v": array_of(
-            [rng.choice(keys.v_pool * 2 + keys.v_pool[1:]) for _ in range(rows)], rng.choice((pa.int64(), pa.int64(), pa.int16()))
+            [rng.choice(keys.v_pool * 2 + keys.v_pool[1:]) for _ in range(rows)],
+            rng.choice((pa.int64(), pa.int64(), pa.int16())),
         ),
         "x": column_of(rng, FAMILIES["float"], (-0.0, 0.0, 1.5, -1.5, float("nan")), rows),
         "s": column_of(rng, FAMILIES["text"], ("", "a", "A", "ab", "b"), rows),

@@ -1,7 +1,8 @@
-"""Changes to a generated case that the generators' own choices leave out, chosen apart from them: the rest of a case stays as it is.
+"""Changes to a generated case that the generators' own choices leave out, chosen apart from them: the rest of a case
+stays as it is.
 
-Predicates that mix two or three sources on one side; an expression key beside a predicate on the same source; keys that come in bursts,
-runs of equal keys close in time; and values on which expressions raise.
+Predicates that mix two or three sources on one side; an expression key beside a predicate on the same source; keys that
+come in bursts, runs of equal keys close in time; and values on which expressions raise.
 """
 
 from __future__ import annotations
@@ -37,7 +38,13 @@ GUARDED_KEYS = (
 )
 
 #: Expressions that raise on NaN, infinities and the largest numbers.
-RAISING_OWN = ("{a}.v + 1 > 0", "CAST({a}.x AS BIGINT) >= 0", "-{a}.v < 5", "{a}.v * 3 BETWEEN -9 AND 9", "{a}.v / 2 < 9")
+RAISING_OWN = (
+    "{a}.v + 1 > 0",
+    "CAST({a}.x AS BIGINT) >= 0",
+    "-{a}.v < 5",
+    "{a}.v * 3 BETWEEN -9 AND 9",
+    "{a}.v / 2 < 9",
+)
 RAISING_PAIRS = (
     "{a}.v < {b}.v + 1",
     "{a}.v + 1 = {b}.v",
@@ -76,7 +83,11 @@ def raising(case: Case) -> Case:
     kept = tuple(piece for piece in case.predicates if rng.random() < 0.7)
     predicates = [*kept, *pieces]
     rng.shuffle(predicates)
-    select = case.select if rng.random() < 0.6 else (*case.select, Piece(f"{case.items[0].alias}.v + 1 AS next_v", (case.items[0].alias,)))
+    select = (
+        case.select
+        if rng.random() < 0.6
+        else (*case.select, Piece(f"{case.items[0].alias}.v + 1 AS next_v", (case.items[0].alias,)))
+    )
     return replace(case.with_tables(tables), predicates=tuple(predicates), select=select)
 
 
@@ -109,7 +120,11 @@ def _with_bursts(rng: Random, case: Case) -> Case:
         by_time = table.sort_by("ts")
         values = sorted(by_time.column("k").combine_chunks().to_pylist(), key=repr)
         kind = table.schema.field("k").type
-        tables[name] = by_time.set_column(by_time.column_names.index("k"), "k", array_of(values, kind)) if _is_plain(kind) else table
+        tables[name] = (
+            by_time.set_column(by_time.column_names.index("k"), "k", array_of(values, kind))
+            if _is_plain(kind)
+            else table
+        )
     return case.with_tables(tables)
 
 
@@ -123,7 +138,9 @@ def _piece(rng: Random, case: Case, text: str, count: int) -> Piece:
 
 
 def _with_edges(rng: Random, table: pa.Table) -> pa.Table:
-    numbers = [rng.choice((LARGEST, -LARGEST)) if rng.random() < 0.12 else value for value in table.column("v").to_pylist()]
+    numbers = [
+        rng.choice((LARGEST, -LARGEST)) if rng.random() < 0.12 else value for value in table.column("v").to_pylist()
+    ]
     wide = table.set_column(table.column_names.index("v"), "v", pa.array(numbers, pa.int64()))
     return _with_infinities(rng, wide)
 

@@ -46,7 +46,9 @@ def _mutant(mistake: str, owner: Any, attribute: str, broken: Callable[[Any], An
 
 def _range_longer_by(more_us: int) -> Callable[[Original], Original]:
     def make(own_length_us: Original) -> Original:
-        return lambda window, every_us: max(0, own_length_us(window, every_us) + (more_us if isinstance(window, RangeWindow) else 0))
+        return lambda window, every_us: max(
+            0, own_length_us(window, every_us) + (more_us if isinstance(window, RangeWindow) else 0)
+        )
 
     return make
 
@@ -107,7 +109,9 @@ def _nothing_is_late(_: Original) -> Original:
 
 
 def _without_rounding(_: Original) -> Original:
-    return lambda mark, name: mark.newest_us[name] - mark.streams[name].lateness_us if name in mark.newest_us else -FOREVER_US
+    return lambda mark, name: (
+        mark.newest_us[name] - mark.streams[name].lateness_us if name in mark.newest_us else -FOREVER_US
+    )
 
 
 def _without_lateness(_: Original) -> Original:
@@ -174,7 +178,9 @@ def _expiry_one_early(last_use_us: Original) -> Original:
 def _counted_after_where(counted: Original) -> Original:
     def replacement(source: Any, kept: Any, delta: Any) -> Any:
         if source.selection is not None:
-            passes = is_true(source.selection, lambda column: delta.table.column(column.name).combine_chunks(), len(delta))
+            passes = is_true(
+                source.selection, lambda column: delta.table.column(column.name).combine_chunks(), len(delta)
+            )
             delta = delta.filter(passes)
         return counted(source, kept, delta)
 
@@ -300,6 +306,8 @@ MUTANTS = (
     _mutant("floats compare as IEEE 754 has it", compare, "_compare_floats", _ieee_floats),
     _mutant("a window ends one instant early", expand, "_still_valid", _valid_before_the_end),
     _mutant("predicates over several sources are not checked", expand, "_holds", _unchecked),
-    Mutant("hashes are trusted", (Patch(keys, "hash_slices", _one_bucket), Patch(expand, "equal_keys", _everything_equal))),
+    Mutant(
+        "hashes are trusted", (Patch(keys, "hash_slices", _one_bucket), Patch(expand, "equal_keys", _everything_equal))
+    ),
     _mutant("a self join counts its stream per alias", embedded.EmbeddedRun, "_account", _counted_per_alias),
 )

@@ -40,6 +40,11 @@ def _pairs_of_a_microsecond(given: Any) -> Any:
 
 MUTANTS = (
     Mutant("RANGE 0 holds a microsecond", (Patch(query, "_own_length_us", _range_of_a_microsecond),)),
-    Mutant("rows of equal times may be a microsecond apart", (Patch(BoundQuery, "given_bounds_us", _pairs_of_a_microsecond),)),
+    Mutant(
+        "rows of equal times may be a microsecond apart",
+        (Patch(BoundQuery, "given_bounds_us", _pairs_of_a_microsecond),),
+    ),
 )
-AGGREGATION_MUTANTS = (Mutant("a row in RANGE 0 is valid for a microsecond", (Patch(encoding, "ends_of", _valid_for_a_microsecond),)),)
+AGGREGATION_MUTANTS = (
+    Mutant("a row in RANGE 0 is valid for a microsecond", (Patch(encoding, "ends_of", _valid_for_a_microsecond),)),
+)

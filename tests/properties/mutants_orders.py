@@ -1,4 +1,6 @@
-"""Planner and Spark grid, broken on purpose: mistakes after which a run differs from the plan or the grid that `explain` shows."""
+"""Planner and Spark grid, broken on purpose: mistakes after which a run differs from the plan or the grid that
+`explain` shows.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,12 @@ MUTANTS = (
     _mutant("a run ignores declared statistics", embedded, "planning_rows", _ignores_declared),
     _mutant("Spark ignores declared statistics", arrangement, "spark_plan", _ignores_declared_on_spark),
     _mutant("the default order crosses inputs before a band", config, "probing_order", _looks_at_equalities_only),
-    _mutant("the default tree joins sources in the order of FROM", open_parts, "left_deep", lambda join: lambda names: join(sorted(names))),
+    _mutant(
+        "the default tree joins sources in the order of FROM",
+        open_parts,
+        "left_deep",
+        lambda join: lambda names: join(sorted(names)),
+    ),
     _mutant("a changed plan keeps its open parts", embedded.EmbeddedRun, "_fill", lambda _: lambda run, plan: plan),
     _mutant("the grid ignores rates", arrangement, "input_rates", _equal_rates),
     _mutant("explain predicts the grid of equal rates", planning, "input_rates", _equal_rates),

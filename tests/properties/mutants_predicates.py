@@ -1,4 +1,6 @@
-"""The engine's tests of predicates, broken on purpose: which rows are evaluated, which errors count, and when a predicate is tested."""
+"""The engine's tests of predicates, broken on purpose: which rows are evaluated, which errors count, and when a
+predicate is tested.
+"""
 
 from __future__ import annotations
 
@@ -158,7 +160,9 @@ MUTANTS = (
     _mutant("own predicates are tested from left to right", admission, "all_true", _from_left_to_right),
     _mutant("a row on which an own predicate raises is left out", admission, "all_true", _errors_are_false),
     _everywhere("whole matches are tested from left to right", (expand, intermediate), "all_true", _from_left_to_right),
-    _everywhere("whole matches on which a predicate raises are left out", (expand, intermediate), "all_true", _errors_are_false),
+    _everywhere(
+        "whole matches on which a predicate raises are left out", (expand, intermediate), "all_true", _errors_are_false
+    ),
     _everywhere("partial matches on which a predicate raises are dropped", EARLY, "maybe_true", _dropped_early),
     _everywhere("a predicate that raises on a partial match stops the query", EARLY, "maybe_true", _raised_early),
     _everywhere("whole matches are not tested again", EARLY, "maybe_true", _kept_and_forgotten),

@@ -148,7 +148,9 @@ def _judged_by_the_join(explained: Original) -> Original:
         if "wishes" not in knobs or not about.bound.is_aggregation:
             return about
         bound = bind(parse(query), {name: source.declared(name) for name, source in streams.items()})
-        return explanation(join_below(bound, group_outputs(bound)), streams, plan=plan, budget=budget, wishes=knobs["wishes"])
+        return explanation(
+            join_below(bound, group_outputs(bound)), streams, plan=plan, budget=budget, wishes=knobs["wishes"]
+        )
 
     return replacement
 
@@ -181,7 +183,12 @@ SHEDDING_MUTANTS: tuple[tuple[Mutant, Check], ...] = (
         checks.check_restarted_runs,
     ),
     (
-        _mutant("a restart forgets the combinations", ShedAggregatedRun, "restore_state", _restored_then(_forget_combinations)),
+        _mutant(
+            "a restart forgets the combinations",
+            ShedAggregatedRun,
+            "restore_state",
+            _restored_then(_forget_combinations),
+        ),
         checks.check_restarted_runs,
     ),
     (
@@ -189,27 +196,49 @@ SHEDDING_MUTANTS: tuple[tuple[Mutant, Check], ...] = (
         checks.check_restarted_runs,
     ),
     (
-        _mutant("a restart forgets the last instant", ShedAggregatedRun, "restore_state", _restored_then(_forget_instant)),
+        _mutant(
+            "a restart forgets the last instant", ShedAggregatedRun, "restore_state", _restored_then(_forget_instant)
+        ),
         checks.check_restarted_runs,
     ),
     (
-        _mutant("a restart lengthens combinations", ShedAggregatedRun, "restore_state", _restored_then(_forget_intervals)),
+        _mutant(
+            "a restart lengthens combinations", ShedAggregatedRun, "restore_state", _restored_then(_forget_intervals)
+        ),
         checks.check_restarted_runs,
     ),
     (_mutant("directions concatenated", AllocatedRun, "_step", _concatenated), checks.check_allocated_estimates),
-    (_mutant("inclusion chance of one role only", AllocatedAggregation, "_inputs", _one_role), checks.check_allocated_estimates),
-    (_mutant("shares of the roles mixed up", AllocatedAggregation, "_inputs", _roles_swapped), checks.check_allocated_estimates),
+    (
+        _mutant("inclusion chance of one role only", AllocatedAggregation, "_inputs", _one_role),
+        checks.check_allocated_estimates,
+    ),
+    (
+        _mutant("shares of the roles mixed up", AllocatedAggregation, "_inputs", _roles_swapped),
+        checks.check_allocated_estimates,
+    ),
     (
         _mutant("pairs that share a row are independent", SampledJoin, "_by_subset", _pairs_independent),
         checks.check_allocated_estimates,
     ),
     (_mutant("one draw for both roles", allocation, "role_box", _one_draw), checks.check_role_draws),
-    (_mutant("pairs of equal times found in both directions", allocation, "Comparison", _ties_twice), checks.check_allocated_pairs),
-    (_mutant("rows must be kept in both roles", AllocatedRun, "_without_shed", _kept_in_both), checks.check_allocated_pairs),
+    (
+        _mutant("pairs of equal times found in both directions", allocation, "Comparison", _ties_twice),
+        checks.check_allocated_pairs,
+    ),
+    (
+        _mutant("rows must be kept in both roles", AllocatedRun, "_without_shed", _kept_in_both),
+        checks.check_allocated_pairs,
+    ),
     (_mutant("feasibility judged by the join", api, "_explained", _judged_by_the_join), checks.check_budgets),
     (_mutant("estimates cost nothing", aggregation_costs, "estimation_cost_per_s", _free), checks.check_shedding_costs),
-    (_mutant("combinations take no memory", AggregationCosts, "_combination_bytes", _no_bytes), checks.check_shedding_costs),
-    (_mutant("Spark's cost left out of an aggregation", Situation, "on_engine", _without_spark), checks.check_shedding_costs),
+    (
+        _mutant("combinations take no memory", AggregationCosts, "_combination_bytes", _no_bytes),
+        checks.check_shedding_costs,
+    ),
+    (
+        _mutant("Spark's cost left out of an aggregation", Situation, "on_engine", _without_spark),
+        checks.check_shedding_costs,
+    ),
     (
         Mutant(
             "combinations are not counted as state",

@@ -16,7 +16,8 @@ from watersmeet.operators.shed import aggregation as shed
 
 from .mutants import Mutant, Original, Patch
 
-#: Chooses who counts as shown: from who is by HAVING now and was before, who is empty now and was before, and HAVING of the rows now.
+#: Chooses who counts as shown: from who is by HAVING now and was before, who is empty now and was before, and HAVING of
+#: the rows now.
 Rule = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
 
 
@@ -53,7 +54,13 @@ def _restored_without(names: tuple[str, ...]) -> Callable[[Original], Original]:
 
     def make(restore: Original) -> Original:
         def replacement(self: Any, words: Any, dirty: Any, sums: Any, spanning: Any) -> None:
-            restore(self, words, dirty, {name: np.zeros_like(each) if name in names else each for name, each in sums.items()}, spanning)
+            restore(
+                self,
+                words,
+                dirty,
+                {name: np.zeros_like(each) if name in names else each for name, each in sums.items()},
+                spanning,
+            )
 
         return replacement
 
@@ -136,20 +143,49 @@ def _keep_tiles(with_hidden: Original) -> Original:
 
 def _keep_ranges(begins: Original) -> Original:
     """Whatever the range finds counts in the tile it began in."""
-    return lambda window, times, every_us: begins(window, times, every_us) - (10**9 if isinstance(window, TumbleWindow) else 0)
+    return lambda window, times, every_us: (
+        begins(window, times, every_us) - (10**9 if isinstance(window, TumbleWindow) else 0)
+    )
 
 
 #: Caught by the comparison of generated queries with the oracle.
 SHOWING_MUTANTS = (
-    _mutant("HAVING compares only displayed values", result_set.ResultSet, "_changed", _shown_by(lambda s, w, e, we, h: (s, ~we))),
-    _mutant("nobody was shown before", result_set.ResultSet, "_changed", _shown_by(lambda s, w, e, we, h: (s, w & False))),
-    _mutant("everybody was shown before", result_set.ResultSet, "_changed", _shown_by(lambda s, w, e, we, h: (s, w | True))),
-    _mutant("HAVING decides about an emptied group", result_set.ResultSet, "_changed", _shown_by(lambda s, w, e, we, h: (s, w & (~e | h)))),
     _mutant(
-        "a hidden group is emitted when it empties", result_set.ResultSet, "_changed", _shown_by(lambda s, w, e, we, h: (s, w | (e & ~we)))
+        "HAVING compares only displayed values",
+        result_set.ResultSet,
+        "_changed",
+        _shown_by(lambda s, w, e, we, h: (s, ~we)),
     ),
-    _mutant("a group stays shown once HAVING held", result_set.ResultSet, "_changed", _shown_by(lambda s, w, e, we, h: (s | (w & ~e), w))),
-    _mutant("HAVING reads the previous evaluation", result_set.ResultSet, "_changed", _shown_by(lambda s, w, e, we, h: (w & ~e, w))),
+    _mutant(
+        "nobody was shown before", result_set.ResultSet, "_changed", _shown_by(lambda s, w, e, we, h: (s, w & False))
+    ),
+    _mutant(
+        "everybody was shown before", result_set.ResultSet, "_changed", _shown_by(lambda s, w, e, we, h: (s, w | True))
+    ),
+    _mutant(
+        "HAVING decides about an emptied group",
+        result_set.ResultSet,
+        "_changed",
+        _shown_by(lambda s, w, e, we, h: (s, w & (~e | h))),
+    ),
+    _mutant(
+        "a hidden group is emitted when it empties",
+        result_set.ResultSet,
+        "_changed",
+        _shown_by(lambda s, w, e, we, h: (s, w | (e & ~we))),
+    ),
+    _mutant(
+        "a group stays shown once HAVING held",
+        result_set.ResultSet,
+        "_changed",
+        _shown_by(lambda s, w, e, we, h: (s | (w & ~e), w)),
+    ),
+    _mutant(
+        "HAVING reads the previous evaluation",
+        result_set.ResultSet,
+        "_changed",
+        _shown_by(lambda s, w, e, we, h: (w & ~e, w)),
+    ),
     _mutant(
         "an empty group is shown where HAVING is true of it",
         result_set.ResultSet,
@@ -157,7 +193,10 @@ SHOWING_MUTANTS = (
         _shown_by(lambda s, w, e, we, h: (s | (e & h), w)),
     ),
     _mutant(
-        "a restart forgets who was shown", result_set.ResultSet, "restore", _restored_without(("shown_ints", "shown_approx", "shown_pairs"))
+        "a restart forgets who was shown",
+        result_set.ResultSet,
+        "restore",
+        _restored_without(("shown_ints", "shown_approx", "shown_pairs")),
     ),
     _mutant("a restart forgets the MIN and MAX shown last", extremes.Extremes, "restore", _forget_shown_extreme),
     _mutant("a tile is gone at its right end", encoding, "ends_of", _as_without_every),
@@ -183,4 +222,6 @@ SHED_MUTANTS = (
 )
 
 #: Caught by the timeline that restarts between all batches: a restart has to fall on the very end of a tile.
-RESTART_MUTANTS = (_mutant("a restart counts a row at the tile's start as inside", parts, "_still_here", _inside_from_their_times_on),)
+RESTART_MUTANTS = (
+    _mutant("a restart counts a row at the tile's start as inside", parts, "_still_here", _inside_from_their_times_on),
+)

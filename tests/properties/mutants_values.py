@@ -1,4 +1,6 @@
-"""Mistakes about values: decimals as doubles, units of integer times, the order of nested values, the scope of a JOIN's condition."""
+"""Mistakes about values: decimals as doubles, units of integer times, the order of nested values, the scope of a JOIN's
+condition.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def _arrows_cast(_: Original) -> Original:
 
 def _multiplied_by_a_negative_power(_: Original) -> Original:
     """A negative power of ten is no double, so the product is rounded twice."""
-    return lambda values: pa.array([None if each is None else int(each.scaleb(2)) * 0.01 for each in values.to_pylist()], pa.float64())
+    return lambda values: pa.array(
+        [None if each is None else int(each.scaleb(2)) * 0.01 for each in values.to_pylist()], pa.float64()
+    )
 
 
 def _unit_sizes(**wrong_ns: int) -> Callable[[dict[str, int]], dict[str, int]]:
@@ -74,14 +78,18 @@ def _shorter_first(sequence_order: Original) -> Original:
 def _fields_from_the_last(_: Original) -> Original:
     def replacement(column: Any) -> Any:
         fields = [ordering.order_codes(field) for field in reversed(column.flatten())]
-        return ordering._sequence_order(column, np.stack(fields, axis=1).reshape(-1), np.full(len(column), len(fields), np.int64))
+        return ordering._sequence_order(
+            column, np.stack(fields, axis=1).reshape(-1), np.full(len(column), len(fields), np.int64)
+        )
 
     return replacement
 
 
 def _only_first_elements(list_order: Original) -> Original:
     def replacement(column: Any) -> Any:
-        firsts = pa.array([None if each is None else list(each[:1]) for each in column.to_pylist()], pa.list_(column.type.value_type))
+        firsts = pa.array(
+            [None if each is None else list(each[:1]) for each in column.to_pylist()], pa.list_(column.type.value_type)
+        )
         return list_order(firsts)
 
     return replacement
@@ -98,7 +106,12 @@ def _every_source_visible(_: Original) -> Original:
 #: Caught by generated cases.
 VALUE_MUTANTS = (
     _mutant("decimals go through Arrow's cast", numbers, "decimals_to_doubles", _arrows_cast),
-    _mutant("decimals are multiplied by a negative power of ten", numbers, "decimals_to_doubles", _multiplied_by_a_negative_power),
+    _mutant(
+        "decimals are multiplied by a negative power of ten",
+        numbers,
+        "decimals_to_doubles",
+        _multiplied_by_a_negative_power,
+    ),
     _mutant("integers beyond 2**53 count as exact doubles", numbers, "_EXACT_INTEGER", lambda _: 2**62),
     _mutant("unit s read as ms", times, "TIME_UNITS_NS", _unit_sizes(s=1_000_000)),
     _mutant("unit ms read as us", times, "TIME_UNITS_NS", _unit_sizes(ms=1_000)),
@@ -124,7 +137,10 @@ SUM_MUTANTS = (_mutant("AVG of decimals goes through Arrow's cast", result_set, 
 EXAMPLE_MUTANTS = (
     Mutant(
         "a likely unit is not asked for",
-        (Patch(embedded, "refuse_likely_unit", _unit_never_checked), Patch(planning, "refuse_likely_unit", _unit_never_checked)),
+        (
+            Patch(embedded, "refuse_likely_unit", _unit_never_checked),
+            Patch(planning, "refuse_likely_unit", _unit_never_checked),
+        ),
     ),
     _mutant("seconds end in 2038", times, "_LIKELY_S", lambda _: (631_152_000, 2**31)),
     _mutant("nanoseconds of one microsecond keep their order of arrival", admission, "_finer_times", _no_finer_times),

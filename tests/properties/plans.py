@@ -63,7 +63,9 @@ def _indexed(*kinds: str) -> Callable[[Knobs], Knobs]:
         def turned(rng: Random, name: str, aliases: Sequence[str]) -> Plan:
             plan = knobs(rng, name, aliases)
             indexes = tuple((alias, _index(rng, rng.choice(kinds))) for alias in aliases)
-            return Plan(name, orders=plan.orders, indexes=indexes, evaluate_us=plan.evaluate_us, expire_us=plan.expire_us)
+            return Plan(
+                name, orders=plan.orders, indexes=indexes, evaluate_us=plan.evaluate_us, expire_us=plan.expire_us
+            )
 
         return turned
 

@@ -1,7 +1,7 @@
 """Predicates as query text: equalities, theta conditions, filters on one source, and mixtures.
 
-Every source has the columns `k` and `m` (keys of the case's two families), `v` (small whole numbers), `x` (floats), `s` (text),
-`p` (prices: decimals or doubles).
+Every source has the columns `k` and `m` (keys of the case's two families), `v` (small whole numbers), `x` (floats), `s`
+(text), `p` (prices: decimals or doubles).
 """
 
 from __future__ import annotations
@@ -152,7 +152,9 @@ CALENDAR = (
 
 @dataclass(frozen=True, slots=True)
 class TimeWords:
-    """What predicates can say of times: the streams that have them, the unit, and whether they are of the calendar or counts."""
+    """What predicates can say of times: the streams that have them, the unit, and whether they are of the calendar or
+    counts.
+    """
 
     streams: Sequence[str]
     unit: str
@@ -199,7 +201,9 @@ def _attribute_per_pair(rng: Random, aliases: Sequence[str], portable: bool) -> 
 
 
 def _two_attributes(rng: Random, aliases: Sequence[str], portable: bool) -> list[Piece]:
-    return [_equality(rng, name, pair, portable) for pair in _tree(rng, aliases) for name in rng.choice(("kv", "km", "vk"))]
+    return [
+        _equality(rng, name, pair, portable) for pair in _tree(rng, aliases) for name in rng.choice(("kv", "km", "vk"))
+    ]
 
 
 def _expression_keys(rng: Random, aliases: Sequence[str], portable: bool) -> list[Piece]:

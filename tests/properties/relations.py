@@ -24,7 +24,9 @@ _FURTHEST_US = 2**52
 
 def only_ids(case: Case) -> Case:
     """The case with ids as its only outputs."""
-    return replace(case, select=tuple(Piece(f"{item.alias}.id AS {item.alias}_id", (item.alias,)) for item in case.items))
+    return replace(
+        case, select=tuple(Piece(f"{item.alias}.id AS {item.alias}_id", (item.alias,)) for item in case.items)
+    )
 
 
 def without_calendar(case: Case) -> Case:
@@ -46,8 +48,9 @@ def shifted(rng: Random, case: Case) -> Case | None:
 def with_renamed_keys(rng: Random, case: Case) -> Case | None:
     """Every value of `k` replaced by another, equal ones by equal ones; None when the query looks at the order of keys.
 
-    Ties in ROWS windows are decided by columns from left to right, so the ids are put first: they decide before `k` can. Decimals beside
-    doubles cannot be renamed: two different decimals may equal one double, so equality has no classes there.
+    Ties in ROWS windows are decided by columns from left to right, so the ids are put first: they decide before `k`
+    can. Decimals beside doubles cannot be renamed: two different decimals may equal one double, so equality has no
+    classes there.
     """
     kinds = [source.table.schema.field("k").type for source in case.sources]
     if any(map(pa.types.is_decimal, kinds)) and any(map(pa.types.is_floating, kinds)):
@@ -68,7 +71,9 @@ def with_ids_first(case: Case) -> Case:
 
 
 def with_a_larger_window(rng: Random, case: Case) -> Case | None:
-    """One window or pair constraint lengthened; None when there is none to lengthen. Tumbling windows grow to a multiple."""
+    """One window or pair constraint lengthened; None when there is none to lengthen. Tumbling windows grow to a
+    multiple.
+    """
     windows = [i for i, item in enumerate(case.items) if _COUNTED.search(item.window)]
     places = [("items", i) for i in windows] + [("constraints", i) for i in range(len(case.constraints))]
     if not places:
@@ -122,5 +127,8 @@ def _in_counts(distance_us: int, source: SourceData) -> int:
 
 def _renamed(table: pa.Table, names: dict[Any, int], fresh: list[int]) -> pa.Table:
     values = column_values(table.column("k"))
-    renamed = [None if value is None else names.setdefault("NaN" if is_nan(value) else value, fresh[len(names)]) for value in values]
+    renamed = [
+        None if value is None else names.setdefault("NaN" if is_nan(value) else value, fresh[len(names)])
+        for value in values
+    ]
     return table.set_column(table.column_names.index("k"), "k", pa.array(renamed, pa.int64()))

@@ -57,7 +57,9 @@ class SheddingCase:
 
 
 def generate_shedding(seed: int) -> SheddingCase:
-    """The case of a seed. Times span some tens of units of at least a millisecond, so that the watermark moves with every batch."""
+    """The case of a seed. Times span some tens of units of at least a millisecond, so that the watermark moves with
+    every batch.
+    """
     rng = Random(seed)
     joined = generate_crowd(seed)
     unit_us = max((_granularity_us(source) for source in joined.streams.values()), default=MS_US)
@@ -77,7 +79,9 @@ def _granularity_us(source: SourceData) -> int:
 
 def _grouped(rng: Random, joined: Case, unit_us: int) -> Aggregation:
     """The join with groups and aggregates over it, other times, and windows of a few units."""
-    items = tuple(replace(item, window=_window(rng, unit_us)) if item.name in joined.streams else item for item in joined.items)
+    items = tuple(
+        replace(item, window=_window(rng, unit_us)) if item.name in joined.streams else item for item in joined.items
+    )
     aliases = [item.alias for item in items]
     keys = (choose_piece(rng, aliases, GROUP_KEYS),) if rng.random() < 0.7 else ()
     return Aggregation(
@@ -185,8 +189,12 @@ def _grow(shedding: SheddingCase, rng: Random, path: Path) -> list[list[str]]:
 def _job(shedding: SheddingCase, path: Path, kept: _Kept) -> Growing:
     sources: dict[str, Stream | Relation] = _relations(shedding)
     for name, arrival in shedding.arrivals.items():
-        sources[name] = Stream(Inbox(path / name, arrival.time), arrival.time, lateness_us=arrival.lateness_us, idle_us=arrival.idle_us)
-    return Growing(wm.sql(shedding.case.text), sources, kept, True, path / "checkpoint", None, choose=lambda: shedding.plan)
+        sources[name] = Stream(
+            Inbox(path / name, arrival.time), arrival.time, lateness_us=arrival.lateness_us, idle_us=arrival.idle_us
+        )
+    return Growing(
+        wm.sql(shedding.case.text), sources, kept, True, path / "checkpoint", None, choose=lambda: shedding.plan
+    )
 
 
 def _write(path: Path, shedding: SheddingCase, batch: int, tables: Mapping[str, pa.Table]) -> None:
@@ -211,7 +219,9 @@ class _Kept:
 def _streams(shedding: SheddingCase) -> dict[str, Stream | Relation]:
     found = _relations(shedding)
     for name, arrival in shedding.arrivals.items():
-        found[name] = wm.stream(list(arrival.batches), time=arrival.time, lateness=_text(arrival.lateness_us), idle=_idle(arrival))
+        found[name] = wm.stream(
+            list(arrival.batches), time=arrival.time, lateness=_text(arrival.lateness_us), idle=_idle(arrival)
+        )
     return found
 
 

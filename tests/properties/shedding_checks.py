@@ -1,4 +1,6 @@
-"""Comparisons that a correct engine passes and a broken one does not: restarts, allocations and budgets of shedding aggregations."""
+"""Comparisons that a correct engine passes and a broken one does not: restarts, allocations and budgets of shedding
+aggregations.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ def check_allocated_pairs() -> None:
     for seed in range(5):
         rng = Random(seed)
         tables = {
-            name: pa.table({"ts": [rng.randrange(200) for _ in range(60)], "k": [rng.randrange(5) for _ in range(60)]}) for name in "ab"
+            name: pa.table({"ts": [rng.randrange(200) for _ in range(60)], "k": [rng.randrange(5) for _ in range(60)]})
+            for name in "ab"
         }
         streams: Streams = {name: wm.stream(table, time="ts") for name, table in tables.items()}
         keeps = {
@@ -73,7 +76,9 @@ def check_role_draws() -> None:
 
 
 def check_allocated_estimates() -> None:
-    """Estimates over many draws are unbiased, one per group, and lie within two standard errors as often as they should."""
+    """Estimates over many draws are unbiased, one per group, and lie within two standard errors as often as they
+    should.
+    """
     streams = _grouped_streams()
     truth = {row["g"]: row["n"] for row in wm.collect(GROUPED, streams).to_pylist()}
     ratios, hits = [], []
@@ -89,7 +94,9 @@ def check_allocated_estimates() -> None:
 def check_exact_without_limits() -> None:
     """Without a limit an aggregation by allocation is the exact one."""
     streams = _grouped_streams()
-    assert sorted(map(str, wm.allocate(GROUPED, streams).to_pylist())) == sorted(map(str, wm.collect(GROUPED, streams).to_pylist()))
+    assert sorted(map(str, wm.allocate(GROUPED, streams).to_pylist())) == sorted(
+        map(str, wm.collect(GROUPED, streams).to_pylist())
+    )
 
 
 def check_budgets() -> None:
@@ -104,14 +111,18 @@ def check_budgets() -> None:
 
 
 def check_shedding_costs() -> None:
-    """Estimates cost more than the exact answer where they regroup many combinations, and Spark costs come on top of both."""
+    """Estimates cost more than the exact answer where they regroup many combinations, and Spark costs come on top of
+    both.
+    """
     streams, dropping = _slow_streams(), wm.plan(drop={"a": 0.1, "b": 0.1})
     exact = wm.explain(EVERY_SECOND, streams).chosen.cost
     estimated = wm.explain(EVERY_SECOND, streams, plan=dropping).chosen.cost
     assert estimated.cpu_per_s > 2 * exact.cpu_per_s
     assert estimated.state_bytes > exact.state_bytes
     for plan in (None, dropping):
-        here, spark = (wm.explain(EVERY_SECOND, streams, plan=plan, engine=engine).chosen.cost for engine in ("embedded", "spark"))
+        here, spark = (
+            wm.explain(EVERY_SECOND, streams, plan=plan, engine=engine).chosen.cost for engine in ("embedded", "spark")
+        )
         assert spark.cpu_per_s > here.cpu_per_s + 0.001
 
 
@@ -147,8 +158,14 @@ def _grouped_streams() -> Streams:
     rng = np.random.default_rng(2)
     found: Streams = {}
     for name, rows in (("a", 400), ("b", 300)):
-        columns = {"k": np.minimum(rng.geometric(0.1, rows), 30), "g": rng.integers(0, 3, rows), "x": rng.gamma(3, 10, rows)}
-        found[name] = wm.stream(pa.table({"ts": np.sort(rng.integers(0, 500, rows)), **columns, "id": np.arange(rows)}), time="ts")
+        columns = {
+            "k": np.minimum(rng.geometric(0.1, rows), 30),
+            "g": rng.integers(0, 3, rows),
+            "x": rng.gamma(3, 10, rows),
+        }
+        found[name] = wm.stream(
+            pa.table({"ts": np.sort(rng.integers(0, 500, rows)), **columns, "id": np.arange(rows)}), time="ts"
+        )
     return found
 
 

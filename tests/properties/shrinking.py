@@ -10,7 +10,8 @@ from .cases import Case, smaller_cases
 
 
 def shrink(case: Case, fails: Callable[[Case], bool], most_tries: int = 2_000) -> Case:
-    """Return the smallest failing case that greedy steps find. A case that no longer is a query does not count as failing.
+    """Return the smallest failing case that greedy steps find. A case that no longer is a query does not count as
+    failing.
 
     Tries are counted, not seconds, so that every machine finds the same case.
     """

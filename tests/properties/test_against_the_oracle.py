@@ -1,7 +1,7 @@
 """`collect` gives the oracle's rows, whatever the query: the main test.
 
-A failure prints its seed, and the smallest case that still fails; `generate(seed)` makes the case again. WATERSMEET_SEED moves the
-whole run to other seeds.
+A failure prints its seed, and the smallest case that still fails; `generate(seed)` makes the case again.
+WATERSMEET_SEED moves the whole run to other seeds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ ARRIVING_SEEDS_PER_CHUNK = scale_volume(30)
 FIRST_SEED = int(os.environ.get("WATERSMEET_SEED", "0"))
 
 #: Checked whole, in any batches, in any order within the lateness, and with late rows.
-SEEDS_CHECKED_IN_EVERY_WAY = range(FIRST_SEED, FIRST_SEED + min(CHUNKS * SEEDS_PER_CHUNK, ARRIVING_CHUNKS * ARRIVING_SEEDS_PER_CHUNK))
+SEEDS_CHECKED_IN_EVERY_WAY = range(
+    FIRST_SEED, FIRST_SEED + min(CHUNKS * SEEDS_PER_CHUNK, ARRIVING_CHUNKS * ARRIVING_SEEDS_PER_CHUNK)
+)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -92,7 +94,8 @@ def check_late_rows(case: Case, arrivals: Arrivals) -> None:
     answer = collect_arriving(case, arrivals)
     arrived = {name: sum(batch.num_rows for batch in arrival.batches) for name, arrival in arrivals.items()}
     wanted = {
-        name: {"arrived": arrived[name], "kept": arrived[name] - late, "late": late, "shed": 0} for name, late in admission.late.items()
+        name: {"arrived": arrived[name], "kept": arrived[name] - late, "late": late, "shed": 0}
+        for name, late in admission.late.items()
     }
     assert answer.ledger == wanted, f"{case}\n{arrivals}"
     assert_same(case, answer.rows, expected(case.with_tables(case.tables | admission.tables)))

@@ -1,4 +1,5 @@
-"""Every plan of an aggregation query emits the oracle's groups at every instant, whatever the batches and the order of arrival.
+"""Every plan of an aggregation query emits the oracle's groups at every instant, whatever the batches and the order of
+arrival.
 
 A failure prints its seed, and the smallest case that still fails. WATERSMEET_SEED moves the whole run to other seeds.
 """

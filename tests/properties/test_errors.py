@@ -1,4 +1,5 @@
-"""Whether a query stops with an error depends on the query and its rows alone: every plan and every split agree with the oracle.
+"""Whether a query stops with an error depends on the query and its rows alone: every plan and every split agree with
+the oracle.
 
 A failure prints its seed and the case. WATERSMEET_SEED moves the whole run to other seeds.
 """
@@ -80,7 +81,9 @@ def check_arrivals(seed: int) -> None:
 
 def assert_same(case: Case, actual: Outcome, wanted: Outcome) -> None:
     if actual != wanted:
-        found, right = ("an error" if each is None else sorted(map(str, each.elements()))[:5] for each in (actual, wanted))
+        found, right = (
+            "an error" if each is None else sorted(map(str, each.elements()))[:5] for each in (actual, wanted)
+        )
         raise AssertionError(f"seed {case.seed}: gives {found}, must give {right}\n{case}")
 
 

@@ -24,7 +24,9 @@ CHECKS: tuple[Callable[[Path], None], ...] = (
     lambda _: grids.test_declared_rates_count_before_measured_ones(),
     lambda _: grids.test_copies_have_a_price(),
     lambda folder: grids.test_a_restart_with_other_rates_keeps_its_grid(grids.THETA, folder / "restart"),
-    lambda folder: grids.test_a_damaged_grid_is_refused_by_name(lambda text: text.replace('"share": 8', '"share": 4'), folder / "damage"),
+    lambda folder: grids.test_a_damaged_grid_is_refused_by_name(
+        lambda text: text.replace('"share": 8', '"share": 4'), folder / "damage"
+    ),
 )
 
 
@@ -32,7 +34,9 @@ CHECKS: tuple[Callable[[Path], None], ...] = (
 def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for patch in mutant.patches:
         monkeypatch.setattr(patch.owner, patch.attribute, patch.broken(getattr(patch.owner, patch.attribute)))
-    assert any(is_caught(check, tmp_path / str(number)) for number, check in enumerate(CHECKS)), f"nothing catches: {mutant.mistake}"
+    assert any(is_caught(check, tmp_path / str(number)) for number, check in enumerate(CHECKS)), (
+        f"nothing catches: {mutant.mistake}"
+    )
 
 
 def test_the_planner_as_it_is_passes_all_checks(tmp_path: Path) -> None:

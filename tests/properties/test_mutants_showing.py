@@ -1,4 +1,6 @@
-"""Check the checker: every mistake about HAVING and about tiles is caught, by generated queries or by the timelines of finished tiles."""
+"""Check the checker: every mistake about HAVING and about tiles is caught, by generated queries or by the timelines of
+finished tiles.
+"""
 
 from __future__ import annotations
 

@@ -84,11 +84,15 @@ def is_caught(check: Check, seed: int) -> bool:
     return False
 
 
-# --- examples: true of the engine as it is ----------------------------------------------------------------------------------------------
+# --- examples: true of the engine as it is
+# ----------------------------------------------------------------------------------------------
 
 
 def _is_refused(query: str, *times: int) -> bool:
-    streams = {name: wm.stream(pa.table({"ts": pa.array(times, pa.int64()), "k": [1] * len(times)}), time="ts") for name in "abc"}
+    streams = {
+        name: wm.stream(pa.table({"ts": pa.array(times, pa.int64()), "k": [1] * len(times)}), time="ts")
+        for name in "abc"
+    }
     try:
         wm.collect(query, streams)
     except wm.WatersmeetError:
@@ -98,7 +102,9 @@ def _is_refused(query: str, *times: int) -> bool:
 
 def _last_nanosecond(*times: int) -> int:
     table = pa.table({"ts": pa.array(times, pa.timestamp("ns"))})
-    (found,) = wm.collect("SELECT ts FROM a [ROWS 1]", {"a": wm.stream(table, time="ts")})["ts"].cast(pa.int64()).to_pylist()
+    (found,) = (
+        wm.collect("SELECT ts FROM a [ROWS 1]", {"a": wm.stream(table, time="ts")})["ts"].cast(pa.int64()).to_pylist()
+    )
     return int(found)
 
 

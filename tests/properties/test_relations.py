@@ -1,4 +1,5 @@
-"""Relations between runs of the engine, the oracle left out: splits, orders of arrival, shifted times, renamed keys, larger windows.
+"""Relations between runs of the engine, the oracle left out: splits, orders of arrival, shifted times, renamed keys,
+larger windows.
 
 Hypothesis draws the seeds; a failing case is made small by our own shrinker, which knows what a case is made of.
 """

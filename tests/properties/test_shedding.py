@@ -1,4 +1,6 @@
-"""Shedding: the results are those over the kept rows, the same rows whatever the plan or the batches, and every row is accounted for."""
+"""Shedding: the results are those over the kept rows, the same rows whatever the plan or the batches, and every row is
+accounted for.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ def boxes_of(case: Case, plan: Plan) -> dict[str, DropBox]:
 
 def kept_of(case: Case, plan: Plan, tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
     boxes = boxes_of(case, plan)
-    return {name: table.filter(pa.array(boxes[name].keeps(table))) if name in boxes else table for name, table in tables.items()}
+    return {
+        name: table.filter(pa.array(boxes[name].keeps(table))) if name in boxes else table
+        for name, table in tables.items()
+    }
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -57,7 +62,10 @@ def test_every_plan_that_drops_gives_exactly_the_results_over_the_kept_rows(chun
                 whole = rng.random() < 0.5
                 answer = collect(case, dropped) if whole else collect_arriving(case, in_any_batches(rng, case), dropped)
                 assert_same(case, answer.rows, wanted)
-                assert all(entry["arrived"] == entry["kept"] + entry["shed"] + entry["late"] for entry in answer.ledger.values())
+                assert all(
+                    entry["arrived"] == entry["kept"] + entry["shed"] + entry["late"]
+                    for entry in answer.ledger.values()
+                )
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -71,7 +79,12 @@ def test_late_rows_are_late_and_the_ledger_closes_to_the_row(chunk: int) -> None
         for name, entry in answer.ledger.items():
             arrived = sum(batch.num_rows for batch in arrivals[name].batches)
             timely = arrived - admission.late[name]
-            wanted = {"arrived": arrived, "kept": kept[name].num_rows, "shed": timely - kept[name].num_rows, "late": admission.late[name]}
+            wanted = {
+                "arrived": arrived,
+                "kept": kept[name].num_rows,
+                "shed": timely - kept[name].num_rows,
+                "late": admission.late[name],
+            }
             assert entry == wanted, f"seed {seed}"
         assert_same(case, answer.rows, expected(case.with_tables(kept)))
 

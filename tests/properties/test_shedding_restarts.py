@@ -24,7 +24,9 @@ def test_saved_and_restored_at_random_batches_the_rows_are_the_same(chunk: int) 
 
 
 def test_jobs_over_directories_restarted_at_random_batches_write_the_same_rows(tmp_path: Path) -> None:
-    emitting = sum(check_directories(seed, tmp_path / str(seed)) for seed in range(FIRST_SEED, FIRST_SEED + SEEDS_PER_CHUNK))
+    emitting = sum(
+        check_directories(seed, tmp_path / str(seed)) for seed in range(FIRST_SEED, FIRST_SEED + SEEDS_PER_CHUNK)
+    )
     assert emitting >= SEEDS_PER_CHUNK // 2, "too few of the cases emit rows"
 
 

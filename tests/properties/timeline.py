@@ -37,7 +37,8 @@ _PER_UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Times are `base_us` plus up to `steps` units; windows have their lengths in the same unit, so edges are hit often.
+    """Times are `base_us` plus up to `steps` units; windows have their lengths in the same unit, so edges are hit
+    often.
 
     `jitter` puts some times one microsecond off, `far` some of them decades away.
     """
@@ -81,10 +82,14 @@ class Timeline:
         return time_us
 
     def column(self, rng: Random, rows: int) -> tuple[pa.Array[Any], str | None]:
-        """A time column in one of the timeline's types, with its unit if it has integers; what the type cannot hold is rounded down."""
+        """A time column in one of the timeline's types, with its unit if it has integers; what the type cannot hold is
+        rounded down.
+        """
         kind = rng.choice(self.types)
         counts = [_count(rng, self.time_us(rng), kind) for _ in range(rows)]
-        return (pa.array(counts, kind.type), kind.unit) if isinstance(kind, Counted) else (from_counts(counts, kind), None)
+        return (
+            (pa.array(counts, kind.type), kind.unit) if isinstance(kind, Counted) else (from_counts(counts, kind), None)
+        )
 
 
 def choose_timeline(rng: Random, crowd: int = 1) -> Timeline:

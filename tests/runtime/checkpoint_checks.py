@@ -1,4 +1,6 @@
-"""Laws of a job with a checkpoint. Each check builds a job in an empty directory and raises `AssertionError` if a law is broken."""
+"""Laws of a job with a checkpoint. Each check builds a job in an empty directory and raises `AssertionError` if a law
+is broken.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,9 @@ def check_older_checkpoint(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_versions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of a newer or older version, and checkpoints of another query or other streams, are refused as what they are."""
+    """Files of a newer or older version, and checkpoints of another query or other streams, are refused as what they
+    are.
+    """
     job = Job(path, JOIN)
     job.add_files(0)
     with monkeypatch.context() as newer:
@@ -231,7 +235,9 @@ def _crash_once(job: Job, monkeypatch: pytest.MonkeyPatch, crash_at: int, *, aft
 
 @dataclass
 class Disk:
-    """Watches what is flushed when: a file has to be on the disk before it gets its name, and the name before the next file does."""
+    """Watches what is flushed when: a file has to be on the disk before it gets its name, and the name before the next
+    file does.
+    """
 
     moved: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -290,7 +296,10 @@ def check_restarts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     #  c      silent from the start: idle after 5 s
     a = [(0, range(11)), (1, range(12, 51)), (3, [30])]
     b = [(0, range(0, 101, 5)), (2, [20, 49])]
-    rounds = [{"a": a, "b": b, "c": [(0, [])]}, {"a": [(0, range(4)), (1, range(18, 21)), (2, [3, 20])], "b": [(0, [])], "c": [(0, [])]}]
+    rounds = [
+        {"a": a, "b": b, "c": [(0, [])]},
+        {"a": [(0, range(4)), (1, range(18, 21)), (2, [3, 20])], "b": [(0, [])], "c": [(0, [])]},
+    ]
     for number, files in enumerate(rounds):
         wanted = _late_run(path / f"{number}-once", files, restarts=False)
         found = _late_run(path / f"{number}-again", files, restarts=True)
@@ -321,7 +330,9 @@ def _late_run(path: Path, files: dict[str, Any], *, restarts: bool) -> tuple[Any
 def _job_with_idle_streams(path: Path, text: str) -> Callable[[], Growing]:
     def made() -> Growing:
         sources: dict[str, Stream | Relation] = {
-            name: Stream(Inbox(path / name, "ts"), "ts", lateness_us=2 * SECOND, idle_us=5 * SECOND if name == "c" else None)
+            name: Stream(
+                Inbox(path / name, "ts"), "ts", lateness_us=2 * SECOND, idle_us=5 * SECOND if name == "c" else None
+            )
             for name in ("a", "b", "c")
         }
         return Growing(wm.sql(text), sources, PartFiles(path / "out"), False, path / "ckpt", str(path / "out"))

@@ -1,4 +1,6 @@
-"""Checkpoint, job and saved watermark, broken on purpose: each mutant is a small mistake, with the check that has to catch it."""
+"""Checkpoint, job and saved watermark, broken on purpose: each mutant is a small mistake, with the check that has to
+catch it.
+"""
 
 from __future__ import annotations
 
@@ -239,8 +241,12 @@ def _unlocked(_: Original) -> Original:
 
 MUTANTS = (
     _mutant("the checksum is not verified", checks.check_damage, Patch(framing, "_digest", _does("0" * 64))),
-    _mutant("the checksum covers the header only", checks.check_damage, Patch(framing, "_digest", _checksum_of_the_header)),
-    _mutant("the link to the predecessor is not verified", checks.check_damage, Patch(contents, "_check_link", _does(None))),
+    _mutant(
+        "the checksum covers the header only", checks.check_damage, Patch(framing, "_digest", _checksum_of_the_header)
+    ),
+    _mutant(
+        "the link to the predecessor is not verified", checks.check_damage, Patch(contents, "_check_link", _does(None))
+    ),
     _mutant(
         "a file of another batch is accepted",
         checks.check_damage,
@@ -249,20 +255,32 @@ MUTANTS = (
     ),
     _mutant("a missing record is not noticed", checks.check_damage, Patch(contents, "_read_records", _missing_is_fine)),
     _mutant(
-        "a checkpoint without a manifest is a new one", checks.check_damage, Patch(contents, "_read_manifest", _new_without_a_manifest)
+        "a checkpoint without a manifest is a new one",
+        checks.check_damage,
+        Patch(contents, "_read_manifest", _new_without_a_manifest),
     ),
-    _mutant("the version is ignored", checks.check_versions, Patch(framing, "READABLE_VERSIONS", lambda _: range(1000))),
-    _mutant("an older version is called damaged", checks.check_versions, Patch(contents, "_refuse_format_1", _does(None))),
+    _mutant(
+        "the version is ignored", checks.check_versions, Patch(framing, "READABLE_VERSIONS", lambda _: range(1000))
+    ),
+    _mutant(
+        "an older version is called damaged", checks.check_versions, Patch(contents, "_refuse_format_1", _does(None))
+    ),
     _mutant("another query is accepted", checks.check_versions, Patch(contents.About, "difference", _does(None))),
     _mutant("a damaged checkpoint is used", checks.check_damage, Patch(contents.Contents, "raise_damage", _does(None))),
-    _mutant("the state is written before the rows", checks.check_crashes, Patch(growing, "_run_batch", _state_before_rows)),
+    _mutant(
+        "the state is written before the rows", checks.check_crashes, Patch(growing, "_run_batch", _state_before_rows)
+    ),
     _mutant(
         "the record is written after the rows",
         checks.check_order,
         Patch(Checkpoint, "decide", _record_kept_back),
         Patch(Checkpoint, "commit", _record_after_rows),
     ),
-    _mutant("a batch that runs again adds its rows", checks.check_crashes, Patch(outbox.PartFiles, "_part", _another_file_each_time)),
+    _mutant(
+        "a batch that runs again adds its rows",
+        checks.check_crashes,
+        Patch(outbox.PartFiles, "_part", _another_file_each_time),
+    ),
     _mutant("files are not flushed", checks.check_order, Patch(checkpoint, "write_atomically", _not_flushed)),
     _mutant("names are not flushed", checks.check_order, Patch(our_files, "flush_directory", _does(None))),
     _mutant("files are written in place", checks.check_order, Patch(checkpoint, "write_atomically", _in_place)),
@@ -271,16 +289,32 @@ MUTANTS = (
     _mutant("the owner of the output is not written", checks.check_owner, Patch(growing, "claim_output", _does(None))),
     _mutant("the owner is told by its path", checks.check_owner, Patch(owner, "_may_claim", _owner_by_path)),
     _mutant("rows of others are accepted", checks.check_owner, Patch(owner, "_refuse_rows_of_others", _does(None))),
-    _mutant("an output ahead of its checkpoint is accepted", checks.check_older_checkpoint, Patch(growing, "part_files", _does({}))),
+    _mutant(
+        "an output ahead of its checkpoint is accepted",
+        checks.check_older_checkpoint,
+        Patch(growing, "part_files", _does({})),
+    ),
     _mutant("repair skips inputs", checks.check_inputs, Patch(findings, "input_problems", _does(()))),
     _mutant("a run skips inputs", checks.check_inputs, Patch(growing, "input_problems", _does(()))),
     _mutant("changed inputs are accepted", checks.check_inputs, Patch(input_files, "_problem", _only_missing_inputs)),
     _mutant("repair forgets a committed batch", checks.check_damage, Patch(findings, "_record_finding", _always_fixed)),
-    _mutant("repair forgets a batch whose rows are written", checks.check_damage, Patch(findings, "part_files", _does({}))),
+    _mutant(
+        "repair forgets a batch whose rows are written", checks.check_damage, Patch(findings, "part_files", _does({}))
+    ),
     _mutant("a fix deletes files", checks.check_fixes_keep_files, Patch(finding.Finding, "mend", _deleted)),
-    _mutant("the watermark is not saved", checks.check_restarts, Patch(growing, "restore", _restored_without(_no_watermark))),
-    _mutant("the newest times are not saved", checks.check_restarts, Patch(growing, "restore", _restored_without(_no_newest))),
-    _mutant("the first time is not saved", checks.check_restarts, Patch(growing, "restore", _restored_without(_no_beginning))),
+    _mutant(
+        "the watermark is not saved", checks.check_restarts, Patch(growing, "restore", _restored_without(_no_watermark))
+    ),
+    _mutant(
+        "the newest times are not saved",
+        checks.check_restarts,
+        Patch(growing, "restore", _restored_without(_no_newest)),
+    ),
+    _mutant(
+        "the first time is not saved",
+        checks.check_restarts,
+        Patch(growing, "restore", _restored_without(_no_beginning)),
+    ),
     _mutant(
         "the value of the watermark is not saved",
         checks.check_restarts,
@@ -288,8 +322,14 @@ MUTANTS = (
     ),
     _mutant("the ledger is not saved", checks.check_restarts, Patch(growing, "restore", _restored_without(_no_ledger))),
     _mutant("files that were read are forgotten", checks.check_crashes, Patch(growing, "_resumed", _nothing_seen)),
-    _mutant("the batch in flight is skipped", checks.check_crashes, Patch(growing, "_resumed", _batch_in_flight_skipped)),
-    _mutant("the files of the batch in flight are lost", checks.check_crashes, Patch(growing, "_resumed", _batch_in_flight_forgotten)),
+    _mutant(
+        "the batch in flight is skipped", checks.check_crashes, Patch(growing, "_resumed", _batch_in_flight_skipped)
+    ),
+    _mutant(
+        "the files of the batch in flight are lost",
+        checks.check_crashes,
+        Patch(growing, "_resumed", _batch_in_flight_forgotten),
+    ),
     _mutant(
         "an older state is restored",
         checks.check_crashes,

@@ -1,4 +1,6 @@
-"""A job with a checkpoint whose files can be damaged one by one: four committed batches and one in flight, then more input."""
+"""A job with a checkpoint whose files can be damaged one by one: four committed batches and one in flight, then more
+input.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ class Case:
 
     @property
     def may_be_harmless(self) -> bool:
-        """Whether the job can resume with the same rows: it reads none of the files, or finds what a crash leaves as well."""
+        """Whether the job can resume with the same rows: it reads none of the files, or finds what a crash leaves as
+        well.
+        """
         if self.damaged <= {LOCK, LEFTOVER, OLDER_STATE}:
             return True
         return self.damage == "removed" and self.damaged <= {IN_FLIGHT_RECORD, NEWEST_STATE, OWNER}
@@ -94,7 +98,9 @@ class Job:
 
     def rows(self) -> Counter[Any]:
         files = sorted(self.out.glob("part-*.parquet"))
-        return as_multiset(table_rows(pa.concat_tables([pq.read_table(file) for file in files]))) if files else Counter()
+        return (
+            as_multiset(table_rows(pa.concat_tables([pq.read_table(file) for file in files]))) if files else Counter()
+        )
 
     def add_files(self, number: int) -> None:
         """Add one file per stream. Times of neighbouring files overlap by less than the lateness."""
@@ -142,7 +148,9 @@ def earlier_run(path: Path, query: str) -> Tree:
 
 
 def interrupted_job(path: Path, query: str, monkeypatch: pytest.MonkeyPatch, *, rows_written: bool) -> Job:
-    """Run four batches, and a fifth that stops before its rows are written or just before its commit. More files come afterwards."""
+    """Run four batches, and a fifth that stops before its rows are written or just before its commit. More files come
+    afterwards.
+    """
     job = Job(path, query)
     for number in range(COMMITTED_BATCHES):
         job.add_files(number)
@@ -178,9 +186,11 @@ def checkpoint_files(tree: Tree) -> list[str]:
 
 
 def damages(tree: Tree, foreign: Tree, seed: int, flipped_bits: int = FLIPPED_BITS) -> Iterator[Case]:
-    """Yield every file removed, truncated, with one bit flipped, replaced by an older version, and swapped with every other file.
+    """Yield every file removed, truncated, with one bit flipped, replaced by an older version, and swapped with every
+    other file.
 
-    Older versions are those of an earlier batch, and those of an earlier run of the same query in the same directories (`foreign`).
+    Older versions are those of an earlier batch, and those of an earlier run of the same query in the same directories
+    (`foreign`).
     """
     random = Random(seed)
     names = checkpoint_files(tree)
@@ -208,7 +218,9 @@ def _flipped(content: bytes, bit: int) -> bytes:
 
 
 def _versions(names: list[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of an older and a newer file of the same kind: a file of the newer name that a disk or a backup left at its older content."""
+    """Pairs of an older and a newer file of the same kind: a file of the newer name that a disk or a backup left at its
+    older content.
+    """
     for folder in ("ckpt/batches/", "ckpt/states/"):
         same = [name for name in names if name.startswith(folder) and "/." not in name]
         yield from ((older, newer) for i, newer in enumerate(same) for older in same[:i])

@@ -1,7 +1,7 @@
 """The Spark host without Spark: packing tasks, buckets, stores and workers as Spark would call them, in this process.
 
-Tasks of a batch pack parts of the streams, buckets are run by any worker, an attempt may fail after it wrote, and a batch may be replayed.
-A store is transactional, as Spark's is: an attempt that fails leaves nothing in it.
+Tasks of a batch pack parts of the streams, buckets are run by any worker, an attempt may fail after it wrote, and a
+batch may be replayed. A store is transactional, as Spark's is: an attempt that fails leaves nothing in it.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ class SparkHost:
         for packer in self.arrangement.packers:
             table = tables[packer.name].select(packer.names_read())
             for task in range(tasks):
-                part = table.slice(task * len(table) // tasks, (task + 1) * len(table) // tasks - task * len(table) // tasks)
+                part = table.slice(
+                    task * len(table) // tasks, (task + 1) * len(table) // tasks - task * len(table) // tasks
+                )
                 packets += [packet for packed in packer.packed([part]) for packet in packets_of(packed)]
         return packets
 
@@ -114,13 +116,21 @@ class SparkHost:
             of_bucket = [packet for packet in packets if packet.bucket == label]
             found, counted = self._run_bucket(label, worker, of_bucket, attempt)
             tables += found
-            metrics.update({name: value for name, value in counted.items() if name.partition("_")[0] in ("arrived", "late", "shed")})
+            metrics.update(
+                {
+                    name: value
+                    for name, value in counted.items()
+                    if name.partition("_")[0] in ("arrived", "late", "shed")
+                }
+            )
         rows = pa.Table.from_batches(tables, self.arrangement.bucket.config.result)
         streams = enumerate(self.arrangement.bucket.streams)
         counts = {name: tuple(metrics[f"{what}_{at}"] for what in ("arrived", "late", "shed")) for at, name in streams}
         return Outcome(Counter(as_multiset(table_rows(rows))), counts)  # type: ignore[arg-type] # three each
 
-    def _run_bucket(self, label: int, worker: int, packets: list[Packet], attempt: Attempt) -> tuple[list[pa.RecordBatch], dict[str, int]]:
+    def _run_bucket(
+        self, label: int, worker: int, packets: list[Packet], attempt: Attempt
+    ) -> tuple[list[pa.RecordBatch], dict[str, int]]:
         self.monkeypatch.setattr(store, "_memory", self.memories[worker])
         header, entries = Cell(self.headers.get(label)), Entries(dict(self.entries.get(label, {})))
         bucket = self.arrangement.bucket
@@ -149,20 +159,28 @@ def streams_of(seed: int) -> dict[str, list[pa.Table]]:
 def _batch(rng: Random, name: str, number: int) -> pa.Table:
     times = [number * 20_000 + rng.randint(-9_000, 20_000) for _ in range(ROWS)]
     ids = [(number * ROWS + at) * (1 << 33) + ord(name) for at in range(ROWS)]
-    return pa.table({"ts": pa.array(times), "k": pa.array([rng.randint(0, 5) for _ in range(ROWS)]), "id": pa.array(ids)})
+    return pa.table(
+        {"ts": pa.array(times), "k": pa.array([rng.randint(0, 5) for _ in range(ROWS)]), "id": pa.array(ids)}
+    )
 
 
 def sources_of(streams: dict[str, list[pa.Table]]) -> dict[str, Any]:
-    return {name: wm.stream(tables, time="ts", lateness=f"{LATENESS_US} microseconds") for name, tables in streams.items()}
+    return {
+        name: wm.stream(tables, time="ts", lateness=f"{LATENESS_US} microseconds") for name, tables in streams.items()
+    }
 
 
-def host_of(query: str, streams: dict[str, list[pa.Table]], monkeypatch: pytest.MonkeyPatch, log: PlanLog | None = None) -> SparkHost:
+def host_of(
+    query: str, streams: dict[str, list[pa.Table]], monkeypatch: pytest.MonkeyPatch, log: PlanLog | None = None
+) -> SparkHost:
     sources = sources_of(streams)
     return SparkHost(arranged(bound_query(query, sources), sources, wm.plan(), BUCKETS, PARTITIONS, log), monkeypatch)
 
 
 def check_rows_and_ledger(query: str, seed: int, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Every batch gives the embedded engine's rows and ledger, on whichever workers, with attempts that fail in between."""
+    """Every batch gives the embedded engine's rows and ledger, on whichever workers, with attempts that fail in
+    between.
+    """
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
     streams, rng = streams_of(seed), Random(seed)
     host = host_of(query, streams, monkeypatch)
@@ -177,7 +195,9 @@ def check_rows_and_ledger(query: str, seed: int, monkeypatch: pytest.MonkeyPatch
         outcome = host.advance(packets, _workers(rng))
         wanted = pa.Table.from_batches(embedded.advance(tables), embedded.result)
         assert outcome.rows == Counter(as_multiset(table_rows(wanted)))
-        assert outcome.ledger == {name: (each.arrived, each.late, each.shed) for name, each in embedded.batch_ledger.items()}
+        assert outcome.ledger == {
+            name: (each.arrived, each.late, each.shed) for name, each in embedded.batch_ledger.items()
+        }
         check_store(host)
 
 

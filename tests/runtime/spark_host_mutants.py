@@ -1,4 +1,6 @@
-"""The Spark host, broken on purpose: each mutant is a small mistake somebody could make in packing, placing, caching or replaying."""
+"""The Spark host, broken on purpose: each mutant is a small mistake somebody could make in packing, placing, caching or
+replaying.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +140,9 @@ def _late_at_once(advance: Original) -> Original:
         seen = bucket._Arrived(self, self.labels.index(label))
         for packet in packets:
             seen.take(packet)
-        return advance(self, label, bucket.BucketState(state.inner, state.watermark.after(seen.seen_us)), packets, last=last)
+        return advance(
+            self, label, bucket.BucketState(state.inner, state.watermark.after(seen.seen_us)), packets, last=last
+        )
 
     return replacement
 
@@ -154,11 +158,26 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant("a bucket drops the last row of a packet", packing._Wanted, "by_cell", _without_the_last_rows),
     _mutant("numbers wrap at 32 bits on their way", narrowing, "_narrow", _wrapping),
     _mutant("a store keeps entries of state that expired", store.Store, "save", _leaving_entries),
-    _mutant("state from bytes forgets the watermark", store, "_watermark", lambda _: lambda owner, saved: Watermark.start(owner.lateness)),
+    _mutant(
+        "state from bytes forgets the watermark",
+        store,
+        "_watermark",
+        lambda _: lambda owner, saved: Watermark.start(owner.lateness),
+    ),
     _mutant("cached entries share a name", shelf.Shelf, "put", _sharing_names),
     _mutant("a row is judged by the watermark of its own batch", bucket.Bucket, "advance", _late_at_once),
     _mutant("a replay uses the newest plan", plans.PlanLog, "settled_at", _newest_plan),
     _mutant("a plan replaces that of a batch that has begun", plans.PlanLog, "_put", _replacing),
-    _mutant("buckets are numbered from zero", labels, "bucket_labels", lambda _: lambda buckets, partitions: tuple(range(buckets))),
-    _mutant("the checkpoint of another query is continued", store, "refuse_another_query", lambda _: lambda saved, mine: None),
+    _mutant(
+        "buckets are numbered from zero",
+        labels,
+        "bucket_labels",
+        lambda _: lambda buckets, partitions: tuple(range(buckets)),
+    ),
+    _mutant(
+        "the checkpoint of another query is continued",
+        store,
+        "refuse_another_query",
+        lambda _: lambda saved, mine: None,
+    ),
 )

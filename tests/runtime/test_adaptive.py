@@ -1,4 +1,6 @@
-"""Re-optimization while running: a jump changes the plan at once and no row, a steady stream changes nothing, a replay decides the same."""
+"""Re-optimization while running: a jump changes the plan at once and no row, a steady stream changes nothing, a replay
+decides the same.
+"""
 
 from __future__ import annotations
 

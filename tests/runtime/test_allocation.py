@@ -1,4 +1,6 @@
-"""Probes and windows divided between two streams: real joins put out what the formulas say, and rank the strategies as they do."""
+"""Probes and windows divided between two streams: real joins put out what the formulas say, and rank the strategies as
+they do.
+"""
 
 from __future__ import annotations
 
@@ -51,15 +53,25 @@ def _pairs(table: pa.Table) -> Counter[tuple[int, int]]:
 
 
 def _kept_pairs(tables: dict[str, pa.Table], shares: dict[str, Shares], seed: int) -> Counter[tuple[int, int]]:
-    """The definition: the later row is kept as a probe and the earlier one in the window; of equal times a's row is the later one."""
-    keeps = {(name, role): role_box(name, role, shares[name], seed).keeps(tables[name]) for name in "ab" for role in ("probe", "window")}
+    """The definition: the later row is kept as a probe and the earlier one in the window; of equal times a's row is the
+    later one.
+    """
+    keeps = {
+        (name, role): role_box(name, role, shares[name], seed).keeps(tables[name])
+        for name in "ab"
+        for role in ("probe", "window")
+    }
     found: Counter[tuple[int, int]] = Counter()
     for i, left in enumerate(tables["a"].to_pylist()):
         for j, right in enumerate(tables["b"].to_pylist()):
             x, y = left["ts"], right["ts"]
             if left["k"] != right["k"] or not (y - 30 <= x <= y or x - 50 <= y <= x):
                 continue
-            kept = keeps["a", "probe"][i] and keeps["b", "window"][j] if x >= y else keeps["b", "probe"][j] and keeps["a", "window"][i]
+            kept = (
+                keeps["a", "probe"][i] and keeps["b", "window"][j]
+                if x >= y
+                else keeps["b", "probe"][j] and keeps["a", "window"][i]
+            )
             found[x, y] += bool(kept)
     return +found
 
@@ -73,8 +85,15 @@ def test_a_pair_is_found_when_its_later_row_probes_and_its_earlier_row_is_held(s
     assert _pairs(thin) == _kept_pairs(tables, shares, seed)
     ledger = json.loads(thin.schema.metadata[b"watersmeet"])["ledger"]
     for name, table in tables.items():
-        kept = role_box(name, "probe", shares[name], seed).keeps(table) | role_box(name, "window", shares[name], seed).keeps(table)
-        assert ledger[name] == {"arrived": table.num_rows, "kept": int(kept.sum()), "shed": int((~kept).sum()), "late": 0}
+        kept = role_box(name, "probe", shares[name], seed).keeps(table) | role_box(
+            name, "window", shares[name], seed
+        ).keeps(table)
+        assert ledger[name] == {
+            "arrived": table.num_rows,
+            "kept": int(kept.sum()),
+            "shed": int((~kept).sum()),
+            "late": 0,
+        }
 
 
 def test_the_two_draws_of_a_row_are_independent() -> None:
@@ -142,7 +161,9 @@ def test_without_a_limit_the_merged_directions_give_the_exact_aggregates() -> No
     ],
     ids=["both short", "probes short", "windows short"],
 )
-def test_over_many_seeds_the_estimates_are_unbiased_and_95_percent_lie_within_two_standard_errors(shares: dict[str, Shares]) -> None:
+def test_over_many_seeds_the_estimates_are_unbiased_and_95_percent_lie_within_two_standard_errors(
+    shares: dict[str, Shares],
+) -> None:
     query = wm.sql(AGGREGATED.format(every=""))
     hits, ratios = dict.fromkeys(("n", "total", "mean"), 0), dict.fromkeys(("n", "total", "mean"), 0.0)
     estimates = 0
@@ -184,7 +205,9 @@ def test_a_direction_without_a_chance_has_no_estimates() -> None:
 
 
 def test_a_stream_that_only_probes_is_the_later_row_of_every_pair() -> None:
-    table = collect_allocated(wm.sql(QUERY), _streams(1), {"a": Shares(probe=1, window=0), "b": Shares(probe=0, window=1)})
+    table = collect_allocated(
+        wm.sql(QUERY), _streams(1), {"a": Shares(probe=1, window=0), "b": Shares(probe=0, window=1)}
+    )
     assert table.num_rows
     assert all(x >= y for x, y in _pairs(table))
 
@@ -201,9 +224,17 @@ def test_the_best_division_is_found_from_what_the_streams_bring() -> None:
 
 def test_what_cannot_be_divided_is_refused() -> None:
     with pytest.raises(PlanError, match="RANGE window"):
-        wm.allocate("SELECT a.ts AS x, b.ts AS y FROM a [ROWS 5], b [RANGE 5 SECONDS] WHERE a.k = b.k", _streams(1), memory_rows=10)
+        wm.allocate(
+            "SELECT a.ts AS x, b.ts AS y FROM a [ROWS 5], b [RANGE 5 SECONDS] WHERE a.k = b.k",
+            _streams(1),
+            memory_rows=10,
+        )
     with pytest.raises(PlanError, match="two different streams"):
-        wm.allocate("SELECT x.k FROM a [RANGE 5 SECONDS] AS x, a [RANGE 5 SECONDS] AS y WHERE x.k = y.k", _streams(1), memory_rows=10)
+        wm.allocate(
+            "SELECT x.k FROM a [RANGE 5 SECONDS] AS x, a [RANGE 5 SECONDS] AS y WHERE x.k = y.k",
+            _streams(1),
+            memory_rows=10,
+        )
     with pytest.raises(PlanError, match='no strategy "MaxC"'):
         wm.allocate(QUERY, _streams(1), probes="MaxC", service_per_s=10)
 
@@ -216,7 +247,9 @@ SAME_INSTANT = {
 
 @pytest.mark.parametrize("form", SAME_INSTANT)
 @pytest.mark.parametrize(("rows_a", "rows_b"), [(400, 100), (100, 400)])
-def test_pairs_of_equal_times_are_found_by_the_first_stream_so_it_gets_the_probes(form: str, rows_a: int, rows_b: int) -> None:
+def test_pairs_of_equal_times_are_found_by_the_first_stream_so_it_gets_the_probes(
+    form: str, rows_a: int, rows_b: int
+) -> None:
     streams = {name: _one_key(rows) for name, rows in (("a", rows_a), ("b", rows_b))}
     query = f"SELECT a.ts AS x, b.ts AS y {SAME_INSTANT[form]} WHERE a.k = b.k"
     exact = _pairs(wm.collect(query, streams))

@@ -46,7 +46,10 @@ def test_a_memory_watch_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(memory, "_EVERY_S", 0.001)
     monkeypatch.setattr(memory, "held_bytes", held_bytes)
-    with pytest.raises(BackgroundError, match=r"the memory watch failed: PermissionError: /proc/7/statm"), memory.watched():
+    with (
+        pytest.raises(BackgroundError, match=r"the memory watch failed: PermissionError: /proc/7/statm"),
+        memory.watched(),
+    ):
         looked.wait()
 
 

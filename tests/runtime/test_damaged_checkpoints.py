@@ -1,4 +1,6 @@
-"""Damage to any file of a checkpoint is reported by the file's name, or the job writes the rows of an uninterrupted run."""
+"""Damage to any file of a checkpoint is reported by the file's name, or the job writes the rows of an uninterrupted
+run.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,18 @@ SCENARIOS = [
 def test_damage_to_any_file_is_reported_by_name_or_changes_no_row(
     query: str, rows_written: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "fsync", lambda number: None)  # no power cut here, and a slow disk would make hundreds of runs slow
+    monkeypatch.setattr(
+        os, "fsync", lambda number: None
+    )  # no power cut here, and a slow disk would make hundreds of runs slow
     for folder in ("whole", "job"):
         (tmp_path / folder).mkdir()
     wanted = uninterrupted_rows(tmp_path / "whole", query)
     foreign = earlier_run(tmp_path / "job", query)
     job = interrupted_job(tmp_path / "job", query, monkeypatch, rows_written=rows_written)
     tree = job.tree()
-    assert len(checkpoint_files(tree)) == 11  # manifest, lock, five records, two states, a leftover, the owner of the output
+    assert (
+        len(checkpoint_files(tree)) == 11
+    )  # manifest, lock, five records, two states, a leftover, the owner of the output
     outcomes: Counter[str] = Counter()
     fixed: set[tuple[str, frozenset[str]]] = set()
     for case in damages(tree, foreign, seed=18):

@@ -1,4 +1,6 @@
-"""The grid of buckets on Spark follows the rates of the streams, `explain` predicts it, a checkpoint keeps it. No Java is needed."""
+"""The grid of buckets on Spark follows the rates of the streams, `explain` predicts it, a checkpoint keeps it. No Java
+is needed.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,20 @@ pytest.importorskip("pyspark")
 from watersmeet.runtime.spark.arrangement import Arrangement, arranged
 from watersmeet.runtime.spark.stored_grid import GridStore
 
-THETA = "SELECT big.id AS a, small.id AS b FROM big [RANGE 1 SECOND], small [RANGE 1 SECOND] WHERE big.x < small.x - 990"
-TOTALS = "SELECT COUNT(*) AS n FROM big [RANGE 1 SECOND], small [RANGE 1 SECOND] WHERE big.x < small.x - 990 EVERY 1 SECOND"
+THETA = (
+    "SELECT big.id AS a, small.id AS b FROM big [RANGE 1 SECOND], small [RANGE 1 SECOND] WHERE big.x < small.x - 990"
+)
+TOTALS = (
+    "SELECT COUNT(*) AS n FROM big [RANGE 1 SECOND], small [RANGE 1 SECOND] WHERE big.x < small.x - 990 EVERY 1 SECOND"
+)
 
 
 def rows(count: int, seconds: float = 100.0) -> pa.Table:
     rng = np.random.default_rng(count)
     times = np.sort(rng.integers(0, int(seconds * 1e6), count))
-    return pa.table({"ts": times, "x": rng.integers(0, 1000, count), "k": rng.integers(0, 9, count), "id": np.arange(count)})
+    return pa.table(
+        {"ts": times, "x": rng.integers(0, 1000, count), "k": rng.integers(0, 9, count), "id": np.arange(count)}
+    )
 
 
 def tables(big: int, small: int) -> dict[str, wm.Stream]:
@@ -71,7 +79,9 @@ def test_rows_that_fail_their_own_predicate_do_not_count() -> None:
 def test_declared_rates_count_before_measured_ones() -> None:
     stats = {"big": wm.stats(rate=1), "small": wm.stats(rate=1000)}
     assert copies(spread(THETA, tables(20_000, 20), stats=stats)) == [8, 1]
-    assert wm.explain(THETA, tables(20_000, 20), stats=stats, engine="spark", buckets=8).to_dict()["shuffle"]["copies"] == {
+    assert wm.explain(THETA, tables(20_000, 20), stats=stats, engine="spark", buckets=8).to_dict()["shuffle"][
+        "copies"
+    ] == {
         "big": 8,
         "small": 1,
     }
@@ -86,7 +96,9 @@ def test_a_stream_of_unknown_rate_counts_as_the_fastest_known_one(tmp_path: Path
 def test_copies_have_a_price() -> None:
     sources = tables(20_000, 5_000)
     costs = {
-        buckets: {part.name: part for part in wm.explain(THETA, sources, engine="spark", buckets=buckets).chosen.cost.parts}
+        buckets: {
+            part.name: part for part in wm.explain(THETA, sources, engine="spark", buckets=buckets).chosen.cost.parts
+        }
         for buckets in (1, 8)
     }
     for name in ("spark: shuffle", "spark: state"):
@@ -127,7 +139,9 @@ def test_without_a_checkpoint_to_store_it_a_streaming_grid_does_not_follow_measu
     assert copies(spread(THETA, directories(tmp_path, 20, 2_000), stats=declared)) == [1, 8]
 
 
-@pytest.mark.parametrize("damage", [lambda text: text[:-9], lambda text: text.replace('"share": 8', '"share": 4'), lambda _: "[]"])
+@pytest.mark.parametrize(
+    "damage", [lambda text: text[:-9], lambda text: text.replace('"share": 8', '"share": 4'), lambda _: "[]"]
+)
 def test_a_damaged_grid_is_refused_by_name(damage: Any, tmp_path: Path) -> None:
     store = GridStore(tmp_path / "checkpoint")
     sources = directories(tmp_path, 2_000, 20)

@@ -57,8 +57,17 @@ def filled(tmp_path: Path) -> dict[str, pa.Table]:
 
 
 def job(path: Path, *, follow: bool = False, checkpoint: bool = True, query: str = QUERY) -> Growing:
-    sources: dict[str, Stream | Relation] = {name: Stream(Inbox(path / name, "ts"), "ts", lateness_us=2 * SECOND) for name in ("a", "b")}
-    return Growing(wm.sql(query), sources, PartFiles(path / "out"), follow, path / "ckpt" if checkpoint else None, str(path / "out"))
+    sources: dict[str, Stream | Relation] = {
+        name: Stream(Inbox(path / name, "ts"), "ts", lateness_us=2 * SECOND) for name in ("a", "b")
+    }
+    return Growing(
+        wm.sql(query),
+        sources,
+        PartFiles(path / "out"),
+        follow,
+        path / "ckpt" if checkpoint else None,
+        str(path / "out"),
+    )
 
 
 def ran(growing: Growing) -> Progress:
@@ -100,7 +109,9 @@ def test_a_second_run_reads_only_what_is_new(tmp_path: Path, filled: dict[str, p
     assert written(tmp_path) == wanted(tables)
 
 
-def test_a_crash_at_any_write_loses_nothing_and_doubles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_at_any_write_loses_nothing_and_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     moves = 0
     for before_the_move in (True, False):
         for crash_at in range(1, 40):
@@ -113,7 +124,9 @@ def test_a_crash_at_any_write_loses_nothing_and_doubles_nothing(tmp_path: Path, 
     assert moves >= 16  # about, three batches, three states and parts, either way
 
 
-def _three_runs_with_a_crash(path: Path, monkeypatch: pytest.MonkeyPatch, crash_at: int, *, before_the_move: bool) -> bool:
+def _three_runs_with_a_crash(
+    path: Path, monkeypatch: pytest.MonkeyPatch, crash_at: int, *, before_the_move: bool
+) -> bool:
     """Three rounds of new files; the process dies at one of the moves of files into place, and is started again."""
     counted = 0
     move = Path.replace
@@ -146,7 +159,9 @@ def _three_runs_with_a_crash(path: Path, monkeypatch: pytest.MonkeyPatch, crash_
     return crashed
 
 
-def test_a_query_that_follows_goes_on_with_files_that_appear_until_it_is_stopped(tmp_path: Path, filled: dict[str, pa.Table]) -> None:
+def test_a_query_that_follows_goes_on_with_files_that_appear_until_it_is_stopped(
+    tmp_path: Path, filled: dict[str, pa.Table]
+) -> None:
     stop, seen = threading.Event(), Batches()
     thread = threading.Thread(target=grow, args=(job(tmp_path, follow=True), stop, seen.observe))
     thread.start()
@@ -190,7 +205,9 @@ def test_an_empty_directory_is_waited_for_or_named(tmp_path: Path) -> None:
 
 def test_a_file_that_does_not_fit_is_named_and_nothing_is_lost(tmp_path: Path, filled: dict[str, pa.Table]) -> None:
     ran(job(tmp_path))
-    pq.write_table(pa.table({"ts": pa.array([1], pa.int64()), "k": ["one"], "id": ["x"]}), tmp_path / "a" / "050.parquet")
+    pq.write_table(
+        pa.table({"ts": pa.array([1], pa.int64()), "k": ["one"], "id": ["x"]}), tmp_path / "a" / "050.parquet"
+    )
     for _ in range(2):
         with pytest.raises(InputError, match=r"050\.parquet.*does not fit") as raised:
             ran(job(tmp_path))
@@ -216,7 +233,8 @@ def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path, filled: dict[s
         ran(job(tmp_path, query=QUERY.replace("10 SECONDS", "11 SECONDS")))
 
 
-# --- repair -----------------------------------------------------------------------------------------------------------------------------
+# --- repair
+# -----------------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_whole_checkpoint_is_in_order(tmp_path: Path, filled: dict[str, pa.Table]) -> None:
@@ -239,7 +257,9 @@ def test_a_damaged_state_costs_a_batch_and_no_row(tmp_path: Path, filled: dict[s
     assert written(tmp_path) == wanted(tables)
 
 
-def test_a_torn_decision_is_mended_and_a_lost_one_is_said_to_be_lost(tmp_path: Path, filled: dict[str, pa.Table]) -> None:
+def test_a_torn_decision_is_mended_and_a_lost_one_is_said_to_be_lost(
+    tmp_path: Path, filled: dict[str, pa.Table]
+) -> None:
     ran(job(tmp_path))
     batches = tmp_path / "ckpt" / "batches"
     (batches / "0000000001.json").write_text('{"files": {"a"')
@@ -263,7 +283,11 @@ def _spark_checkpoint(path: Path, batches: int) -> Path:
     for log in ("offsets", "commits"):
         (path / log).mkdir(parents=True)
         for number in range(batches):
-            text = 'v1\n{"batchWatermarkMs":0}\n{"logOffset":0}\n' if log == "offsets" else 'v1\n{"nextBatchWatermarkMs":0}'
+            text = (
+                'v1\n{"batchWatermarkMs":0}\n{"logOffset":0}\n'
+                if log == "offsets"
+                else 'v1\n{"nextBatchWatermarkMs":0}'
+            )
             (path / log / str(number)).write_text(text)
     (path / "metadata").write_text('{"id":"1e5a"}')
     return path

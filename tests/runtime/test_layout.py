@@ -50,7 +50,11 @@ def test_rows_that_may_meet_do_so_in_exactly_one_cell(where: str, buckets: int) 
     layout = choose_layout(chosen, buckets)
     assert layout.cells == buckets
     rng = np.random.default_rng(buckets)
-    tables = [pa.table({"ts": rng.integers(0, 9, 12), "x": rng.integers(0, 3, 12), "y": rng.integers(0, 3, 12), "id": range(12)})] * 3
+    tables = [
+        pa.table(
+            {"ts": rng.integers(0, 9, 12), "x": rng.integers(0, 3, 12), "y": rng.integers(0, 3, 12), "id": range(12)}
+        )
+    ] * 3
     cells = [cells_of(chosen, layout, number, table) for number, table in enumerate(tables)]
     rows = [table.to_pylist() for table in tables]
     for a, b, c in product(*rows):
@@ -77,7 +81,10 @@ def test_without_an_equality_the_faster_stream_is_split_and_the_slower_copied() 
 def test_every_row_is_counted_in_one_of_its_cells() -> None:
     layout = choose_layout(config(CHAIN), 12)
     for number in range(3):
-        assert sum(layout.is_first_copy(number, cell) for cell in range(layout.cells)) * len(layout.copies(number)) == layout.cells
+        assert (
+            sum(layout.is_first_copy(number, cell) for cell in range(layout.cells)) * len(layout.copies(number))
+            == layout.cells
+        )
 
 
 def test_rows_that_are_counted_over_the_whole_stream_stay_together() -> None:

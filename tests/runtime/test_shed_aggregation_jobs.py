@@ -1,4 +1,6 @@
-"""Shedding aggregations over growing directories: part files hold the estimates, and a restart after any batch changes no row."""
+"""Shedding aggregations over growing directories: part files hold the estimates, and a restart after any batch changes
+no row.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def write_files(path: Path, number: int) -> None:
 
 
 def job(path: Path, query: str) -> Growing:
-    sources: dict[str, Stream | Relation] = {name: Stream(Inbox(path / name, "ts"), "ts", lateness_us=SECOND) for name in "ab"}
+    sources: dict[str, Stream | Relation] = {
+        name: Stream(Inbox(path / name, "ts"), "ts", lateness_us=SECOND) for name in "ab"
+    }
     out = path / "out"
     return Growing(wm.sql(query), sources, PartFiles(out), False, path / "ckpt", str(out), choose=lambda: PLAN)
 
@@ -101,7 +105,14 @@ def test_a_restart_after_every_batch_emits_the_rows_of_an_uninterrupted_run(tmp_
 
 def test_the_command_line_writes_estimates_over_directories_and_resumes(tmp_path: Path) -> None:
     (tmp_path / "agg.sql").write_text(QUERIES["every second"])
-    arguments = ["run", str(tmp_path / "agg.sql"), "--checkpoint", str(tmp_path / "ckpt"), "--out", str(tmp_path / "out")]
+    arguments = [
+        "run",
+        str(tmp_path / "agg.sql"),
+        "--checkpoint",
+        str(tmp_path / "ckpt"),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     arguments += ["--shed", "--memory", "1kB"]
     for name in "ab":
         arguments += ["--stream", f"{name}={tmp_path / name},time=ts"]
@@ -116,7 +127,9 @@ def test_the_command_line_writes_estimates_over_directories_and_resumes(tmp_path
 
 def test_a_shedding_aggregation_without_every_stays_one_batch_on_the_command_line() -> None:
     rows = 300_000
-    table = pa.table({"ts": pa.array(range(rows), pa.int64()), "k": pa.array([0] * rows), "g": ["x"] * rows, "y": [0.5] * rows})
+    table = pa.table(
+        {"ts": pa.array(range(rows), pa.int64()), "k": pa.array([0] * rows), "g": ["x"] * rows, "y": [0.5] * rows}
+    )
     streams = {name: wm.stream(table, time="ts") for name in "ab"}
     for plan in (PLAN, wm.plan()):
         rounds: Iterator[Any] = _rounds(wm.run(QUERIES["every batch"], streams, plan))

@@ -1,4 +1,6 @@
-"""The plan that `explain` shows is the plan that runs, whatever a pinned plan leaves open: orders, indexes, intervals, trees."""
+"""The plan that `explain` shows is the plan that runs, whatever a pinned plan leaves open: orders, indexes, intervals,
+trees.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,12 @@ RATES = {"a": 900, "b": 500, "c": 200, "d": 60, "e": 20}
 def table(name: str, rows: int, seed: int) -> pa.Table:
     rng = np.random.default_rng(seed)
     times = np.sort(rng.integers(0, 1_000_000, rows))
-    columns = {"ts": times, "k": rng.integers(0, 40, rows), "j": rng.integers(0, 300, rows), "x": rng.integers(0, 1000, rows)}
+    columns = {
+        "ts": times,
+        "k": rng.integers(0, 40, rows),
+        "j": rng.integers(0, 300, rows),
+        "x": rng.integers(0, 1000, rows),
+    }
     return pa.table({**columns, "id": np.arange(rows)})
 
 
@@ -101,7 +108,9 @@ def test_declared_statistics_count_for_both(algorithm: str | None) -> None:
     text, over = query(names, where), sources(names)
     plan = None if algorithm is None else wm.plan(algorithm)
     for rates in ((1, 50_000, 10), (50_000, 1, 10)):
-        stats = {name: wm.stats(rate=rate, distinct={"k": 10, "j": 5000}) for name, rate in zip(names, rates, strict=True)}
+        stats = {
+            name: wm.stats(rate=rate, distinct={"k": 10, "j": 5000}) for name, rate in zip(names, rates, strict=True)
+        }
         assert shown(text, over, plan, stats=stats) == held(text, over, plan, stats=stats)
         assert shown(text, over, plan, stats=stats, engine="spark") == arranged_plan(text, over, plan, stats=stats)
 
@@ -140,7 +149,9 @@ def test_a_band_join_runs_in_the_order_that_is_shown() -> None:
 
 
 def test_an_origin_that_is_predicted_to_meet_nothing_still_follows_the_band() -> None:
-    """With one batch and rates that differ by chance, the model gives all matches to one origin; the run may give them to another."""
+    """With one batch and rates that differ by chance, the model gives all matches to one origin; the run may give them
+    to another.
+    """
     names, where = QUERIES["band of three"]
     over = {name: wm.stream(table(name, 800, seed), time="ts") for seed, name in enumerate(names)}
     run = wm.run(query(names, where), over, wm.plan("runs"))
@@ -182,7 +193,9 @@ def test_directories_that_grow_are_planned_by_their_first_file(tmp_path: Path) -
     followed = {name: wm.stream(tmp_path / name, time="ts", follow=True) for name in names}
     for plan in (None, wm.plan("eager-nlj"), wm.plan("tree")):
         assert shown(query(names, where), growing, plan) == start(query(names, where), growing, plan).config.plan
-        assert shown(query(names, where), followed, plan, engine="spark") == arranged_plan(query(names, where), followed, plan)
+        assert shown(query(names, where), followed, plan, engine="spark") == arranged_plan(
+            query(names, where), followed, plan
+        )
 
 
 def test_an_aggregation_probes_in_the_order_that_is_shown() -> None:
@@ -195,7 +208,10 @@ def test_an_aggregation_probes_in_the_order_that_is_shown() -> None:
         assert about.plan == run.config.plan
         assert isinstance(run, AggregatedRun)
         inputs = run.config.inputs
-        orders = {inputs[i].alias: [inputs[step.target].alias for step in run.config.join.orders[i]] for i in run.config.streams}
+        orders = {
+            inputs[i].alias: [inputs[step.target].alias for step in run.config.join.orders[i]]
+            for i in run.config.streams
+        }
         assert about.to_dict()["orders"] == orders
 
 
@@ -204,7 +220,11 @@ def test_the_plan_of_an_aggregation_on_spark_does_not_depend_on_its_rows() -> No
     windows = "a [RANGE 10 SECONDS], b [RANGE 10 SECONDS]"
     text = f"SELECT a.k, COUNT(*) AS n FROM {windows} WHERE a.k = b.k GROUP BY a.k EVERY 100 MILLISECONDS"
     plans = [arranged_plan(text, sources("ab", share), None) for share in (0.05, 1.0)]
-    assert plans[0] == plans[1] == arranged_plan(text, sources("ab"), None, stats={"a": wm.stats(rate=1, distinct={"k": 9})})
+    assert (
+        plans[0]
+        == plans[1]
+        == arranged_plan(text, sources("ab"), None, stats={"a": wm.stats(rate=1, distinct={"k": 9})})
+    )
     assert plans[0] == shown(text, sources("ab"), None, engine="spark")
 
 

@@ -205,7 +205,9 @@ def test_files_of_every_format_give_the_same_rows(tmp_path: Path) -> None:
     pq.write_table(TABLE, tmp_path / "a.parquet")
     for path in [*paths, tmp_path / "a.parquet"]:
         table = next(stream(path, time="ts").batches())
-        assert table.set_column(1, "ts", table.column("ts").cast(pa.timestamp("us"))).to_pylist() == TABLE.to_pylist(), path
+        assert (
+            table.set_column(1, "ts", table.column("ts").cast(pa.timestamp("us"))).to_pylist() == TABLE.to_pylist()
+        ), path
 
 
 def test_a_directory_is_one_batch_of_its_files_by_name(tmp_path: Path) -> None:

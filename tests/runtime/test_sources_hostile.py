@@ -62,8 +62,13 @@ def test_a_truncated_parquet_file_is_refused_by_name(tmp_path: Path, kept: float
 
 
 @settings(max_examples=200, deadline=None)
-@given(content=st.binary(min_size=1, max_size=300), suffix=st.sampled_from([".csv", ".tsv", ".json", ".jsonl", ".parquet", ".csv.gz"]))
-def test_random_bytes_are_read_or_refused_but_never_crash(tmp_path_factory: pytest.TempPathFactory, content: bytes, suffix: str) -> None:
+@given(
+    content=st.binary(min_size=1, max_size=300),
+    suffix=st.sampled_from([".csv", ".tsv", ".json", ".jsonl", ".parquet", ".csv.gz"]),
+)
+def test_random_bytes_are_read_or_refused_but_never_crash(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, suffix: str
+) -> None:
     path = tmp_path_factory.mktemp("hostile") / f"a{suffix}"
     path.write_bytes(content)
     try:
@@ -107,7 +112,8 @@ def test_files_of_a_directory_that_differ_are_refused_by_name(tmp_path: Path) ->
         _ = stream(tmp_path, time="ts").schema
 
 
-# --- times ------------------------------------------------------------------------------------------------------------------------------
+# --- times
+# ------------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -137,7 +143,8 @@ def test_a_null_time_is_refused_with_its_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "kind"), [(MAX_TIME_US + 1, pa.int64()), (-(2**63), pa.int64()), (2**62, pa.timestamp("s")), (2**31 - 1, pa.date32())]
+    ("value", "kind"),
+    [(MAX_TIME_US + 1, pa.int64()), (-(2**63), pa.int64()), (2**62, pa.timestamp("s")), (2**31 - 1, pa.date32())],
 )
 def test_a_time_out_of_range_is_refused_with_its_row(value: int, kind: pa.DataType) -> None:
     with pytest.raises(InputError, match=r"row 2 .* out of range"):
@@ -145,10 +152,14 @@ def test_a_time_out_of_range_is_refused_with_its_row(value: int, kind: pa.DataTy
 
 
 def test_the_furthest_times_are_fine() -> None:
-    assert event_times_us("s", pa.table({"ts": [MAX_TIME_US, -MAX_TIME_US]}), "ts").tolist() == [MAX_TIME_US, -MAX_TIME_US]
+    assert event_times_us("s", pa.table({"ts": [MAX_TIME_US, -MAX_TIME_US]}), "ts").tolist() == [
+        MAX_TIME_US,
+        -MAX_TIME_US,
+    ]
 
 
-# --- durations --------------------------------------------------------------------------------------------------------------------------
+# --- durations
+# --------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

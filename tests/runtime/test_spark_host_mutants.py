@@ -26,7 +26,9 @@ def check_host(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     check_replay(0, monkeypatch, folder)
 
 
-def test_the_host_as_it_is_gives_the_rows_of_the_embedded_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_host_as_it_is_gives_the_rows_of_the_embedded_engine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     check_host(monkeypatch, tmp_path)
 
 
@@ -34,5 +36,7 @@ def test_the_host_as_it_is_gives_the_rows_of_the_embedded_engine(monkeypatch: py
 def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for patch in mutant.patches:
         monkeypatch.setattr(patch.owner, patch.attribute, patch.broken(getattr(patch.owner, patch.attribute)))
-    with pytest.raises((AssertionError, wm.WatersmeetError, pytest.fail.Exception)):  # any other error is a crash, not an answer
+    with pytest.raises(
+        (AssertionError, wm.WatersmeetError, pytest.fail.Exception)
+    ):  # any other error is a crash, not an answer
         check_host(monkeypatch, tmp_path)

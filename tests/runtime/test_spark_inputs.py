@@ -71,7 +71,8 @@ def test_the_input_of_a_batch_in_flight_is_named(checkpoint: Path) -> None:
     assert (found.place.name, found.wrong, found.can_be_mended) == ("2.csv", "is missing", False)
 
 
-# --- owners of outputs ------------------------------------------------------------------------------------------------------------------
+# --- owners of outputs
+# ------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_spark_checkpoint_has_one_identity_from_its_first_run_on(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
-"""An aggregation spread over buckets emits the oracle's groups: whole in their buckets, or added up from parts by a second step.
+"""An aggregation spread over buckets emits the oracle's groups: whole in their buckets, or added up from parts by a
+second step.
 
-Everything that Spark would run is run here by hand, without Spark: packing, buckets, mergers. A failure prints its seed.
+Everything that Spark would run is run here by hand, without Spark: packing, buckets, mergers. A failure prints its
+seed.
 """
 
 from __future__ import annotations
@@ -24,7 +26,14 @@ from watersmeet.runtime.spark.merger import merge_finite
 from watersmeet.runtime.spark.processor import run_finite
 from watersmeet.runtime.spark.results import BLOB, ListedRows, PartsOfGroups
 
-from ..properties.aggregations import Aggregation, Emitted, early_plans, expected, expected_by_batch, generate_aggregation
+from ..properties.aggregations import (
+    Aggregation,
+    Emitted,
+    early_plans,
+    expected,
+    expected_by_batch,
+    generate_aggregation,
+)
 from ..properties.arrivals import in_any_batches, with_late_rows, within_lateness
 from ..properties.test_against_the_oracle import FIRST_SEED
 from ..volume import scale_volume
@@ -83,7 +92,9 @@ def _arranged(case: Aggregation, arrivals: Mapping[str, Arrival], buckets: int, 
     for name, arrival in arrivals.items():
         idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"
         lateness = f"{arrival.lateness_us} microseconds"
-        sources[name] = wm.stream(list(arrival.batches), time=arrival.time, unit=arrival.unit, lateness=lateness, idle=idle)
+        sources[name] = wm.stream(
+            list(arrival.batches), time=arrival.time, unit=arrival.unit, lateness=lateness, idle=idle
+        )
     return arranged(bound_query(case.text, sources), sources, rng.choice(early_plans(case)), buckets, partitions=2)
 
 

@@ -63,8 +63,13 @@ def test_a_unit_for_a_timestamp_is_refused() -> None:
 @pytest.mark.parametrize(("unit", "word"), [("s", "seconds"), ("ms", "milliseconds"), ("ns", "nanoseconds")])
 @pytest.mark.parametrize("plan", [None, wm.plan("eager-nlj")])
 def test_times_that_make_sense_in_another_unit_only_are_refused_with_that_unit(unit: str, word: str, plan: Any) -> None:
-    streams = {"a": wm.stream(pa.table({"ts": times(LEFT, unit)}), time="ts"), "b": wm.stream(pa.table({"ts": [5]}), time="ts")}
-    with pytest.raises(wm.WatersmeetError, match=f'column "ts" of stream "a" has integers that look like {word}') as caught:
+    streams = {
+        "a": wm.stream(pa.table({"ts": times(LEFT, unit)}), time="ts"),
+        "b": wm.stream(pa.table({"ts": [5]}), time="ts"),
+    }
+    with pytest.raises(
+        wm.WatersmeetError, match=f'column "ts" of stream "a" has integers that look like {word}'
+    ) as caught:
         wm.collect(QUERY, streams, plan=plan)
     assert f'unit="{unit}"' in str(caught.value)
 
@@ -108,8 +113,12 @@ def test_the_first_batch_with_rows_is_checked_and_later_ones_are_not() -> None:
 def test_a_time_that_overflows_its_conversion_is_refused_by_name(unit: str) -> None:
     furthest = MAX_TIME_US * PER_SECOND[unit] // PER_SECOND["us"]
     fits = pa.table({"ts": [furthest]})
-    assert wm.collect("SELECT ts FROM a [LANDMARK]", {"a": wm.stream(fits, time="ts", unit=unit)})["ts"].to_pylist() == [furthest]
-    with pytest.raises(wm.WatersmeetError, match=r'row 2 of stream "a" has a time out of range: "ts" is \d+ (milli)?seconds since 1970'):
+    assert wm.collect("SELECT ts FROM a [LANDMARK]", {"a": wm.stream(fits, time="ts", unit=unit)})[
+        "ts"
+    ].to_pylist() == [furthest]
+    with pytest.raises(
+        wm.WatersmeetError, match=r'row 2 of stream "a" has a time out of range: "ts" is \d+ (milli)?seconds since 1970'
+    ):
         wm.collect("SELECT ts FROM a [LANDMARK]", {"a": wm.stream(pa.table({"ts": [0, 2**62]}), time="ts", unit=unit)})
 
 
@@ -120,7 +129,8 @@ def test_nanoseconds_before_1970_round_down() -> None:
     assert wm.collect(query, streams).num_rows == 0
 
 
-# --- command line and job files ---------------------------------------------------------------------------------------------------------
+# --- command line and job files
+# ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -133,7 +143,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def called(folder: Path, *options: str) -> Any:
-    return CliRunner().invoke(cli.app, ["run", str(folder / "query.sql"), "--out", str(folder / "rows.parquet"), *options])
+    return CliRunner().invoke(
+        cli.app, ["run", str(folder / "query.sql"), "--out", str(folder / "rows.parquet"), *options]
+    )
 
 
 def pairs_in(file: Path) -> list[tuple[int, int]]:
@@ -145,7 +157,13 @@ WANTED_MS = [((NOW_S + a) * 1_000, (NOW_S + b) * 1_000) for a, b in PAIRS]
 
 
 def test_the_command_line_takes_the_unit_of_a_stream(folder: Path) -> None:
-    result = called(folder, "--stream", f"a={folder / 'a'},time=ts,unit=ms", "--stream", f"b={folder / 'b'},time=ts,lateness=1s,unit=ms")
+    result = called(
+        folder,
+        "--stream",
+        f"a={folder / 'a'},time=ts,unit=ms",
+        "--stream",
+        f"b={folder / 'b'},time=ts,lateness=1s,unit=ms",
+    )
     assert result.exit_code == 0, result.output
     assert pairs_in(folder / "rows.parquet") == WANTED_MS
 

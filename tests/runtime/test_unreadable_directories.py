@@ -31,7 +31,9 @@ def inputs(tmp_path: Path) -> Path:
 
 
 def refuse_listing(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
-    """Fail to list one directory, as the system does for a user without permission: tests often run as root, who may list all."""
+    """Fail to list one directory, as the system does for a user without permission: tests often run as root, who may
+    list all.
+    """
     list_directory = Path.iterdir
 
     def iterdir(self: Path) -> Iterator[Path]:
@@ -48,13 +50,17 @@ def growing(path: Path, *, follow: bool) -> Growing:
 
 
 @pytest.mark.parametrize("follow", [False, True])
-def test_a_directory_that_cannot_be_listed_stops_the_job(inputs: Path, monkeypatch: pytest.MonkeyPatch, follow: bool) -> None:
+def test_a_directory_that_cannot_be_listed_stops_the_job(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch, follow: bool
+) -> None:
     refuse_listing(monkeypatch, inputs / "b")
     with pytest.raises(InputError, match=r'/b" cannot be read: Permission denied'):
         grow(growing(inputs, follow=follow), threading.Event(), lambda figures: None)
 
 
-def test_a_directory_that_cannot_be_listed_any_more_stops_the_job(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_cannot_be_listed_any_more_stops_the_job(
+    inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def observe(figures: BatchFigures) -> None:
         refuse_listing(monkeypatch, inputs / "a")
 
@@ -82,8 +88,12 @@ def test_a_directory_that_cannot_be_listed_is_refused_as_a_whole(inputs: Path, m
 
 
 @pytest.mark.parametrize("reading", Reading)
-@pytest.mark.parametrize(("name", "reason"), [("loop", "Too many levels of symbolic links"), ("x" * 300, "File name too long")])
-def test_a_path_that_cannot_be_looked_at_is_refused_with_the_reason(tmp_path: Path, reading: Reading, name: str, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "reason"), [("loop", "Too many levels of symbolic links"), ("x" * 300, "File name too long")]
+)
+def test_a_path_that_cannot_be_looked_at_is_refused_with_the_reason(
+    tmp_path: Path, reading: Reading, name: str, reason: str
+) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(InputError, match=reason):
         stream_over(str(tmp_path / name), {"time": "ts"}, reading=reading)

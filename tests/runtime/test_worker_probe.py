@@ -18,13 +18,16 @@ def test_a_worker_without_the_package_is_named_with_its_python() -> None:
     with pytest.raises(wm.InputError) as refused:
         refuse_worker(WorkerPython("/usr/bin/python3", None, "No module named 'watersmeet'", ()))
     assert (
-        refused.value.message == "the Python of Spark's workers, /usr/bin/python3, cannot import watersmeet: No module named 'watersmeet'"
+        refused.value.message
+        == "the Python of Spark's workers, /usr/bin/python3, cannot import watersmeet: No module named 'watersmeet'"
     )
     assert "pip install watersmeet" in (refused.value.hint or "")
 
 
 def test_a_worker_with_another_version_is_refused() -> None:
-    with pytest.raises(wm.InputError, match=rf"/usr/bin/python3, has watersmeet 0\.0\.9, and this process {wm.__version__}"):
+    with pytest.raises(
+        wm.InputError, match=rf"/usr/bin/python3, has watersmeet 0\.0\.9, and this process {wm.__version__}"
+    ):
         refuse_worker(WorkerPython("/usr/bin/python3", "0.0.9", "", ()))
 
 
@@ -40,7 +43,10 @@ def test_a_worker_with_this_version_is_taken() -> None:
             "(ModuleNotFoundError: No module named 'watersmeet')",
             r"/usr/bin/python3, cannot import watersmeet: No module named 'watersmeet'",
         ),
-        ("ModuleNotFoundError: No module named 'pyarrow'\n at org", r"python3, cannot import watersmeet: No module named 'pyarrow'"),
+        (
+            "ModuleNotFoundError: No module named 'pyarrow'\n at org",
+            r"python3, cannot import watersmeet: No module named 'pyarrow'",
+        ),
         (
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11.\nPlease check",
             r"python3, is not the driver's, .*different version: 3\.9 than",
@@ -69,7 +75,9 @@ def test_what_runs_in_workers_needs_nothing_of_this_package(tmp_path: Path) -> N
         f"sys.path.remove({str(library)!r})\n"
         "print(next(pickle.load(open('function.pickle', 'rb'))([])))"
     )
-    ran = subprocess.run([sys.executable, "-S", "-E", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-S", "-E", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, ran.stderr
     executable, version, problem, _ = eval(ran.stdout)
     assert executable

@@ -23,7 +23,9 @@ def sources_of(case: Case, arrivals: Mapping[str, Arrival]) -> dict[str, Any]:
     for name, arrival in arrivals.items():
         idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"
         lateness = f"{arrival.lateness_us} microseconds"
-        sources[name] = wm.stream(list(arrival.batches), time=arrival.time, unit=arrival.unit, lateness=lateness, idle=idle)
+        sources[name] = wm.stream(
+            list(arrival.batches), time=arrival.time, unit=arrival.unit, lateness=lateness, idle=idle
+        )
     return sources
 
 
@@ -38,7 +40,9 @@ def rows_of_table(table: pa.Table) -> Rows:
 
 def in_spark_types(table: pa.Table) -> pa.Table:
     fields = spark_fields(table.schema)
-    return pa.Table.from_batches([as_spark_takes_it(batch, fields) for batch in table.combine_chunks().to_batches()], fields)
+    return pa.Table.from_batches(
+        [as_spark_takes_it(batch, fields) for batch in table.combine_chunks().to_batches()], fields
+    )
 
 
 def streamed_rows(frame: DataFrame, folder: Path) -> Rows:
@@ -49,7 +53,9 @@ def streamed_rows(frame: DataFrame, folder: Path) -> Rows:
 
 def run_to_the_end(frame: DataFrame, folder: Path) -> Any:
     writer = (
-        frame.writeStream.format("parquet").option("path", str(folder / "out")).option("checkpointLocation", str(folder / "checkpoint"))
+        frame.writeStream.format("parquet")
+        .option("path", str(folder / "out"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
     )
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
@@ -57,7 +63,9 @@ def run_to_the_end(frame: DataFrame, folder: Path) -> Any:
 
 
 def forget_batch(folder: Path, batch: int) -> None:
-    """As if the query had died just before the batch was committed: neither Spark nor its file sink knows that it is over."""
+    """As if the query had died just before the batch was committed: neither Spark nor its file sink knows that it is
+    over.
+    """
     for log in (folder / "checkpoint" / "commits", folder / "out" / "_spark_metadata"):
         (log / str(batch)).unlink()
         (log / f".{batch}.crc").unlink(missing_ok=True)

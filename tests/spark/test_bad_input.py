@@ -1,4 +1,6 @@
-"""Bad data in the middle of a stream: the query stops and says what and where, nothing of the batch stays; repaired, it goes on."""
+"""Bad data in the middle of a stream: the query stops and says what and where, nothing of the batch stays; repaired, it
+goes on.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def spoil(damage: Damage, folder: Path) -> None:
 
 def without_times(file: Path) -> None:
     table = rows(LATER)
-    pq.write_table(table.set_column(0, "ts", pa.array([None, *table["ts"].to_pylist()[1:]], table.schema.field("ts").type)), file)
+    pq.write_table(
+        table.set_column(0, "ts", pa.array([None, *table["ts"].to_pylist()[1:]], table.schema.field("ts").type)), file
+    )
 
 
 def torn(file: Path) -> None:
@@ -94,12 +98,17 @@ def followed(folder: Path) -> dict[str, Any]:
 
 
 def framed(spark: SparkSession, folder: Path) -> dict[str, Any]:
-    frames = {name: spark.readStream.schema("ts timestamp, k long, v long").option("maxFilesPerTrigger", 1) for name in ("a", "b")}
+    frames = {
+        name: spark.readStream.schema("ts timestamp, k long, v long").option("maxFilesPerTrigger", 1)
+        for name in ("a", "b")
+    }
     return {name: wm.stream(frame.parquet(str(folder / name)), time="ts") for name, frame in frames.items()}
 
 
 def stops_with(said: str, frame: Any, folder: Path) -> None:
-    """The first batch is done, the second is stopped by an error, of which nothing is left; the error is told in one sentence."""
+    """The first batch is done, the second is stopped by an error, of which nothing is left; the error is told in one
+    sentence.
+    """
     with pytest.raises(StreamingQueryException) as raised:
         run_to_the_end(frame, folder)
     assert said in str(in_one_sentence(raised.value))
@@ -109,11 +118,15 @@ def stops_with(said: str, frame: Any, folder: Path) -> None:
 
 
 def wanted() -> Any:
-    return rows_of_table(wm.collect(QUERY, {name: wm.stream([rows(n) for n in range(3)], time="ts") for name in ("a", "b")}))
+    return rows_of_table(
+        wm.collect(QUERY, {name: wm.stream([rows(n) for n in range(3)], time="ts") for name in ("a", "b")})
+    )
 
 
 @pytest.mark.parametrize(("damage", "said"), DAMAGES, ids=lambda value: getattr(value, "__name__", ""))
-def test_a_bad_file_stops_the_query_until_it_is_repaired(spark: SparkSession, tmp_path: Path, damage: Damage, said: str) -> None:
+def test_a_bad_file_stops_the_query_until_it_is_repaired(
+    spark: SparkSession, tmp_path: Path, damage: Damage, said: str
+) -> None:
     three_files(tmp_path)
     sources = followed(tmp_path)
     spoil(damage, tmp_path)
@@ -125,10 +138,16 @@ def test_a_bad_file_stops_the_query_until_it_is_repaired(spark: SparkSession, tm
 
 @pytest.mark.parametrize(
     ("damage", "said"),
-    [(without_times, 'row 1 of stream "a" has no time: column "ts" is null'), (torn, "1.parquet"), (of_another_type, "1.parquet")],
+    [
+        (without_times, 'row 1 of stream "a" has no time: column "ts" is null'),
+        (torn, "1.parquet"),
+        (of_another_type, "1.parquet"),
+    ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_bad_file_of_a_dataframe_stops_the_query_too(spark: SparkSession, tmp_path: Path, damage: Damage, said: str) -> None:
+def test_a_bad_file_of_a_dataframe_stops_the_query_too(
+    spark: SparkSession, tmp_path: Path, damage: Damage, said: str
+) -> None:
     three_files(tmp_path)
     spoil(damage, tmp_path)
     stops_with(said, wm.on_spark(QUERY, framed(spark, tmp_path)), tmp_path)

@@ -42,12 +42,12 @@ except wm.InputError as refused:
 
 @pytest.mark.parametrize("settings", [{}, {"spark.python.daemon.module": "watersmeet.runtime.spark.daemon"}])
 def test_a_worker_without_the_package_is_reported_in_one_sentence(tmp_path: Path, settings: dict[str, str]) -> None:
-    """A finder that knows nothing of the package stands in for a Python without it, whether it is installed or on the path."""
+    """A finder that knows nothing of the package stands in for a Python without it, whether it is installed or on the
+    path.
+    """
     python = tmp_path / "python"
     hidden = "import sys; sys.meta_path.insert(0, type('Hidden', (), {'find_spec': staticmethod(_refuse)}))"
-    refuse = (
-        "def _refuse(name, *_):\n    if name.partition('.')[0] == 'watersmeet': raise ModuleNotFoundError(f\"No module named '{name}'\")\n"
-    )
+    refuse = "def _refuse(name, *_):\n    if name.partition('.')[0] == 'watersmeet': raise ModuleNotFoundError(f\"No module named '{name}'\")\n"
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(f"{refuse}\n{hidden}\n")
     python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path / "site"}:$PYTHONPATH" exec {sys.executable} "$@"\n')
@@ -76,7 +76,9 @@ def test_workers_are_asked_once(spark: SparkSession) -> None:
         spark.sparkContext._jsc.clearJobGroup()
 
 
-def test_a_streaming_query_with_far_too_many_partitions_says_which_value_to_use(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_streaming_query_with_far_too_many_partitions_says_which_value_to_use(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     streams = over(**{name: streaming_frame(spark, tmp_path, name) for name in "ab"})
     before = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", "200")
@@ -103,11 +105,15 @@ def test_a_finite_query_uses_one_partition_per_core_whatever_the_session_says(sp
 
 def test_a_relation_of_megabytes_travels_with_a_streaming_query(spark: SparkSession, tmp_path: Path) -> None:
     query = "SELECT a.id, r.v FROM a [RANGE 1 SECOND], r WHERE a.k = r.k"
-    large: dict[str, Any] = {"r": wm.relation(pa.table({"k": np.arange(200_000, dtype=np.int32), "v": np.arange(200_000)}))}
+    large: dict[str, Any] = {
+        "r": wm.relation(pa.table({"k": np.arange(200_000, dtype=np.int32), "v": np.arange(200_000)}))
+    }
     frame = wm.on_spark(query, {**over(a=streaming_frame(spark, tmp_path, "a")), **large})
     assert streamed_rows(frame, tmp_path) == rows_of_table(wm.collect(query, {**over(a=TABLES["a"]), **large}))
 
 
 def test_relations_that_are_too_large_for_the_session_are_refused(spark: SparkSession) -> None:
-    with pytest.raises(wm.InputError, match=r"relations of this query have 2,000\.0 MB, and this session sends at most 1,073\.7 MB"):
+    with pytest.raises(
+        wm.InputError, match=r"relations of this query have 2,000\.0 MB, and this session sends at most 1,073\.7 MB"
+    ):
         check_table_size(spark, 2_000_000_000)

@@ -1,4 +1,6 @@
-"""Workloads on Spark: ours and Spark's own joins give the rows of the embedded engine, and ours says where its time went."""
+"""Workloads on Spark: ours and Spark's own joins give the rows of the embedded engine, and ours says where its time
+went.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def test_ours_says_where_its_time_went_batch_by_batch(spark: SparkSession) -> No
     average = phases(ran)
     assert {"scan and pack", "state read", "kernel", "state write", "shuffle, output and the rest"} <= set(average)
     assert len(by_batch(ran)) == workload.batches - 1
-    assert sum(each["whole trigger"] for each in by_batch(ran)) == pytest.approx(average["whole trigger"] * (workload.batches - 1))
+    assert sum(each["whole trigger"] for each in by_batch(ran)) == pytest.approx(
+        average["whole trigger"] * (workload.batches - 1)
+    )
 
 
 def test_a_join_of_other_rows_is_refused(spark: SparkSession) -> None:

@@ -1,4 +1,6 @@
-"""Spark's weights, measured: the loads differ in what they are to differ in, and the weights that come out are of this machine."""
+"""Spark's weights, measured: the loads differ in what they are to differ in, and the weights that come out are of this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def test_rows_out_and_batches_are_told_apart() -> None:
         Spent(rows, out, 4, 3e-6 * rows + 2e-6 * out + 4 * 0.3, 1e-6 * rows, 1e-6 * rows, 0.0)
         for rows, out in ((10, 0), (1e6, 0), (1e6, 1e6))
     ]
-    assert costs(points) == SparkCosts(pack_s=1e-6, shuffle_s=1e-6, state_s=1e-6, out_s=2e-6, batch_s=0.3, assumed=False)
+    assert costs(points) == SparkCosts(
+        pack_s=1e-6, shuffle_s=1e-6, state_s=1e-6, out_s=2e-6, batch_s=0.3, assumed=False
+    )
 
 
 def test_weights_are_measured_on_a_real_session(spark: SparkSession) -> None:

@@ -52,7 +52,10 @@ def test_another_query_is_refused_with_what_differs(spark: SparkSession, tmp_pat
     run_once(spark, tmp_path, text)
     written(tmp_path, 1)
     other = text.replace("1 SECOND]", "2 SECONDS]", 1)
-    with pytest.raises(wm.InputError, match=r"belongs to another query: the query was .*1 SECOND.*, and is .*2 SECONDS"), told_apart():
+    with (
+        pytest.raises(wm.InputError, match=r"belongs to another query: the query was .*1 SECOND.*, and is .*2 SECONDS"),
+        told_apart(),
+    ):
         run_once(spark, tmp_path, other)
 
 
@@ -82,7 +85,9 @@ def test_another_number_of_buckets_is_refused(spark: SparkSession, tmp_path: Pat
         run_once(spark, tmp_path, buckets=3)
 
 
-def test_another_number_of_partitions_is_refused_where_it_would_move_buckets(spark: SparkSession, tmp_path: Path) -> None:
+def test_another_number_of_partitions_is_refused_where_it_would_move_buckets(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     written(tmp_path, 0)
     run_once(spark, tmp_path, buckets=4)
     written(tmp_path, 1)

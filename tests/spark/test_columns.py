@@ -47,7 +47,14 @@ THERE = [
     "d = DATE '2024-02-29'",
     "b = FALSE",
 ]
-HERE = ["x / 0 > 1", "LOWER(s) = 'a'", "n + 1 > 0", "s LIKE 'a%'", "CAST(n AS VARCHAR) = '5'", "CASE WHEN b THEN x > 1 END"]
+HERE = [
+    "x / 0 > 1",
+    "LOWER(s) = 'a'",
+    "n + 1 > 0",
+    "s LIKE 'a%'",
+    "CAST(n AS VARCHAR) = '5'",
+    "CASE WHEN b THEN x > 1 END",
+]
 
 
 def bound(predicate: str) -> Expr:
@@ -61,7 +68,9 @@ def test_predicates_mean_the_same_in_the_jvm(spark: SparkSession) -> None:
     exprs = {predicate: bound(predicate) for predicate in THERE}
     columns = {predicate: translated(expr, EDGES.schema) for predicate, expr in exprs.items()}
     assert [predicate for predicate, column in columns.items() if column is None] == []
-    frame = spark.createDataFrame(EDGES).select(*(column.alias(str(n)) for n, column in enumerate(columns.values()) if column is not None))
+    frame = spark.createDataFrame(EDGES).select(
+        *(column.alias(str(n)) for n, column in enumerate(columns.values()) if column is not None)
+    )
     found = dict(zip(THERE, zip(*frame.collect(), strict=True), strict=True))
     for predicate, expr in exprs.items():
         wanted = evaluate(expr, lambda wanted: EDGES.column(wanted.name).combine_chunks(), len(EDGES))

@@ -32,25 +32,48 @@ def growing(tmp_path: Path) -> Path:
 
 def add(path: Path, number: int) -> None:
     for name in ("a", "b"):
-        rows = "".join(f"{number * 100 + i},{1_700_000_000_000_000 + number * 60_000_000 + i * 1000}\n" for i in range(10))
+        rows = "".join(
+            f"{number * 100 + i},{1_700_000_000_000_000 + number * 60_000_000 + i * 1000}\n" for i in range(10)
+        )
         (path / name / f"{number}.csv").write_text("k,ts\n" + rows)
 
 
 def called(path: Path, *more: object) -> str:
     streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={path / name},time=ts,lateness=1s")]
-    result = CliRunner().invoke(cli.app, ["run", str(path / "query.sql"), *streams, "--engine", "spark", *map(str, more)])
+    result = CliRunner().invoke(
+        cli.app, ["run", str(path / "query.sql"), *streams, "--engine", "spark", *map(str, more)]
+    )
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
 def test_ctrl_c_stops_cleanly(growing: Path) -> None:
     streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={growing / name},time=ts")]
-    more = ["--engine", "spark", "--follow", "--json", "--checkpoint", str(growing / "ckpt"), "--out", str(growing / "out")]
-    command = [sys.executable, "-c", "from watersmeet.cli.main import main; main()", "run", str(growing / "query.sql"), *streams, *more]
+    more = [
+        "--engine",
+        "spark",
+        "--follow",
+        "--json",
+        "--checkpoint",
+        str(growing / "ckpt"),
+        "--out",
+        str(growing / "out"),
+    ]
+    command = [
+        sys.executable,
+        "-c",
+        "from watersmeet.cli.main import main; main()",
+        "run",
+        str(growing / "query.sql"),
+        *streams,
+        *more,
+    ]
     stderr = growing / "stderr"
     with (
         stderr.open("w") as opened,
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=opened, text=True) as process,
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=opened, text=True
+        ) as process,
     ):
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["rows_out"] == 10
@@ -97,7 +120,17 @@ def test_a_checkpoint_goes_on_with_what_is_new(growing: Path, spark: SparkSessio
 def test_nothing_but_our_own_lines_reaches_the_terminal(growing: Path) -> None:
     streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={growing / name},time=ts")]
     places = ["--checkpoint", str(growing / "ckpt"), "--out", str(growing / "out")]
-    command = [sys.executable, "-m", "watersmeet", "run", str(growing / "query.sql"), *streams, "--engine", "spark", *places]
+    command = [
+        sys.executable,
+        "-m",
+        "watersmeet",
+        "run",
+        str(growing / "query.sql"),
+        *streams,
+        "--engine",
+        "spark",
+        *places,
+    ]
     found = subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     where = f"the same command goes on from here; the checkpoint is {growing / 'ckpt'}"
     assert (found.stdout, found.stderr.splitlines()) == ("", ["all files are read: 10 rows", where])

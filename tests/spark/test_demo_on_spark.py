@@ -33,7 +33,9 @@ def week() -> Tables:
     return taken
 
 
-def test_every_step_of_the_demo_holds_on_spark(week: Tables, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_step_of_the_demo_holds_on_spark(
+    week: Tables, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(steps, "flights", lambda: week)
     screen, seen = Console(record=True, width=160), list[BatchFigures]()
     assert steps.show(screen, SPARK, seen.append)
@@ -44,7 +46,9 @@ def test_every_step_of_the_demo_holds_on_spark(week: Tables, spark: SparkSession
     assert "the ledger closes to the row" in words
     assert "the very same rows are shed" in words
     joined = [figures for figures in seen if set(figures.rows_in) == {"ewr", "jfk", "lga"}]
-    assert sum(sum(figures.rows_in.values()) for figures in joined) == 2 * sum(table.num_rows for table in week.values())
+    assert sum(sum(figures.rows_in.values()) for figures in joined) == 2 * sum(
+        table.num_rows for table in week.values()
+    )
     newest = max(int(instants_us(table, "departed")[-1]) for table in week.values())
     assert joined[-1].newest_us == newest
 

@@ -50,7 +50,11 @@ def test_the_cases_have_everything_in_them() -> None:
 
 def features(seed: int) -> Iterator[str]:
     case, arrivals = generate(seed), arriving(seed, Random(seed))
-    yield from (word for word in ("RANGE", "PARTITION BY", "TUMBLE", "LANDMARK", "UNTIL NOW", "DWINDOW", "WINDOW =") if word in case.text)
+    yield from (
+        word
+        for word in ("RANGE", "PARTITION BY", "TUMBLE", "LANDMARK", "UNTIL NOW", "DWINDOW", "WINDOW =")
+        if word in case.text
+    )
     yield from (name for name, word in (("ROWS", "[ROWS"), ("WINDOW (", "\nWINDOW (")) if word in case.text)
     if len({item.name for item in case.items}) < len(case.items):
         yield "self join"

@@ -107,7 +107,11 @@ def _sources(files: dict[str, Path], number: int) -> dict[str, Any]:
 
 
 def _start_query(files: dict[str, Path], number: int, checkpoint: Path, *, follow: bool) -> StreamingQuery:
-    writer = wm.on_spark(QUERY, _sources(files, number)).writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    writer = (
+        wm.on_spark(QUERY, _sources(files, number))
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(checkpoint))
+    )
     query: StreamingQuery = (writer if follow else writer.trigger(availableNow=True)).start()
     return query
 
@@ -115,7 +119,9 @@ def _start_query(files: dict[str, Path], number: int, checkpoint: Path, *, follo
 def _measure(spark: SparkSession) -> Resources:
     gc.collect()
     temporary = Path(spark.sparkContext._temp_dir)  # functions that are too large travel through files in it
-    return Resources(tuple(_workers(spark)), len(_cached_runs(spark)), sum(1 for _ in temporary.rglob("*")), threading.active_count())
+    return Resources(
+        tuple(_workers(spark)), len(_cached_runs(spark)), sum(1 for _ in temporary.rglob("*")), threading.active_count()
+    )
 
 
 def _cached_runs(spark: SparkSession) -> set[str]:
@@ -123,7 +129,9 @@ def _cached_runs(spark: SparkSession) -> set[str]:
 
 
 def _workers(spark: SparkSession) -> list[Worker]:
-    def look(_: Iterable[int]) -> Iterator[tuple[int, ...]]:  # inside, so that it travels whole: workers do not have the tests
+    def look(
+        _: Iterable[int],
+    ) -> Iterator[tuple[int, ...]]:  # inside, so that it travels whole: workers do not have the tests
         from watersmeet.runtime.spark.store import _memory
 
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,6 @@
-"""Errors of a query on Spark: the same rows raise as in one process, however rows are spread and wherever expressions are evaluated."""
+"""Errors of a query on Spark: the same rows raise as in one process, however rows are spread and wherever expressions
+are evaluated.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,17 @@ def seconds(values: Any) -> pa.Array:
 
 
 @pytest.mark.parametrize(
-    "query", [KEYS.format(window="RANGE 9 SECONDS"), KEYS.format(window="ROWS 2"), SUMS], ids=["keys", "counted rows", "groups"]
+    "query",
+    [KEYS.format(window="RANGE 9 SECONDS"), KEYS.format(window="ROWS 2"), SUMS],
+    ids=["keys", "counted rows", "groups"],
 )
 @pytest.mark.parametrize("in_the_jvm", [True, False], ids=["frames", "tables"])
 def test_rejected_rows_are_evaluated_in_no_other_expression(spark: SparkSession, query: str, in_the_jvm: bool) -> None:
     tables = {"a": a(2, 1, 3), "b": b("nxn", [1.0, math.nan, 3.0])}
-    sources = {name: wm.stream(spark.createDataFrame(table) if in_the_jvm else table, time="ts") for name, table in tables.items()}
+    sources = {
+        name: wm.stream(spark.createDataFrame(table) if in_the_jvm else table, time="ts")
+        for name, table in tables.items()
+    }
     wanted = wm.collect(query, {name: wm.stream(table, time="ts") for name, table in tables.items()})
     assert rows_of(wm.on_spark(query, sources, session=spark, buckets=3)) == rows_of_table(wanted)
 
@@ -55,7 +62,9 @@ def test_rejected_rows_are_evaluated_in_no_other_expression(spark: SparkSession,
 def test_errors_of_late_rows_do_not_count_and_those_of_other_rows_do(spark: SparkSession, where: str) -> None:
     query = f"SELECT a.k FROM a [RANGE 9 SECONDS], b [RANGE 9 SECONDS] WHERE {where}"
     first = pa.table({"ts": seconds([100, 101]), "k": [1, 2], "x": [1, 2]})
-    bad = pa.table({"ts": seconds([50]), "k": pa.array([None], pa.int64()), "x": [LARGEST]})  # meets nothing: its key is NULL
+    bad = pa.table(
+        {"ts": seconds([50]), "k": pa.array([None], pa.int64()), "x": [LARGEST]}
+    )  # meets nothing: its key is NULL
     for batches, raises in (([first, bad], False), ([bad, first], True)):
         sources = {"a": wm.stream([first.select(["ts", "k"])], time="ts"), "b": wm.stream(batches, time="ts")}
         if not raises:

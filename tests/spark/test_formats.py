@@ -1,4 +1,6 @@
-"""Streams that Spark reads by itself, by format and options: from a socket, from a generator, from files; and without a connector."""
+"""Streams that Spark reads by itself, by format and options: from a socket, from a generator, from files; and without a
+connector.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ QUERY = "SELECT a.k, a.ts AS first, b.ts AS second FROM a [RANGE 10 SECONDS], b 
 
 
 def called(path: Path, *more: object) -> Any:
-    result = CliRunner().invoke(cli.app, ["run", *map(str, more), "--checkpoint", str(path / "ckpt"), "--out", str(path / "out")])
+    result = CliRunner().invoke(
+        cli.app, ["run", *map(str, more), "--checkpoint", str(path / "ckpt"), "--out", str(path / "out")]
+    )
     assert "Traceback" not in result.output
     return result
 
@@ -55,7 +59,9 @@ def test_a_generator_of_rows(tmp_path: Path, spark: SparkSession) -> None:
         "SELECT a.value FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.value = b.value AND a.value < 20"
     )
     rate = "format=rate-micro-batch,rowsPerBatch=50,startTimestamp=1700000000000,time=timestamp"
-    result = called(tmp_path, tmp_path / "query.sql", "--engine", "spark", "--stream", f"a={rate}", "--stream", f"b={rate}")
+    result = called(
+        tmp_path, tmp_path / "query.sql", "--engine", "spark", "--stream", f"a={rate}", "--stream", f"b={rate}"
+    )
     assert result.exit_code == 0, result.output
     assert sorted(pq.read_table(tmp_path / "out").column("value").to_pylist()) == list(range(20))
 
@@ -88,7 +94,9 @@ def test_the_job_file_of_the_documentation_is_understood(tmp_path: Path) -> None
 def test_without_its_connector_kafka_is_one_paragraph(tmp_path: Path, spark: SparkSession) -> None:
     (tmp_path / "query.sql").write_text(QUERY)
     given = "format=kafka,kafka.bootstrap.servers=127.0.0.1:1,127.0.0.1:2,subscribe=x,value=json,schema=k:long;ts:timestamp,time=ts"
-    result = called(tmp_path, tmp_path / "query.sql", "--engine", "spark", "--stream", f"a={given}", "--stream", f"b={given}")
+    result = called(
+        tmp_path, tmp_path / "query.sql", "--engine", "spark", "--stream", f"a={given}", "--stream", f"b={given}"
+    )
     assert result.exit_code == 1
     assert 'Spark has no source "kafka"' in result.stderr
     assert 'jars.packages = "org.apache.spark:spark-sql-kafka-0-10_2.13:' in result.stderr
@@ -109,7 +117,9 @@ def test_without_its_connector_kafka_is_one_paragraph(tmp_path: Path, spark: Spa
 )
 def test_what_cannot_be_read_is_said(tmp_path: Path, spark: SparkSession, given: str, words: str) -> None:
     (tmp_path / "query.sql").write_text(QUERY)
-    result = called(tmp_path, tmp_path / "query.sql", "--engine", "spark", "--stream", f"a={given}", "--stream", f"b={given}")
+    result = called(
+        tmp_path, tmp_path / "query.sql", "--engine", "spark", "--stream", f"a={given}", "--stream", f"b={given}"
+    )
     assert result.exit_code == 1, result.output
     assert words in result.stderr
 

@@ -19,7 +19,9 @@ from .answers import rows_of, rows_of_table, run_to_the_end
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-QUERY = "SELECT big.id AS a, small.id AS b FROM big [RANGE 1 SECOND], small [RANGE 1 SECOND] WHERE big.x < small.x - 990"
+QUERY = (
+    "SELECT big.id AS a, small.id AS b FROM big [RANGE 1 SECOND], small [RANGE 1 SECOND] WHERE big.x < small.x - 990"
+)
 BUCKETS = 8
 
 
@@ -34,10 +36,17 @@ def test_the_large_stream_is_shuffled_once_and_the_small_one_to_every_bucket(spa
     seen = Observation()
     found = rows_of(on_spark(QUERY, sources, session=spark, buckets=BUCKETS, seen=seen))
     shuffled = {
-        name: value for text, value in seen.get.items() for what, *about in [json.loads(text)] if what == "shuffled" for name in about
+        name: value
+        for text, value in seen.get.items()
+        for what, *about in [json.loads(text)]
+        if what == "shuffled"
+        for name in about
     }
     assert shuffled == {"big": 200_000, "small": 8 * 200}
-    assert sum(shuffled.values()) == wm.explain(QUERY, sources, engine="spark", buckets=BUCKETS).to_dict()["shuffle"]["rows"]
+    assert (
+        sum(shuffled.values())
+        == wm.explain(QUERY, sources, engine="spark", buckets=BUCKETS).to_dict()["shuffle"]["rows"]
+    )
     assert found == rows_of_table(wm.collect(QUERY, sources))
 
 

@@ -28,7 +28,9 @@ def rows(count: int) -> pa.Table:
 
 
 def joined(spark: SparkSession, folder: Path, count: int) -> tuple[int, int]:
-    """How many results a streaming join of `count` rows on each side has, and the most memory that a worker had meanwhile."""
+    """How many results a streaming join of `count` rows on each side has, and the most memory that a worker had
+    meanwhile.
+    """
     for name in ("a", "b"):
         (folder / name).mkdir(parents=True)
         pq.write_table(rows(count), folder / name / "0.parquet")
@@ -53,7 +55,9 @@ def peak_bytes(pid: int) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak of a process's memory is read from /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="the peak of a process's memory is read from /proc"
+)
 def test_memory_does_not_grow_with_the_results_of_a_hot_key(spark: SparkSession, tmp_path: Path) -> None:
     joined(spark, tmp_path / "first", 100)  # workers are there, kernels are loaded
     few, small_peak = joined(spark, tmp_path / "few", 4_000)

@@ -44,7 +44,9 @@ def test_after_a_batch_that_takes_too_long_later_ones_drop(spark: SparkSession, 
     assert min(shares.values()) < 1
     for name in "ab":
         streaming_frame(spark, tmp_path, name, fifths(name), exist_ok=True)
-    ran = batches(first) + batches(run_to_the_end(wm.on_spark(QUERY, over(**frames), plans=tmp_path / "plans"), tmp_path))
+    ran = batches(first) + batches(
+        run_to_the_end(wm.on_spark(QUERY, over(**frames), plans=tmp_path / "plans"), tmp_path)
+    )
     run = wm.run(QUERY, over(a=fifths("a"), b=fifths("b")), plan=wm.plan())
     found = []
     for batch, tables in enumerate(run.rounds()):
@@ -79,7 +81,11 @@ def test_a_batch_that_runs_already_is_reckoned_with(tmp_path: Path) -> None:
     for begun in (7, 8):
         (offsets / str(begun)).touch()
         keeping = KeepingUp(
-            bound_query(QUERY, over(**TABLES)), PlanLog(tmp_path / f"plans{begun}"), tmp_path / "checkpoint", trigger_s=1.0, plan=wm.plan()
+            bound_query(QUERY, over(**TABLES)),
+            PlanLog(tmp_path / f"plans{begun}"),
+            tmp_path / "checkpoint",
+            trigger_s=1.0,
+            plan=wm.plan(),
         )
         keeping._decide(_slow_batch(1.6, 1_000_000))
         decided += keeping.decisions
@@ -108,16 +114,28 @@ def _slow_batch(seconds: float = 30.0, rows: int = 1000) -> BatchReport:
     return BatchReport(batch_id=7, seconds=seconds, interval_s=1.0, arrived={"a": rows, "b": rows})
 
 
-def test_a_controller_that_cannot_write_its_plans_stops_the_query_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_controller_that_cannot_write_its_plans_stops_the_query_and_says_so(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     frames = {name: streaming_frame(spark, tmp_path, name, fifths(name)) for name in "ab"}
     streams = over(**frames)
     (tmp_path / "no directory").touch()
     writer = wm.on_spark(QUERY, streams, plans=tmp_path / "plans").writeStream.format("noop")
-    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(processingTime="0 seconds").start()
-    keeping = wm.keep_up(
-        query, QUERY, streams, plans=tmp_path / "no directory", checkpoint=tmp_path / "checkpoint", trigger="1 millisecond", plan=wm.plan()
+    query = (
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(processingTime="0 seconds").start()
     )
-    with pytest.raises(BackgroundError, match=r"the load controller, which stopped its query, failed: FileExistsError: .*no directory"):
+    keeping = wm.keep_up(
+        query,
+        QUERY,
+        streams,
+        plans=tmp_path / "no directory",
+        checkpoint=tmp_path / "checkpoint",
+        trigger="1 millisecond",
+        plan=wm.plan(),
+    )
+    with pytest.raises(
+        BackgroundError, match=r"the load controller, which stopped its query, failed: FileExistsError: .*no directory"
+    ):
         query.awaitTermination()
     assert not query.isActive
     assert isinstance(keeping.failure, BackgroundError)
@@ -128,7 +146,9 @@ class ReportsWithoutTimes:
 
     def __init__(self) -> None:
         self.isActive = True
-        self.recentProgress = [{"batchId": 0, "timestamp": "2026-01-01T00:00:00Z", "observedMetrics": {"watersmeet": _NoTimes()}}]
+        self.recentProgress = [
+            {"batchId": 0, "timestamp": "2026-01-01T00:00:00Z", "observedMetrics": {"watersmeet": _NoTimes()}}
+        ]
         self._ended = threading.Event()
 
     def stop(self) -> None:
@@ -161,7 +181,13 @@ def test_a_batch_that_fails_is_reported_as_spark_reports_it(spark: SparkSession,
     writer = wm.on_spark(QUERY, over(**frames), plans=tmp_path / "plans").writeStream.foreachBatch(_fail)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     keeping = wm.keep_up(
-        query, QUERY, over(**frames), plans=tmp_path / "plans", checkpoint=tmp_path / "checkpoint", trigger="1 second", plan=wm.plan()
+        query,
+        QUERY,
+        over(**frames),
+        plans=tmp_path / "plans",
+        checkpoint=tmp_path / "checkpoint",
+        trigger="1 second",
+        plan=wm.plan(),
     )
     with pytest.raises(StreamingQueryException, match="the sink is full"):
         query.awaitTermination()

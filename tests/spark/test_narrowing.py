@@ -11,7 +11,13 @@ from watersmeet.runtime.spark.narrowing import narrowed, widened
 from watersmeet.runtime.spark.packets import table_buffer, table_from_bytes
 
 SCHEMA = pa.schema(
-    [("k", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("word", pa.string()), ("x", pa.float64()), ("small", pa.int32())]
+    [
+        ("k", pa.int64()),
+        ("ts", pa.timestamp("us", "UTC")),
+        ("word", pa.string()),
+        ("x", pa.float64()),
+        ("small", pa.int32()),
+    ]
 )
 
 near = st.integers(-(2**31), 2**31)
@@ -42,7 +48,9 @@ def test_tables_come_back_one_after_the_other(several: list[pa.Table]) -> None:
     assert found.equals(pa.concat_tables(several))
 
 
-@pytest.mark.parametrize(("values", "fits"), [([5, 2**32 + 4], True), ([5, 2**32 + 5], False), ([-(2**63), 2**63 - 1], False), ([7], True)])
+@pytest.mark.parametrize(
+    ("values", "fits"), [([5, 2**32 + 4], True), ([5, 2**32 + 5], False), ([-(2**63), 2**63 - 1], False), ([7], True)]
+)
 def test_numbers_travel_in_32_bits_where_their_range_allows(values: list[int], fits: bool) -> None:
     column = narrowed(pa.table({"k": values})).column("k")
     assert column.type == (pa.uint32() if fits else pa.int64())
@@ -56,5 +64,7 @@ def test_half_of_the_bytes_travel() -> None:
 @pytest.mark.parametrize("values", [["x"], [1, None], [0, 2**40], [1]])
 def test_metadata_of_the_columns_own_change_nothing(values: list[object]) -> None:
     kind = pa.string() if values == ["x"] else pa.int64()
-    table = pa.Table.from_arrays([pa.array(values, kind)], schema=pa.schema([pa.field("k", kind, metadata={b"low": b"7"})]))
+    table = pa.Table.from_arrays(
+        [pa.array(values, kind)], schema=pa.schema([pa.field("k", kind, metadata={b"low": b"7"})])
+    )
     assert widened([table_from_bytes(table_buffer(narrowed(table)))], table.schema).equals(table)

@@ -22,7 +22,9 @@ from watersmeet.runtime.spark.packets import (
 )
 from watersmeet.sources.files import ROWS_AT_ONCE, read_pieces
 
-TABLE = pa.table({"k": pa.array([1, None, 3]), "word": ["a", "", None], "ts": pa.array([1, 2, 3], pa.timestamp("us", "UTC"))})
+TABLE = pa.table(
+    {"k": pa.array([1, None, 3]), "word": ["a", "", None], "ts": pa.array([1, 2, 3], pa.timestamp("us", "UTC"))}
+)
 
 
 def test_a_table_comes_back_out_of_its_blob() -> None:
@@ -31,7 +33,9 @@ def test_a_table_comes_back_out_of_its_blob() -> None:
     assert table_from_bytes(table_bytes(TABLE.slice(1, 1))).equals(TABLE.slice(1, 1))
 
 
-@pytest.mark.parametrize("sizes", [[], [0], [3, 0, 5], [GATHERED_BYTES], [1, GATHERED_BYTES, 2, 3], [GATHERED_BYTES - 1, 1, 1]])
+@pytest.mark.parametrize(
+    "sizes", [[], [0], [3, 0, 5], [GATHERED_BYTES], [1, GATHERED_BYTES, 2, 3], [GATHERED_BYTES - 1, 1, 1]]
+)
 def test_packets_travel_whole_and_in_order(sizes: list[int]) -> None:
     packets = [Packet(number, 0, ROWS, 1, size, blob=bytes([number]) * size) for number, size in enumerate(sizes)]
     batches = list(packed_batches(packets))
@@ -43,7 +47,9 @@ def test_packets_travel_whole_and_in_order(sizes: list[int]) -> None:
 
 
 def test_a_file_in_pieces_is_the_file(tmp_path: Path) -> None:
-    table = pa.table({"ts": pa.array(range(ROWS_AT_ONCE + 7), pa.int64()), "x": pa.array(range(ROWS_AT_ONCE + 7), pa.int64())})
+    table = pa.table(
+        {"ts": pa.array(range(ROWS_AT_ONCE + 7), pa.int64()), "x": pa.array(range(ROWS_AT_ONCE + 7), pa.int64())}
+    )
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=100_000)
     pieces = list(read_pieces(tmp_path / "a.parquet", "ts", ["x", "ts"]))
     assert pa.concat_tables(pieces).equals(table.select(["x", "ts"]))

@@ -46,7 +46,9 @@ RATES = {1: {"a": 0.5}, 2: {"a": 0.25, "b": 0.75}}  # what is dropped, from whic
 
 
 @pytest.mark.parametrize("kind", ["frames", "files"])
-def test_what_is_dropped_changes_from_batch_to_batch_and_a_replay_drops_the_same(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_what_is_dropped_changes_from_batch_to_batch_and_a_replay_drops_the_same(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
     log = PlanLog(tmp_path / "plans")
     for batch, rates in RATES.items():
         log.write(batch, wm.plan(drop=rates))

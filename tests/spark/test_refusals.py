@@ -1,4 +1,6 @@
-"""Mistakes are said in plain words, where they are made: before anything runs, or, where only a worker can see them, instead of rows."""
+"""Mistakes are said in plain words, where they are made: before anything runs, or, where only a worker can see them,
+instead of rows.
+"""
 
 from __future__ import annotations
 

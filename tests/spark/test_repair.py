@@ -85,7 +85,9 @@ def test_a_torn_checkpoint_is_mended_and_the_query_goes_on(tmp_path: Path, spark
         assert "is in order" in repaired(tmp_path).output, spoil.__name__
         result = run(tmp_path)
         assert result.exit_code == 0, (spoil.__name__, result.output)
-    rows = spark.read.json(str(tmp_path / "out")).collect()  # by the sink's log: a task of a batch that failed may leave a file beside it
+    rows = spark.read.json(
+        str(tmp_path / "out")
+    ).collect()  # by the sink's log: a task of a batch that failed may leave a file beside it
     files = len(BREAKS) + 1
     assert len(rows) == 10 * (files + 2 * (files - 1))  # a key meets itself in its own file, and both ways in the next
     assert len(set(rows)) == len(rows)

@@ -63,7 +63,9 @@ def test_every_type_alone_and_all_together_hash_as_spark_hashes_them(spark: Spar
     assert all(is_part_of_identity(kind) for kind, _ in COLUMNS.values())
     table = rows_of(Random(1), 400)
     frame = spark.createDataFrame(table)
-    alone = frame.select(*(F.xxhash64(name).alias(name) for name in table.column_names), F.xxhash64(*table.column_names).alias("all"))
+    alone = frame.select(
+        *(F.xxhash64(name).alias(name) for name in table.column_names), F.xxhash64(*table.column_names).alias("all")
+    )
     theirs = alone.toArrow()
     for name in table.column_names:
         ours = row_identities(table.select([name])).tolist()
@@ -97,5 +99,9 @@ def test_spark_keeps_the_rows_that_we_keep(spark: SparkSession) -> None:
     frame = spark.createDataFrame(table)
     for share in (0.0, 0.25, 0.9, 1.0):
         box = DropBox("readings", keep=share, seed=7)
-        kept = frame.where(F.xxhash64(*table.column_names, F.lit(box.stream_seed)) < F.lit(box.below)) if box.drops else frame
+        kept = (
+            frame.where(F.xxhash64(*table.column_names, F.lit(box.stream_seed)) < F.lit(box.below))
+            if box.drops
+            else frame
+        )
         assert sorted(kept.toArrow()["id"].to_pylist()) == table.filter(pa.array(box.keeps(table)))["id"].to_pylist()

@@ -31,7 +31,9 @@ def test_estimates_are_those_of_the_embedded_engine(spark: SparkSession, evaluat
     assert "n_stderr" in embedded.column_names
     assert embedded.num_rows
     assert rows_of(wm.on_spark(query, over(**whole), plan=PLAN, session=spark)) == rows_of_table(embedded)
-    assert rows_of(wm.on_spark(query, over(a=frame(spark, "a"), b=frame(spark, "b")), plan=PLAN)) == rows_of_table(embedded)
+    assert rows_of(wm.on_spark(query, over(a=frame(spark, "a"), b=frame(spark, "b")), plan=PLAN)) == rows_of_table(
+        embedded
+    )
 
 
 @pytest.mark.parametrize("evaluated", QUERIES)

@@ -1,4 +1,6 @@
-"""Every kind of source on Spark: DataFrames, files, tables, mixed; with selections in the JVM, shedding and aggregation."""
+"""Every kind of source on Spark: DataFrames, files, tables, mixed; with selections in the JVM, shedding and
+aggregation.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,10 @@ def test_files_and_frames_and_tables_can_be_mixed(spark: SparkSession, tmp_path:
 def test_a_table_beside_a_stream_that_never_ends(spark: SparkSession, tmp_path: Path) -> None:
     query = "SELECT a.id AS a, b.id AS b FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE a.k = b.k"
     sources = over(a=streaming_frame(spark, tmp_path, "a"), b=TABLES["b"])
-    sources = {"a": wm.stream(sources["a"].spark_frame, time="ts", lateness="1 hour"), "b": wm.stream(TABLES["b"], time="ts")}
+    sources = {
+        "a": wm.stream(sources["a"].spark_frame, time="ts", lateness="1 hour"),
+        "b": wm.stream(TABLES["b"], time="ts"),
+    }
     found = wm.on_spark(query, sources)
     assert found.isStreaming
     assert streamed_rows(found, tmp_path) == rows_of_table(wm.collect(query, over(**TABLES)))

@@ -26,7 +26,8 @@ JOINED = "FROM a [RANGE 3 SECONDS], b [RANGE 2 SECONDS] WHERE a.k = b.k AND a.v 
 TILED = JOINED.replace("RANGE 3 SECONDS", "TUMBLE 2 SECONDS")
 ALL_FIVE = "COUNT(*) AS n, SUM(a.v) AS total, AVG(b.v) AS mean, MIN(b.s) AS first, MAX(a.v) AS most"
 
-#: By what is grouped: the query and its buckets. Groups are whole in the buckets of the first two, and in parts in those of the others.
+#: By what is grouped: the query and its buckets. Groups are whole in the buckets of the first two, and in parts in
+#: those of the others.
 QUERIES = {
     "the join key": (f"SELECT a.k, {ALL_FIVE} {JOINED} GROUP BY a.k EVERY 1 SECOND", 5),
     "a stream's own key": (f"SELECT a.g, {ALL_FIVE} {JOINED} GROUP BY a.g EVERY 1 SECOND", 2),
@@ -35,7 +36,10 @@ QUERIES = {
         f"SELECT a.g, b.g AS h, MAX(a.v) AS most {TILED} GROUP BY a.g, b.g HAVING MOD(COUNT(*), 3) <> 0 EVERY 1 SECOND",
         5,
     ),
-    "an expression over both": (f"SELECT a.v + b.v AS both, {ALL_FIVE} {JOINED} GROUP BY a.v + b.v EVERY 500 MILLISECONDS", 2),
+    "an expression over both": (
+        f"SELECT a.v + b.v AS both, {ALL_FIVE} {JOINED} GROUP BY a.v + b.v EVERY 500 MILLISECONDS",
+        2,
+    ),
 }
 
 
@@ -57,7 +61,10 @@ def test_a_batch_that_runs_again_gives_the_same_groups(spark: SparkSession, tmp_
     frame = wm.on_spark(query, _followed(tmp_path), session=spark, buckets=buckets)
     run_to_the_end(frame, tmp_path)
     forget_batch(tmp_path, ROUNDS - 1)
-    assert len(batches(run_to_the_end(wm.on_spark(query, _followed(tmp_path), session=spark, buckets=buckets), tmp_path))) == 1
+    assert (
+        len(batches(run_to_the_end(wm.on_spark(query, _followed(tmp_path), session=spark, buckets=buckets), tmp_path)))
+        == 1
+    )
     assert rows_of(spark.read.schema(frame.schema).parquet(str(tmp_path / "out"))) == rows_of_table(_embedded(query))
 
 
@@ -87,7 +94,9 @@ def _write(folder: Path, part: range) -> None:
 
 
 def _followed(folder: Path) -> dict[str, wm.Stream]:
-    return {name: wm.stream(folder / name, time="ts", lateness="1 second", follow=True, files_per_batch=1) for name in "ab"}
+    return {
+        name: wm.stream(folder / name, time="ts", lateness="1 second", follow=True, files_per_batch=1) for name in "ab"
+    }
 
 
 def _embedded(query: str, rounds: int = ROUNDS) -> pa.Table:

@@ -1,4 +1,6 @@
-"""Generated queries over directories that grow: the same rows as embedded, batch by batch, over restarts, with and without memory."""
+"""Generated queries over directories that grow: the same rows as embedded, batch by batch, over restarts, with and
+without memory.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ from .answers import rows_of, rows_of_table, run_to_the_end, sources_of
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-#: Cases whose types a parquet file holds, of one stream, of several, with ROWS windows, relations and self joins among them.
+#: Cases whose types a parquet file holds, of one stream, of several, with ROWS windows, relations and self joins among
+#: them.
 SEEDS = tuple(range(100, 106))
 
 
@@ -37,10 +40,17 @@ def test_files_that_come_one_by_one(spark: SparkSession, tmp_path: Path, seed: i
     cut = rng.randint(0, max(len(arrival.batches) for arrival in arrivals.values()))
     wanted, ledger = _embedded(case, arrivals)
     counted: dict[str, list[int]] = {name: [0, 0] for name in arrivals}
-    for part in (slice(0, max(cut, 1)), slice(max(cut, 1), None)):  # the query is stopped in between and goes on from its checkpoint
+    for part in (
+        slice(0, max(cut, 1)),
+        slice(max(cut, 1), None),
+    ):  # the query is stopped in between and goes on from its checkpoint
         _write(tmp_path, arrivals, part)
         frame = host.on_spark(
-            case.text, _followed(case, tmp_path, arrivals), session=spark, buckets=1 + seed % 3, remembers=bool(seed % 4 > 1)
+            case.text,
+            _followed(case, tmp_path, arrivals),
+            session=spark,
+            buckets=1 + seed % 3,
+            remembers=bool(seed % 4 > 1),
         )
         for batch in batches(run_to_the_end(frame, tmp_path)):
             for name, numbers in counted.items():
@@ -55,7 +65,9 @@ def _embedded(case: Case, arrivals: Mapping[str, Arrival]) -> tuple[Rows, dict[s
     run = wm.run(case.text, sources_of(case, arrivals))
     *rounds, _ = run.batches()
     tables = [pa.Table.from_batches(found, run.config.result) for found in rounds]
-    return rows_of_table(pa.concat_tables(tables)), {name: (entry.arrived, entry.late) for name, entry in run.ledger.items()}
+    return rows_of_table(pa.concat_tables(tables)), {
+        name: (entry.arrived, entry.late) for name, entry in run.ledger.items()
+    }
 
 
 def _write(folder: Path, arrivals: Mapping[str, Arrival], part: slice) -> None:
@@ -73,6 +85,12 @@ def _followed(case: Case, folder: Path, arrivals: Mapping[str, Arrival]) -> dict
         idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"
         lateness = f"{arrival.lateness_us} microseconds"
         sources[name] = wm.stream(
-            folder / name, time=arrival.time, unit=arrival.unit, lateness=lateness, idle=idle, follow=True, files_per_batch=1
+            folder / name,
+            time=arrival.time,
+            unit=arrival.unit,
+            lateness=lateness,
+            idle=idle,
+            follow=True,
+            files_per_batch=1,
         )
     return sources

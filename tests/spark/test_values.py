@@ -30,10 +30,17 @@ def test_a_decimal_equals_the_double_of_the_same_text(spark: SparkSession, tmp_p
         SELECT a.price AS a, b.price AS b FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND]
         WHERE a.price = b.price AND a.price > 1.14 AND NOT a.price > 4.35 AND a.price <> 1.17
     """
-    streams = {name: wm.stream(given(spark, tmp_path / name, table, kind), time="ts") for name, table in (("a", DECIMALS), ("b", DOUBLES))}
-    wanted = [cents for cents in CENTS.to_pylist() if Decimal("1.14") < cents <= Decimal("4.35") and cents != Decimal("1.17")]
+    streams = {
+        name: wm.stream(given(spark, tmp_path / name, table, kind), time="ts")
+        for name, table in (("a", DECIMALS), ("b", DOUBLES))
+    }
+    wanted = [
+        cents for cents in CENTS.to_pylist() if Decimal("1.14") < cents <= Decimal("4.35") and cents != Decimal("1.17")
+    ]
     found = rows_of(wm.on_spark(query, streams, session=spark, buckets=4))
-    assert found == rows_of_table(pa.table({"a": pa.array(wanted, CENTS.type), "b": [float(cents) for cents in wanted]}))
+    assert found == rows_of_table(
+        pa.table({"a": pa.array(wanted, CENTS.type), "b": [float(cents) for cents in wanted]})
+    )
 
 
 def test_the_average_of_one_decimal_is_its_nearest_double(spark: SparkSession) -> None:
@@ -64,27 +71,44 @@ def test_integer_times_that_look_like_another_unit_are_refused(spark: SparkSessi
         "a": wm.stream(given(spark, tmp_path / "a", SECONDS, kind), time="ts"),
         "b": wm.stream(given(spark, tmp_path / "b", MILLISECONDS, kind), time="ts", unit="ms"),
     }
-    with pytest.raises(wm.WatersmeetError, match='column "ts" of stream "a" has integers that look like seconds'), told_apart():
+    with (
+        pytest.raises(wm.WatersmeetError, match='column "ts" of stream "a" has integers that look like seconds'),
+        told_apart(),
+    ):
         wm.on_spark(NEAR, streams, session=spark, plan=wm.plan()).toArrow()
 
 
 NESTED = {
     "list": (pa.list_(pa.int64()), [[1], [1, None], None, [2], []]),
-    "struct": (pa.struct([("i", pa.int64()), ("t", pa.string())]), [{"i": 1, "t": None}, {"i": 1, "t": "a"}, None, {"i": 2, "t": "a"}]),
+    "struct": (
+        pa.struct([("i", pa.int64()), ("t", pa.string())]),
+        [{"i": 1, "t": None}, {"i": 1, "t": "a"}, None, {"i": 2, "t": "a"}],
+    ),
     "map": (pa.map_(pa.string(), pa.int64()), [[("a", 1)], [("a", None)], None, [("b", 0)], []]),
 }
 
 
 @pytest.mark.parametrize("kind", ["tables", "files", "frames"])
 @pytest.mark.parametrize("name", NESTED)
-def test_a_nested_column_breaks_ties_as_it_does_embedded(spark: SparkSession, tmp_path: Path, name: str, kind: str) -> None:
+def test_a_nested_column_breaks_ties_as_it_does_embedded(
+    spark: SparkSession, tmp_path: Path, name: str, kind: str
+) -> None:
     type_, values = NESTED[name]
     table = pa.table(
-        {"ts": pa.array([0] * len(values), pa.timestamp("us", "UTC")), "n": pa.array(values, type_), "v": list(range(len(values)))}
+        {
+            "ts": pa.array([0] * len(values), pa.timestamp("us", "UTC")),
+            "n": pa.array(values, type_),
+            "v": list(range(len(values))),
+        }
     )
     query = "SELECT v, n FROM s [ROWS 2]"
     wanted = rows_of_table(wm.collect(query, {"s": wm.stream(table, time="ts")}))
-    assert rows_of(wm.on_spark(query, {"s": wm.stream(given(spark, tmp_path / "s", table, kind), time="ts")}, session=spark)) == wanted
+    assert (
+        rows_of(
+            wm.on_spark(query, {"s": wm.stream(given(spark, tmp_path / "s", table, kind), time="ts")}, session=spark)
+        )
+        == wanted
+    )
 
 
 def given(spark: SparkSession, folder: Path, table: pa.Table, kind: str) -> Any:

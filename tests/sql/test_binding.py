@@ -21,7 +21,8 @@ def names(text: str) -> list[str]:
     return [output.name for output in bound(text).outputs]
 
 
-# --- resolving --------------------------------------------------------------------------------------------------------------------------
+# --- resolving
+# --------------------------------------------------------------------------------------------------------------------------
 
 
 def test_columns_get_their_source_and_their_declared_name() -> None:
@@ -57,7 +58,11 @@ def test_exact_names_win_over_other_cases() -> None:
 
 def test_names_that_differ_in_case_only_are_ambiguous_in_a_third_case() -> None:
     schema = StreamSchema("s", pa.schema({"xy": pa.int64(), "XY": pa.int64(), "ts": pa.int64()}), "ts")
-    for text in ("SELECT xY FROM s [ROWS 5]", "SELECT s.xY FROM s [ROWS 5]", "SELECT * FROM s [PARTITION BY xY ROWS 5]"):
+    for text in (
+        "SELECT xY FROM s [ROWS 5]",
+        "SELECT s.xY FROM s [ROWS 5]",
+        "SELECT * FROM s [PARTITION BY xY ROWS 5]",
+    ):
         with pytest.raises(QueryError, match="could be"):
             bind(parse(text), {"s": schema})
     both = {"Bids": SCHEMAS["bids"], "BIDS": SCHEMAS["bids"]}
@@ -70,7 +75,11 @@ def test_names_that_differ_in_case_only_are_ambiguous_in_a_third_case() -> None:
     [
         ("SELECT prize FROM bids [ROWS 5]", 'column "prize" does not exist in stream "bids"', "prize"),
         ("SELECT prize FROM bids [ROWS 5], stores", 'no source has a column "prize"', "prize"),
-        ("SELECT stores.name2 FROM bids [ROWS 5], stores", 'column "name2" does not exist in relation "stores"', "stores.name2"),
+        (
+            "SELECT stores.name2 FROM bids [ROWS 5], stores",
+            'column "name2" does not exist in relation "stores"',
+            "stores.name2",
+        ),
         (f"SELECT item {TWO}", 'column "item" is in 2 sources', "item"),
         (
             "SELECT * FROM bids [PARTITION BY prize ROWS 5]",
@@ -112,7 +121,8 @@ def test_queries_built_by_hand_bind_too() -> None:
         bind(Query((Source("bids", "b", RowsWindow(5)),), (SelectItem(Column("price", "c")),)), SCHEMAS)
 
 
-# --- output names -----------------------------------------------------------------------------------------------------------------------
+# --- output names
+# -----------------------------------------------------------------------------------------------------------------------
 
 
 def test_outputs_are_called_by_alias_else_by_name_else_with_the_source() -> None:
@@ -120,7 +130,9 @@ def test_outputs_are_called_by_alias_else_by_name_else_with_the_source() -> None
 
 
 def test_a_star_gives_every_column_of_every_source_in_order() -> None:
-    assert names(f"SELECT * {TWO}") == [f"{alias}_{name}" for alias in "ab" for name in ("item", "store", "price", "ts")]
+    assert names(f"SELECT * {TWO}") == [
+        f"{alias}_{name}" for alias in "ab" for name in ("item", "store", "price", "ts")
+    ]
     assert names("SELECT * FROM bids [ROWS 5], stores") == ["auction", "bidder", "price", "ts", "id", "Name"]
     assert names(f"SELECT b.*, a.item AS other {TWO}") == ["item", "store", "price", "ts", "other"]
 
@@ -153,13 +165,16 @@ def test_two_outputs_of_one_name_are_refused(items: str, name: str, place: str) 
     assert underlined(error) == place
 
 
-# --- aggregation ------------------------------------------------------------------------------------------------------------------------
+# --- aggregation
+# ------------------------------------------------------------------------------------------------------------------------
 
 GROUPED = "FROM sales_a [ROWS 5] AS a"
 
 
 def test_group_keys_may_be_selected_and_computed_with() -> None:
-    query = bound(f"SELECT store, LENGTH(a.store) AS n, item % 2 AS odd, COUNT(*) AS c {GROUPED} GROUP BY store, item % 2")
+    query = bound(
+        f"SELECT store, LENGTH(a.store) AS n, item % 2 AS odd, COUNT(*) AS c {GROUPED} GROUP BY store, item % 2"
+    )
     assert query.is_aggregation
     assert query.group_by == (Column("store", "a"), Arithmetic("%", Column("item", "a"), Literal(2, pa.int64())))
 

@@ -102,7 +102,10 @@ def test_windows_of_given_pairs_directed_or_not() -> None:
 
 def test_pairs_may_have_to_be_of_one_instant() -> None:
     query = parse(FROM + "WINDOW = 0 SECONDS AND WINDOW (a, b) = 0 HOURS AND DWINDOW (b, c) = 0 MICROSECONDS")
-    assert (query.all_pairs_us, query.pairs) == (0, (PairConstraint("a", "b", 0), PairConstraint("b", "c", 0, directed=True)))
+    assert (query.all_pairs_us, query.pairs) == (
+        0,
+        (PairConstraint("a", "b", 0), PairConstraint("b", "c", 0, directed=True)),
+    )
 
 
 def test_all_pairs_and_given_pairs_go_together() -> None:
@@ -117,7 +120,9 @@ def test_constraints_may_stand_behind_where() -> None:
 
 
 def test_commas_joins_and_cross_joins_mix() -> None:
-    mixed = parse("SELECT * FROM s a JOIN t b ON a.x = b.x, u c CROSS JOIN v d INNER JOIN w e ON e.y = d.y AND e.z = a.z WHERE c.x = d.x")
+    mixed = parse(
+        "SELECT * FROM s a JOIN t b ON a.x = b.x, u c CROSS JOIN v d INNER JOIN w e ON e.y = d.y AND e.z = a.z WHERE c.x = d.x"
+    )
     plain = parse("SELECT * FROM s a, t b, u c, v d, w e WHERE a.x = b.x AND e.y = d.y AND e.z = a.z AND c.x = d.x")
     assert mixed == plain
 
@@ -130,7 +135,9 @@ def test_a_single_join_condition_is_kept_as_it_is_written() -> None:
 
 
 def test_group_by_having_and_every() -> None:
-    query = parse("SELECT a.x, COUNT(*) AS n FROM s [TUMBLE 1 HOUR] a GROUP BY a.x, a.y HAVING COUNT(*) > 1 EVERY 10 SECONDS")
+    query = parse(
+        "SELECT a.x, COUNT(*) AS n FROM s [TUMBLE 1 HOUR] a GROUP BY a.x, a.y HAVING COUNT(*) > 1 EVERY 10 SECONDS"
+    )
     assert query.group_by == (column("a.x"), column("a.y"))
     assert query.having is not None
     assert query.every_us == 10 * SECOND

@@ -70,7 +70,11 @@ def text(value: str) -> Literal:
         ("TIMESTAMP '2024-02-29'", dt.datetime(2024, 2, 29), pa.timestamp("us")),
         ("timestamp '2024-02-29 10:11:12.5'", dt.datetime(2024, 2, 29, 10, 11, 12, 500_000), pa.timestamp("us")),
         ("TIMESTAMP '2024-02-29T10:11:12'", dt.datetime(2024, 2, 29, 10, 11, 12), pa.timestamp("us")),
-        ("TIMESTAMP '2024-02-29 10:11:12+01:00'", dt.datetime(2024, 2, 29, 9, 11, 12, tzinfo=dt.UTC), pa.timestamp("us", "UTC")),
+        (
+            "TIMESTAMP '2024-02-29 10:11:12+01:00'",
+            dt.datetime(2024, 2, 29, 9, 11, 12, tzinfo=dt.UTC),
+            pa.timestamp("us", "UTC"),
+        ),
         ("TIMESTAMP '2024-02-29 10:11Z'", dt.datetime(2024, 2, 29, 10, 11, tzinfo=dt.UTC), pa.timestamp("us", "UTC")),
         ("INTERVAL 5 SECONDS", dt.timedelta(seconds=5), pa.duration("us")),
         ("INTERVAL '5' second", dt.timedelta(seconds=5), pa.duration("us")),
@@ -107,7 +111,10 @@ def test_arithmetic_binds_as_in_sql(written: str, meaning: Expr) -> None:
 @pytest.mark.parametrize(
     ("written", "meaning"),
     [
-        ("a.x = 1 AND a.y = 2 AND a.z = 3", And(tuple(Comparison("=", c, number(i + 1)) for i, c in enumerate((X, Y, Z))))),
+        (
+            "a.x = 1 AND a.y = 2 AND a.z = 3",
+            And(tuple(Comparison("=", c, number(i + 1)) for i, c in enumerate((X, Y, Z)))),
+        ),
         ("a.x OR a.y OR a.z", Or((X, Y, Z))),
         ("a.x OR a.y AND a.z", Or((X, And((Y, Z))))),
         ("(a.x OR a.y) AND a.z", And((Or((X, Y)), Z))),

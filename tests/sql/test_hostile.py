@@ -72,7 +72,9 @@ HOSTILE = {
 def test_hostile_text_is_refused_and_nothing_is_logged(name: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG), pytest.raises(QueryError) as failure:
         parse(HOSTILE[name])
-    ours = [record for record in caplog.records if not record.name.startswith("py4j")]  # Spark's gateway tidies up whenever it likes
+    ours = [
+        record for record in caplog.records if not record.name.startswith("py4j")
+    ]  # Spark's gateway tidies up whenever it likes
     assert not ours
     assert len(str(failure.value)) < 3_000
 
@@ -120,7 +122,8 @@ def _stack() -> list[object]:
     return frames
 
 
-# --- fuzzing ----------------------------------------------------------------------------------------------------------------------------
+# --- fuzzing
+# ----------------------------------------------------------------------------------------------------------------------------
 
 WORDS_TEXT = """
     SELECT FROM WHERE GROUP BY HAVING EVERY WINDOW DWINDOW AS AND OR NOT IN BETWEEN LIKE IS NULL TRUE CASE WHEN THEN ELSE END JOIN INNER
@@ -172,7 +175,9 @@ def test_a_mangled_query_is_an_error_or_all_of_it_is_meant(text: str) -> None:
     assert parse(str(query)) == query
     written, printed = _values(text), _values(str(query))
     assert not printed - written
-    assert not written - printed - Counter(source.alias.upper() for source in query.sources if source.alias == source.name)
+    assert (
+        not written - printed - Counter(source.alias.upper() for source in query.sources if source.alias == source.name)
+    )
 
 
 @settings(max_examples=300)
@@ -202,7 +207,9 @@ def _parsed(text: str) -> Query | None:
 
 
 def _values(text: str) -> Counter[str]:
-    """Names, numbers and strings of a text: whatever the parser does to the words between them, these have to come through."""
+    """Names, numbers and strings of a text: whatever the parser does to the words between them, these have to come
+    through.
+    """
     tokens = WatersmeetDialect().tokenize(text)
     numbers = [str(float(token.text)) for token in tokens if token.token_type == TokenType.NUMBER]
     kept = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING}

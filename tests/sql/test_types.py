@@ -60,7 +60,11 @@ def test_arithmetic_on_numbers(written: str, meant: str, kind: pa.DataType) -> N
     [
         ("ts - ts", "ts - ts", pa.duration("us")),
         ("ts_s - ts_s", "CAST(ts_s AS TIMESTAMP) - CAST(ts_s AS TIMESTAMP)", pa.duration("us")),
-        ("ts - ts_paris", "CAST(ts AS timestamp[ns, tz=UTC]) - CAST(ts_paris AS timestamp[ns, tz=UTC])", pa.duration("ns")),
+        (
+            "ts - ts_paris",
+            "CAST(ts AS timestamp[ns, tz=UTC]) - CAST(ts_paris AS timestamp[ns, tz=UTC])",
+            pa.duration("ns"),
+        ),
         ("day - day", "CAST(day AS TIMESTAMP) - CAST(day AS TIMESTAMP)", pa.duration("us")),
         ("ts - '2024-01-01'", "ts - TIMESTAMP '2024-01-01 00:00:00'", pa.duration("us")),
         ("ts + INTERVAL 1 DAY", "ts + INTERVAL 1 DAY", pa.timestamp("us")),
@@ -211,7 +215,11 @@ def test_functions_and_aggregates(written: str, meant: str, kind: pa.DataType) -
         ("i64 IN (1, 'x')", "IN cannot take BIGINT and VARCHAR together", "i64 IN (1, 'x'"),
         ("day = '2024-01-01 10:00'", "this is not a date", "'2024-01-01 10:00'"),
         ("clock = '25:00'", "this is not a time of day", "'25:00'"),
-        ("wide + wide", "DECIMAL(38, 4) and DECIMAL(38, 4) together need a DECIMAL of 39 digits; 38 is the most", "wide + wide"),
+        (
+            "wide + wide",
+            "DECIMAL(38, 4) and DECIMAL(38, 4) together need a DECIMAL of 39 digits; 38 is the most",
+            "wide + wide",
+        ),
         ("wide * 2", "DECIMAL(38, 4) and BIGINT together need a DECIMAL of 40 digits; 38 is the most", "wide * 2"),
         (
             "wide = CAST(1 AS DECIMAL(38, 0))",

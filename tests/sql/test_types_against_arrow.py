@@ -68,7 +68,9 @@ def test_comparing_is_symmetric() -> None:
             assert back is None
 
 
-EXPRESSIONS = st.recursive(LITERALS | st.sampled_from(NAMES).map(lambda name: Column(name, "k")), compound, max_leaves=6)
+EXPRESSIONS = st.recursive(
+    LITERALS | st.sampled_from(NAMES).map(lambda name: Column(name, "k")), compound, max_leaves=6
+)
 
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])

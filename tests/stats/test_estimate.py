@@ -13,7 +13,9 @@ from watersmeet.stats.estimate import Estimate, Provenance, assumed, derived
 ENORMOUS = pytest.param(10**5000, id="enormous")  # Python prints no number this long, so it cannot name a test
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), -1, -1e-300, True, "5", None, ENORMOUS, 1e21, 1j])
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), -float("inf"), -1, -1e-300, True, "5", None, ENORMOUS, 1e21, 1j]
+)
 def test_what_is_no_finite_number_of_at_least_zero_is_refused(value: float) -> None:
     with pytest.raises(InputError, match="finite number of at least zero"):
         Estimate(value, Provenance.DECLARED)
@@ -25,14 +27,17 @@ def test_numbers_of_every_kind_become_floats(value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(5000, "5000"), (0, "0"), (0.25, "0.25"), (1 / 3, "0.3333"), (1e15, "1000000000000000"), (123456.7, "123457")]
+    ("value", "text"),
+    [(5000, "5000"), (0, "0"), (0.25, "0.25"), (1 / 3, "0.3333"), (1e15, "1000000000000000"), (123456.7, "123457")],
 )
 def test_an_estimate_prints_its_value_and_where_it_comes_from(value: float, text: str) -> None:
     assert str(Estimate(value, Provenance.MEASURED)) == f"{text} (measured)"
 
 
 @pytest.mark.parametrize(("first", "second"), list(itertools.product(Provenance, repeat=2)))
-def test_a_number_computed_from_an_assumed_one_is_assumed_and_otherwise_derived(first: Provenance, second: Provenance) -> None:
+def test_a_number_computed_from_an_assumed_one_is_assumed_and_otherwise_derived(
+    first: Provenance, second: Provenance
+) -> None:
     result = derived(6, Estimate(2, first), Estimate(3, second), note="product")
     is_assumed = Provenance.ASSUMED in (first, second)
     assert result == Estimate(6, Provenance.ASSUMED if is_assumed else Provenance.DERIVED, "product")

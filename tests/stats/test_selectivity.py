@@ -89,8 +89,12 @@ RULES: list[tuple[str, Expr, float, Provenance]] = [
 ]
 
 
-@pytest.mark.parametrize(("predicate", "value", "provenance"), [each[1:] for each in RULES], ids=[each[0] for each in RULES])
-def test_each_predicate_has_its_rule_its_provenance_and_a_note(predicate: Expr, value: float, provenance: Provenance) -> None:
+@pytest.mark.parametrize(
+    ("predicate", "value", "provenance"), [each[1:] for each in RULES], ids=[each[0] for each in RULES]
+)
+def test_each_predicate_has_its_rule_its_provenance_and_a_note(
+    predicate: Expr, value: float, provenance: Provenance
+) -> None:
     found = share(predicate)
     assert found.value == pytest.approx(value)
     assert found.provenance is provenance

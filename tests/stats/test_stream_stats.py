@@ -15,7 +15,15 @@ from watersmeet.stats.stream_stats import StreamStats, stats
 
 BIDS = StreamSchema(
     "bids",
-    pa.schema([("auction", pa.int64()), ("open", pa.bool_()), ("level", pa.int8()), ("channel", pa.string()), ("ts", pa.timestamp("us"))]),
+    pa.schema(
+        [
+            ("auction", pa.int64()),
+            ("open", pa.bool_()),
+            ("level", pa.int8()),
+            ("channel", pa.string()),
+            ("ts", pa.timestamp("us")),
+        ]
+    ),
     "ts",
 )
 
@@ -100,7 +108,10 @@ def test_what_is_known_stays_as_it_is() -> None:
     known = stats(rate=5, distinct={"auction": 7}, row_bytes=9, hot={"auction": 0.3})
     filled = known.with_assumptions(BIDS)
     assert (filled.rows_per_s, filled.row_bytes) == (known.rows_per_s, known.row_bytes)
-    assert (filled.distinct["auction"], filled.hot_share["auction"]) == (known.distinct["auction"], known.hot_share["auction"])
+    assert (filled.distinct["auction"], filled.hot_share["auction"]) == (
+        known.distinct["auction"],
+        known.hot_share["auction"],
+    )
 
 
 def test_an_assumed_number_of_values_never_contradicts_a_declared_hot_share() -> None:

@@ -48,7 +48,10 @@ def test_a_file_says_the_same_as_the_function(tmp_path: Path) -> None:
         ("[[streams]]\nrate = 3", "streams must be a section"),
         ("[stream.bids]\nrate = 3", 'no setting "stream"\nexisting settings: streams'),
         ("[streams]\nbids = 7", "streams.bids must be a section, got 7"),
-        ("[streams.bids]\nrat = 7", 'streams.bids: there is no setting "rat"\nexisting settings: rate, distinct, row_bytes, hot'),
+        (
+            "[streams.bids]\nrat = 7",
+            'streams.bids: there is no setting "rat"\nexisting settings: rate, distinct, row_bytes, hot',
+        ),
         ("[streams.bids]\nrate = 0", "streams.bids: a rate of 0 rows per second means no stream\nleave the stream out"),
         ("[streams.bids]\nrate = nan", "streams.bids: rate must be"),
         ("[streams.bids]\nrate = inf", "streams.bids: rate must be"),

@@ -1,4 +1,5 @@
-"""A run that changes its plan after a jump, beside one that had the right plan from the start and one that keeps the wrong one.
+"""A run that changes its plan after a jump, beside one that had the right plan from the start and one that keeps the
+wrong one.
 
 The three run in turns, batch by batch, in one process, so that whatever else the machine does slows all of them alike.
 """
@@ -59,7 +60,9 @@ def _run_all(runs: list[EmbeddedRun], workload: Jump) -> list[float]:
     for number in range(workload.batches):
         for place, run in enumerate(runs):
             started = worked_s()
-            rows[place] += sum(batch.num_rows for batch in run.advance({name: parts[number] for name, parts in tables.items()}))
+            rows[place] += sum(
+                batch.num_rows for batch in run.advance({name: parts[number] for name, parts in tables.items()})
+            )
             spent[place] += (worked_s() - started) * (number in measured)
     if len(set(rows)) > 1:
         raise WatersmeetError(f"the runs give different numbers of rows: {rows}")

@@ -1,4 +1,6 @@
-"""What a workload's rows are, by count and by a sum of hashes that no order changes. No time counts before they are found the same."""
+"""What a workload's rows are, by count and by a sum of hashes that no order changes. No time counts before they are
+found the same.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,14 @@ class DifferentRowsError(WatersmeetError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The rows of a finite run. Streams do not end, so of an aggregation they show the windows that are over, and `in_order` has the rows
-    in order of time.
+    """The rows of a finite run. Streams do not end, so of an aggregation they show the windows that are over, and
+    `in_order` has the rows in order of time.
 
     >>> given = Answer(2, 7, pa.schema([]))
     >>> given.check("flink", 3, 7)
     Traceback (most recent call last):
-    watersmeet_lab.bench.answers.DifferentRowsError: flink gives 3 rows with checksum 7, not 2 with 7, so there is nothing to compare
+    watersmeet_lab.bench.answers.DifferentRowsError: flink gives 3 rows with checksum 7, not 2 with 7, so there is
+    nothing to compare
     """
 
     rows: int
@@ -34,7 +37,9 @@ class Answer:
 
     @classmethod
     def of(cls, workload: Workload, found: pa.Table) -> Answer:
-        schema = pa.schema([(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in found.schema])
+        schema = pa.schema(
+            [(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in found.schema]
+        )
         in_order = found.sort_by("as_of") if workload.join.aggregates else None
         return cls(found.num_rows, checksum(found), schema, in_order)
 

@@ -16,7 +16,9 @@ SPARK_AND_FLINK_HOLD = 2_000_000
 
 
 def common_key(name: str, streams: int, rows: int, scale: float) -> Workload:
-    """Streams of so many rows with 500,000 keys over windows of ten seconds, 500,000 rows of each in a batch: about one match per probe."""
+    """Streams of so many rows with 500,000 keys over windows of ten seconds, 500,000 rows of each in a batch: about one
+    match per probe.
+    """
     rows, batches = _scaled(rows, rows // 500_000, scale)
     return CommonKey(streams=streams, rows=rows, keys=min(500_000, rows)).workload(name, batches)
 
@@ -25,11 +27,21 @@ def chain(scale: float) -> Workload:
     """Three streams, each pair on a key of its own."""
     rows, batches = _scaled(2_000_000, 5, scale)
     keys = min(200_000, rows)
-    streams = {alias: Flow(rows, 20_000, dict.fromkeys(names, keys)) for alias, names in {"a": "k", "b": "kj", "c": "j"}.items()}
-    outputs = (("a.k", "k"), ("c.j", "j"), *((f"{alias}.{name}", f"{alias}_{name}") for alias in "abc" for name in ("ts", "id")))
+    streams = {
+        alias: Flow(rows, 20_000, dict.fromkeys(names, keys))
+        for alias, names in {"a": "k", "b": "kj", "c": "j"}.items()
+    }
+    outputs = (
+        ("a.k", "k"),
+        ("c.j", "j"),
+        *((f"{alias}.{name}", f"{alias}_{name}") for alias in "abc" for name in ("ts", "id")),
+    )
     equal = (("a.k", "b.k"), ("b.j", "c.j"))
     return Workload(
-        "chain", WindowJoin({alias: alias for alias in "abc"}, Range(10 * SECOND_US), outputs, equal), flowing(streams), batches
+        "chain",
+        WindowJoin({alias: alias for alias in "abc"}, Range(10 * SECOND_US), outputs, equal),
+        flowing(streams),
+        batches,
     )
 
 
@@ -56,7 +68,9 @@ def tiny_batches(scale: float) -> Workload:
     """Batches of 2,000 rows, for what a batch takes at the least."""
     batches = max(FEWEST_BATCHES, round(60 * scale))
     work = CommonKey(rows=1_000 * batches, keys=10_000, rows_per_s=1_000)
-    return work.workload("tiny-batches", batches, "Flink takes rows one by one; how long a row takes is not measured there")
+    return work.workload(
+        "tiny-batches", batches, "Flink takes rows one by one; how long a row takes is not measured there"
+    )
 
 
 def large_window_join(scale: float) -> Workload:

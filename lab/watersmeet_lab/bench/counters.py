@@ -1,4 +1,6 @@
-"""What counting costs: the nested-loops kernel beside the same kernel with every counting statement taken out of its source."""
+"""What counting costs: the nested-loops kernel beside the same kernel with every counting statement taken out of its
+source.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ class _WithoutCounting(ast.NodeTransformer):
 def share_of_counting(rows: int = 200_000, repeats: int = 21) -> float:
     """The part of the eager hash join's CPU time on Table 5's query that goes into counters.
 
-    Both kernels run in turns, and the median over the turns is taken of the part in each: a noisy machine slows the two of a turn alike.
+    Both kernels run in turns, and the median over the turns is taken of the part in each: a noisy machine slows the two
+    of a turn alike.
     """
     plan = golab.table_8_plans(golab.BEST_ORDER)["eager hash"]
     counting = nested_loops.join_arrivals

@@ -1,7 +1,8 @@
-"""The fourth paper's settings, measured: every placement of early aggregation on the same input, and the one the optimizer picks.
+"""The fourth paper's settings, measured: every placement of early aggregation on the same input, and the one the
+optimizer picks.
 
-Plans are timed in turns, by the processor's clock, so that what else the machine does hits all of them alike, and each keeps its fastest
-time. All must give the same rows.
+Plans are timed in turns, by the processor's clock, so that what else the machine does hits all of them alike, and each
+keeps its fastest time. All must give the same rows.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ ALIASES = ("a", "b", "c")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Streams with the paper's parameters (λ rows per second, w rows in a window, g groups, join selectivity σ), evaluated every second.
+    """Streams with the paper's parameters (λ rows per second, w rows in a window, g groups, join selectivity σ),
+    evaluated every second.
 
     `rows` are the fastest stream's; slower ones have as many as come in the same time.
     """
@@ -40,7 +42,10 @@ class Setting:
         return ALIASES[: len(self.inputs)]
 
     def tables(self) -> dict[str, pa.Table]:
-        return {alias: self._table(number, each) for number, (alias, each) in enumerate(zip(self.aliases, self.inputs, strict=True))}
+        return {
+            alias: self._table(number, each)
+            for number, (alias, each) in enumerate(zip(self.aliases, self.inputs, strict=True))
+        }
 
     def query(self) -> str:
         sources = ", ".join(
@@ -90,8 +95,9 @@ class Ranked:
 
 DEFAULT = Setting("default", TWO_WAY, rows=20_000)
 
-#: Settings in which one plan is clearly the best. Figure 10's are on the edge here, but for that of EAP11: our kernels aggregate early for
-#: much less, so the others need keys that match less often (LAP), or more rows in a window and more groups on the other side.
+#: Settings in which one plan is clearly the best. Figure 10's are on the edge here, but for that of EAP11: our kernels
+#: aggregate early for much less, so the others need keys that match less often (LAP), or more rows in a window and more
+#: groups on the other side.
 _MANY, _ONE = Input(5000, 5000, groups=15_000, selectivity=0.01), Input(5000, 5000, groups=1, selectivity=0.01)
 _LONELY = Input(500, 500, groups=1500, selectivity=0.0005)
 CLEAR = (

@@ -35,11 +35,15 @@ def beside_duckdb(workload: Workload) -> Comparison:
     """The two alone, for a look at nothing but the engine."""
     tables = workload.tables()
     found = finite(workload, tables)
-    return Comparison(workload.name, _rows_in(tables), found.answer.rows, workload.seed, found.systems, found.skipped, workload.said)
+    return Comparison(
+        workload.name, _rows_in(tables), found.answer.rows, workload.seed, found.systems, found.skipped, workload.said
+    )
 
 
 def finite(workload: Workload, tables: Tables, repeats: int = REPEATS) -> Finite:
-    """Ours and DuckDB's, on all cores and on one, in turns: the best of a few repeats of each. Refuses figures when their rows differ."""
+    """Ours and DuckDB's, on all cores and on one, in turns: the best of a few repeats of each. Refuses figures when
+    their rows differ.
+    """
     collect_ours(workload, opening(tables, WARM_UP_ROWS))
     answers: list[Answer] = []
 
@@ -63,7 +67,9 @@ def finite(workload: Workload, tables: Tables, repeats: int = REPEATS) -> Finite
 
 
 def collect_ours(workload: Workload, tables: Tables) -> pa.Table:
-    return wm.collect(workload.join.ours(), {name: wm.stream(table, time="ts", unit="us") for name, table in tables.items()})
+    return wm.collect(
+        workload.join.ours(), {name: wm.stream(table, time="ts", unit="us") for name, table in tables.items()}
+    )
 
 
 def seconds_per_row(workload: CommonKey) -> float:
@@ -91,7 +97,9 @@ def _duckdb(workload: Workload, tables: Tables, threads: int) -> Callable[[], pa
 
 
 def _timed(name: str, call: Callable[[], pa.Table], look: Callable[[str, pa.Table], None] | None) -> Measured[None]:
-    """Lets go of the rows once they were looked at: a second copy of them would count as memory of the next measurement."""
+    """Lets go of the rows once they were looked at: a second copy of them would count as memory of the next
+    measurement.
+    """
     measured = measure(call)
     if look is not None:
         look(name, measured.result)
@@ -100,7 +108,10 @@ def _timed(name: str, call: Callable[[], pa.Table], look: Callable[[str, pa.Tabl
 
 def _with_latency(system: System, workload: Workload, tables: Tables) -> System:
     """The same rows batch by batch: how long a batch takes, and what is kept between batches."""
-    run = wm.run(workload.join.ours(), {name: wm.stream(iter([table.slice(0, 0)]), time="ts", unit="us") for name, table in tables.items()})
+    run = wm.run(
+        workload.join.ours(),
+        {name: wm.stream(iter([table.slice(0, 0)]), time="ts", unit="us") for name, table in tables.items()},
+    )
     took_ms, state_bytes = [], 0
     for number in range(workload.batches):
         batch = {name: batch_of(table, number, workload.batches) for name, table in tables.items()}

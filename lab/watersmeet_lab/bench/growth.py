@@ -1,6 +1,7 @@
 """How our time per row grows with the rows in the windows, with the number of streams, and with the matches of a row.
 
-One thing grows at a time: keys are chosen so that a probe meets as many rows as before, but where the matches are what grows.
+One thing grows at a time: keys are chosen so that a probe meets as many rows as before, but where the matches are what
+grows.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def large_window(rows_in_state: int, seed: int = 0) -> CommonKey:
     """Two streams whose windows hold so many rows together once they are full, of which a probe meets one."""
     each = rows_in_state // 2
     rows = max(each * 6 // 5, min(5 * each, 5 * BATCH_ROWS // 2))
-    return CommonKey(rows=rows, keys=each, rows_per_s=max(1, each // LARGE_WINDOW_S), window_s=LARGE_WINDOW_S, seed=seed)
+    return CommonKey(
+        rows=rows, keys=each, rows_per_s=max(1, each // LARGE_WINDOW_S), window_s=LARGE_WINDOW_S, seed=seed
+    )
 
 
 def batches_of(workload: CommonKey) -> int:
@@ -56,7 +59,10 @@ def growth(scale: float, per_row_on_spark: Callable[[CommonKey], float] | None =
     yield from _points("streams", "embedded", streams, seconds_per_row, _met)
     matches = {n: replace(_streams(2, scale), keys=max(1, _rows(scale) // (4 * n))) for n in (1, 2, 4, 8, 16)}
     yield from _points("matches", "embedded", matches, seconds_per_row, float)
-    windows = {round(millions * 1_000_000 * scale): large_window(round(millions * 1_000_000 * scale)) for millions in (1, 5, 20)}
+    windows = {
+        round(millions * 1_000_000 * scale): large_window(round(millions * 1_000_000 * scale))
+        for millions in (1, 5, 20)
+    }
     yield from _points("rows in windows", "embedded", windows, seconds_per_row, lambda _: 2.0)
     if per_row_on_spark is not None:
         yield from _points("streams", "Spark", streams, per_row_on_spark, _met)
@@ -64,7 +70,11 @@ def growth(scale: float, per_row_on_spark: Callable[[CommonKey], float] | None =
 
 
 def _points(
-    grows: str, engine: str, sizes: dict[int, CommonKey], per_row: Callable[[CommonKey], float], allowed: Callable[[int], float]
+    grows: str,
+    engine: str,
+    sizes: dict[int, CommonKey],
+    per_row: Callable[[CommonKey], float],
+    allowed: Callable[[int], float],
 ) -> Iterator[Point]:
     first = None
     for size, workload in sizes.items():

@@ -1,6 +1,8 @@
-"""A window join as a value, from which each system's own words for it are written, so that all are asked for the same rows.
+"""A window join as a value, from which each system's own words for it are written, so that all are asked for the same
+rows.
 
-Columns stand as `alias.column`; expressions use only what every system reads alike. Times are the column `ts` of each stream.
+Columns stand as `alias.column`; expressions use only what every system reads alike. Times are the column `ts` of each
+stream.
 """
 
 from __future__ import annotations
@@ -120,18 +122,26 @@ class WindowJoin:
 
     def ours(self) -> str:
         """In the query language of this project."""
-        sources = ", ".join(f"{stream} {self._window()} AS {alias}".replace("  ", " ") for alias, stream in self.sources.items())
+        sources = ", ".join(
+            f"{stream} {self._window()} AS {alias}".replace("  ", " ") for alias, stream in self.sources.items()
+        )
         text = f"SELECT {', '.join(self._selected())} FROM {sources}{self._constraints()}"
         conditions = [*(f"{one} = {other}" for one, other in self.equal), *self._on_band(), *self.where]
         text += f" WHERE {' AND '.join(conditions)}" if conditions else ""
         if self.aggregates and self.outputs:
             text += f" GROUP BY {', '.join(expression for expression, _ in self.outputs)}"
-        return text + (f" EVERY {self.windows.length_us} MICROSECONDS" if self.aggregates and isinstance(self.windows, Tile) else "")
+        return text + (
+            f" EVERY {self.windows.length_us} MICROSECONDS"
+            if self.aggregates and isinstance(self.windows, Tile)
+            else ""
+        )
 
     def duckdb(self) -> str:
         """The same rows of the finite tables in DuckDB's SQL: a window is a band on the times of pairs."""
         first, *others = self.steps()
-        joins = "".join(f" JOIN {step.stream} AS {step.alias} ON {' AND '.join(self._plainly(step))}" for step in others)
+        joins = "".join(
+            f" JOIN {step.stream} AS {step.alias} ON {' AND '.join(self._plainly(step))}" for step in others
+        )
         text = f"FROM {first.stream} AS {first.alias}{joins}"
         text += f" WHERE {' AND '.join(first.where)}" if first.where else ""
         if not self.aggregates or not isinstance(self.windows, Tile):
@@ -144,15 +154,22 @@ class WindowJoin:
         equal = tuple(pair for pair in self.equal if _newest(" ".join(pair), known) == alias)
         where = tuple(text for text in self.where if _newest(text, known) == alias)
         bounds = tuple(
-            each for each in self.windows.bounds(self.aliases) if {each.one, each.other} <= {*known} and alias in (each.one, each.other)
+            each
+            for each in self.windows.bounds(self.aliases)
+            if {each.one, each.other} <= {*known} and alias in (each.one, each.other)
         )
         return Step(alias, self.sources[alias], equal, where, bounds if before else ())
 
     def _plainly(self, step: Step) -> list[str]:
         conditions = [f"{one} = {other}" for one, other in step.equal]
         if isinstance(self.windows, Tile):
-            conditions.append(f"{self.aliases[0]}.ts // {self.windows.length_us} = {step.alias}.ts // {self.windows.length_us}")
-        between = (f"{each.other}.ts BETWEEN {each.one}.ts + {each.low_us} AND {each.one}.ts + {each.high_us}" for each in step.bounds)
+            conditions.append(
+                f"{self.aliases[0]}.ts // {self.windows.length_us} = {step.alias}.ts // {self.windows.length_us}"
+            )
+        between = (
+            f"{each.other}.ts BETWEEN {each.one}.ts + {each.low_us} AND {each.one}.ts + {each.high_us}"
+            for each in step.bounds
+        )
         return [*conditions, *between, *self._on_band(), *step.where]
 
     def _selected(self) -> list[str]:
@@ -167,7 +184,9 @@ class WindowJoin:
         return [f"{one} < {other} + {width}", f"{one} > {other} - {width}"]
 
     def _window(self) -> str:
-        """An evaluation at the end of a tile looks back over it; a row that looks for others looks back to its tile's start."""
+        """An evaluation at the end of a tile looks back over it; a row that looks for others looks back to its tile's
+        start.
+        """
         if isinstance(self.windows, After):
             return ""
         kind = "TUMBLE" if isinstance(self.windows, Tile) and not self.aggregates else "RANGE"
@@ -176,7 +195,9 @@ class WindowJoin:
     def _constraints(self) -> str:
         if not isinstance(self.windows, After):
             return ""
-        pairs = (f"DWINDOW ({other}, {self.aliases[0]}) = {us} MICROSECONDS" for other, us in self.windows.lengths_us.items())
+        pairs = (
+            f"DWINDOW ({other}, {self.aliases[0]}) = {us} MICROSECONDS" for other, us in self.windows.lengths_us.items()
+        )
         return f" {' AND '.join(pairs)}"
 
 

@@ -23,7 +23,9 @@ _CLEAR = Path("/proc/self/clear_refs")
 
 @dataclass(frozen=True, slots=True)
 class Measured(Generic[T]):
-    """A call's result, its seconds, and the bytes by which the process grew at its peak (0 where the system does not tell)."""
+    """A call's result, its seconds, and the bytes by which the process grew at its peak (0 where the system does not
+    tell).
+    """
 
     result: T
     seconds: float
@@ -43,7 +45,11 @@ def measure(call: Callable[[], T]) -> Measured[T]:
 
 def same_rows(left: pa.Table, right: pa.Table) -> bool:
     """Whether two tables of fixed-width columns hold the same bag of rows, by count and by the sum of a hash per row."""
-    return left.num_rows == right.num_rows and left.column_names == right.column_names and _checksum(left) == _checksum(right)
+    return (
+        left.num_rows == right.num_rows
+        and left.column_names == right.column_names
+        and _checksum(left) == _checksum(right)
+    )
 
 
 def _checksum(table: pa.Table) -> int:

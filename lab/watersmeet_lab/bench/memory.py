@@ -1,4 +1,6 @@
-"""The most memory that the processes a system runs in held at a time: those that this one began, looked at every second."""
+"""The most memory that the processes a system runs in held at a time: those that this one began, looked at every
+second.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""The auction site of the NEXMark benchmark: people register, open auctions, and bid; a generator of our own with its proportions.
+"""The auction site of the NEXMark benchmark: people register, open auctions, and bid; a generator of our own with its
+proportions.
 
-Of 50 events 1 is a new person, 3 are new auctions and 46 are bids. Half of the bids go to one hot auction among the latest, three quarters
-come from one hot bidder; the others are spread over those that are open. Times go up by one event every `1 / events_per_s`.
+Of 50 events 1 is a new person, 3 are new auctions and 46 are bids. Half of the bids go to one hot auction among the
+latest, three quarters come from one hot bidder; the others are spread over those that are open. Times go up by one
+event every `1 / events_per_s`.
 
 References: P. Tucker, K. Tufte, V. Papadimos, D. Maier, "NEXMark: a benchmark for queries over data streams", 2002.
 """
@@ -81,8 +83,10 @@ class Nexmark:
         return pa.table(
             {
                 "ts": self._times(at),
-                "auction": FIRST_AUCTION + _recent(rng, self._auctions_before(at), OPEN_AUCTIONS, hot_share=0.5, hot_every=100),
-                "bidder": FIRST_PERSON + _recent(rng, self._people_before(at), ACTIVE_PEOPLE, hot_share=0.75, hot_every=100),
+                "auction": FIRST_AUCTION
+                + _recent(rng, self._auctions_before(at), OPEN_AUCTIONS, hot_share=0.5, hot_every=100),
+                "bidder": FIRST_PERSON
+                + _recent(rng, self._people_before(at), ACTIVE_PEOPLE, hot_share=0.75, hot_every=100),
                 "price": np.exp(rng.uniform(np.log(100), np.log(1_000_000), at.size)).astype(np.int64),
             }
         )
@@ -108,11 +112,15 @@ class Nexmark:
 
 
 def _recent(rng: np.random.Generator, newest: Ints, active: int, *, hot_share: float, hot_every: int) -> Ints:
-    """One of the last `active` numbers up to the newest; with probability `hot_share` the latest multiple of `hot_every`."""
+    """One of the last `active` numbers up to the newest; with probability `hot_share` the latest multiple of
+    `hot_every`.
+    """
     hot = newest // hot_every * hot_every
     spread = newest - np.minimum(rng.integers(0, active, newest.size), newest)
     return np.where(rng.random(newest.size) < hot_share, hot, spread)
 
 
 def _picked(words: tuple[str, ...], rng: np.random.Generator, rows: int) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(rng.integers(0, len(words), rows).astype(np.int32), list(words)).cast(pa.string())
+    return pa.DictionaryArray.from_arrays(rng.integers(0, len(words), rows).astype(np.int32), list(words)).cast(
+        pa.string()
+    )

@@ -1,10 +1,11 @@
 """NEXMark's queries over joins, each as a window join that ours, Spark, Flink and DuckDB all answer with the same rows.
 
-NEXMark's own 9, 20 and 23 join without any window and keep every row for ever; here a bid looks back a bounded time. Ours has no query
-inside a query, so what NEXMark does to the join's result afterwards is left out for all systems alike, and `said` tells what.
+NEXMark's own 9, 20 and 23 join without any window and keep every row for ever; here a bid looks back a bounded time.
+Ours has no query inside a query, so what NEXMark does to the join's result afterwards is left out for all systems
+alike, and `said` tells what.
 
-References: P. Tucker, K. Tufte, V. Papadimos, D. Maier, "NEXMark: a benchmark for queries over data streams", 2002; queries 20 and 23 are
-additions of the benchmark's version for Flink.
+References: P. Tucker, K. Tufte, V. Papadimos, D. Maier, "NEXMark: a benchmark for queries over data streams", 2002;
+queries 20 and 23 are additions of the benchmark's version for Flink.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ QUERIES = {
     ),
     7: Asked(
         WindowJoin(
-            {"b": "bid"}, Tile(TALLY_US), (), aggregates=(Aggregate("MAX", "b.price", "price"), Aggregate("COUNT", "b.price", "bids"))
+            {"b": "bid"},
+            Tile(TALLY_US),
+            (),
+            aggregates=(Aggregate("MAX", "b.price", "price"), Aggregate("COUNT", "b.price", "bids")),
         ),
         10_000_000,
         "the highest price and the number of bids per tumbling window of a second; NEXMark joins the price back to the bids that made it",
@@ -70,7 +74,10 @@ QUERIES = {
         WindowJoin(
             {"b": "bid", "a": "auction"},
             After({"a": WINDOW_US}),
-            (*_named("a", "id", "seller", "category", "reserve", "ts", "expires"), *_named("b", "bidder", "price", "ts")),
+            (
+                *_named("a", "id", "seller", "category", "reserve", "ts", "expires"),
+                *_named("b", "bidder", "price", "ts"),
+            ),
             equal=(("b.auction", "a.id"),),
             where=("b.ts <= a.expires",),
         ),
@@ -81,7 +88,10 @@ QUERIES = {
         WindowJoin(
             {"b": "bid", "a": "auction"},
             After({"a": WINDOW_US}),
-            (*_named("b", "auction", "bidder", "price", "ts"), *_named("a", "seller", "category", "reserve", "ts", "expires")),
+            (
+                *_named("b", "auction", "bidder", "price", "ts"),
+                *_named("a", "seller", "category", "reserve", "ts", "expires"),
+            ),
             equal=(("b.auction", "a.id"),),
             where=(f"a.category = {FIRST_CATEGORY}",),
         ),
@@ -108,8 +118,8 @@ QUERIES = {
 
 
 def nexmark(number: int, scale: float = 1.0) -> Workload:
-    """A query over the site's events. Half an event's distance keeps every time off the instants between two windows, and the epoch, whose
-    rows Spark and Flink take for late, is long past.
+    """A query over the site's events. Half an event's distance keeps every time off the instants between two windows,
+    and the epoch, whose rows Spark and Flink take for late, is long past.
     """
     asked = QUERIES[number]
     site = Nexmark(events=max(5_000, round(asked.events * scale)), offset_us=START_US + 10)

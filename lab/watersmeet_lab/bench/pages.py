@@ -94,7 +94,16 @@ def _growth(folder: Path) -> str:
         for point in points
     ]
     head = ["what grows", "engine", "to", "ns per row", "times the first", "allowed"]
-    lines = ["", "## growth", "", f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *rows, "", "![growth](growth.svg)"]
+    lines = [
+        "",
+        "## growth",
+        "",
+        f"| {' | '.join(head)} |",
+        f"|{' --- |' * len(head)}",
+        *rows,
+        "",
+        "![growth](growth.svg)",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -16,7 +16,9 @@ def planning_s(streams: int, repeats: int = 3) -> float:
     sources = ", ".join(f"{name} [RANGE 10 SECONDS]" for name in names)
     equal = " AND ".join(f"a.k = {name}.k" for name in names[1:])
     query = wm.sql(f"SELECT a.k FROM {sources} WHERE {equal}")
-    stats = {name: wm.stats(rate=10 * (number + 1), distinct={"k": 1000 * (number + 1)}) for number, name in enumerate(names)}
+    stats = {
+        name: wm.stats(rate=10 * (number + 1), distinct={"k": 1000 * (number + 1)}) for number, name in enumerate(names)
+    }
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()

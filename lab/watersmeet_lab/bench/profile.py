@@ -17,7 +17,9 @@ from watersmeet_lab.bench.workloads import Workload, opening
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Seconds by part. Parts of one table need not add up to the whole: operators are seconds of CPU, kernels are inside operators."""
+    """Seconds by part. Parts of one table need not add up to the whole: operators are seconds of CPU, kernels are
+    inside operators.
+    """
 
     workload: str
     engine: str
@@ -31,7 +33,9 @@ class Profile:
         lines = [f"{self.workload} {self.engine}: {self.whole_s:.3f} s"]
         for title, parts in self.parts_s.items():
             lines.append(f"  {title}")
-            lines += [f"    {name:<38} {seconds:8.3f} s  {seconds / self.whole_s:6.1%}" for name, seconds in parts.items()]
+            lines += [
+                f"    {name:<38} {seconds:8.3f} s  {seconds / self.whole_s:6.1%}" for name, seconds in parts.items()
+            ]
         return "\n".join(lines)
 
 
@@ -54,11 +58,16 @@ def embedded_profile(workload: Workload) -> Profile:
     operators: dict[str, float] = {}
     start = time.perf_counter()
     with kernel_times() as kernels:
-        collect_with_metrics(run, lambda figures: operators.update({n: operators.get(n, 0.0) + s for n, s in figures.operators_s.items()}))
+        collect_with_metrics(
+            run,
+            lambda figures: operators.update({n: operators.get(n, 0.0) + s for n, s in figures.operators_s.items()}),
+        )
     whole_s = time.perf_counter() - start
     by_kernel = {f"{name} ({kernels.calls[name]:,} calls)": seconds for name, seconds in kernels.seconds.items()}
     by_kernel["outside kernels"] = whole_s - sum(kernels.seconds.values())
-    return Profile(workload.name, "embedded", whole_s, {"operators": _descending(operators), "kernels": _descending(by_kernel)})
+    return Profile(
+        workload.name, "embedded", whole_s, {"operators": _descending(operators), "kernels": _descending(by_kernel)}
+    )
 
 
 def _on_spark(workload: Workload) -> Profile:

@@ -42,8 +42,8 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All systems on one workload, after their rows were found to be the same; `skipped` says who is missing and why, `said` what else a
-    reader has to know.
+    """All systems on one workload, after their rows were found to be the same; `skipped` says who is missing and why,
+    `said` what else a reader has to know.
 
     >>> both = (System("watersmeet-spark", 800.0), System("spark-rocksdb", 50.0), System("spark-hdfs", 100.0))
     >>> Comparison("two-way", 1000, 40, 0, both).ratio
@@ -73,7 +73,10 @@ class Comparison:
         lines += [f"  {_line(each)}" for each in self.systems]
         lines += [f"  {peer} is left out: {reason}" for peer, reason in self.skipped.items()]
         if self.ratio:
-            lines.append(f"  {self.ours.name} is " + ", ".join(f"{ratio:.2f} times {peer}'s best" for peer, ratio in self.ratio.items()))
+            lines.append(
+                f"  {self.ours.name} is "
+                + ", ".join(f"{ratio:.2f} times {peer}'s best" for peer, ratio in self.ratio.items())
+            )
         return "\n".join([*lines, *([f"  {self.said}"] if self.said else [])])
 
     def to_dict(self) -> dict[str, Any]:
@@ -99,7 +102,10 @@ def save(comparison: Comparison, folder: Path) -> Path:
     """One file per workload, with the machine, the versions and the commit it was measured with."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{comparison.workload}.json"
-    path.write_text(json.dumps({**comparison.to_dict(), "machine": machine(), "versions": versions(), "commit": commit()}, indent=2) + "\n")
+    path.write_text(
+        json.dumps({**comparison.to_dict(), "machine": machine(), "versions": versions(), "commit": commit()}, indent=2)
+        + "\n"
+    )
     return path
 
 
@@ -109,7 +115,9 @@ def load(path: Path) -> Comparison:
     try:
         return Comparison.from_dict(json.loads(text))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f'"{path}" is not a saved benchmark: {error}', hint="watersmeet bench NAME --save FOLDER writes one") from None
+        raise InputError(
+            f'"{path}" is not a saved benchmark: {error}', hint="watersmeet bench NAME --save FOLDER writes one"
+        ) from None
 
 
 def differences(before: Comparison, after: Comparison) -> Iterator[str]:
@@ -132,14 +140,24 @@ _HEADER = f"{'':<26}{'rows per s':>12}{'p50 ms':>10}{'p99 ms':>10}{'peak MB':>10
 
 
 def _line(system: System) -> str:
-    latency = "".join(f"{'–' if value is None else format(value, ',.0f'):>10}" for value in (system.p50_ms, system.p99_ms))
-    held = "".join(f"{'–' if value is None else format(value / 1e6, ',.0f'):>10}" for value in (system.peak_bytes, system.state_bytes))
+    latency = "".join(
+        f"{'–' if value is None else format(value, ',.0f'):>10}" for value in (system.p50_ms, system.p99_ms)
+    )
+    held = "".join(
+        f"{'–' if value is None else format(value / 1e6, ',.0f'):>10}"
+        for value in (system.peak_bytes, system.state_bytes)
+    )
     return f"{system.name:<26}{system.rows_per_s:>12,.0f}{latency}{held}"
 
 
 def machine() -> dict[str, Any]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {"cores": os.cpu_count(), "memory_bytes": memory, "architecture": platform.machine(), "system": platform.system()}
+    return {
+        "cores": os.cpu_count(),
+        "memory_bytes": memory,
+        "architecture": platform.machine(),
+        "system": platform.system(),
+    }
 
 
 def versions() -> dict[str, str]:
@@ -153,10 +171,14 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The commit of the sources that ran, where they are in a repository; with a plus sign when they were changed since."""
+    """The commit of the sources that ran, where they are in a repository; with a plus sign when they were changed
+    since.
+    """
     here = Path(__file__).parent
     try:
-        told = subprocess.run(["git", "describe", "--always", "--dirty=+"], cwd=here, capture_output=True, text=True, check=True)
+        told = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+"], cwd=here, capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return None
     return told.stdout.strip()

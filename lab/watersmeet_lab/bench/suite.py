@@ -44,7 +44,9 @@ def table_8() -> Iterator[Finding]:
             f"{label:<18} best {ours[0]:>11,.0f} per s (paper {paper_best:>6,}; {ours[0] / paper_best:6,.0f} times)"
             f"   worst {ours[1]:>11,.0f} per s (paper {paper_worst:>5,})   best/worst {ours[0] / ours[1]:4.1f}"
         )
-        yield Finding(text, {"workload": "table-8", "row": label, "best_rows_per_s": ours[0], "worst_rows_per_s": ours[1]})
+        yield Finding(
+            text, {"workload": "table-8", "row": label, "best_rows_per_s": ours[0], "worst_rows_per_s": ours[1]}
+        )
 
 
 def counters() -> Iterator[Finding]:
@@ -73,7 +75,9 @@ def planning() -> Iterator[Finding]:
 
 
 def early_aggregation() -> Iterator[Finding]:
-    """The fourth paper's default setting, and one in which each plan is the best: all plans, the pick, and time against matches per row."""
+    """The fourth paper's default setting, and one in which each plan is the best: all plans, the pick, and time against
+    matches per row.
+    """
     for setting in (early.DEFAULT, *early.CLEAR):
         found = early.ranked(setting)
         times = "  ".join(f"{name} {seconds * 1e3:8.1f} ms" for name, seconds in found.seconds.items())
@@ -81,7 +85,12 @@ def early_aggregation() -> Iterator[Finding]:
             f"{setting.name:<8} {times}   best {found.best} by {found.margin - 1:.0%}, picked {found.picked}, "
             f"best early {found.gain:.1f} times the late plan"
         )
-        values = {"workload": "early-aggregation", "setting": setting.name, "seconds": found.seconds, "picked": found.picked}
+        values = {
+            "workload": "early-aggregation",
+            "setting": setting.name,
+            "seconds": found.seconds,
+            "picked": found.picked,
+        }
         yield Finding(text, {**values, "best": found.best, "margin": found.margin, "gain": found.gain})
     first = None
     for matches in (300, 1000, 3000):
@@ -99,7 +108,9 @@ def allocation() -> Iterator[Finding]:
 
 
 def adaptive() -> Iterator[Finding]:
-    """A rate that jumps fifty-fold mid-run: CPU per batch afterwards, beside the right plan from the start and the wrong one kept."""
+    """A rate that jumps fifty-fold mid-run: CPU per batch afterwards, beside the right plan from the start and the
+    wrong one kept.
+    """
     found = adapted()
     text = (
         f"adaptive: {found.adaptive_s * 1e3:.2f} ms per batch after the jump, {found.ratio:.2f} times the right plan's"
@@ -107,7 +118,12 @@ def adaptive() -> Iterator[Finding]:
         + "\n".join(f"  {decision}" for decision in found.decisions)
         + f"\n  on steady streams the plan changed {found.steady_changes} times once windows were full"
     )
-    values = {"adaptive_s": found.adaptive_s, "right_s": found.right_s, "wrong_s": found.wrong_s, "steady_changes": found.steady_changes}
+    values = {
+        "adaptive_s": found.adaptive_s,
+        "right_s": found.right_s,
+        "wrong_s": found.wrong_s,
+        "steady_changes": found.steady_changes,
+    }
     yield Finding(text, {"workload": "adaptive", **values, "decisions": [each.to_dict() for each in found.decisions]})
 
 
@@ -126,7 +142,9 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
 ALL, PEERS = "all", "peers"
 
 
-def findings(name: str, scale: float = 1.0, done: Container[str] = (), without: Sequence[str] = ()) -> Iterator[Finding]:
+def findings(
+    name: str, scale: float = 1.0, done: Container[str] = (), without: Sequence[str] = ()
+) -> Iterator[Finding]:
     """The findings of one benchmark, of those beside peers, or of all, but for those that are `done`.
 
     `scale` shortens the streams of those beside peers, for a quick look; peers named in `without` are left out.
@@ -182,7 +200,9 @@ def _aggregation_on_spark(scale: float) -> Iterator[Finding]:
 
 
 def _overload(scale: float) -> Iterator[Finding]:
-    """A query on Spark flooded with twice what it can take: batch times, what is kept, and what the model says could be."""
+    """A query on Spark flooded with twice what it can take: batch times, what is kept, and what the model says could
+    be.
+    """
     from watersmeet_lab.bench.spark.overload import Flood, flooded
 
     found = flooded(Flood(batches=max(8, round(Flood().batches * scale))))

@@ -23,7 +23,8 @@ START_US = 1_000 * SECOND_US
 class Workload:
     """A join over streams that come in so many batches, all of them in time order and in step with each other.
 
-    Times are microseconds; `make` gives the rows of a stream by its name. `said` is what a reader has to know about the comparison.
+    Times are microseconds; `make` gives the rows of a stream by its name. `said` is what a reader has to know about the
+    comparison.
     """
 
     name: str
@@ -36,7 +37,9 @@ class Workload:
 
     def __post_init__(self) -> None:
         if self.batches < FEWEST_BATCHES:
-            raise InputError(f"{self.name}: the first batch warms up, so there have to be at least {FEWEST_BATCHES}, not {self.batches}")
+            raise InputError(
+                f"{self.name}: the first batch warms up, so there have to be at least {FEWEST_BATCHES}, not {self.batches}"
+            )
 
     def tables(self) -> dict[str, pa.Table]:
         return {name: self.make(name) for name in self.join.streams}
@@ -54,7 +57,8 @@ def opening(tables: Mapping[str, pa.Table], rows: int) -> dict[str, pa.Table]:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A stream at uniformly random times, in order: whole numbers below a count in each column, and the row's number in `id`.
+    """A stream at uniformly random times, in order: whole numbers below a count in each column, and the row's number in
+    `id`.
 
     `hot_share` of the rows have 0 in every column, which is the key that half of everything may go to.
     """
@@ -82,7 +86,9 @@ def flowing(streams: Mapping[str, Flow], seed: int = 0) -> Callable[[str], pa.Ta
 
 @dataclass(frozen=True, slots=True)
 class CommonKey:
-    """Streams of three int64 columns (`ts`, `k`, `id`) that arrive in time order and join on `k` over equal RANGE windows."""
+    """Streams of three int64 columns (`ts`, `k`, `id`) that arrive in time order and join on `k` over equal RANGE
+    windows.
+    """
 
     streams: int = 2
     rows: int = 4_000_000
@@ -101,14 +107,22 @@ class CommonKey:
         return {alias: self.table(alias) for alias in self.aliases}
 
     def table(self, alias: str) -> pa.Table:
-        return Flow(self.rows, self.rows_per_s, {"k": self.keys}, self.hot_share).table(self.seed, self.aliases.index(alias))
+        return Flow(self.rows, self.rows_per_s, {"k": self.keys}, self.hot_share).table(
+            self.seed, self.aliases.index(alias)
+        )
 
     def join(self) -> WindowJoin:
         """Every column of every stream once; the key of the first stands for all."""
-        outputs = (("a.k", "k"), *((f"{alias}.{name}", f"{alias}_{name}") for alias in self.aliases for name in ("ts", "id")))
+        outputs = (
+            ("a.k", "k"),
+            *((f"{alias}.{name}", f"{alias}_{name}") for alias in self.aliases for name in ("ts", "id")),
+        )
         window = Range(self.window_us or self.window_s * SECOND_US)
         return WindowJoin(
-            {alias: alias for alias in self.aliases}, window, outputs, tuple(("a.k", f"{alias}.k") for alias in self.aliases[1:])
+            {alias: alias for alias in self.aliases},
+            window,
+            outputs,
+            tuple(("a.k", f"{alias}.k") for alias in self.aliases[1:]),
         )
 
     def query(self) -> str:

@@ -1,4 +1,6 @@
-"""The commands `watersmeet paper` and `watersmeet bench`, found by the product through the entry point `watersmeet.commands`."""
+"""The commands `watersmeet paper` and `watersmeet bench`, found by the product through the entry point
+`watersmeet.commands`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def add_commands(app: typer.Typer) -> None:
 def paper(
     name: Annotated[str, typer.Argument(help="golab, hammad, kang, tran, ayad, or all.")],
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("paper-report"),
-    quick: Annotated[bool, typer.Option("--quick", help="Small runs: seconds instead of minutes; measured figures say little.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small runs: seconds instead of minutes; measured figures say little.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: the claims as one list.")] = False,
 ) -> None:
     """Reproduces a paper's tables and figures: numbers, plots, and a verdict for each claim."""
@@ -44,12 +48,21 @@ def bench(
     results: Annotated[list[Path] | None, typer.Argument(help="Two files to compare.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one object per line.")] = False,
     scale: Annotated[
-        float, typer.Option(min=0.001, max=MOST_SCALE, help="Length of the streams beside peers; less than 1 for a quick look.")
+        float,
+        typer.Option(
+            min=0.001, max=MOST_SCALE, help="Length of the streams beside peers; less than 1 for a quick look."
+        ),
     ] = 1.0,
-    save: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep what was found beside peers: values, plots and a page.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep what was found beside peers: values, plots and a page.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Leave out what DIR has already.")] = False,
-    without: Annotated[list[Peer] | None, typer.Option(help="A peer to leave out; may be repeated.", show_default=False)] = None,
-    profile: Annotated[bool, typer.Option("--profile", help="Only ours: where time goes, by stage on Spark, by kernel embedded.")] = False,
+    without: Annotated[
+        list[Peer] | None, typer.Option(help="A peer to leave out; may be repeated.", show_default=False)
+    ] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Only ours: where time goes, by stage on Spark, by kernel embedded.")
+    ] = False,
 ) -> None:
     """Measures this system beside its peers in one run, on seeded workloads."""
     from watersmeet_lab.cli import bench as benches

@@ -16,7 +16,8 @@ Value: TypeAlias = "str | float | tuple[Value, ...]"
 class Claim:
     """What a paper says and what we found. `difference` says what is not as in the paper, or why a claim does not hold.
 
-    An exact claim is a figure that has to come out to the digits the paper shows; a shape claim is an order, a ratio or a crossing.
+    An exact claim is a figure that has to come out to the digits the paper shows; a shape claim is an order, a ratio or
+    a crossing.
 
     >>> Claim("t.1", "shape", "A beats B", "by half", "by a third", True, "less than half").verdict
     'holds with a difference'
@@ -55,7 +56,9 @@ class Claim:
         }
 
 
-def exact(name: str, statement: str, paper: float | Sequence[float], ours: float | Sequence[float], digits: int = 0) -> Claim:
+def exact(
+    name: str, statement: str, paper: float | Sequence[float], ours: float | Sequence[float], digits: int = 0
+) -> Claim:
     """A claim that our figures, rounded to the paper's digits, are the paper's.
 
     >>> exact("t.2", "the cost of a plan", paper=47976.9, ours=47976.923, digits=1).holds
@@ -64,7 +67,9 @@ def exact(name: str, statement: str, paper: float | Sequence[float], ours: float
     printed = _rounded(paper, digits)
     found = _rounded(ours, digits)
     holds = printed == found
-    return Claim(name, "exact", statement, printed, found, holds, "" if holds else "the cost model gives another figure")
+    return Claim(
+        name, "exact", statement, printed, found, holds, "" if holds else "the cost model gives another figure"
+    )
 
 
 def words(name: str, statement: str, paper: Value, ours: Value) -> Claim:
@@ -74,7 +79,14 @@ def words(name: str, statement: str, paper: Value, ours: Value) -> Claim:
 
 
 def shape(
-    name: str, statement: str, paper: Value, ours: Value, *, holds: bool, difference: str = "", reason: str = "see the figures measured"
+    name: str,
+    statement: str,
+    paper: Value,
+    ours: Value,
+    *,
+    holds: bool,
+    difference: str = "",
+    reason: str = "see the figures measured",
 ) -> Claim:
     """A claim decided by measurement. `difference` is said where it holds all the same, `reason` where it does not."""
     return Claim(name, "shape", statement, paper, ours, holds, difference if holds else reason)

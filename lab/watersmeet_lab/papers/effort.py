@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """The share of a measurement's rows that are run, and how often; `say` is told in a few words what is measured next."""
+    """The share of a measurement's rows that are run, and how often; `say` is told in a few words what is measured
+    next.
+    """
 
     share: float = 1.0
     repeats: int = 4

@@ -10,14 +10,18 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A time as a constant and so much per unit of each quantity, and the share of its variance over the points that this explains."""
+    """A time as a constant and so much per unit of each quantity, and the share of its variance over the points that
+    this explains.
+    """
 
     constant: float
     per_unit: tuple[float, ...]
     explained: float
 
     def at(self, *quantities: float) -> float:
-        return self.constant + sum(weight * quantity for weight, quantity in zip(self.per_unit, quantities, strict=True))
+        return self.constant + sum(
+            weight * quantity for weight, quantity in zip(self.per_unit, quantities, strict=True)
+        )
 
 
 def fit(times: Sequence[float], *quantities: Sequence[float]) -> Fit:

@@ -47,7 +47,11 @@ LINE_STYLES: dict[Origin, dict[str, Any]] = {
 }
 #: The one origin of a plot needs no telling apart.
 ONLY: dict[str, Any] = {"linestyle": "-", "marker": "o"}
-BAR_STYLES: dict[Origin, dict[str, Any]] = {"model": {"alpha": 0.55}, "ours": {}, "paper": {"hatch": "///", "alpha": 0.35}}
+BAR_STYLES: dict[Origin, dict[str, Any]] = {
+    "model": {"alpha": 0.55},
+    "ours": {},
+    "paper": {"hatch": "///", "alpha": 0.35},
+}
 
 #: What the origins are called in a legend.
 CALLED: dict[Origin, str] = {"model": "model", "ours": "measured", "paper": "paper"}
@@ -123,10 +127,15 @@ def _legend(plot: Plot, look: Look) -> list[Artist]:
     """A key per name; where lines of one name have several origins, a key for each origin too."""
     if isinstance(plot.panels[0], BarPanel):
         return [Patch(facecolor=look.colours[name], label=name, **BAR_STYLES[origin]) for name, origin in _shown(plot)]
-    names: list[Artist] = [Line2D([], [], color=colour, label=name, linewidth=3) for name, colour in look.colours.items()]
+    names: list[Artist] = [
+        Line2D([], [], color=colour, label=name, linewidth=3) for name, colour in look.colours.items()
+    ]
     if len(look.origins) == 1:
         return names
-    return [*names, *(Line2D([], [], color="#404040", label=CALLED[origin], **LINE_STYLES[origin]) for origin in look.origins)]
+    return [
+        *names,
+        *(Line2D([], [], color="#404040", label=CALLED[origin], **LINE_STYLES[origin]) for origin in look.origins),
+    ]
 
 
 def _panel(axes: Axes, panel: Panel, look: Look) -> None:
@@ -155,7 +164,12 @@ def _bars(axes: Axes, panel: BarPanel, look: Look) -> None:
         places = [at - 0.4 + width * (number + 0.5) for at in range(len(panel.categories))]
         axes.bar(places, bars.heights, width * 0.92, color=look.colours[bars.name], **BAR_STYLES[bars.origin])
     crowded = max(len(each) for each in panel.categories) * len(panel.categories) > _MOST_LETTERS
-    axes.set_xticks(range(len(panel.categories)), panel.categories, rotation=25 if crowded else 0, ha="right" if crowded else "center")
+    axes.set_xticks(
+        range(len(panel.categories)),
+        panel.categories,
+        rotation=25 if crowded else 0,
+        ha="right" if crowded else "center",
+    )
     axes.grid(visible=False, axis="x")
 
 
@@ -174,7 +188,12 @@ def _scale(axis: Axis, set_scale: Callable[[str], None], *, log: bool) -> None:
 def _count_on(axis: Axis, panel: LinePanel) -> None:
     """Where the axis counts a few things, such as streams, every count is marked and nothing in between."""
     places = sorted({x for line in panel.lines for x in line.x})
-    if not panel.log_x and len(places) <= _MOST_COUNTS and places[-1] <= _LARGEST_COUNT and all(x == int(x) for x in places):
+    if (
+        not panel.log_x
+        and len(places) <= _MOST_COUNTS
+        and places[-1] <= _LARGEST_COUNT
+        and all(x == int(x) for x in places)
+    ):
         axis.set_ticks(places)
 
 

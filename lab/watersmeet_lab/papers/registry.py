@@ -24,11 +24,19 @@ class Paper:
 
 
 PAPERS = (
-    Paper("golab", "Golab, Özsu: Processing sliding window multi-joins in continuous queries over data streams", golab.EXHIBITS),
+    Paper(
+        "golab",
+        "Golab, Özsu: Processing sliding window multi-joins in continuous queries over data streams",
+        golab.EXHIBITS,
+    ),
     Paper("hammad", "Hammad, Aref, Elmagarmid: Joining multiple data streams with window constraints", hammad.EXHIBITS),
     Paper("kang", "Kang, Naughton, Viglas: Evaluating window joins over unbounded streams", kang.EXHIBITS),
     Paper("tran", "Tran, Lee: Transformation of continuous aggregation join queries over data streams", tran.EXHIBITS),
-    Paper("ayad", "Ayad, Naughton: Static optimization of conjunctive queries with sliding windows over infinite streams", ayad.EXHIBITS),
+    Paper(
+        "ayad",
+        "Ayad, Naughton: Static optimization of conjunctive queries with sliding windows over infinite streams",
+        ayad.EXHIBITS,
+    ),
 )
 
 
@@ -40,7 +48,9 @@ def chosen(name: str) -> tuple[Paper, ...]:
     """
     found = tuple(paper for paper in PAPERS if name in (paper.name, "all"))
     if not found:
-        raise InputError(f'there is no paper "{name}"', hint=f"papers: {listing([*(paper.name for paper in PAPERS), 'all'])}")
+        raise InputError(
+            f'there is no paper "{name}"', hint=f"papers: {listing([*(paper.name for paper in PAPERS), 'all'])}"
+        )
     return found
 
 

@@ -70,17 +70,28 @@ def _write_paper(paper: Shown, folder: Path) -> None:
             lines += [f"![{plot.title}]({svg.name})", "", f"[PNG]({png.name})", ""]
         for table in exhibit.tables:
             lines += [f"**{table.title}** ([CSV]({_write_csv(table, folder).name}))", "", *_markdown(table), ""]
-            (folder / f"{table.name}.md").write_text("\n".join([f"# {table.title}", "", *_markdown(table), ""]), encoding="utf-8")
+            (folder / f"{table.name}.md").write_text(
+                "\n".join([f"# {table.title}", "", *_markdown(table), ""]), encoding="utf-8"
+            )
         lines += [*_verdicts(exhibit.claims), ""]
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
 
 
 def _verdicts(claims: Iterable[Claim]) -> list[str]:
     rows = tuple(
-        (claim.id, claim.kind, claim.statement, shown(claim.paper), shown(claim.ours), f"**{claim.verdict}**" + _because(claim))
+        (
+            claim.id,
+            claim.kind,
+            claim.statement,
+            shown(claim.paper),
+            shown(claim.ours),
+            f"**{claim.verdict}**" + _because(claim),
+        )
         for claim in claims
     )
-    return _markdown(Table("claims", "", ("claim", "kind", "statement", "paper", "ours", "verdict"), rows)) if rows else []
+    return (
+        _markdown(Table("claims", "", ("claim", "kind", "statement", "paper", "ours", "verdict"), rows)) if rows else []
+    )
 
 
 def _because(claim: Claim) -> str:
@@ -93,8 +104,14 @@ def _index(papers: Sequence[Shown], made: str) -> str:
     lines += [*_markdown(Table("papers", "", ("paper", "exact claims that hold", *VERDICTS), counted)), ""]
     lines += ["## What is different", ""]
     different = [claim for paper in papers for claim in paper.claims if claim.difference]
-    rows = tuple((claim.id, claim.statement, f"**{claim.verdict}**", shown(claim.ours), claim.difference) for claim in different)
-    lines += _markdown(Table("different", "", ("claim", "statement", "verdict", "ours", "why"), rows)) if rows else ["Nothing."]
+    rows = tuple(
+        (claim.id, claim.statement, f"**{claim.verdict}**", shown(claim.ours), claim.difference) for claim in different
+    )
+    lines += (
+        _markdown(Table("different", "", ("claim", "statement", "verdict", "ours", "why"), rows))
+        if rows
+        else ["Nothing."]
+    )
     for paper in papers:
         lines += ["", f"## {paper.citation}", ""]
         lines += [f"- [{exhibit.title}]({paper.name}/README.md#{_anchor(exhibit.title)})" for exhibit in paper.exhibits]

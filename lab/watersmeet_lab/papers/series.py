@@ -27,7 +27,9 @@ class Figure:
         for label, line in self.lines:
             if label == name:
                 return line
-        raise InputError(f'the figure has no line "{name}"', hint=f"lines: {listing([label for label, _ in self.lines])}")
+        raise InputError(
+            f'the figure has no line "{name}"', hint=f"lines: {listing([label for label, _ in self.lines])}"
+        )
 
     def lowest(self, place: int) -> str:
         """The name of the line that is lowest at the given point of the axis; the first of equals."""
@@ -41,4 +43,6 @@ def figure_of(axis: str, points: dict[float, dict[str, float]]) -> Figure:
     'MULTI-WAY'
     """
     names = list(next(iter(points.values()), {}))
-    return Figure(axis, tuple(points), tuple((name, tuple(values[name] for values in points.values())) for name in names))
+    return Figure(
+        axis, tuple(points), tuple((name, tuple(values[name] for values in points.values())) for name in names)
+    )

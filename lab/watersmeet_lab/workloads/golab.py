@@ -1,4 +1,5 @@
-"""The first paper's own workload: streams that bring rows with given relative rates, and its Table 8, tuples per second by algorithm.
+"""The first paper's own workload: streams that bring rows with given relative rates, and its Table 8, tuples per second
+by algorithm.
 
 References: Golab, Özsu, sections 5.1 (Tables 5 to 7), 6.1 (the generator) and 6.2 (Table 8).
 """
@@ -61,12 +62,15 @@ def unit_us(streams: tuple[StreamSpec, ...]) -> int:
     return sum(stream.rate for stream in streams)
 
 
-def arrivals(streams: tuple[StreamSpec, ...], rows: int, seed: int = 0, *, balanced: bool = False) -> dict[str, pa.Table]:
-    """One row per tick from a random stream, with probability in proportion to its rate; its value uniform in 1 … distinct.
+def arrivals(
+    streams: tuple[StreamSpec, ...], rows: int, seed: int = 0, *, balanced: bool = False
+) -> dict[str, pa.Table]:
+    """One row per tick from a random stream, with probability in proportion to its rate; its value uniform in 1 …
+    distinct.
 
-    `balanced` deals each stream's values out in shuffled decks of 1 … distinct: as uniform, but rare values come as often as they
-    should in short runs too. In Table 6 a hundredth of one slow stream's rows make most of the work, so that plain draws need very long
-    runs to average out.
+    `balanced` deals each stream's values out in shuffled decks of 1 … distinct: as uniform, but rare values come as
+    often as they should in short runs too. In Table 6 a hundredth of one slow stream's rows make most of the work, so
+    that plain draws need very long runs to average out.
     """
     rng = np.random.default_rng(seed)
     rates = np.array([stream.rate for stream in streams], np.float64)
@@ -74,7 +78,9 @@ def arrivals(streams: tuple[StreamSpec, ...], rows: int, seed: int = 0, *, balan
     tables = {}
     for number, (name, stream) in enumerate(zip(names(streams), streams, strict=True)):
         ticks = np.flatnonzero(source == number)
-        values = _decks(rng, stream.distinct, ticks.size) if balanced else rng.integers(1, stream.distinct + 1, ticks.size)
+        values = (
+            _decks(rng, stream.distinct, ticks.size) if balanced else rng.integers(1, stream.distinct + 1, ticks.size)
+        )
         tables[name] = pa.table({"ts": ticks, "attr": values})
     return tables
 
@@ -87,7 +93,9 @@ def _decks(rng: np.random.Generator, distinct: int, rows: int) -> NDArray[np.int
 def query(streams: tuple[StreamSpec, ...]) -> str:
     unit = unit_us(streams)
     select = ", ".join(f"{name}.ts AS {name}" for name in names(streams))
-    sources = ", ".join(f"{name} [RANGE {s.window * unit} MICROSECONDS]" for name, s in zip(names(streams), streams, strict=True))
+    sources = ", ".join(
+        f"{name} [RANGE {s.window * unit} MICROSECONDS]" for name, s in zip(names(streams), streams, strict=True)
+    )
     equal = " AND ".join(f"s1.attr = {name}.attr" for name in names(streams)[1:])
     return f"SELECT {select} FROM {sources} WHERE {equal}"
 
@@ -102,8 +110,18 @@ class Ran:
     comparisons_per_unit: float
 
 
-def run(streams: tuple[StreamSpec, ...], plan: Plan, rows: int, *, seed: int = 0, balanced: bool = False, only_count: bool = False) -> Ran:
-    """Fills the windows first and then measures, as the paper does. With `only_count`, results are found but no columns are gathered."""
+def run(
+    streams: tuple[StreamSpec, ...],
+    plan: Plan,
+    rows: int,
+    *,
+    seed: int = 0,
+    balanced: bool = False,
+    only_count: bool = False,
+) -> Ran:
+    """Fills the windows first and then measures, as the paper does. With `only_count`, results are found but no columns
+    are gathered.
+    """
     unit = unit_us(streams)
     fill = max(stream.window for stream in streams) * unit
     tables = arrivals(streams, fill + rows, seed, balanced=balanced)
@@ -124,12 +142,17 @@ def table_8_plans(order: tuple[str, ...], streams: tuple[StreamSpec, ...] = TABL
     """The six rows of Table 8, on the query of Table 5: five buckets per window."""
     unit = unit_us(streams)
     buckets = dict.fromkeys(names(streams), "hash(5)")
-    plans = {"eager NLJ": wm.plan("eager-nlj", order=order), "eager hash": wm.plan("eager-hash", order=order, indexes=buckets)}
+    plans = {
+        "eager NLJ": wm.plan("eager-nlj", order=order),
+        "eager hash": wm.plan("eager-hash", order=order, indexes=buckets),
+    }
     for tau in (5, 10):
         interval = f"{tau * unit} microseconds"
         plans[f"lazy NLJ, τ = {tau}"] = wm.plan("lazy-nlj", order=order, evaluate=interval, expire=interval)
         others = {origin: [origin, *(name for name in order if name != origin)] for origin in order}
-        plans[f"lazy hash, τ = {tau}"] = wm.plan("lazy-hash", order=others, indexes=buckets, evaluate=interval, expire=interval)
+        plans[f"lazy hash, τ = {tau}"] = wm.plan(
+            "lazy-hash", order=others, indexes=buckets, evaluate=interval, expire=interval
+        )
     return {label: plans[label] for label in TABLE_8}
 
 

@@ -1,7 +1,9 @@
-"""A stream whose rate jumps mid-run: three streams joined in a triangle, where the right order of probing depends on that rate.
+"""A stream whose rate jumps mid-run: three streams joined in a triangle, where the right order of probing depends on
+that rate.
 
-Rows of `a` have about two partners in `c`; in `b` one while it is slow, fifty once it is fast. So they probe b first before the jump and c
-first after it; the wrong order makes some fifty combinations of each row on its way to a fraction of a result.
+Rows of `a` have about two partners in `c`; in `b` one while it is slow, fifty once it is fast. So they probe b first
+before the jump and c first after it; the wrong order makes some fifty combinations of each row on its way to a fraction
+of a result.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ QUERY = f"""
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """Batches of one second each; b's rate is `times` as high from the batch `at` on (never, if that is beyond the last)."""
+    """Batches of one second each; b's rate is `times` as high from the batch `at` on (never, if that is beyond the
+    last).
+    """
 
     rows_per_s: int = 1_000
     times: int = 50

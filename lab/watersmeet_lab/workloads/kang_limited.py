@@ -1,4 +1,5 @@
-"""The third paper's Figures 5 to 7 for real: streams of the figures' rates, joined by the engine under each strategy's shares.
+"""The third paper's Figures 5 to 7 for real: streams of the figures' rates, joined by the engine under each strategy's
+shares.
 
 References: Kang, Naughton, Viglas, section 5.2.
 """
@@ -43,7 +44,9 @@ def bars(seconds: int = 400, seed: int = 0) -> Iterator[Bar]:
 
 
 class Rows:
-    """Two streams of a figure's rates, arriving evenly in time, with keys such that a pair is equal with its selectivity."""
+    """Two streams of a figure's rates, arriving evenly in time, with keys such that a pair is equal with its
+    selectivity.
+    """
 
     def __init__(self, join: LimitedJoin, seconds: int, seed: int) -> None:
         self.windows_us = [int(1e6 * rows / rate) for rows, rate in zip(join.window_rows, join.rows_per_s, strict=True)]
@@ -51,7 +54,9 @@ class Rows:
         keys, rng = round(1 / join.selectivity), np.random.default_rng(seed)
         self.streams: dict[str, wm.Stream | wm.Relation] = {}
         for name, rate in zip("ab", join.rows_per_s, strict=True):
-            times = np.sort(rng.integers(0, self.fill_us + seconds * 1_000_000, int(rate * (seconds + self.fill_us / 1e6))))
+            times = np.sort(
+                rng.integers(0, self.fill_us + seconds * 1_000_000, int(rate * (seconds + self.fill_us / 1e6)))
+            )
             table = pa.table({"ts": times, "k": rng.integers(0, keys, times.size), "id": np.arange(times.size)})
             self.streams[name] = wm.stream(table, time="ts", unit="us")
 

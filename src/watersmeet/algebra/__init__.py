@@ -1,1 +1,3 @@
-"""Frozen, self-checking values: expressions, windows, constraints, schemas, queries. No data, no text parsing, no execution."""
+"""Frozen, self-checking values: expressions, windows, constraints, schemas, queries. No data, no text parsing, no
+execution.
+"""

@@ -1,8 +1,8 @@
 """Difference bounds: how far apart in time the rows of a result can be.
 
-RANGE windows and pair constraints all say `ts_j - ts_i <= D[i][j]`. Shortest paths over those bounds (the second paper's derived windows,
-directed ones included) give the tightest bound for every pair. They are implied by the given constraints, so pruning by them never
-loses a result.
+RANGE windows and pair constraints all say `ts_j - ts_i <= D[i][j]`. Shortest paths over those bounds (the second
+paper's derived windows, directed ones included) give the tightest bound for every pair. They are implied by the given
+constraints, so pruning by them never loses a result.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from watersmeet.errors import InternalError
 
 @dataclass(frozen=True, slots=True)
 class DifferenceBounds:
-    """`later_by_us[i][j]` is the most by which a row of j can be later than the row of i it meets; FOREVER_US when unbounded.
+    """`later_by_us[i][j]` is the most by which a row of j can be later than the row of i it meets; FOREVER_US when
+    unbounded.
 
-    Bounds are closed under shortest paths on construction by `close`. A negative cycle cannot occur: every bound is at least zero.
+    Bounds are closed under shortest paths on construction by `close`. A negative cycle cannot occur: every bound is at
+    least zero.
 
     >>> chain = close([[0, 5, FOREVER_US], [5, 0, 3], [FOREVER_US, 3, 0]])
     >>> chain.later_by_us[0][2]

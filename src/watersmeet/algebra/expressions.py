@@ -1,8 +1,9 @@
 """Expressions as frozen values.
 
-The parser makes them with names as written; the binder returns the same kinds of node with every column qualified by its source's alias
-and with every coercion spelled out as a `Cast`, so that whoever evaluates them (Arrow, Spark, the oracle) never has to guess a type.
-Two expressions are equal when they mean the same; where they stood in the text (`span`) does not count.
+The parser makes them with names as written; the binder returns the same kinds of node with every column qualified by
+its source's alias and with every coercion spelled out as a `Cast`, so that whoever evaluates them (Arrow, Spark, the
+oracle) never has to guess a type. Two expressions are equal when they mean the same; where they stood in the text
+(`span`) does not count.
 """
 
 from __future__ import annotations
@@ -200,7 +201,9 @@ def rewrite(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     >>> rewrite(Negate(Column("x")), lambda e: Column("y") if isinstance(e, Column) else e)
     Negate(arg=Column(name='y', source=None))
     """
-    changed: dict[str, Any] = {part.name: _rewritten(getattr(expr, part.name), change) for part in fields(expr) if part.name != "span"}
+    changed: dict[str, Any] = {
+        part.name: _rewritten(getattr(expr, part.name), change) for part in fields(expr) if part.name != "span"
+    }
     different = {name: value for name, value in changed.items() if value is not getattr(expr, name)}
     return change(replace(expr, **different) if different else expr)
 

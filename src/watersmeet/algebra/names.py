@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 # fmt: off
-#: Words of the language, and words that begin something of SQL's it refuses: as a name they stand in quotes (or after a dot).
+#: Words of the language, and words that begin something of SQL's it refuses: as a name they stand in quotes (or after a
+#: dot).
 RESERVED = frozenset(
     (
         "ALL", "AND", "ANTI", "AS", "ASOF", "BETWEEN", "CASE", "CROSS", "DISTINCT", "DWINDOW", "ELSE", "END", "EVERY", "EXCEPT",

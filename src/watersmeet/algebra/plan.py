@@ -1,6 +1,7 @@
 """Plans as values: which algorithm runs a query, with every knob of the papers by name.
 
-A plan names sources by alias. What it leaves out is decided by the optimizer; what it says is done or refused with the reason.
+A plan names sources by alias. What it leaves out is decided by the optimizer; what it says is done or refused with the
+reason.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class Index:
             return text
         kind, _, size = text.strip().lower().partition("(")
         if not size:
-            return cls(kind, {"hash": DEFAULT_BUCKETS, "btree": DEFAULT_NODE_ROWS, "ttree": DEFAULT_NODE_ROWS}.get(kind, 0))
+            return cls(
+                kind, {"hash": DEFAULT_BUCKETS, "btree": DEFAULT_NODE_ROWS, "ttree": DEFAULT_NODE_ROWS}.get(kind, 0)
+            )
         if not (size.endswith(")") and size[:-1].strip().isdecimal()):
             raise PlanError(f'"{text}" is not an index', hint="write list, hash(5), btree(100) or ttree(100)")
         return cls(kind, int(size[:-1]))
@@ -96,11 +99,13 @@ def tree_of(nested: Any) -> Tree | None:
 class Plan:
     """An algorithm and its knobs.
 
-    `orders` gives, per origin, the order of the loops: the other sources, or all of them with the origin at any place where the algorithm
-    allows that. `global_order` is one order for every origin. `evaluate_us` and `expire_us` 0 mean eager.
+    `orders` gives, per origin, the order of the loops: the other sources, or all of them with the origin at any place
+    where the algorithm allows that. `global_order` is one order for every origin. `evaluate_us` and `expire_us` 0 mean
+    eager.
 
-    `tree` is the shape of a tree of two-input joins, sources nested in pairs. `early` names the sources that are aggregated before the
-    join. `drop` gives the share of a stream's rows that is shed, by stream name or alias; which rows, `drop_seed` and their values decide.
+    `tree` is the shape of a tree of two-input joins, sources nested in pairs. `early` names the sources that are
+    aggregated before the join. `drop` gives the share of a stream's rows that is shed, by stream name or alias; which
+    rows, `drop_seed` and their values decide.
     """
 
     algorithm: str = "runs"

@@ -39,7 +39,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class PairConstraint:
-    """`WINDOW (first, second) = length`: at most so far apart; directed (DWINDOW): second at or after first, at most so much later."""
+    """`WINDOW (first, second) = length`: at most so far apart; directed (DWINDOW): second at or after first, at most so
+    much later.
+    """
 
     first: str
     second: str
@@ -73,8 +75,8 @@ class Star:
 class Query:
     """A query as written: names not yet resolved, types unknown.
 
-    `all_pairs_us` is form 1 (`WINDOW = n unit`), `pairs` are forms 2 and 3 and the directed ones. `text` is what the caller
-    wrote, for carets.
+    `all_pairs_us` is form 1 (`WINDOW = n unit`), `pairs` are forms 2 and 3 and the directed ones. `text` is what the
+    caller wrote, for carets.
     """
 
     sources: tuple[Source, ...]
@@ -139,7 +141,11 @@ class BoundSource:
 
     def __post_init__(self) -> None:
         if self.window is not None and isinstance(self.schema, RelationSchema):
-            raise QueryError(f'"{self.schema.name}" is a relation, so it cannot have a window', span=self.span, hint="leave the window out")
+            raise QueryError(
+                f'"{self.schema.name}" is a relation, so it cannot have a window',
+                span=self.span,
+                hint="leave the window out",
+            )
 
     @property
     def is_stream(self) -> bool:
@@ -163,9 +169,11 @@ class BoundSource:
 
 @dataclass(frozen=True, slots=True)
 class BoundQuery:
-    """A query whose every column is qualified and whose every coercion is spelled out. Refuses what would need unbounded memory.
+    """A query whose every column is qualified and whose every coercion is spelled out. Refuses what would need
+    unbounded memory.
 
-    Bound expressions name columns as `Column(name, source=alias)`; `outputs` are what SELECT gives, in order, names unique.
+    Bound expressions name columns as `Column(name, source=alias)`; `outputs` are what SELECT gives, in order, names
+    unique.
     """
 
     query: Query
@@ -189,7 +197,9 @@ class BoundQuery:
 
     @property
     def is_aggregation(self) -> bool:
-        return bool(self.group_by) or self.having is not None or any(has_aggregate(output.expr) for output in self.outputs)
+        return (
+            bool(self.group_by) or self.having is not None or any(has_aggregate(output.expr) for output in self.outputs)
+        )
 
     @property
     def waits_for_watermark(self) -> bool:
@@ -254,7 +264,11 @@ def _check_sources(sources: tuple[Source, ...]) -> None:
     seen: set[str] = set()
     for source in sources:
         if source.alias in seen:
-            raise QueryError(f'two sources are called "{source.alias}"', span=source.span, hint="give one of them another alias with AS")
+            raise QueryError(
+                f'two sources are called "{source.alias}"',
+                span=source.span,
+                hint="give one of them another alias with AS",
+            )
         seen.add(source.alias)
 
 
@@ -273,11 +287,14 @@ def _check_pairs(sources: tuple[Source, ...], pairs: tuple[PairConstraint, ...])
 def path_reversed(query: Query) -> Query:
     """The same path walked the other way: every directed constraint turned round.
 
-    A path join both ways is the union of a query and its reverse; a result whose rows all have the same time is in both.
+    A path join both ways is the union of a query and its reverse; a result whose rows all have the same time is in
+    both.
 
     References: Hammad, Aref, Elmagarmid, "Joining multiple data streams with window constraints", section 5.2.
     """
     if not any(pair.directed for pair in query.pairs):
         raise QueryError("only a path has a reverse, and this query has no DWINDOW")
-    turned = tuple(replace(pair, first=pair.second, second=pair.first) if pair.directed else pair for pair in query.pairs)
+    turned = tuple(
+        replace(pair, first=pair.second, second=pair.first) if pair.directed else pair for pair in query.pairs
+    )
     return replace(query, pairs=turned)

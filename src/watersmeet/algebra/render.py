@@ -37,7 +37,8 @@ def query_mermaid(query: Query) -> str:
     return "\n".join(lines)
 
 
-# --- clauses ----------------------------------------------------------------------------------------------------------------------------
+# --- clauses
+# ----------------------------------------------------------------------------------------------------------------------------
 
 
 def _listed(word: str, between: str, show: Callable[[Node], str]) -> Callable[[Node], str]:
@@ -98,7 +99,8 @@ _CLAUSES: dict[str, Callable[[Node], str]] = {
     "every": lambda node: f"EVERY {_length(node)}",
 }
 
-# --- JSON and pictures ------------------------------------------------------------------------------------------------------------------
+# --- JSON and pictures
+# ------------------------------------------------------------------------------------------------------------------
 
 
 def _dict(node: Node) -> dict[str, Json]:
@@ -134,7 +136,8 @@ def _caption(node: Node) -> str:
 
 
 def _label(text: str) -> str:
-    """Letters, digits and a few signs as they are, everything else as Mermaid's character codes, so that no name can end the label.
+    """Letters, digits and a few signs as they are, everything else as Mermaid's character codes, so that no name can
+    end the label.
 
     >>> _label('a"]<b>')
     'a#34;#93;#60;b#62;'

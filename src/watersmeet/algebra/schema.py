@@ -85,5 +85,7 @@ def parse_time_unit(unit: Any) -> str | None:
     """
     spelled = {"\u00b5s": "us", "\u03bcs": "us"}.get(unit, unit) if isinstance(unit, str) else unit
     if spelled is not None and (not isinstance(spelled, str) or spelled not in TIME_UNITS_NS):
-        raise InputError(f"{unit!r:.40} is not a unit of time", hint=f"units of integer times: {listing([*TIME_UNITS_NS])}")
+        raise InputError(
+            f"{unit!r:.40} is not a unit of time", hint=f"units of integer times: {listing([*TIME_UNITS_NS])}"
+        )
     return spelled

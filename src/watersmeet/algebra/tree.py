@@ -1,6 +1,7 @@
 """Queries and expressions as a neutral tree, the one walk that text, JSON and pictures are printed from.
 
-A node says what it is (`kind`), what is to be known of it (`facts`, plain JSON values) and what it is made of (`parts`).
+A node says what it is (`kind`), what is to be known of it (`facts`, plain JSON values) and what it is made of
+(`parts`).
 """
 
 from __future__ import annotations
@@ -126,7 +127,9 @@ def _constraints(query: Query) -> tuple[Node, ...]:
 
 
 def _pair(pair: PairConstraint) -> Node:
-    return Node("pair", {"first": pair.first, "second": pair.second, "length_us": pair.length_us, "directed": pair.directed})
+    return Node(
+        "pair", {"first": pair.first, "second": pair.second, "length_us": pair.length_us, "directed": pair.directed}
+    )
 
 
 def _literal(literal: Literal) -> Node:
@@ -151,7 +154,9 @@ _AS_TEXT: dict[type, Callable[[Any], Json]] = {
 
 
 def _case(case: Case) -> Node:
-    branches = (Node("when", parts=(expression_tree(condition), expression_tree(value))) for condition, value in case.branches)
+    branches = (
+        Node("when", parts=(expression_tree(condition), expression_tree(value))) for condition, value in case.branches
+    )
     default = () if case.default is None else (Node("else", parts=(expression_tree(case.default),)),)
     return Node("case", parts=(*branches, *default))
 

@@ -1,7 +1,8 @@
 """Windows: which rows of a stream are valid at an instant.
 
-Every window kind gives each row a validity interval `[ts, end]`: the instants at which the row is inside. A combination of rows is
-a result when the largest `ts` among them lies in every row's interval. That one sentence is all the join kernels know of windows.
+Every window kind gives each row a validity interval `[ts, end]`: the instants at which the row is inside. A combination
+of rows is a result when the largest `ts` among them lies in every row's interval. That one sentence is all the join
+kernels know of windows.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from dataclasses import dataclass
 from watersmeet.algebra.names import name_text
 from watersmeet.errors import QueryError
 
-#: Instants beyond every real one. Times are refused outside ±MAX_TIME_US and lengths above MAX_LENGTH_US, so that sums of a time and
-#: a few lengths never leave int64.
+#: Instants beyond every real one. Times are refused outside ±MAX_TIME_US and lengths above MAX_LENGTH_US, so that sums
+#: of a time and a few lengths never leave int64.
 FOREVER_US = 2**62
 MAX_TIME_US = 2**60
 MAX_LENGTH_US = 2**59
@@ -30,7 +31,9 @@ UNITS_US: dict[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class RangeWindow:
-    """Rows of the last `length_us` microseconds: `t - length_us <= ts <= t`. With length 0, the rows of the instant itself."""
+    """Rows of the last `length_us` microseconds: `t - length_us <= ts <= t`. With length 0, the rows of the instant
+    itself.
+    """
 
     length_us: int
 
@@ -63,7 +66,8 @@ class RowsWindow:
 class TumbleWindow:
     """Rows since the last multiple of `length_us`: `⌊t/length⌋·length <= ts <= t`.
 
-    In aggregations with EVERY, a multiple of `length_us` still shows the tile that ends there (`operators.aggregate.validity`).
+    In aggregations with EVERY, a multiple of `length_us` still shows the tile that ends there
+    (`operators.aggregate.validity`).
     """
 
     length_us: int
@@ -71,7 +75,9 @@ class TumbleWindow:
     def __post_init__(self) -> None:
         check_length(self.length_us)
         if self.length_us == 0:
-            raise QueryError("a TUMBLE window must be longer than zero", hint="[RANGE 0 SECONDS] contains the rows of one instant")
+            raise QueryError(
+                "a TUMBLE window must be longer than zero", hint="[RANGE 0 SECONDS] contains the rows of one instant"
+            )
 
     def __str__(self) -> str:
         return f"TUMBLE {duration_text(self.length_us)}"

@@ -1,7 +1,9 @@
-"""What the engine spends on an aggregation over a join: on a row taken in or counted early, on a change, a probe, a result.
+"""What the engine spends on an aggregation over a join: on a row taken in or counted early, on a change, a probe, a
+result.
 
-Short runs of two streams, under every placement of early aggregation, with few and with many matches per row, evaluated often and seldom.
-The quantities that least squares split the time over are the cost model's own, so that what the model says of a plan is what was fitted.
+Short runs of two streams, under every placement of early aggregation, with few and with many matches per row, evaluated
+often and seldom. The quantities that least squares split the time over are the cost model's own, so that what the model
+says of a plan is what was fitted.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ _FIELDS = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("g", pa.int64()), (
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Rows of each stream in a batch, matches of a row in a full window, evaluations per batch, inputs aggregated early."""
+    """Rows of each stream in a batch, matches of a row in a full window, evaluations per batch, inputs aggregated
+    early.
+    """
 
     rows: int
     matches: int

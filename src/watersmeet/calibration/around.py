@@ -1,8 +1,10 @@
-"""What the embedded engine spends around the kernels: on a batch, a row that comes in, a predicate, a match, a row that goes out.
+"""What the embedded engine spends around the kernels: on a batch, a row that comes in, a predicate, a match, a row that
+goes out.
 
-Short runs of the meet are measured, from nothing to windows that slide, so that keeping panes few and putting columns together is in the
-weights at the rate at which it happens. What grouped runs account for is known by then; the rest is split by least squares over what
-differs: rows per batch, matches per row, whether a predicate is asked of each row of `a`, whether rows are put out.
+Short runs of the meet are measured, from nothing to windows that slide, so that keeping panes few and putting columns
+together is in the weights at the rate at which it happens. What grouped runs account for is known by then; the rest is
+split by least squares over what differs: rows per batch, matches per row, whether a predicate is asked of each row of
+`a`, whether rows are put out.
 """
 
 from __future__ import annotations

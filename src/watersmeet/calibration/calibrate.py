@@ -1,6 +1,7 @@
 """A profile of this machine: every weight measured with the kernels and the steps that will do the work.
 
-References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", section 4.2, "Estimating the Weight Factors".
+References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", section 4.2, "Estimating the
+Weight Factors".
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ _CPU_INFO = Path("/proc/cpuinfo")
 
 
 def calibrated(progress: Callable[[str], None] | None = None, quick: bool = False) -> Profile:  # reads as a switch
-    """The weights of this machine, in seconds of CPU time. `quick` takes fewer points, a few seconds in all, and is less exact.
+    """The weights of this machine, in seconds of CPU time. `quick` takes fewer points, a few seconds in all, and is
+    less exact.
 
-    `progress` is told in a few words what is measured next. `group_s`, the fourth paper's, stays zero: our aggregation sets are measured
-    by the weights `early`.
+    `progress` is told in a few words what is measured next. `group_s`, the fourth paper's, stays zero: our aggregation
+    sets are measured by the weights `early`.
     """
     say = progress or (lambda _: None)
     repeats = _QUICK_REPEATS if quick else _REPEATS
@@ -50,7 +52,9 @@ def calibrated(progress: Callable[[str], None] | None = None, quick: bool = Fals
 
 
 def _settle_memory() -> None:
-    """Lets the allocator keep what is freed, as it does once a process has handled a large batch; else small loads pay for fresh pages."""
+    """Lets the allocator keep what is freed, as it does once a process has handled a large batch; else small loads pay
+    for fresh pages.
+    """
     np.empty(_LARGE_BATCH_BYTES, np.uint8)
 
 

@@ -13,11 +13,14 @@ from watersmeet.errors import InternalError
 Floats = NDArray[np.float64]
 
 
-def fitted(quantities: Sequence[Sequence[float]], seconds: Sequence[float], known_s: Sequence[float] | None = None) -> tuple[float, ...]:
+def fitted(
+    quantities: Sequence[Sequence[float]], seconds: Sequence[float], known_s: Sequence[float] | None = None
+) -> tuple[float, ...]:
     """Weights w, none negative, for which `known_s + quantities · w` comes closest to the measured seconds.
 
-    Errors are taken relative to each point's seconds, so that small loads count as much as large ones, and points of which little is left
-    beside what is known count little. A point too short for the clock says nothing and is left out.
+    Errors are taken relative to each point's seconds, so that small loads count as much as large ones, and points of
+    which little is left beside what is known count little. A point too short for the clock says nothing and is left
+    out.
 
     >>> fitted([[1000, 10], [2000, 10], [4000, 20]], [0.6, 1.1, 2.2])
     (0.0005, 0.01)
@@ -29,7 +32,9 @@ def fitted(quantities: Sequence[Sequence[float]], seconds: Sequence[float], know
     known = np.zeros(measured.size) if known_s is None else np.asarray(known_s, np.float64)
     said = measured > 0
     table, known, measured = table[said], known[said], measured[said]
-    largest = np.maximum(np.abs(table).max(axis=0, initial=0.0), 1.0)  # columns of one size, or the solver takes small ones for nothing
+    largest = np.maximum(
+        np.abs(table).max(axis=0, initial=0.0), 1.0
+    )  # columns of one size, or the solver takes small ones for nothing
     weights = _not_negative(table / largest / measured[:, None], (measured - known) / measured) / largest
     return tuple(float(f"{weight:.6g}") for weight in weights)
 

@@ -1,8 +1,10 @@
-"""What the engine spends on nested loops besides touching rows, on predicates asked of candidates, on small batches and on counted rows.
+"""What the engine spends on nested loops besides touching rows, on predicates asked of candidates, on small batches and
+on counted rows.
 
-Short runs of whole meets, as in `around`. Of what such a run takes, the structures' weights and those around the kernels account for a
-part by then; least squares split the rest over rows laid out, matches handed on and batches. A predicate, a probe of a small batch and
-the counting of a ROWS window cost what a run takes longer with them than without.
+Short runs of whole meets, as in `around`. Of what such a run takes, the structures' weights and those around the
+kernels account for a part by then; least squares split the rest over rows laid out, matches handed on and batches. A
+predicate, a probe of a small batch and the counting of a ROWS window cost what a run takes longer with them than
+without.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class Point:
     seconds: float
 
     def known_s(self, structure: Structure, around: Around) -> float:
-        loops = self.compared * structure.compare_s + self.lookups * structure.lookup_s + self.updates * structure.update_s
+        loops = (
+            self.compared * structure.compare_s + self.lookups * structure.lookup_s + self.updates * structure.update_s
+        )
         return loops + BATCHES * around.batch_s + self.rows * around.row_in_s + self.matches * around.row_out_s
 
 
@@ -74,7 +78,9 @@ def points(repeats: int, *, quick: bool) -> list[Point]:
 def point(kind: str, rows: int, matches_per_row: int, repeats: int) -> Point:
     window_us = WINDOW_BATCHES * rows
     index = Index("hash", 1021) if kind == "hash" else Index()
-    config = joined(Plan("window-join", indexes=(("a", index), ("b", index))), window_a_us=window_us, window_b_us=window_us)
+    config = joined(
+        Plan("window-join", indexes=(("a", index), ("b", index))), window_a_us=window_us, window_b_us=window_us
+    )
     batches, tally = batches_of(rows, matches_per_row), Tally(2)
     ran = run_of(config, batches, tally)
     seconds = timed(lambda: run_of(config, batches), repeats).seconds
@@ -88,23 +94,31 @@ def check_s(rows: int, repeats: int) -> float:
     """Seconds per candidate that a comparison between two streams is evaluated on."""
     window_us = WINDOW_BATCHES * rows
     plain, checked = (
-        joined(Plan(), window_a_us=window_us, window_b_us=window_us, where=where) for where in ("", " AND a.id <= b.id + 1000000000")
+        joined(Plan(), window_a_us=window_us, window_b_us=window_us, where=where)
+        for where in ("", " AND a.id <= b.id + 1000000000")
     )
     batches = batches_of(rows, 8)
     candidates = run_of(plain, batches).results
-    longer = timed(lambda: run_of(checked, batches), repeats).seconds - timed(lambda: run_of(plain, batches), repeats).seconds
+    longer = (
+        timed(lambda: run_of(checked, batches), repeats).seconds
+        - timed(lambda: run_of(plain, batches), repeats).seconds
+    )
     return max(0.0, longer) / candidates
 
 
 def probe_batch_s(repeats: int) -> float:
-    """Seconds per pane that a batch of next to nothing looks into: twelve such probes in a join of four, two in a join of two."""
+    """Seconds per pane that a batch of next to nothing looks into: twelve such probes in a join of four, two in a join
+    of two.
+    """
     few, many = (_small_batches_s(streams, repeats) for streams in (2, 4))
     rows = 2 * few  # inputs cost as well: the part of a batch that grows with them is not a probe's
     return max(0.0, many - rows) / (BATCHES * (12 - 2 * 2) * 2)
 
 
 def node_batch_s(repeats: int) -> float:
-    """Seconds per node and batch of next to nothing, as a tree of four streams with its three nodes takes them longer than runs do."""
+    """Seconds per node and batch of next to nothing, as a tree of four streams with its three nodes takes them longer
+    than runs do.
+    """
     longer = _small_batches_s(4, repeats, Plan("tree")) - _small_batches_s(4, repeats)
     return max(0.0, longer) / (BATCHES * 3)
 

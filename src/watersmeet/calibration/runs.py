@@ -22,7 +22,9 @@ _BY_KEY = (0,)  # the only equality class of two streams that join on one key
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Rows in the run and as many lookups, the matches they found, and the seconds of building the run and of looking it up."""
+    """Rows in the run and as many lookups, the matches they found, and the seconds of building the run and of looking
+    it up.
+    """
 
     rows: int
     matches: int
@@ -63,6 +65,8 @@ def _look_up(run: Run, keys: Int64s, until_us: int) -> int:
     """Counts, then allocates, then fills, as the production tactic does; returns the matches."""
     since, until = np.zeros(keys.size, np.int64), np.full(keys.size, until_us, np.int64)
     first, count = np.empty(keys.size, np.int64), np.empty(keys.size, np.int32)
-    total = count_matches(run.slots, run.group_keys, run.offsets, run.times, run.ends, keys, since, until, since, first, count)
+    total = count_matches(
+        run.slots, run.group_keys, run.offsets, run.times, run.ends, keys, since, until, since, first, count
+    )
     lookups, rows = np.empty(total, np.int32), np.empty(total, np.int32)
     return fill_matches(run.rows, first, count, 0, lookups, rows, 0)

@@ -63,7 +63,9 @@ def profile_path() -> Path:
     try:
         directory = configured if configured.is_absolute() else Path.home() / ".config"
     except RuntimeError as error:
-        raise InputError("there is no home directory to keep a profile in", hint="set XDG_CONFIG_HOME to a directory") from error
+        raise InputError(
+            "there is no home directory to keep a profile in", hint="set XDG_CONFIG_HOME to a directory"
+        ) from error
     return directory / "watersmeet" / "profile.json"
 
 

@@ -24,7 +24,9 @@ _LARGEST_KEY = 1 << 40
 
 
 def joined(plan: Plan, *, window_a_us: int = _HOUR_US, window_b_us: int = _HOUR_US, where: str = "") -> MeetConfig:
-    """The meet of `a` and `b` on their keys. Windows are an hour unless given, which no load is long enough to see the end of."""
+    """The meet of `a` and `b` on their keys. Windows are an hour unless given, which no load is long enough to see the
+    end of.
+    """
     text = (
         "SELECT a.k AS k, a.ts AS a_ts, a.id AS a_id, b.ts AS b_ts, b.id AS b_id "
         f"FROM a [RANGE {window_a_us} MICROSECONDS], b [RANGE {window_b_us} MICROSECONDS] WHERE a.k = b.k{where}"

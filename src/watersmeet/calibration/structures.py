@@ -1,13 +1,17 @@
-"""What probing and updating a window costs by structure: list, hash, B+tree and T-tree, all inside the join that uses them.
+"""What probing and updating a window costs by structure: list, hash, B+tree and T-tree, all inside the join that uses
+them.
 
-Window B has the structure. In a probe-only load rows of A arrive and look B up, in vain; in an update-only load rows of B arrive, each
-pushing one out, and look up a window A that holds one row. A load is processed in one batch, without delays, at rising sizes and rates;
-what it takes to lay the window out before the first row arrives is measured apart and taken off.
+Window B has the structure. In a probe-only load rows of A arrive and look B up, in vain; in an update-only load rows of
+B arrive, each pushing one out, and look up a window A that holds one row. A load is processed in one batch, without
+delays, at rising sizes and rates; what it takes to lay the window out before the first row arrives is measured apart
+and taken off.
 
-All four run in the same loops (`kernels.nested_loops`), so that their weights can be compared with each other. A lookup's fixed part holds
-the loops' own work for the row that arrives, its entry into a list included; the update weight is what comes on top of that.
+All four run in the same loops (`kernels.nested_loops`), so that their weights can be compared with each other. A
+lookup's fixed part holds the loops' own work for the row that arrives, its entry into a list included; the update
+weight is what comes on top of that.
 
-References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", section 4.2, "Estimating the Weight Factors".
+References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", section 4.2, "Estimating the
+Weight Factors".
 """
 
 from __future__ import annotations
@@ -39,7 +43,8 @@ PATH_ROWS = {"btree": btree_path_rows, "ttree": ttree_path_rows}
 #: Arrivals at the lowest rate: enough for some milliseconds.
 ARRIVALS = 20_000
 
-#: Rows of the windows: buckets of ten rows up, and trees of a single node up, so that what grows and what does not can be told apart.
+#: Rows of the windows: buckets of ten rows up, and trees of a single node up, so that what grows and what does not can
+#: be told apart.
 SIZES = {
     "list": (500, 1000, 2500, 5000, 20_000),
     "hash": (1000, 2000, 5000, 10_000, 40_000),
@@ -58,7 +63,9 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """A probe-only load: rows compared as the cost model counts them, lookups, seconds, and how many of these went into the layout."""
+    """A probe-only load: rows compared as the cost model counts them, lookups, seconds, and how many of these went into
+    the layout.
+    """
 
     compared: float
     lookups: int
@@ -68,7 +75,8 @@ class Probed:
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """An update-only load: rows touched as the cost model counts them, seconds, how many of these went into the layout and the loops.
+    """An update-only load: rows touched as the cost model counts them, seconds, how many of these went into the layout
+    and the loops.
 
     The loops' own are measured with the same rows entering a list that none leaves.
     """
@@ -96,10 +104,14 @@ def update_loads(kind: str, *, quick: bool) -> list[Load]:
 def structure(probed: list[Probed], updated: list[Updated]) -> Structure:
     """The weights that fit both kinds of load best."""
     compare_s, lookup_s = fitted(
-        [(each.compared, each.lookups) for each in probed], [each.seconds for each in probed], [each.layout_s for each in probed]
+        [(each.compared, each.lookups) for each in probed],
+        [each.seconds for each in probed],
+        [each.layout_s for each in probed],
     )
     (update_s,) = fitted(
-        [(each.touched,) for each in updated], [each.seconds for each in updated], [each.layout_s + each.loops_s for each in updated]
+        [(each.touched,) for each in updated],
+        [each.seconds for each in updated],
+        [each.layout_s + each.loops_s for each in updated],
     )
     return Structure(compare_s, update_s, lookup_s)
 

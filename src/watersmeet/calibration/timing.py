@@ -26,14 +26,17 @@ class Timed(Generic[T]):
 
 
 def timed(call: Callable[[], T], repeats: int) -> Timed[T]:
-    """Runs the call once to warm up and then `repeats` times; a short one as often as fits into a few milliseconds for each repeat.
+    """Runs the call once to warm up and then `repeats` times; a short one as often as fits into a few milliseconds for
+    each repeat.
 
-    Every run finds its small arrays elsewhere in memory: where they lie side by side in a bad way, loops can take half as long again, and
-    without new places all runs of one process would share the good or bad luck.
+    Every run finds its small arrays elsewhere in memory: where they lie side by side in a bad way, loops can take half
+    as long again, and without new places all runs of one process would share the good or bad luck.
     """
     result = call()
     least, total, runs = float("inf"), 0.0, 0
-    elsewhere: list[list[NDArray[np.int64]]] = []  # held until the end, so that no run gets the places of the one before
+    elsewhere: list[
+        list[NDArray[np.int64]]
+    ] = []  # held until the end, so that no run gets the places of the one before
     while runs < repeats or (total < repeats * _REPEAT_S and runs < _MOST_RUNS):
         elsewhere.append([np.empty(words, np.int64) for words in range(1, _SMALL_WORDS)])
         start = time.process_time()

@@ -1,13 +1,14 @@
-"""Files of a checkpoint, read and verified. `run` refuses the first damage that `read_contents` finds, `repair` lists all of them.
+"""Files of a checkpoint, read and verified. `run` refuses the first damage that `read_contents` finds, `repair` lists
+all of them.
 
 about.json              manifest: query, streams, schemas, plan, output directory, and a random id
 lock                    held by the process that uses the checkpoint; has no content
-batches/0000000012.json record of batch 12: the files it reads, and the digest of record 11 (of the manifest, for batch 0)
-states/0000000012.run   state after batch 12, and the digest of record 12
+batches/0000000012.json record of batch 12: the files it reads, and the digest of record 11 (of the manifest, for batch
+0) states/0000000012.run   state after batch 12, and the digest of record 12
 
-The digests form a chain from the newest state to the manifest. So every file is checked for its content, by its checksum, and for
-its place, by its successor: a missing, older or foreign file breaks the chain. The newest record may belong to a batch in flight,
-which has no state yet.
+The digests form a chain from the newest state to the manifest. So every file is checked for its content, by its
+checksum, and for its place, by its successor: a missing, older or foreign file breaks the chain. The newest record may
+belong to a batch in flight, which has no state yet.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class About:
     out: str | None
 
     def difference(self, other: About) -> str | None:
-        """Say how another run differs from the one that created the checkpoint; None if it does not. Outputs are judged elsewhere."""
+        """Say how another run differs from the one that created the checkpoint; None if it does not. Outputs are judged
+        elsewhere.
+        """
         if self.query != other.query:
             return "was created by a different query"
         if dict(self.streams) != dict(other.streams):
@@ -96,7 +99,9 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Intact files of a checkpoint, and what is wrong with the others. `states` are the batches whose states were read and are intact."""
+    """Intact files of a checkpoint, and what is wrong with the others. `states` are the batches whose states were read
+    and are intact.
+    """
 
     path: Path
     manifest: Manifest | None
@@ -122,7 +127,9 @@ class Contents:
         """Refuse a damaged checkpoint: name the first file that is wrong."""
         for damage in self.damages:
             if damage.kind is Kind.MANIFEST:
-                hint = "restore that file from a backup, or start again with a new checkpoint and a new output directory"
+                hint = (
+                    "restore that file from a backup, or start again with a new checkpoint and a new output directory"
+                )
             else:
                 hint = f"watersmeet repair {self.path} says what can be done"
             raise DamagedFileError(damage.place, damage.wrong, hint=hint)
@@ -137,20 +144,26 @@ def read_contents(path: Path, *, all_states: bool = False) -> Contents:
     return Contents(path, manifest, records, states, tuple(damages))
 
 
-def encode_manifest(about: About, checkpoint_id: str, plan: Plan | None, schemas: Mapping[str, pa.Schema]) -> tuple[bytes, str]:
+def encode_manifest(
+    about: About, checkpoint_id: str, plan: Plan | None, schemas: Mapping[str, pa.Schema]
+) -> tuple[bytes, str]:
     header = {
         "query": about.query,
         "streams": about.streams,
         "out": about.out,
         "checkpoint_id": checkpoint_id,
         "plan": None if plan is None else plan.to_dict(),
-        "schemas": {name: base64.b64encode(schema.serialize().to_pybytes()).decode() for name, schema in schemas.items()},
+        "schemas": {
+            name: base64.b64encode(schema.serialize().to_pybytes()).decode() for name, schema in schemas.items()
+        },
     }
     return encode_frame(Kind.MANIFEST, header)
 
 
 def encode_record(batch: int, files: Files, previous: str) -> tuple[bytes, str]:
-    listed = {stream: [[file.name, file.size_bytes, file.modified_ns] for file in each] for stream, each in files.items()}
+    listed = {
+        stream: [[file.name, file.size_bytes, file.modified_ns] for file in each] for stream, each in files.items()
+    }
     return encode_frame(Kind.RECORD, {"batch": batch, "previous": previous, "files": listed})
 
 
@@ -194,9 +207,13 @@ def _read_manifest(path: Path, damages: list[Damage]) -> Manifest | None:
 
 def _parse_manifest(frame: Frame) -> Manifest:
     saved = frame.header
-    schemas = {name: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))) for name, text in saved["schemas"].items()}
+    schemas = {
+        name: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))) for name, text in saved["schemas"].items()
+    }
     plan = None if saved["plan"] is None else Plan.from_dict(saved["plan"])
-    return Manifest(About(saved["query"], saved["streams"], saved["out"]), saved["checkpoint_id"], plan, schemas, frame.digest)
+    return Manifest(
+        About(saved["query"], saved["streams"], saved["out"]), saved["checkpoint_id"], plan, schemas, frame.digest
+    )
 
 
 def _refuse_format_1(path: Path) -> None:
@@ -236,7 +253,9 @@ def _parse_record(frame: Frame) -> BatchRecord:
     return BatchRecord(int(frame.header["batch"]), files, frame.digest)
 
 
-def _read_states(path: Path, records: Mapping[int, BatchRecord], damages: list[Damage], *, all_states: bool) -> dict[int, bytes]:
+def _read_states(
+    path: Path, records: Mapping[int, BatchRecord], damages: list[Damage], *, all_states: bool
+) -> dict[int, bytes]:
     committed = numbers(path / "states")
     states: dict[int, bytes] = {}
     for batch in committed if all_states else committed[-1:]:
@@ -244,7 +263,12 @@ def _read_states(path: Path, records: Mapping[int, BatchRecord], damages: list[D
         try:
             frame = read_frame(place, Kind.STATE)
             _check_number(place, frame, batch)
-            _check_link(place, frame.header.get("record"), batch_path(path, batch), records[batch].digest if batch in records else None)
+            _check_link(
+                place,
+                frame.header.get("record"),
+                batch_path(path, batch),
+                records[batch].digest if batch in records else None,
+            )
         except DamagedFileError as error:
             damages.append(Damage(place, error.wrong, Kind.STATE, batch))
             continue
@@ -261,7 +285,9 @@ def _check_number(place: Path, frame: Frame, batch: int) -> None:
 def _check_link(place: Path, link: str | None, predecessor: Path, digest: str | None) -> None:
     """Refuse a file that names another predecessor. Where the predecessor itself is damaged, nothing can be said."""
     if digest is not None and link != digest:
-        raise DamagedFileError(place, f'does not follow "{predecessor}": one of the two is from another run or another time')
+        raise DamagedFileError(
+            place, f'does not follow "{predecessor}": one of the two is from another run or another time'
+        )
 
 
 def _parse(place: Path, frame: Frame, parse: Callable[[Frame], Parsed]) -> Parsed:

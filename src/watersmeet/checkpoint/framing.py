@@ -4,9 +4,9 @@
     {"batch": 12, …}                                            header: JSON on one line
     …                                                           body: any bytes, often none
 
-The checksum covers the kind, the version, the header and the body. It is also the file's digest: a file names its predecessor by it, so
-an intact file in the wrong place is noticed too. The first line keeps its layout in every format version, so that a file of another
-version is not mistaken for a damaged one. A frame holds no code.
+The checksum covers the kind, the version, the header and the body. It is also the file's digest: a file names its
+predecessor by it, so an intact file in the wrong place is noticed too. The first line keeps its layout in every format
+version, so that a file of another version is not mistaken for a damaged one. A frame holds no code.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def decode_frame(content: bytes, kind: str) -> Frame:
         raise ValueError("is damaged: its checksum does not match")
     # Only now is it known that the version is the one that was written, and not a flipped bit.
     if version not in READABLE_VERSIONS:
-        raise ValueError(f"was written by another version of Watersmeet: format {version}, this version reads format {FORMAT_VERSION}")
+        raise ValueError(
+            f"was written by another version of Watersmeet: format {version}, this version reads format {FORMAT_VERSION}"
+        )
     if found != kind:
         raise ValueError(f"is damaged: it holds a {found} where a {kind} belongs")
     header, _, body = payload.partition(b"\n")

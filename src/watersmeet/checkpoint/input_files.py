@@ -20,7 +20,9 @@ class InputProblem:
     is_missing: bool
 
 
-def input_problems(streams: Mapping[str, Path], records: Mapping[int, BatchRecord], after: int) -> Iterator[InputProblem]:
+def input_problems(
+    streams: Mapping[str, Path], records: Mapping[int, BatchRecord], after: int
+) -> Iterator[InputProblem]:
     """Yield the inputs of batches after this one that are missing or have changed."""
     for batch in sorted(number for number in records if number > after):
         for stream, files in records[batch].files.items():

@@ -1,10 +1,10 @@
 """Owner of an output directory: one checkpoint, whose random id a marker file holds.
 
-Two jobs that write to one directory overwrite files of one another, or readers take their rows for one result. So the first job claims
-the directory, and another one is refused. Readers skip the marker: its name begins with an underscore.
+Two jobs that write to one directory overwrite files of one another, or readers take their rows for one result. So the
+first job claims the directory, and another one is refused. Readers skip the marker: its name begins with an underscore.
 
-A job writes its manifest before it claims its output. If it stops in between, it claims the output when it resumes, unless another
-job was faster.
+A job writes its manifest before it claims its output. If it stops in between, it claims the output when it resumes,
+unless another job was faster.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Owner:
 
 
 def spark_owner(checkpoint: Path) -> Owner:
-    """Return the identity of a Spark checkpoint: the id of its query, written here if Spark has not started the query yet."""
+    """Return the identity of a Spark checkpoint: the id of its query, written here if Spark has not started the query
+    yet.
+    """
     place = checkpoint / "metadata"
     if not place.exists() and not _has_spark_batches(checkpoint):
         write_atomically(place, json.dumps({"id": str(uuid.uuid4())}).encode())
@@ -118,7 +120,9 @@ def _belongs_to_another(directory: Path, found: Owner, owner: Owner) -> InputErr
     else:
         said = f'belongs to checkpoint "{found.checkpoint}"'
         hint = f"use another output directory, or resume that job with --checkpoint {found.checkpoint}"
-    return InputError(f'output directory "{directory}" {said}', hint=f'{hint} (its owner is named in "{owner_path(directory)}")')
+    return InputError(
+        f'output directory "{directory}" {said}', hint=f'{hint} (its owner is named in "{owner_path(directory)}")'
+    )
 
 
 def _refuse_rows_of_others(directory: Path) -> None:
@@ -133,7 +137,9 @@ def _refuse_rows_of_others(directory: Path) -> None:
 def _rows_in(directory: Path) -> list[str]:
     """List files that a reader of the directory takes for rows, or that Spark's file sink keeps of them."""
     try:
-        names = sorted(file.name for file in directory.iterdir() if is_data_file(file) or file.name == "_spark_metadata")
+        names = sorted(
+            file.name for file in directory.iterdir() if is_data_file(file) or file.name == "_spark_metadata"
+        )
     except FileNotFoundError:
         return []
     except OSError as error:

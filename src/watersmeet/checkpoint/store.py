@@ -1,8 +1,8 @@
 """A checkpoint directory in use: what a run writes, and in which order.
 
-The manifest is written first, then for every batch its record, its rows (by the outbox) and its state, which commits the batch. Every file
-appears whole or not at all, and names its predecessor by its digest (`contents`). The last two states are kept, so that a state that a
-disk has damaged costs one batch and not the run.
+The manifest is written first, then for every batch its record, its rows (by the outbox) and its state, which commits
+the batch. Every file appears whole or not at all, and names its predecessor by its digest (`contents`). The last two
+states are kept, so that a state that a disk has damaged costs one batch and not the run.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class Checkpoint:
     @property
     def owner(self) -> Owner:
         """Identity of this checkpoint in the marker of its output directory."""
-        return Owner(self._new_id if self._manifest is None else self._manifest.checkpoint_id, str(self.path.absolute()))
+        return Owner(
+            self._new_id if self._manifest is None else self._manifest.checkpoint_id, str(self.path.absolute())
+        )
 
     @property
     def last_record(self) -> int:
@@ -118,7 +120,9 @@ class Checkpoint:
 def _check_same_run(path: Path, manifest: Manifest, about: About) -> None:
     words = manifest.about.difference(about)
     if words is not None:
-        raise InputError(f'checkpoint "{path}" {words}', hint="use a new checkpoint directory, and a new output directory")
+        raise InputError(
+            f'checkpoint "{path}" {words}', hint="use a new checkpoint directory, and a new output directory"
+        )
     if manifest.about.out != about.out and not _was_moved(manifest, about):
         before, now = (f'"{out}"' if out is not None else "no directory" for out in (manifest.about.out, about.out))
         raise InputError(
@@ -149,6 +153,7 @@ def locked(path: Path) -> IO[bytes]:
     except OSError as error:
         lock.close()
         raise InputError(
-            f'checkpoint "{path}" is in use by another process', hint="stop that one first, or give this run a checkpoint of its own"
+            f'checkpoint "{path}" is in use by another process',
+            hint="stop that one first, or give this run a checkpoint of its own",
         ) from error
     return lock

@@ -19,7 +19,9 @@ def declared_budget(processors: float | None, headroom: float, memory: str | Non
     """
     if processors is None and not headroom and memory is None:
         return None
-    return wm.Budget(1.0 if processors is None else processors, headroom, None if memory is None else _size_bytes(memory))
+    return wm.Budget(
+        1.0 if processors is None else processors, headroom, None if memory is None else _size_bytes(memory)
+    )
 
 
 def _size_bytes(text: str) -> float:

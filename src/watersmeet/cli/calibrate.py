@@ -74,7 +74,9 @@ def calibrate(*, quick: bool = False, spark: bool = False, as_json: bool = False
 
 def _of_spark(say: Callable[[str], None], *, quick: bool) -> SparkCosts:
     with quiet_spark({}):
-        from watersmeet.runtime.spark.calibration import calibrated_on_spark  # costs a second, and the rest needs no Spark
+        from watersmeet.runtime.spark.calibration import (
+            calibrated_on_spark,
+        )  # costs a second, and the rest needs no Spark
 
         return calibrated_on_spark(say, quick=quick)
 
@@ -112,7 +114,11 @@ def _weights(profile: Profile) -> Iterator[tuple[str, float, str]]:
     for name, meaning in _EARLY_MEANINGS.items():
         yield f"early.{name}", getattr(profile.early, name), meaning
     for name, meaning in _SPARK_MEANINGS.items():
-        yield f"spark.{name}", getattr(profile.spark, name), meaning + ("; assumed, not measured" if profile.spark.assumed else "")
+        yield (
+            f"spark.{name}",
+            getattr(profile.spark, name),
+            meaning + ("; assumed, not measured" if profile.spark.assumed else ""),
+        )
 
 
 def _on_stderr() -> Callable[[str], None]:

@@ -1,7 +1,8 @@
 """Streams and relations as options of the command line: `NAME=PATH,time=COLUMN,unit=ms,lateness=5s,idle=1m`.
 
-Settings are read from the right, so a path may have commas and equals signs in it. What Spark reads by itself is written with a format
-instead of a path: `NAME=format=kafka,subscribe=TOPIC,kafka.bootstrap.servers=HOST:PORT,value=json,schema=item:string;ts:timestamp,time=ts`.
+Settings are read from the right, so a path may have commas and equals signs in it. What Spark reads by itself is
+written with a format instead of a path:
+`NAME=format=kafka,subscribe=TOPIC,kafka.bootstrap.servers=HOST:PORT,value=json,schema=item:string;ts:timestamp,time=ts`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def declared_sources(
 ) -> dict[str, Stream | Relation]:
     """All sources by name; a name given twice is refused, but an option may replace what the job file says.
 
-    Streams that grow are read file by file, as they appear. `spark` reads those that only Spark can read, where the query runs on it.
+    Streams that grow are read file by file, as they appear. `spark` reads those that only Spark can read, where the
+    query runs on it.
     """
     found: dict[str, Stream | Relation] = {}
     for text in streams:
@@ -55,16 +57,25 @@ def declared_sources(
     if job is None:
         return found
     in_file = {name: _stream_of(name, each, reading, spark) for name, each in job.streams.items() if name not in found}
-    return {**in_file, **{name: wm.relation(each["path"]) for name, each in job.relations.items() if name not in found}, **found}
+    return {
+        **in_file,
+        **{name: wm.relation(each["path"]) for name, each in job.relations.items() if name not in found},
+        **found,
+    }
 
 
-def declared_stream(text: str, *, reading: Reading = Reading.WHOLE, spark: SparkReader | None = None) -> tuple[str, Stream]:
+def declared_stream(
+    text: str, *, reading: Reading = Reading.WHOLE, spark: SparkReader | None = None
+) -> tuple[str, Stream]:
     name, _, rest = text.partition("=")
     if rest.startswith("format="):
         return name.strip(), _stream_of(name.strip(), format_settings(name, rest), reading, spark)
     name, path, settings = split(text, "--stream", STREAM_SETTINGS)
     if "time" not in settings:
-        raise InputError(f'stream "{name}" has no time column', hint=f"say which column is its time: --stream {name}=PATH,time=COLUMN")
+        raise InputError(
+            f'stream "{name}" has no time column',
+            hint=f"say which column is its time: --stream {name}=PATH,time=COLUMN",
+        )
     return name, stream_over(path, settings, reading=reading)
 
 
@@ -82,7 +93,8 @@ def _stream_of(name: str, settings: Mapping[str, Any], reading: Reading, spark: 
 
 
 def format_settings(name: str, text: str) -> dict[str, Any]:
-    """The settings of a stream that Spark reads. What is no setting of ours is an option of the source; a comma may be inside one.
+    """The settings of a stream that Spark reads. What is no setting of ours is an option of the source; a comma may be
+    inside one.
 
     >>> format_settings("a", "format=kafka,subscribe=x,y,schema=k:long;ts:timestamp,time=ts")["options"]
     {'subscribe': 'x,y'}
@@ -105,7 +117,9 @@ def format_settings(name: str, text: str) -> dict[str, Any]:
 def _columns(name: str, text: str) -> dict[str, str]:
     pairs = [piece.partition(":") for piece in text.split(";") if piece.strip()]
     if any(not colon for _, colon, _ in pairs):
-        raise InputError(f'the schema of "{name}" is not columns with their kinds', hint="write schema=item:string;ts:timestamp")
+        raise InputError(
+            f'the schema of "{name}" is not columns with their kinds', hint="write schema=item:string;ts:timestamp"
+        )
     return {column.strip(): kind.strip() for column, _, kind in pairs}
 
 

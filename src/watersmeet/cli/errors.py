@@ -19,7 +19,9 @@ INTERRUPTED = 130
 
 @contextmanager
 def exit_on_error() -> Iterator[None]:
-    """Report mistakes as one message on stderr and exit with code 1, never as a stack trace; report our warnings as one line."""
+    """Report mistakes as one message on stderr and exit with code 1, never as a stack trace; report our warnings as one
+    line.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", WatersmeetWarning)
@@ -42,7 +44,12 @@ def exit_on_error() -> Iterator[None]:
 
 
 def _show_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
 ) -> None:
     """Show a warning of ours as a line, and any other in Python's form."""
     if issubclass(category, WatersmeetWarning):

@@ -84,18 +84,29 @@ def read_job(place: Path) -> JobFile:
     for key in _SWITCHES:
         if not isinstance(content.get(key, False), bool):
             raise InputError(f"{place}: {key} must be true or false")
-    beside: dict[str, str] = {key: str(place.parent / content[key]) for key in ("query", "checkpoint") if key in content}
+    beside: dict[str, str] = {
+        key: str(place.parent / content[key]) for key in ("query", "checkpoint") if key in content
+    }
     if "out" in content and content["out"] not in ("console", "memory"):
         beside["out"] = str(place.parent / content["out"])
     streams = _sources(place, content, "streams", ("path", *STREAM_SETTINGS, *FORMAT_SETTINGS), ("path", "time"))
     relations = _sources(place, content, "relations", ("path",), ("path",))
     spark = {_full_name(name): text for name, text in flat(content.get("spark", {}), f"{place}: spark").items()}
     budget = _budget(content["budget"], f"{place}: budget") if "budget" in content else None
-    known: dict[str, Any] = {**content, **beside, "budget": budget, "streams": streams, "relations": relations, "spark": spark}
+    known: dict[str, Any] = {
+        **content,
+        **beside,
+        "budget": budget,
+        "streams": streams,
+        "relations": relations,
+        "spark": spark,
+    }
     return JobFile(**known)
 
 
-def _sources(place: Path, content: dict[str, Any], kind: str, known: tuple[str, ...], needed: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+def _sources(
+    place: Path, content: dict[str, Any], kind: str, known: tuple[str, ...], needed: tuple[str, ...]
+) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for name, settings in _section(content.get(kind, {}), f"{place}: {kind}").items():
         where = f"{place}: {kind}.{name}"
@@ -103,14 +114,23 @@ def _sources(place: Path, content: dict[str, Any], kind: str, known: tuple[str, 
         read_by_spark = "format" in settings
         for key in needed:
             if not (read_by_spark and key == "path") and not isinstance(settings.get(key), str):
-                raise InputError(f"{where} needs its {key}, as text", hint=f'write {key} = "..." in the section [{kind}.{name}]')
-        found[name] = _read_by_spark(settings, where) if read_by_spark else {**settings, "path": str(place.parent / settings["path"])}
+                raise InputError(
+                    f"{where} needs its {key}, as text", hint=f'write {key} = "..." in the section [{kind}.{name}]'
+                )
+        found[name] = (
+            _read_by_spark(settings, where)
+            if read_by_spark
+            else {**settings, "path": str(place.parent / settings["path"])}
+        )
     return found
 
 
 def _read_by_spark(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
     if "path" in settings:
-        raise InputError(f"{where} has a path and a format", hint='a path that Spark is to read is an option: options = { path = "..." }')
+        raise InputError(
+            f"{where} has a path and a format",
+            hint='a path that Spark is to read is an option: options = { path = "..." }',
+        )
     sections = {key: flat(settings.get(key, {}), f"{where}.{key}") for key in ("options", "schema")}
     return {**settings, **sections}
 
@@ -144,7 +164,9 @@ def _budget(values: object, where: str) -> Budget | None:
         if isinstance(settings.get(key, 0), bool) or not isinstance(settings.get(key, 0), int | float):
             raise InputError(f"{where}: {key} must be a number")
     memory = settings.get("memory")
-    return declared_budget(settings.get("processors"), settings.get("headroom", 0.0), None if memory is None else str(memory))
+    return declared_budget(
+        settings.get("processors"), settings.get("headroom", 0.0), None if memory is None else str(memory)
+    )
 
 
 def _section(values: object, where: str) -> dict[str, Any]:

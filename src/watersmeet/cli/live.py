@@ -55,8 +55,16 @@ class View:
         if not self.recent:
             return
         last = self.recent[-1]
-        yield "rows in", f"{self._rate(sum(sum(each.rows_in.values()) for each in self._lately())):,.0f}/s", f"{self.rows_in:,} in all"
-        yield "rows out", f"{self._rate(sum(each.rows_out for each in self._lately())):,.0f}/s", f"{self.rows_out:,} in all"
+        yield (
+            "rows in",
+            f"{self._rate(sum(sum(each.rows_in.values()) for each in self._lately())):,.0f}/s",
+            f"{self.rows_in:,} in all",
+        )
+        yield (
+            "rows out",
+            f"{self._rate(sum(each.rows_out for each in self._lately())):,.0f}/s",
+            f"{self.rows_out:,} in all",
+        )
         yield "latency", f"{last.took_s:.3f} s", "of the last batch"
         yield "state", f"{last.state_rows:,} rows", f"{last.state_bytes / 1e6:,.1f} MB"
         lag = last.watermark_lag_s
@@ -75,7 +83,9 @@ class View:
 
 @contextmanager
 def live_view(screen: Console, view: View) -> Iterator[Observer]:
-    """Shows the view while the block runs, on a terminal; elsewhere nothing is shown. It appears after a second: short runs need none."""
+    """Shows the view while the block runs, on a terminal; elsewhere nothing is shown. It appears after a second: short
+    runs need none.
+    """
     started = time.monotonic()
     live = Live(view, console=screen, auto_refresh=False, transient=True)
     shown = False

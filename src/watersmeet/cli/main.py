@@ -1,6 +1,7 @@
 """The `watersmeet` command: what can be typed, and how mistakes are said.
 
-Exit codes: 0 done, 1 a mistake in query or data (said on stderr), 2 a mistake in how the command was called, 130 stopped by Ctrl-C.
+Exit codes: 0 done, 1 a mistake in query or data (said on stderr), 2 a mistake in how the command was called, 130
+stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class Engine(StrEnum):
 
 
 QueryFile = Annotated[Path, typer.Argument(metavar="QUERY.SQL", help="File with the query.", show_default=False)]
-MaybeQueryFile = Annotated[Path | None, typer.Argument(metavar="QUERY.SQL", help="File with the query.", show_default=False)]
+MaybeQueryFile = Annotated[
+    Path | None, typer.Argument(metavar="QUERY.SQL", help="File with the query.", show_default=False)
+]
 Out = Annotated[
     str | None,
     typer.Option(
@@ -62,7 +65,9 @@ Streams = Annotated[
     ),
 ]
 Ui = Annotated[bool, typer.Option("--ui", help="Open the dashboard beside it.")]
-Port = Annotated[int, typer.Option(min=0, max=MOST_PORT, help="Port of the dashboard on 127.0.0.1; 0 takes any that is free.")]
+Port = Annotated[
+    int, typer.Option(min=0, max=MOST_PORT, help="Port of the dashboard on 127.0.0.1; 0 takes any that is free.")
+]
 Processors = Annotated[float | None, typer.Option(help="Processors the query may use; it is refused if it needs more.")]
 Headroom = Annotated[float, typer.Option(help="The share of the processors that is to stay free.")]
 Memory = Annotated[str | None, typer.Option(metavar="SIZE", help="Memory for its windows, as in 500MB or 2GB.")]
@@ -75,16 +80,26 @@ def run(
     stream: Streams = None,
     relation: Relations = None,
     out: Out = None,
-    format_: Annotated[str | None, typer.Option("--format", metavar="parquet|csv|jsonl", help="Of the files in the directory.")] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", metavar="parquet|csv|jsonl", help="Of the files in the directory.")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with files that appear, until Ctrl-C.")] = False,
-    checkpoint: Annotated[Path | None, typer.Option(metavar="DIR", help="Remember what was read; the same command goes on there.")] = None,
-    config: Annotated[Path | None, typer.Option(metavar="JOB.TOML", help="A file with all of this; options given here win.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Remember what was read; the same command goes on there.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="JOB.TOML", help="A file with all of this; options given here win.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=0, max=MOST_ROWS, help="Rows to show.")] = 20,
-    engine: Annotated[Engine | None, typer.Option(help="Where the query runs.  [default: embedded]", show_default=False)] = None,
+    engine: Annotated[
+        Engine | None, typer.Option(help="Where the query runs.  [default: embedded]", show_default=False)
+    ] = None,
     ui: Ui = False,
     port: Port = DEFAULT_PORT,
     as_json: Annotated[bool, typer.Option("--json", help="Rows as JSON lines; with --out, figures instead.")] = False,
-    shed: Annotated[bool, typer.Option("--shed", help="Drop rows if it cannot keep up, so that most of the answer is left.")] = False,
+    shed: Annotated[
+        bool, typer.Option("--shed", help="Drop rows if it cannot keep up, so that most of the answer is left.")
+    ] = False,
     processors: Processors = None,
     headroom: Headroom = 0.0,
     memory: Memory = None,
@@ -131,10 +146,14 @@ def explain(
     query: QueryFile,
     stream: Streams = None,
     relation: Relations = None,
-    stats: Annotated[Path | None, typer.Option(help="TOML file with declared statistics; streams need no data then.")] = None,
+    stats: Annotated[
+        Path | None, typer.Option(help="TOML file with declared statistics; streams need no data then.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
     all_plans: Annotated[bool, typer.Option("--all-plans", help="List every plan that lost.")] = False,
-    engine: Annotated[Engine, typer.Option(help="Where it would run: on Spark, its own work is a part of the cost.")] = Engine.EMBEDDED,
+    engine: Annotated[
+        Engine, typer.Option(help="Where it would run: on Spark, its own work is a part of the cost.")
+    ] = Engine.EMBEDDED,
     processors: Processors = None,
     headroom: Headroom = 0.0,
     memory: Memory = None,
@@ -147,7 +166,12 @@ def explain(
         budget = declared_budget(processors, headroom, memory)
         with console(stderr=True).status("planning"):
             explanation = wm.explain(
-                _text_of(query), {**known, **sources}, stats=declared, budget=budget, all_plans=all_plans, engine=engine.value
+                _text_of(query),
+                {**known, **sources},
+                stats=declared,
+                budget=budget,
+                all_plans=all_plans,
+                engine=engine.value,
             )
         typer.echo(json.dumps(explanation.to_dict(), indent=2) if as_json else str(explanation))
 
@@ -155,7 +179,10 @@ def explain(
 @app.command()
 def demo(
     engine: Annotated[
-        Engine | None, typer.Option(help="Where the queries run.  [default: spark, embedded where there is no Java]", show_default=False)
+        Engine | None,
+        typer.Option(
+            help="Where the queries run.  [default: spark, embedded where there is no Java]", show_default=False
+        ),
     ] = None,
     ui: Ui = False,
     port: Port = DEFAULT_PORT,
@@ -178,7 +205,9 @@ def demo(
 @app.command()
 def calibrate(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer points: a few seconds, less exact.")] = False,
-    spark: Annotated[bool, typer.Option("--spark", help="What Spark takes on top as well: a minute more, and Java.")] = False,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="What Spark takes on top as well: a minute more, and Java.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Measures this machine's weight factors and saves the profile that explain and the optimizer use."""
@@ -191,11 +220,14 @@ def calibrate(
 @app.command()
 def ui(
     query: Annotated[
-        Path | None, typer.Argument(metavar="QUERY.SQL", help="File with the query; an example without.", show_default=False)
+        Path | None,
+        typer.Argument(metavar="QUERY.SQL", help="File with the query; an example without.", show_default=False),
     ] = None,
     stream: Streams = None,
     relation: Relations = None,
-    stats: Annotated[Path | None, typer.Option(help="TOML file with declared statistics; streams need no data then.")] = None,
+    stats: Annotated[
+        Path | None, typer.Option(help="TOML file with declared statistics; streams need no data then.")
+    ] = None,
     port: Port = DEFAULT_PORT,
 ) -> None:
     """The dashboard: the plan of a query, the plans that lost, and what if rates, windows or the machine were others.
@@ -216,9 +248,15 @@ def ui(
 
 @app.command()
 def repair(
-    checkpoint: Annotated[Path, typer.Argument(metavar="DIR", help="A checkpoint directory, of this program or of Spark.")],
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Output directory of the query, if a batch has to run again.")] = None,
-    fix: Annotated[bool, typer.Option("--fix", "--mend", help="Fix what can be fixed: move files aside, delete nothing.")] = False,
+    checkpoint: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A checkpoint directory, of this program or of Spark.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Output directory of the query, if a batch has to run again.")
+    ] = None,
+    fix: Annotated[
+        bool, typer.Option("--fix", "--mend", help="Fix what can be fixed: move files aside, delete nothing.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Check a checkpoint directory, name damaged files, and fix what can be fixed without losing or doubling rows."""

@@ -1,4 +1,6 @@
-"""`watersmeet repair`: list the problems of a checkpoint and fix those that can be fixed without losing or doubling rows."""
+"""`watersmeet repair`: list the problems of a checkpoint and fix those that can be fixed without losing or doubling
+rows.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,19 @@ from watersmeet.errors import InputError
 
 def repair(path: Path, out: Path | None = None, *, fix: bool = False, as_json: bool = False) -> bool:
     """Print the problems, fix them if asked to, and return whether none is left."""
-    # A fix moves files of a checkpoint, so no run may use it meanwhile; one that was never run has no lock, and needs none.
+    # A fix moves files of a checkpoint, so no run may use it meanwhile; one that was never run has no lock, and needs
+    # none.
     with locked(path) if fix and (path / "lock").exists() else nullcontext():
         found = findings(path, out)
         if fix:
             _fix(found)
     left = [each for each in found if not (fix and each.can_be_mended)]
     if as_json:
-        typer.echo(json.dumps({"checkpoint": str(path), "findings": [each.to_dict() for each in found], "left": len(left)}, indent=2))
+        typer.echo(
+            json.dumps(
+                {"checkpoint": str(path), "findings": [each.to_dict() for each in found], "left": len(left)}, indent=2
+            )
+        )
         return not left
     _print(found, fixed=fix)
     if not found:
@@ -42,7 +49,15 @@ def _fix(found: list[Finding]) -> None:
 def _print(found: list[Finding], *, fixed: bool) -> None:
     screen = console()
     for each in found:
-        done = "fixed" if fixed and each.can_be_mended else "--fix moves it aside" if each.can_be_mended else "cannot be fixed"
+        done = (
+            "fixed"
+            if fixed and each.can_be_mended
+            else "--fix moves it aside"
+            if each.can_be_mended
+            else "cannot be fixed"
+        )
         screen.print(
-            f"{printable(str(each.place))} {printable(each.wrong)}: {printable(each.meaning)} ({done})", markup=False, soft_wrap=True
+            f"{printable(str(each.place))} {printable(each.wrong)}: {printable(each.meaning)} ({done})",
+            markup=False,
+            soft_wrap=True,
         )

@@ -57,12 +57,17 @@ class Run:
 
     def __post_init__(self) -> None:
         if self.format is not None and f".{self.format}" not in FORMATS:
-            raise InputError(f'there is no format "{self.format[:20]}"', hint=f"formats: {', '.join(each[1:] for each in FORMATS)}")
+            raise InputError(
+                f'there is no format "{self.format[:20]}"', hint=f"formats: {', '.join(each[1:] for each in FORMATS)}"
+            )
         if self.out not in (CONSOLE, MEMORY) and not self.grows:
             check_target(Path(self.out))
 
         if self.on_spark and self.follow and self.checkpoint is None:
-            raise InputError("a query that goes on keeps its state in a checkpoint on Spark", hint="name a directory: --checkpoint DIR")
+            raise InputError(
+                "a query that goes on keeps its state in a checkpoint on Spark",
+                hint="name a directory: --checkpoint DIR",
+            )
         endless = [name for name, each in self.sources.items() if isinstance(each, Stream) and each.is_endless]
         if endless and not self.grows:
             raise InputError(
@@ -78,7 +83,11 @@ class Run:
 def run(job: Run) -> None:
     """Runs it and says what came of it; raises `Stopped` when it was stopped before its end."""
     # Spark takes Ctrl-C for itself when it starts, so it has to be there before we do.
-    with spark.quiet_spark(job.spark) if job.on_spark else nullcontext(), stopping() as stop, Beside(job, stop) as beside:
+    with (
+        spark.quiet_spark(job.spark) if job.on_spark else nullcontext(),
+        stopping() as stop,
+        Beside(job, stop) as beside,
+    ):
         if job.grows:
             _grow(job, beside, stop)
         else:
@@ -107,7 +116,11 @@ class Beside:
         if self._job.ui_port is not None:
             at_hand = {name: _at_hand(each) for name, each in sources.items()}
             shown = shown_for(
-                self._job.title, self._job.query, at_hand, budget=self._job.budget, engine="spark" if self._job.on_spark else "embedded"
+                self._job.title,
+                self._job.query,
+                at_hand,
+                budget=self._job.budget,
+                engine="spark" if self._job.on_spark else "embedded",
             )
             self._live = self._open.enter_context(watched(shown, self._job.ui_port, self._stop))
 
@@ -128,7 +141,8 @@ def _at_hand(source: Stream | Relation) -> Stream | Relation:
     return seen.with_known_unit if isinstance(seen, Stream) else seen
 
 
-# --- finite -----------------------------------------------------------------------------------------------------------------------------
+# --- finite
+# -----------------------------------------------------------------------------------------------------------------------------
 
 
 def _finite(job: Run, beside: Beside, stop: threading.Event) -> None:
@@ -140,7 +154,9 @@ def _finite(job: Run, beside: Beside, stop: threading.Event) -> None:
             ledger = json.loads((rows.schema.metadata or {}).get(b"watersmeet", b"{}"))
             typer.echo(json.dumps({"rows": rows.num_rows, "out": job.out, **ledger}))
         else:
-            screen.print(f"{several(rows.num_rows, 'row')} written to {printable(job.out)}", markup=False, soft_wrap=True)
+            screen.print(
+                f"{several(rows.num_rows, 'row')} written to {printable(job.out)}", markup=False, soft_wrap=True
+            )
     elif job.as_json:
         _echo_lines(rows)
     else:
@@ -170,8 +186,14 @@ def collected(job: Run, beside: Beside, stop: threading.Event) -> pa.Table:
 
 
 def _rounds(started: EmbeddedRun) -> Iterator[tuple[dict[str, pa.Table], bool]]:
-    """Split the input into pieces and mark the last one. An input whose rows depend on where batches end stays one batch."""
-    streams = {name: source for name, source in started.sources.items() if isinstance(source, Stream) and name in _used(started)}
+    """Split the input into pieces and mark the last one. An input whose rows depend on where batches end stays one
+    batch.
+    """
+    streams = {
+        name: source
+        for name, source in started.sources.items()
+        if isinstance(source, Stream) and name in _used(started)
+    }
     tables = {name: pa.concat_tables(source.batches()) for name, source in streams.items()}
     started.check_units(tables)
     waiting: dict[str, pa.Table] | None = None
@@ -186,7 +208,8 @@ def _used(started: EmbeddedRun) -> set[str]:
     return {started.config.inputs[i].name for i in started.config.streams}
 
 
-# --- growing ----------------------------------------------------------------------------------------------------------------------------
+# --- growing
+# ----------------------------------------------------------------------------------------------------------------------------
 
 
 def _grow(job: Run, beside: Beside, stop: threading.Event) -> None:
@@ -205,7 +228,9 @@ def _grow_on_spark(job: Run, beside: Beside, stop: threading.Event) -> None:
     beside.started(job.sources)
     with _observed(job, beside) as observe:
         rows = spark.grow(on_spark, _chosen(job), stop, observe, _Printed(job).put)
-    console(stderr=True).print(f"{'stopped' if stop.is_set() else 'all files are read'}: {several(rows, 'row')}", markup=False)
+    console(stderr=True).print(
+        f"{'stopped' if stop.is_set() else 'all files are read'}: {several(rows, 'row')}", markup=False
+    )
     _say_where_it_goes_on(job)
 
 
@@ -268,17 +293,26 @@ class _Printed:
 def _say(job: Run, progress: Progress, *, stopped: bool) -> None:
     screen = console(stderr=True)
     if progress.run is None:
-        screen.print(f"stopped while waiting for the first file of {printable(', '.join(progress.waiting_for))}", markup=False)
+        screen.print(
+            f"stopped while waiting for the first file of {printable(', '.join(progress.waiting_for))}", markup=False
+        )
         return
     after = "" if progress.resumed_after is None else f", going on after batch {progress.resumed_after}"
     end = "stopped" if stopped else "all files are read"
-    screen.print(f"{end}: {several(progress.rows_out, 'row')} in {several(progress.batches, 'batch')}{after}", markup=False)
+    screen.print(
+        f"{end}: {several(progress.rows_out, 'row')} in {several(progress.batches, 'batch')}{after}", markup=False
+    )
     _say_where_it_goes_on(job)
     for name, entry in progress.run.ledger.items():
         if entry.late:
-            screen.print(f"{entry.late:,} of {entry.arrived:,} rows of {printable(name)} came late and were left out", markup=False)
+            screen.print(
+                f"{entry.late:,} of {entry.arrived:,} rows of {printable(name)} came late and were left out",
+                markup=False,
+            )
         if entry.shed:
-            screen.print(f"{entry.shed:,} of {entry.arrived:,} rows of {printable(name)} were shed to keep up", markup=False)
+            screen.print(
+                f"{entry.shed:,} of {entry.arrived:,} rows of {printable(name)} were shed to keep up", markup=False
+            )
 
 
 def _say_where_it_goes_on(job: Run) -> None:
@@ -287,7 +321,8 @@ def _say_where_it_goes_on(job: Run) -> None:
         console(stderr=True).print(words, markup=False, soft_wrap=True)
 
 
-# --- both -------------------------------------------------------------------------------------------------------------------------------
+# --- both
+# -------------------------------------------------------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -24,7 +24,9 @@ def rows_as_table(rows: pa.Table, limit: int) -> Table:
     """The first `limit` rows, one line each."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
     for field in rows.schema:
-        shown.add_column(Text(printable(field.name)), justify="right" if _is_number(field.type) else "left", no_wrap=True)
+        shown.add_column(
+            Text(printable(field.name)), justify="right" if _is_number(field.type) else "left", no_wrap=True
+        )
     for row in zip(*(column.to_pylist() for column in rows.slice(0, limit).columns), strict=True):
         shown.add_row(*(Text(cell(value)) for value in row))
     return shown
@@ -80,7 +82,9 @@ def cell(value: Any) -> str:
 
 def printable(text: str) -> str:
     """The text with every character that could steer a terminal spelled out."""
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape", "backslashreplace").decode() for sign in text)
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape", "backslashreplace").decode() for sign in text
+    )
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -48,7 +48,8 @@ def reader(settings: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
 
 @contextmanager
 def quiet_spark(settings: Mapping[str, Any]) -> Iterator[None]:
-    """A session whose words go to a file, so that they do not mix with ours; it is named where Spark fails, and gone where it does not.
+    """A session whose words go to a file, so that they do not mix with ours; it is named where Spark fails, and gone
+    where it does not.
 
     A session that is active already goes on saying what it says where it did.
     """
@@ -56,7 +57,10 @@ def quiet_spark(settings: Mapping[str, Any]) -> Iterator[None]:
     from watersmeet.runtime.spark.faults import SparkError, summarize_spark_errors
     from watersmeet.runtime.spark.session import start_writing_to
 
-    with NamedTemporaryFile(prefix="watersmeet-spark-", suffix=".log", delete=False) as log, console(stderr=True).status("starting Spark"):
+    with (
+        NamedTemporaryFile(prefix="watersmeet-spark-", suffix=".log", delete=False) as log,
+        console(stderr=True).status("starting Spark"),
+    ):
         started = start_writing_to(log, settings)
     failed = False
     try:
@@ -65,7 +69,9 @@ def quiet_spark(settings: Mapping[str, Any]) -> Iterator[None]:
     except SparkError as failure:
         failed = started
         if started:
-            failure.hint = "; ".join([*([failure.hint] if failure.hint else []), f"what Spark said besides is in {log.name}"])
+            failure.hint = "; ".join(
+                [*([failure.hint] if failure.hint else []), f"what Spark said besides is in {log.name}"]
+            )
         raise
     finally:
         if not failed:
@@ -79,7 +85,9 @@ def collected(query: wm.Query, sources: Sources, plan: wm.Plan | None) -> pa.Tab
     return answered(query, sources, plan)
 
 
-def grow(job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Observer, show: Callable[[int, pa.Table], None]) -> int:
+def grow(
+    job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Observer, show: Callable[[int, pa.Table], None]
+) -> int:
     """Run until it is to stop, or all is read; return the number of rows that came out."""
     from watersmeet.runtime.spark.writing import Sink, watch, write
 

@@ -1,4 +1,6 @@
-"""Ctrl-C as a wish to stop: the batch under way is finished and committed. A second one ends at once: safe, but the batch is wasted."""
+"""Ctrl-C as a wish to stop: the batch under way is finished and committed. A second one ends at once: safe, but the
+batch is wasted.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ class Stopped(KeyboardInterrupt):
 
 @contextmanager
 def stopping(event: threading.Event | None = None) -> Iterator[threading.Event]:
-    """Yield an event, a given one or a new one, that Ctrl-C or SIGTERM sets. Outside the main thread signals are left alone."""
+    """Yield an event, a given one or a new one, that Ctrl-C or SIGTERM sets. Outside the main thread signals are left
+    alone.
+    """
     stop = event or threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop

@@ -55,7 +55,9 @@ def explore(shown: Shown, port: int) -> None:
 
 @contextmanager
 def watched(shown: Shown, port: int, stop: threading.Event | None = None) -> Iterator[Live]:
-    """Serve during a run, and after it until Ctrl-C, so that its end can be looked at. A server that fails sets `stop` to end the run."""
+    """Serve during a run, and after it until Ctrl-C, so that its end can be looked at. A server that fails sets `stop`
+    to end the run.
+    """
     running, over = stop or threading.Event(), threading.Event()
 
     def end() -> None:

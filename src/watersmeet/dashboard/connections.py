@@ -1,7 +1,8 @@
 """Bounds on the connections to the dashboard.
 
-The dashboard runs in the process of the job. Anyone on this machine can connect to it, and each connection takes a file descriptor that the
-job may need, before a token is sent. So the number of connections is bounded, and one that sends no request is closed.
+The dashboard runs in the process of the job. Anyone on this machine can connect to it, and each connection takes a file
+descriptor that the job may need, before a token is sent. So the number of connections is bounded, and one that sends no
+request is closed.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class ConnectionLimits:
 def bounded_protocol(limits: ConnectionLimits) -> type[H11Protocol]:
     """Return uvicorn's HTTP protocol, within these limits.
 
-    When all connections are taken, an idle one makes room for the new one: first those that never sent a request, the oldest first. So idle
-    connections cannot lock a user out.
+    When all connections are taken, an idle one makes room for the new one: first those that never sent a request, the
+    oldest first. So idle connections cannot lock a user out.
     """
 
     class BoundedProtocol(H11Protocol):

@@ -1,7 +1,8 @@
 """Who may talk to the dashboard: a browser on this machine that was given the token.
 
-The Host header must name this server, or a foreign page that has its own name resolve to 127.0.0.1 could read answers (DNS rebinding). The
-token comes with the first address and lives in a cookie from then on; programs send it as a bearer token.
+The Host header must name this server, or a foreign page that has its own name resolve to 127.0.0.1 could read answers
+(DNS rebinding). The token comes with the first address and lives in a cookie from then on; programs send it as a bearer
+token.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-#: The two style elements the chart library adds: an empty one, which it fills rule by rule, and its maps' fixed sheet. Nothing else inline.
-_CHART_STYLES = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=' 'sha256-ji27qzEtxXZW+7dun6UwjHXJ18e6WAin1VvNtkzIE/o='"
+#: The two style elements the chart library adds: an empty one, which it fills rule by rule, and its maps' fixed sheet.
+#: Nothing else inline.
+_CHART_STYLES = (
+    "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=' 'sha256-ji27qzEtxXZW+7dun6UwjHXJ18e6WAin1VvNtkzIE/o='"
+)
 
 POLICY = "; ".join(
     (

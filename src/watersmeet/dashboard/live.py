@@ -1,4 +1,6 @@
-"""What the page shows of a run: the latest figures of each batch and the log of plan changes, fed by either host from its own thread."""
+"""What the page shows of a run: the latest figures of each batch and the log of plan changes, fed by either host from
+its own thread.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The plan as a picture: a card per input, per origin's probing, and for the rows that come out, each with the operators it stands for.
+"""The plan as a picture: a card per input, per origin's probing, and for the rows that come out, each with the
+operators it stands for.
 
-Every operator of the predicted cost is on exactly one card; measured times are found by the names a host gives them (`BatchFigures`).
+Every operator of the predicted cost is on exactly one card; measured times are found by the names a host gives them
+(`BatchFigures`).
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ def picture(about: Mapping[str, Any]) -> list[Card]:
     left = {part["name"]: float(part["cpu_per_s"]) for part in about["cost"]["operators"]}
     inputs = [_input_card(each, left) for each in about["inputs"]]
     origins = {alias: order for alias, order in about["orders"].items() if order or f"probe {alias}" in left}
-    shared = tuple((name, seconds / max(1, len(origins))) for name, seconds in _taken(left, lambda name: name in _OF_PROBES))
+    shared = tuple(
+        (name, seconds / max(1, len(origins))) for name, seconds in _taken(left, lambda name: name in _OF_PROBES)
+    )
     probes = [_probe_card(alias, order, left, shared) for alias, order in origins.items()]
     out_operators = _taken(left, lambda name: name == "rows out")
     others = [_other_card(name, seconds, inputs) for name, seconds in left.items()]

@@ -58,7 +58,8 @@ def serving(
             http=bounded_protocol(limits),
             timeout_keep_alive=limits.keep_alive_s,
             backlog=limits.backlog,
-            timeout_graceful_shutdown=limits.keep_alive_s,  # a client that reads nothing must not hold up the end of the job
+            # a client that reads nothing must not hold up the end of the job
+            timeout_graceful_shutdown=limits.keep_alive_s,
         )
     )
     thread = BackgroundThread("the dashboard's server", partial(server.run, sockets=[listening]), on_failure).start()
@@ -72,7 +73,9 @@ def serving(
 
 
 def _listening(port: int, backlog: int) -> socket.socket:
-    """Open a socket of our own, so that a taken port is known before anything else starts. It listens at once: requests wait."""
+    """Open a socket of our own, so that a taken port is known before anything else starts. It listens at once: requests
+    wait.
+    """
     opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,7 +1,7 @@
 """What-if questions: the same query with other rates, windows, memory or processors, planned anew.
 
-A question is a number per control. The controls come from the parsed query and its statistics, so a question can name nothing else; windows
-are replaced in the parsed tree and the optimizer runs as it does for `explain`.
+A question is a number per control. The controls come from the parsed query and its statistics, so a question can name
+nothing else; windows are replaced in the parsed tree and the optimizer runs as it does for `explain`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ _MOST_PROCESSORS = 256.0
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A number the page may ask with: where it stands and how far it goes. `unlimited` controls mean no limit at their largest."""
+    """A number the page may ask with: where it stands and how far it goes. `unlimited` controls mean no limit at their
+    largest.
+    """
 
     key: str
     label: str
@@ -63,7 +65,9 @@ class WhatIf:
 
     @cached_property
     def unmoved(self) -> Explanation:
-        """The answer with every control where it stands, which answers are compared with: planned from the same statistics as they are."""
+        """The answer with every control where it stands, which answers are compared with: planned from the same
+        statistics as they are.
+        """
         return self.answer({})
 
     @property
@@ -90,11 +94,18 @@ class WhatIf:
     def _rates(self) -> list[Control]:
         streams = dict.fromkeys(self.base.config.inputs[i].name for i in self.base.config.streams)
         rates = {name: self.base.stats[name].rows_per_s.value for name in streams}
-        return [Control(f"rate {name}", f"rate of {name}", "rows/s", rate, rate / _REACH, rate * _REACH) for name, rate in rates.items()]
+        return [
+            Control(f"rate {name}", f"rate of {name}", "rows/s", rate, rate / _REACH, rate * _REACH)
+            for name, rate in rates.items()
+        ]
 
 
 def _with_rate(known: StreamStats, rate: float | None) -> StreamStats:
-    return known if rate is None else replace(known, rows_per_s=Estimate(rate, Provenance.DECLARED, "asked for on the dashboard"))
+    return (
+        known
+        if rate is None
+        else replace(known, rows_per_s=Estimate(rate, Provenance.DECLARED, "asked for on the dashboard"))
+    )
 
 
 def _windows(query: Query) -> list[Control]:
@@ -105,7 +116,11 @@ def _windows(query: Query) -> list[Control]:
                 found.append(_length(f"window {source.alias}", f"window of {source.alias}", length_us))
             case RowsWindow(count):
                 label = f"rows in the window of {source.alias}"
-                found.append(Control(f"window {source.alias}", label, "rows", count, 1, min(count * _REACH, 2.0**31 - 1), whole=True))
+                found.append(
+                    Control(
+                        f"window {source.alias}", label, "rows", count, 1, min(count * _REACH, 2.0**31 - 1), whole=True
+                    )
+                )
             case _:
                 pass
     return found
@@ -113,10 +128,15 @@ def _windows(query: Query) -> list[Control]:
 
 def _pairs(query: Query) -> list[Control]:
     found = [
-        _length(f"pair {number}", f"{pair.first} {'then' if pair.directed else 'and'} {pair.second} within", pair.length_us)
+        _length(
+            f"pair {number}", f"{pair.first} {'then' if pair.directed else 'and'} {pair.second} within", pair.length_us
+        )
         for number, pair in enumerate(query.pairs)
     ]
-    return [*([_length("all pairs", "all pairs within", query.all_pairs_us)] if query.all_pairs_us is not None else []), *found]
+    return [
+        *([_length("all pairs", "all pairs within", query.all_pairs_us)] if query.all_pairs_us is not None else []),
+        *found,
+    ]
 
 
 def _length(key: str, label: str, length_us: int) -> Control:
@@ -129,7 +149,14 @@ def _length(key: str, label: str, length_us: int) -> Control:
 def _budget(budget: Budget) -> list[Control]:
     memory = budget.memory_bytes
     return [
-        Control("processors", "processors", "", budget.processors, min(0.01, budget.processors), max(_MOST_PROCESSORS, budget.processors)),
+        Control(
+            "processors",
+            "processors",
+            "",
+            budget.processors,
+            min(0.01, budget.processors),
+            max(_MOST_PROCESSORS, budget.processors),
+        ),
         Control("headroom", "share of CPU to stay free", "", budget.headroom, 0.0, 0.95, linear=True),
         Control(
             "memory",
@@ -177,7 +204,8 @@ def _with_window(source: Source, value: float | None) -> Source:
 
 
 def _us(seconds: float) -> int:
-    """Convert seconds to whole microseconds, rounded to three digits so that the answer can be written down. Only 0 becomes 0.
+    """Convert seconds to whole microseconds, rounded to three digits so that the answer can be written down. Only 0
+    becomes 0.
 
     >>> _us(12.3456), _us(1e-9), _us(0)
     (12300000, 1, 0)

@@ -1,1 +1,3 @@
-"""Numba kernels: flat arrays in, row numbers out, no Python objects. Beside each kernel stands its definition as a plain loop."""
+"""Numba kernels: flat arrays in, row numbers out, no Python objects. Beside each kernel stands its definition as a
+plain loop.
+"""

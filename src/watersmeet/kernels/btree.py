@@ -1,12 +1,15 @@
 """A window indexed by a B+tree: entries (key, row) in linked leaves, separators above them.
 
-The law: between two operations every leaf but the root holds from ⌊(N+1)/2⌋ to N entries, every inner node but the root from ⌊N/2⌋ to N
-separators, all leaves are equally deep, and a separator is at least every entry on its left and below every entry on its right. So a
-probe reads one node per level, and the arena is bounded whatever the history (`nodes_size`).
+The law: between two operations every leaf but the root holds from ⌊(N+1)/2⌋ to N entries, every inner node but the root
+from ⌊N/2⌋ to N separators, all leaves are equally deep, and a separator is at least every entry on its left and below
+every entry on its right. So a probe reads one node per level, and the arena is bounded whatever the history
+(`nodes_size`).
 
-Assumed: N is at least 2, and (key, row) is held at most once. Keys and rows are any int64. Within a key, rows stand in their order.
+Assumed: N is at least 2, and (key, row) is held at most once. Keys and rows are any int64. Within a key, rows stand in
+their order.
 
-References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", eq. 5. Comer, "The Ubiquitous B-Tree", 1979.
+References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", eq. 5. Comer, "The Ubiquitous
+B-Tree", 1979.
 """
 
 from __future__ import annotations
@@ -58,8 +61,9 @@ _HEAD = 3
 def nodes_size(rows: int, node_size: int) -> int:
     """Words of the arena that hold at most `rows` rows at a time, whatever the inserts and removes before.
 
-    Leaves: each but a lone root holds ⌊(N+1)/2⌋ entries. Inner levels: each node but the root has ⌊N/2⌋ + 1 children. An insert only
-    takes nodes and a remove only gives them back, so no operation needs more on its way than the larger of the trees before and after.
+    Leaves: each but a lone root holds ⌊(N+1)/2⌋ entries. Inner levels: each node but the root has ⌊N/2⌋ + 1 children.
+    An insert only takes nodes and a remove only gives them back, so no operation needs more on its way than the larger
+    of the trees before and after.
 
     >>> nodes_size(rows=1, node_size=100), nodes_size(rows=100, node_size=100)
     (205, 717)
@@ -123,7 +127,9 @@ def remove(nodes: Words, header: Words, key: int, row: int) -> bool:
 
 @piece
 def probe(nodes: Words, header: Words, low: int, high: int, out: Words, at: int) -> int:
-    """Writes the rows of all entries with `low <= key <= high` into `out` from place `at` on, by key and row; returns the place after."""
+    """Writes the rows of all entries with `low <= key <= high` into `out` from place `at` on, by key and row; returns
+    the place after.
+    """
     header[PROBES] += 1
     start = at
     leaf = _leaf_from(nodes, header, low)
@@ -167,7 +173,8 @@ def _leaf_from(nodes: Words, header: Words, low: int) -> int:
 
 @piece
 def _leaf_of(nodes: Words, header: Words, key: int, row: int) -> int:
-    """The leaf where (key, row) belongs. Each node notes its parent, each parent which child was taken: the way back for this update.
+    """The leaf where (key, row) belongs. Each node notes its parent, each parent which child was taken: the way back
+    for this update.
 
     The notes hold for one operation only, so splits and merges need not correct them in nodes they do not visit.
     """
@@ -195,7 +202,9 @@ def _split_leaf(nodes: Words, header: Words, leaf: int) -> None:
 
 @piece
 def _add_child(nodes: Words, header: Words, left: int, key: int, row: int, right: int) -> None:
-    """Puts `right` behind `left` in the parent, parted by (key, row), and splits inner nodes towards the root while they overflow."""
+    """Puts `right` behind `left` in the parent, parted by (key, row), and splits inner nodes towards the root while
+    they overflow.
+    """
     children = 2 * header[ROOM]
     while left != header[ROOT]:
         parent = nodes[left + UP]
@@ -218,7 +227,9 @@ def _add_child(nodes: Words, header: Words, left: int, key: int, row: int, right
 
 @piece
 def _split_inner(nodes: Words, header: Words, node: int) -> tuple[int, int, int]:
-    """Moves the upper half to a new inner node; returns the separator between the two, which stays in neither, and the new node."""
+    """Moves the upper half to a new inner node; returns the separator between the two, which stays in neither, and the
+    new node.
+    """
     children = 2 * header[ROOM]
     right = _new_inner(nodes, header)
     moved = header[NODE_SIZE] // 2
@@ -252,7 +263,9 @@ def _mend_leaf(nodes: Words, header: Words, leaf: int) -> None:
 
 @piece
 def _mend_inner(nodes: Words, header: Words, node: int) -> None:
-    """Repairs inner nodes towards the root while they are below the minimum; a root left with one child gives way to it."""
+    """Repairs inner nodes towards the root while they are below the minimum; a root left with one child gives way to
+    it.
+    """
     least = header[NODE_SIZE] // 2
     while node != header[ROOT] and nodes[node + COUNT] < least:
         parent = nodes[node + UP]
@@ -271,7 +284,9 @@ def _mend_inner(nodes: Words, header: Words, node: int) -> None:
 
 @piece
 def _neighbours(nodes: Words, header: Words, parent: int) -> tuple[int, int, int]:
-    """The child taken and the one on its left, or on its right if it is the first: (their separator's place, left, right)."""
+    """The child taken and the one on its left, or on its right if it is the first: (their separator's place, left,
+    right).
+    """
     parting = max(nodes[parent + LINK] - 1, 0)
     left = parent + 2 * header[ROOM] + parting
     return parting, nodes[left], nodes[left + 1]

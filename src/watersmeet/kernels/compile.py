@@ -1,7 +1,7 @@
 """How every kernel is compiled: once, for the argument types it declares, without the interpreter lock, cached on disk.
 
-Declared types keep a process from compiling a second version because an array happens to be read-only, as Arrow's are: what a kernel only
-reads is declared read-only, which takes both.
+Declared types keep a process from compiling a second version because an array happens to be read-only, as Arrow's are:
+what a kernel only reads is declared read-only, which takes both.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ KERNELS: dict[str, Any] = {}
 def kernel(*argument_types: Any, allocates: bool = True) -> Callable[[Function], Function]:
     """A kernel that Python calls. It is compiled, or loaded from the cache on disk, at its first call and never again.
 
-    One that says it allocates nothing is compiled without the counting of references, which in the innermost loops can cost more than
-    their work.
+    One that says it allocates nothing is compiled without the counting of references, which in the innermost loops can
+    cost more than their work.
     """
 
     def decorate(function: Function) -> Function:
@@ -98,13 +98,16 @@ def kernel_times() -> Iterator[KernelTimes]:
 def piece(function: Function, **options: Any) -> Any:
     """A piece of a kernel, for kernels to call."""
     dispatcher: Any = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
-    # Numba takes a cached build as long as the kernel's own file is unchanged, even if a piece it is made of changed in another.
+    # Numba takes a cached build as long as the kernel's own file is unchanged, even if a piece it is made of changed in
+    # another.
     dispatcher._cache._cache_file._source_stamp = _sources_digest()
     return dispatcher
 
 
 def inlined(function: Function) -> Any:
-    """A piece of a kernel's innermost loop, written into its caller: passing groups of arrays costs more than the piece's work."""
+    """A piece of a kernel's innermost loop, written into its caller: passing groups of arrays costs more than the
+    piece's work.
+    """
     return numba.njit(inline="always")(function)
 
 

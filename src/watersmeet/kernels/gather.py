@@ -1,4 +1,5 @@
-"""Values by row number. NumPy's own indexing takes three to four times as long with 32-bit row numbers, which it converts and checks.
+"""Values by row number. NumPy's own indexing takes three to four times as long with 32-bit row numbers, which it
+converts and checks.
 
 Row numbers come from kernels and panes of our own and are inside the values, so they are not checked.
 """
@@ -30,8 +31,12 @@ def gather_int32(values: NDArray[np.int32], rows: NDArray[np.int32]) -> NDArray[
 
 
 @kernel(IN_INT64, INT, INT, OUT_INT64, OUT_INT64, allocates=False)
-def tighten(times: NDArray[np.int64], before_us: int, after_us: int, low: NDArray[np.int64], high: NDArray[np.int64]) -> None:
-    """Raises `low` to `times - before_us` and lowers `high` to `times + after_us`, in place (`tighten_definition` is the law)."""
+def tighten(
+    times: NDArray[np.int64], before_us: int, after_us: int, low: NDArray[np.int64], high: NDArray[np.int64]
+) -> None:
+    """Raises `low` to `times - before_us` and lowers `high` to `times + after_us`, in place (`tighten_definition` is
+    the law).
+    """
     for at in range(times.size):
         low[at] = max(low[at], times[at] - before_us)
         high[at] = min(high[at], times[at] + after_us)

@@ -1,7 +1,8 @@
 """A grouped run: the rows of one pane, grouped by key, each group in time order.
 
-This is the production access path. A probe finds its key's group through an open-addressing directory and then the stretch of the
-group inside its time bounds by galloping, so it touches matches and a logarithm, never the rest of the window.
+This is the production access path. A probe finds its key's group through an open-addressing directory and then the
+stretch of the group inside its time bounds by galloping, so it touches matches and a logarithm, never the rest of the
+window.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ _SMALL = 1 << 14
 _SHORT = 16
 
 
-def group_rows(keys: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+def group_rows(
+    keys: NDArray[np.int64],
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
     """Directory slots, the distinct keys, group offsets, and row numbers by group.
 
-    Rows keep their order inside a group (`group_rows_definition` is the law). Groups stand in the order of their hash's leading bits, and
-    so do the directory's slots: building a run, or probing it in the order of another run, walks memory forwards.
+    Rows keep their order inside a group (`group_rows_definition` is the law). Groups stand in the order of their hash's
+    leading bits, and so do the directory's slots: building a run, or probing it in the order of another run, walks
+    memory forwards.
 
     Memory comes from NumPy, which asks for large pages: touching new memory page by page took a third of the time.
     """
@@ -41,7 +45,9 @@ def group_rows(keys: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.i
 
 @kernel(IN_INT64, OUT_INT32, OUT_INT64)
 def order_by_leading_bits(keys: NDArray[np.int64], rows: NDArray[np.int32], ordered: NDArray[np.int64]) -> None:
-    """Row numbers, and their keys, ordered by the first byte of the key's hash, stable: one part of the directory fits the cache."""
+    """Row numbers, and their keys, ordered by the first byte of the key's hash, stable: one part of the directory fits
+    the cache.
+    """
     part = np.empty(keys.size, np.uint8)
     place = np.zeros(257, np.int64)
     for row in range(keys.size):
@@ -58,10 +64,14 @@ def order_by_leading_bits(keys: NDArray[np.int64], rows: NDArray[np.int32], orde
 
 
 @kernel(IN_INT64, OUT_INT32, OUT_INT32, OUT_INT64, allocates=False)
-def number_groups(keys: NDArray[np.int64], slots: NDArray[np.int32], group_of: NDArray[np.int32], group_keys: NDArray[np.int64]) -> int:
-    """Numbers the distinct keys as they come, into free `slots`; returns how many there are. `group_keys` has room for one more than keys.
+def number_groups(
+    keys: NDArray[np.int64], slots: NDArray[np.int32], group_of: NDArray[np.int32], group_keys: NDArray[np.int64]
+) -> int:
+    """Numbers the distinct keys as they come, into free `slots`; returns how many there are. `group_keys` has room for
+    one more than keys.
 
-    A key that may be new is written behind the groups there are, so that it is found there: whether it was new is not asked in between.
+    A key that may be new is written behind the groups there are, so that it is found there: whether it was new is not
+    asked in between.
     """
     groups = 0
     for row in range(keys.size):
@@ -87,9 +97,12 @@ def _group_at(slots: NDArray[np.int32], slot: int, groups: int) -> int:
 
 
 @kernel(IN_INT32, IN_INT32, OUT_INT32, OUT_INT32, allocates=False)
-def sort_by_group(rows: NDArray[np.int32], group_of: NDArray[np.int32], offsets: NDArray[np.int32], by_group: NDArray[np.int32]) -> None:
-    """Counting sort, stable. `offsets`, zeros before, has two places more than groups: while rows are placed, a group's begin is its place
-    for the next row and stands one further on, where the next group's begin belongs in the end."""
+def sort_by_group(
+    rows: NDArray[np.int32], group_of: NDArray[np.int32], offsets: NDArray[np.int32], by_group: NDArray[np.int32]
+) -> None:
+    """Counting sort, stable. `offsets`, zeros before, has two places more than groups: while rows are placed, a group's
+    begin is its place for the next row and stands one further on, where the next group's begin belongs in the end.
+    """
     for row in range(rows.size):
         offsets[group_of[row] + 2] += 1
     for group in range(2, offsets.size):
@@ -116,7 +129,9 @@ def _home(slots: NDArray[np.int32], key: int) -> int:
 
 @piece
 def _next_slot_of(slots: NDArray[np.int32], group_keys: NDArray[np.int64], key: int, slot: int) -> int:
-    """Where, from `slot` on, the key's group number stands, or the free slot where it would; half of the slots are free, so it is near."""
+    """Where, from `slot` on, the key's group number stands, or the free slot where it would; half of the slots are
+    free, so it is near.
+    """
     while slots[slot] != _EMPTY and group_keys[slots[slot]] != key:
         slot += 1
         if slot == slots.size:
@@ -126,7 +141,9 @@ def _next_slot_of(slots: NDArray[np.int32], group_keys: NDArray[np.int64], key: 
 
 @kernel(IN_INT64, IN_INT32)
 def running_maximum(ends: NDArray[np.int64], offsets: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The largest end so far inside each group: monotone, and never below a row's own end, so pruning by it loses nothing."""
+    """The largest end so far inside each group: monotone, and never below a row's own end, so pruning by it loses
+    nothing.
+    """
     raised = ends.copy()
     for group in range(offsets.size - 1):
         for place in range(offsets[group] + 1, offsets[group + 1]):
@@ -150,11 +167,13 @@ def count_matches(
 ) -> int:
     """For each probe the stretch `[first, first + count)` of the run it meets; returns the sum of counts.
 
-    A row meets a probe when its key is equal, `from <= time <= until`, and its end, where the run has ends (monotone inside a group),
-    reaches `alive_at`. An empty `ends` or `slots` array means there are none: no ends to check, one group of all rows.
+    A row meets a probe when its key is equal, `from <= time <= until`, and its end, where the run has ends (monotone
+    inside a group), reaches `alive_at`. An empty `ends` or `slots` array means there are none: no ends to check, one
+    group of all rows.
 
-    All probes find their group first, then all of them their stretch of it: in loops as short as these a wrong guess of the processor about
-    one probe does not hold up the next, which halves the time of doing both for one probe after the other.
+    All probes find their group first, then all of them their stretch of it: in loops as short as these a wrong guess of
+    the processor about one probe does not hold up the next, which halves the time of doing both for one probe after the
+    other.
     """
     if slots.size:
         _find_groups(slots, group_keys, offsets, probe_keys, first, count)
@@ -201,7 +220,9 @@ def _narrow_groups(
     first: NDArray[np.int64],
     count: NDArray[np.int32],
 ) -> int:
-    """Groups become the stretches of them inside the bounds. A probe of the group of the probe before begins at that one's place."""
+    """Groups become the stretches of them inside the bounds. A probe of the group of the probe before begins at that
+    one's place.
+    """
     total = 0
     last = -1
     start, stop = 0, 0
@@ -234,7 +255,9 @@ def _narrow_groups(
 
 @piece
 def _first_at_least(values: NDArray[np.int64], low: int, high: int, near: int, bound: int) -> int:
-    """The first place in the sorted stretch `values[low:high]` whose value is at least `bound`, found by galloping from `near`."""
+    """The first place in the sorted stretch `values[low:high]` whose value is at least `bound`, found by galloping from
+    `near`.
+    """
     step = 1
     if near < high and values[near] < bound:
         left = near + 1

@@ -1,6 +1,7 @@
 """The last C rows of a stream, or of each of its partitions: which row leaves when a new one comes.
 
-Each partition is a linked list of sequence numbers, oldest first; nodes live in flat arrays, so the whole thing is a few buffers.
+Each partition is a linked list of sequence numbers, oldest first; nodes live in flat arrays, so the whole thing is a
+few buffers.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def push_rows(
     node_next: NDArray[np.int64],
     nodes: int,
 ) -> tuple[NDArray[np.int64], int]:
-    """Appends rows `first_seq, first_seq + 1, …`, the i-th to `partitions[i]`. Returns, per row, the row it pushes out, and nodes in use.
+    """Appends rows `first_seq, first_seq + 1, …`, the i-th to `partitions[i]`. Returns, per row, the row it pushes out,
+    and nodes in use.
 
     A full partition reuses the node of the row that leaves, so nodes grow with rows held, never with rows seen.
     """

@@ -17,8 +17,8 @@ LIST, HASH, BTREE, TTREE = 0, 1, 2, 3
 # Comparisons between a value of a loop's row and one of a row bound before.
 EQUAL, UNEQUAL, LESS, AT_MOST, MORE, AT_LEAST = 0, 1, 2, 3, 4, 5
 
-# Places of the clock: what comes next, where the loops stand (no loop is open at level −1), whether rows wait since when, and the next
-# partial match to go on from.
+# Places of the clock: what comes next, where the loops stand (no loop is open at level −1), whether rows wait since
+# when, and the next partial match to go on from.
 NEXT_ARRIVAL, NEXT_EVALUATION, NEXT_EXPIRATION, ORIGIN, LEVEL, PENDING, PENDING_SINCE, NEXT_PARTIAL, CLOCK = range(9)
 
 LOWEST = int(np.iinfo(np.int64).min)
@@ -26,7 +26,9 @@ HIGHEST = int(np.iinfo(np.int64).max)
 
 
 class Windows(NamedTuple):
-    """All rows of all windows. Row r of window w stands at `offsets[w] + r`; its value in column c at `column_at[w, c] + r`."""
+    """All rows of all windows. Row r of window w stands at `offsets[w] + r`; its value in column c at `column_at[w, c]
+    + r`.
+    """
 
     offsets: Int64s
     times: Int64s
@@ -46,7 +48,9 @@ class Arrivals(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """For each origin, a loop per window: which window, by which index (−1 none), and which conditions hold towards outer loops."""
+    """For each origin, a loop per window: which window, by which index (−1 none), and which conditions hold towards
+    outer loops.
+    """
 
     order: Int64s  # 2-D: [origin, loop]
     access: Int64s  # 2-D
@@ -86,7 +90,9 @@ class Progress(NamedTuple):
 
 
 class Loops(NamedTuple):
-    """Where each of the nested loops stands. Kept between calls, so that a full output can be emptied in the middle of them."""
+    """Where each of the nested loops stands. Kept between calls, so that a full output can be emptied in the middle of
+    them.
+    """
 
     chosen: Int64s  # the row of each loop
     cursor: Int64s
@@ -98,11 +104,13 @@ class Loops(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """The loops of one stage, `bounds[0] … bounds[1]`, and the partial matches the stage goes on from; see `nested_loops`.
+    """The loops of one stage, `bounds[0] … bounds[1]`, and the partial matches the stage goes on from; see
+    `nested_loops`.
 
-    `partials[w, m]` is the row of window w in partial match m. The two rows behind the windows' say how many rows had arrived when it was
-    found, and its origin; matches are in the order in which the stage before found them. `bounds[2]` is their number, `bounds[3]` 1 while
-    the stage before may find more, `bounds[4]` 1 for the stage that nothing comes before.
+    `partials[w, m]` is the row of window w in partial match m. The two rows behind the windows' say how many rows had
+    arrived when it was found, and its origin; matches are in the order in which the stage before found them.
+    `bounds[2]` is their number, `bounds[3]` 1 while the stage before may find more, `bounds[4]` 1 for the stage that
+    nothing comes before.
     """
 
     bounds: Int64s

@@ -41,7 +41,8 @@ def expire(  # type: ignore[no-untyped-def] # numba infers
 ):  # fmt: skip
     """Rows that can meet nothing at or after `now` leave, oldest first, up to the first that has to stay.
 
-    Buckets are in arrival order too, so the oldest row of a window is the oldest of its bucket: no bucket is visited in vain.
+    Buckets are in arrival order too, so the oldest row of a window is the oldest of its bucket: no bucket is visited in
+    vain.
     """
     base = offsets[window]
     row = oldest[window]
@@ -51,7 +52,9 @@ def expire(  # type: ignore[no-untyped-def] # numba infers
                 heads[placed_bucket[placed_at[index] + row]] += 1
             else:
                 value = values[column_at[window, index_column[index]] + row]
-                take_from_tree(index_kind[index], nodes[nodes_at[index] : nodes_at[index + 1]], headers[index], value, row)
+                take_from_tree(
+                    index_kind[index], nodes[nodes_at[index] : nodes_at[index + 1]], headers[index], value, row
+                )
         row += 1
     oldest[window] = row
 
@@ -78,5 +81,9 @@ def tree_candidates(kind: int, nodes: Int64s, header: Int64s, low: int, high: in
     if low > high:
         return 0, 0
     before = header[COMPARISONS]
-    count = btree.probe(nodes, header, low, high, found, 0) if kind == BTREE else ttree.probe(nodes, header, low, high, found, 0)
+    count = (
+        btree.probe(nodes, header, low, high, found, 0)
+        if kind == BTREE
+        else ttree.probe(nodes, header, low, high, found, 0)
+    )
     return count, header[COMPARISONS] - before

@@ -1,7 +1,7 @@
 """Hashing: keys of any width become 64 well-mixed bits. The same bits in every process and on every machine.
 
-The mixing step is the finaliser of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): a bijection, so
-mixing alone never makes two different keys equal.
+The mixing step is the finaliser of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
+2014): a bijection, so mixing alone never makes two different keys equal.
 """
 
 from __future__ import annotations

@@ -1,19 +1,22 @@
 """Multi-way joins as nested loops over sliding windows: the shared core of the first and third paper's algorithms.
 
-Windows hold rows in arrival order. A new row k of one window, the origin, meets the rows that arrived before it in every other window; at
-each loop either the whole window is scanned or what an index on it returns. Which orders, where k stands in them, when joins are
-evaluated and when expired rows leave are arguments; the papers' algorithms are choices of them (`operators.meet.tactics`).
+Windows hold rows in arrival order. A new row k of one window, the origin, meets the rows that arrived before it in
+every other window; at each loop either the whole window is scanned or what an index on it returns. Which orders, where
+k stands in them, when joins are evaluated and when expired rows leave are arguments; the papers' algorithms are choices
+of them (`operators.meet.tactics`).
 
-What a combination must satisfy is checked as soon as two of its rows are known: every time bound between them, and that each is still
-valid at the latest time among them. So no result depends on when it is computed, and rows that are expired late do no harm.
+What a combination must satisfy is checked as soon as two of its rows are known: every time bound between them, and that
+each is still valid at the latest time among them. So no result depends on when it is computed, and rows that are
+expired late do no harm.
 
-A predicate that is no comparison of codes cannot be tested here. Where one is bound between two loops, the nest is cut there into stages.
-A stage runs its own loops only and returns partial matches; the caller tests the predicate on many of them at once; the next stage goes on
-from the survivors. Windows and indexes depend on arrivals alone, not on matches, so every stage lets the same rows arrive and expire and
-finds each window as it was when the partial match was made. A nest without such predicates is one stage.
+A predicate that is no comparison of codes cannot be tested here. Where one is bound between two loops, the nest is cut
+there into stages. A stage runs its own loops only and returns partial matches; the caller tests the predicate on many
+of them at once; the next stage goes on from the survivors. Windows and indexes depend on arrivals alone, not on
+matches, so every stage lets the same rows arrive and expire and finds each window as it was when the partial match was
+made. A nest without such predicates is one stage.
 
-References: Golab, Özsu, "Processing sliding window multi-joins in continuous queries over data streams", sections 3.2 to 3.6;
-Kang, Naughton, Viglas, "Evaluating window joins over unbounded streams", section 3.
+References: Golab, Özsu, "Processing sliding window multi-joins in continuous queries over data streams", sections 3.2
+to 3.6; Kang, Naughton, Viglas, "Evaluating window joins over unbounded streams", section 3.
 """
 
 from __future__ import annotations
@@ -81,13 +84,15 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
     stage: Stage,
     out: Rows,
 ) -> int:
-    """Let rows arrive, in order, until `out` is full, partial matches run out, or all rows have arrived; return how many matches it found.
+    """Let rows arrive, in order, until `out` is full, partial matches run out, or all rows have arrived; return how
+    many matches it found.
 
-    The next call goes on where this one stopped, inside the loops if need be. A match that is not whole has its stage's windows only;
-    behind the windows' rows, `out` has the number of arrivals and the origin. `evaluate_us` 0 joins every row as it arrives, otherwise
-    all rows of each interval together; `expire_us` likewise for expiration.
+    The next call goes on where this one stopped, inside the loops if need be. A match that is not whole has its stage's
+    windows only; behind the windows' rows, `out` has the number of arrivals and the origin. `evaluate_us` 0 joins every
+    row as it arrives, otherwise all rows of each interval together; `expire_us` likewise for expiration.
 
-    It allocates nothing and is one function, its pieces written into it, so that no references have to be counted in the loops.
+    It allocates nothing and is one function, its pieces written into it, so that no references have to be counted in
+    the loops.
     """
     order, access, conditions = steps.order, steps.access, steps.conditions
     op, column, bound, bound_column = steps.op, steps.column, steps.bound, steps.bound_column
@@ -122,7 +127,11 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
                     if following == partial_count and more_to_come:
                         clock[NEXT_ARRIVAL], clock[ORIGIN], clock[LEVEL] = at, origin, -1
                         return used
-                    if following == partial_count or partials[inputs, following] != at or partials[inputs + 1, following] != origin:
+                    if (
+                        following == partial_count
+                        or partials[inputs, following] != at
+                        or partials[inputs + 1, following] != origin
+                    ):
                         origin += 1
                         continue
                     for loop in range(first_level):
@@ -148,7 +157,19 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
                             bucket = bucket_at[index] + key[level] % index_size[index]
                             cursor[level], stop[level] = heads[bucket], tails[bucket]
                         else:
-                            low, high = _range(values, column_at, order, conditions, op, column, bound, bound_column, chosen, origin, level)
+                            low, high = _range(
+                                values,
+                                column_at,
+                                order,
+                                conditions,
+                                op,
+                                column,
+                                bound,
+                                bound_column,
+                                chosen,
+                                origin,
+                                level,
+                            )
                             index = access[origin, level]
                             tree = nodes[nodes_at[index] : nodes_at[index + 1]]
                             found, compared = tree_candidates(way, tree, headers[index], low, high, candidates[level])
@@ -180,7 +201,19 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
                         if evaluate_us > 0 and not after < ranks[here] < before:
                             continue
                         if not _agrees(
-                            values, column_at, order, conditions, op, column, bound, bound_column, chosen, origin, level, row, found_by_key
+                            values,
+                            column_at,
+                            order,
+                            conditions,
+                            op,
+                            column,
+                            bound,
+                            bound_column,
+                            chosen,
+                            origin,
+                            level,
+                            row,
+                            found_by_key,
                         ):
                             continue
                         if level == last and used == room:
@@ -213,7 +246,8 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
         if evaluate_us > 0 and now >= clock[NEXT_EVALUATION]:
             clock[NEXT_EVALUATION] = (now // evaluate_us + 1) * evaluate_us
         if expire_us == 0 or now >= clock[NEXT_EXPIRATION]:
-            # Rows that arrive later are not earlier than this one, but rows that wait to be joined are: what they can meet has to stay.
+            # Rows that arrive later are not earlier than this one, but rows that wait to be joined are: what they can
+            # meet has to stay.
             horizon = clock[PENDING_SINCE] if clock[PENDING] else now
             for leaving in range(inputs):
                 expire(times, ends, offsets, keep, values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket,
@@ -229,7 +263,9 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
 
 @inlined
 def _seek(values, start, place, until, wanted):  # type: ignore[no-untyped-def] # numba infers
-    """The first place from here on whose value is the wanted one, or `until`. Eight at a time, which the compiler turns into vectors."""
+    """The first place from here on whose value is the wanted one, or `until`. Eight at a time, which the compiler turns
+    into vectors.
+    """
     while place + 8 <= until:
         hit = False
         for lane in range(8):
@@ -244,7 +280,9 @@ def _seek(values, start, place, until, wanted):  # type: ignore[no-untyped-def] 
 
 @inlined
 def _way(order, access, conditions, index_kind, op, origin, level):  # type: ignore[no-untyped-def] # numba infers
-    """How a loop finds its rows: by its index, or by scanning the window or the new rows, for a key where an equality says which."""
+    """How a loop finds its rows: by its index, or by scanning the window or the new rows, for a key where an equality
+    says which.
+    """
     if order[origin, level] != origin and access[origin, level] >= 0:
         return index_kind[access[origin, level]]
     first = conditions[origin, level, 0]
@@ -276,8 +314,8 @@ def _range(values, column_at, order, conditions, op, column, bound, bound_column
 def _limit(times, ends, ranks, offsets, later_by, order, chosen, origin, level, bounds):  # type: ignore[no-untyped-def] # numba infers
     """Between which times and ranks a loop's row must lie, given the rows bound so far.
 
-    Every time bound towards each of them, the validity of each of them, and the latest time among them, at which the row must be valid. Of
-    the rows of one combination the origin's is the last to have arrived.
+    Every time bound towards each of them, the validity of each of them, and the latest time among them, at which the
+    row must be valid. Of the rows of one combination the origin's is the last to have arrived.
     """
     window = order[origin, level]
     since, until, latest, after, before = LOWEST, HIGHEST, LOWEST, LOWEST, HIGHEST
@@ -296,7 +334,9 @@ def _limit(times, ends, ranks, offsets, later_by, order, chosen, origin, level, 
 
 
 @inlined
-def _agrees(values, column_at, order, conditions, op, column, bound, bound_column, chosen, origin, level, row, found_by_key):  # type: ignore[no-untyped-def] # numba infers
+def _agrees(
+    values, column_at, order, conditions, op, column, bound, bound_column, chosen, origin, level, row, found_by_key
+):  # type: ignore[no-untyped-def] # numba infers
     """Whether every condition of a loop holds for a row, but for the equality it was found by."""
     for condition in range(conditions[origin, level, 0] + found_by_key, conditions[origin, level, 1]):
         left = values[column_at[order[origin, level], column[condition]] + row]

@@ -1,9 +1,10 @@
 """The balance of a T-tree: heights, rotations, and the entries a rotation must move along.
 
-Rotations are the AVL tree's, with one thing more. The node that comes out on top has two children from then on, and such a node must hold
-`least_inside` entries; a leaf or half-leaf need not have held that many. It forms a pair with its only child, or, a leaf about to rise past
-its parent, with that parent; a pair holds at least `least_inside` + 1 entries, so it can be topped up from its partner. Lehman and Carey's
-special rotation, where a new leaf of one entry rises between a full half-leaf and its parent, is one case of this.
+Rotations are the AVL tree's, with one thing more. The node that comes out on top has two children from then on, and
+such a node must hold `least_inside` entries; a leaf or half-leaf need not have held that many. It forms a pair with its
+only child, or, a leaf about to rise past its parent, with that parent; a pair holds at least `least_inside` + 1
+entries, so it can be topped up from its partner. Lehman and Carey's special rotation, where a new leaf of one entry
+rises between a full half-leaf and its parent, is one case of this.
 
 Reference: Lehman, Carey, "A Study of Index Structures for Main Memory Database Management Systems", 1986.
 """
@@ -24,7 +25,9 @@ HEAD = 5
 
 @register_jitable
 def least_inside(node_size: int) -> int:
-    """Entries a node with two children holds at least. Two below the most, as Lehman and Carey advise, absorbs updates that even out."""
+    """Entries a node with two children holds at least. Two below the most, as Lehman and Carey advise, absorbs updates
+    that even out.
+    """
     return max(1, node_size - 2)
 
 
@@ -75,7 +78,9 @@ def _rotate(nodes: Words, header: Words, top: int, side: int) -> int:
 
 @piece
 def _top_up(nodes: Words, header: Words, node: int) -> None:
-    """Gives a leaf or half-leaf that is about to get two children the entries it lacks, from the other node of its pair."""
+    """Gives a leaf or half-leaf that is about to get two children the entries it lacks, from the other node of its
+    pair.
+    """
     lacking = least_inside(header[NODE_SIZE]) - nodes[node + COUNT]
     if lacking <= 0:
         return

@@ -1,4 +1,5 @@
-"""The sorted (key, row) entries inside one node of a tree: found by binary search, shifted to make or close a gap, moved between nodes.
+"""The sorted (key, row) entries inside one node of a tree: found by binary search, shifted to make or close a gap,
+moved between nodes.
 
 Every comparison is counted where it is made, in a register, and added to the header once per search.
 """
@@ -32,7 +33,9 @@ def keys_below(nodes: Words, header: Words, node: int, key: int) -> int:
 
 @piece
 def entries_below(nodes: Words, header: Words, node: int, first: int, key: int, row: int) -> int:
-    """The first place from `first` on whose entry is (key, row) or a larger one. Rows break ties, so duplicates cost a logarithm too."""
+    """The first place from `first` on whose entry is (key, row) or a larger one. Rows break ties, so duplicates cost a
+    logarithm too.
+    """
     room = header[ROOM]
     low, high = first, nodes[node + COUNT]
     comparisons = 0
@@ -60,9 +63,9 @@ def is_entry(nodes: Words, header: Words, node: int, place: int, key: int, row: 
 def range_end(nodes: Words, header: Words, node: int, first: int, high: int) -> int:
     """The first place from `first` on whose key is larger than `high`.
 
-    A node whose last key is still inside the range is passed with one comparison. Otherwise the range ends here and the entries are
-    compared one by one, which a probe with few matches does sooner than a search. Either way a probe makes at most two comparisons more
-    than it finds entries, beyond its way down the tree.
+    A node whose last key is still inside the range is passed with one comparison. Otherwise the range ends here and the
+    entries are compared one by one, which a probe with few matches does sooner than a search. Either way a probe makes
+    at most two comparisons more than it finds entries, beyond its way down the tree.
     """
     count = nodes[node + COUNT]
     if first == count:
@@ -79,7 +82,9 @@ def range_end(nodes: Words, header: Words, node: int, first: int, high: int) -> 
 
 @piece
 def write_rows(nodes: Words, header: Words, node: int, first: int, end: int, out: Words, at: int) -> int:
-    """Writes the rows of the entries from `first` up to `end` into `out` from place `at` on; returns the place after the last."""
+    """Writes the rows of the entries from `first` up to `end` into `out` from place `at` on; returns the place after
+    the last.
+    """
     rows = node + header[ROOM]
     for place in range(first, end):
         out[at] = nodes[rows + place]

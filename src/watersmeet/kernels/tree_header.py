@@ -1,8 +1,9 @@
 """What a B+tree and a T-tree keep outside their nodes, and the head every node starts with.
 
-One tree is two flat arrays of int64: `nodes`, an arena, and `header`, the `HEADER` words named here. Both may be slices of larger arrays.
-A node's address is the place of its first key in the arena. Its head stands before that place, hence the negative offsets; its keys stand
-from there on and the row of the key at place p stands at p + `header[ROOM]`. One set of pieces (`tree_entries`) so serves both trees.
+One tree is two flat arrays of int64: `nodes`, an arena, and `header`, the `HEADER` words named here. Both may be slices
+of larger arrays. A node's address is the place of its first key in the arena. Its head stands before that place, hence
+the negative offsets; its keys stand from there on and the row of the key at place p stands at p + `header[ROOM]`. One
+set of pieces (`tree_entries`) so serves both trees.
 """
 
 from __future__ import annotations

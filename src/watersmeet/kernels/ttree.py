@@ -1,16 +1,17 @@
 """A window indexed by a T-tree: an AVL tree whose nodes hold up to N sorted entries (key, row) each.
 
-The law: in order, the entries are sorted; the heights of a node's two sides differ by at most one; no node is empty; with
-m = `least_inside(N)`, a node with two children holds at least m entries, and a half-leaf (one child, then a leaf) and its leaf together at
-least m + 1. Hence the arena is bounded whatever the history (`nodes_size`).
+The law: in order, the entries are sorted; the heights of a node's two sides differ by at most one; no node is empty;
+with m = `least_inside(N)`, a node with two children holds at least m entries, and a half-leaf (one child, then a leaf)
+and its leaf together at least m + 1. Hence the arena is bounded whatever the history (`nodes_size`).
 
-On the way down an entry is compared with a node's first and, if it is not below that, with its last: 1.5 comparisons on average, as the
-paper counts them.
+On the way down an entry is compared with a node's first and, if it is not below that, with its last: 1.5 comparisons on
+average, as the paper counts them.
 
-Assumed: N is at least 2, and (key, row) is held at most once. Keys and rows are any int64. Within a key, rows stand in their order.
+Assumed: N is at least 2, and (key, row) is held at most once. Keys and rows are any int64. Within a key, rows stand in
+their order.
 
-References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", eq. 6. Lehman, Carey, "A Study of Index Structures for
-Main Memory Database Management Systems", 1986.
+References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", eq. 6. Lehman, Carey, "A Study of
+Index Structures for Main Memory Database Management Systems", 1986.
 """
 
 from __future__ import annotations
@@ -19,7 +20,17 @@ from numba.extending import register_jitable
 
 from watersmeet.errors import InternalError
 from watersmeet.kernels.compile import piece
-from watersmeet.kernels.tree_balance import HEAD, HEIGHT, LEFT, RIGHT, has_both, least_inside, only_child, rebalance, replace_child
+from watersmeet.kernels.tree_balance import (
+    HEAD,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    has_both,
+    least_inside,
+    only_child,
+    rebalance,
+    replace_child,
+)
 from watersmeet.kernels.tree_entries import (
     Words,
     copy_entries,
@@ -59,9 +70,10 @@ _INSIDE = 0
 def nodes_size(rows: int, node_size: int) -> int:
     """Words of the arena that hold at most `rows` rows at a time, whatever the inserts and removes before.
 
-    With I nodes of two children there are I + 1 leaves; p of these hang below a half-leaf. Nodes: 2I + p + 1. Entries: at least m in each
-    of the I, m + 1 in each of the p pairs, 1 in each other leaf, so I(m + 1) + pm + 1 <= rows, and nodes <= 1 + 2(rows - 1)/(m + 1).
-    An insert takes at most one node and gives none back, so no operation needs more on its way.
+    With I nodes of two children there are I + 1 leaves; p of these hang below a half-leaf. Nodes: 2I + p + 1. Entries:
+    at least m in each of the I, m + 1 in each of the p pairs, 1 in each other leaf, so I(m + 1) + pm + 1 <= rows, and
+    nodes <= 1 + 2(rows - 1)/(m + 1). An insert takes at most one node and gives none back, so no operation needs more
+    on its way.
 
     >>> nodes_size(rows=1, node_size=100), nodes_size(rows=100, node_size=100)
     (205, 615)
@@ -90,8 +102,9 @@ def clear(nodes: Words, header: Words, node_size: int) -> None:
 def insert(nodes: Words, header: Words, key: int, row: int) -> None:
     """Adds the entry (key, row).
 
-    It goes into the node whose entries enclose it, or else into the last node on its way. An enclosing node that is full passes its
-    smallest entry on to the node before it in order, at the bottom of its left side. A full node at the bottom gets a new leaf.
+    It goes into the node whose entries enclose it, or else into the last node on its way. An enclosing node that is
+    full passes its smallest entry on to the node before it in order, at the bottom of its left side. A full node at the
+    bottom gets a new leaf.
     """
     header[INSERTS] += 1
     node, side = _enclosing(nodes, header, key, row)
@@ -115,8 +128,8 @@ def insert(nodes: Words, header: Words, key: int, row: int) -> None:
 def remove(nodes: Words, header: Words, key: int, row: int) -> bool:
     """Removes the entry (key, row); False if it is not there.
 
-    A node with two children that falls short borrows the entry before its own, from the bottom of its left side. There a node left empty
-    is unlinked, and a half-leaf and its leaf that fit one node with room to spare become one.
+    A node with two children that falls short borrows the entry before its own, from the bottom of its left side. There
+    a node left empty is unlinked, and a half-leaf and its leaf that fit one node with room to spare become one.
     """
     node, side = _enclosing(nodes, header, key, row)
     if node == NONE or side != _INSIDE:
@@ -138,7 +151,9 @@ def remove(nodes: Words, header: Words, key: int, row: int) -> bool:
 
 @piece
 def probe(nodes: Words, header: Words, low: int, high: int, out: Words, at: int) -> int:
-    """Writes the rows of all entries with `low <= key <= high` into `out` from place `at` on, by key and row; returns the place after."""
+    """Writes the rows of all entries with `low <= key <= high` into `out` from place `at` on, by key and row; returns
+    the place after.
+    """
     header[PROBES] += 1
     start = at
     node, first = _seek(nodes, header, low)
@@ -215,7 +230,8 @@ def _bottom(nodes: Words, node: int, side: int) -> int:
 
 @piece
 def _enclosing(nodes: Words, header: Words, key: int, row: int) -> tuple[int, int]:
-    """The node whose first and last entries enclose (key, row), and _INSIDE; or the last node on the way, and its side without a child.
+    """The node whose first and last entries enclose (key, row), and _INSIDE; or the last node on the way, and its side
+    without a child.
 
     (NONE, _INSIDE) for the empty tree.
     """
@@ -251,7 +267,9 @@ def _push_out_first(nodes: Words, header: Words, node: int, place: int, key: int
 
 @piece
 def _pull_in_before(nodes: Words, header: Words, node: int, place: int) -> int:
-    """Closes the gap at `place` with the entry before the node's first; returns the node that lent it, at the bottom of the left side."""
+    """Closes the gap at `place` with the entry before the node's first; returns the node that lent it, at the bottom of
+    the left side.
+    """
     lender: int = _bottom(nodes, nodes[node + LEFT], RIGHT)
     copy_entries(nodes, header, node, node + 1, place)
     nodes[lender + COUNT] -= 1

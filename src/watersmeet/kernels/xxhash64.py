@@ -1,6 +1,8 @@
-"""XXH64 over columns, seed by seed, bit for bit as Spark SQL's `xxhash64`: the hash after a column is the seed for the next.
+"""XXH64 over columns, seed by seed, bit for bit as Spark SQL's `xxhash64`: the hash after a column is the seed for the
+next.
 
-One kernel per width of value: 4 bytes, 8 bytes, and strings of any length. A row whose value is missing keeps the hash it has.
+One kernel per width of value: 4 bytes, 8 bytes, and strings of any length. A row whose value is missing keeps the hash
+it has.
 
 References: Collet, "xxHash fast digest algorithm", the 64-bit variant.
 """
@@ -39,7 +41,9 @@ def hash_int64s(hashes: NDArray[np.int64], values: NDArray[np.int64], present: N
 
 
 @kernel(OUT_INT64, IN_UINT8, IN_INT64, IN_BOOL, allocates=False)
-def hash_strings(hashes: NDArray[np.int64], data: NDArray[np.uint8], offsets: NDArray[np.int64], present: NDArray[np.bool_]) -> None:
+def hash_strings(
+    hashes: NDArray[np.int64], data: NDArray[np.uint8], offsets: NDArray[np.int64], present: NDArray[np.bool_]
+) -> None:
     """Takes a column of byte strings `data[offsets[i]:offsets[i + 1]]` into the hash of every row."""
     for row in range(hashes.size):
         if present[row]:

@@ -1,4 +1,6 @@
-"""What one batch did, as a value: the terminal's live view, the dashboard and a log read nothing else, whichever host ran the batch."""
+"""What one batch did, as a value: the terminal's live view, the dashboard and a log read nothing else, whichever host
+ran the batch.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ from watersmeet.algebra.plan import Plan
 class BatchFigures:
     """One batch: rows by stream, how long it took, what is kept, how far the watermark is.
 
-    `ended_s` is the wall clock when the batch was over and `took_s` its length; `operators_s` are seconds of CPU by operator, named as
-    the cost model names them (`take in a`, `keep a`, `probe a`, `rows out`, and
-    `batches` for the rest). `newest_us` is the largest event time seen so far.
+    `ended_s` is the wall clock when the batch was over and `took_s` its length; `operators_s` are seconds of CPU by
+    operator, named as the cost model names them (`take in a`, `keep a`, `probe a`, `rows out`, and `batches` for the
+    rest). `newest_us` is the largest event time seen so far.
     """
 
     batch: int

@@ -1,7 +1,8 @@
 """Work on several cores. Kernels and Arrow work without the interpreter's lock, so threads are enough.
 
-A host that has the machine to itself says so (`on_cores`). On Spark every core has a task of its own, so no operator is spread there; only
-packing, whose tasks wait for Spark in between, has its next items made ahead. What is computed does not depend on it.
+A host that has the machine to itself says so (`on_cores`). On Spark every core has a task of its own, so no operator is
+spread there; only packing, whose tasks wait for Spark in between, has its next items made ahead. What is computed does
+not depend on it.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def each(work: Callable[[Item], Result], items: Sequence[Item], rows: int) -> li
 def ahead(work: Callable[[Item], Result], items: Iterable[Item], rows: Callable[[Item], int]) -> Iterator[Result]:
     """`map(work, items)`, in order; where there are cores, some items are worked on while the next one is made.
 
-    Items of few rows are worked on at once. Only a few wait at a time, so that memory stays bounded however many items there are.
+    Items of few rows are worked on at once. Only a few wait at a time, so that memory stays bounded however many items
+    there are.
 
     >>> with on_cores(2):
     ...     list(ahead(lambda number: number * number, range(5), lambda number: FEWEST_ROWS))
@@ -77,10 +79,11 @@ def ahead(work: Callable[[Item], Result], items: Iterable[Item], rows: Callable[
 
 
 def spread(work: Callable[[Item], Iterator[Result]], items: Iterable[Item], rows: int) -> Iterator[Result]:
-    """What `work` makes of every item, in order; where there are cores and enough rows, of several items at the same time.
+    """What `work` makes of every item, in order; where there are cores and enough rows, of several items at the same
+    time.
 
-    Each item is worked on a few results at a time, and the next few only once those were taken, so that memory stays bounded however many
-    results an item has.
+    Each item is worked on a few results at a time, and the next few only once those were taken, so that memory stays
+    bounded however many results an item has.
 
     >>> with on_cores(2):
     ...     list(spread(lambda count: iter("abc"[:count]), [1, 3, 2], FEWEST_ROWS))
@@ -118,7 +121,8 @@ def made_ahead(items: Iterator[Item]) -> Iterator[Item]:
 
 
 def next_made_ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The items; where there are cores, each is made while the one before is in use. The first one has all cores for itself.
+    """The items; where there are cores, each is made while the one before is in use. The first one has all cores for
+    itself.
 
     >>> with on_cores(2):
     ...     list(next_made_ahead(iter("abc")))
@@ -162,7 +166,9 @@ def _spreaders(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="watersmeet-spreads")
 
 
-def _begun(work: Callable[[Item], Iterator[Result]], item: Item, cores: int) -> tuple[Iterator[Result], Callable[[], list[Result]]]:
+def _begun(
+    work: Callable[[Item], Iterator[Result]], item: Item, cores: int
+) -> tuple[Iterator[Result], Callable[[], list[Result]]]:
     results = work(item)
     return results, _helped(_spreaders(cores), _some, results)
 

@@ -1,7 +1,7 @@
 """Join keys of any Arrow type as int64 codes.
 
-Equal keys always have equal codes. Where the type fits into 64 bits the codes are exact: equal codes mean equal keys. Otherwise they are
-hashes, and whoever matches them has to compare the keys themselves afterwards.
+Equal keys always have equal codes. Where the type fits into 64 bits the codes are exact: equal codes mean equal keys.
+Otherwise they are hashes, and whoever matches them has to compare the keys themselves afterwards.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def _fixed_codes(keys: pa.Array) -> NDArray[np.int64]:
     elif pa.types.is_temporal(kind):
         keys = keys.view(pa.int32() if kind.bit_width == 32 else pa.int64())
     elif not pa.types.is_integer(kind):
-        raise QueryError(f"{kind} cannot be a join key", hint="join on numbers, strings, binary, booleans, dates or times")
+        raise QueryError(
+            f"{kind} cannot be a join key", hint="join on numbers, strings, binary, booleans, dates or times"
+        )
     values = np.asarray(keys.to_numpy(zero_copy_only=False))
     return values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64)
 
@@ -75,12 +77,16 @@ def _hash_codes(keys: pa.Array) -> NDArray[np.int64]:
     flat = keys.cast(pa.large_binary())
     _, offsets_buffer, data_buffer = flat.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int64)[flat.offset : flat.offset + len(flat) + 1]
-    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None and data_buffer.size else np.zeros(1, np.uint8)
+    data = (
+        np.frombuffer(data_buffer, np.uint8) if data_buffer is not None and data_buffer.size else np.zeros(1, np.uint8)
+    )
     return hash_slices(data, offsets)
 
 
 def _wide_codes(keys: pa.Array) -> NDArray[np.int64]:
-    """Values of a fixed number of bytes. Both sides of an equality have the same type, so bytes are equal when values are."""
+    """Values of a fixed number of bytes. Both sides of an equality have the same type, so bytes are equal when values
+    are.
+    """
     width = keys.type.bit_width // 8
     buffer = keys.buffers()[1]
     data = np.frombuffer(buffer, np.uint8)[keys.offset * width : (keys.offset + len(keys)) * width]

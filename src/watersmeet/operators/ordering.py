@@ -1,8 +1,9 @@
 """The order ≺ of a stream's rows: by time, ties by the remaining columns from left to right, nulls first.
 
-It decides which rows are the last C, so it must not depend on arrival. NaN is above every number and −0.0 equals 0.0, as everywhere.
-Nested values compare element by element, nulls first at every depth: lists from their first element on, a list before the longer ones that
-start with it; structs field by field; maps as lists of their entries in stored order.
+It decides which rows are the last C, so it must not depend on arrival. NaN is above every number and −0.0 equals 0.0,
+as everywhere. Nested values compare element by element, nulls first at every depth: lists from their first element on,
+a list before the longer ones that start with it; structs field by field; maps as lists of their entries in stored
+order.
 """
 
 from __future__ import annotations
@@ -158,4 +159,7 @@ def _partition_values(column: pa.Array) -> list[str | None]:
         return [None if value is None else repr(value + 0.0) for value in column.to_pylist()]  # −0.0 + 0.0 is 0.0
     if pa.types.is_temporal(column.type):  # nanoseconds do not fit Python's own types
         column = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
-    return [None if value is None else value.hex() if isinstance(value, bytes) else str(value) for value in column.to_pylist()]
+    return [
+        None if value is None else value.hex() if isinstance(value, bytes) else str(value)
+        for value in column.to_pylist()
+    ]

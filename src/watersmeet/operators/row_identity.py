@@ -1,10 +1,10 @@
 """A row's identity: 64 bits out of all its values, the same in every process, on every host, in every batch.
 
-It is Spark SQL's `xxhash64(column, column, …)` over the stream's columns in their declared order, bit for bit, so that Spark can tell a
-row's identity before the row leaves the JVM. Missing values leave the hash as it is, −0.0 is 0.0 and every NaN is one. Types that Spark
-does not have are hashed as the type it reads them as: unsigned integers as the next wider signed one (64 bits as DECIMAL(20, 0)), half
-floats as FLOAT, seconds, milliseconds and nanoseconds as microseconds. Spark hashes no maps, so columns with a map in them are no part
-of the identity.
+It is Spark SQL's `xxhash64(column, column, …)` over the stream's columns in their declared order, bit for bit, so that
+Spark can tell a row's identity before the row leaves the JVM. Missing values leave the hash as it is, −0.0 is 0.0 and
+every NaN is one. Types that Spark does not have are hashed as the type it reads them as: unsigned integers as the next
+wider signed one (64 bits as DECIMAL(20, 0)), half floats as FLOAT, seconds, milliseconds and nanoseconds as
+microseconds. Spark hashes no maps, so columns with a map in them are no part of the identity.
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ def _dates(hashes: Int64s, values: pa.Array, present: Bools) -> None:
 
 def _timestamps(hashes: Int64s, values: pa.Array, present: Bools) -> None:
     ticks, unit = _numbers(values.view(pa.int64()), pa.int64()), values.type.unit
-    hash_int64s(hashes, ticks // 1_000 if unit == "ns" else ticks * {"s": 1_000_000, "ms": 1_000, "us": 1}[unit], present)
+    hash_int64s(
+        hashes, ticks // 1_000 if unit == "ns" else ticks * {"s": 1_000_000, "ms": 1_000, "us": 1}[unit], present
+    )
 
 
 def _times(hashes: Int64s, values: pa.Array, present: Bools) -> None:
@@ -132,7 +134,9 @@ def _times(hashes: Int64s, values: pa.Array, present: Bools) -> None:
 
 
 def _decimals(hashes: Int64s, values: pa.Array, present: Bools) -> None:
-    """The number without its point: as 8 bytes where it has few digits, else as few bytes as it takes, the highest first."""
+    """The number without its point: as 8 bytes where it has few digits, else as few bytes as it takes, the highest
+    first.
+    """
     if values.type.precision <= LONG_DIGITS:
         lowest = _little_endian(values)[:, :8]
         hash_int64s(hashes, np.ascontiguousarray(lowest).view(np.int64).reshape(-1), present)
@@ -160,7 +164,9 @@ def _strings(hashes: Int64s, values: pa.Array, present: Bools) -> None:
     flat = values.cast(pa.large_binary())
     _, offsets_buffer, data_buffer = flat.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int64)[flat.offset : flat.offset + len(flat) + 1]
-    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None and data_buffer.size else np.zeros(1, np.uint8)
+    data = (
+        np.frombuffer(data_buffer, np.uint8) if data_buffer is not None and data_buffer.size else np.zeros(1, np.uint8)
+    )
     hash_strings(hashes, data, offsets, present)
 
 
@@ -193,7 +199,13 @@ _HASHES: tuple[tuple[Callable[[pa.DataType], bool], Hash], ...] = (
     (pa.types.is_duration, _timestamps),
     (pa.types.is_time, _times),
     (pa.types.is_decimal, _decimals),
-    (lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind), _strings),
-    (lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind), _strings),
+    (
+        lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind),
+        _strings,
+    ),
+    (
+        lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind),
+        _strings,
+    ),
     (pa.types.is_fixed_size_binary, _strings),
 )

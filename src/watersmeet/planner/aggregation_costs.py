@@ -1,6 +1,8 @@
-"""Costs of an aggregation query by the operator that runs it: the incremental aggregation, or estimates over a shed join.
+"""Costs of an aggregation query by the operator that runs it: the incremental aggregation, or estimates over a shed
+join.
 
-`explain`, `collect`, `run`, the command line and Spark all judge an aggregation here, never by the cost of the join below it.
+`explain`, `collect`, `run`, the command line and Spark all judge an aggregation here, never by the cost of the join
+below it.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ LEAST_DROP = 0.001
 
 @dataclass(frozen=True, slots=True)
 class AggregationCosts:
-    """Costs of the plans of one aggregation query. `situation` has the join's inputs, the machine, the budget and the engine."""
+    """Costs of the plans of one aggregation query. `situation` has the join's inputs, the machine, the budget and the
+    engine.
+    """
 
     bound: BoundQuery
     config: AggregateConfig
@@ -70,27 +74,36 @@ class AggregationCosts:
 
     def _exact(self) -> Situation:
         weights = self.situation.profile.early
-        return replace(self.situation, operator=lambda left, plan: early_costed(self.config, left, self.stats, plan, weights))
+        return replace(
+            self.situation, operator=lambda left, plan: early_costed(self.config, left, self.stats, plan, weights)
+        )
 
     def _shedding(self) -> Situation:
         """The same machine with the shedding aggregation on it; refuses queries that have no estimates."""
         shed_config(self.bound, {})
         config = settled_config(join_below(self.bound, group_outputs(self.bound)), Plan())
-        return replace(self.situation, config=config, operator=lambda left, plan: self._cost_estimates(config, left, plan))
+        return replace(
+            self.situation, config=config, operator=lambda left, plan: self._cost_estimates(config, left, plan)
+        )
 
     def _join_plans(self, config: MeetConfig, pinned: Plan | None) -> list[Plan]:
         if pinned is not None:
             return [replace(pinned, early=(), drop=())]
         now = self.situation
         joined = join_below(self.bound, group_outputs(self.bound))
-        return [replace(each.plan, orders=()) for each in searched(joined, config, now.workload, now.profile, now.budget).found]
+        return [
+            replace(each.plan, orders=())
+            for each in searched(joined, config, now.workload, now.profile, now.budget).found
+        ]
 
     def _cost_estimates(self, config: MeetConfig, left: Workload, plan: Plan) -> Costed:
         """The join over the rows that are left, and the evaluations of what it finds."""
         joined = costed(config, left, self.situation.profile, plan)
         found_per_s = joined.cost.rows_out_per_s
         held = held_combinations(config, left, found_per_s)
-        shown_per_s = early_costed(self.config, left, self.stats, Plan(), self.situation.profile.early).cost.rows_out_per_s
+        shown_per_s = early_costed(
+            self.config, left, self.stats, Plan(), self.situation.profile.early
+        ).cost.rows_out_per_s
         load = self._load(left, found_per_s, held, shown_per_s)
         part = Part("estimate aggregates", estimation_cost_per_s(load, self.weights), load.evaluations_per_s)
         cost = replace(
@@ -118,7 +131,9 @@ class AggregationCosts:
 
 
 def _drop_a_little(now: Situation, found: Approximation) -> Approximation:
-    """The same with a small share of the fastest stream dropped: a plan that drops nothing would run the exact aggregation."""
+    """The same with a small share of the fastest stream dropped: a plan that drops nothing would run the exact
+    aggregation.
+    """
     fastest = max(now.rates, key=lambda name: now.rates[name])
     keep = {**dict(found.keep), fastest: 1 - LEAST_DROP}
     cost = now.cost(found.plan, keep).cost
@@ -127,8 +142,12 @@ def _drop_a_little(now: Situation, found: Approximation) -> Approximation:
 
 
 def hold_full_windows(config: MeetConfig, workload: Workload) -> Workload:
-    """The workload of a join as its aggregation holds it: every RANGE window in full, whatever other streams can still reach."""
-    inputs = tuple(_hold_full_window(source, each, workload) for source, each in zip(config.inputs, workload.inputs, strict=True))
+    """The workload of a join as its aggregation holds it: every RANGE window in full, whatever other streams can still
+    reach.
+    """
+    inputs = tuple(
+        _hold_full_window(source, each, workload) for source, each in zip(config.inputs, workload.inputs, strict=True)
+    )
     return replace(workload, inputs=inputs, _matches={}, _reach={}, _key_shares={})
 
 
@@ -142,7 +161,8 @@ def _hold_full_window(source: MeetInput, each: InputEstimate, workload: Workload
 def held_combinations(config: MeetConfig, workload: Workload, found_per_s: float) -> float:
     """Estimate the combinations whose rows are all inside their windows at an instant.
 
-    At most as many as are found while the longest window lasts; pair constraints make them fewer than the windows' product.
+    At most as many as are found while the longest window lasts; pair constraints make them fewer than the windows'
+    product.
     """
     held, known = 1.0, frozenset[int]()
     for number in range(len(config.inputs)):

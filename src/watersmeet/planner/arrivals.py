@@ -68,7 +68,10 @@ class Arriving:
         if math.isinf(self.horizon_s):
             return np.array([1e15])
         batches = max(1, round(self.horizon_s / self.batch_s))
-        return np.unique(np.linspace(0, batches - 1, min(batches, _BATCHES)).astype(np.int64)).astype(np.float64) * self.batch_s
+        return (
+            np.unique(np.linspace(0, batches - 1, min(batches, _BATCHES)).astype(np.int64)).astype(np.float64)
+            * self.batch_s
+        )
 
 
 def _places(length_s: float) -> Floats:

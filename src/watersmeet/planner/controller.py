@@ -1,10 +1,11 @@
-"""Keeping batches shorter than the trigger interval by choosing what to drop: values in, a decision out, no clock and no host.
+"""Keeping batches shorter than the trigger interval by choosing what to drop: values in, a decision out, no clock and
+no host.
 
-After every batch the host says how long it took and what came. The cost model says what such a batch should have taken; a line through
-the last batches turns the model's seconds into this machine's, and how far batches came off what was foretold of them says how much of the
-interval to leave free (`machine_fit`). From that follows how much the next batch may hold, backlog included, and the model says which rows
-to give up so that most of the answer is left. A decision carries the batch it holds from; written beside the checkpoint it makes a replayed
-batch drop the same rows.
+After every batch the host says how long it took and what came. The cost model says what such a batch should have taken;
+a line through the last batches turns the model's seconds into this machine's, and how far batches came off what was
+foretold of them says how much of the interval to leave free (`machine_fit`). From that follows how much the next batch
+may hold, backlog included, and the model says which rows to give up so that most of the answer is left. A decision
+carries the batch it holds from; written beside the checkpoint it makes a replayed batch drop the same rows.
 
 References: Ayad, Naughton, section 5; Kang, Naughton, Viglas, section 5.2.
 """
@@ -26,7 +27,8 @@ Shares = Mapping[str, float]
 
 #: How far a share, or the time its rows took to come, may be off the last batch's for a batch to be steady.
 STEADY_WITHIN = 0.1
-#: Rows are dropped only when the next batch would take more than this share of what it may, so that a steady load does not flicker.
+#: Rows are dropped only when the next batch would take more than this share of what it may, so that a steady load does
+#: not flicker.
 NEAR = 0.97
 
 
@@ -34,7 +36,9 @@ class Model(Protocol):
     """What the optimizer predicts for one plan."""
 
     def seconds(self, rows_per_s: Shares, keep: Shares, interval_s: float, results: float | None = None) -> float:
-        """Seconds of a batch that brings the rows of so long an interval, of which these shares are kept; with so many results if known."""
+        """Seconds of a batch that brings the rows of so long an interval, of which these shares are kept; with so many
+        results if known.
+        """
         ...
 
     def rows_out_per_s(self, rows_per_s: Shares, keep: Shares) -> float:
@@ -48,9 +52,11 @@ class Model(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """A batch that is over: its number, its seconds, how long its rows took to come, how many came, by stream, and how many went out.
+    """A batch that is over: its number, its seconds, how long its rows took to come, how many came, by stream, and how
+    many went out.
 
-    Results are what tells a batch whose windows still hold rows that came by other shares from one that the model has in mind.
+    Results are what tells a batch whose windows still hold rows that came by other shares from one that the model has
+    in mind.
     """
 
     batch_id: int
@@ -78,7 +84,12 @@ class Controls:
     reason: str
 
     def to_dict(self) -> dict[str, Any]:
-        return {"from_batch": self.from_batch, "keep": dict(self.keep), "expected_s": self.expected_s, "reason": self.reason}
+        return {
+            "from_batch": self.from_batch,
+            "keep": dict(self.keep),
+            "expected_s": self.expected_s,
+            "reason": self.reason,
+        }
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Controls:
@@ -100,7 +111,9 @@ class Controller:
             raise PlanError(f"a trigger interval of {self.trigger_s} s cannot be")
 
     def after(self, batch: BatchReport, running: Shares | None = None) -> Controller:
-        """What is known after a batch, and what the next one is to drop; if that one runs and keeps `running`, what the one after is."""
+        """What is known after a batch, and what the next one is to drop; if that one runs and keeps `running`, what the
+        one after is.
+        """
         keep = dict(self.controls.keep)
         predicted_s = self.model.seconds(batch.rows_per_s, keep, batch.interval_s, batch.results)
         fit = self.fit.with_point(predicted_s, batch.seconds, steady=self._is_steady(keep, batch.interval_s))
@@ -142,7 +155,10 @@ class Controller:
         keep = self.model.best_keep(batch.rows_per_s, interval_s, max((allowed_s - overhead_s) / factor, 0.0))
         kept = ", ".join(f"{share:.1%} of {name}" for name, share in keep.items() if share < 1)
         return Controls(
-            following, tuple(keep.items()), expected(keep), f"{words}; all of the next would take {whole_s:.3g} s, so {kept} is kept"
+            following,
+            tuple(keep.items()),
+            expected(keep),
+            f"{words}; all of the next would take {whole_s:.3g} s, so {kept} is kept",
         )
 
 
@@ -166,11 +182,15 @@ class PlanModel:
         return self._at(rows_per_s, self.situation.budget).cost(self.plan, keep).cost.rows_out_per_s
 
     def best_keep(self, rows_per_s: Shares, interval_s: float, capacity_s: float) -> dict[str, float]:
-        now = self._at(rows_per_s, Budget(max(capacity_s / interval_s, 1e-9), memory_bytes=self.situation.budget.memory_bytes))
+        now = self._at(
+            rows_per_s, Budget(max(capacity_s / interval_s, 1e-9), memory_bytes=self.situation.budget.memory_bytes)
+        )
         least = {name: max(share, 1e-3) for name, share in least_shares(now, self.wishes).items()}
         return dict(least) if now.load(self.plan, least) > 1 else best_shares(now, self.plan, least, self.wishes)
 
     def _at(self, rows_per_s: Shares, budget: Budget) -> Situation:
         """The situation with streams as fast as they are now."""
         faster = {name: rows_per_s.get(name, rate) / rate for name, rate in self.situation.rates.items() if rate}
-        return replace(self.situation, workload=thinned(self.situation.config, self.situation.workload, faster), budget=budget)
+        return replace(
+            self.situation, workload=thinned(self.situation.config, self.situation.workload, faster), budget=budget
+        )

@@ -1,10 +1,11 @@
 """What nested loops spend: the papers' multi-way joins and indexed window joins, which share one kernel.
 
-A loop costs what it touches for every combination that reaches it: a whole window, a bucket, a path down a tree and the matches. Every
-batch the windows are laid out flat and their indexes filled with the old rows again, because nothing but base windows is kept.
+A loop costs what it touches for every combination that reaches it: a whole window, a bucket, a path down a tree and the
+matches. Every batch the windows are laid out flat and their indexes filled with the old rows again, because nothing but
+base windows is kept.
 
-Comparisons of one input with another are made inside the loops. Any other predicate is evaluated on the partial matches of the loop that
-binds its inputs (`operators.meet.tactics.stages`), and each evaluation costs.
+Comparisons of one input with another are made inside the loops. Any other predicate is evaluated on the partial matches
+of the loop that binds its inputs (`operators.meet.tactics.stages`), and each evaluation costs.
 
 References: Kang, Naughton, Viglas, section 3; Golab, Özsu, sections 3 and 4.2.
 """
@@ -48,20 +49,26 @@ class LoopsModel:
         kind = self._access(known, target)
         weights = self.profile.structure(kind)
         touched = self._touched_rows(kind, known, target) * weights.compare_s
-        if not self.config.classes.connections(target, sorted(known)):  # no key rules rows out before their times are looked at
+        if not self.config.classes.connections(
+            target, sorted(known)
+        ):  # no key rules rows out before their times are looked at
             touched += self._held_rows(target) * self._indexed_share(kind, known, target) * self.profile.scan_s
         handed_on = self.workload.growth(self.config, known, target) * self.profile.loop_match_s
         return weights.lookup_s + touched + handed_on + self._tested_s(known, target)
 
     def _tested_s(self, known: frozenset[int], target: int) -> float:
-        """Seconds per probe for predicates that no kernel tests: each is evaluated on the partial matches that those before it leave."""
+        """Seconds per probe for predicates that no kernel tests: each is evaluated on the partial matches that those
+        before it leave.
+        """
         ready = self._ready(known, target)
         outside = [each for each in ready if not self._is_in_kernel(each)]
         if not outside:
             return 0.0
         inside_share = math.prod(each.share.value for each in ready if self._is_in_kernel(each))
         matches = self.workload.matches(self.config, known, target) * inside_share
-        seconds = matches * (self.profile.loop_match_s + self.profile.match_s)  # out of the kernel, and back into the next stage
+        seconds = matches * (
+            self.profile.loop_match_s + self.profile.match_s
+        )  # out of the kernel, and back into the next stage
         for each in outside:
             seconds += matches * self.profile.check_s
             matches *= each.share.value
@@ -71,7 +78,9 @@ class LoopsModel:
         """Whether loops compare codes for it; comparisons of text, for one, have none."""
         if check.predicate not in self._in_kernel:
             sides = comparison_sides(check.predicate)
-            orderable = sides is not None and all(is_orderable(evaluate(side, self._no_rows, 0).type) for side in sides[1:])
+            orderable = sides is not None and all(
+                is_orderable(evaluate(side, self._no_rows, 0).type) for side in sides[1:]
+            )
             self._in_kernel[check.predicate] = orderable
         return self._in_kernel[check.predicate]
 
@@ -90,7 +99,9 @@ class LoopsModel:
             updates = 2 * kept * path * weights.update_s
             parts.append(Part(f"keep {each.alias} as {index.kind}", updates, kept))
             laid_out = held + kept * self.workload.arriving.batch_s
-            layout = laid_out * self.profile.layout_s + (held * path * weights.update_s if index.kind != "list" else 0.0)
+            layout = laid_out * self.profile.layout_s + (
+                held * path * weights.update_s if index.kind != "list" else 0.0
+            )
             if index.kind == "hash":
                 layout += laid_out * self.profile.layout_s + index.size * self.profile.layout_s
             parts.append(Part(f"lay out {each.alias}", layout * batches, laid_out * batches))
@@ -102,14 +113,20 @@ class LoopsModel:
 
     @property
     def _stages(self) -> int:
-        """Stages of the nest at most: loops are cut where a predicate is tested, and each stage keeps windows and indexes of its own."""
+        """Stages of the nest at most: loops are cut where a predicate is tested, and each stage keeps windows and
+        indexes of its own.
+        """
         cuts = {
-            len(each.inputs) for each in self.workload.checks if len(each.inputs) < len(self.config.inputs) and not self._is_in_kernel(each)
+            len(each.inputs)
+            for each in self.workload.checks
+            if len(each.inputs) < len(self.config.inputs) and not self._is_in_kernel(each)
         }
         return 1 + len(cuts)
 
     def _index(self, target: int) -> Index:
-        return self.plan.index(self.config.inputs[target].alias) or default_index(self.plan, keyed=bool(self.config.inputs[target].keys))
+        return self.plan.index(self.config.inputs[target].alias) or default_index(
+            self.plan, keyed=bool(self.config.inputs[target].keys)
+        )
 
     def _held_rows(self, target: int) -> float:
         """A lazy join keeps rows for an interval longer, and meets them all.
@@ -135,7 +152,9 @@ class LoopsModel:
         if self.config.classes.connections(target, sorted(known)):
             return self.workload.key_share(self.config, known, target)
         return (
-            next((each.share.value for each in self._ready(known, target) if is_range(each.predicate)), 1.0) if kind in PATH_ROWS else 1.0
+            next((each.share.value for each in self._ready(known, target) if is_range(each.predicate)), 1.0)
+            if kind in PATH_ROWS
+            else 1.0
         )
 
     def _ready(self, known: frozenset[int], target: int) -> list[Check]:

@@ -1,7 +1,8 @@
 """What the production tactic spends: grouped runs, probed a batch at a time.
 
-By the batch rule a new row meets old and new rows of the inputs before its own and old rows of those after it, so where batches are long
-beside the windows nearly all combinations are found from the last input, which is the one with the highest rate.
+By the batch rule a new row meets old and new rows of the inputs before its own and old rows of those after it, so where
+batches are long beside the windows nearly all combinations are found from the last input, which is the one with the
+highest rate.
 """
 
 from __future__ import annotations
@@ -35,8 +36,13 @@ class RunsModel:
         arriving, rate = self.workload.arriving, sum(each.rows_per_s.value for each in self.workload.inputs)
         if rate * arriving.batch_s < 2 * STRETCH_ROWS:
             return arriving
-        kept_s = max((each.retention_us / 1e6 for each in self.config.inputs if each.is_stream and not each.has_ends), default=0.0)
-        return Arriving(min(arriving.batch_s, max(STRETCH_ROWS / rate, kept_s)), arriving.horizon_s, arriving.is_assumed)
+        kept_s = max(
+            (each.retention_us / 1e6 for each in self.config.inputs if each.is_stream and not each.has_ends),
+            default=0.0,
+        )
+        return Arriving(
+            min(arriving.batch_s, max(STRETCH_ROWS / rate, kept_s)), arriving.horizon_s, arriving.is_assumed
+        )
 
     def growth(self, origin: int, known: frozenset[int], target: int) -> float:
         return self.candidates(origin, known, target) * self.workload.passing(known, target)
@@ -45,7 +51,9 @@ class RunsModel:
         """Rows of the target that a combination meets by keys and times, before predicates are asked."""
         rows = self.workload.filled_rows(self.config, target)
         if self.config.inputs[target].is_stream:
-            rows = min(self._met_rows(i, target, from_origin=i == origin) for i in known if self.config.inputs[i].is_stream)
+            rows = min(
+                self._met_rows(i, target, from_origin=i == origin) for i in known if self.config.inputs[i].is_stream
+            )
         return rows * self.workload.key_share(self.config, known, target)
 
     def loop_s(self, origin: int, known: frozenset[int], target: int) -> float:
@@ -66,7 +74,12 @@ class RunsModel:
                 built = max(1, len(each.keys)) * self._panes(each.number)
                 parts.append(Part(f"keep {each.alias} as runs", kept * built * self.profile.runs.update_s, kept))
         probes = len(self.config.streams) * (len(self.config.inputs) - 1)
-        per_batch = sum(self._panes(i) for i in self.config.streams) / len(self.config.streams) * probes * self.profile.probe_batch_s
+        per_batch = (
+            sum(self._panes(i) for i in self.config.streams)
+            / len(self.config.streams)
+            * probes
+            * self.profile.probe_batch_s
+        )
         parts.append(Part("batches of probes", per_batch / self.batches.batch_s, probes / self.batches.batch_s))
         return parts
 
@@ -92,12 +105,16 @@ class RunsModel:
             if not from_origin:
                 length_s = min(back_s + ahead_s, self.batches.past_s(window_s) + self.batches.batch_s)
             else:
-                length_s = self.batches.old_s(back_s) + (self.batches.new_s(back_s, ahead_s) if self._rank(target) < self._rank(i) else 0.0)
+                length_s = self.batches.old_s(back_s) + (
+                    self.batches.new_s(back_s, ahead_s) if self._rank(target) < self._rank(i) else 0.0
+                )
             self._lengths[key] = each.kept_per_s.value * length_s
         return self._lengths[key]
 
     def _only_probes(self, each: MeetInput) -> bool:
-        """Whether nobody looks up rows of the input: it is the last one in the batch rule, and they are gone before the next batch."""
+        """Whether nobody looks up rows of the input: it is the last one in the batch rule, and they are gone before the
+        next batch.
+        """
         is_last = max(self.config.streams, key=self._rank) == each.number
         return is_last and not each.has_ends and each.retention_us / 1e6 < self.batches.batch_s / 2
 

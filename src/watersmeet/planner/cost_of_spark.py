@@ -1,4 +1,6 @@
-"""Costs of Spark on top of the join: pack, shuffle, state store, output, and a fixed cost per micro-batch. Copies of rows count."""
+"""Costs of Spark on top of the join: pack, shuffle, state store, output, and a fixed cost per micro-batch. Copies of
+rows count.
+"""
 
 from __future__ import annotations
 
@@ -55,12 +57,17 @@ class Shuffle:
 
 
 def on_spark(
-    config: MeetConfig, workload: Workload, profile: Profile, each: Costed, read: Workload | None = None, shuffle: Shuffle | None = None
+    config: MeetConfig,
+    workload: Workload,
+    profile: Profile,
+    each: Costed,
+    read: Workload | None = None,
+    shuffle: Shuffle | None = None,
 ) -> Costed:
     """Add Spark's part of the cost to a plan. It is the same for every plan, so it changes no choice.
 
-    Where rows are dropped, `workload` has the rows that are left and `read` all of them, which the packing tasks look at. Every copy of a
-    row is shuffled and kept in state; without `shuffle`, there is one of each.
+    Where rows are dropped, `workload` has the rows that are left and `read` all of them, which the packing tasks look
+    at. Every copy of a row is shuffled and kept in state; without `shuffle`, there is one of each.
     """
     spark = profile.spark
     copies = {} if shuffle is None else shuffle.copies

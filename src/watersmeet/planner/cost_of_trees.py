@@ -1,7 +1,8 @@
-"""What a tree of two-input joins spends: each node probes the rows of one subtree from the new rows of the other, and keeps what it finds.
+"""What a tree of two-input joins spends: each node probes the rows of one subtree from the new rows of the other, and
+keeps what it finds.
 
-Rates and windows of a subtree follow from its sides': `λo = f (W_R λ_L + W_L λ_R)`, `Wo = f W_L W_R`. What is kept beside the base windows
-is memory, and counts as such.
+Rates and windows of a subtree follow from its sides': `λo = f (W_R λ_L + W_L λ_R)`, `Wo = f W_L W_R`. What is kept
+beside the base windows is memory, and counts as such.
 
 References: Ayad, Naughton, section 3.
 """
@@ -18,7 +19,8 @@ from watersmeet.planner.estimates import Check, Workload
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.parts import Part
 
-#: Up to so many inputs every tree is considered, bushy ones included: 3ⁿ splits. Above, trees that add one input at a time.
+#: Up to so many inputs every tree is considered, bushy ones included: 3ⁿ splits. Above, trees that add one input at a
+#: time.
 MOST_BUSHY = 6
 
 
@@ -60,14 +62,18 @@ class TreeModel:
         return self._together(left | right) / apart if apart else 0.0
 
     def node_s(self, left: frozenset[int], right: frozenset[int]) -> float:
-        """Seconds per second at the node that joins two sets, with what it takes to keep its rows if it is not the root."""
+        """Seconds per second at the node that joins two sets, with what it takes to keep its rows if it is not the
+        root.
+        """
         here, there, out = self.flow(left), self.flow(right), self.flow(left | right)
         candidates = self._by_key(left, right) * (here.rows_per_s * there.held_rows + there.rows_per_s * here.held_rows)
         checks = len(self._asked(left, right))
         probes = (here.rows_per_s + there.rows_per_s) * self.profile.runs.lookup_s * self._chunks()
         met = candidates * (self.profile.runs.compare_s + 2 * self.profile.match_s + checks * self.profile.check_s)
         rows = out.rows_per_s * len(left | right) * (self.profile.row_out_s + self.profile.runs.update_s)
-        counted = sum(1 for i in left | right if isinstance(self.config.inputs[i].window, RowsWindow))  # their ends are looked up again
+        counted = sum(
+            1 for i in left | right if isinstance(self.config.inputs[i].window, RowsWindow)
+        )  # their ends are looked up again
         probes_in_batch = 2 * self._chunks() * self.profile.probe_batch_s
         batches = (probes_in_batch + (1 + counted / 2) * self.profile.node_batch_s) / self.workload.arriving.batch_s
         return probes + met + rows + batches
@@ -96,18 +102,25 @@ class TreeModel:
         return frozenset(self.config.aliases[alias] for alias in leaves(tree))
 
     def best(self) -> Tree:
-        """The tree with the least cost: over all subsets and their splits for a few inputs, one input at a time for many."""
+        """The tree with the least cost: over all subsets and their splits for a few inputs, one input at a time for
+        many.
+        """
         count = len(self.config.inputs)
         return self._bushy() if count <= MOST_BUSHY else self._one_at_a_time()
 
     def _bushy(self) -> Tree:
         count = len(self.config.inputs)
-        best: dict[frozenset[int], tuple[float, Tree]] = {frozenset({i}): (0.0, self.config.inputs[i].alias) for i in range(count)}
+        best: dict[frozenset[int], tuple[float, Tree]] = {
+            frozenset({i}): (0.0, self.config.inputs[i].alias) for i in range(count)
+        }
         for bits in sorted(range(1, 1 << count), key=int.bit_count):
             inputs = frozenset(i for i in range(count) if bits >> i & 1)
             if len(inputs) > 1:
                 ways = (
-                    (best[left][0] + best[inputs - left][0] + self.node_s(left, inputs - left), (best[left][1], best[inputs - left][1]))
+                    (
+                        best[left][0] + best[inputs - left][0] + self.node_s(left, inputs - left),
+                        (best[left][1], best[inputs - left][1]),
+                    )
                     for left in _halves(inputs)
                 )
                 best[inputs] = min(ways, key=lambda way: way[0])  # trees of equal cost have no order among them
@@ -155,4 +168,7 @@ class TreeModel:
 def _halves(inputs: frozenset[int]) -> list[frozenset[int]]:
     """One side of every split into two; the side with the smallest input, so that each split comes once."""
     first, *others = sorted(inputs)
-    return [frozenset({first, *(i for place, i in enumerate(others) if bits >> place & 1)}) for bits in range((1 << len(others)) - 1)]
+    return [
+        frozenset({first, *(i for place, i in enumerate(others) if bits >> place & 1)})
+        for bits in range((1 << len(others)) - 1)
+    ]

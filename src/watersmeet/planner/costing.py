@@ -1,7 +1,9 @@
-"""What a plan costs per second of stream: CPU, state, rows out. Unit-time costs, by operator, from one machine's weight factors.
+"""What a plan costs per second of stream: CPU, state, rows out. Unit-time costs, by operator, from one machine's weight
+factors.
 
-How an algorithm's loops grow and what they touch is its model's business (`cost_of_runs`, `cost_of_loops`); here is what all have in
-common: rows come in and are selected, loops are opened in the cheapest order for each origin, rows go out.
+How an algorithm's loops grow and what they touch is its model's business (`cost_of_runs`, `cost_of_loops`); here is
+what all have in common: rows come in and are selected, loops are opened in the cheapest order for each origin, rows go
+out.
 
 References: Kang, Naughton, Viglas, section 3; Golab, Özsu, section 4.2; Ayad, Naughton, section 3.
 """
@@ -15,7 +17,13 @@ from typing import Protocol
 from watersmeet.algebra.plan import Plan, Tree
 from watersmeet.algebra.windows import RowsWindow
 from watersmeet.operators.window_join.config import MeetConfig
-from watersmeet.operators.window_join.tactics.open_parts import GLOBAL, PER_ORIGIN, fill_by_structure, open_parts, with_orders
+from watersmeet.operators.window_join.tactics.open_parts import (
+    GLOBAL,
+    PER_ORIGIN,
+    fill_by_structure,
+    open_parts,
+    with_orders,
+)
 from watersmeet.planner.cost_of_loops import LoopsModel
 from watersmeet.planner.cost_of_runs import RunsModel
 from watersmeet.planner.cost_of_trees import TreeModel
@@ -34,7 +42,8 @@ MOST_PERMUTED = 5
 class PlanCost:
     """Seconds of CPU per second of stream, by operator; bytes and rows of state; rows out per second.
 
-    Estimates of a shedding aggregation rest on `combinations_per_s` combinations of kept rows; None for every other query.
+    Estimates of a shedding aggregation rest on `combinations_per_s` combinations of kept rows; None for every other
+    query.
     """
 
     parts: tuple[Part, ...]
@@ -45,7 +54,9 @@ class PlanCost:
 
     @property
     def answer_per_s(self) -> float:
-        """The quantity that shedding preserves as much of as it can: rows out, or the combinations that estimates rest on."""
+        """The quantity that shedding preserves as much of as it can: rows out, or the combinations that estimates rest
+        on.
+        """
         return self.rows_out_per_s if self.combinations_per_s is None else self.combinations_per_s
 
     @property
@@ -74,7 +85,9 @@ class Model(Protocol):
 
 
 def costed(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan) -> Costed:
-    """Fill the tree or the orders that the plan leaves open with the cheapest ones, and predict the cost of the filled plan."""
+    """Fill the tree or the orders that the plan leaves open with the cheapest ones, and predict the cost of the filled
+    plan.
+    """
     parts_of_plan = open_parts(plan)
     if parts_of_plan.has_tree:
         tree = TreeModel(config, workload, profile).best() if plan.tree is None else plan.tree
@@ -93,7 +106,9 @@ def costed(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan)
         parts.append(Part(f"probe {path}", origin.kept_per_s.value * ordered.cost, origin.kept_per_s.value))
     parts.append(Part("rows out", rows_out * profile.row_out_s, rows_out))
     state_rows, state_bytes = _base_state(workload)
-    named = tuple((config.inputs[i].alias, tuple(config.inputs[j].alias for j in ordered.order)) for i, ordered in orders.items())
+    named = tuple(
+        (config.inputs[i].alias, tuple(config.inputs[j].alias for j in ordered.order)) for i, ordered in orders.items()
+    )
     if parts_of_plan.orders == PER_ORIGIN:
         plan = with_orders(plan, named)
     return Costed(plan, PlanCost(tuple(parts), state_rows, state_bytes, rows_out))
@@ -103,7 +118,11 @@ def _costed_tree(config: MeetConfig, workload: Workload, profile: Profile, plan:
     """A tree has no orders to choose; its nodes keep rows of their own beside the base windows."""
     model = TreeModel(config, workload, profile)
     rows_out = _rows_out(config, workload)
-    parts = [*_taken_in(config, workload, profile), *model.parts(tree), Part("rows out", rows_out * profile.row_out_s, rows_out)]
+    parts = [
+        *_taken_in(config, workload, profile),
+        *model.parts(tree),
+        Part("rows out", rows_out * profile.row_out_s, rows_out),
+    ]
     (rows, size), (kept_rows, kept_bytes) = _base_state(workload), model.kept_rows(tree)
     return Costed(plan, PlanCost(tuple(parts), rows + kept_rows, size + kept_bytes, rows_out))
 
@@ -119,7 +138,11 @@ def _base_state(workload: Workload) -> tuple[float, float]:
 
 
 def model_of(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan) -> Model:
-    return RunsModel(config, workload, profile) if plan.algorithm == "runs" else LoopsModel(config, workload, profile, plan)
+    return (
+        RunsModel(config, workload, profile)
+        if plan.algorithm == "runs"
+        else LoopsModel(config, workload, profile, plan)
+    )
 
 
 def _with_global_order(config: MeetConfig, workload: Workload, model: Model, plan: Plan) -> Plan:
@@ -128,13 +151,16 @@ def _with_global_order(config: MeetConfig, workload: Workload, model: Model, pla
         return fill_by_structure(config, plan)
 
     def cpu_per_s(names: tuple[str, ...]) -> float:
-        return sum(workload.inputs[i].kept_per_s.value * _global_order(config, model, i, names).cost for i in config.streams)
+        return sum(
+            workload.inputs[i].kept_per_s.value * _global_order(config, model, i, names).cost for i in config.streams
+        )
 
     return replace(plan, global_order=min(permutations(each.alias for each in config.inputs), key=cpu_per_s))
 
 
 def _global_order(config: MeetConfig, model: Model, origin: int, names: tuple[str, ...]) -> Ordered:
-    """Return one order of all windows with its cost per row of the origin, which is the only row scanned at its own loop.
+    """Return one order of all windows with its cost per row of the origin, which is the only row scanned at its own
+    loop.
 
     References: Golab, Özsu, section 3.1.
     """
@@ -149,7 +175,9 @@ def _global_order(config: MeetConfig, model: Model, origin: int, names: tuple[st
 
 
 def _order(config: MeetConfig, model: Model, plan: Plan, origin: int) -> Ordered:
-    """Return the pinned order of an origin, or the cheapest one that the algorithm can run, with its cost per row of the origin."""
+    """Return the pinned order of an origin, or the cheapest one that the algorithm can run, with its cost per row of
+    the origin.
+    """
 
     def growth(known: frozenset[int], target: int) -> float:
         return model.growth(origin, known, target)
@@ -161,7 +189,9 @@ def _order(config: MeetConfig, model: Model, plan: Plan, origin: int) -> Ordered
     if pinned is None:
         by_key = open_parts(plan).probes_by_key_only
         allowed = (lambda known, target: bool(config.classes.connections(target, sorted(known)))) if by_key else None
-        structural = [step.target for step in config.orders[origin]]  # an origin that is predicted to meet nothing may still meet rows
+        structural = [
+            step.target for step in config.orders[origin]
+        ]  # an origin that is predicted to meet nothing may still meet rows
         return best_order(origin, len(config.inputs), loop_cost, growth, allowed, structural)
     order = tuple(config.aliases[name] for name in pinned if config.aliases[name] != origin)
     known, rows, cost = frozenset({origin}), 1.0, 0.0
@@ -181,7 +211,9 @@ def _taken_in(config: MeetConfig, workload: Workload, profile: Profile) -> list[
         if isinstance(source.window, RowsWindow):
             parts.append(Part(f"count {source.alias}", each.rows_per_s.value * profile.count_s, each.rows_per_s.value))
         if source.selection is not None:
-            parts.append(Part(f"select {source.alias}", each.rows_per_s.value * profile.select_s, each.rows_per_s.value))
+            parts.append(
+                Part(f"select {source.alias}", each.rows_per_s.value * profile.select_s, each.rows_per_s.value)
+            )
     batches = 1 / workload.arriving.batch_s
     parts.append(Part("batches", batches * profile.batch_s, batches))
     return parts

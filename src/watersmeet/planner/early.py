@@ -1,4 +1,6 @@
-"""Early aggregation by cost: all placements a query allows, what each costs, and why some inputs cannot be aggregated early."""
+"""Early aggregation by cost: all placements a query allows, what each costs, and why some inputs cannot be aggregated
+early.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ _US = 1e6
 
 
 def early_candidates(
-    bound: BoundQuery, config: AggregateConfig, workload: Workload, stats: Mapping[str, StreamStats], weights: EarlyWeights
+    bound: BoundQuery,
+    config: AggregateConfig,
+    workload: Workload,
+    stats: Mapping[str, StreamStats],
+    weights: EarlyWeights,
 ) -> list[Costed]:
     """Every placement with its cost, cheapest first; of equals the one with fewer operators."""
     plans = [Plan(early=tuple(config.inputs[i].alias for i in early)) for early in placements(bound)]
@@ -71,10 +77,15 @@ def early_notes(bound: BoundQuery, plan: Plan) -> list[str]:
     name = plan_name({aliases.index(alias) for alias in plan.early}, len(aliases))
     where = f"early aggregation on {', '.join(plan.early)}" if plan.early else "no early aggregation"
     refused = [(alias, why_not_early(bound, i)) for i, alias in enumerate(aliases)]
-    return [f"{name}: {where}", *(f'"{alias}" cannot be aggregated early: {reason}' for alias, reason in refused if reason is not None)]
+    return [
+        f"{name}: {where}",
+        *(f'"{alias}" cannot be aggregated early: {reason}' for alias, reason in refused if reason is not None),
+    ]
 
 
-def _input(config: AggregateConfig, workload: Workload, stats: Mapping[str, StreamStats], number: int, early: frozenset[int]) -> EarlyInput:
+def _input(
+    config: AggregateConfig, workload: Workload, stats: Mapping[str, StreamStats], number: int, early: frozenset[int]
+) -> EarlyInput:
     source, each = config.inputs[number], workload.inputs[number]
     known = stats[source.name].distinct
     keys = 1.0

@@ -1,4 +1,6 @@
-"""What a query's streams look like to the cost model: rates, rows held, matches per probe; each number with where it comes from."""
+"""What a query's streams look like to the cost model: rates, rows held, matches per probe; each number with where it
+comes from.
+"""
 
 from __future__ import annotations
 
@@ -71,14 +73,16 @@ class Workload:
     def matches(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
         """Rows of the target that one combination of the known inputs meets, on average, by keys and times.
 
-        As samples show, or by containment of value sets: of two attributes with v and w distinct values, a pair of rows is equal with
-        probability 1 / max(v, w).
+        As samples show, or by containment of value sets: of two attributes with v and w distinct values, a pair of rows
+        is equal with probability 1 / max(v, w).
 
         References: Golab, Özsu, section 4.2.
         """
         found = self._matches.get((known, target))
         if found is None:
-            found = self._matches[known, target] = self.reachable_rows(config, known, target) * self.key_share(config, known, target)
+            found = self._matches[known, target] = self.reachable_rows(config, known, target) * self.key_share(
+                config, known, target
+            )
         return found
 
     def key_share(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
@@ -104,7 +108,9 @@ class Workload:
 
     def passing(self, known: frozenset[int], target: int) -> float:
         """The share of combinations that pass the checks which become possible when the target joins the known inputs."""
-        return math.prod(each.share.value for each in self.checks if target in each.inputs and each.inputs <= known | {target})
+        return math.prod(
+            each.share.value for each in self.checks if target in each.inputs and each.inputs <= known | {target}
+        )
 
     def growth(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
         """Combinations with the target, per combination without."""
@@ -140,7 +146,9 @@ def workload_of(
     samples: Samples | None = None,
     arriving: Arriving | None = None,
 ) -> Workload:
-    """The estimates of a bound query, from statistics by stream name that cover every source, and from samples where there are any."""
+    """The estimates of a bound query, from statistics by stream name that cover every source, and from samples where
+    there are any.
+    """
     samples, arriving = samples or Samples(), arriving or Arriving()
     every_us = bound.query.every_us
     inputs = tuple(_input(config, each, stats[each.name], samples, arriving, every_us) for each in config.inputs)
@@ -153,13 +161,20 @@ def workload_of(
     checks: list[Check] = []
     for check in config.classes.residuals:
         inputs_read = frozenset(config.aliases[alias] for alias in sources_of(check))
-        given = tuple(each.predicate for each in checks if each.inputs == inputs_read)  # two halves of a band are not independent
+        given = tuple(
+            each.predicate for each in checks if each.inputs == inputs_read
+        )  # two halves of a band are not independent
         checks.append(Check(check, inputs_read, samples.holding(config, check, given) or selectivity(check, distinct)))
     return Workload(inputs, tuple(checks), config.bounds.later_by_us, arriving, samples)
 
 
 def _input(
-    config: MeetConfig, source: MeetInput, stats: StreamStats, samples: Samples, arriving: Arriving, every_us: int | None
+    config: MeetConfig,
+    source: MeetInput,
+    stats: StreamStats,
+    samples: Samples,
+    arriving: Arriving,
+    every_us: int | None,
 ) -> InputEstimate:
     share = Estimate(1.0, Provenance.DERIVED)
     if source.number in samples.by_input:
@@ -169,7 +184,9 @@ def _input(
     rate = stats.rows_per_s if source.is_stream else Estimate(0.0, Provenance.DERIVED, "a relation does not change")
     kept = derived(rate.value * share.value, rate, share)
     held = _held_rows(source, kept, share, stats, arriving, every_us)
-    return InputEstimate(source.alias, rate, kept, held, _kept_bytes(source, stats), _class_distinct(source, held, stats))
+    return InputEstimate(
+        source.alias, rate, kept, held, _kept_bytes(source, stats), _class_distinct(source, held, stats)
+    )
 
 
 def _held_rows(
@@ -181,7 +198,9 @@ def _held_rows(
     return steady if steady.value <= most else derived(most, steady, note="no more than the rows at hand")
 
 
-def _steady_rows(source: MeetInput, kept: Estimate, share: Estimate, stats: StreamStats, every_us: int | None) -> Estimate:
+def _steady_rows(
+    source: MeetInput, kept: Estimate, share: Estimate, stats: StreamStats, every_us: int | None
+) -> Estimate:
     match source.window:
         case RowsWindow(count, partition_by):
             partitions = 1.0
@@ -202,7 +221,8 @@ def _steady_rows(source: MeetInput, kept: Estimate, share: Estimate, stats: Stre
 def length_to_seconds(length_us: int) -> float:
     """Convert the length of a time window or a time bound to the seconds of stream inside.
 
-    Both ends are inside, so length 0 covers one instant, a microsecond: its rows are few, but the estimate is never zero.
+    Both ends are inside, so length 0 covers one instant, a microsecond: its rows are few, but the estimate is never
+    zero.
 
     >>> length_to_seconds(2_500_000), length_to_seconds(0)
     (2.5, 1e-06)
@@ -211,7 +231,8 @@ def length_to_seconds(length_us: int) -> float:
 
 
 def _mean_tile_us(length_us: int, every_us: int | None) -> float:
-    """Return how much of a tile is there on average: half of it, or, with EVERY, the mean over the instants of evaluation.
+    """Return how much of a tile is there on average: half of it, or, with EVERY, the mean over the instants of
+    evaluation.
 
     Those fall on the multiples of the greatest common divisor in the tile, its end included, equally often.
 

@@ -43,7 +43,9 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The chosen plan with its predicted cost, the plans that lost, and every number with where it comes from; prints as text."""
+    """The chosen plan with its predicted cost, the plans that lost, and every number with where it comes from; prints
+    as text.
+    """
 
     bound: BoundQuery
     config: MeetConfig
@@ -55,7 +57,9 @@ class Explanation:
     profile: Profile
     all_plans: bool = False
     trace: tuple[str, ...] = ()  # how the plan was found
-    remedies: Remedies | None = None  # where the chosen plan does not keep up, and somebody wants to know what would help
+    remedies: Remedies | None = (
+        None  # where the chosen plan does not keep up, and somebody wants to know what would help
+    )
     engine: str = "embedded"
     notes: tuple[str, ...] = ()  # of an aggregation: where it is early, and where it cannot be
     shuffle: Shuffle | None = None  # on Spark: rows sent to the buckets, with their copies
@@ -73,7 +77,9 @@ class Explanation:
         return self.budget.shortfall(self.chosen.cost) is None
 
     def runnable(self, *, shed: bool) -> Plan | None:
-        """A plan that drops what has to be dropped, None where nothing has to be; refused, with what would help, if that is not allowed."""
+        """A plan that drops what has to be dropped, None where nothing has to be; refused, with what would help, if
+        that is not allowed.
+        """
         shortfall = self.budget.shortfall(self.chosen.cost)
         if shortfall is None or self.remedies is None:
             return None
@@ -185,7 +191,9 @@ class Explanation:
         if not self.bound.is_aggregation and open_parts(self.plan).orders is None:
             return {}
         inputs = self.config.inputs
-        return {inputs[i].alias: [inputs[step.target].alias for step in self.config.orders[i]] for i in self.config.streams}
+        return {
+            inputs[i].alias: [inputs[step.target].alias for step in self.config.orders[i]] for i in self.config.streams
+        }
 
     def _input(self, source: MeetInput) -> dict[str, Any]:
         each = self.workload.inputs[source.number]
@@ -207,7 +215,11 @@ class Explanation:
             return "the whole relation"
         if len(self.config.streams) == 1 and not source.has_ends:
             return "nothing, its rows meet no other stream"
-        kept = "everything" if source.retention_us >= FOREVER_US else f"{_length(source.retention_us)} behind the watermark"
+        kept = (
+            "everything"
+            if source.retention_us >= FOREVER_US
+            else f"{_length(source.retention_us)} behind the watermark"
+        )
         return f"[{source.window}]" if source.has_ends else kept
 
     def _pairs(self) -> list[tuple[str, str, int]]:
@@ -237,20 +249,30 @@ def explained(
 ) -> Explanation:
     """The cheapest feasible plan, or the pinned one, and what the others would cost.
 
-    `samples` and `arriving` tell what the rows at hand show; `reason` is why the given plan was taken, if not because it was pinned. With
-    `wishes`, even with none in them, a plan that does not keep up comes with what would help. With the engine "spark", what Spark takes per
-    row and per batch comes on top, for every copy that its grid of buckets makes (`shuffle`).
+    `samples` and `arriving` tell what the rows at hand show; `reason` is why the given plan was taken, if not because
+    it was pinned. With `wishes`, even with none in them, a plan that does not keep up comes with what would help. With
+    the engine "spark", what Spark takes per row and per batch comes on top, for every copy that its grid of buckets
+    makes (`shuffle`).
     """
     if bound.is_aggregation:
         sheds = plan is not None and bool(drop_boxes(bound, plan))
-        grouped = aggregate_config(bound, None if sheds else plan)  # what is shed is joined first, by any plan for joins
+        grouped = aggregate_config(
+            bound, None if sheds else plan
+        )  # what is shed is joined first, by any plan for joins
         workload = hold_full_windows(grouped.join, workload_of(bound, grouped.join, stats, samples, arriving))
         situation = Situation(grouped.join, workload, profile, budget or Budget(), engine, shuffle=shuffle)
         costs = AggregationCosts(bound, grouped, stats, situation)
         about = _explained_aggregation(costs, plan, wishes, all_plans, is_pinned=plan is not None and not reason)
         return replace(about, trace=(*about.trace, reason)) if reason else about
     config = settled_config(bound, plan or Plan())
-    now = Situation(config, workload_of(bound, config, stats, samples, arriving), profile, budget or Budget(), engine, shuffle=shuffle)
+    now = Situation(
+        config,
+        workload_of(bound, config, stats, samples, arriving),
+        profile,
+        budget or Budget(),
+        engine,
+        shuffle=shuffle,
+    )
     search = searched(bound, config, now.workload, profile, now.budget)
     found, trace = [now.on_engine(now.workload, each) for each in search.found], search.trace
     chosen = found[0]
@@ -266,7 +288,20 @@ def explained(
         helps = remedies(now, chosen.cost, chosen.plan, open_plans, wishes)
     config = settled_config(bound, chosen.plan)
     return Explanation(
-        bound, config, now.workload, stats, chosen, others, now.budget, profile, all_plans, trace, helps, engine, (), shuffle
+        bound,
+        config,
+        now.workload,
+        stats,
+        chosen,
+        others,
+        now.budget,
+        profile,
+        all_plans,
+        trace,
+        helps,
+        engine,
+        (),
+        shuffle,
     )
 
 
@@ -279,7 +314,9 @@ def _explained_aggregation(
     sheds = bool(chosen.plan.drop)
     others = tuple(each for each in found if sheds or each.plan.early != chosen.plan.early)
     notes = ("rows are shed: aggregates are estimates",) if sheds else tuple(early_notes(bound, chosen.plan))
-    config = now.config if sheds else aggregate_config(bound, chosen.plan).join  # orders depend on which inputs are aggregated early
+    config = (
+        now.config if sheds else aggregate_config(bound, chosen.plan).join
+    )  # orders depend on which inputs are aggregated early
     trace = (f"{len(found)} placements of early aggregation compared by predicted CPU time",)
     helps = None
     if wishes is not None and now.budget.shortfall(chosen.cost) is not None:
@@ -308,7 +345,9 @@ def _cost_dict(cost: PlanCost) -> dict[str, Any]:
         "state_rows": cost.state_rows,
         "state_bytes": cost.state_bytes,
         "rows_out_per_s": cost.rows_out_per_s,
-        "operators": [{"name": part.name, "cpu_per_s": part.cpu_per_s, "rows_per_s": part.rows_per_s} for part in cost.parts],
+        "operators": [
+            {"name": part.name, "cpu_per_s": part.cpu_per_s, "rows_per_s": part.rows_per_s} for part in cost.parts
+        ],
     }
 
 

@@ -1,4 +1,6 @@
-"""An explanation for a notebook: the verdict first, then what each operator costs, what is known of the streams, the plans that lost."""
+"""An explanation for a notebook: the verdict first, then what each operator costs, what is known of the streams, the
+plans that lost.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,9 @@ class Remedies:
     def sentences(self) -> Iterator[str]:
         if self.processors is not None or self.memory_bytes is not None:
             needs = [f"{self.processors:.3g} processors"] if self.processors is not None else []
-            yield " and ".join([*needs, *([f"{bytes_text(self.memory_bytes)} of memory"] if self.memory_bytes is not None else [])])
+            yield " and ".join(
+                [*needs, *([f"{bytes_text(self.memory_bytes)} of memory"] if self.memory_bytes is not None else [])]
+            )
         if self.window_scale is not None:
             yield f"windows {self.window_scale:.2g} times as long"
         if self.approximation is not None:

@@ -1,6 +1,7 @@
 """Fill what a pinned plan leaves open: orders per origin, indexes and their sizes, intervals, the shape of a tree.
 
-`explain` and the hosts call this with the same statistics, so the plan that is shown is the plan that runs. A full plan stays as it is.
+`explain` and the hosts call this with the same statistics, so the plan that is shown is the plan that runs. A full plan
+stays as it is.
 """
 
 from __future__ import annotations
@@ -11,7 +12,13 @@ from itertools import product
 from watersmeet.algebra.plan import DEFAULT_NODE_ROWS, INDEX_KINDS, Index, Plan
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.config import MeetConfig
-from watersmeet.operators.window_join.tactics.open_parts import ANY, fill_by_structure, fill_intervals, open_parts, with_indexes
+from watersmeet.operators.window_join.tactics.open_parts import (
+    ANY,
+    fill_by_structure,
+    fill_intervals,
+    open_parts,
+    with_indexes,
+)
 from watersmeet.operators.window_join.tactics.registry import tactic_of
 from watersmeet.planner.costing import costed
 from watersmeet.planner.estimates import Workload
@@ -27,7 +34,8 @@ MOST_BUCKETS = 1 << 20
 def fill_plan(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan) -> Plan:
     """Return the cheapest full plan among those that agree with what the plan pins.
 
-    `config` is the meet of this plan. Where its algorithm cannot run any of them, the defaults that need no statistics stand.
+    `config` is the meet of this plan. Where its algorithm cannot run any of them, the defaults that need no statistics
+    stand.
     """
     plan = fill_intervals(config, plan)
     candidates = [costed(config, workload, profile, each) for each in _fill_indexes(config, workload, plan)]
@@ -60,7 +68,11 @@ def _fill_indexes(config: MeetConfig, workload: Workload, plan: Plan) -> Iterato
         kinds = [tuple("hash" if each.keys else "list" for each in windows)]
     for chosen in kinds:
         yield with_indexes(
-            plan, [(each.alias, sized_index(kind, workload, each.number)) for each, kind in zip(windows, chosen, strict=True)]
+            plan,
+            [
+                (each.alias, sized_index(kind, workload, each.number))
+                for each, kind in zip(windows, chosen, strict=True)
+            ],
         )
 
 

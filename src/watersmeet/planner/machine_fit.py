@@ -1,4 +1,6 @@
-"""This machine's seconds from the model's: a line through the last batches, and how far off the line before it each batch came."""
+"""This machine's seconds from the model's: a line through the last batches, and how far off the line before it each
+batch came.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,20 @@ REMEMBERED, FADING = 12, 0.7
 ALIKE = 0.03
 #: What an unsteady batch counts.
 UNSTEADY = 0.25
-#: Of a batch's seconds, the share that its rows take at the least: noise in batches that are alike must not say that dropping is useless.
+#: Of a batch's seconds, the share that its rows take at the least: noise in batches that are alike must not say that
+#: dropping is useless.
 SLOWEST_GAIN = 0.2
-#: How far off batches come before any was measured, for how many batches that counts, and how many times the scatter is left free.
+#: How far off batches come before any was measured, for how many batches that counts, and how many times the scatter is
+#: left free.
 EXPECTED_SCATTER, EXPECTED_COUNTS, SCATTERS_FREE = 0.08, 2, 2.5
 #: The least and the most of the trigger interval that is left free.
 LEAST_FREE, MOST_FREE = 0.02, 0.25
 
 
 class Point(NamedTuple):
-    """A batch's seconds; `steady` where windows held what the model thinks they do, because the batch before was like this one."""
+    """A batch's seconds; `steady` where windows held what the model thinks they do, because the batch before was like
+    this one.
+    """
 
     predicted_s: float
     measured_s: float
@@ -31,10 +37,12 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Measured seconds as `overhead + factor · predicted`, through the middle of the last batches, newer ones counting more.
+    """Measured seconds as `overhead + factor · predicted`, through the middle of the last batches, newer ones counting
+    more.
 
-    The line always goes through that middle: where it is wrong elsewhere, it is right about batches like those that just ran. Its slope is
-    what batches that differ say of it; where they are alike, what is left when the expected overhead is taken off.
+    The line always goes through that middle: where it is wrong elsewhere, it is right about batches like those that
+    just ran. Its slope is what batches that differ say of it; where they are alike, what is left when the expected
+    overhead is taken off.
 
     >>> Fit((Point(1.0, 2.5), Point(2.0, 4.5)), overhead_s=0.5).line()
     (0.5, 2.0)
@@ -56,12 +64,15 @@ class Fit:
         together = self._mean([(point.predicted_s - x) * (point.measured_s - y) for point in self.points]) / x**2
         expected = max(y - self.overhead_s, 0.0) / x
         factor = (together + ALIKE * expected) / (spread + ALIKE)
-        factor = min(max(factor, SLOWEST_GAIN * y / x), y / x)  # an overhead is not below zero, and fewer rows always help
+        factor = min(
+            max(factor, SLOWEST_GAIN * y / x), y / x
+        )  # an overhead is not below zero, and fewer rows always help
         return y - factor * x, factor
 
     def scatter(self) -> float:
-        """How far off steady batches came, as a share of what the batches before them foretold; some `EXPECTED_SCATTER` off are taken for
-        granted. A line through a batch knows too much about it to say how far the next one may be off.
+        """How far off steady batches came, as a share of what the batches before them foretold; some `EXPECTED_SCATTER`
+        off are taken for granted. A line through a batch knows too much about it to say how far the next one may be
+        off.
         """
         off = [EXPECTED_SCATTER] * EXPECTED_COUNTS
         for number, point in enumerate(self.points):
@@ -71,7 +82,9 @@ class Fit:
         return math.sqrt(sum(share**2 for share in off) / len(off))
 
     def free(self) -> float:
-        """The share of the trigger interval that is left free, so that a batch that takes longer than expected is in time all the same."""
+        """The share of the trigger interval that is left free, so that a batch that takes longer than expected is in
+        time all the same.
+        """
         return min(max(SCATTERS_FREE * self.scatter(), LEAST_FREE), MOST_FREE)
 
     def _weights(self) -> list[float]:

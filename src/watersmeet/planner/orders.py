@@ -8,7 +8,8 @@ from dataclasses import dataclass
 #: Up to so many inputs every order is considered, by dynamic programming over subsets: n · 2ⁿ steps.
 MOST_EXACT = 8
 
-#: What a loop costs, given the set of inputs bound before it, how many combinations of them there are, and the input it binds.
+#: What a loop costs, given the set of inputs bound before it, how many combinations of them there are, and the input it
+#: binds.
 LoopCost = Callable[[frozenset[int], float, int], float]
 #: How many combinations there are once the input is bound, per combination before.
 Growth = Callable[[frozenset[int], int], float]
@@ -35,9 +36,11 @@ def best_order(
     allowed: Allowed | None = None,
     preferred: Sequence[int] = (),
 ) -> Ordered:
-    """Return the cheapest order among those allowed, or among all of them when none is allowed; between equals the `preferred` one.
+    """Return the cheapest order among those allowed, or among all of them when none is allowed; between equals the
+    `preferred` one.
 
-    The cost of a loop depends on the set bound before it, not on the order of that set. So only the best way to each set counts.
+    The cost of a loop depends on the set bound before it, not on the order of that set. So only the best way to each
+    set counts.
     """
     targets = [*preferred, *(i for i in range(inputs) if i not in preferred)]
     if inputs > MOST_EXACT:

@@ -1,16 +1,18 @@
-"""When no plan keeps up: which plan to approximate, what to drop from each stream, and what share of the answer is left.
+"""When no plan keeps up: which plan to approximate, what to drop from each stream, and what share of the answer is
+left.
 
-Rows are dropped at the sources only. A stream that is kept at the share x brings x of its rows; its time window holds x of its rows, its
-ROWS window stays full. So output and cost are linear in the shares where all windows are ROWS windows, and the best shares are the paper's
-continuous knapsack. With time windows shares multiply: there the best point is climbed to by small steps, each of them a knapsack of the
-slopes (`cost.ayad_thinning`); it is the best of all where all windows are time windows, and the best found from both starts where they are
-mixed. Dropping itself costs a look at every row that arrives.
+Rows are dropped at the sources only. A stream that is kept at the share x brings x of its rows; its time window holds x
+of its rows, its ROWS window stays full. So output and cost are linear in the shares where all windows are ROWS windows,
+and the best shares are the paper's continuous knapsack. With time windows shares multiply: there the best point is
+climbed to by small steps, each of them a knapsack of the slopes (`cost.ayad_thinning`); it is the best of all where all
+windows are time windows, and the best found from both starts where they are mixed. Dropping itself costs a look at
+every row that arrives.
 
-The paper's model has ROWS windows full and staying so. Here they fill from what is kept, so a stream with a ROWS window is never shut off
-altogether (`LEAST_COUNTED`).
+The paper's model has ROWS windows full and staying so. Here they fill from what is kept, so a stream with a ROWS window
+is never shut off altogether (`LEAST_COUNTED`).
 
-The plan with the least cost is not always the one that puts out most when approximated, so plans are searched with their drop boxes: those
-that cost least at any of a few thinnings.
+The plan with the least cost is not always the one that puts out most when approximated, so plans are searched with
+their drop boxes: those that cost least at any of a few thinnings.
 
 References: Ayad, Naughton, section 5; Kang, Naughton, Viglas, section 5.2.
 """
@@ -35,17 +37,20 @@ from watersmeet.planner.models.knapsack import Item, continuous_knapsack
 from watersmeet.planner.models.profile import Profile
 from watersmeet.stats.estimate import Estimate, derived
 
-#: Plans are compared at these shares of everything and with each stream favoured, and so many of the cheapest at each are given drop boxes.
+#: Plans are compared at these shares of everything and with each stream favoured, and so many of the cheapest at each
+#: are given drop boxes.
 THINNINGS = (1.0, 0.3, 0.05)
 TRIED = 2
 #: Of those, so many with the highest output by rough steps are looked at closely.
 FINALISTS = 2
 _ROUGH_STEP = 0.1
-#: With more streams than this only the cheapest plan is given drop boxes, in the order of probing that is best for a thinned stream, and
-#: by rough steps: each look at a setting takes as many predictions as there are streams, and each of those the longer the more there are.
+#: With more streams than this only the cheapest plan is given drop boxes, in the order of probing that is best for a
+#: thinned stream, and by rough steps: each look at a setting takes as many predictions as there are streams, and each
+#: of those the longer the more there are.
 MOST_SEARCHED = 5
 
-#: Of a stream with a ROWS window at least so much is kept: shut off, its window would never fill, or hold the same rows for ever.
+#: Of a stream with a ROWS window at least so much is kept: shut off, its window would never fill, or hold the same rows
+#: for ever.
 LEAST_COUNTED = 0.01
 
 #: Drop rates are said to so many places, always rounded towards dropping more.
@@ -55,7 +60,9 @@ _NOTHING = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Approximation:
-    """A plan with its drop boxes, what it then costs and puts out, and what would come out if nothing had to be dropped."""
+    """A plan with its drop boxes, what it then costs and puts out, and what would come out if nothing had to be
+    dropped.
+    """
 
     costed: Costed
     keep: tuple[tuple[str, float], ...]  # by stream name
@@ -87,7 +94,9 @@ class Situation:
         left = thinned(self.config, self.workload, keep)
         thin = self.cost_on(left, plan)
         boxes = [
-            Part(f"shed from {name}", rate * self.profile.select_s, rate) for name, rate in self.rates.items() if keep.get(name, 1.0) < 1
+            Part(f"shed from {name}", rate * self.profile.select_s, rate)
+            for name, rate in self.rates.items()
+            if keep.get(name, 1.0) < 1
         ]
         return Costed(thin.plan, replace(thin.cost, parts=(*boxes, *thin.cost.parts)))
 
@@ -99,7 +108,11 @@ class Situation:
 
     def on_engine(self, left: Workload, found: Costed) -> Costed:
         """The plan's cost with what the engine takes on top, when that much is left of the workload."""
-        return on_spark(self.config, left, self.profile, found, self.workload, self.shuffle) if self.engine == "spark" else found
+        return (
+            on_spark(self.config, left, self.profile, found, self.workload, self.shuffle)
+            if self.engine == "spark"
+            else found
+        )
 
     def pinned(self, plan: Plan, boxes: Mapping[str, DropBox]) -> Costed:
         """The plan with its own drop boxes, and what it costs with them."""
@@ -117,14 +130,19 @@ class Situation:
     @property
     def counted(self) -> dict[str, bool]:
         """Whether a stream is read through ROWS windows only."""
-        windows = [(self.config.inputs[i].name, isinstance(self.config.inputs[i].window, RowsWindow)) for i in self.config.streams]
+        windows = [
+            (self.config.inputs[i].name, isinstance(self.config.inputs[i].window, RowsWindow))
+            for i in self.config.streams
+        ]
         return {name: all(rows for each, rows in windows if each == name) for name, _ in windows}
 
 
 def thinned(config: MeetConfig, workload: Workload, keep: Mapping[str, float]) -> Workload:
     """The workload with a share of each stream kept, by stream name."""
     inputs = tuple(
-        _thinner(each, keep.get(source.name, 1.0), counted=isinstance(source.window, RowsWindow)) if source.is_stream else each
+        _thinner(each, keep.get(source.name, 1.0), counted=isinstance(source.window, RowsWindow))
+        if source.is_stream
+        else each
         for source, each in zip(config.inputs, workload.inputs, strict=True)
     )
     return replace(workload, inputs=inputs, _matches={}, _reach={}, _key_shares={})
@@ -138,7 +156,9 @@ def approximate(now: Situation, plans: Sequence[Plan], wishes: Wishes = NO_WISHE
     least = least_shares(now, wishes)
     lowest = {name: max(share, _NOTHING) for name, share in least.items()}
     few = len(now.rates) <= MOST_SEARCHED
-    tried = [plan for plan in (_promising(now, plans) if few else _thinned_order(now, plans)) if now.load(plan, lowest) <= 1]
+    tried = [
+        plan for plan in (_promising(now, plans) if few else _thinned_order(now, plans)) if now.load(plan, lowest) <= 1
+    ]
     if not tried:
         raise PlanError("no plan keeps up even with the least that must be kept", hint=_why_not(now, plans, least))
     rough = {plan: best_shares(now, plan, least, wishes, _ROUGH_STEP) for plan in tried}
@@ -153,7 +173,9 @@ def approximate(now: Situation, plans: Sequence[Plan], wishes: Wishes = NO_WISHE
     return Approximation(Costed(replace(best.plan, drop=drop, drop_seed=seed), best.cost), tuple(keep.items()), whole)
 
 
-def best_shares(now: Situation, plan: Plan, least: Mapping[str, float], wishes: Wishes = NO_WISHES, last_step: float = LAST_STEP) -> Shares:
+def best_shares(
+    now: Situation, plan: Plan, least: Mapping[str, float], wishes: Wishes = NO_WISHES, last_step: float = LAST_STEP
+) -> Shares:
     """The shares of the streams that let a plan put out the most within the budget."""
     counted = now.counted
     if wishes.weights and any(counted.values()) and not all(counted.values()):
@@ -187,12 +209,16 @@ def window_scale(now: Situation, plan: Plan) -> float | None:
     fits, too_long = 1e-6, 1.0
     for _ in range(30):
         middle = (fits * too_long) ** 0.5
-        fits, too_long = (middle, too_long) if now.budget.load(_scaled_windows(now, plan, middle)) <= 1 else (fits, middle)
+        fits, too_long = (
+            (middle, too_long) if now.budget.load(_scaled_windows(now, plan, middle)) <= 1 else (fits, middle)
+        )
     return fits
 
 
 def _knapsack(now: Situation, plan: Plan, least: Mapping[str, float], wishes: Wishes) -> Shares:
-    """What each stream adds to output and load when it alone is raised from its least; exact where both are linear in the shares."""
+    """What each stream adds to output and load when it alone is raised from its least; exact where both are linear in
+    the shares.
+    """
     lowest = {name: max(share, _NOTHING) for name, share in least.items()}
     base = now.cost(plan, lowest).cost
     items = []
@@ -226,12 +252,18 @@ def _thinned_order(now: Situation, plans: Sequence[Plan]) -> list[Plan]:
 def least_shares(now: Situation, wishes: Wishes) -> Shares:
     rates = now.rates
     if strangers := sorted({*wishes.least_rows_per_s, *wishes.weights} - set(rates)):
-        raise PlanError(f"wishes for {listing(strangers)}, which are no streams of the query", hint=f"streams: {listing(list(rates))}")
+        raise PlanError(
+            f"wishes for {listing(strangers)}, which are no streams of the query",
+            hint=f"streams: {listing(list(rates))}",
+        )
     for name, rate in wishes.least_rows_per_s.items():
         if rate > rates[name]:
             raise PlanError(f'"{name}" is to be kept at {rate:g} rows per second, but brings only {rates[name]:g}')
     floor = {name: LEAST_COUNTED if counted else 0.0 for name, counted in now.counted.items()}
-    return {name: max(wishes.least_rows_per_s.get(name, 0.0) / rate, floor[name]) if rate else 0.0 for name, rate in rates.items()}
+    return {
+        name: max(wishes.least_rows_per_s.get(name, 0.0) / rate, floor[name]) if rate else 0.0
+        for name, rate in rates.items()
+    }
 
 
 def _why_not(now: Situation, plans: Sequence[Plan], least: Mapping[str, float]) -> str:

@@ -1,10 +1,13 @@
-"""What rows at hand show beyond statistics by column: how often rows of several inputs have the same key, and how often predicates hold.
+"""What rows at hand show beyond statistics by column: how often rows of several inputs have the same key, and how often
+predicates hold.
 
-A sample of an input is a pane of rows that passed its own predicates. Of two independent samples of n and m rows, h of the n · m pairs
-with equal keys estimate the share of pairs that match, whatever the skew and whether or not the keys overlap: no value has to be as
-frequent as another. That is Σ p(v) · q(v) over the values, where 1 / max(v, w) stands for it when nothing but distinct values is known.
+A sample of an input is a pane of rows that passed its own predicates. Of two independent samples of n and m rows, h of
+the n · m pairs with equal keys estimate the share of pairs that match, whatever the skew and whether or not the keys
+overlap: no value has to be as frequent as another. That is Σ p(v) · q(v) over the values, where 1 / max(v, w) stands
+for it when nothing but distinct values is known.
 
-References: Haas, Naughton, Seshadri, Swami, "Selectivity and Cost Estimation for Joins Based on Random Sampling", 1996, `t_cross`.
+References: Haas, Naughton, Seshadri, Swami, "Selectivity and Cost Estimation for Joins Based on Random Sampling", 1996,
+`t_cross`.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ from watersmeet.stats.values import sample_rows
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-#: Rows of an input that are looked at. Pairs of rows count, so that keys with a million values still show in a hundred pairs.
+#: Rows of an input that are looked at. Pairs of rows count, so that keys with a million values still show in a hundred
+#: pairs.
 SAMPLE_ROWS = 8_192
 
 #: Combinations a predicate is tried on.
@@ -70,24 +74,31 @@ class Samples:
     _counts: dict[int, dict[int, Floats]] = field(default_factory=dict, repr=False)
     _shares: dict[tuple[int, frozenset[int]], tuple[float, float]] = field(default_factory=dict, repr=False)
 
-    def matching(self, config: MeetConfig, key_class: int, known: frozenset[int], target: int, evenly: float) -> float | None:
-        """The share of the target's rows that have the key which the known inputs have in common; None where no sample can tell.
+    def matching(
+        self, config: MeetConfig, key_class: int, known: frozenset[int], target: int, evenly: float
+    ) -> float | None:
+        """The share of the target's rows that have the key which the known inputs have in common; None where no sample
+        can tell.
 
-        `evenly` is what the numbers of distinct values say. A sample of few matches is believed only if it would have shown many.
+        `evenly` is what the numbers of distinct values say. A sample of few matches is believed only if it would have
+        shown many.
         """
         if not {*known, target} <= set(self.by_input):
             return None
         together, hits = self._together(config, key_class, known | {target})
         if hits >= ENOUGH_HITS:
             return together / self._together(config, key_class, known)[0]
-        if len(known) > 1:  # three rare keys hardly ever meet in a sample; the pair that matches most often is known better
+        if (
+            len(known) > 1
+        ):  # three rare keys hardly ever meet in a sample; the pair that matches most often is known better
             pairs = [self.matching(config, key_class, frozenset({i}), target, evenly) for i in known]
             return max((each for each in pairs if each is not None), default=None)
         pairs_seen = len(self.by_input[target].pane) * len(self.by_input[next(iter(known))].pane)
         return max(hits, 0.5) / pairs_seen if pairs_seen * evenly >= ENOUGH_HITS else None
 
     def holding(self, config: MeetConfig, check: Expr, given: tuple[Expr, ...] = ()) -> Estimate | None:
-        """How often a predicate over several inputs holds where the given ones do, for rows as far apart as a result allows.
+        """How often a predicate over several inputs holds where the given ones do, for rows as far apart as a result
+        allows.
 
         None where no sample can tell.
         """
@@ -102,11 +113,15 @@ class Samples:
             number = config.aliases[wanted.source]
             return self.by_input[number].pane.columns[wanted.name].take(pa.array(rows[number]))
 
-        left = maybe_true(given, column, TRIED).keep  # errors count on results only, which these combinations need not be
+        left = maybe_true(
+            given, column, TRIED
+        ).keep  # errors count on results only, which these combinations need not be
         return sampled_selectivity(maybe_true((check,), column, TRIED).keep[left])
 
     def _tried(self, config: MeetConfig, numbers: list[int]) -> dict[int, Int64s]:
-        """Rows at random, those after the first at random inside the time bounds that the first one sets, where there are any."""
+        """Rows at random, those after the first at random inside the time bounds that the first one sets, where there
+        are any.
+        """
         rng = np.random.default_rng(numbers)
         first = numbers[0]
         rows = {first: rng.integers(0, len(self.by_input[first].pane), TRIED)}
@@ -115,15 +130,22 @@ class Samples:
             low, high = np.zeros(TRIED, np.int64), np.full(TRIED, len(pane), np.int64)
             if config.inputs[first].is_stream and config.inputs[other].is_stream:
                 times = self.by_input[first].pane.times[rows[first]]
-                before_us, after_us = (min(config.bounds.later_by_us[i][j], FOREVER_US // 2) for i, j in ((other, first), (first, other)))
-                low, high = np.searchsorted(pane.times, times - before_us), np.searchsorted(pane.times, times + after_us, side="right")
+                before_us, after_us = (
+                    min(config.bounds.later_by_us[i][j], FOREVER_US // 2) for i, j in ((other, first), (first, other))
+                )
+                low, high = (
+                    np.searchsorted(pane.times, times - before_us),
+                    np.searchsorted(pane.times, times + after_us, side="right"),
+                )
                 nothing = low >= high
                 low, high = np.where(nothing, 0, low), np.where(nothing, len(pane), high)
             rows[other] = rng.integers(low, high)
         return rows
 
     def _together(self, config: MeetConfig, key_class: int, inputs: frozenset[int]) -> tuple[float, float]:
-        """The share of combinations of one row each that have the same key, and how many of the samples' combinations that were."""
+        """The share of combinations of one row each that have the same key, and how many of the samples' combinations
+        that were.
+        """
         found = self._shares.get((key_class, inputs))
         if found is None:
             counts = self._class_counts(config, key_class)
@@ -134,7 +156,9 @@ class Samples:
         return found
 
     def _class_counts(self, config: MeetConfig, key_class: int) -> dict[int, Floats]:
-        """How often each value occurs in each sample, values numbered alike; values of a single input are left out, but for its total."""
+        """How often each value occurs in each sample, values numbered alike; values of a single input are left out, but
+        for its total.
+        """
         found = self._counts.get(key_class)
         if found is None:
             members = sorted(i for i in config.classes.keys[key_class] if i in self.by_input)
@@ -145,7 +169,8 @@ class Samples:
             table = np.array([np.bincount(part, minlength=width) for part in parts], np.float64)
             shared = (table > 0).sum(axis=0) > 1
             alone = table[:, ~shared].sum(axis=1)
-            # a last column per input stands for its values that no other input has, so that every row still adds up to its sample
+            # a last column per input stands for its values that no other input has, so that every row still adds up to
+            # its sample
             kept = np.hstack([table[:, shared], np.diag(alone)])
             found = self._counts[key_class] = dict(zip(members, kept, strict=True))
         return found

@@ -1,7 +1,8 @@
-"""The search for a plan: rules that propose plans, size what they leave open, cost them and put them in order, in one visible order.
+"""The search for a plan: rules that propose plans, size what they leave open, cost them and put them in order, in one
+visible order.
 
-A rule is a function from what is known so far to more of it. The driver runs them one after the other, checks after each that nothing is
-broken, and keeps a trace of what each did; a rule that breaks something is named.
+A rule is a function from what is known so far to more of it. The driver runs them one after the other, checks after
+each that nothing is broken, and keeps a trace of what each did; a rule that breaks something is named.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ def hash_joins(search: Searching) -> Searching:
     if len(config.inputs) < 2 or not any(each.keys for each in config.inputs):
         return search
     indexes = tuple((each.alias, sized_index("hash", search.workload, each.number)) for each in config.inputs)
-    return search.with_plans([Plan("eager-hash", indexes=indexes), *_lazily(search, Plan("lazy-hash", indexes=indexes))])
+    return search.with_plans(
+        [Plan("eager-hash", indexes=indexes), *_lazily(search, Plan("lazy-hash", indexes=indexes))]
+    )
 
 
 def indexed_windows(search: Searching) -> Searching:
@@ -90,7 +93,8 @@ def join_trees(search: Searching) -> Searching:
 
 
 def share_out_buckets(search: Searching) -> Searching:
-    """Where memory is short, buckets by the square root of what probing a window costs with one: fast streams' windows get more.
+    """Where memory is short, buckets by the square root of what probing a window costs with one: fast streams' windows
+    get more.
 
     Σ probes · rows / buckets is least, for a given number of buckets, when buckets go by √(probes · rows).
 
@@ -104,20 +108,26 @@ def share_out_buckets(search: Searching) -> Searching:
 
 
 def drop_what_cannot_run(search: Searching) -> Searching:
-    """Drop plans that their algorithm refuses. Orders are still open, so one configuration serves all plans of an algorithm."""
+    """Drop plans that their algorithm refuses. Orders are still open, so one configuration serves all plans of an
+    algorithm.
+    """
     configs = _configs(search.bound)
     return replace(search, plans=tuple(plan for plan in dict.fromkeys(search.plans) if _can_run(configs, plan)))
 
 
 def predict_costs(search: Searching) -> Searching:
-    """Cost each plan with the cheapest order for each origin filled in. Drop plans that their algorithm refuses by those orders."""
+    """Cost each plan with the cheapest order for each origin filled in. Drop plans that their algorithm refuses by
+    those orders.
+    """
     configs = _configs(search.bound)
     found = (costed(search.config, search.workload, search.profile, plan) for plan in search.plans)
     return replace(search, found=tuple(each for each in found if _can_run(configs, each.plan)))
 
 
 def cheapest_first(search: Searching) -> Searching:
-    """By CPU or by memory, as the budget asks; the other decides between equals. What does not fit the budget comes after what does."""
+    """By CPU or by memory, as the budget asks; the other decides between equals. What does not fit the budget comes
+    after what does.
+    """
 
     def rank(each: Costed) -> tuple[bool, float, float]:
         cpu, memory = each.cost.cpu_per_s, each.cost.state_bytes
@@ -150,7 +160,9 @@ def searched(
     return search
 
 
-def candidates(bound: BoundQuery, config: MeetConfig, workload: Workload, profile: Profile, budget: Budget | None = None) -> list[Costed]:
+def candidates(
+    bound: BoundQuery, config: MeetConfig, workload: Workload, profile: Profile, budget: Budget | None = None
+) -> list[Costed]:
     """All candidates with their costs, cheapest feasible first. Grouped runs always are one, so there is always a plan."""
     return list(searched(bound, config, workload, profile, budget).found)
 
@@ -161,10 +173,19 @@ def open_plans(bound: BoundQuery, config: MeetConfig, workload: Workload, profil
 
 
 def _broken(before: Searching, after: Searching) -> str | None:
-    """What must hold after every rule: the question stays, a way to answer it stays, costs are numbers, plans name real sources."""
-    same = all(getattr(after, name) is getattr(before, name) for name in ("bound", "config", "workload", "profile", "budget", "trace"))
+    """What must hold after every rule: the question stays, a way to answer it stays, costs are numbers, plans name real
+    sources.
+    """
+    same = all(
+        getattr(after, name) is getattr(before, name)
+        for name in ("bound", "config", "workload", "profile", "budget", "trace")
+    )
     strangers = [plan for plan in after.plans if not {alias for alias, _ in plan.indexes} <= set(after.config.aliases)]
-    nonsense = [each for each in after.found if not (0 <= each.cost.cpu_per_s < math.inf and 0 <= each.cost.state_bytes < math.inf)]
+    nonsense = [
+        each
+        for each in after.found
+        if not (0 <= each.cost.cpu_per_s < math.inf and 0 <= each.cost.state_bytes < math.inf)
+    ]
     lost = bool(before.found) and sorted(map(id, after.found)) != sorted(map(id, before.found))
     found = {
         "changed the question it is to answer": not same,
@@ -182,7 +203,9 @@ def _said(rule: Rule, before: Searching, after: Searching) -> str:
         first = after.found[0]
         return f"{name}: {len(after.found)} plans, first {first.plan.algorithm} at {first.cost.cpu_per_s:.3g} s per s"
     change = len(after.plans) - len(before.plans)
-    return f"{name}: {f'{change:+d} plans' if change else 'resized' if after.plans != before.plans else 'nothing to do'}"
+    return (
+        f"{name}: {f'{change:+d} plans' if change else 'resized' if after.plans != before.plans else 'nothing to do'}"
+    )
 
 
 def _lazily(search: Searching, plan: Plan) -> Iterator[Plan]:
@@ -199,10 +222,18 @@ def _within(search: Searching, plan: Plan, most: int) -> Plan:
         return plan
     inputs = {alias: search.workload.inputs[search.config.aliases[alias]] for alias in hashed}
     total = sum(each.kept_per_s.value for each in search.workload.inputs)
-    weights = {alias: math.sqrt(max(1e-9, (total - each.kept_per_s.value) * each.held_rows.value)) for alias, each in inputs.items()}
+    weights = {
+        alias: math.sqrt(max(1e-9, (total - each.kept_per_s.value) * each.held_rows.value))
+        for alias, each in inputs.items()
+    }
     scale = most / sum(weights.values())
     sizes = {alias: max(1, int(weight * scale)) for alias, weight in weights.items()}
-    return replace(plan, indexes=tuple((alias, Index("hash", sizes[alias]) if alias in sizes else index) for alias, index in plan.indexes))
+    return replace(
+        plan,
+        indexes=tuple(
+            (alias, Index("hash", sizes[alias]) if alias in sizes else index) for alias, index in plan.indexes
+        ),
+    )
 
 
 def _configs(bound: BoundQuery) -> dict[bool, MeetConfig]:

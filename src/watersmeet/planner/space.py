@@ -1,6 +1,7 @@
 """The whole space of plans of a query: every candidate with every order per origin; all of it, or so many at random.
 
-The search goes through it by dynamic programming; benchmarks and tests go through it one by one, to see what the search missed.
+The search goes through it by dynamic programming; benchmarks and tests go through it one by one, to see what the search
+missed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from watersmeet.planner.search import open_plans
 Orders = tuple[tuple[str, tuple[str, ...]], ...]
 
 
-def plan_space(bound: BoundQuery, config: MeetConfig, workload: Workload, profile: Profile, most: int, seed: int = 0) -> list[Plan]:
+def plan_space(
+    bound: BoundQuery, config: MeetConfig, workload: Workload, profile: Profile, most: int, seed: int = 0
+) -> list[Plan]:
     """All plans that can run, if there are at most so many; else so many of them, drawn at random, each once."""
     candidates = open_plans(bound, config, workload, profile)
     orders = math.prod(math.factorial(len(config.inputs) - 1) for _ in config.streams)
@@ -46,7 +49,8 @@ def _ordered(plan: Plan, orders: Orders) -> Plan:
 def _all_orders(config: MeetConfig) -> list[Orders]:
     aliases = [each.alias for each in config.inputs]
     per_origin = [
-        [(aliases[i], order) for order in permutations([alias for alias in aliases if alias != aliases[i]])] for i in config.streams
+        [(aliases[i], order) for order in permutations([alias for alias in aliases if alias != aliases[i]])]
+        for i in config.streams
     ]
     return [tuple(chosen) for chosen in product(*per_origin)]
 

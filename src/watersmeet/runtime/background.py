@@ -1,7 +1,7 @@
 """Background threads that cannot fail silently.
 
-Python prints the exception of a thread and carries on. A failure here is kept, handed to whoever can stop the work that depends on the
-thread, and raised again where the caller waits.
+Python prints the exception of a thread and carries on. A failure here is kept, handed to whoever can stop the work that
+depends on the thread, and raised again where the caller waits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ def _do_nothing() -> None:
 
 @dataclass
 class BackgroundThread:
-    """A daemon thread that runs `work`. `name` completes the sentence "… failed"; `on_failure` stops what depends on the thread."""
+    """A daemon thread that runs `work`. `name` completes the sentence "… failed"; `on_failure` stops what depends on
+    the thread.
+    """
 
     name: str
     work: Callable[[], None]
@@ -48,7 +50,9 @@ class BackgroundThread:
     def _run(self) -> None:
         try:
             self.work()
-        except BaseException as error:  # SystemExit included: a server that cannot start exits, and Python ignores that in a thread
+        except (
+            BaseException
+        ) as error:  # SystemExit included: a server that cannot start exits, and Python ignores that in a thread
             self.failure = BackgroundError(f"{self.name} failed: {type(error).__name__}: {error}")
             self.failure.__cause__ = error
             self.on_failure()

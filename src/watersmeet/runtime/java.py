@@ -33,7 +33,11 @@ def why_no_java() -> str | None:
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
     if found is None:
-        place = f'JAVA_HOME is "{home}", and there is no bin/java in it' if home else "there is none on the PATH and JAVA_HOME is not set"
+        place = (
+            f'JAVA_HOME is "{home}", and there is no bin/java in it'
+            if home
+            else "there is none on the PATH and JAVA_HOME is not set"
+        )
         return f"Spark needs Java {OLDEST} or newer: {place}"
     wrong = _problem_of(found)
     return None if wrong is None else f"Spark needs Java {OLDEST} or newer: {wrong}"
@@ -41,10 +45,17 @@ def why_no_java() -> str | None:
 
 @cache
 def _problem_of(java: str) -> str | None:
-    """Say why a Java cannot run Spark. One that does not tell its version is refused: PySpark waits forever for some that do not start."""
+    """Say why a Java cannot run Spark. One that does not tell its version is refused: PySpark waits forever for some
+    that do not start.
+    """
     try:
         answer = subprocess.run(
-            [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_PATIENCE_S, errors="replace"
+            [java, "-version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_PATIENCE_S,
+            errors="replace",
         )
     except OSError as error:
         return f'"{java}" cannot be started: {error.strerror or error}'

@@ -1,8 +1,10 @@
-"""The plan of a run: measured on the rows at hand, predicted, chosen. `explain` and both hosts ask here, so both see the same plan.
+"""The plan of a run: measured on the rows at hand, predicted, chosen. `explain` and both hosts ask here, so both see
+the same plan.
 
-Rows at hand are a table, a path, the first file of a directory that grows, or the first batch of an iterable, which is looked at and still
-comes first. A plan takes some milliseconds to find. With fewer rows than any plan joins in that time, the default plan runs and nothing is
-measured. What a pinned plan leaves open is filled here too, by the same statistics (`optimizer.filling`).
+Rows at hand are a table, a path, the first file of a directory that grows, or the first batch of an iterable, which is
+looked at and still comes first. A plan takes some milliseconds to find. With fewer rows than any plan joins in that
+time, the default plan runs and nothing is measured. What a pinned plan leaves open is filled here too, by the same
+statistics (`optimizer.filling`).
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ Known = Mapping[str, Stream | Relation | StreamStats]
 
 @dataclass(frozen=True)
 class AtHand:
-    """Rows of the sources that can be looked at before the run, with their times; `whole` says that no others will come."""
+    """Rows of the sources that can be looked at before the run, with their times; `whole` says that no others will
+    come.
+    """
 
     tables: Mapping[str, pa.Table]
     times: Mapping[str, Int64s]
@@ -97,9 +101,15 @@ def explanation(
     """Explain which plan a run of the query over these sources would use, and why; on Spark, over so many buckets."""
     hand, known = planning_rows(bound, sources, declared)
     if plan is None and engine == "spark" and bound.is_aggregation:
-        default, reason = plan_of(bound, hand, known, engine=engine), "an aggregation on Spark is planned by assumed statistics"
+        default, reason = (
+            plan_of(bound, hand, known, engine=engine),
+            "an aggregation on Spark is planned by assumed statistics",
+        )
     elif plan is None and is_too_little(bound, hand, known):
-        default, reason = default_plan(bound), f"fewer than {FEW_ROWS} rows at hand: the default plan is taken, nothing is compared"
+        default, reason = (
+            default_plan(bound),
+            f"fewer than {FEW_ROWS} rows at hand: the default plan is taken, nothing is compared",
+        )
     else:
         default, reason = None, ""
     return explained_on(
@@ -112,12 +122,18 @@ def explanation(
         all_plans=all_plans,
         wishes=wishes,
         engine=engine,
-        shuffle=predicted_shuffle(bound, sources, hand, known, buckets) if engine == "spark" and buckets is not None else None,
+        shuffle=predicted_shuffle(bound, sources, hand, known, buckets)
+        if engine == "spark" and buckets is not None
+        else None,
     )
 
 
-def predicted_shuffle(bound: BoundQuery, sources: Known, hand: AtHand, known: Mapping[str, StreamStats], buckets: int) -> Shuffle:
-    """Predict which rows travel to the buckets of a query on Spark, along the grid that the rows and statistics at hand lead to."""
+def predicted_shuffle(
+    bound: BoundQuery, sources: Known, hand: AtHand, known: Mapping[str, StreamStats], buckets: int
+) -> Shuffle:
+    """Predict which rows travel to the buckets of a query on Spark, along the grid that the rows and statistics at hand
+    lead to.
+    """
     grouped = aggregate_config(bound) if bound.is_aggregation else None
     config = meet_config(bound, Plan()) if grouped is None else grouped.join
     grouping = None if grouped is None else grouping_of(grouped)
@@ -134,22 +150,34 @@ class InputRates:
     is_total: bool
 
 
-def input_rates(bound: BoundQuery, config: MeetConfig, sources: Known, hand: AtHand, known: Mapping[str, StreamStats]) -> InputRates:
+def input_rates(
+    bound: BoundQuery, config: MeetConfig, sources: Known, hand: AtHand, known: Mapping[str, StreamStats]
+) -> InputRates:
     """Return how many rows of each input pass its own predicates and travel.
 
-    Finite inputs count by their rows. Otherwise rates are declared or measured. A stream of unknown rate counts as much as the fastest
-    known one, so that streams of which nothing is known are equal.
+    Finite inputs count by their rows. Otherwise rates are declared or measured. A stream of unknown rate counts as much
+    as the fastest known one, so that streams of which nothing is known are equal.
     """
-    workload = workload_of(bound, config, _statistics(bound, hand, known), _samples(config, hand, known), hand.arriving())
-    shares = [each.kept_per_s.value / each.rows_per_s.value if each.rows_per_s.value else 1.0 for each in workload.inputs]
-    totals = {each.name: None if each.name in known else _row_count(sources.get(each.name), hand, each.name) for each in config.inputs}
+    workload = workload_of(
+        bound, config, _statistics(bound, hand, known), _samples(config, hand, known), hand.arriving()
+    )
+    shares = [
+        each.kept_per_s.value / each.rows_per_s.value if each.rows_per_s.value else 1.0 for each in workload.inputs
+    ]
+    totals = {
+        each.name: None if each.name in known else _row_count(sources.get(each.name), hand, each.name)
+        for each in config.inputs
+    }
     counts = [totals[each.name] if each.is_stream else 0 for each in config.inputs]
     whole = [count for count in counts if count is not None]
     if len(whole) == len(counts):
         return InputRates(tuple(count * share for count, share in zip(whole, shares, strict=True)), is_total=True)
     rates = [None if each.rows_per_s.is_assumed else each.rows_per_s.value for each in workload.inputs]
     fastest = max((rate for rate in rates if rate is not None), default=0.0) or ASSUMED_ROWS_PER_S
-    return InputRates(tuple((fastest if rate is None else rate) * share for rate, share in zip(rates, shares, strict=True)), is_total=False)
+    return InputRates(
+        tuple((fastest if rate is None else rate) * share for rate, share in zip(rates, shares, strict=True)),
+        is_total=False,
+    )
 
 
 def _row_count(source: Stream | Relation | StreamStats | None, hand: AtHand, name: str) -> int | None:
@@ -162,12 +190,19 @@ def _row_count(source: Stream | Relation | StreamStats | None, hand: AtHand, nam
 
 
 def plan_of(
-    bound: BoundQuery, hand: AtHand, known: Mapping[str, StreamStats] | None = None, plan: Plan | None = None, *, engine: str = "embedded"
+    bound: BoundQuery,
+    hand: AtHand,
+    known: Mapping[str, StreamStats] | None = None,
+    plan: Plan | None = None,
+    *,
+    engine: str = "embedded",
 ) -> Plan:
-    """Return the plan that `explanation` shows for the same rows and statistics: the pinned one, with its open parts filled, or the best.
+    """Return the plan that `explanation` shows for the same rows and statistics: the pinned one, with its open parts
+    filled, or the best.
 
-    On Spark, neither rows nor state of a join depend on its plan, so a restart may take another one. The state of an aggregation does.
-    Its plan goes by assumed statistics, which never change, so that a restart continues with the plan it began with.
+    On Spark, neither rows nor state of a join depend on its plan, so a restart may take another one. The state of an
+    aggregation does. Its plan goes by assumed statistics, which never change, so that a restart continues with the plan
+    it began with.
     """
     known = known or {}
     if bound.is_aggregation and plan is not None:
@@ -192,7 +227,9 @@ def spark_plan(
 
 
 def default_plan(bound: BoundQuery) -> Plan:
-    """Return the plan that needs no statistics: grouped runs in the default order; for an aggregation, late aggregation."""
+    """Return the plan that needs no statistics: grouped runs in the default order; for an aggregation, late
+    aggregation.
+    """
     return Plan() if bound.is_aggregation else settled_config(bound, Plan()).plan
 
 
@@ -206,7 +243,9 @@ def _filled(bound: BoundQuery, hand: AtHand, known: Mapping[str, StreamStats], p
     config = settled_config(bound, plan)
     if config.plan == plan or is_too_little(bound, hand, known):
         return config.plan
-    workload = workload_of(bound, config, _statistics(bound, hand, known), _samples(config, hand, known), hand.arriving())
+    workload = workload_of(
+        bound, config, _statistics(bound, hand, known), _samples(config, hand, known), hand.arriving()
+    )
     return fill_plan(config, workload, current_profile(), plan)
 
 
@@ -214,8 +253,13 @@ def planning_rows(
     bound: BoundQuery, sources: Known, declared: Mapping[str, StreamStats] | None = None
 ) -> tuple[AtHand, dict[str, StreamStats]]:
     """Return what a query is planned by: rows at hand, and declared statistics, which count before rows."""
-    known = {**{name: source for name, source in sources.items() if isinstance(source, StreamStats)}, **(declared or {})}
-    rows = {name: source for name, source in sources.items() if not isinstance(source, StreamStats) and name not in known}
+    known = {
+        **{name: source for name, source in sources.items() if isinstance(source, StreamStats)},
+        **(declared or {}),
+    }
+    rows = {
+        name: source for name, source in sources.items() if not isinstance(source, StreamStats) and name not in known
+    }
     return at_hand(bound, rows), known
 
 
@@ -246,7 +290,11 @@ def _is_whole(source: Stream | Relation) -> bool:
 
 def timed_rows(tables: Mapping[str, pa.Table], sources: Mapping[str, Stream | Relation], *, whole: bool) -> AtHand:
     streams = {name: source for name in tables if isinstance(source := sources[name], Stream)}
-    return AtHand(tables, {name: event_times_us(name, tables[name], source.time, source.unit) for name, source in streams.items()}, whole)
+    return AtHand(
+        tables,
+        {name: event_times_us(name, tables[name], source.time, source.unit) for name, source in streams.items()},
+        whole,
+    )
 
 
 def explained_on(
@@ -291,7 +339,10 @@ def _statistics(
     bound: BoundQuery, hand: AtHand, known: Mapping[str, StreamStats], rates: Mapping[str, float] | None = None
 ) -> dict[str, StreamStats]:
     """Return statistics by source name: declared, else measured on the rows at hand, else assumed."""
-    found = {name: known.get(name) or _measured(bound, hand, name) for name in dict.fromkeys(each.schema.name for each in bound.sources)}
+    found = {
+        name: known.get(name) or _measured(bound, hand, name)
+        for name in dict.fromkeys(each.schema.name for each in bound.sources)
+    }
     for name, rate in (rates or {}).items():
         found[name] = replace(found[name], rows_per_s=Estimate(rate, Provenance.MEASURED))
     return completed(bound, found)

@@ -8,7 +8,9 @@ import psutil
 
 
 def held_bytes() -> int:
-    """Memory that the processes this one began hold now; what they share counts once (Linux's PSS), or as resident where it is not told."""
+    """Memory that the processes this one began hold now; what they share counts once (Linux's PSS), or as resident
+    where it is not told.
+    """
     return sum(_held(each) for each in _begun())
 
 

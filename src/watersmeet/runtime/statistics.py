@@ -1,4 +1,6 @@
-"""Statistics of the sources a query names: declared where the caller declares them, measured where the data is at hand, else assumed."""
+"""Statistics of the sources a query names: declared where the caller declares them, measured where the data is at hand,
+else assumed.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +8,55 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from watersmeet.algebra.expressions import Aggregate, Call, Column, Comparison, Expr, In, Like, Literal, children, columns_of, walk
+from watersmeet.algebra.expressions import (
+    Aggregate,
+    Call,
+    Column,
+    Comparison,
+    Expr,
+    In,
+    Like,
+    Literal,
+    children,
+    columns_of,
+    walk,
+)
 from watersmeet.algebra.query import BoundQuery, Query, SelectItem
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.stats.stream_stats import StreamStats
 
-_TEXT_FUNCTIONS = ("LOWER", "UPPER", "TRIM", "LTRIM", "RTRIM", "SUBSTRING", "REPLACE", "STARTS_WITH", "ENDS_WITH", "CONTAINS")
+_TEXT_FUNCTIONS = (
+    "LOWER",
+    "UPPER",
+    "TRIM",
+    "LTRIM",
+    "RTRIM",
+    "SUBSTRING",
+    "REPLACE",
+    "STARTS_WITH",
+    "ENDS_WITH",
+    "CONTAINS",
+)
 
 
 def completed(bound: BoundQuery, known: Mapping[str, StreamStats]) -> dict[str, StreamStats]:
     """Statistics by source name, checked against the sources' columns, with what is missing assumed and marked."""
-    return {each.schema.name: known[each.schema.name].checked_against(each.schema).with_assumptions(each.schema) for each in bound.sources}
+    return {
+        each.schema.name: known[each.schema.name].checked_against(each.schema).with_assumptions(each.schema)
+        for each in bound.sources
+    }
 
 
 def columns_asked(bound: BoundQuery, name: str) -> list[str]:
     """Columns that predicates, PARTITION BY, GROUP BY and aggregates read: the others' statistics change no plan."""
     mine = {each.alias: each for each in bound.sources if each.schema.name == name}
     exprs = [*([] if bound.where is None else [bound.where]), *bound.group_by]
-    exprs += [node.arg for output in bound.outputs for node in walk(output.expr) if isinstance(node, Aggregate) and node.arg is not None]
+    exprs += [
+        node.arg
+        for output in bound.outputs
+        for node in walk(output.expr)
+        if isinstance(node, Aggregate) and node.arg is not None
+    ]
     read = [column.name for expr in exprs for column in columns_of(expr) if column.source in mine]
     counted = [column for each in mine.values() for column in getattr(each.window, "partition_by", ())]
     fields = next(iter(mine.values())).schema.fields
@@ -39,11 +72,23 @@ def schema_of_stats(query: Query, name: str, known: StreamStats) -> StreamSchema
     alone = len(query.sources) == 1
     exprs = [item.expr for item in query.select if isinstance(item, SelectItem)]
     exprs += [expr for expr in (query.where, query.having, *query.group_by) if expr is not None]
-    mine = [column for expr in exprs for column in columns_of(expr) if column.source in aliases or (column.source is None and alone)]
-    counted = [column for source in query.sources if source.name == name for column in getattr(source.window, "partition_by", ())]
+    mine = [
+        column
+        for expr in exprs
+        for column in columns_of(expr)
+        if column.source in aliases or (column.source is None and alone)
+    ]
+    counted = [
+        column
+        for source in query.sources
+        if source.name == name
+        for column in getattr(source.window, "partition_by", ())
+    ]
     text = {column.name for expr in exprs for column in _text_columns(expr)}
     names = dict.fromkeys(["ts", *known.columns, *(column.name for column in mine), *counted])
-    return StreamSchema(name, pa.schema([(each, pa.string() if each in text and each != "ts" else pa.int64()) for each in names]), "ts")
+    return StreamSchema(
+        name, pa.schema([(each, pa.string() if each in text and each != "ts" else pa.int64()) for each in names]), "ts"
+    )
 
 
 def _text_columns(expr: Expr) -> list[Column]:

@@ -43,7 +43,9 @@ class Watermark:
         return max(self.newest_us.values(), default=-FOREVER_US)
 
     def after(self, seen_us: Mapping[str, tuple[int, int]]) -> Watermark:
-        """The watermark once a batch is over that brought rows between these oldest and newest times, late ones included."""
+        """The watermark once a batch is over that brought rows between these oldest and newest times, late ones
+        included.
+        """
         newest = dict(self.newest_us)
         for name, (_, latest) in seen_us.items():
             newest[name] = max(latest, newest.get(name, latest))

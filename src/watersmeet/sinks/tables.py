@@ -29,7 +29,9 @@ def check_target(path: Path) -> None:
 
 
 def write(table: pa.Table, path: Path) -> None:
-    """Write beside the target, flush to the disk, and move the file into place: a state that is committed later never lacks its rows."""
+    """Write beside the target, flush to the disk, and move the file into place: a state that is committed later never
+    lacks its rows.
+    """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         _WRITERS[path.suffix.lower()](table, unfinished)

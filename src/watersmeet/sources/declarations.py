@@ -21,9 +21,9 @@ __all__ = ["Duration", "Relation", "Stream", "event_times_us", "parse_duration_u
 class Stream:
     """Rows with an event time, in batches.
 
-    A row may come up to `lateness_us` behind the largest time of earlier batches; a stream that is silent for longer than `idle_us`
-    stops holding the watermark back (None: it never stops). `unit` is the unit of integer times (None: microseconds, unless the values
-    look like another unit).
+    A row may come up to `lateness_us` behind the largest time of earlier batches; a stream that is silent for longer
+    than `idle_us` stops holding the watermark back (None: it never stops). `unit` is the unit of integer times (None:
+    microseconds, unless the values look like another unit).
     """
 
     feed: Feed
@@ -50,7 +50,9 @@ class Stream:
 
     @property
     def with_known_unit(self) -> Stream:
-        """The stream with microseconds as the declared unit of integer times that have none: nothing looks for a likelier one."""
+        """The stream with microseconds as the declared unit of integer times that have none: nothing looks for a
+        likelier one.
+        """
         counts = self.time in self.schema.names and pa.types.is_integer(self.schema.field(self.time).type)
         return replace(self, unit="us") if counts and self.unit is None else self
 
@@ -95,13 +97,14 @@ def stream(
     follow: bool = False,
     files_per_batch: int | None = None,
 ) -> Stream:
-    """Declares a stream over a source: which column is its event time, how late its rows may come, how long it may be silent.
+    """Declares a stream over a source: which column is its event time, how late its rows may come, how long it may be
+    silent.
 
-    `unit` is the unit in which an integer time column counts since 1970: "s", "ms", "us" or "ns". Without one it counts microseconds, and
-    a column whose values look like another unit is refused. Results show the column's own values.
+    `unit` is the unit in which an integer time column counts since 1970: "s", "ms", "us" or "ns". Without one it counts
+    microseconds, and a column whose values look like another unit is refused. Results show the column's own values.
 
-    A path is finite data, the files that are there. With `follow`, a directory is a stream that goes on: files that appear later
-    are read as well, at most `files_per_batch` at once. Such a stream runs on Spark.
+    A path is finite data, the files that are there. With `follow`, a directory is a stream that goes on: files that
+    appear later are read as well, at most `files_per_batch` at once. Such a stream runs on Spark.
 
     >>> bids = stream(pa.table({"price": [5], "ts": [1_000_000]}), time="ts", lateness="5 seconds")
     >>> bids.lateness_us, bids.schema.names

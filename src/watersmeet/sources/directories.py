@@ -1,6 +1,7 @@
 """Files of a directory that grows: each is read once, when it appears, in the order of their times of change.
 
-A file is taken to be complete when it is there under its name: write it elsewhere, or under a name that begins with a dot, and move it in.
+A file is taken to be complete when it is there under its name: write it elsewhere, or under a name that begins with a
+dot, and move it in.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ class Inbox:
         return read_files(data_files(input_path(self.path, name)), self.time)
 
     def _fitting(self, name: str, table: pa.Table) -> pa.Table:
-        """The table under the schema of the first file: a column of whole numbers may stand where that had fractions or nothing."""
+        """The table under the schema of the first file: a column of whole numbers may stand where that had fractions or
+        nothing.
+        """
         words = difference(self.schema, table.schema)
         if words is None:
             return table.cast(self.schema)

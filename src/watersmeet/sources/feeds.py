@@ -15,7 +15,9 @@ from watersmeet.sources.files import data_files, is_directory, read_files
 from watersmeet.sources.frames import as_table, is_spark_frame
 from watersmeet.sources.schemas import as_declared, difference, plain, refuse_duplicate_columns
 
-_HINT = "a source is a pyarrow Table or RecordBatch, an iterable of them, a pandas, polars or Spark DataFrame, or a path"
+_HINT = (
+    "a source is a pyarrow Table or RecordBatch, an iterable of them, a pandas, polars or Spark DataFrame, or a path"
+)
 
 _END = object()
 
@@ -77,7 +79,8 @@ class Following:
 
 
 class PathFeed:
-    """A file, or a directory of files, as one batch. Existence is checked at once, content is read when first asked for.
+    """A file, or a directory of files, as one batch. Existence is checked at once, content is read when first asked
+    for.
 
     A directory that is followed never ends, so only the Spark host runs it; its columns are those of its first file.
     """
@@ -101,7 +104,10 @@ class PathFeed:
 
     def batches(self) -> Iterator[pa.Table]:
         if self.following is not None:
-            raise InputError(f'"{self.path}" is followed and never ends, so it cannot be collected', hint="run the query on Spark instead")
+            raise InputError(
+                f'"{self.path}" is followed and never ends, so it cannot be collected',
+                hint="run the query on Spark instead",
+            )
         return iter([self._read(self.files)])
 
     def _read(self, files: list[Path]) -> pa.Table:
@@ -132,7 +138,9 @@ class BatchFeed:
             opened = self._numbered(iter(self._source))
             first = next(opened, None)
             if first is None:
-                raise InputError("a source without any batch: its columns are unknown", hint="hand in one empty table at least")
+                raise InputError(
+                    "a source without any batch: its columns are unknown", hint="hand in one empty table at least"
+                )
             self._first, self._schema = first, first.schema
             self._peeked = chain([first], opened)
         return self._schema
@@ -141,7 +149,8 @@ class BatchFeed:
         schema = self.schema
         if self._peeked is None and isinstance(self._source, Iterator | pa.RecordBatchReader):
             raise InputError(
-                "a one-shot source was already gone through", hint="make a new iterator, or hand in a list of batches to use them again"
+                "a one-shot source was already gone through",
+                hint="make a new iterator, or hand in a list of batches to use them again",
             )
         opened = self._peeked if self._peeked is not None else self._numbered(iter(self._source))
         self._peeked = None
@@ -161,12 +170,16 @@ class BatchFeed:
                 return
             table = as_table(item)
             if table is None:
-                raise InputError(f"batch {number} is a {type(item).__name__}", hint="every batch is a pyarrow RecordBatch or Table")
+                raise InputError(
+                    f"batch {number} is a {type(item).__name__}", hint="every batch is a pyarrow RecordBatch or Table"
+                )
             yield table
 
 
 class SparkFeed:
-    """A Spark DataFrame. The Spark host takes the `frame` itself; this process can only collect one that is not streaming."""
+    """A Spark DataFrame. The Spark host takes the `frame` itself; this process can only collect one that is not
+    streaming.
+    """
 
     def __init__(self, frame: Any) -> None:
         self.frame = frame
@@ -182,7 +195,10 @@ class SparkFeed:
 
     def batches(self) -> Iterator[pa.Table]:
         if self.frame.isStreaming:
-            raise InputError("a streaming Spark DataFrame never ends, so it cannot be collected", hint="run the query on Spark instead")
+            raise InputError(
+                "a streaming Spark DataFrame never ends, so it cannot be collected",
+                hint="run the query on Spark instead",
+            )
         return iter([plain(self.frame.toArrow())])
 
     def known_rows(self) -> int | None:
@@ -199,6 +215,7 @@ def _agreeing(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Tabl
         words = difference(schema, table.schema)
         if words is not None:
             raise InputError(
-                f"batch {number} differs from the first: {words}", hint="all batches of a source have the same columns and types"
+                f"batch {number} differs from the first: {words}",
+                hint="all batches of a source have the same columns and types",
             )
         yield as_declared(table, schema)

@@ -137,7 +137,9 @@ def _select_columns(file: Path, table: pa.Table, columns: list[str] | None) -> p
         return table
     missing = [name for name in columns if name not in table.column_names]
     if missing:
-        raise InputError(f'"{file}" has no column {listing(missing)}', hint=f"existing columns: {listing(table.column_names)}")
+        raise InputError(
+            f'"{file}" has no column {listing(missing)}', hint=f"existing columns: {listing(table.column_names)}"
+        )
     return table.select(columns)
 
 

@@ -43,7 +43,9 @@ def _from_pandas(frame: Any) -> pa.Table:
         return pa.Table.from_pandas(frame.reset_index() if named else frame, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
         details = ": ".join(str(part) for part in reversed(error.args))
-        raise InputError(f"a pandas frame cannot be read: {details}"[:400], hint="give every column values of one type") from error
+        raise InputError(
+            f"a pandas frame cannot be read: {details}"[:400], hint="give every column values of one type"
+        ) from error
 
 
 def _collected(frame: Any) -> Any:

@@ -1,4 +1,6 @@
-"""Depth of nested JSON, checked before Arrow reads it: Arrow's reader recurses, and deep nesting ends the process by a stack overflow."""
+"""Depth of nested JSON, checked before Arrow reads it: Arrow's reader recurses, and deep nesting ends the process by a
+stack overflow.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,12 @@ def nesting_depth(line: bytes) -> int:
 
 
 def _check_lines(lines: bytes) -> None:
-    # Brackets inside strings count here too: that is quick, and can only make a line look too deep. Only such lines are looked at again.
+    # Brackets inside strings count here too: that is quick, and can only make a line look too deep. Only such lines are
+    # looked at again.
     signs = np.frombuffer(lines, np.uint8)
-    brackets = np.flatnonzero(((signs | _CASE_BIT) == ord("{")) | ((signs | _CASE_BIT) == ord("}")) | (signs == _NEWLINE))
+    brackets = np.flatnonzero(
+        ((signs | _CASE_BIT) == ord("{")) | ((signs | _CASE_BIT) == ord("}")) | (signs == _NEWLINE)
+    )
     found = signs[brackets]
     ends = np.flatnonzero(found == _NEWLINE)
     totals = np.cumsum(_steps(found))

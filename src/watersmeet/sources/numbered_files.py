@@ -14,7 +14,9 @@ _FIRST_S = 1_700_000_000
 
 
 def write_numbered(directory: Path, batches: Iterable[pa.Table]) -> None:
-    """Times of change are in the files' order: Spark reads them by these, and files written at once would all have the same."""
+    """Times of change are in the files' order: Spark reads them by these, and files written at once would all have the
+    same.
+    """
     directory.mkdir(parents=True)
     for number, table in enumerate(batches):
         path = directory / f"{number:05d}.parquet"

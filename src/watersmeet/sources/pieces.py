@@ -1,7 +1,8 @@
-"""Finite data in pieces of time, so that a long run shows how far it is and needs memory for its windows, not for all its matches at once.
+"""Finite data in pieces of time, so that a long run shows how far it is and needs memory for its windows, not for all
+its matches at once.
 
-The pieces go by event time over all streams together, so no row of a later piece is before the watermark an earlier one leaves: nothing
-becomes late, and the rows that come out are those of a single batch.
+The pieces go by event time over all streams together, so no row of a later piece is before the watermark an earlier one
+leaves: nothing becomes late, and the rows that come out are those of a single batch.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from watersmeet.sources.declarations import Stream, event_times_us
 PIECE_ROWS = 1 << 19
 
 
-def pieces(tables: Mapping[str, pa.Table], sources: Mapping[str, Stream], piece_rows: int = PIECE_ROWS) -> Iterator[dict[str, pa.Table]]:
+def pieces(
+    tables: Mapping[str, pa.Table], sources: Mapping[str, Stream], piece_rows: int = PIECE_ROWS
+) -> Iterator[dict[str, pa.Table]]:
     """The tables cut at common instants.
 
     >>> at = pa.table({"ts": pa.array([3, 1, 2, 9], pa.int64())})
@@ -29,12 +32,17 @@ def pieces(tables: Mapping[str, pa.Table], sources: Mapping[str, Stream], piece_
     if total <= piece_rows:
         yield dict(tables)
         return
-    times = {name: event_times_us(name, table, sources[name].time, sources[name].unit) for name, table in tables.items()}
+    times = {
+        name: event_times_us(name, table, sources[name].time, sources[name].unit) for name, table in tables.items()
+    }
     orders = {name: np.argsort(each, kind="stable") for name, each in times.items()}
     cuts = _cuts(np.concatenate(list(times.values())), total // piece_rows + (total % piece_rows > 0))
     bounds = {name: np.searchsorted(each[orders[name]], cuts) for name, each in times.items()}
     for k in range(cuts.size - 1):
-        yield {name: table.take(pa.array(orders[name][bounds[name][k] : bounds[name][k + 1]])) for name, table in tables.items()}
+        yield {
+            name: table.take(pa.array(orders[name][bounds[name][k] : bounds[name][k + 1]]))
+            for name, table in tables.items()
+        }
 
 
 def _cuts(times: np.ndarray[tuple[int], np.dtype[np.int64]], count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -40,7 +40,9 @@ def refuse_duplicate_columns(names: Sequence[str], where: str) -> None:
     """
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f'{where} has {names.count(twice)} columns named "{abbreviate(twice)}"', hint="rename all but one of them")
+        raise InputError(
+            f'{where} has {names.count(twice)} columns named "{abbreviate(twice)}"', hint="rename all but one of them"
+        )
 
 
 def as_declared(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -56,7 +58,8 @@ def plain(table: pa.Table, where: str = "a table") -> pa.Table:
     refuse_duplicate_columns(table.column_names, where)
     fields = [pa.field(field.name, _without_views(field.type)) for field in table.schema]
     columns = [
-        column.cast(field.type) if column.type != field.type else column for column, field in zip(table.columns, fields, strict=True)
+        column.cast(field.type) if column.type != field.type else column
+        for column, field in zip(table.columns, fields, strict=True)
     ]
     return pa.table(columns, schema=pa.schema(fields)) if columns else table
 
@@ -77,10 +80,15 @@ def _without_views(kind: pa.DataType, levels: int = DEEPEST_LEVELS) -> pa.DataTy
     if all(part == kind.field(number).type for number, part in enumerate(parts)):
         return kind
     rebuild = next((make for is_kind, make in _NESTED if is_kind(kind)), None)
-    return kind if rebuild is None else rebuild(kind, [kind.field(number).with_type(part) for number, part in enumerate(parts)])
+    return (
+        kind
+        if rebuild is None
+        else rebuild(kind, [kind.field(number).with_type(part) for number, part in enumerate(parts)])
+    )
 
 
-#: Nested types by their test, and how to build one of other fields. List views stay: Arrow's cast of one gives an invalid list.
+#: Nested types by their test, and how to build one of other fields. List views stay: Arrow's cast of one gives an
+#: invalid list.
 _NESTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, list[Any]], pa.DataType]], ...] = (
     (pa.types.is_struct, lambda _, fields: pa.struct(fields)),
     (pa.types.is_map, lambda _, fields: pa.map_(fields[0].type.field(0).type, fields[0].type.field(1).type)),

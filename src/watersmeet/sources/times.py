@@ -26,7 +26,8 @@ _LIKELY_S = (631_152_000, 4_102_444_800)
 
 
 def event_times_us(name: str, table: pa.Table, time: str, unit: str | None = None) -> Times:
-    """Return the event time of every row in microseconds since the epoch, finer ones rounded down. Rows are counted from 1 in errors.
+    """Return the event time of every row in microseconds since the epoch, finer ones rounded down. Rows are counted
+    from 1 in errors.
 
     `unit` is the unit of integer times, microseconds where it is None.
 
@@ -36,7 +37,9 @@ def event_times_us(name: str, table: pa.Table, time: str, unit: str | None = Non
     array([3000000])
     """
     if time not in table.column_names:
-        raise InputError(f'stream "{name}" has no time column "{time}"', hint=f"existing columns: {listing(table.column_names)}")
+        raise InputError(
+            f'stream "{name}" has no time column "{time}"', hint=f"existing columns: {listing(table.column_names)}"
+        )
     column = table.column(time)
     check_time_type(name, time, column.type)
     _refuse_nulls(name, time, column)
@@ -47,16 +50,19 @@ def event_times_us(name: str, table: pa.Table, time: str, unit: str | None = Non
     return _in_range_us(name, time, column, unit or "us")
 
 
-def refuse_likely_unit(name: str, time: str, fields: pa.Schema, unit: str | None, oldest_us: int, newest_us: int) -> None:
-    """Refuse integer times without a declared unit that make sense in another unit than microseconds, and none in microseconds.
+def refuse_likely_unit(
+    name: str, time: str, fields: pa.Schema, unit: str | None, oldest_us: int, newest_us: int
+) -> None:
+    """Refuse integer times without a declared unit that make sense in another unit than microseconds, and none in
+    microseconds.
 
-    `oldest_us` and `newest_us` span the first batch of the stream that has rows. Later batches are not checked: a stream that starts at 0
-    and counts microseconds passes through numbers that would be seconds of this century.
+    `oldest_us` and `newest_us` span the first batch of the stream that has rows. Later batches are not checked: a
+    stream that starts at 0 and counts microseconds passes through numbers that would be seconds of this century.
 
     >>> refuse_likely_unit("bids", "ts", pa.schema({"ts": pa.int64()}), None, 1_700_000_000, 1_700_000_060)
     Traceback (most recent call last):
-    watersmeet.errors.InputError: time column "ts" of stream "bids" has integers that look like seconds: 1700000000 to 1700000060
-    declare the unit: unit="s" for seconds, unit="us" for microseconds
+    watersmeet.errors.InputError: time column "ts" of stream "bids" has integers that look like seconds: 1700000000 to
+    1700000060 declare the unit: unit="s" for seconds, unit="us" for microseconds
     """
     if unit is not None or not pa.types.is_integer(fields.field(time).type):
         return
@@ -93,7 +99,10 @@ def parsed_times(where: str, table: pa.Table, time: str) -> pa.Table:
 def _refuse_nulls(name: str, time: str, column: pa.ChunkedArray[Any]) -> None:
     if column.null_count:
         row = _first(column.is_null())
-        raise InputError(f'row {row} of stream "{name}" has no time: column "{time}" is null', hint="every row of a stream needs its time")
+        raise InputError(
+            f'row {row} of stream "{name}" has no time: column "{time}" is null',
+            hint="every row of a stream needs its time",
+        )
 
 
 def _in_range_us(name: str, time: str, column: pa.ChunkedArray[Any], unit: str) -> Times:

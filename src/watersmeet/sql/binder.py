@@ -144,7 +144,9 @@ class Binder:
     def like(self, expr: Like) -> Typed:
         arg = self.bind(expr.arg)
         if arg.family not in {Family.STRING, Family.NULL}:
-            raise QueryError(f"LIKE takes a string, not a {type_text(arg.type)}", span=arg.span, hint="CAST(… AS VARCHAR) makes one")
+            raise QueryError(
+                f"LIKE takes a string, not a {type_text(arg.type)}", span=arg.span, hint="CAST(… AS VARCHAR) makes one"
+            )
         return _boolean(Like(converted(arg, pa.string()), expr.pattern, span=expr.span))
 
     def null_test(self, expr: IsNull) -> Typed:

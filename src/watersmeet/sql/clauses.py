@@ -1,6 +1,7 @@
 """The clauses of a query: items, sources with their windows, window constraints, EVERY.
 
-The result is sqlglot's `Select`, with windows and lengths, which need nothing more than the text, already as the algebra's values.
+The result is sqlglot's `Select`, with windows and lengths, which need nothing more than the text, already as the
+algebra's values.
 """
 
 from __future__ import annotations
@@ -10,7 +11,15 @@ from dataclasses import dataclass
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from watersmeet.algebra.windows import LandmarkWindow, RangeWindow, RowsWindow, TumbleWindow, Window, check_every, check_length
+from watersmeet.algebra.windows import (
+    LandmarkWindow,
+    RangeWindow,
+    RowsWindow,
+    TumbleWindow,
+    Window,
+    check_every,
+    check_length,
+)
 from watersmeet.errors import QueryError, Span
 from watersmeet.sql.grammar import ExpressionGrammar
 from watersmeet.sql.places import pointing_at, span_of_node
@@ -49,7 +58,8 @@ class QueryGrammar(ExpressionGrammar):
         self._expect_end()
         return query
 
-    # --- SELECT and FROM --------------------------------------------------------------------------------------------------------------
+    # --- SELECT and FROM
+    # --------------------------------------------------------------------------------------------------------------
 
     def _parse_select_item(self) -> exp.Expr | None:
         if self._match(TokenType.STAR):
@@ -83,7 +93,11 @@ class QueryGrammar(ExpressionGrammar):
             raise QueryError("FROM takes streams and relations by name, not in parentheses", span=self._here())
         name = self._name("the name of a stream or relation")
         if self._at(TokenType.DOT):
-            raise QueryError("a source's name has one part", span=self._here(), hint='a name with a dot in it stands in quotes: "a.b"')
+            raise QueryError(
+                "a source's name has one part",
+                span=self._here(),
+                hint='a name with a dot in it stands in quotes: "a.b"',
+            )
         if self._at(TokenType.L_PAREN):
             raise QueryError("FROM takes streams and relations by name, not functions", span=span_of_node(name))
         return name
@@ -97,7 +111,11 @@ class QueryGrammar(ExpressionGrammar):
                 self._expect(TokenType.JOIN, "JOIN")
                 joins.append(exp.Join(this=self._parse_source()))
                 if self._at(TokenType.ON):
-                    raise QueryError("CROSS JOIN has no ON", span=self._here(), hint="leave CROSS out, or put the condition into WHERE")
+                    raise QueryError(
+                        "CROSS JOIN has no ON",
+                        span=self._here(),
+                        hint="leave CROSS out, or put the condition into WHERE",
+                    )
             elif self._at(TokenType.INNER, TokenType.JOIN):
                 joins.append(self._parse_inner_join())
             else:
@@ -110,7 +128,8 @@ class QueryGrammar(ExpressionGrammar):
         self._expect(TokenType.ON, "ON and the join's condition (CROSS JOIN has none)")
         return exp.Join(this=source, on=self._parse_disjunction())
 
-    # --- windows ----------------------------------------------------------------------------------------------------------------------
+    # --- windows
+    # ----------------------------------------------------------------------------------------------------------------------
 
     def _parse_window_brackets(self) -> Window | None:
         if not self._match(TokenType.L_BRACKET):
@@ -158,7 +177,8 @@ class QueryGrammar(ExpressionGrammar):
         self._advance(len(words))
         return True
 
-    # --- constraints and EVERY --------------------------------------------------------------------------------------------------------
+    # --- constraints and EVERY
+    # --------------------------------------------------------------------------------------------------------
 
     def _parse_constraints(self) -> list[WrittenPair]:
         if not self._at(TokenType.WINDOW):
@@ -199,7 +219,8 @@ class QueryGrammar(ExpressionGrammar):
             check_every(length_us)
         return length_us
 
-    # --- conditions -------------------------------------------------------------------------------------------------------------------
+    # --- conditions
+    # -------------------------------------------------------------------------------------------------------------------
 
     def _parse_condition_after(self, keyword: TokenType) -> exp.Expr | None:
         return self._parse_disjunction() if self._match(keyword) else None

@@ -73,7 +73,11 @@ def unified(operands: Sequence[Typed], what: str) -> tuple[list[Expr], pa.DataTy
     """
     for operand in operands:
         if operand.family is Family.OTHER:
-            raise QueryError(f"{what} cannot take a {type_text(operand.type)}", span=operand.span, hint="nested values do not compare")
+            raise QueryError(
+                f"{what} cannot take a {type_text(operand.type)}",
+                span=operand.span,
+                hint="nested values do not compare",
+            )
     kind = common_type(operands)
     if kind is None:
         raise _mismatch(operands, what)
@@ -83,7 +87,9 @@ def unified(operands: Sequence[Typed], what: str) -> tuple[list[Expr], pa.DataTy
 def _mismatch(operands: Sequence[Typed], what: str) -> QueryError:
     shown = list(dict.fromkeys(type_text(plain(operand.type)) for operand in operands))
     hint = "CAST one of them to the other's type"
-    if any(operand.is_string_constant for operand in operands) and any(operand.family in NUMBERS for operand in operands):
+    if any(operand.is_string_constant for operand in operands) and any(
+        operand.family in NUMBERS for operand in operands
+    ):
         hint = "a number is written without quotes; CAST makes a number of a string"
     return QueryError(f"{what} cannot take {' and '.join(shown)} together", span=span_over(operands), hint=hint)
 

@@ -1,6 +1,7 @@
 """The query language as a dialect of sqlglot's: its words and signs, and the parser they are read with.
 
-The tokenizer knows no more words than the language needs. What it does not know is a name, so `rows`, `date` or `order` need no quotes.
+The tokenizer knows no more words than the language needs. What it does not know is a name, so `rows`, `date` or `order`
+need no quotes.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ _REFUSED_SIGNS = "!#$&:?@\\^{|}~'`\"“”‘’"
 
 
 class WatersmeetTokenizer(Tokenizer):
-    """Double quotes and backticks around names, single quotes around strings, each doubled inside; comments as `--` and `/* */`.
+    """Double quotes and backticks around names, single quotes around strings, each doubled inside; comments as `--` and
+    `/* */`.
 
     Typographic quotes, as papers and mail programs print them, stand around strings too.
     """

@@ -1,4 +1,5 @@
-"""The scalar functions of the language: how many arguments each takes, what types they are brought to, and what type comes back.
+"""The scalar functions of the language: how many arguments each takes, what types they are brought to, and what type
+comes back.
 
 A function that is not in this table does not exist: query text never reaches Spark's own function registry.
 """
@@ -41,7 +42,8 @@ class Function:
         return f"{self.fewest} to {self.most} arguments"
 
 
-# --- typing rules -----------------------------------------------------------------------------------------------------------------------
+# --- typing rules
+# -----------------------------------------------------------------------------------------------------------------------
 
 
 def _absolute(name: str, args: Sequence[Typed]) -> Signature:
@@ -116,7 +118,8 @@ def _wrong(name: str, arg: Typed, wanted: str, hint: str | None = None) -> Query
     return QueryError(f"{name} takes {wanted}, not a {type_text(arg.type)}", span=arg.span, hint=hint)
 
 
-# --- the table --------------------------------------------------------------------------------------------------------------------------
+# --- the table
+# --------------------------------------------------------------------------------------------------------------------------
 
 _STRING_TO_STRING = _of_strings(pa.string())
 _STRINGS_TO_BOOLEAN = _of_strings(pa.bool_())
@@ -165,4 +168,6 @@ CALLABLE = frozenset([*FUNCTIONS, *SYNONYMS, *_REWRITTEN, *AGGREGATES])
 
 def unknown_function(name: str, span: Span) -> QueryError:
     shown = name if len(name) <= 60 else name[:57] + "..."
-    return QueryError(f'there is no function "{shown}"', span=span, hint=f"existing functions: {listing(sorted(CALLABLE), most=100)}")
+    return QueryError(
+        f'there is no function "{shown}"', span=span, hint=f"existing functions: {listing(sorted(CALLABLE), most=100)}"
+    )

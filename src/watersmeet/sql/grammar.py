@@ -1,8 +1,8 @@
 """The expression grammar: sqlglot's operators and their precedence, over operands read here.
 
-sqlglot reads the union of thirty dialects and forgives much: a missing AND in BETWEEN, a comma too many, a stray bracket. Every table it
-looks constructs up in is therefore cut down to what the language has, and every operand is read by code that says what it expected
-where. Each node is given the stretch of text it came from.
+sqlglot reads the union of thirty dialects and forgives much: a missing AND in BETWEEN, a comma too many, a stray
+bracket. Every table it looks constructs up in is therefore cut down to what the language has, and every operand is read
+by code that says what it expected where. Each node is given the stretch of text it came from.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from watersmeet.sql.literals import DATE_OR_TIMESTAMP, duration_us
 from watersmeet.sql.places import span_of
 from watersmeet.sql.type_names import type_named
 
-#: Parentheses, CASE, NOT and minus signs inside one another. A level costs the parser up to sixteen frames of Python's thousand.
+#: Parentheses, CASE, NOT and minus signs inside one another. A level costs the parser up to sixteen frames of Python's
+#: thousand.
 MAX_NESTING = 32
 
 Node = TypeVar("Node", bound=exp.Expr)
@@ -35,7 +36,11 @@ class ExpressionGrammar(Parser):
     EQUALITY: ClassVar[dict[TokenType, type[exp.Binary]]] = {TokenType.EQ: exp.EQ, TokenType.NEQ: exp.NEQ}
     BITWISE: ClassVar[dict[TokenType, type[exp.Binary]]] = {}
     TERM: ClassVar[dict[TokenType, type[exp.Binary]]] = {TokenType.DASH: exp.Sub, TokenType.PLUS: exp.Add}
-    FACTOR: ClassVar[dict[TokenType, type[exp.Binary]]] = {TokenType.MOD: exp.Mod, TokenType.SLASH: exp.Div, TokenType.STAR: exp.Mul}
+    FACTOR: ClassVar[dict[TokenType, type[exp.Binary]]] = {
+        TokenType.MOD: exp.Mod,
+        TokenType.SLASH: exp.Div,
+        TokenType.STAR: exp.Mul,
+    }
     UNARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         TokenType.NOT: lambda self: self._prefixed(exp.Not, self._parse_equality),
         TokenType.DASH: lambda self: self._prefixed(exp.Neg, self._parse_unary),
@@ -62,7 +67,8 @@ class ExpressionGrammar(Parser):
         super().reset()
         self._nesting = 0
 
-    # --- what sqlglot calls ---------------------------------------------------------------------------------------------------------
+    # --- what sqlglot calls
+    # ---------------------------------------------------------------------------------------------------------
 
     def expression(self, instance: Node, token: Token | None = None, comments: list[str] | None = None) -> Node:
         """Notes the node's place: the token's, or from its first operand to the last token read."""
@@ -113,7 +119,8 @@ class ExpressionGrammar(Parser):
         test: exp.Expr = self.expression(exp.Is(this=this, expression=exp.Null().update_positions(null)))
         return self.expression(exp.Not(this=test)) if negated else test
 
-    # --- operands -------------------------------------------------------------------------------------------------------------------
+    # --- operands
+    # -------------------------------------------------------------------------------------------------------------------
 
     def _parse_like(self, this: exp.Expr | None) -> exp.Like:
         pattern = self._curr
@@ -121,15 +128,25 @@ class ExpressionGrammar(Parser):
             raise self._surprise("a pattern in quotes after LIKE, as in LIKE 'a%'")
         self._advance()
         if self._curr.text.upper() == "ESCAPE" and self._at(TokenType.VAR):
-            raise QueryError("LIKE … ESCAPE is not supported", span=self._here(), hint="a backslash takes the next character literally")
-        return self.expression(exp.Like(this=this, expression=exp.Literal.string(pattern.text).update_positions(pattern)))
+            raise QueryError(
+                "LIKE … ESCAPE is not supported",
+                span=self._here(),
+                hint="a backslash takes the next character literally",
+            )
+        return self.expression(
+            exp.Like(this=this, expression=exp.Literal.string(pattern.text).update_positions(pattern))
+        )
 
     def _parse_named(self, token: Token) -> exp.Expr:
         """What begins with a name: a function call, DATE '…' and TIMESTAMP '…', or a column."""
         following = self._next.token_type
         if following == TokenType.L_PAREN:
             return self._parse_call(token)
-        if following == TokenType.STRING and token.token_type == TokenType.VAR and token.text.upper() in DATE_OR_TIMESTAMP:
+        if (
+            following == TokenType.STRING
+            and token.token_type == TokenType.VAR
+            and token.text.upper() in DATE_OR_TIMESTAMP
+        ):
             self._advance(2)
             text = exp.Literal.string(self._prev.text).update_positions(self._prev)
             return self._placed(exp.Cast(this=text, to=token.text.upper()), token.start)
@@ -140,7 +157,9 @@ class ExpressionGrammar(Parser):
             return self._placed(exp.Column(this=exp.Star(), table=first), token.start)
         second = self._name('a column after the "."')
         if self._at(TokenType.DOT):
-            raise QueryError("a column's name has at most two parts, source and column", span=Span(token.start, self._prev.end + 1))
+            raise QueryError(
+                "a column's name has at most two parts, source and column", span=Span(token.start, self._prev.end + 1)
+            )
         return self._placed(exp.Column(this=second, table=first), token.start)
 
     def _parse_call(self, token: Token) -> exp.Expr:
@@ -185,7 +204,9 @@ class ExpressionGrammar(Parser):
     def _parse_extract_arguments(self) -> exp.Expr:
         unit = self._expect(TokenType.VAR, "a unit, as in EXTRACT(HOUR FROM a.ts)")
         if unit.text.upper() not in EXTRACTED_UNITS:
-            raise QueryError(f'"{unit.text}" cannot be extracted', span=span_of(unit), hint=f"units: {', '.join(EXTRACTED_UNITS)}")
+            raise QueryError(
+                f'"{unit.text}" cannot be extracted', span=span_of(unit), hint=f"units: {', '.join(EXTRACTED_UNITS)}"
+            )
         self._expect(TokenType.FROM, "FROM, as in EXTRACT(HOUR FROM a.ts)")
         return exp.Anonymous(this=unit.text.upper(), expressions=[self._parse_disjunction()])
 
@@ -238,9 +259,12 @@ class ExpressionGrammar(Parser):
         if unit.token_type != TokenType.VAR:
             raise self._surprise("a unit, like SECONDS")
         self._advance()
-        return sign * duration_us(number.text, unit.text, number=Span(start.start, number.end + 1), unit_span=span_of(unit))
+        return sign * duration_us(
+            number.text, unit.text, number=Span(start.start, number.end + 1), unit_span=span_of(unit)
+        )
 
-    # --- reading ----------------------------------------------------------------------------------------------------------------------
+    # --- reading
+    # ----------------------------------------------------------------------------------------------------------------------
 
     def _name(self, expected: str) -> exp.Identifier:
         token = self._curr
@@ -276,7 +300,11 @@ class ExpressionGrammar(Parser):
             return QueryError(f"the query ends too early{wanted}", span=self._here())
         span = span_of(self._curr)
         shown = self.sql[span.start : min(span.end, span.start + 40)]
-        hint = "equality is a single =" if shown == "=" and self._prev.token_type == TokenType.EQ else _HINTS.get(shown.upper())
+        hint = (
+            "equality is a single ="
+            if shown == "=" and self._prev.token_type == TokenType.EQ
+            else _HINTS.get(shown.upper())
+        )
         return QueryError(f"did not expect {shown} here{wanted}", span=span, hint=hint)
 
     def _here(self) -> Span:
@@ -290,7 +318,9 @@ class ExpressionGrammar(Parser):
     def _deeper(self, parse: Callable[[], exp.Expr | None]) -> exp.Expr | None:
         self._nesting += 1
         if self._nesting > MAX_NESTING + 1:  # the outermost expression is not nested
-            raise QueryError(f"nested more than {MAX_NESTING} deep", span=self._here(), hint="take the expression apart")
+            raise QueryError(
+                f"nested more than {MAX_NESTING} deep", span=self._here(), hint="take the expression apart"
+            )
         inner = parse()
         self._nesting -= 1
         return inner

@@ -17,7 +17,9 @@ def check_group_keys(query: Query, group_by: tuple[Expr, ...], scope: Scope) -> 
     for written, key in zip(query.group_by, group_by, strict=True):
         _refuse_aggregates(key, "GROUP BY")
         if isinstance(written, Literal):
-            raise QueryError("GROUP BY takes columns and expressions, not constants", span=written.span, hint="name the column")
+            raise QueryError(
+                "GROUP BY takes columns and expressions, not constants", span=written.span, hint="name the column"
+            )
         if isinstance(key, Column) and family(scope.type(key)) is Family.OTHER:
             raise QueryError(f"GROUP BY cannot take a {type_text(scope.type(key))}", span=written.span)
 

@@ -7,7 +7,8 @@ Types combine as follows; what is not listed does not combine.
 - Integers and decimals, or several decimals, as the decimal that loses neither a digit nor a place behind the point.
 - Any number and a FLOAT or DOUBLE as DOUBLE.
 - Strings of every encoding as VARCHAR, binaries as BINARY; a dictionary-encoded column is what it encodes.
-- A date and a timestamp as timestamp; timestamps of different units as the finest; a naive one is in UTC, and meets a zoned one there.
+- A date and a timestamp as timestamp; timestamps of different units as the finest; a naive one is in UTC, and meets a
+  zoned one there.
 - A string constant beside a date, timestamp or time is read as one.
 """
 
@@ -50,7 +51,16 @@ _FAMILIES: dict[int, Family] = {
     for family, kinds in {
         Family.NULL: [pa.null()],
         Family.BOOLEAN: [pa.bool_()],
-        Family.INTEGER: [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()],
+        Family.INTEGER: [
+            pa.int8(),
+            pa.int16(),
+            pa.int32(),
+            pa.int64(),
+            pa.uint8(),
+            pa.uint16(),
+            pa.uint32(),
+            pa.uint64(),
+        ],
         Family.DECIMAL: [pa.decimal32(1), pa.decimal64(1), pa.decimal128(1), pa.decimal256(1)],
         Family.FLOAT: [pa.float16(), pa.float32(), pa.float64()],
         Family.STRING: [pa.string(), pa.large_string(), pa.string_view()],
@@ -122,7 +132,8 @@ def has_order(kind: pa.DataType) -> bool:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """The type a value is used as: one encoding of strings, binaries and dates, decimals of 128 bits, no half floats or dictionaries.
+    """The type a value is used as: one encoding of strings, binaries and dates, decimals of 128 bits, no half floats or
+    dictionaries.
 
     >>> plain(pa.dictionary(pa.int32(), pa.large_string()))
     DataType(string)

@@ -47,7 +47,9 @@ def integer(value: int, span: Span | None) -> Literal:
         return Literal(value, pa.int64(), span=span)
     digits = len(str(abs(value)))
     if digits > 38:
-        raise QueryError(f"an integer of {digits} digits is too large", span=span, hint="38 digits at most; write 1e50 for a DOUBLE")
+        raise QueryError(
+            f"an integer of {digits} digits is too large", span=span, hint="38 digits at most; write 1e50 for a DOUBLE"
+        )
     return Literal(Decimal(value), pa.decimal128(digits, 0), span=span)
 
 

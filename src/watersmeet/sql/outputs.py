@@ -1,7 +1,7 @@
 """Output columns and their names.
 
-A column is called by its alias, else by its own name, else (an expression) by its text without the sources. Where that gives one name
-twice, those without an alias say their source as well: `a_store`, `b_store`.
+A column is called by its alias, else by its own name, else (an expression) by its text without the sources. Where that
+gives one name twice, those without an alias say their source as well: `a_store`, `b_store`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class _Candidate:
     span: Span | None
 
 
-def named_outputs(select: tuple[SelectItem | Star, ...], scope: Scope, bind: Callable[[Expr], Expr]) -> list[tuple[Output, Span | None]]:
+def named_outputs(
+    select: tuple[SelectItem | Star, ...], scope: Scope, bind: Callable[[Expr], Expr]
+) -> list[tuple[Output, Span | None]]:
     """The outputs in order, each with its place in the text; names are unique."""
     candidates = list(_candidates(select, scope, bind))
     wanted = Counter(candidate.alias or candidate.short for candidate in candidates)
@@ -35,12 +37,16 @@ def named_outputs(select: tuple[SelectItem | Star, ...], scope: Scope, bind: Cal
     return [(Output(name, candidate.expr), candidate.span) for name, candidate in zip(names, candidates, strict=True)]
 
 
-def _candidates(select: tuple[SelectItem | Star, ...], scope: Scope, bind: Callable[[Expr], Expr]) -> Iterator[_Candidate]:
+def _candidates(
+    select: tuple[SelectItem | Star, ...], scope: Scope, bind: Callable[[Expr], Expr]
+) -> Iterator[_Candidate]:
     for item in select:
         if isinstance(item, SelectItem):
             yield _candidate(item, bind(item.expr))
             continue
-        aliases = [source.alias for source in scope.sources] if item.source is None else [scope.alias(item.source, item.span)]
+        aliases = (
+            [source.alias for source in scope.sources] if item.source is None else [scope.alias(item.source, item.span)]
+        )
         for alias in aliases:
             for column in scope.columns(alias):
                 yield _Candidate(column, None, column.name, f"{alias}_{column.name}", item.span)
@@ -50,7 +56,9 @@ def _candidate(item: SelectItem, bound: Expr) -> _Candidate:
     span = item.expr.span
     if isinstance(bound, Column):
         return _Candidate(bound, item.alias, bound.name, f"{bound.source}_{bound.name}", span)
-    return _Candidate(bound, item.alias, expression_text(rewrite(item.expr, _without_source)), expression_text(item.expr), span)
+    return _Candidate(
+        bound, item.alias, expression_text(rewrite(item.expr, _without_source)), expression_text(item.expr), span
+    )
 
 
 def _without_source(expr: Expr) -> Expr:

@@ -19,7 +19,8 @@ MAX_SOURCES = 32
 def parse(text: str) -> Query:
     """The query a text means.
 
-    Names are kept as written, except that a source is called what FROM calls it. Whatever is wrong is a `QueryError` that knows the place.
+    Names are kept as written, except that a source is called what FROM calls it. Whatever is wrong is a `QueryError`
+    that knows the place.
 
     >>> query = parse("SELECT a.item FROM sales [RANGE 1 HOUR] AS a, stock [ROWS 10] AS b WHERE a.item = B.item")
     >>> print(query)
@@ -81,7 +82,9 @@ def _item(item: exp.Expr, translator: Translator) -> SelectItem | Star:
 
 def _where(conditions: list[exp.Expr | None], where: exp.Expr | None, translator: Translator) -> Expr | None:
     """Join the conditions of JOINs and WHERE by AND. The condition of a JOIN sees its own source and those before it."""
-    written = [translator.join_condition(each, visible) for visible, each in enumerate(conditions, start=2) if each is not None]
+    written = [
+        translator.join_condition(each, visible) for visible, each in enumerate(conditions, start=2) if each is not None
+    ]
     if where is not None:
         written.append(translator.expression(where))
     if len(written) <= 1:

@@ -35,7 +35,8 @@ def pointing_at(span: Span | None) -> Iterator[None]:
 def place(error: QueryError, text: str | None) -> None:
     """Lets the error know the text its span points into.
 
-    Names and text come from outside and errors go to terminals and logs: characters that do something there are shown as `�`.
+    Names and text come from outside and errors go to terminals and logs: characters that do something there are shown
+    as `�`.
     """
     error.message = _visible(error.message)
     error.hint = None if error.hint is None else _visible(error.hint)

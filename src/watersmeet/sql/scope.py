@@ -48,13 +48,17 @@ class Scope:
             raise not_in_scope(later[0][0], column.span, aliases[: column.visible]) if later else self._missing(column)
         owners = list(dict.fromkeys(alias for alias, _ in found))
         raise QueryError(
-            f'column "{column.name}" is in {len(owners)} sources' if len(owners) > 1 else f'"{column.name}" could be several columns',
+            f'column "{column.name}" is in {len(owners)} sources'
+            if len(owners) > 1
+            else f'"{column.name}" could be several columns',
             span=column.span,
             hint=f"say which: {listing([f'{alias}.{name}' for alias, name in found])}",
         )
 
     def _owners(self, name: str, aliases: list[str]) -> list[tuple[str, str]]:
-        """Return the sources among `aliases` that have the column, with its name there; its case counts if that finds any."""
+        """Return the sources among `aliases` that have the column, with its name there; its case counts if that finds
+        any.
+        """
         found = [(alias, name) for alias in aliases if name in self._types[alias]]
         return found or [(alias, each) for alias in aliases for each in matches(name, self._types[alias])]
 
@@ -81,7 +85,9 @@ class Scope:
         if len(self.sources) == 1:
             return _no_column(column.name, self.sources[0].schema, column.span)
         names = list(dict.fromkeys(name for types in self._types.values() for name in types))
-        return QueryError(f'no source has a column "{column.name}"', span=column.span, hint=f"existing columns: {listing(names)}")
+        return QueryError(
+            f'no source has a column "{column.name}"', span=column.span, hint=f"existing columns: {listing(names)}"
+        )
 
 
 def resolve_sources(query: Query, schemas: Mapping[str, SourceSchema]) -> tuple[Query, tuple[BoundSource, ...]]:
@@ -102,7 +108,9 @@ def _declared(source: Source, schemas: Mapping[str, SourceSchema]) -> str:
     found = matches(source.name, schemas)
     if len(found) == 1:
         return found[0]
-    problem = f'"{source.name}" could be {" or ".join(found)}' if found else f'there is no stream or relation "{source.name}"'
+    problem = (
+        f'"{source.name}" could be {" or ".join(found)}' if found else f'there is no stream or relation "{source.name}"'
+    )
     raise QueryError(problem, span=source.span, hint=f"declared: {listing(list(schemas))}")
 
 
@@ -123,7 +131,9 @@ def _window(source: Source, schema: SourceSchema) -> Window | None:
         kind = schema.fields.field(found[0]).type
         if family(kind) is Family.OTHER:
             raise QueryError(
-                f"PARTITION BY cannot take a {type_text(kind)}", span=source.span, hint="partition by columns of single values"
+                f"PARTITION BY cannot take a {type_text(kind)}",
+                span=source.span,
+                hint="partition by columns of single values",
             )
         columns.append(found[0])
     with pointing_at(source.span):

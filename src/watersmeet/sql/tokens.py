@@ -1,7 +1,7 @@
 """From text to tokens, with everything refused here that needs no grammar to be seen.
 
-Query text is untrusted. What is checked before the parser runs bounds its work: length of the text, number of tokens, length of a name
-or number. (Depth of nesting is bounded by the parser, which alone knows it.)
+Query text is untrusted. What is checked before the parser runs bounds its work: length of the text, number of tokens,
+length of a name or number. (Depth of nesting is bounded by the parser, which alone knows it.)
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def check_text(text: object) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise QueryError("the query has half a character in it (a lone surrogate)", span=Span(error.start, error.end)) from None
+        raise QueryError(
+            "the query has half a character in it (a lone surrogate)", span=Span(error.start, error.end)
+        ) from None
 
 
 def _scan(text: str) -> list[Token]:
@@ -84,16 +86,23 @@ def _scan(text: str) -> list[Token]:
     except TokenError:
         raise _unclosed(text) from None
     if len(tokens) > MAX_TOKENS:
-        raise QueryError(f"the query has {len(tokens)} words and signs; at most {MAX_TOKENS} are read", span=span_of(tokens[MAX_TOKENS]))
+        raise QueryError(
+            f"the query has {len(tokens)} words and signs; at most {MAX_TOKENS} are read",
+            span=span_of(tokens[MAX_TOKENS]),
+        )
     return tokens
 
 
 # Possessive, so that a string that is never closed cannot be taken for two shorter ones.
-_CLOSED = re.compile(r"""[^'"`/-]++|--[^\r\n]*+|/\*.*?\*/|'(?:[^']|'')*+'|"(?:[^"]|"")*+"|`(?:[^`]|``)*+`|/(?!\*)|-""", re.DOTALL)
+_CLOSED = re.compile(
+    r"""[^'"`/-]++|--[^\r\n]*+|/\*.*?\*/|'(?:[^']|'')*+'|"(?:[^"]|"")*+"|`(?:[^`]|``)*+`|/(?!\*)|-""", re.DOTALL
+)
 
 
 def _unclosed(text: str) -> QueryError:
-    """The tokenizer gives up on a quote or comment without its end only: the first that begins where nothing closed does."""
+    """The tokenizer gives up on a quote or comment without its end only: the first that begins where nothing closed
+    does.
+    """
     at = 0
     while match := _CLOSED.match(text, at):
         at = match.end()
@@ -136,19 +145,32 @@ def _check_statement(tokens: list[Token], text: str) -> None:
         raise QueryError(f"a query begins with SELECT, not with {word}", span=span_of(first), hint=hint)
     for i, token in enumerate(tokens):
         if token.token_type == TokenType.SEMICOLON:
-            raise QueryError("one query at a time", span=span_of(tokens[i + 1]), hint="what follows the semicolon is a second statement")
+            raise QueryError(
+                "one query at a time",
+                span=span_of(tokens[i + 1]),
+                hint="what follows the semicolon is a second statement",
+            )
 
 
 def _check_tokens(tokens: list[Token], text: str) -> None:
     previous = None
     for i, token in enumerate(tokens):
         kind = token.token_type
-        if previous is not None and previous.token_type == TokenType.DOT and kind not in _NEVER_NAMES and _NAME.fullmatch(token.text):
+        if (
+            previous is not None
+            and previous.token_type == TokenType.DOT
+            and kind not in _NEVER_NAMES
+            and _NAME.fullmatch(token.text)
+        ):
             token.token_type = kind = TokenType.VAR  # after a dot every word is a name: a.limit, a.window
         if kind == REFUSED_TOKEN:
             raise _refusal(tokens, i, text)
         if kind == TokenType.SELECT and i:
-            raise QueryError("a query inside a query is not supported", span=span_of(token), hint="name the streams in FROM themselves")
+            raise QueryError(
+                "a query inside a query is not supported",
+                span=span_of(token),
+                hint="name the streams in FROM themselves",
+            )
         if kind == TokenType.HINT:
             raise QueryError("hints are not supported", span=span_of(token), hint="pin the plan with plan=… instead")
         if kind in _WORDLIKE:
@@ -166,19 +188,27 @@ def _check_word(token: Token, previous: Token | None) -> None:
         raise QueryError("strings take no letter before the quote", span=span_of(token))
     if kind == TokenType.NUMBER:
         if len(text) > MAX_NUMBER:
-            raise QueryError(f"a number of {len(text)} characters is too long; at most {MAX_NUMBER} are read", span=span_of(token))
+            raise QueryError(
+                f"a number of {len(text)} characters is too long; at most {MAX_NUMBER} are read", span=span_of(token)
+            )
         return
     if len(text) > MAX_NAME:
-        raise QueryError(f"a name of {len(text)} characters is too long; at most {MAX_NAME} are read", span=span_of(token))
+        raise QueryError(
+            f"a name of {len(text)} characters is too long; at most {MAX_NAME} are read", span=span_of(token)
+        )
     if not text:
         raise QueryError("a name cannot be empty", span=span_of(token))
     if kind == TokenType.VAR:
         if not _NAME.fullmatch(text):
             at = token.start + next(i for i in range(len(text)) if not _NAME.fullmatch(text[: i + 1]))
-            raise QueryError(f"did not expect the character {_printable(text[at - token.start])} here", span=Span(at, at + 1))
+            raise QueryError(
+                f"did not expect the character {_printable(text[at - token.start])} here", span=Span(at, at + 1)
+            )
         if previous is not None and previous.token_type == TokenType.NUMBER and previous.end + 1 == token.start:
             raise QueryError(
-                "a number and a name run into each other", span=span_of(previous).to(span_of(token)), hint="put a space between"
+                "a number and a name run into each other",
+                span=span_of(previous).to(span_of(token)),
+                hint="put a space between",
             )
 
 
@@ -194,7 +224,10 @@ def _refusal(tokens: list[Token], i: int, text: str) -> QueryError:
     elif word == "EXCEPT" and before == TokenType.STAR:
         problem, hint = "* EXCEPT is not supported", "name the columns"
     elif word in _OUTER_JOINS:
-        problem, hint = f"{word} joins are not supported", "JOIN … ON, CROSS JOIN and commas are; a row without a partner gives no result"
+        problem, hint = (
+            f"{word} joins are not supported",
+            "JOIN … ON, CROSS JOIN and commas are; a row without a partner gives no result",
+        )
     elif text[token.start : token.start + 2] == "::":
         problem, hint = ":: is not supported", "write CAST(x AS BIGINT)"
     elif word in _PARAMETERS:

@@ -1,7 +1,7 @@
 """From sqlglot's tree to the algebra's.
 
-Only node classes listed here pass, and of those only the arguments that are read: what sqlglot parsed is either translated or refused
-by name, never dropped.
+Only node classes listed here pass, and of those only the arguments that are read: what sqlglot parsed is either
+translated or refused by name, never dropped.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class Translator:
     def expression(self, node: exp.Expr) -> Expr:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise QueryError(f"an expression more than {MAX_DEPTH} deep", span=span_of_node(node), hint="take the expression apart")
+            raise QueryError(
+                f"an expression more than {MAX_DEPTH} deep", span=span_of_node(node), hint="take the expression apart"
+            )
         translate = _NODES.get(type(node))
         if translate is None:
             raise QueryError(f"{_kind(node)} is not supported", span=span_of_node(node))
@@ -83,17 +85,22 @@ class Translator:
             return found[0]
         if not found and matches(name.name, self._aliases):
             raise not_in_scope(name.name, span_of_node(name), in_scope)
-        problem = f'"{name.name}" could be {" or ".join(found)}' if found else f'there is no source "{name.name}" in FROM'
+        problem = (
+            f'"{name.name}" could be {" or ".join(found)}' if found else f'there is no source "{name.name}" in FROM'
+        )
         raise QueryError(problem, span=span_of_node(name), hint=f"sources: {listing(self._aliases)}")
 
-    # --- one method a construct -----------------------------------------------------------------------------------------------------
+    # --- one method a construct
+    # -----------------------------------------------------------------------------------------------------
 
     def column(self, node: exp.Expr) -> Expr:
         _only(node, "this", "table")
         if isinstance(node.this, exp.Star):
             raise QueryError("a star stands in SELECT and in COUNT(*) only", span=span_of_node(node))
         table = node.args.get("table")
-        return Column(node.name, None if table is None else self.source(table), span=span_of_node(node), visible=self._visible)
+        return Column(
+            node.name, None if table is None else self.source(table), span=span_of_node(node), visible=self._visible
+        )
 
     def literal(self, node: exp.Expr) -> Expr:
         _only(node, "this", "is_string")
@@ -191,7 +198,8 @@ class Translator:
         FUNCTIONS[name].check_count(len(args), span)
         return Call(name, args, span=span)
 
-    # --- parts ------------------------------------------------------------------------------------------------------------------------
+    # --- parts
+    # ------------------------------------------------------------------------------------------------------------------------
 
     def _pair(self, node: exp.Expr) -> tuple[Expr, Expr]:
         return self.expression(node.this), self.expression(node.expression)
@@ -206,13 +214,17 @@ class Translator:
     def _count_copies(self, subject: Expr, copies: int, span: Span | None) -> None:
         self._copied += copies * sum(1 for _ in walk(subject))
         if self._copied > MAX_COPIED:
-            raise QueryError("CASE with a value this large in this many branches", span=span, hint="write CASE WHEN … instead")
+            raise QueryError(
+                "CASE with a value this large in this many branches", span=span, hint="write CASE WHEN … instead"
+            )
 
     def _aggregate(self, name: str, args: list[exp.Expr], span: Span | None) -> Expr:
         if len(args) != 1:
             raise QueryError(f"{name} takes one argument, not {len(args)}", span=span)
         if name == "COUNT" and isinstance(args[0], exp.Column) and isinstance(args[0].this, exp.Star):
-            self.source(args[0].args["table"])  # every row of a join has a row of each source, so COUNT(a.*) counts them all
+            self.source(
+                args[0].args["table"]
+            )  # every row of a join has a row of each source, so COUNT(a.*) counts them all
             return Aggregate(name, span=span)
         if not isinstance(args[0], exp.Star):
             return Aggregate(name, self.expression(args[0]), span=span)

@@ -37,7 +37,9 @@ def type_named(name: str, sizes: list[str], span: Span) -> pa.DataType:
     if upper == "DECIMAL":
         return _decimal(sizes, span)
     if upper not in TYPES:
-        raise QueryError(f'there is no type "{name[:40]}"', span=span, hint=f"types: {', '.join([*TYPES, 'DECIMAL(p, s)'])}")
+        raise QueryError(
+            f'there is no type "{name[:40]}"', span=span, hint=f"types: {', '.join([*TYPES, 'DECIMAL(p, s)'])}"
+        )
     if sizes:
         raise QueryError(f"{upper} takes no size", span=span)
     return TYPES[upper]

@@ -31,7 +31,18 @@ from watersmeet.algebra.render import type_text
 from watersmeet.errors import InternalError, QueryError
 from watersmeet.sql.convert import converted, plainly
 from watersmeet.sql.functions import FUNCTIONS
-from watersmeet.sql.kinds import INSTANTS, NUMBERS, Family, Typed, decimal, decimal_size, family, finest_unit, plain, span_over
+from watersmeet.sql.kinds import (
+    INSTANTS,
+    NUMBERS,
+    Family,
+    Typed,
+    decimal,
+    decimal_size,
+    family,
+    finest_unit,
+    plain,
+    span_over,
+)
 
 
 def type_of(expr: Expr, sources: Sequence[BoundSource]) -> pa.DataType:
@@ -52,7 +63,8 @@ def arithmetic(op: str, left: Typed, right: Typed) -> Typed:
 
     >>> one, half = Typed(Literal(1, pa.int64()), pa.int64()), Typed(Literal(0.5, pa.float64()), pa.float64())
     >>> arithmetic("+", one, half)
-    Typed(expr=Arithmetic(op='+', left=Literal(value=1.0, type=DataType(double)), right=Literal(value=0.5, type=DataType(double))), \
+    Typed(expr=Arithmetic(op='+', left=Literal(value=1.0, type=DataType(double)), right=Literal(value=0.5,
+    type=DataType(double))), \
 type=DataType(double))
     """
     left_kind, right_kind = _arithmetic_operands(op, left, right)
@@ -70,7 +82,9 @@ def arithmetic_type(op: str, left: pa.DataType, right: pa.DataType) -> pa.DataTy
 
 
 def aggregate(function: str, arg: Typed | None) -> tuple[Expr | None, pa.DataType]:
-    """The argument as the aggregate takes it, and the aggregate's type: SUM and AVG add up in the widest type of the family."""
+    """The argument as the aggregate takes it, and the aggregate's type: SUM and AVG add up in the widest type of the
+    family.
+    """
     if arg is None:
         return None, pa.int64()
     if function == "COUNT":
@@ -98,7 +112,8 @@ def _summed(function: str, arg: Typed) -> pa.DataType:
     raise QueryError(f"{function} takes a number, not a {type_text(arg.type)}", span=arg.span, hint=hint)
 
 
-# --- arithmetic -------------------------------------------------------------------------------------------------------------------------
+# --- arithmetic
+# -------------------------------------------------------------------------------------------------------------------------
 
 
 def _arithmetic_operands(op: str, left: Typed, right: Typed) -> tuple[pa.DataType, pa.DataType]:
@@ -113,7 +128,9 @@ def _arithmetic_operands(op: str, left: Typed, right: Typed) -> tuple[pa.DataTyp
 
 
 def _beside(op: str, operand: Typed, other: Typed) -> Typed:
-    """NULL as the other's type (an interval where it is added to an instant); a string constant beside an instant as an instant."""
+    """NULL as the other's type (an interval where it is added to an instant); a string constant beside an instant as an
+    instant.
+    """
     if operand.family is Family.NULL:
         kind = pa.int64() if other.family is Family.NULL else plain(other.type)
         return Typed(operand.expr, pa.duration("us") if op == "+" and other.family in INSTANTS else kind)
@@ -129,7 +146,11 @@ def _number_operands(op: str, left: Typed, right: Typed, families: set[Family]) 
     if not wide:
         return pa.int64(), pa.int64()
     if op == "%":
-        raise QueryError(f"% takes integers and floating-point numbers, not a {type_text(wide[0].type)}", span=wide[0].span, hint="CAST it")
+        raise QueryError(
+            f"% takes integers and floating-point numbers, not a {type_text(wide[0].type)}",
+            span=wide[0].span,
+            hint="CAST it",
+        )
     sizes = [decimal_size(operand) for operand in (left, right)]
     decimal(*_decimal_result(op, *sizes), (left, right))
     return pa.decimal128(*sizes[0]), pa.decimal128(*sizes[1])
@@ -179,10 +200,13 @@ def _no_arithmetic(op: str, left: Typed, right: Typed) -> QueryError:
         hint = "strings are joined with ||"
     elif Family.STRING not in {left.family, right.family}:
         hint = None
-    return QueryError(f"{type_text(left.type)} {op} {type_text(right.type)} is not defined", span=span_over((left, right)), hint=hint)
+    return QueryError(
+        f"{type_text(left.type)} {op} {type_text(right.type)} is not defined", span=span_over((left, right)), hint=hint
+    )
 
 
-# --- types of bound expressions ---------------------------------------------------------------------------------------------------------
+# --- types of bound expressions
+# ---------------------------------------------------------------------------------------------------------
 
 
 def _column_type(column: Column, fields: Mapping[str, pa.Schema]) -> pa.DataType:

@@ -1,13 +1,15 @@
 """Statistics of a table that is there as a whole: exact where it is small, from a sample where it is large.
 
-Distinct values are estimated from a sample with the first-order jackknife: of N rows, n are sampled, d values are seen, f of them once;
+Distinct values are estimated from a sample with the first-order jackknife: of N rows, n are sampled, d values are seen,
+f of them once;
 
     distinct = d / (1 − (1 − n/N) · f/n)
 
-which is d when nothing was left out, N when every row sampled has a value of its own, and close wherever values are about as frequent as
-each other. A few very frequent values among many rare ones make it too low.
+which is d when nothing was left out, N when every row sampled has a value of its own, and close wherever values are
+about as frequent as each other. A few very frequent values among many rare ones make it too low.
 
-References: Haas, Stokes, "Estimating the Number of Classes in a Finite Population", 1998, D_uj1, the one PostgreSQL's ANALYZE uses.
+References: Haas, Stokes, "Estimating the Number of Classes in a Finite Population", 1998, D_uj1, the one PostgreSQL's
+ANALYZE uses.
 """
 
 from __future__ import annotations
@@ -29,9 +31,13 @@ EXACT_ROWS = 200_000
 
 
 def measured(
-    table: pa.Table | pa.RecordBatch, times_us: NDArray[np.int64] | None, columns: Sequence[str], most_rows: int = EXACT_ROWS
+    table: pa.Table | pa.RecordBatch,
+    times_us: NDArray[np.int64] | None,
+    columns: Sequence[str],
+    most_rows: int = EXACT_ROWS,
 ) -> StreamStats:
-    """Statistics of a finite table; `times_us` is None for a relation. At most `most_rows` rows are looked at for distinct values.
+    """Statistics of a finite table; `times_us` is None for a relation. At most `most_rows` rows are looked at for
+    distinct values.
 
     >>> found = measured(pa.table({"item": ["pen", "pen", "ink", None]}), np.array([0, 1, 2, 4]) * 1_000_000, ["item"])
     >>> print(found.rows_per_s, found.distinct["item"], found.hot_share["item"], found.null_share["item"], sep=", ")
@@ -91,11 +97,15 @@ def _column(column: pa.ChunkedArray, chosen: NDArray[np.int64] | None, name: str
     once = int(np.count_nonzero(counts.counts == 1))
     distinct = jackknife(counts.rows * (len(column) / looked_at), counts.rows, len(counts.values), once)
     hot = _hot_share(counts.counts, distinct)
-    return _ColumnStats(null_share, Estimate(distinct, Provenance.MEASURED, note), Estimate(hot, Provenance.MEASURED, note))
+    return _ColumnStats(
+        null_share, Estimate(distinct, Provenance.MEASURED, note), Estimate(hot, Provenance.MEASURED, note)
+    )
 
 
 def _hot_share(counts: NDArray[np.int64], distinct: float) -> float:
-    """A most frequent value that was seen once says nothing of its share: all that is known is that it is at least 1/distinct."""
+    """A most frequent value that was seen once says nothing of its share: all that is known is that it is at least
+    1/distinct.
+    """
     most = int(counts.max())
     return max(most / int(counts.sum()) if most > 1 else 0.0, 1 / distinct)
 

@@ -1,11 +1,12 @@
 """The share of rows, or of combinations of rows, that pass a predicate.
 
-Columns are taken as independent, values as equally frequent, and the values of one side of an equality as contained in the other's. Nulls
-pass no test but IS NULL, and `NOT` is taken as the complement. Equalities that follow from others (a = b, b = c, a = c) are multiplied
-like any: whoever has equivalence classes should hand in only those that tie them together.
+Columns are taken as independent, values as equally frequent, and the values of one side of an equality as contained in
+the other's. Nulls pass no test but IS NULL, and `NOT` is taken as the complement. Equalities that follow from others (a
+= b, b = c, a = c) are multiplied like any: whoever has equivalence classes should hand in only those that tie them
+together.
 
-References: Selinger et al., "Access Path Selection in a Relational Database Management System", 1979, table 1: 1/v, 1/max(v, v), 1/3, 1/4,
-1/10 without statistics, products for AND and inclusion and exclusion for OR.
+References: Selinger et al., "Access Path Selection in a Relational Database Management System", 1979, table 1: 1/v,
+1/max(v, v), 1/3, 1/4, 1/10 without statistics, products for AND and inclusion and exclusion for OR.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ def selectivity(predicate: Expr, distinct: Lookup, null_share: Lookup = lambda c
 
 
 def sampled_selectivity(mask: NDArray[np.bool_] | pa.BooleanArray | pa.ChunkedArray) -> Estimate:
-    """The share of a sample that passed; a null did not. Where none of n did, 1/(n + 2) by the rule of succession: rare, not impossible.
+    """The share of a sample that passed; a null did not. Where none of n did, 1/(n + 2) by the rule of succession:
+    rare, not impossible.
 
     >>> print(sampled_selectivity(np.array([True, False, False, False])))
     0.25 (measured)
@@ -98,7 +100,9 @@ class _Estimator:
 
     def disjunction(self, expr: Or) -> Estimate:
         parts = [self.share(arg) for arg in expr.args]
-        return derived(1 - math.prod(1 - part.value for part in parts), *parts, note="inclusion and exclusion over the parts of OR")
+        return derived(
+            1 - math.prod(1 - part.value for part in parts), *parts, note="inclusion and exclusion over the parts of OR"
+        )
 
     def complement(self, expr: Not) -> Estimate:
         return _complement(self.share(expr.arg))
@@ -125,7 +129,9 @@ class _Estimator:
         return _NULL if known is None else derived(known.value, known, note="the column's share of nulls")
 
     def _equality(self, left: Expr, right: Expr) -> Estimate:
-        """Containment: each value of the side with fewer occurs on the other side, in a share 1/max(v1, v2) of all pairs."""
+        """Containment: each value of the side with fewer occurs on the other side, in a share 1/max(v1, v2) of all
+        pairs.
+        """
         if left == right:
             return Estimate(1, Provenance.DERIVED, "both sides are the same")
         counts = [self._values(side) for side in (left, right) if columns_of(side)]
@@ -146,7 +152,11 @@ class _Estimator:
             return None
         if count.value < 1:
             raise InputError(f'column "{columns[0].name}" cannot have {count.value:g} distinct values')
-        return count if subject == columns[0] else assumed(count.value, f'as many values as column "{columns[0].name}" it is computed from')
+        return (
+            count
+            if subject == columns[0]
+            else assumed(count.value, f'as many values as column "{columns[0].name}" it is computed from')
+        )
 
 
 _RULES: dict[type[Expr], Callable[[_Estimator, Any], Estimate]] = {

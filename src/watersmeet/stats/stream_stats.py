@@ -24,8 +24,9 @@ _ROUNDING = 1e-9
 class StreamStats:
     """Statistics of one stream or relation; columns nothing is known of are not in the mappings.
 
-    `distinct` counts the values of a column, nulls aside, and `hot_share` is the most frequent value's share of the rows that have one: at
-    least 1/distinct. `null_share` is the share of the rows that have none. `rows` and `span_s` are those of the rows that were measured.
+    `distinct` counts the values of a column, nulls aside, and `hot_share` is the most frequent value's share of the
+    rows that have one: at least 1/distinct. `null_share` is the share of the rows that have none. `rows` and `span_s`
+    are those of the rows that were measured.
     """
 
     rows_per_s: Estimate
@@ -67,13 +68,16 @@ class StreamStats:
     def with_assumptions(self, schema: SourceSchema, window_rows: float | None = None) -> StreamStats:
         """These statistics with what is missing filled by defaults, each marked and explained.
 
-        A row's size comes from its Arrow types, distinct values are 200 per column but no more than the type has or than the rows of the
-        window, and all values are equally frequent. What is declared or measured stays.
+        A row's size comes from its Arrow types, distinct values are 200 per column but no more than the type has or
+        than the rows of the window, and all values are equally frequent. What is declared or measured stays.
         """
         self.checked_against(schema)
         if window_rows is not None:
             checked_number(window_rows, "the rows of a window")
-        distinct = {each.name: self.distinct.get(each.name) or self._assumed_distinct(each, window_rows) for each in schema.fields}
+        distinct = {
+            each.name: self.distinct.get(each.name) or self._assumed_distinct(each, window_rows)
+            for each in schema.fields
+        }
         hot = {name: self.hot_share.get(name) or _evenly(count) for name, count in distinct.items()}
         row_bytes = _bytes_by_type(schema.fields) if self.row_bytes.is_assumed else self.row_bytes
         return replace(self, row_bytes=row_bytes, distinct=distinct, hot_share=hot)
@@ -88,7 +92,10 @@ class StreamStats:
         value = min(reasons)
         hot = self.hot_share.get(column.name)
         if hot is not None and hot.value * value < 1:
-            return assumed(1 / hot.value, f"no statistics: a most frequent value of {number_text(hot.value)} leaves at least so many")
+            return assumed(
+                1 / hot.value,
+                f"no statistics: a most frequent value of {number_text(hot.value)} leaves at least so many",
+            )
         return assumed(value, reasons[value])
 
 
@@ -98,8 +105,9 @@ def stats(
     row_bytes: float | None = None,
     hot: Mapping[str, float] | None = None,
 ) -> StreamStats:
-    """Declares statistics of a stream, to plan without data: rows per second, distinct values per column, bytes per row, and the share of
-    the most frequent value per column. What is left out is assumed, and marked so wherever it shows.
+    """Declares statistics of a stream, to plan without data: rows per second, distinct values per column, bytes per
+    row, and the share of the most frequent value per column. What is left out is assumed, and marked so wherever it
+    shows.
 
     >>> bids = stats(rate=5000, distinct={"auction": 100}, hot={"auction": 0.2})
     >>> print(bids.rows_per_s, bids.distinct["auction"], bids.row_bytes, sep=", ")
@@ -107,7 +115,9 @@ def stats(
     """
     return StreamStats(
         rows_per_s=unknown_rate("no rate was declared") if rate is None else _declared_rate(rate),
-        row_bytes=unknown_row_bytes("no row size was declared") if row_bytes is None else _declared(row_bytes, "row_bytes"),
+        row_bytes=unknown_row_bytes("no row size was declared")
+        if row_bytes is None
+        else _declared(row_bytes, "row_bytes"),
         distinct=_declared_columns(distinct, "distinct"),
         hot_share=_declared_columns(hot, "hot"),
     )
@@ -125,7 +135,8 @@ def _declared_rate(rate: object) -> Estimate:
     found = _declared(rate, "rate")
     if found.value == 0:
         raise InputError(
-            "a rate of 0 rows per second means no stream", hint="leave the stream out, or leave the rate out to have it assumed"
+            "a rate of 0 rows per second means no stream",
+            hint="leave the stream out, or leave the rate out to have it assumed",
         )
     return found
 
@@ -138,7 +149,9 @@ def _declared_columns(values: object, what: str) -> dict[str, Estimate]:
     if values is None:
         return {}
     if not isinstance(values, Mapping):
-        raise InputError(f"{what} must map columns to numbers, got {shown(values)}", hint=f'write it like {what}={{"item": 0.5}}')
+        raise InputError(
+            f"{what} must map columns to numbers, got {shown(values)}", hint=f'write it like {what}={{"item": 0.5}}'
+        )
     for column in values:
         if not isinstance(column, str):
             raise InputError(f"{what} names columns by their name, got {shown(column)}")
@@ -158,7 +171,8 @@ def _check_share(share: Estimate, what: str) -> None:
 def _check_distinct(column: str, count: Estimate) -> None:
     if count.value < 1:
         raise InputError(
-            f'column "{column}" cannot have {number_text(count.value)} distinct values', hint="the least is 1: leave out what is not known"
+            f'column "{column}" cannot have {number_text(count.value)} distinct values',
+            hint="the least is 1: leave out what is not known",
         )
 
 
@@ -187,7 +201,9 @@ def _values_of_type(kind: pa.DataType) -> float:
 
 def _bytes_by_type(fields_: Iterable[pa.Field]) -> Estimate:
     total = sum(_type_bytes(each.type) for each in fields_)
-    return assumed(max(1.0, total), "no rows were seen: the widths of the Arrow types, 16 bytes for each of varying width")
+    return assumed(
+        max(1.0, total), "no rows were seen: the widths of the Arrow types, 16 bytes for each of varying width"
+    )
 
 
 def _type_bytes(kind: pa.DataType) -> float:

@@ -28,7 +28,9 @@ class ValueCounts:
         return int(self.counts.sum())
 
     def items(self) -> list[int] | list[str]:
-        """The values as numbers or as text, different for different values of the column's type (text beyond 64 signs: as its hash)."""
+        """The values as numbers or as text, different for different values of the column's type (text beyond 64 signs:
+        as its hash).
+        """
         kind = self.values.type
         if pa.types.is_integer(kind):
             found: list[int] = self.values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False).tolist()
@@ -60,22 +62,26 @@ def as_table(rows: pa.Table | pa.RecordBatch) -> pa.Table:
 
 def column_of(table: pa.Table, name: str) -> pa.ChunkedArray:
     if table.schema.names.count(name) != 1:
-        raise InputError(f'there is no single column "{name}" to measure', hint=f"existing columns: {listing(table.schema.names)}")
+        raise InputError(
+            f'there is no single column "{name}" to measure', hint=f"existing columns: {listing(table.schema.names)}"
+        )
     return table.column(name)
 
 
 def checked_times(times_us: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
     times = np.asarray(times_us)
     if times.shape != (rows,) or (rows and times.dtype.kind not in "iu"):
-        raise InputError(f"{rows} rows need as many event times in whole microseconds, got {times.dtype} of shape {times.shape}")
+        raise InputError(
+            f"{rows} rows need as many event times in whole microseconds, got {times.dtype} of shape {times.shape}"
+        )
     return times
 
 
 def sample_rows(rows: int, most: int, seed: int) -> NDArray[np.int64] | None:
     """At most `most` row numbers, one at random out of each of so many equal stretches; None when that is every row.
 
-    One per stretch follows a stream that changes over time, and the random place inside keeps periodic data from lining up with it. The
-    same seed gives the same rows.
+    One per stretch follows a stream that changes over time, and the random place inside keeps periodic data from lining
+    up with it. The same seed gives the same rows.
     """
     if rows <= most:
         return None
@@ -87,7 +93,9 @@ def _unwrapped(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     """The same values without run ends, extensions and views, from which Arrow cannot take single rows."""
     kind = column.type
     if pa.types.is_run_end_encoded(kind):
-        return _unwrapped(pa.chunked_array([pc.run_end_decode(chunk) for chunk in column.chunks], kind.value_type), name)
+        return _unwrapped(
+            pa.chunked_array([pc.run_end_decode(chunk) for chunk in column.chunks], kind.value_type), name
+        )
     if isinstance(kind, pa.BaseExtensionType):
         return _unwrapped(pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type), name)
     if pa.types.is_nested(kind):
@@ -98,7 +106,9 @@ def _unwrapped(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
 
 
 def _countable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The same values in a type Arrow counts and sketches take: points in time, truth values and floats as whole numbers."""
+    """The same values in a type Arrow counts and sketches take: points in time, truth values and floats as whole
+    numbers.
+    """
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _countable(column.cast(kind.value_type))

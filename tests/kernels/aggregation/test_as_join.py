@@ -1,4 +1,6 @@
-"""The AS join against its definition: three inputs, equal keys between neighbours, a comparison between the first and the last."""
+"""The AS join against its definition: three inputs, equal keys between neighbours, a comparison between the first and
+the last.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def test_every_change_meets_what_matches_it_at_that_time(described: Described, w
         a, b, c = (described[entry] for entry in met)
         return a[0] == b[0] and b[1] == c[1] and a[2] < c[2]
 
-    wanted = as_join_definition([(entry % INPUTS, entry, rows, amount) for entry, rows, amount in listed], INPUTS, matches)
+    wanted = as_join_definition(
+        [(entry % INPUTS, entry, rows, amount) for entry, rows, amount in listed], INPUTS, matches
+    )
     assert sorted(_found(described, listed, room)) == sorted(wanted)
 
 
@@ -69,7 +73,15 @@ def _found(described: Described, listed: Listed, room: int) -> list[tuple[int, t
     tables.reserve(len(listed))
     changed, rows, amount = (np.array([change[place] for change in listed], np.int64) for place in range(3))
     ints = np.stack([rows, amount], axis=1)
-    changes = Changes(changed % INPUTS, changed, rows, np.zeros_like(rows), ints, ints[:, 1:].astype(np.float64), np.empty((rows.size, 0)))
+    changes = Changes(
+        changed % INPUTS,
+        changed,
+        rows,
+        np.zeros_like(rows),
+        ints,
+        ints[:, 1:].astype(np.float64),
+        np.empty((rows.size, 0)),
+    )
     out = tables.room(room)
     found = []
     for size in tables.join(changes, Work(*(np.zeros((INPUTS, INPUTS), np.int64) for _ in range(2))), out):

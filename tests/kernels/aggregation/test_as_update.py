@@ -17,7 +17,9 @@ Listed = list[tuple[int, int, int, int]]
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 8), st.integers(0, GROUPS - 1), st.integers(-2, 3), st.integers(-9, 9)), max_size=60),
+    st.lists(
+        st.tuples(st.integers(0, 8), st.integers(0, GROUPS - 1), st.integers(-2, 3), st.integers(-9, 9)), max_size=60
+    ),
     st.lists(st.integers(0, 60), max_size=4),
 )
 @settings(deadline=None)
@@ -44,7 +46,10 @@ def _shown(listed: Listed, cuts: list[int]) -> list[tuple[int, int, tuple[int, i
 
 
 def _row(room: Shown, at: int) -> tuple[int, int, tuple[int, int], tuple[int, int]]:
-    now, before = (int(room.ints[at, 0]), int(room.ints[at, 1])), (int(room.before_ints[at, 0]), int(room.before_ints[at, 1]))
+    now, before = (
+        (int(room.ints[at, 0]), int(room.ints[at, 1])),
+        (int(room.before_ints[at, 0]), int(room.before_ints[at, 1])),
+    )
     assert (room.approx[at, 0], room.before_approx[at, 0]) == (now[1], before[1])
     assert (room.pairs[at].sum(), room.before_pairs[at].sum()) == (now[1] / 2, before[1] / 2)
     return int(room.instant[at]), int(room.group[at]), now, before

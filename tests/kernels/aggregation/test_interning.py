@@ -12,7 +12,9 @@ from watersmeet.operators.aggregate.interner import Interner
 WORDS = st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1)
 
 
-@given(st.integers(0, 3).flatmap(lambda width: st.lists(st.lists(st.tuples(*[WORDS] * width), max_size=50), max_size=6)))
+@given(
+    st.integers(0, 3).flatmap(lambda width: st.lists(st.lists(st.tuples(*[WORDS] * width), max_size=50), max_size=6))
+)
 @settings(deadline=None)
 def test_rows_are_numbered_as_a_dictionary_would(batches: list[list[tuple[int, ...]]]) -> None:
     width = next((len(row) for batch in batches for row in batch), 0)

@@ -16,7 +16,9 @@ EVENTS = st.lists(st.tuples(st.integers(0, 2), st.integers(-5, 5), st.integers(1
 
 @given(EVENTS, st.booleans())
 @settings(deadline=None)
-def test_the_first_value_of_a_group_is_the_smallest_it_holds(events: list[tuple[int, int, int, bool]], largest: bool) -> None:
+def test_the_first_value_of_a_group_is_the_smallest_it_holds(
+    events: list[tuple[int, int, int, bool]], largest: bool
+) -> None:
     held: list[dict[int, int]] = [{}, {}, {}]
     extremes = Extremes(OrderCodes.of(pa.int64()), largest)
     nothing = np.empty(0, np.int64)
@@ -26,7 +28,9 @@ def test_the_first_value_of_a_group_is_the_smallest_it_holds(events: list[tuple[
         one = np.array([group]), np.zeros(1, np.int64), np.array([value]), np.ones(1, np.bool_), np.array([signed])
         extremes.add(*one, nothing, nothing, 3)
         asked = np.array([group])
-        now, _ = extremes.add(nothing, nothing, nothing, np.empty(0, np.bool_), nothing, np.zeros(1, np.int64), asked, 3)
+        now, _ = extremes.add(
+            nothing, nothing, nothing, np.empty(0, np.bool_), nothing, np.zeros(1, np.int64), asked, 3
+        )
         wanted = first_values_definition({-key if largest else key: n for key, n in held[group].items()})
         assert extremes.values(now).to_pylist() == [wanted if wanted is None or not largest else -wanted]
 
@@ -34,6 +38,8 @@ def test_the_first_value_of_a_group_is_the_smallest_it_holds(events: list[tuple[
 def test_a_group_asked_for_at_two_instants_shows_before_what_it_had_at_the_first() -> None:
     extremes = Extremes(OrderCodes.of(pa.int64()), largest=False)
     groups, instants, codes, weights = np.array([0, 0]), np.array([0, 1]), np.array([5, 3]), np.array([1, 1])
-    now, before = extremes.add(groups, instants, codes, np.ones(2, np.bool_), weights, np.array([0, 1]), np.array([0, 0]), 1)
+    now, before = extremes.add(
+        groups, instants, codes, np.ones(2, np.bool_), weights, np.array([0, 1]), np.array([0, 0]), 1
+    )
     assert extremes.values(now).to_pylist() == [5, 3]
     assert extremes.values(before).to_pylist() == [None, 5]

@@ -1,4 +1,6 @@
-"""Small window joins to try: streams of (time, code), what is old, what is new, and every algorithm under one signature."""
+"""Small window joins to try: streams of (time, code), what is old, what is new, and every algorithm under one
+signature.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ FOREVER_US = 2**63 - 1
 
 @dataclass(frozen=True)
 class Case:
-    """Per stream its old and its new rows, and how far they reach; buckets per hash table and the clean-up interval for those that ask."""
+    """Per stream its old and its new rows, and how far they reach; buckets per hash table and the clean-up interval for
+    those that ask.
+    """
 
     old: Streams
     new: Streams
@@ -73,7 +77,9 @@ def one_window(new: Streams, window_us: int, old: Streams | None = None) -> Case
 
 
 def random_case(seed: int) -> Case:
-    """Two to five streams that lean on the edges: equal times, silent streams, old rows after new ones, bursts, a hot key, no key."""
+    """Two to five streams that lean on the edges: equal times, silent streams, old rows after new ones, bursts, a hot
+    key, no key.
+    """
     draw = random.Random(seed)
     n = draw.randint(2, 5)
     span = draw.choice((0, 3, 8, 20))
@@ -83,7 +89,9 @@ def random_case(seed: int) -> Case:
     cuts = [draw.choice((0, len(stream) // 2, draw.randint(0, len(stream)))) for stream in streams]
     if draw.random() < 0.5:  # otherwise old rows are as often later than new ones
         streams = [sorted(stream) for stream in streams]
-    window_us = draw.choice((0, draw.randint(0, span + 1), draw.randint(0, span + 1), draw.randint(0, span + 1), FOREVER_US))
+    window_us = draw.choice(
+        (0, draw.randint(0, span + 1), draw.randint(0, span + 1), draw.randint(0, span + 1), FOREVER_US)
+    )
     one = draw.random() < 0.5
     reach_us = tuple(window_us if one else draw.choice((window_us, draw.randint(0, span + 1))) for _ in range(n))
     return Case(
@@ -101,5 +109,8 @@ def _random_stream(draw: random.Random, most: int, span: int, origin_us: int, ke
         return []
     burst = origin_us + draw.randint(0, span)
     bursty = draw.random() < 0.3
-    times = [burst if bursty and draw.random() < 0.7 else origin_us + draw.randint(0, span) for _ in range(draw.randint(1, most))]
+    times = [
+        burst if bursty and draw.random() < 0.7 else origin_us + draw.randint(0, span)
+        for _ in range(draw.randint(1, most))
+    ]
     return [(time, draw.choice(keys)) for time in times]

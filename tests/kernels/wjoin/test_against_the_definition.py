@@ -54,7 +54,9 @@ def test_the_random_streams_reach_the_edges() -> None:
         kinds["silent"] += any(not rows for rows in times)
         kinds["no new rows on a stream"] += any(old and not new for old, new in zip(case.old, case.new, strict=True))
         kinds["equal times"] += bool(times[0] & times[1])
-        kinds["old after new"] += any(old and new and max(old) > min(new) for old, new in zip(case.old, case.new, strict=True))
+        kinds["old after new"] += any(
+            old and new and max(old) > min(new) for old, new in zip(case.old, case.new, strict=True)
+        )
         kinds["window 0"] += case.window_us == 0
         kinds["reaches differ"] += len(set(case.reach_us)) > 1
         kinds["no key"] += {code for rows in [*case.old, *case.new] for _, code in rows} == {0}
@@ -130,7 +132,9 @@ def test_nothing_comes_of_nothing(algorithm: Algorithm) -> None:
 
 
 @every_algorithm
-@pytest.mark.parametrize("wrong", [{"window_us": -1}, {"reach_us": (5,)}, {"old": [[]], "new": [[(1, 1)]], "reach_us": (5,)}])
+@pytest.mark.parametrize(
+    "wrong", [{"window_us": -1}, {"reach_us": (5,)}, {"old": [[]], "new": [[(1, 1)]], "reach_us": (5,)}]
+)
 def test_what_no_caller_may_pass_is_refused(algorithm: Algorithm, wrong: dict[str, Any]) -> None:
     given_fields = {"old": [[], []], "new": [[(1, 1)], [(2, 1)]], "window_us": 5, "reach_us": (5, 5), **wrong}
     with pytest.raises(ValueError, match="window"):

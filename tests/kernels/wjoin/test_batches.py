@@ -18,7 +18,9 @@ def test_every_split_into_calls_finds_the_same_combinations(algorithm: Algorithm
         case = random_case(seed)
         draw = random.Random(seed)
         rows = _numbered(case)
-        assert _fed(algorithm, case, rows, _batches(rows, draw, in_order), draw) == _at_once(case, rows), f"seed {seed}: {case}"
+        assert _fed(algorithm, case, rows, _batches(rows, draw, in_order), draw) == _at_once(case, rows), (
+            f"seed {seed}: {case}"
+        )
 
 
 def _numbered(case: Case) -> Ids:
@@ -38,13 +40,18 @@ def _at_once(case: Case, rows: Ids) -> list[tuple[int, ...]]:
     return sorted(tuple(ids[s][row] for s, row in enumerate(result)) for result in expected(everything))
 
 
-def _fed(algorithm: Algorithm, case: Case, rows: Ids, batches: list[list[int]], draw: random.Random) -> list[tuple[int, ...]]:
+def _fed(
+    algorithm: Algorithm, case: Case, rows: Ids, batches: list[list[int]], draw: random.Random
+) -> list[tuple[int, ...]]:
     """The results of one call per batch, with the rows held from before as the old ones."""
     held: list[int] = []
     results = []
     for number, batch in enumerate(batches):
         call, ids = _case_of(case, rows, held, batch)
-        results += [tuple(ids[s][row] for s, row in enumerate(result)) for result in zip(*algorithm(call).rows.tolist(), strict=True)]
+        results += [
+            tuple(ids[s][row] for s, row in enumerate(result))
+            for result in zip(*algorithm(call).rows.tolist(), strict=True)
+        ]
         future = [each for later in batches[number + 1 :] for each in later]
         held = [each for each in [*held, *batch] if draw.random() < 0.3 or _can_matter(case, rows, each, future)]
     return sorted(results)
@@ -53,7 +60,9 @@ def _fed(algorithm: Algorithm, case: Case, rows: Ids, batches: list[list[int]], 
 def _case_of(case: Case, rows: Ids, old: list[int], new: list[int]) -> tuple[Case, list[list[int]]]:
     """The call, and the row numbers behind each stream's rows in it."""
     n = len(case.new)
-    olds, news = ([sorted((rows[each][1], each) for each in ids if rows[each][0] == s) for s in range(n)] for ids in (old, new))
+    olds, news = (
+        [sorted((rows[each][1], each) for each in ids if rows[each][0] == s) for s in range(n)] for ids in (old, new)
+    )
     old_rows, new_rows = ([[row for row, _ in stream] for stream in part] for part in (olds, news))
     ids = [[each for _, each in [*before, *fresh]] for before, fresh in zip(olds, news, strict=True)]
     return Case(old_rows, new_rows, case.window_us, case.reach_us, case.buckets, case.clean_up_every), ids

@@ -87,7 +87,11 @@ def test_lca_keeps_every_result_of_the_pairs_windows_and_no_more_than_gca() -> N
         lca = set(found(mw_join(Case(case.old, case.new, widest, tuple(pair_us.max(axis=1).tolist())))))
         gca = set(found(mw_join(Case(case.old, case.new, widest, (widest,) * n))))
         times, _, offsets, *_ = case.arguments
-        exact = {rows for rows in gca if _within([int(times[offsets[s] + row]) for s, row in enumerate(rows)], pair_us.tolist())}
+        exact = {
+            rows
+            for rows in gca
+            if _within([int(times[offsets[s] + row]) for s, row in enumerate(rows)], pair_us.tolist())
+        }
         assert exact <= lca <= gca
 
 

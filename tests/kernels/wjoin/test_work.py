@@ -38,7 +38,9 @@ def test_hw_compares_fewer_than_nlw_and_nlw_fewer_than_ripple(streams: int) -> N
     assert hw < xjoin < ripple
 
 
-@pytest.mark.parametrize("rates_per_s", [[1000.0, 550.0, 100.0], [100.0, 400.0, 700.0, 1000.0], [1000.0, 700.0, 400.0, 100.0]])
+@pytest.mark.parametrize(
+    "rates_per_s", [[1000.0, 550.0, 100.0], [100.0, 400.0, 700.0, 1000.0], [1000.0, 700.0, 400.0, 100.0]]
+)
 def test_mw_compares_fewer_than_nlw_when_rates_differ(rates_per_s: list[float]) -> None:
     # by nesting the shortest buffer outermost; in NLW-join's circular order it would compare as many
     case = poisson(rates_per_s, seconds=1, values=100, window_us=SECOND_US // 4)
@@ -65,9 +67,13 @@ def test_lca_compares_fewer_than_gca(others_us: int) -> None:
 
 
 def test_more_buckets_mean_fewer_comparisons() -> None:
-    compared = [comparisons("hw_join", poisson([200.0] * 3, 2, 50, SECOND_US // 2, buckets)) for buckets in (1, 4, 16, 64)]
+    compared = [
+        comparisons("hw_join", poisson([200.0] * 3, 2, 50, SECOND_US // 2, buckets)) for buckets in (1, 4, 16, 64)
+    ]
     assert compared == sorted(compared, reverse=True)
-    assert compared[0] == comparisons("nlw_join", poisson([200.0] * 3, 2, 50, SECOND_US // 2)), "one bucket is the nested loop"
+    assert compared[0] == comparisons("nlw_join", poisson([200.0] * 3, 2, 50, SECOND_US // 2)), (
+        "one bucket is the nested loop"
+    )
 
 
 def test_buckets_that_nobody_probes_are_cleaned_all_the_same() -> None:

@@ -75,7 +75,13 @@ def test_of_an_aggregation_the_window_in_which_the_input_ends_is_left_out() -> N
 
 
 def test_a_condition_stands_at_the_first_join_that_knows_all_it_speaks_of() -> None:
-    join = WindowJoin({"a": "x", "b": "y", "c": "z"}, Range(5), (), equal=(("a.k", "b.k"), ("a.j", "c.j")), where=("a.v > 1", "b.v < c.v"))
+    join = WindowJoin(
+        {"a": "x", "b": "y", "c": "z"},
+        Range(5),
+        (),
+        equal=(("a.k", "b.k"), ("a.j", "c.j")),
+        where=("a.v > 1", "b.v < c.v"),
+    )
     assert [(step.alias, step.equal, step.where, len(step.bounds)) for step in join.steps()] == [
         ("a", (), ("a.v > 1",), 0),
         ("b", (("a.k", "b.k"),), (), 1),
@@ -142,7 +148,9 @@ def grown() -> list[Point]:
 @pytest.mark.xdist_group("growth")
 def test_growth_says_how_much_larger_than_the_smallest_a_time_per_row_is(grown: list[Point]) -> None:
     assert [point.size for point in grown if point.grows == "streams"] == [2, 3, 4, 5, 6]
-    assert all(point.over_first == 1.0 for point in grown if point.size == min(p.size for p in grown if p.grows == point.grows))
+    assert all(
+        point.over_first == 1.0 for point in grown if point.size == min(p.size for p in grown if p.grows == point.grows)
+    )
 
 
 @pytest.mark.xdist_group("growth")

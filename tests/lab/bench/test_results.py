@@ -38,7 +38,10 @@ def test_a_saved_comparison_reads_back_and_says_where_it_was_measured(tmp_path: 
 def test_two_runs_are_compared_system_by_system() -> None:
     lines = list(differences(comparison(400.0), comparison(800.0)))
     assert any("watersmeet-spark" in line and "2.00 times" in line for line in lines)
-    assert [" ".join(line.split()) for line in lines[-2:]] == ["ours over spark 4.00 → 8.00", "ours over flink 2.50 → 5.00"]
+    assert [" ".join(line.split()) for line in lines[-2:]] == [
+        "ours over spark 4.00 → 8.00",
+        "ours over flink 2.50 → 5.00",
+    ]
 
 
 def test_runs_over_different_rows_are_not_compared() -> None:

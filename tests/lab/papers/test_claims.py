@@ -18,7 +18,9 @@ def test_a_figure_is_compared_to_the_digits_the_paper_prints() -> None:
 
 def test_a_claim_has_one_of_three_verdicts() -> None:
     def verdict(*, holds: bool, difference: str = "") -> str:
-        return shape("t.d", "A beats B", "twice", "by half", holds=holds, difference=difference, reason="B is better").verdict
+        return shape(
+            "t.d", "A beats B", "twice", "by half", holds=holds, difference=difference, reason="B is better"
+        ).verdict
 
     assert verdict(holds=True) == "holds"
     assert verdict(holds=True, difference="by less") == "holds with a difference"

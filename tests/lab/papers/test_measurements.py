@@ -38,7 +38,10 @@ def test_blocks_find_what_one_call_finds(name: str) -> None:
 def test_global_and_local_windows_keep_the_same_results() -> None:
     arrivals = streams.poisson([300.0] * 3, rows=900, values=8)
     pairs = np.array([[0, 60, 20], [60, 0, 20], [20, 20, 0]], np.int64) * 1000
-    found = {name: results(arrivals, refined(name, pairs, within_pairs(pairs)), block=100) for name in (GCA, LCA, service.NLW)}
+    found = {
+        name: results(arrivals, refined(name, pairs, within_pairs(pairs)), block=100)
+        for name in (GCA, LCA, service.NLW)
+    }
     assert len(set(found.values())) == 1
     assert found[GCA] > 0
 
@@ -68,7 +71,9 @@ def test_stores_are_closed_at_night() -> None:
 def test_the_windows_of_two_streams_stay_full(pair: str) -> None:
     case = runs.case(pair, TwoStreams(200, 100, a_per_s=20, b_per_s=50), seconds=10)
     tally = Tally(2)
-    for _, found in tactic_of(case.config.plan).settle(case.config, case.config.plan)(case.config, case.old, case.new, tally):
+    for _, found in tactic_of(case.config.plan).settle(case.config, case.config.plan)(
+        case.config, case.old, case.new, tally
+    ):
         assert not found.rows[0].size, "keys never meet"
     assert tally.inserts.tolist() == [200, 500]
     assert np.abs(tally.expirations - tally.inserts).max() <= 2

@@ -10,7 +10,11 @@ from watersmeet.errors import InternalError
 from watersmeet_lab.papers.exhibit import BarPanel, Bars, Line, LinePanel, Plot, Table, columns_of
 from watersmeet_lab.papers.plots import draw
 
-LINES = (Line("LAP", (1.0, 10.0), (5.0, 7.0), "model"), Line("LAP", (1.0, 10.0), (5.5, 6.5)), Line("EAP", (1.0, 10.0), (2.0, 3.0)))
+LINES = (
+    Line("LAP", (1.0, 10.0), (5.0, 7.0), "model"),
+    Line("LAP", (1.0, 10.0), (5.5, 6.5)),
+    Line("EAP", (1.0, 10.0), (2.0, 3.0)),
+)
 PLOT = Plot(
     "both",
     "Lines and bars",

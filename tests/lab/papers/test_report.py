@@ -40,7 +40,9 @@ class Made:
 
 
 @pytest.mark.parametrize("name", [paper.name for paper in PAPERS])
-def test_a_paper_is_reproduced_quickly_with_pages_plots_tables_and_a_verdict_for_every_claim(name: str, tmp_path: Path) -> None:
+def test_a_paper_is_reproduced_quickly_with_pages_plots_tables_and_a_verdict_for_every_claim(
+    name: str, tmp_path: Path
+) -> None:
     """One test, because making the report takes most of its time."""
     result = CliRunner().invoke(app, ["paper", name, "--quick", "--json", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
@@ -96,7 +98,9 @@ def the_pages_give_a_verdict_for_every_claim(made: Made) -> None:
         assert claim["holds"] or claim["difference"]
 
 
-@pytest.mark.parametrize(("arguments", "words"), [(["knuth"], 'there is no paper "knuth"'), (["ayad", "--out", __file__], "is a file")])
+@pytest.mark.parametrize(
+    ("arguments", "words"), [(["knuth"], 'there is no paper "knuth"'), (["ayad", "--out", __file__], "is a file")]
+)
 def test_mistakes_are_told_before_anything_is_measured(arguments: list[str], words: str) -> None:
     result = CliRunner().invoke(app, ["paper", *arguments])
     assert result.exit_code == 1

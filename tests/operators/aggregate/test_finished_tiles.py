@@ -26,12 +26,18 @@ PAIRS = "SELECT COUNT(*) AS n FROM a [{}], b [{}] {} EVERY {} MICROSECONDS"
 
 
 def emitted(query: str, **timelines: Timeline) -> list[Row]:
-    """Return what every placement of early aggregation and a shedding run emit, `as_of` first; the oracle says the same."""
+    """Return what every placement of early aggregation and a shedding run emit, `as_of` first; the oracle says the
+    same.
+    """
     tables = {name: table_of(timeline) for name, timeline in timelines.items()}
     sources = sources_of(tables)
     bound = bound_query(query, sources)
     wanted = in_order((each.as_of_us, *each.row) for each in evaluations(bound, tables, every_instants(bound, tables)))
-    early = [()] if bound.query.pairs else [names for size in range(len(tables) + 1) for names in combinations(tables, size)]
+    early = (
+        [()]
+        if bound.query.pairs
+        else [names for size in range(len(tables) + 1) for names in combinations(tables, size)]
+    )
     for names in early:
         assert rows_of(wm.collect(query, sources, wm.plan(early=names))) == wanted, names
     if "ROWS" not in query:
@@ -71,7 +77,8 @@ def test_a_row_at_the_edge_belongs_to_the_tile_it_starts() -> None:
     assert emitted(COUNT_OF_TEN.format(10), a=[9, 10, 10, 20]) == [(10, 1), (20, 2), (30, 1)]
     #  every 5: at 10 still the tile before, at 15 the new one
     assert emitted(COUNT_OF_TEN.format(5), a=[9, 10, 10, 20]) == [(10, 1), (15, 2), (25, 1)]
-    #  every microsecond: the row at the start of a tile appears one microsecond later, and stays until the end of the tile
+    #  every microsecond: the row at the start of a tile appears one microsecond later, and stays until the end of the
+    # tile
     assert emitted(COUNT_OF_TEN.format(1), a=[10]) == [(11, 1)]
     assert emitted(COUNT_OF_TEN.format(1), a=[10, 25]) == [(11, 1), (21, 0), (25, 1)]
 
@@ -96,7 +103,10 @@ def test_tiles_before_the_epoch() -> None:
 
 
 def test_a_tile_of_one_microsecond() -> None:
-    assert emitted("SELECT COUNT(*) AS n FROM a [TUMBLE 1 MICROSECOND] EVERY 1 MICROSECOND", a=[5, 5, 6]) == [(6, 2), (7, 1)]
+    assert emitted("SELECT COUNT(*) AS n FROM a [TUMBLE 1 MICROSECOND] EVERY 1 MICROSECOND", a=[5, 5, 6]) == [
+        (6, 2),
+        (7, 1),
+    ]
 
 
 def test_the_pairs_of_a_tile_are_counted_at_its_end() -> None:
@@ -108,7 +118,8 @@ def test_the_pairs_of_a_tile_are_counted_at_its_end() -> None:
 
 def test_tiles_beside_other_windows() -> None:
     tumble = "TUMBLE 10 MICROSECONDS"
-    #  at 10 the row of a at 3 is still there, and so is the row of b at 10 itself; at 20, the end of its tile, the row of a is gone
+    #  at 10 the row of a at 3 is still there, and so is the row of b at 10 itself; at 20, the end of its tile, the row
+    # of a is gone
     assert emitted(PAIRS.format(tumble, "LANDMARK", "", 10), a=[3], b=[10]) == [(10, 1), (20, 0)]
     assert emitted(PAIRS.format(tumble, "ROWS 1", "", 10), a=[3], b=[10]) == [(10, 1), (20, 0)]
     assert emitted(PAIRS.format(tumble, "RANGE 5 MICROSECONDS", "", 10), a=[3, 8], b=[4, 10]) == [(10, 2), (20, 0)]
@@ -163,13 +174,18 @@ def test_having_decides_about_the_finished_tile() -> None:
 
 @pytest.mark.parametrize("every_ms", [1, 3, 4, 8])
 def test_the_batches_and_a_restart_between_them_change_nothing(every_ms: int) -> None:
-    times = {name: [1_000 * at for at in ats] for name, ats in {"a": (0, 3, 4, 8, 9, 15, 16), "b": (1, 4, 7, 8, 12, 16, 17)}.items()}
+    times = {
+        name: [1_000 * at for at in ats]
+        for name, ats in {"a": (0, 3, 4, 8, 9, 15, 16), "b": (1, 4, 7, 8, 12, 16, 17)}.items()
+    }
     tables = {name: pa.table({"ts": column, "v": range(len(column))}) for name, column in times.items()}
     query = f"""SELECT COUNT(*) AS n, MAX(a.v) AS m, MIN(b.v) AS l FROM a [TUMBLE 4 MILLISECONDS], b [TUMBLE 8 MILLISECONDS]
                 EVERY {every_ms} MILLISECONDS"""
     whole = rows_of(wm.collect(query, sources_of(tables)))
     bound = bound_query(query, sources_of(tables))
-    assert whole == in_order((each.as_of_us, *each.row) for each in evaluations(bound, tables, every_instants(bound, tables)))
+    assert whole == in_order(
+        (each.as_of_us, *each.row) for each in evaluations(bound, tables, every_instants(bound, tables))
+    )
     for cuts in (cut for size in (1, 2) for cut in combinations(range(1, 7), size)):
         for restart in ("no restart", "bytes", "parts", "compacted", "another plan"):
             assert rows_of(_in_batches(query, tables, cuts, restart)) == whole, (cuts, restart)
@@ -177,7 +193,10 @@ def test_the_batches_and_a_restart_between_them_change_nothing(every_ms: int) ->
 
 def _in_batches(query: str, tables: Mapping[str, pa.Table], cuts: tuple[int, ...], restart: str) -> pa.Table:
     bounds = list(zip((0, *cuts), (*cuts, 7), strict=True))
-    sources = {name: wm.stream([table.slice(start, stop - start) for start, stop in bounds], time="ts") for name, table in tables.items()}
+    sources = {
+        name: wm.stream([table.slice(start, stop - start) for start, stop in bounds], time="ts")
+        for name, table in tables.items()
+    }
     run = wm.run(query, sources, wm.plan())
     assert isinstance(run, AggregatedRun)
     kept = KeptParts()
@@ -201,7 +220,8 @@ def test_tiles_appear_batch_by_batch_once_the_watermark_has_passed_their_end() -
     batches = [pa.table({"ts": [1_000 * at for at in ats]}) for ats in ([1, 9], [10], [11, 12], [40])]
     run = wm.run(query, {"a": wm.stream(batches, time="ts")})
     found = [rows_of(pa.Table.from_batches(each, run.result)) for each in run.batches()]
-    #  at the watermark 10 another row at 10 may come, but it is of the next tile; the instant is final only when the watermark is past it
+    #  at the watermark 10 another row at 10 may come, but it is of the next tile; the instant is final only when the
+    # watermark is past it
     assert found == [[], [], [(10_000, 2)], [(20_000, 3), (30_000, 0)], [(50_000, 1)]]
 
 
@@ -227,7 +247,9 @@ DUCKDB_WINDOWS = {
 )
 def test_duckdb_shows_the_same_groups_at_every_instant(one: str, other: str, every: int, having: str) -> None:
     a = pa.table({"ts": [-12, -10, -3, 0, 0, 4, 9, 10, 14, 20, 21, 33], "k": [1, 2, 1, 2, 1, 1, 2, 2, 1, 1, 2, 2]})
-    b = pa.table({"ts": [-11, -8, 0, 1, 8, 10, 12, 19, 20, 22, 30], "k": [1, 2, 1, 2, 2, 1, 1, 2, 2, 1, 2], "v": range(11)})
+    b = pa.table(
+        {"ts": [-11, -8, 0, 1, 8, 10, 12, 19, 20, 22, 30], "k": [1, 2, 1, 2, 2, 1, 1, 2, 2, 1, 2], "v": range(11)}
+    )
     query = f"""SELECT a.k, MAX(b.v) AS m FROM a [{one}], b [{other}] WHERE a.k = b.k GROUP BY a.k
                 HAVING {having.replace("true", "COUNT(*) > 0")} EVERY {every} MICROSECONDS"""
     inside = " AND ".join(DUCKDB_WINDOWS[window].format(a=alias) for alias, window in (("a", one), ("b", other)))

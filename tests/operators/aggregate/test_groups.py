@@ -15,9 +15,14 @@ from watersmeet.errors import InputError, PlanError, QueryError
 Row = tuple[Any, ...]
 
 
-def shown(query: str, early: tuple[str, ...] = (), evaluate: str | None = None, **tables: dict[str, list[Any]] | pa.Table) -> list[Row]:
+def shown(
+    query: str, early: tuple[str, ...] = (), evaluate: str | None = None, **tables: dict[str, list[Any]] | pa.Table
+) -> list[Row]:
     """Rows in the order of evaluation, `as_of` first, in microseconds."""
-    streams = {name: wm.stream(table if isinstance(table, pa.Table) else pa.table(table), time="ts") for name, table in tables.items()}
+    streams = {
+        name: wm.stream(table if isinstance(table, pa.Table) else pa.table(table), time="ts")
+        for name, table in tables.items()
+    }
     table = wm.collect(query, streams, wm.plan(early=early), evaluate=evaluate)
     as_of = table.column("as_of").cast(pa.int64()).to_pylist()
     rest = [tuple(row.values()) for row in table.drop_columns(["as_of"]).to_pylist()]
@@ -47,7 +52,9 @@ def test_a_group_whose_row_stays_the_same_is_not_shown_again() -> None:
 
 
 def test_a_group_that_stops_satisfying_having_is_silent() -> None:
-    query = "SELECT a.k, COUNT(*) AS n FROM a [RANGE 2 MICROSECONDS] GROUP BY a.k HAVING COUNT(*) > 1 EVERY 1 MICROSECOND"
+    query = (
+        "SELECT a.k, COUNT(*) AS n FROM a [RANGE 2 MICROSECONDS] GROUP BY a.k HAVING COUNT(*) > 1 EVERY 1 MICROSECOND"
+    )
     assert shown(query, a={"ts": [1, 2, 9], "k": ["x", "x", "x"]}) == [(2, "x", 2)]
 
 
@@ -118,7 +125,10 @@ def test_group_keys_may_be_null_nan_and_zero_of_either_sign() -> None:
 
 
 def test_without_every_a_table_is_shown_once_at_its_largest_time() -> None:
-    found = shown("SELECT a.k, COUNT(*) AS n FROM a [RANGE 5 MICROSECONDS] GROUP BY a.k", a={"ts": [1, 8, 9], "k": ["x", "y", "y"]})
+    found = shown(
+        "SELECT a.k, COUNT(*) AS n FROM a [RANGE 5 MICROSECONDS] GROUP BY a.k",
+        a={"ts": [1, 8, 9], "k": ["x", "y", "y"]},
+    )
     assert found == [(9, "y", 2)]
 
 
@@ -158,7 +168,9 @@ def test_early_aggregation_of_a_stranger_is_refused() -> None:
 
 def test_a_join_has_nothing_to_aggregate_early() -> None:
     with pytest.raises(PlanError, match="early"):
-        wm.collect("SELECT a.ts FROM a [ROWS 1]", {"a": wm.stream(pa.table({"ts": [1]}), time="ts")}, wm.plan(early=["a"]))
+        wm.collect(
+            "SELECT a.ts FROM a [ROWS 1]", {"a": wm.stream(pa.table({"ts": [1]}), time="ts")}, wm.plan(early=["a"])
+        )
 
 
 def test_only_aggregations_are_evaluated_and_only_by_row() -> None:

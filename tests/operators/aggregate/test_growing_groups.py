@@ -28,7 +28,9 @@ HIDDEN = """SELECT a.k, MAX(b.v) AS m FROM a [TUMBLE 4 SECONDS], b [RANGE 3 SECO
 
 @pytest.mark.parametrize("query", [TILES, HIDDEN])
 def test_a_job_that_is_stopped_after_every_file_shows_the_oracles_groups(tmp_path: Path, query: str) -> None:
-    files = {name: [*(rows(name, 5 * n, 5 * n + 6) for n in range(4)), rows(name, FAR_S, FAR_S + 1)] for name in ("a", "b")}
+    files = {
+        name: [*(rows(name, 5 * n, 5 * n + 6) for n in range(4)), rows(name, FAR_S, FAR_S + 1)] for name in ("a", "b")
+    }
     for number in range(5):
         for name, parts in files.items():
             (tmp_path / name).mkdir(exist_ok=True)
@@ -44,7 +46,9 @@ def test_a_job_that_is_stopped_after_every_file_shows_the_oracles_groups(tmp_pat
 
 
 def job(path: Path, query: str) -> Growing:
-    sources: dict[str, Stream | Relation] = {name: Stream(Inbox(path / name, "ts"), "ts", lateness_us=2 * SECOND) for name in ("a", "b")}
+    sources: dict[str, Stream | Relation] = {
+        name: Stream(Inbox(path / name, "ts"), "ts", lateness_us=2 * SECOND) for name in ("a", "b")
+    }
     return Growing(wm.sql(query), sources, PartFiles(path / "out"), False, path / "checkpoint", str(path / "out"))
 
 
@@ -52,4 +56,10 @@ def rows(name: str, from_s: int, until_s: int) -> pa.Table:
     """A row every second and one a microsecond before, overlapping with the next file by the lateness."""
     times = [at * SECOND - early for at in range(from_s, until_s) for early in (0, 1)]
     shift = 1 if name == "a" else 2
-    return pa.table({"ts": times, "k": [(time // SECOND + shift) % 3 for time in times], "v": [time // SECOND % 4 for time in times]})
+    return pa.table(
+        {
+            "ts": times,
+            "k": [(time // SECOND + shift) % 3 for time in times],
+            "v": [time // SECOND % 4 for time in times],
+        }
+    )

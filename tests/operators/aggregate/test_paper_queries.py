@@ -39,7 +39,8 @@ AND p.state= “VT”
 GROUP BY a.auctionID;
 """
 
-# The paper puts this one in words: the monthly total calling time on international calls made from each number of an area code.
+# The paper puts this one in words: the monthly total calling time on international calls made from each number of an
+# area code.
 TELEPHONE = """
 SELECT s.number, SUM(c.seconds) AS total
 FROM Calls AS c [RANGE 30 DAYS], Subscribers AS s
@@ -80,11 +81,19 @@ def test_packets_from_each_terminal_that_went_through_the_backbone(early: tuple[
 def test_bids_of_the_last_hour_on_auctions_from_vermont(early: tuple[str, ...]) -> None:
     sources: Sources = {
         "Bid": wm.stream(
-            pa.table({"timestamp": [1, 2, 3, HOUR_US + 2], "auctionID": [7, 7, 8, 7], "bidderID": [1, 2, 1, 3], "bidPrice": [5, 6, 7, 8]}),
+            pa.table(
+                {
+                    "timestamp": [1, 2, 3, HOUR_US + 2],
+                    "auctionID": [7, 7, 8, 7],
+                    "bidderID": [1, 2, 1, 3],
+                    "bidPrice": [5, 6, 7, 8],
+                }
+            ),
             time="timestamp",
         ),
         "Auction": wm.stream(
-            pa.table({"timestamp": [0, 0, 1], "auctionID": [7, 8, 9], "seller": [1, 2, 1], "startPrice": [1, 1, 1]}), time="timestamp"
+            pa.table({"timestamp": [0, 0, 1], "auctionID": [7, 8, 9], "seller": [1, 2, 1], "startPrice": [1, 1, 1]}),
+            time="timestamp",
         ),
         "Person": wm.relation(pa.table({"personID": [1, 2], "name": ["Ann", "Bo"], "state": ["VT", "NH"]})),
     }

@@ -11,7 +11,9 @@ from watersmeet.runtime.embedded.run import bound_query
 
 QUERY = """SELECT SUM(a.v) AS total FROM a [RANGE 3 SECONDS], b [RANGE 1 SECOND], c [RANGE 2 SECONDS]
 WHERE a.k = b.k AND a.k = c.k GROUP BY a.v"""
-TABLE = pa.table({"ts": pa.array([1, 2], pa.int64()), "k": pa.array([1, 1], pa.int64()), "v": pa.array([5, 6], pa.int64())})
+TABLE = pa.table(
+    {"ts": pa.array([1, 2], pa.int64()), "k": pa.array([1, 1], pa.int64()), "v": pa.array([5, 6], pa.int64())}
+)
 SOURCES = {name: wm.stream(TABLE, time="ts") for name in "abc"}
 
 

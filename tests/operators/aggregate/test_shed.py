@@ -1,4 +1,6 @@
-"""Aggregates over a shed join: with nothing shed they are the exact ones, with rows shed the intervals cover them as often as they say."""
+"""Aggregates over a shed join: with nothing shed they are the exact ones, with rows shed the intervals cover them as
+often as they say.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,11 @@ def tables_of(rng: Random, rows: int, span: int, keys: int) -> Tables:
     def times() -> list[int]:
         return sorted(rng.randrange(span) for _ in range(rows))
 
-    left = {"k": column(lambda: rng.randrange(keys)), "g": column(lambda: rng.choice("xyz")), "x": column(lambda: rng.randrange(100))}
+    left = {
+        "k": column(lambda: rng.randrange(keys)),
+        "g": column(lambda: rng.choice("xyz")),
+        "x": column(lambda: rng.randrange(100)),
+    }
     right = {"k": column(lambda: rng.randrange(keys)), "y": pa.array(column(lambda: rng.random() * 10), pa.float64())}
     return {"a": pa.table({"ts": times(), **left}), "b": pa.table({"ts": times(), **right})}
 
@@ -42,7 +48,10 @@ def streams_of(rng: Random, tables: Tables) -> dict[str, wm.Stream | wm.Relation
     """In batches of any size, with enough lateness."""
     cuts = {name: sorted(rng.randrange(table.num_rows) for _ in range(3)) for name, table in tables.items()}
     parts = {
-        name: [table.slice(start, stop - start) for start, stop in zip([0, *cuts[name]], [*cuts[name], table.num_rows], strict=True)]
+        name: [
+            table.slice(start, stop - start)
+            for start, stop in zip([0, *cuts[name]], [*cuts[name], table.num_rows], strict=True)
+        ]
         for name, table in tables.items()
     }
     return {name: wm.stream(parts[name], time="ts", lateness="1 millisecond") for name in tables}
@@ -50,7 +59,9 @@ def streams_of(rng: Random, tables: Tables) -> dict[str, wm.Stream | wm.Relation
 
 def rounded(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     shown = [{name: value for name, value in row.items() if not name.endswith(("_stderr", "_bound"))} for row in rows]
-    return sorted((tuple(round(float(v), 9) if isinstance(v, int | float) else v for v in row.values()) for row in shown), key=str)
+    return sorted(
+        (tuple(round(float(v), 9) if isinstance(v, int | float) else v for v in row.values()) for row in shown), key=str
+    )
 
 
 @pytest.mark.parametrize("every", ["", "EVERY 10 MICROSECONDS"])
@@ -61,7 +72,11 @@ def test_with_nothing_shed_the_estimates_are_the_exact_aggregates(window: str, e
         tables = tables_of(Random(seed), 60, 300, 6)
         exact = wm.collect(query, streams_of(Random(seed), tables)).to_pylist()
         sources = streams_of(Random(seed), tables)
-        estimated = start_shed_aggregation(bound_query(query, sources), sources, wm.plan(), every_row=False).collect().to_pylist()
+        estimated = (
+            start_shed_aggregation(bound_query(query, sources), sources, wm.plan(), every_row=False)
+            .collect()
+            .to_pylist()
+        )
         assert rounded(estimated) == rounded(exact), f"seed {seed}"
         assert all((row[f"{name}_stderr"] or 0) == 0 for row in estimated for name in ("n", "total", "mean"))
 
@@ -70,7 +85,14 @@ def test_over_a_thousand_seeds_the_intervals_cover_the_truth_in_93_to_97_percent
     rng = np.random.default_rng(9)
     rows = 700
     tables = {
-        "a": pa.table({"ts": np.arange(rows), "k": rng.integers(0, 50, rows), "g": rng.integers(0, 2, rows), "x": rng.gamma(3, 10, rows)}),
+        "a": pa.table(
+            {
+                "ts": np.arange(rows),
+                "k": rng.integers(0, 50, rows),
+                "g": rng.integers(0, 2, rows),
+                "x": rng.gamma(3, 10, rows),
+            }
+        ),
         "b": pa.table({"ts": np.arange(rows), "k": rng.integers(0, 50, rows)}),
     }
     streams = {name: wm.stream(table, time="ts") for name, table in tables.items()}
@@ -98,7 +120,9 @@ def test_shed_aggregates_have_their_error_beside_them_and_the_ledger_closes() ->
         "high_bound", "as_of",
     ]  # fmt: skip
     assert {row["high_bound"] for row in table.to_pylist()} == {"at least"}
-    assert any(row["n"] == 0 and row["total"] is None for row in table.to_pylist()), "a group that empties is shown once more"
+    assert any(row["n"] == 0 and row["total"] is None for row in table.to_pylist()), (
+        "a group that empties is shown once more"
+    )
     assert all(entry.arrived == entry.kept + entry.shed + entry.late for entry in run.ledger.values())
     assert run.ledger["a"].shed > 0
 

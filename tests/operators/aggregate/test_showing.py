@@ -22,7 +22,9 @@ Row = tuple[Any, ...]
 Timeline = Mapping[str, list[Any]]
 
 MAX_OF_SEVERAL = "SELECT s.k, MAX(s.price) AS m FROM s [LANDMARK] GROUP BY s.k HAVING COUNT(*) > 1 EVERY 1 MICROSECOND"
-MAX_OF_PAIRS = "SELECT s.k, MAX(s.price) AS m FROM s [RANGE 2 MICROSECONDS] GROUP BY s.k HAVING COUNT(*) = 2 EVERY 1 MICROSECOND"
+MAX_OF_PAIRS = (
+    "SELECT s.k, MAX(s.price) AS m FROM s [RANGE 2 MICROSECONDS] GROUP BY s.k HAVING COUNT(*) = 2 EVERY 1 MICROSECOND"
+)
 SEVERAL = "SELECT s.k, COUNT(*) AS n, SUM(s.price) AS total FROM s [RANGE 2 MICROSECONDS] GROUP BY s.k HAVING {} EVERY 1 MICROSECOND"
 
 
@@ -33,7 +35,9 @@ def emitted(query: str, **timelines: Timeline) -> list[Row]:
     found = _rows(wm.collect(query, sources))
     bound = bound_query(query, sources)
     if bound.query.every_us is not None:
-        assert found == sorted(((each.as_of_us, *each.row) for each in evaluations(bound, tables, every_instants(bound, tables))), key=str)
+        assert found == sorted(
+            ((each.as_of_us, *each.row) for each in evaluations(bound, tables, every_instants(bound, tables))), key=str
+        )
     return found
 
 
@@ -116,7 +120,9 @@ def test_evaluation_after_every_row_shows_a_group_that_starts_to_satisfy_having(
 def test_without_every_each_batch_shows_the_groups_that_satisfy_having_at_its_watermark() -> None:
     #  ms        1   2   3   4      a batch each; the watermark is the newest time
     query = "SELECT s.k, MAX(s.price) AS m FROM s [LANDMARK] GROUP BY s.k HAVING COUNT(*) > 1"
-    batches = [pa.table({"ts": [1_000 * at], "k": ["x"], "price": [price]}) for at, price in [(1, 5), (2, 3), (3, 4), (4, 6)]]
+    batches = [
+        pa.table({"ts": [1_000 * at], "k": ["x"], "price": [price]}) for at, price in [(1, 5), (2, 3), (3, 4), (4, 6)]
+    ]
     run = wm.run(query, {"s": wm.stream(batches, time="ts")})
     assert _rows(run.collect()) == [(2_000, "x", 5), (4_000, "x", 6)]
 
@@ -138,7 +144,9 @@ def test_a_sum_that_overflows_is_an_error_although_having_hides_its_group() -> N
 def test_the_batches_and_a_restart_between_them_change_nothing() -> None:
     #  milliseconds, because watermarks are rounded down to them
     times = [1_000 * at for at in (1, 2, 3, 5, 6, 7, 9, 20, 21)]
-    table = pa.table({"ts": times, "k": ["x", "y", "x", "x", "y", "y", "x", "y", "x"], "price": [5, 1, 3, 5, 1, 1, 5, 2, 2]})
+    table = pa.table(
+        {"ts": times, "k": ["x", "y", "x", "x", "y", "y", "x", "y", "x"], "price": [5, 1, 3, 5, 1, 1, 5, 2, 2]}
+    )
     query = """SELECT s.k, MAX(s.price) AS m FROM s [RANGE 4 MILLISECONDS] GROUP BY s.k HAVING COUNT(*) = 2 OR SUM(s.price) > 12
                EVERY 1 MILLISECOND"""
     whole = _rows(wm.collect(query, _sources({"s": table})))
@@ -149,7 +157,9 @@ def test_the_batches_and_a_restart_between_them_change_nothing() -> None:
 
 
 def _in_batches(query: str, table: pa.Table, cuts: tuple[int, ...], restart: str) -> pa.Table:
-    batches = [table.slice(start, stop - start) for start, stop in zip((0, *cuts), (*cuts, table.num_rows), strict=True)]
+    batches = [
+        table.slice(start, stop - start) for start, stop in zip((0, *cuts), (*cuts, table.num_rows), strict=True)
+    ]
     run = wm.run(query, {"s": wm.stream(batches, time="ts")}, wm.plan())
     assert isinstance(run, AggregatedRun)
     kept = KeptParts()
@@ -175,8 +185,15 @@ def test_a_shedding_aggregation_shows_the_same_groups_when_nothing_is_shed() -> 
 
 
 def _timelines() -> Iterator[tuple[str, dict[str, list[Any]]]]:
-    rows: dict[str, list[Any]] = {"ts": [1, 2, 3, 5, 9, 10], "k": ["x", "x", "y", "x", "y", "y"], "price": [5, 3, 4, 3, 3, 3]}
+    rows: dict[str, list[Any]] = {
+        "ts": [1, 2, 3, 5, 9, 10],
+        "k": ["x", "x", "y", "x", "y", "y"],
+        "price": [5, 3, 4, 3, 3, 3],
+    }
     for having in ("COUNT(*) > 1", "COUNT(*) <> 1", "MIN(s.price) = 3", "COUNT(*) < 2 OR MAX(s.price) IS NULL"):
         for window in ("LANDMARK", "RANGE 2 MICROSECONDS"):
-            yield f"SELECT s.k, MAX(s.price) AS m FROM s [{window}] GROUP BY s.k HAVING {having} EVERY 1 MICROSECOND", rows
+            yield (
+                f"SELECT s.k, MAX(s.price) AS m FROM s [{window}] GROUP BY s.k HAVING {having} EVERY 1 MICROSECOND",
+                rows,
+            )
             yield f"SELECT MAX(s.price) AS m FROM s [{window}] HAVING {having} EVERY 1 MICROSECOND", rows

@@ -64,7 +64,11 @@ def test_with_nothing_shed_the_estimates_are_the_exact_aggregates(window: str, e
         tables = tables_of(Random(seed), 60, 30, 3)
         exact = wm.collect(query, streams_of(Random(seed), tables)).to_pylist()
         sources = streams_of(Random(seed), tables)
-        estimated = start_shed_aggregation(bound_query(query, sources), sources, wm.plan(), every_row=False).collect().to_pylist()
+        estimated = (
+            start_shed_aggregation(bound_query(query, sources), sources, wm.plan(), every_row=False)
+            .collect()
+            .to_pylist()
+        )
         assert rounded(estimated) == rounded(exact), f"seed {seed}"
         shown += len(exact)
     assert shown

@@ -1,4 +1,6 @@
-"""Which errors count: a row that fails its source's own predicates is evaluated nowhere else, and no error depends on the plan."""
+"""Which errors count: a row that fails its source's own predicates is evaluated nowhere else, and no error depends on
+the plan.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def plan_of(name: str) -> Plan:
 
 def stream(**columns: Sequence[Any]) -> wm.Stream:
     rows = len(next(iter(columns.values())))
-    table = pa.table({"ts": pa.array(range(rows), pa.timestamp("s")), **{name: pa.array(values) for name, values in columns.items()}})
+    table = pa.table(
+        {"ts": pa.array(range(rows), pa.timestamp("s")), **{name: pa.array(values) for name, values in columns.items()}}
+    )
     return wm.stream(table, time="ts")
 
 
@@ -99,19 +103,30 @@ def test_an_own_predicate_that_raises_where_no_other_rejects_the_row_stops_the_q
 
 @pytest.mark.parametrize(
     "where",
-    ["a.x < b.x + 1", "a.x = b.x + 1", "a.x + b.x > 0 AND a.x < b.x + 1", "a.x BETWEEN b.x - 1 AND b.x + 1", "a.x IN (b.x + 1, 2)"],
+    [
+        "a.x < b.x + 1",
+        "a.x = b.x + 1",
+        "a.x + b.x > 0 AND a.x < b.x + 1",
+        "a.x BETWEEN b.x - 1 AND b.x + 1",
+        "a.x IN (b.x + 1, 2)",
+    ],
 )
 def test_an_operand_of_one_source_raises_in_every_plan_even_where_its_row_meets_nothing(where: str) -> None:
     query = f"SELECT a.x AS x FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE {where}"
     streams = {"a": stream(x=[1, 1, 1, 1, 1, 1]), "b": stream(x=[LARGEST])}
-    far = {"a": stream(x=[1]), "b": wm.stream(pa.table({"ts": pa.array([99], pa.timestamp("s")), "x": [LARGEST]}), time="ts")}
+    far = {
+        "a": stream(x=[1]),
+        "b": wm.stream(pa.table({"ts": pa.array([99], pa.timestamp("s")), "x": [LARGEST]}), time="ts"),
+    }
     assert outcomes(query, streams) == ["raises"]
     assert outcomes(query, far) == ["raises"]
 
 
 def test_the_same_row_raises_nothing_if_it_is_late_or_fails_its_own_predicate() -> None:
     query = "SELECT a.x AS x FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.x < b.x + 1"
-    times = [pa.table({"ts": pa.array(ts, pa.timestamp("s")), "x": x}) for ts, x in (([100, 101], [1, 2]), ([5], [LARGEST]))]
+    times = [
+        pa.table({"ts": pa.array(ts, pa.timestamp("s")), "x": x}) for ts, x in (([100, 101], [1, 2]), ([5], [LARGEST]))
+    ]
     late = {"a": stream(x=[1]), "b": wm.stream(times, time="ts")}
     assert outcome(query, late | {"a": wm.stream([times[0]], time="ts")}) != "raises"
     assert outcomes(f"{query} AND b.x < 9", {"a": stream(x=[1]), "b": stream(x=[LARGEST])}) == [[]]

@@ -36,7 +36,9 @@ def _tables(seed: int) -> dict[str, pa.Table]:
     }
 
 
-@pytest.mark.parametrize("name", ["runs", "eager-nlj", "eager-hash", "nlw-join", "hw-join", "gca", "lca", "ripple-join", "xjoin"])
+@pytest.mark.parametrize(
+    "name", ["runs", "eager-nlj", "eager-hash", "nlw-join", "hw-join", "gca", "lca", "ripple-join", "xjoin"]
+)
 def test_a_path_is_found_one_way_and_the_other(name: str) -> None:
     forth = wm.sql(PATH)
     for query in (forth, path_reversed(forth)):

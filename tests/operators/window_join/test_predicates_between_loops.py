@@ -1,4 +1,6 @@
-"""Predicates that no kernel can test are tested as soon as their inputs are bound, by every algorithm; the cost model charges for it."""
+"""Predicates that no kernel can test are tested as soon as their inputs are bound, by every algorithm; the cost model
+charges for it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from watersmeet.runtime.embedded.run import EmbeddedRun
 ROWS = 200
 ROOMS = "a.room = b.room AND b.room = c.room AND c.room = d.room"
 CLOSE = "ABS(a.temp - b.temp) < 0.05 AND ABS(c.temp - d.temp) < 0.05"
-FOUR = "SELECT a.id AS a, b.id AS b, c.id AS c, d.id AS d FROM a [{0}], b [{0}], c [{0}], d [{0}] WHERE " + f"{ROOMS} AND {CLOSE}"
+FOUR = (
+    "SELECT a.id AS a, b.id AS b, c.id AS c, d.id AS d FROM a [{0}], b [{0}], c [{0}], d [{0}] WHERE "
+    + f"{ROOMS} AND {CLOSE}"
+)
 BAND = (
     "SELECT a.id AS a, b.id AS b, c.id AS c FROM a [{0}], b [{0}], c [{0}] "
     "WHERE a.temp > b.temp + 4 AND b.temp < c.temp AND c.temp < b.temp + 1"
@@ -34,7 +39,9 @@ def streams(names: str, rows: int = ROWS) -> dict[str, wm.Stream]:
                     "ts": pa.array(np.sort(rng.integers(0, rows * 1_000_000, rows)), pa.timestamp("us")),
                     "id": pa.array(np.arange(rows)),
                     "room": rng.integers(0, 4, rows),
-                    "temp": pa.array([None if i % 50 == 7 else t for i, t in enumerate(rng.normal(20, 3, rows).tolist())]),
+                    "temp": pa.array(
+                        [None if i % 50 == 7 else t for i, t in enumerate(rng.normal(20, 3, rows).tolist())]
+                    ),
                 }
             ),
             time="ts",
@@ -102,7 +109,9 @@ def test_w_joins_without_an_equality_compare_inside_their_loops(name: str, monke
 def test_a_product_of_windows_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staged_scans, "MOST_ROWS", 256)
     run = wm.run(
-        "SELECT a.id, b.id, c.id FROM a [RANGE 9 SECONDS], b [RANGE 9 SECONDS], c [RANGE 9 SECONDS]", streams("abc"), wm.plan("lca")
+        "SELECT a.id, b.id, c.id FROM a [RANGE 9 SECONDS], b [RANGE 9 SECONDS], c [RANGE 9 SECONDS]",
+        streams("abc"),
+        wm.plan("lca"),
     )
     sizes = [batch.num_rows for some in run.batches() for batch in some]
     assert sum(sizes) > 1000

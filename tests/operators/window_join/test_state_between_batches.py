@@ -75,15 +75,22 @@ def test_damaged_state_is_refused_by_name() -> None:
 def _started(case: Case, rng: Random) -> tuple[EmbeddedRun, list[dict[str, pa.Table]]]:
     """A run that is fed by hand, and its input in rounds of batches, none of them late."""
     arrivals = in_any_batches(rng, case)
-    sources: dict[str, wm.Stream | wm.Relation] = {each.name: wm.relation(each.table) for each in case.sources if each.time is None}
+    sources: dict[str, wm.Stream | wm.Relation] = {
+        each.name: wm.relation(each.table) for each in case.sources if each.time is None
+    }
     for name, arrival in arrivals.items():
-        sources[name] = wm.stream(case.tables[name], time=arrival.time, unit=arrival.unit, lateness=f"{arrival.lateness_us} microseconds")
+        sources[name] = wm.stream(
+            case.tables[name], time=arrival.time, unit=arrival.unit, lateness=f"{arrival.lateness_us} microseconds"
+        )
     longest = max((len(arrival.batches) for arrival in arrivals.values()), default=0)
     rounds = [
-        {name: pa.table(arrival.batches[r]) for name, arrival in arrivals.items() if r < len(arrival.batches)} for r in range(longest)
+        {name: pa.table(arrival.batches[r]) for name, arrival in arrivals.items() if r < len(arrival.batches)}
+        for r in range(longest)
     ]
     used = {source.schema.name for source in case.bound.sources}
-    return wm.run(case.text, sources), [{name: table for name, table in tables.items() if name in used} for tables in rounds]
+    return wm.run(case.text, sources), [
+        {name: table for name, table in tables.items() if name in used} for tables in rounds
+    ]
 
 
 def _rows(run: EmbeddedRun, batches: list[pa.RecordBatch]) -> Rows:

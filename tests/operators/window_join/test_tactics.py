@@ -21,7 +21,9 @@ THREE_WAY = """
 
 
 def _stream(*times: int, attr: int = 1) -> wm.Stream:
-    return wm.stream(pa.table({"ts": pa.array(times, pa.int64()), "attr": pa.array([attr] * len(times), pa.int64())}), time="ts")
+    return wm.stream(
+        pa.table({"ts": pa.array(times, pa.int64()), "attr": pa.array([attr] * len(times), pa.int64())}), time="ts"
+    )
 
 
 def _plan(name: str) -> Plan:
@@ -86,7 +88,9 @@ def test_one_window_for_all_pairs_is_asked_of_the_merge_join_only_where_the_pape
     streams = {"a": _stream(1), "b": _stream(2), "c": _stream(3)}
     with pytest.raises(PlanError, match="gca"):
         wm.collect(query, streams, wm.plan("mw-join"))
-    assert wm.collect(query, streams, wm.plan("lca")).num_rows == wm.collect(query, streams, wm.plan("gca")).num_rows == 1
+    assert (
+        wm.collect(query, streams, wm.plan("lca")).num_rows == wm.collect(query, streams, wm.plan("gca")).num_rows == 1
+    )
 
 
 @pytest.mark.parametrize("streams", [TABLE_5, TABLE_6, TABLE_7], ids=["table 5", "table 6", "table 7"])
@@ -111,7 +115,9 @@ def _comparisons(streams: tuple[StreamSpec, ...], order: tuple[str, ...]) -> flo
 
 
 def test_trees_answer_range_predicates_with_far_fewer_comparisons_than_a_list() -> None:
-    query = "SELECT a.ts AS x FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.attr BETWEEN b.attr - 1 AND b.attr + 1"
+    query = (
+        "SELECT a.ts AS x FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.attr BETWEEN b.attr - 1 AND b.attr + 1"
+    )
     times = pa.array(range(4000), pa.int64())
     values = pa.array([(7919 * i) % 100_003 for i in range(4000)], pa.int64())
     streams = {name: wm.stream(pa.table({"ts": times, "attr": values}), time="ts") for name in "ab"}

@@ -25,7 +25,11 @@ QUERY = (
 
 def streams() -> dict[str, Stream]:
     rows = pa.table(
-        {"ts": pa.array([s * 1_000_000 for s in range(30)]), "k": pa.array([s % 3 for s in range(30)]), "id": pa.array(range(30))}
+        {
+            "ts": pa.array([s * 1_000_000 for s in range(30)]),
+            "k": pa.array([s % 3 for s in range(30)]),
+            "id": pa.array(range(30)),
+        }
     )
     return {name: wm.stream(rows, time="ts") for name in "abc"}
 

@@ -1,4 +1,6 @@
-"""Joins over windows of length 0, which contain the rows of the instant itself, on timelines small enough to check by hand."""
+"""Joins over windows of length 0, which contain the rows of the instant itself, on timelines small enough to check by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def _stream(*rows: tuple[int, str]) -> wm.Stream:
 
 def _table(*rows: tuple[int, str]) -> pa.Table:
     times = pa.array([MS * time for time, _ in rows], pa.int64())
-    return pa.table({"ts": times.cast(pa.timestamp("us")), "k": pa.array([1] * len(rows)), "id": [row for _, row in rows]})
+    return pa.table(
+        {"ts": times.cast(pa.timestamp("us")), "k": pa.array([1] * len(rows)), "id": [row for _, row in rows]}
+    )
 
 
 def _found(table: pa.Table) -> list[str]:
@@ -55,7 +59,10 @@ def test_rows_of_equal_times_meet_and_no_others(form: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", TACTICS)
 def test_a_microsecond_apart_is_too_far(name: str) -> None:
-    a, b = (wm.stream(pa.table({"ts": pa.array(times, pa.int64()), "k": [1, 1]}), time="ts") for times in ([10, 20], [11, 20]))
+    a, b = (
+        wm.stream(pa.table({"ts": pa.array(times, pa.int64()), "k": [1, 1]}), time="ts")
+        for times in ([10, 20], [11, 20])
+    )
     query = "SELECT a.ts AS x, b.ts AS y FROM a [RANGE 0 SECONDS], b [RANGE 0 SECONDS] WHERE a.k = b.k"
     assert wm.collect(query, {"a": a, "b": b}, _plan(name)).to_pylist() == [{"x": 20, "y": 20}]
 

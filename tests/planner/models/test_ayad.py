@@ -23,7 +23,15 @@ from watersmeet.planner.models.ayad import (
     plan_text,
     sources_of,
 )
-from watersmeet.planner.models.ayad_search import Filter, JoinQuery, Tie, all_plans, best_plan, cost_by_structure, cost_per_row
+from watersmeet.planner.models.ayad_search import (
+    Filter,
+    JoinQuery,
+    Tie,
+    all_plans,
+    best_plan,
+    cost_by_structure,
+    cost_per_row,
+)
 from watersmeet.planner.models.weights import PAPER_WEIGHTS
 from watersmeet_lab.papers.ayad.models import A, B, C, example_1, example_1_plans
 
@@ -34,8 +42,12 @@ def random_query(rng: random.Random, count: int, row_s: float = 0.001, *, timed:
     sources = []
     for number in range(count):
         rate, size = rng.choice([1, 5, 20, 100]), rng.choice([2, 5, 10])
-        sources.append(Source(f"s{number}", rate, window_s=size) if timed else Source(f"s{number}", rate, window_rows=5 * size))
-    ties = tuple(Tie(f"s{number}", f"s{rng.randrange(number)}", rng.choice([0.01, 0.1, 0.5])) for number in range(1, count))
+        sources.append(
+            Source(f"s{number}", rate, window_s=size) if timed else Source(f"s{number}", rate, window_rows=5 * size)
+        )
+    ties = tuple(
+        Tie(f"s{number}", f"s{rng.randrange(number)}", rng.choice([0.01, 0.1, 0.5])) for number in range(1, count)
+    )
     return JoinQuery(tuple(sources), ties, cost_per_row(row_s))
 
 
@@ -121,7 +133,10 @@ def test_a_relation_is_a_filter_whose_window_is_its_cardinality() -> None:
 
 
 def test_arrivals_probe_the_other_side_and_enter_their_own() -> None:
-    left, right = SideCosts(probe_s=1, insert_s=10, invalidate_s=100), SideCosts(probe_s=2, insert_s=20, invalidate_s=200)
+    left, right = (
+        SideCosts(probe_s=1, insert_s=10, invalidate_s=100),
+        SideCosts(probe_s=2, insert_s=20, invalidate_s=200),
+    )
     assert join_cpu(Flow(1, 5), Flow(0, 5), left, right) == 2 + 10 + 100
     assert join_cpu(Flow(0, 5), Flow(1, 5), left, right) == 1 + 20 + 200
 
@@ -161,7 +176,9 @@ def test_the_search_finds_the_least_cpu_or_memory_of_all_plans() -> None:
             costs = [plan_cost(plan) for plan in all_plans(query)]
             plenty = Budget(processors=1e9)
             assert best_plan(query, plenty).cost.cpu == pytest.approx(min(cost.cpu for cost in costs))
-            assert best_plan(query, plenty, "memory").cost.memory_rows == pytest.approx(min(cost.memory_rows for cost in costs))
+            assert best_plan(query, plenty, "memory").cost.memory_rows == pytest.approx(
+                min(cost.memory_rows for cost in costs)
+            )
 
 
 def test_the_search_heeds_both_bounds_at_once() -> None:

@@ -10,8 +10,25 @@ import pytest
 
 from tests.planner.models.test_ayad import random_query
 from watersmeet.errors import PlanError
-from watersmeet.planner.models.ayad import Budget, PlanNode, Selection, SideCosts, Source, WindowJoin, plan_cost, plan_text, sources_of
-from watersmeet.planner.models.ayad_drops import Approximation, Wishes, best_approximation, best_drops, coefficients, filter_share
+from watersmeet.planner.models.ayad import (
+    Budget,
+    PlanNode,
+    Selection,
+    SideCosts,
+    Source,
+    WindowJoin,
+    plan_cost,
+    plan_text,
+    sources_of,
+)
+from watersmeet.planner.models.ayad_drops import (
+    Approximation,
+    Wishes,
+    best_approximation,
+    best_drops,
+    coefficients,
+    filter_share,
+)
 from watersmeet.planner.models.ayad_search import MOST_LISTED, all_plans, best_plan
 from watersmeet.planner.models.knapsack import Item, continuous_knapsack
 from watersmeet_lab.papers.ayad.models import example_1, example_1_plans, figure_7
@@ -137,14 +154,18 @@ def test_random_drop_settings_never_beat_the_shares_found_for_time_windows() -> 
     rng = random.Random(3)
     for count in (2, 3, 4):
         plan = rng.choice(all_plans(random_query(rng, count, timed=True)))
-        random_settings_never_beat(plan, Budget(processors=plan_cost(plan).cpu / 5), 60, lambda: 10 ** rng.uniform(-3, 0))
+        random_settings_never_beat(
+            plan, Budget(processors=plan_cost(plan).cpu / 5), 60, lambda: 10 ** rng.uniform(-3, 0)
+        )
 
 
 def test_two_time_windows_are_thinned_out_so_that_both_cost_the_same() -> None:
     plan = WindowJoin(Source("a", 20, window_s=10), Source("b", 80, window_s=10), 0.5, None, ROW, ROW)
     assert shares(best_drops(plan)) == pytest.approx({"a": 0.5, "b": 0.125}, rel=1e-3)
     slow = WindowJoin(Source("a", 5, window_s=10), Source("b", 80, window_s=10), 0.5, None, ROW, ROW)
-    assert shares(best_drops(slow)) == pytest.approx({"a": 1.0, "b": 15 / 80}, rel=1e-3), "a stream cannot be kept more than whole"
+    assert shares(best_drops(slow)) == pytest.approx({"a": 1.0, "b": 15 / 80}, rel=1e-3), (
+        "a stream cannot be kept more than whole"
+    )
 
 
 def test_dropping_makes_time_windows_fit_into_memory_and_count_windows_not() -> None:
@@ -192,7 +213,12 @@ def test_improving_plans_and_drop_boxes_in_turn_comes_close_to_trying_all(monkey
 
 
 def test_the_knapsack_takes_what_it_must_then_the_best_value() -> None:
-    items = [Item(gain=10, cost=10), Item(gain=30, cost=10, least=0.1), Item(gain=5, cost=0), Item(gain=4, cost=8, least=0.5)]
+    items = [
+        Item(gain=10, cost=10),
+        Item(gain=30, cost=10, least=0.1),
+        Item(gain=5, cost=0),
+        Item(gain=4, cost=8, least=0.5),
+    ]
     assert continuous_knapsack(items, 16) == pytest.approx((0.2, 1.0, 1.0, 0.5))
     assert continuous_knapsack(items, 28) == pytest.approx((1, 1, 1, 1))
     assert continuous_knapsack(items, 5) == pytest.approx((0, 0.1, 1.0, 0.5))
@@ -212,7 +238,9 @@ def test_wishes_for_strangers_and_mixed_weights_are_refused() -> None:
 
 
 def best_vertex(plan: PlanNode, cpu: float) -> float:
-    """The highest output of a plan by trying every corner of what the knapsack may take: all sources whole or dropped but for one."""
+    """The highest output of a plan by trying every corner of what the knapsack may take: all sources whole or dropped
+    but for one.
+    """
     known = coefficients(plan)
     best = 0.0
     for partial in known:
@@ -233,7 +261,9 @@ def test_the_search_agrees_with_every_corner_of_every_plan(count: int) -> None:
         query = random_query(rng, count, row_s=0.01)
         cpu = best_plan(query).cost.cpu / rng.choice((1.5, 3, 10))
         exhaustive = max(best_vertex(plan, cpu) for plan in all_plans(query))
-        assert best_approximation(query, Budget(processors=cpu)).output_rows_per_s == pytest.approx(exhaustive, rel=1e-9)
+        assert best_approximation(query, Budget(processors=cpu)).output_rows_per_s == pytest.approx(
+            exhaustive, rel=1e-9
+        )
 
 
 def test_ten_thousand_random_drop_settings_never_beat_the_knapsack() -> None:
@@ -244,5 +274,7 @@ def test_ten_thousand_random_drop_settings_never_beat_the_knapsack() -> None:
         best, known = best_drops(plan, budget).output_rows_per_s, coefficients(plan)
         for _ in range(10_000):
             kept = {name: rng.random() for name in known}
-            scale = min(budget.cpu / sum(kept[name] * cost for name, (_, cost) in known.items()), 1 / max(kept.values()))
+            scale = min(
+                budget.cpu / sum(kept[name] * cost for name, (_, cost) in known.items()), 1 / max(kept.values())
+            )
             assert scale * sum(kept[name] * gain for name, (gain, _) in known.items()) <= best * (1 + 1e-9)

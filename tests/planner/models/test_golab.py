@@ -1,4 +1,6 @@
-"""Comparisons per unit of time of multi-way joins: the paper's figures, its formulas written out, and loops that count for themselves."""
+"""Comparisons per unit of time of multi-way joins: the paper's figures, its formulas written out, and loops that count
+for themselves.
+"""
 
 from __future__ import annotations
 
@@ -150,7 +152,8 @@ def stepwise_size(join: CommonAttribute, members: Order) -> float:
 def test_the_general_algorithm_is_never_dearer_than_the_lazy_and_the_naive_one(join: CommonAttribute, tau: int) -> None:
     intervals = Intervals(tau)
     every = list(permutations(range(4)))
-    best = [min(every, key=lambda each, i=i: origin_comparisons(join, i, each, intervals)) for i in range(4)]  # type: ignore[misc]  # a lambda's default has no type
+    # a lambda's default has no type
+    best = [min(every, key=lambda each, i=i: origin_comparisons(join, i, each, intervals)) for i in range(4)]  # type: ignore[misc]
     general = sum(general_lazy_nlj(join, best, intervals))
     assert general <= min(sum(lazy_nlj(join, each, intervals)) for each in every) * (1 + 1e-9)
     assert general <= min(sum(naive_lazy_nlj(join, each, intervals)) for each in every) * (1 + 1e-9)
@@ -188,11 +191,15 @@ def test_a_theta_window_lets_its_share_through_and_gives_no_bucket_to_look_into(
     assert intermediate_rows(mixed, (0, 1)) == 100 * 100 * 0.25
     assert intermediate_rows(mixed, (0, 1, 2)) == 100 * 100 * 100 * 0.25 / 50
     assert origin_comparisons(mixed, 0, (0, 1, 2)) == pytest.approx(100 + 25 * 10)
-    assert origin_comparisons(mixed, 1, (1, 2, 0)) == pytest.approx(100 + 25 * 100), "a theta row fixes no value to look up"
+    assert origin_comparisons(mixed, 1, (1, 2, 0)) == pytest.approx(100 + 25 * 100), (
+        "a theta row fixes no value to look up"
+    )
 
 
 def test_a_count_window_costs_what_a_time_window_of_as_many_rows_costs() -> None:
-    counted = CommonAttribute(tuple(replace(stream, window_s=None, window_rows=stream.rows()) for stream in TABLE_5.streams))
+    counted = CommonAttribute(
+        tuple(replace(stream, window_s=None, window_rows=stream.rows()) for stream in TABLE_5.streams)
+    )
     assert eager_nlj(counted, (0, 1, 2, 3)) == eager_nlj(TABLE_5, (0, 1, 2, 3))
     lazily = Intervals(5)
     assert lazy_nlj(counted, (0, 1, 2, 3), lazily) == pytest.approx(lazy_nlj(TABLE_5, (0, 1, 2, 3), lazily), rel=1e-12)
@@ -215,7 +222,10 @@ def test_the_best_interval_grows_with_the_buckets() -> None:
     def best_tau(buckets: int) -> int:
         join = CommonAttribute((Stream(1, 100, 50, buckets=buckets),) * 4)
         return min(
-            range(1, 60), key=lambda tau: sum(lazy_nlj(join, (0, 1, 2, 3), Intervals(tau))) + expiration_checks_per_s(join, Intervals(tau))
+            range(1, 60),
+            key=lambda tau: (
+                sum(lazy_nlj(join, (0, 1, 2, 3), Intervals(tau))) + expiration_checks_per_s(join, Intervals(tau))
+            ),
         )
 
     assert best_tau(1) <= best_tau(2) < best_tau(10) < best_tau(30)
@@ -224,7 +234,9 @@ def test_the_best_interval_grows_with_the_buckets() -> None:
 def test_results_per_unit_of_time_are_the_same_whoever_counts_them() -> None:
     whole = intermediate_rows(TABLE_5, (0, 1, 2, 3))
     assert whole == pytest.approx(800 * 300 / 40)
-    assert result_rows_per_s(TABLE_5) == pytest.approx(sum(stream.rows_per_s * whole / stream.rows() for stream in TABLE_5.streams))
+    assert result_rows_per_s(TABLE_5) == pytest.approx(
+        sum(stream.rows_per_s * whole / stream.rows() for stream in TABLE_5.streams)
+    )
 
 
 @pytest.mark.parametrize("digits", ["123", "321", "213"])
@@ -252,7 +264,9 @@ def counted_comparisons(join: CommonAttribute, loops: Order, tau: int, units: in
             batches = [[row] for row in new] if not tau else [[row for row in rows[origin] if row[0] > now - tau]]
             for batch in batches:
                 sides = [batch if each == origin else rows[each] for each in range(len(rows))]
-                counted += _comparisons([[value for _, value in sides[each]] for each in loops]) if now >= longest else 0
+                counted += (
+                    _comparisons([[value for _, value in sides[each]] for each in loops]) if now >= longest else 0
+                )
     return counted / units
 
 

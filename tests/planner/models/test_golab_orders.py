@@ -1,4 +1,6 @@
-"""Join orders: each heuristic finds what it is meant to find, looking at few orders; the exact searches agree with each other."""
+"""Join orders: each heuristic finds what it is meant to find, looking at few orders; the exact searches agree with each
+other.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from dataclasses import replace
 import pytest
 
 from watersmeet.errors import PlanError
-from watersmeet.planner.models.golab import CommonAttribute, Intervals, Stream, eager_nlj, intermediate_rows, origin_comparisons
+from watersmeet.planner.models.golab import (
+    CommonAttribute,
+    Intervals,
+    Stream,
+    eager_nlj,
+    intermediate_rows,
+    origin_comparisons,
+)
 from watersmeet.planner.models.golab_graph import JoinGraph, Predicate, exhaustive_from, most_selective_next
 from watersmeet.planner.models.golab_orders import (
     ascending_join_sizes,
@@ -22,14 +31,26 @@ from watersmeet.planner.models.golab_orders import (
     lazy_orders,
 )
 from watersmeet.planner.models.golab_subsets import best_order_anywhere, best_order_from
-from watersmeet_lab.papers.golab.models import FOUR_EQUAL, ONE_FAST, TABLE_5, TABLE_6, TABLE_7, figure_2, figure_3a, figure_3b
+from watersmeet_lab.papers.golab.models import (
+    FOUR_EQUAL,
+    ONE_FAST,
+    TABLE_5,
+    TABLE_6,
+    TABLE_7,
+    figure_2,
+    figure_3a,
+    figure_3b,
+)
 
 
 def random_join(rng: random.Random, count: int = 4, buckets: tuple[int, ...] = (1,)) -> CommonAttribute:
     return CommonAttribute(
         tuple(
             Stream(
-                rng.choice([1, 1, 2, 5, 10, 50]), rng.choice([50, 100, 200]), rng.choice([2, 5, 20, 50, 200]), buckets=rng.choice(buckets)
+                rng.choice([1, 1, 2, 5, 10, 50]),
+                rng.choice([50, 100, 200]),
+                rng.choice([2, 5, 20, 50, 200]),
+                buckets=rng.choice(buckets),
             )
             for _ in range(count)
         )
@@ -103,7 +124,9 @@ def test_the_hash_heuristic_is_never_worse_than_forgetting_the_buckets() -> None
 
 
 def test_a_hybrid_puts_indexed_windows_innermost() -> None:
-    join = CommonAttribute((Stream(1, 100, 50, buckets=10), Stream(2, 100, 50), Stream(1, 100, 50, buckets=20), Stream(3, 100, 50)))
+    join = CommonAttribute(
+        (Stream(1, 100, 50, buckets=10), Stream(2, 100, 50), Stream(1, 100, 50, buckets=20), Stream(3, 100, 50))
+    )
     found = indexed_innermost(join)
     assert set(found.order[2:]) == {0, 2}
     assert found.looked_at <= 2
@@ -125,7 +148,8 @@ def test_different_attributes_follow_the_graph_from_the_origin() -> None:
     #          .1
     #           3
     graph = JoinGraph(
-        (Stream(1, 10), Stream(1, 20), Stream(1, 30), Stream(1, 40)), (Predicate(0, 1, 0.5), Predicate(1, 2, 0.01), Predicate(1, 3, 0.1))
+        (Stream(1, 10), Stream(1, 20), Stream(1, 30), Stream(1, 40)),
+        (Predicate(0, 1, 0.5), Predicate(1, 2, 0.01), Predicate(1, 3, 0.1)),
     )
     assert most_selective_next(graph, origin=0).order == (0, 1, 2, 3)
     assert most_selective_next(graph, origin=3).order == (3, 1, 2, 0)
@@ -159,7 +183,9 @@ def test_dynamic_programming_over_subsets_finds_what_all_orders_would() -> None:
             anywhere = [best_order_anywhere(join, origin, intervals).cost for origin in range(4)]
             assert anywhere == pytest.approx([found.cost for found in exhaustive_per_origin(join, intervals)], rel=1e-9)
         first = [best_order_from(join, origin) for origin in range(4)]
-        assert sum(found.cost for found in first) <= exhaustive(join).cost * (1 + 1e-9), "an order per origin beats one for all"
+        assert sum(found.cost for found in first) <= exhaustive(join).cost * (1 + 1e-9), (
+            "an order per origin beats one for all"
+        )
         assert [origin_comparisons(join, origin, found.order) for origin, found in enumerate(first)] == pytest.approx(
             [found.cost for found in first]
         )

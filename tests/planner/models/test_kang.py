@@ -1,4 +1,6 @@
-"""Window joins of two streams: Table 3 to the digit, crossings solved rather than looked up, and the winners of Figure 2."""
+"""Window joins of two streams: Table 3 to the digit, crossings solved rather than looked up, and the winners of Figure
+2.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +85,9 @@ def test_the_five_winners_of_figure_2_and_where_they_change() -> None:
 
 
 def test_a_larger_window_a_and_a_smaller_window_b_move_the_outer_crossings_right_and_the_inner_ones_left() -> None:
-    """Section 5.1 says that all four move to the right. Eqs. 8 and 11 do; by eqs. 9 and 10 the inner two move to the left, because a
-    larger window makes its tree slower and leaves its hash table as it is."""
+    """Section 5.1 says that all four move to the right. Eqs. 8 and 11 do; by eqs. 9 and 10 the inner two move to the
+    left, because a larger window makes its tree slower and leaves its hash table as it is.
+    """
     equal, skewed = winners(5000, 5000), winners(8000, 2000)
     assert [pair for pair, _ in skewed] == [pair for pair, _ in equal]
     moves = [later - sooner for (_, later), (_, sooner) in zip(skewed[:-1], equal[:-1], strict=True)]
@@ -113,7 +116,9 @@ def test_figure_2_has_the_same_winners_along_its_axis() -> None:
 
 def test_an_asymmetric_pair_beats_every_symmetric_one_where_rates_differ() -> None:
     for streams in TABLE_3[:2]:
-        assert pair_cost(best_pair(streams), streams) < min(pair_cost(pair, streams) for pair in ("NN", "HH", "TT", "BB"))
+        assert pair_cost(best_pair(streams), streams) < min(
+            pair_cost(pair, streams) for pair in ("NN", "HH", "TT", "BB")
+        )
 
 
 def test_b_plus_tree_and_t_tree_are_close() -> None:
@@ -133,11 +138,15 @@ def test_a_plans_index_brings_its_own_buckets_and_nodes() -> None:
     assert index_cost(Index("hash", 10), load, PAPER_WEIGHTS) > hash_cost(load, PAPER_WEIGHTS)
     assert index_cost(Index("btree", 100), load, PAPER_WEIGHTS) == structure_cost("btree", load)
     assert index_cost(Index("btree", 10), load, PAPER_WEIGHTS) != structure_cost("btree", load)
-    assert index_cost(Index("hash", 1), load, PAPER_WEIGHTS) > index_cost(Index(), load, PAPER_WEIGHTS), "one bucket is a dear list"
+    assert index_cost(Index("hash", 1), load, PAPER_WEIGHTS) > index_cost(Index(), load, PAPER_WEIGHTS), (
+        "one bucket is a dear list"
+    )
 
 
 def test_structures_that_never_cost_the_same_have_no_crossing() -> None:
-    dear = Weights(StructureWeights(1, 1), StructureWeights(1, 2), PAPER_WEIGHTS.btree, PAPER_WEIGHTS.ttree, bucket_rows=50)
+    dear = Weights(
+        StructureWeights(1, 1), StructureWeights(1, 2), PAPER_WEIGHTS.btree, PAPER_WEIGHTS.ttree, bucket_rows=50
+    )
     with pytest.raises(PlanError, match="list and hash never cost the same on a window of 50 rows"):
         crossing("N", "H", 50, dear)
 

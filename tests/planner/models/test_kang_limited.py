@@ -1,4 +1,6 @@
-"""Who gets the probes and who gets the memory when there is too little: Figures 5, 6 and 7, and that no division does better."""
+"""Who gets the probes and who gets the memory when there is too little: Figures 5, 6 and 7, and that no division does
+better.
+"""
 
 from __future__ import annotations
 
@@ -67,10 +69,14 @@ def test_ten_rows_of_each_stream_may_be_demanded() -> None:
 def test_with_equal_windows_or_equal_rates_it_does_not_matter_who_gets_what() -> None:
     join = LimitedJoin(Pair(100, 100), Pair(200, 200), 0.01)
     outputs = {
-        round(output_rows_per_s(served_rates(join, 50, name), join.window_rows, 0.01), 9) for name in ("MaxA", "MaxB", "equal", "by rate")
+        round(output_rows_per_s(served_rates(join, 50, name), join.window_rows, 0.01), 9)
+        for name in ("MaxA", "MaxB", "equal", "by rate")
     }
     assert outputs == {0.01 * 50 * 200}
-    kept = {round(output_rows_per_s(join.rows_per_s, kept_rows(join, 90, name), 0.01), 9) for name in ("MaxA", "inverse", "equal")}
+    kept = {
+        round(output_rows_per_s(join.rows_per_s, kept_rows(join, 90, name), 0.01), 9)
+        for name in ("MaxA", "inverse", "equal")
+    }
     assert kept == {0.01 * 100 * 90}
 
 
@@ -82,7 +88,9 @@ def test_what_a_stream_cannot_use_goes_to_the_other() -> None:
 
 
 @given(joins, st.integers(0, 150), st.floats(0, 1), st.integers(0, 5), st.integers(0, 5))
-def test_no_division_of_the_probes_puts_out_more_than_the_formula(join: LimitedJoin, service: int, share: float, a: int, b: int) -> None:
+def test_no_division_of_the_probes_puts_out_more_than_the_formula(
+    join: LimitedJoin, service: int, share: float, a: int, b: int
+) -> None:
     least = Pair(min(a, join.rows_per_s.a, service / 2), min(b, join.rows_per_s.b, service / 2))
     best = output_rows_per_s(best_served_rates(join, service, least), join.window_rows, 0.01)
     other = divide(service, Pair(share, 1 - share), least, join.rows_per_s)

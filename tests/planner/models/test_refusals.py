@@ -11,7 +11,15 @@ from watersmeet.errors import InputError, InternalError, PlanError, WatersmeetEr
 from watersmeet.planner.models.ayad import Budget, Selection, SideCosts, Source, WindowJoin
 from watersmeet.planner.models.ayad_drops import Wishes
 from watersmeet.planner.models.ayad_search import Filter, Tie, cost_per_row
-from watersmeet.planner.models.golab import CommonAttribute, Intervals, Stream, eager_nlj, general_lazy_nlj, lazy_nlj, origin_comparisons
+from watersmeet.planner.models.golab import (
+    CommonAttribute,
+    Intervals,
+    Stream,
+    eager_nlj,
+    general_lazy_nlj,
+    lazy_nlj,
+    origin_comparisons,
+)
 from watersmeet.planner.models.golab_graph import JoinGraph, Predicate, most_selective_next
 from watersmeet.planner.models.golab_orders import lazy_orders, rates_have_moved
 from watersmeet.planner.models.kang import Load, TwoStreams, pair_cost, structure_cost
@@ -128,7 +136,8 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: fitted_weight([1.0], [1.0, 2.0]), "as many times as points"),
     (lambda: replace(PAPER_WEIGHTS, node_rows=1), "whole number of at least 2"),
     (lambda: AggregationJoin((Input(1, 1, 1, 1),)), "at least two inputs"),
-    (lambda: AggregationJoin((Input(1, 1, 1, 1),) * 2, "merge"), 'no join method "merge"'),  # type: ignore[arg-type]  # the mistake under test
+    # the mistake under test
+    (lambda: AggregationJoin((Input(1, 1, 1, 1),) * 2, "merge"), 'no join method "merge"'),  # type: ignore[arg-type]
     (lambda: Input(1, 1, 0.5, 0.1), "at least one group"),
     (lambda: Input(1, 1, 1, 0.1, passes=3), "once or twice, got 3"),
     (lambda: Budget(headroom=1), "leaves nothing to compute with"),

@@ -1,4 +1,6 @@
-"""Aggregation joins: the model for m inputs reduces to the paper's formulas for two, and ranks the plans as its figures do."""
+"""Aggregation joins: the model for m inputs reduces to the paper's formulas for two, and ranks the plans as its figures
+do.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,16 @@ from watersmeet.planner.models.tran import (
     plan_costs,
     plan_name,
 )
-from watersmeet_lab.papers.tran.models import SHOWCASES, THREE_WAY, TWO_WAY, figure_6, figure_7, figure_8, figure_9, figure_10
+from watersmeet_lab.papers.tran.models import (
+    SHOWCASES,
+    THREE_WAY,
+    TWO_WAY,
+    figure_6,
+    figure_7,
+    figure_8,
+    figure_9,
+    figure_10,
+)
 
 inputs = st.builds(
     Input,
@@ -35,7 +46,9 @@ weights = st.builds(AggregationWeights, *[st.floats(0.1, 10)] * 5)
 
 
 @given(inputs, inputs, weights, st.sampled_from([1, 100, 1021]))
-def test_two_inputs_give_equations_5_to_12(first: Input, second: Input, weighed: AggregationWeights, buckets: int) -> None:
+def test_two_inputs_give_equations_5_to_12(
+    first: Input, second: Input, weighed: AggregationWeights, buckets: int
+) -> None:
     methods: tuple[Method, ...] = ("nested loops", "hash")
     for method in methods:
         join = AggregationJoin((first, second), method, buckets)
@@ -44,7 +57,9 @@ def test_two_inputs_give_equations_5_to_12(first: Input, second: Input, weighed:
 
 
 def equations(one: Input, two: Input, weighed: AggregationWeights, most: int, method: Method) -> dict[str, float]:
-    """Equations 5 to 8 (nested loops) and 9 to 12 (hash) with 13 to 22, as printed but for eq. 6, which is written as eq. 10 is."""
+    """Equations 5 to 8 (nested loops) and 9 to 12 (hash) with 13 to 22, as printed but for eq. 6, which is written as
+    eq. 10 is.
+    """
     l1, l2 = one.rows_per_s, two.rows_per_s
     w1, w2, g1, g2, s1, s2 = one.window_rows, two.window_rows, one.groups, two.groups, one.selectivity, two.selectivity
     a = min(w1, g1) * min(w2, g2)
@@ -58,7 +73,8 @@ def equations(one: Input, two: Input, weighed: AggregationWeights, most: int, me
     else:
         p, u, h1, h2 = weighed.nested_probe_s, weighed.nested_update_s, 1, 1
     return {
-        "LAP": l1 * (2 * w2 / h2 * p + 2 * u + 2 * m2 * a / bg * ug) + l2 * (2 * w1 / h1 * p + 2 * u + 2 * m1 * a / bg * ug),
+        "LAP": l1 * (2 * w2 / h2 * p + 2 * u + 2 * m2 * a / bg * ug)
+        + l2 * (2 * w1 / h1 * p + 2 * u + 2 * m1 * a / bg * ug),
         "EAP10": l1 * (2 * w2 / h2 * p + 2 * u + 2 * a1 / b1 * ug + 2 * m2 * a / bg * ug)
         + l2 * (2 * a1 / h1 * p + 2 * u + 2 * n1 * a / bg * ug),
         "EAP01": l1 * (2 * a2 / h2 * p + 2 * u + 2 * n2 * a / bg * ug)
@@ -118,7 +134,11 @@ def test_hashing_on_all_grouping_attributes_shortens_chains_and_keeps_the_winner
 
 def test_low_groups_on_a_side_call_for_early_aggregation_on_that_side() -> None:
     low, high = Input(300, 500, 1, 0.01), Input(300, 500, 1500, 0.01)
-    chosen = {(a is low, b is low): best_plan(AggregationJoin((a, b), "nested loops")) for a in (low, high) for b in (low, high)}
+    chosen = {
+        (a is low, b is low): best_plan(AggregationJoin((a, b), "nested loops"))
+        for a in (low, high)
+        for b in (low, high)
+    }
     assert chosen == {(True, True): {0, 1}, (True, False): {0}, (False, True): {1}, (False, False): set()}
 
 
@@ -177,7 +197,11 @@ def test_the_gain_grows_with_the_number_of_inputs(method: Method) -> None:
 
 def test_three_way_figures_have_eight_plans_and_the_best_aggregates_early_everywhere_by_default() -> None:
     assert len(figure_8("a").lines) == len(figure_9("a").lines) == 8
-    assert best_plan(AggregationJoin(THREE_WAY, "hash")) == best_plan(AggregationJoin(THREE_WAY, "nested loops")) == {0, 1, 2}
+    assert (
+        best_plan(AggregationJoin(THREE_WAY, "hash"))
+        == best_plan(AggregationJoin(THREE_WAY, "nested loops"))
+        == {0, 1, 2}
+    )
 
 
 def test_a_relation_brings_no_arrivals_and_a_landmark_window_no_departures() -> None:

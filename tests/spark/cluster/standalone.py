@@ -1,4 +1,6 @@
-"""A Spark cluster on this machine: a master and two workers, as processes of their own, on the loopback interface alone."""
+"""A Spark cluster on this machine: a master and two workers, as processes of their own, on the loopback interface
+alone.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Cluster:
 
     @property
     def executors(self) -> list[int]:
-        return [pid for worker in self.workers for pid in children(worker) if "CoarseGrainedExecutorBackend" in command(pid)]
+        return [
+            pid for worker in self.workers for pid in children(worker) if "CoarseGrainedExecutorBackend" in command(pid)
+        ]
 
 
 @contextmanager
@@ -38,7 +42,9 @@ def standalone(folder: Path) -> Iterator[Cluster]:
         master = running.enter_context(_daemon(folder, "master.Master", "--port", "0"))
         url = _said(master, _MASTER_URL)
         resources = ("--cores", "1", "--memory", "1g")
-        workers = [running.enter_context(_daemon(folder / str(n), "worker.Worker", *resources, url)) for n in range(WORKERS)]
+        workers = [
+            running.enter_context(_daemon(folder / str(n), "worker.Worker", *resources, url)) for n in range(WORKERS)
+        ]
         for worker in workers:
             _said(worker, re.compile("(Successfully registered with master)"))
         yield Cluster(url, tuple(worker.process.pid for worker in workers))
@@ -57,7 +63,15 @@ def _daemon(folder: Path, kind: str, *arguments: str) -> Iterator[_Daemon]:
     places = {"SPARK_WORKER_DIR": str(folder / "work"), "SPARK_LOCAL_DIRS": str(folder), "SPARK_HOME": str(HOME)}
     with log.open("wb") as said:
         process = subprocess.Popen(
-            [HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1", "--webui-port", "0", *arguments],
+            [
+                HOME / "bin" / "spark-class",
+                f"org.apache.spark.deploy.{kind}",
+                "--host",
+                "127.0.0.1",
+                "--webui-port",
+                "0",
+                *arguments,
+            ],
             env=os.environ | places | {"SPARK_LOCAL_IP": "127.0.0.1", "JDK_JAVA_OPTIONS": QUICK_TO_START},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -27,7 +27,9 @@ def test_an_executor_that_is_killed_in_a_batch_takes_no_rows_along(tmp_path: Pat
         job.finish()
     assert killed
     found, wanted = rows_of(tmp_path / "out"), expected(as_taken(tables, tmp_path / "checkpoint"))
-    print(f"\nan executor killed: {(wanted - found).total()} results lost and {(found - wanted).total()} doubled of {wanted.total()}")
+    print(
+        f"\nan executor killed: {(wanted - found).total()} results lost and {(found - wanted).total()} doubled of {wanted.total()}"
+    )
     assert found == wanted
     assert compiled_kernels() == built, "an executor has compiled what was in the cache"
 

@@ -1,4 +1,5 @@
-"""The job that gets killed: `python job.py FOLDER SINK MASTER` joins the files of FOLDER, one batch per file, into FOLDER/out.
+"""The job that gets killed: `python job.py FOLDER SINK MASTER` joins the files of FOLDER, one batch per file, into
+FOLDER/out.
 
 It says `starting` before the query starts and `done` when all files are joined.
 """
@@ -35,7 +36,9 @@ def main(folder: Path, sink: str, master: str) -> None:
     spark = wm.session(**settings)
     streams = {
         name: wm.stream(
-            spark.readStream.schema(FIELDS).option("maxFilesPerTrigger", 1).parquet(str(folder / name)), time="ts", lateness=LATENESS
+            spark.readStream.schema(FIELDS).option("maxFilesPerTrigger", 1).parquet(str(folder / name)),
+            time="ts",
+            lateness=LATENESS,
         )
         for name in STREAMS
     }

@@ -103,10 +103,12 @@ class Job:
 
 
 def carry_out(kills: Sequence[Kill], folder: Path, sink: str) -> list[Killed]:
-    """Starts the job and kills as told, each time in the batch after the last committed one; those whose moment came are returned.
+    """Starts the job and kills as told, each time in the batch after the last committed one; those whose moment came
+    are returned.
 
-    A worker's death is not the job's: its task is tried again and the query goes on, so a kill of the worker may be followed by others.
-    Where the last victim is a worker, the job is let go on to its next commit and ended there, to keep files for other kills.
+    A worker's death is not the job's: its task is tried again and the query goes on, so a kill of the worker may be
+    followed by others. Where the last victim is a worker, the job is let go on to its next commit and ended there, to
+    keep files for other kills.
     """
     job = Job(folder, sink)
     job.wait_until_starting()
@@ -150,7 +152,9 @@ def reached(job: Job, has_come: Callable[[], bool]) -> bool:
 
 
 def look_again() -> None:
-    """The checkpoint is looked at a few hundred times a second; looking all the time would take a core from those who write it."""
+    """The checkpoint is looked at a few hundred times a second; looking all the time would take a core from those who
+    write it.
+    """
     threading.Event().wait(0.003)
 
 

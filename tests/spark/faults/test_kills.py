@@ -1,4 +1,6 @@
-"""Kill -9 of the driver, the Java process and a Python worker, in every phase of a batch: nothing lost, nothing doubled."""
+"""Kill -9 of the driver, the Java process and a Python worker, in every phase of a batch: nothing lost, nothing
+doubled.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,14 @@ BATCHES = 8
 ROWS_PER_BATCH = 400
 SPAN_US = 1_000_000
 
-#: Kills in brackets strike one process, one after the other: a worker's death is not the job's. A worker has no part in offsets or commits.
+#: Kills in brackets strike one process, one after the other: a worker's death is not the job's. A worker has no part in
+#: offsets or commits.
 WORKER = Kill("worker", "operator")
 Kills = tuple[tuple[Kill, ...], ...]
 EVERY: Kills = tuple(kills for phase in PHASES for kills in ((Kill("driver", phase),), (WORKER, Kill("jvm", phase))))
-IN_TURNS: Kills = tuple((WORKER, Kill(victim, phase)) for phase, victim in zip(PHASES, ("jvm", "driver") * 3, strict=False))
+IN_TURNS: Kills = tuple(
+    (WORKER, Kill(victim, phase)) for phase, victim in zip(PHASES, ("jvm", "driver") * 3, strict=False)
+)
 FEW: Kills = ((WORKER, Kill("driver", "before-commit")), (Kill("jvm", "before-sink"),))
 
 
@@ -48,7 +53,9 @@ def test_of_two_jobs_on_one_checkpoint_spark_ends_one_and_every_result_comes_onc
     for job in both:
         job.end()
     assert sorted(job.process.returncode for job in both) == [0, 1], both[0].last_words
-    assert re.search("multiple (concurrent )?streaming|concurrent", both[0].said.read_text(errors="replace"), re.IGNORECASE)
+    assert re.search(
+        "multiple (concurrent )?streaming|concurrent", both[0].said.read_text(errors="replace"), re.IGNORECASE
+    )
     assert rows_of(tmp_path / "out") == expected(as_taken(tables, tmp_path / "checkpoint"))
 
 
@@ -56,7 +63,9 @@ def killed_and_compared(kills: Kills, sink: str, folder: Path, batches: int) -> 
     tables = {name: written(folder / name, number, batches) for number, name in enumerate(STREAMS)}
     done = [killed for together in kills for killed in carry_out(together, folder, sink)]
     Job(folder, sink).finish()
-    assert [killed.kill for killed in done] == [kill for together in kills for kill in together], "not every kill's moment came"
+    assert [killed.kill for killed in done] == [kill for together in kills for kill in together], (
+        "not every kill's moment came"
+    )
     found, wanted = rows_of(folder / "out"), expected(as_taken(tables, folder / "checkpoint"))
     report(sink, done, lost=(wanted - found).total(), doubled=(found - wanted).total(), of=wanted.total())
     assert found == wanted
@@ -66,7 +75,9 @@ def report(sink: str, done: list[Killed], *, lost: int, doubled: int, of: int) -
     """The figures, for `pytest -s`."""
     print(f"\n{sink}: {len(done)} kills, {lost} results lost and {doubled} doubled of {of}")
     for killed in done:
-        print(f"  {killed.kill.victim:6} {killed.kill.phase:14} batch {killed.planned} planned, {killed.committed} committed")
+        print(
+            f"  {killed.kill.victim:6} {killed.kill.phase:14} batch {killed.planned} planned, {killed.committed} committed"
+        )
 
 
 def written(folder: Path, number: int, batches: int) -> list[pa.Table]:
@@ -95,7 +106,8 @@ def written(folder: Path, number: int, batches: int) -> list[pa.Table]:
 def as_taken(files: dict[str, list[pa.Table]], checkpoint: Path) -> dict[str, list[pa.Table]]:
     """The files in the batches that Spark took them in, as its checkpoint says; which rows are late depends on that.
 
-    A file is a batch, unless a kill fell between a source's note of a file it will bring and the plan of the batch: then it brings two.
+    A file is a batch, unless a kill fell between a source's note of a file it will bring and the plan of the batch:
+    then it brings two.
     """
     taken: dict[str, list[pa.Table]] = {name: [] for name in files}
     before = dict.fromkeys(files, 0)
@@ -119,7 +131,9 @@ def rows_of(out: Path) -> Counter[tuple[int, ...]]:
     from pyspark.sql import SparkSession
 
     spark = SparkSession.getActiveSession() or wm.session()
-    frame = spark.read.parquet(*([str(out)] if (out / "_spark_metadata").exists() else [str(p) for p in out.glob("batch-*")]))
+    frame = spark.read.parquet(
+        *([str(out)] if (out / "_spark_metadata").exists() else [str(p) for p in out.glob("batch-*")])
+    )
     return counted(frame.toArrow())
 
 

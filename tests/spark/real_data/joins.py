@@ -30,7 +30,9 @@ Int64s = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class RealJoin:
-    """A query over streams of `(id, ts, k)` as they arrive. Rows of a result are at most `window_us` apart, in order if directed."""
+    """A query over streams of `(id, ts, k)` as they arrive. Rows of a result are at most `window_us` apart, in order if
+    directed.
+    """
 
     query: str
     tables: Tables
@@ -47,9 +49,14 @@ def zeek() -> RealJoin:
     """Three logs of one network: what a host asked, whom it called, and what was odd about it, within five seconds."""
     names = ("dns", "ssl", "weird")
     read = {name: pq.read_table(DATA / "zeek" / f"{name}.parquet") for name in names}
-    tables = {name: _numbered(rows.filter(pc.not_equal(rows["orig_h"], SCANNER)), "ts", "orig_h") for name, rows in read.items()}
+    tables = {
+        name: _numbered(rows.filter(pc.not_equal(rows["orig_h"], SCANNER)), "ts", "orig_h")
+        for name, rows in read.items()
+    }
     windows = ", ".join(f"{name} [RANGE 5 SECONDS]" for name in names)
-    query = f"SELECT dns.id AS dns, ssl.id AS ssl, weird.id AS weird FROM {windows} WHERE dns.k = ssl.k AND ssl.k = weird.k"
+    query = (
+        f"SELECT dns.id AS dns, ssl.id AS ssl, weird.id AS weird FROM {windows} WHERE dns.k = ssl.k AND ssl.k = weird.k"
+    )
     return RealJoin(query, tables, 5 * SECOND_US)
 
 
@@ -81,7 +88,9 @@ def cut(table: pa.Table, batches: int) -> list[pa.Table]:
 
 
 def kept(batches: dict[str, list[pa.Table]], lateness_us: int) -> Tables:
-    """The rows that are not late, by the definition: the watermark is what every stream has reached in earlier batches, less lateness."""
+    """The rows that are not late, by the definition: the watermark is what every stream has reached in earlier batches,
+    less lateness.
+    """
     newest: dict[str, int] = {}
     rows: dict[str, list[pa.Table]] = {name: [] for name in batches}
     watermark_us = -(2**62)
@@ -99,7 +108,11 @@ def kept(batches: dict[str, list[pa.Table]], lateness_us: int) -> Tables:
 
 def sorted_ids(table: pa.Table) -> Int64s:
     """Rows of ids in one order, so that two answers can be compared."""
-    ids = np.stack([column.to_numpy() for column in table.itercolumns()], axis=1) if table.num_rows else np.empty((0, table.num_columns))
+    ids = (
+        np.stack([column.to_numpy() for column in table.itercolumns()], axis=1)
+        if table.num_rows
+        else np.empty((0, table.num_columns))
+    )
     return ids[np.lexsort(ids.T[::-1])].astype(np.int64)
 
 
@@ -110,7 +123,11 @@ def _joined(tables: Tables, window_us: int, *, directed: bool) -> Int64s:
         connection.register(name, table)
     first, *others = tables
     conditions = [f"{first}.k = {name}.k AND {first}.ts // {window_us} = {name}.near" for name in others]
-    conditions += [_within(one, other, window_us, directed=directed) for n, one in enumerate(tables) for other in list(tables)[n + 1 :]]
+    conditions += [
+        _within(one, other, window_us, directed=directed)
+        for n, one in enumerate(tables)
+        for other in list(tables)[n + 1 :]
+    ]
     near = f"unnest([ts // {window_us} - 1, ts // {window_us}, ts // {window_us} + 1]) AS near"
     sources = [first, *(f"(SELECT *, {near} FROM {name}) AS {name}" for name in others)]
     ids = ", ".join(f"{name}.id AS {name}" for name in tables)

@@ -43,7 +43,10 @@ def answer(join: RealJoin, batches: dict[str, list[pa.Table]]) -> Int64s:
 
 
 def sources(join: RealJoin, feeds: dict[str, Any], **how: Any) -> dict[str, wm.Stream]:
-    return {name: wm.stream(feed, time="ts", lateness=f"{join.lateness_us} microseconds", **how) for name, feed in feeds.items()}
+    return {
+        name: wm.stream(feed, time="ts", lateness=f"{join.lateness_us} microseconds", **how)
+        for name, feed in feeds.items()
+    }
 
 
 def test_embedded_gives_what_duckdb_gives(join: RealJoin, batches: dict[str, list[pa.Table]], answer: Int64s) -> None:
@@ -59,7 +62,12 @@ def test_embedded_gives_what_duckdb_gives_in_other_batches(join: RealJoin) -> No
 
 @pytest.mark.parametrize(("buckets", "partitions"), [(1, 2), (5, 3)])
 def test_spark_gives_it_in_any_number_of_buckets_and_partitions(
-    spark: SparkSession, join: RealJoin, batches: dict[str, list[pa.Table]], answer: Int64s, buckets: int, partitions: int
+    spark: SparkSession,
+    join: RealJoin,
+    batches: dict[str, list[pa.Table]],
+    answer: Int64s,
+    buckets: int,
+    partitions: int,
 ) -> None:
     session = spark.newSession()
     session.conf.set(PARTITIONS, partitions)
@@ -84,7 +92,9 @@ def test_spark_gives_it_file_by_file(
 def test_orders_and_trades_come_too_late_now_and_then() -> None:
     join = stock()
     batches = in_batches(join.tables, FEW)
-    late = {name: join.tables[name].num_rows - table.num_rows for name, table in kept(batches, join.lateness_us).items()}
+    late = {
+        name: join.tables[name].num_rows - table.num_rows for name, table in kept(batches, join.lateness_us).items()
+    }
     assert all(late.values())
     run = wm.run(join.query, sources(join, batches))
     run.collect()

@@ -1,7 +1,8 @@
-"""Flink's SQL as a peer. It needs its own versions of Arrow and pandas, so it lives in a virtual environment of its own, made on first use.
+"""Flink's SQL as a peer. It needs its own versions of Arrow and pandas, so it lives in a virtual environment of its
+own, made on first use.
 
-Its PyPI package reads CSV and JSON only. The rows therefore go in as CSV files; the time Flink needs just to read them is measured beside,
-so that a reader can take it off. Times are whole microseconds for Flink.
+Its PyPI package reads CSV and JSON only. The rows therefore go in as CSV files; the time Flink needs just to read them
+is measured beside, so that a reader can take it off. Times are whole microseconds for Flink.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ import pyarrow.csv
 from watersmeet.errors import WatersmeetError
 
 FLINK_VERSION = "2.3.0"
-#: As Flink's users set it for speed: no copies of rows between operators, rows taken a few at a time where that helps (aggregations).
+#: As Flink's users set it for speed: no copies of rows between operators, rows taken a few at a time where that helps
+#: (aggregations).
 SETTINGS = {
     "parallelism.default": "2",
     "table.local-time-zone": "UTC",
@@ -35,7 +37,13 @@ SETTINGS = {
 #: A file per reader, each with rows from all along: readers take files in no order, and would find older rows late.
 FILES = 2
 _SCRIPT = Path(__file__).with_name("flink_job.py")
-_SQL_TYPES = {pa.int64(): "BIGINT", pa.int32(): "INT", pa.float64(): "DOUBLE", pa.string(): "STRING", pa.bool_(): "BOOLEAN"}
+_SQL_TYPES = {
+    pa.int64(): "BIGINT",
+    pa.int32(): "INT",
+    pa.float64(): "DOUBLE",
+    pa.string(): "STRING",
+    pa.bool_(): "BOOLEAN",
+}
 
 
 class FlinkMissingError(WatersmeetError):
@@ -44,7 +52,9 @@ class FlinkMissingError(WatersmeetError):
 
 @dataclass(frozen=True, slots=True)
 class FlinkTable:
-    """A stream for Flink: a folder of CSV files. `time` is a column of microseconds; Flink sees it as `et`, in milliseconds."""
+    """A stream for Flink: a folder of CSV files. `time` is a column of microseconds; Flink sees it as `et`, in
+    milliseconds.
+    """
 
     name: str
     path: str
@@ -60,7 +70,9 @@ class _Told(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class FlinkRan:
-    """What a query took once Flink was up and warm, and what reading its input alone; its rows; the most memory its Java process held."""
+    """What a query took once Flink was up and warm, and what reading its input alone; its rows; the most memory its
+    Java process held.
+    """
 
     seconds: float
     scan_seconds: float
@@ -118,7 +130,9 @@ def _written(name: str, table: pa.Table, folder: Path, time: str) -> FlinkTable:
 def _told(job: Mapping[str, object], folder: Path) -> _Told:
     description = folder / "flink-job.json"
     description.write_text(json.dumps(job))
-    told = subprocess.run([environment(), _SCRIPT, description], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    told = subprocess.run(
+        [environment(), _SCRIPT, description], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
     if told.returncode:
         raise WatersmeetError(f"Flink failed: {_cause(told.stderr)}")
     about: _Told = json.loads(told.stdout.strip().splitlines()[-1])

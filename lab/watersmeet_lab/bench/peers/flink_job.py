@@ -1,7 +1,8 @@
-"""Runs one SQL query in Flink's own environment: `python flink_job.py job.json` prints `{"seconds": …, "peak_bytes": …}`.
+"""Runs one SQL query in Flink's own environment: `python flink_job.py job.json` prints `{"seconds": …, "peak_bytes":
+…}`.
 
-The query runs twice in one Java process: into files, so that its rows can be checked, and, now that everything is warm, into a sink that
-takes the rows and throws them away, which is what is timed.
+The query runs twice in one Java process: into files, so that its rows can be checked, and, now that everything is warm,
+into a sink that takes the rows and throws them away, which is what is timed.
 
 This file is executed by another Python than ours, so it imports nothing of Watersmeet.
 """

@@ -1,7 +1,7 @@
 """A window join in Flink's SQL: a chain of interval joins, or of joins of tumbling windows, then their aggregates.
 
-Flink's event times (`et`) are milliseconds and may bound one pair per join. So each join is bounded by its first pair in event time, which
-lets Flink forget rows, and exactly in microseconds (`ts`) on all pairs.
+Flink's event times (`et`) are milliseconds and may bound one pair per join. So each join is bounded by its first pair
+in event time, which lets Flink forget rows, and exactly in microseconds (`ts`) on all pairs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ _TILE = ("window_start", "window_end")
 def flink_select(join: WindowJoin) -> str:
     """The SELECT whose rows, in microseconds, are those of the join."""
     first, *others = join.steps()
-    joins = "".join(f" JOIN {_source(join, step)} AS {step.alias} ON {' AND '.join(_conditions(join, step))}" for step in others)
+    joins = "".join(
+        f" JOIN {_source(join, step)} AS {step.alias} ON {' AND '.join(_conditions(join, step))}" for step in others
+    )
     text = f"FROM {_source(join, first)} AS {first.alias}{joins}"
     text += f" WHERE {' AND '.join(first.where)}" if first.where else ""
     shown = [f"{expression} AS `{name}`" for expression, name in join.outputs]
@@ -36,7 +38,9 @@ def _source(join: WindowJoin, step: Step) -> str:
 def _cells(join: WindowJoin, step: Step) -> str:
     """Flink joins on equality only: a value meets those in its own cell of the band's width and in the two beside it."""
     assert join.band is not None
-    column = next(text.partition(".")[2] for text in (join.band.one, join.band.other) if text.startswith(f"{step.alias}."))
+    column = next(
+        text.partition(".")[2] for text in (join.band.one, join.band.other) if text.startswith(f"{step.alias}.")
+    )
     cell = f"`{column}` / {join.band.width}"
     if step.alias == join.aliases[0]:
         return f"SELECT *, {cell} AS cell FROM `{step.stream}`"
@@ -50,7 +54,12 @@ def _conditions(join: WindowJoin, step: Step) -> list[str]:
         equal += [f"{first}.{name} = {step.alias}.{name}" for name in _TILE]
     if join.band is not None:
         equal += [f"{first}.cell = {step.alias}.cell", f"ABS({join.band.one} - {join.band.other}) < {join.band.width}"]
-    return equal + [_in_event_time(each) for each in step.bounds[:1]] + [_exactly(each) for each in step.bounds] + list(step.where)
+    return (
+        equal
+        + [_in_event_time(each) for each in step.bounds[:1]]
+        + [_exactly(each) for each in step.bounds]
+        + list(step.where)
+    )
 
 
 def _in_event_time(bound: Bound) -> str:

@@ -85,7 +85,9 @@ def _ranks(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[t
     return np.asarray(ranks - ranks.mean(), np.float64)
 
 
-def explanation_of(workload: RegretWorkload, tables: dict[str, pa.Table], seconds: float) -> tuple[BoundQuery, Explanation]:
+def explanation_of(
+    workload: RegretWorkload, tables: dict[str, pa.Table], seconds: float
+) -> tuple[BoundQuery, Explanation]:
     """What the optimizer says of the workload, having seen its rows and knowing how they come."""
     sources = {alias: wm.stream(table, time="ts", unit="us") for alias, table in tables.items()}
     bound = embedded.bound_query(workload.query, sources)
@@ -93,8 +95,12 @@ def explanation_of(workload: RegretWorkload, tables: dict[str, pa.Table], second
     return bound, explained_on(bound, at_hand(bound, sources), {}, arriving=arriving)
 
 
-def measured(workload: RegretWorkload, *, most: int = 200, repeats: int = 3, scale: float = 1.0, profile: Profile | None = None) -> Regret:
-    """The chosen plan beside the plans of the space. The fastest are measured again, in turns, so that luck decides nothing."""
+def measured(
+    workload: RegretWorkload, *, most: int = 200, repeats: int = 3, scale: float = 1.0, profile: Profile | None = None
+) -> Regret:
+    """The chosen plan beside the plans of the space. The fastest are measured again, in turns, so that luck decides
+    nothing.
+    """
     rounds, seconds = workload.rounds(scale), workload.seconds * scale
     tables = {alias: pa.concat_tables([each[alias] for each in rounds]) for alias in workload.aliases}
     bound, about = explanation_of(workload, tables, seconds)
@@ -121,8 +127,12 @@ def measured(workload: RegretWorkload, *, most: int = 200, repeats: int = 3, sca
     return Regret(workload.name, len(workload.flows), timed[about.plan], tuple(timed.values()), len(plans) - len(kept))
 
 
-def _run(workload: RegretWorkload, tables: dict[str, pa.Table], rounds: list[dict[str, pa.Table]], plan: Plan) -> tuple[pa.Table, float]:
-    under_way = embedded.start(workload.query, {alias: wm.stream(table, time="ts", unit="us") for alias, table in tables.items()}, plan)
+def _run(
+    workload: RegretWorkload, tables: dict[str, pa.Table], rounds: list[dict[str, pa.Table]], plan: Plan
+) -> tuple[pa.Table, float]:
+    under_way = embedded.start(
+        workload.query, {alias: wm.stream(table, time="ts", unit="us") for alias, table in tables.items()}, plan
+    )
     gc.collect()
     start = time.process_time()
     results = [batch for each in rounds[:-1] for batch in under_way.advance(each)]

@@ -65,8 +65,12 @@ def plotted(found: Sequence[Regret], path: Path) -> Path:
     figure = Figure(figsize=(3 * columns, 2.6 * rows), layout="constrained")
     for number, each in enumerate(found):
         axes = figure.add_subplot(rows, columns, number + 1)
-        axes.loglog([t.predicted_s for t in each.timed], [t.measured_s for t in each.timed], ".", color="#4878a8", markersize=3)
-        axes.loglog([each.chosen.predicted_s], [each.chosen.measured_s], "o", color="#c44e52", markersize=6, fillstyle="none")
+        axes.loglog(
+            [t.predicted_s for t in each.timed], [t.measured_s for t in each.timed], ".", color="#4878a8", markersize=3
+        )
+        axes.loglog(
+            [each.chosen.predicted_s], [each.chosen.measured_s], "o", color="#c44e52", markersize=6, fillstyle="none"
+        )
         ends = [min(t.predicted_s for t in each.timed), max(t.predicted_s for t in each.timed)]
         axes.loglog(ends, ends, "-", color="#999999", linewidth=0.7)
         axes.set_title(f"{each.workload}\nregret {each.regret:.2f}, ρ {each.correlation:.2f}", fontsize=8)

@@ -1,8 +1,10 @@
-"""A count per group over a window join, beside the closest thing Spark itself can run: its stream-stream join, then a windowed count.
+"""A count per group over a window join, beside the closest thing Spark itself can run: its stream-stream join, then a
+windowed count.
 
-The two do not mean the same. Ours counts, every second, the pairs that are inside both sliding windows at that instant. Spark cannot: it
-counts each pair once, in the second its left row falls into. So their rows cannot be compared. What is checked is that each is right by its
-own meaning: ours are the rows of the embedded engine, Spark's are what a plain join counts in the seconds it has put out.
+The two do not mean the same. Ours counts, every second, the pairs that are inside both sliding windows at that instant.
+Spark cannot: it counts each pair once, in the second its left row falls into. So their rows cannot be compared. What is
+checked is that each is right by its own meaning: ours are the rows of the embedded engine, Spark's are what a plain
+join counts in the seconds it has put out.
 """
 
 from __future__ import annotations
@@ -36,10 +38,11 @@ SCHEMA = "ts timestamp, k long, g long"
 
 @dataclass(frozen=True, slots=True)
 class CountJoin:
-    """Two streams in which a probe meets `rows_per_s · window_s / keys` rows, counted by one of `groups` groups of the left stream.
+    """Two streams in which a probe meets `rows_per_s · window_s / keys` rows, counted by one of `groups` groups of the
+    left stream.
 
-    A batch is as large as Spark's own join gets through in minutes: its time goes by matches, of which such a batch has ten million. Ours
-    goes by rows, so in so small a batch what Spark takes for any batch is most of it.
+    A batch is as large as Spark's own join gets through in minutes: its time goes by matches, of which such a batch has
+    ten million. Ours goes by rows, so in so small a batch what Spark takes for any batch is most of it.
     """
 
     batches: int = 3
@@ -57,9 +60,13 @@ class CountJoin:
     def table(self, number: int) -> pa.Table:
         rng = np.random.default_rng([self.seed, number])
         rows = self.batches * self.batch_rows
-        times = (np.arange(rows) + self.rows_per_s) * 1_000_000 // self.rows_per_s  # from 1 s on: Spark takes a row at the epoch for late
+        times = (
+            (np.arange(rows) + self.rows_per_s) * 1_000_000 // self.rows_per_s
+        )  # from 1 s on: Spark takes a row at the epoch for late
         groups = rng.integers(0, self.groups, rows)
-        return pa.table({"ts": pa.array(times).cast(pa.timestamp("us", "UTC")), "k": rng.integers(0, self.keys, rows), "g": groups})
+        return pa.table(
+            {"ts": pa.array(times).cast(pa.timestamp("us", "UTC")), "k": rng.integers(0, self.keys, rows), "g": groups}
+        )
 
     def query(self) -> str:
         window = f"[RANGE {self.window_s} SECONDS]"
@@ -110,8 +117,8 @@ class CountedBesideSpark:
 
 
 def counted_beside_spark(workload: CountJoin) -> CountedBesideSpark:
-    """Runs both in one session, and refuses to give figures when either counted other pairs than there are. All have run on a few rows
-    before any is measured.
+    """Runs both in one session, and refuses to give figures when either counted other pairs than there are. All have
+    run on a few rows before any is measured.
     """
     spark = session()
     _counted(spark, replace(workload, batch_rows=min(WARM_UP_ROWS, workload.batch_rows)))
@@ -131,12 +138,21 @@ def _counted(spark: SparkSession, workload: CountJoin) -> tuple[Ran, tuple[Ran, 
 def _check_ours(workload: CountJoin, ours: Ran) -> None:
     """A Spark stream does not end: evaluations after the last watermark are left out on both sides."""
     size = workload.batch_rows
-    pieces = {name: [workload.table(i).slice(at * size, size) for at in range(workload.batches)] for i, name in enumerate("ab")}
+    pieces = {
+        name: [workload.table(i).slice(at * size, size) for at in range(workload.batches)]
+        for i, name in enumerate("ab")
+    }
     under_way = wm.run(workload.query(), {name: wm.stream(each, time="ts") for name, each in pieces.items()})
-    found = [batch for at in range(workload.batches) for batch in under_way.advance({name: each[at] for name, each in pieces.items()})]
+    found = [
+        batch
+        for at in range(workload.batches)
+        for batch in under_way.advance({name: each[at] for name, each in pieces.items()})
+    ]
     rows = pa.Table.from_batches(found, under_way.result)
     if (rows.num_rows, checksum(rows)) != (ours.rows_out, ours.checksum):
-        raise WatersmeetError(f"on Spark {ours.rows_out:,} rows, embedded {rows.num_rows:,}, or others: there is nothing to compare")
+        raise WatersmeetError(
+            f"on Spark {ours.rows_out:,} rows, embedded {rows.num_rows:,}, or others: there is nothing to compare"
+        )
 
 
 def _check_native(workload: CountJoin, native: tuple[Ran, ...]) -> None:
@@ -167,7 +183,9 @@ def native_count(spark: SparkSession, workload: CountJoin, folder: Path) -> Data
 
 
 def _named(frame: DataFrame, alias: str) -> DataFrame:
-    return frame.select(*(F.col(name).alias(f"{alias}_{name}") for name in frame.columns)).withWatermark(f"{alias}_ts", "0 seconds")
+    return frame.select(*(F.col(name).alias(f"{alias}_{name}") for name in frame.columns)).withWatermark(
+        f"{alias}_ts", "0 seconds"
+    )
 
 
 def _reader(spark: SparkSession, folder: Path, name: str) -> DataFrame:

@@ -1,4 +1,6 @@
-"""All systems on one workload: ours on Spark and embedded, Spark's own joins, Flink's SQL and DuckDB, over the same rows, in one run."""
+"""All systems on one workload: ours on Spark and embedded, Spark's own joins, Flink's SQL and DuckDB, over the same
+rows, in one run.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ def ours_on_spark(spark: SparkSession, workload: Workload) -> Ran:
 
 
 def _over_files(spark: SparkSession, workload: Workload, folder: Path, rows_per_batch: int) -> Ran:
-    streams = {name: wm.stream(folder / name, time="ts", follow=True, files_per_batch=1) for name in workload.join.streams}
+    streams = {
+        name: wm.stream(folder / name, time="ts", follow=True, files_per_batch=1) for name in workload.join.streams
+    }
     return run("watersmeet-spark", wm.on_spark(workload.join.ours(), streams, session=spark), rows_per_batch)
 
 
@@ -112,7 +116,9 @@ def _refused(spark: SparkSession, workload: Workload, folder: Path) -> str | Non
     return None
 
 
-def _flink(workload: Workload, tables: Mapping[str, pa.Table], answer: Answer) -> tuple[list[System], dict[str, str], str]:
+def _flink(
+    workload: Workload, tables: Mapping[str, pa.Table], answer: Answer
+) -> tuple[list[System], dict[str, str], str]:
     """Flink's figures, or why it is left out; and how much of its time it only reads."""
     if "flink" in workload.without:
         return [], {"flink": workload.without["flink"]}, ""
@@ -128,7 +134,11 @@ def _flink(workload: Workload, tables: Mapping[str, pa.Table], answer: Answer) -
 def _shown(workload: Workload, schema: pa.Schema) -> pa.Schema:
     """The result's columns in the order in which Flink is asked for them."""
     join = workload.join
-    names = [*(["as_of"] if join.aggregates else []), *(name for _, name in join.outputs), *(each.name for each in join.aggregates)]
+    names = [
+        *(["as_of"] if join.aggregates else []),
+        *(name for _, name in join.outputs),
+        *(each.name for each in join.aggregates),
+    ]
     return pa.schema([schema.field(name) for name in names])
 
 
@@ -148,7 +158,9 @@ def written(tables: Mapping[str, pa.Table], batches: int) -> Iterator[Path]:
 def _timed(table: pa.Table) -> pa.Table:
     """Instants as Spark knows them."""
     instant = pa.timestamp("us", "UTC")
-    return table.cast(pa.schema([(field.name, instant if field.name in INSTANTS else field.type) for field in table.schema]))
+    return table.cast(
+        pa.schema([(field.name, instant if field.name in INSTANTS else field.type) for field in table.schema])
+    )
 
 
 def _rows_in(tables: Mapping[str, pa.Table]) -> int:

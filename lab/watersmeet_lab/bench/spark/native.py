@@ -1,7 +1,7 @@
 """A window join in Spark's own terms: a chain of stream-stream joins, then their aggregates.
 
-Columns go by `alias_column`. Spark takes one event-time column at a time, so after each join all but the first stream's become plain
-columns. It joins on equality only: without one, values meet in cells as wide as the band.
+Columns go by `alias_column`. Spark takes one event-time column at a time, so after each join all but the first stream's
+become plain columns. It joins on equality only: without one, values meet in cells as wide as the band.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def _stream(spark: SparkSession, join: WindowJoin, step: Step, folder: Path) -> 
     named = frame.select(*(F.col(name).alias(f"{step.alias}_{name}") for name in frame.columns))
     named = named.withWatermark(f"{step.alias}_ts", "0 seconds")
     if isinstance(join.windows, Tile):
-        named = named.withColumn(f"{step.alias}_tile", F.window(f"{step.alias}_ts", f"{join.windows.length_us} microseconds"))
+        named = named.withColumn(
+            f"{step.alias}_tile", F.window(f"{step.alias}_ts", f"{join.windows.length_us} microseconds")
+        )
         named = _without_event_time(named, step.alias)  # the tile carries it on
     if join.band is not None:
         named = named.withColumn(f"{step.alias}_cell", _cell(join, step))
@@ -95,7 +97,11 @@ def _near(bound: Bound) -> Column:
 
 
 def _interval(length_us: int) -> Column:
-    return F.expr(f"INTERVAL '{length_us // 1_000_000}.{length_us % 1_000_000:06d}' SECOND") if length_us >= 0 else -_interval(-length_us)
+    return (
+        F.expr(f"INTERVAL '{length_us // 1_000_000}.{length_us % 1_000_000:06d}' SECOND")
+        if length_us >= 0
+        else -_interval(-length_us)
+    )
 
 
 def _aggregated(join: WindowJoin, joined: DataFrame) -> DataFrame:

@@ -1,8 +1,10 @@
-"""A query on Spark flooded with twice the rows it can take: batches are back under their trigger interval, and most of the answer is left.
+"""A query on Spark flooded with twice the rows it can take: batches are back under their trigger interval, and most of
+the answer is left.
 
-First the rate that is just sustained is looked for: rates are doubled until a batch of one trigger interval's rows takes longer than that.
-Then files of twice that rate appear while the query runs, as fast as their rows' own times go by, and the controller decides what is
-dropped. Files are written before; they appear by a link, so that the flood itself takes no time.
+First the rate that is just sustained is looked for: rates are doubled until a batch of one trigger interval's rows
+takes longer than that. Then files of twice that rate appear while the query runs, as fast as their rows' own times go
+by, and the controller decides what is dropped. Files are written before; they appear by a link, so that the flood
+itself takes no time.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ _STREAMS = ("a", "b")
 
 @dataclass(frozen=True, slots=True)
 class Flood:
-    """Two streams of the same rate over ten seconds, with so many keys that a row meets `rows_per_s · window_s / keys` others."""
+    """Two streams of the same rate over ten seconds, with so many keys that a row meets `rows_per_s · window_s / keys`
+    others.
+    """
 
     batches: int = 20
     trigger_s: float = 10.0
@@ -77,8 +81,9 @@ class Flood:
 
 @dataclass(frozen=True, slots=True)
 class Flooded:
-    """How it went. `most_rows_out_per_s` is what the model sees at best on this machine, as fast as it was measured after each batch, in
-    batches as long as their interval; `safely` in such that leave free what batches were measured to be off.
+    """How it went. `most_rows_out_per_s` is what the model sees at best on this machine, as fast as it was measured
+    after each batch, in batches as long as their interval; `safely` in such that leave free what batches were measured
+    to be off.
     """
 
     flood: Flood
@@ -128,18 +133,24 @@ class Flooded:
 
     def __str__(self) -> str:
         rate = f"{self.sustained_rows_per_s:,.0f}"
-        lines = [f"overload: {rate} rows per s and stream are sustained at {self.flood.trigger_s:g} s a batch; twice as many come"]
+        lines = [
+            f"overload: {rate} rows per s and stream are sustained at {self.flood.trigger_s:g} s a batch; twice as many come"
+        ]
         for each in self.batches:
             arrived, shed = sum(each.arrived.values()), sum(each.shed.values())
             lines.append(
                 f"  batch {each.batch:>2}  {each.trigger_ms / 1e3:5.1f} s  {arrived:>9,} rows, {shed / max(arrived, 1):4.0%} shed"
                 f"  {each.results:>10,} out  state {each.state_bytes / 1e6:6.1f} MB"
             )
-        settled = "not settled" if self.settled_after is None else f"under the interval from batch {self.settled_after} on"
+        settled = (
+            "not settled" if self.settled_after is None else f"under the interval from batch {self.settled_after} on"
+        )
         lines.append(f"  {settled}; after {SETTLING} batches, {self.rows_out_per_s:,.0f} results per s:")
         free = "what batches were off left free"
         for most, how in ((self.safely, free), (self.most_rows_out_per_s, "nothing left free")):
-            lines.append(f"  {self.rows_out_per_s / most:.1%} of the {most:,.0f} that the model sees at best on this machine, with {how}")
+            lines.append(
+                f"  {self.rows_out_per_s / most:.1%} of the {most:,.0f} that the model sees at best on this machine, with {how}"
+            )
         return "\n".join(lines)
 
 
@@ -161,7 +172,9 @@ def _sustained(spark: SparkSession, flood: Flood) -> float:
     for _ in range(10):
         seconds = _seconds(spark, flood, rate)
         if seconds > flood.trigger_s and not before[0]:
-            raise WatersmeetError(f"{rate:,.0f} rows per second take {seconds:.1f} s already: the trigger interval is too short")
+            raise WatersmeetError(
+                f"{rate:,.0f} rows per second take {seconds:.1f} s already: the trigger interval is too short"
+            )
         if seconds > flood.trigger_s:
             share = (flood.trigger_s - before[1]) / (seconds - before[1])
             return before[0] + share * (rate - before[0])
@@ -173,7 +186,9 @@ def _seconds(spark: SparkSession, flood: Flood, rows_per_s: float) -> float:
     """What a batch of one trigger interval's rows takes once windows are full."""
     with _folder() as folder:
         flood.write(folder / "in", rows_per_s, flood.window_s + 2 * flood.trigger_s)
-        sources = {n: wm.stream(folder / "in" / n, time="ts", follow=True, files_per_batch=_pieces(flood)) for n in _STREAMS}
+        sources = {
+            n: wm.stream(folder / "in" / n, time="ts", follow=True, files_per_batch=_pieces(flood)) for n in _STREAMS
+        }
         writer = wm.on_spark(flood.query(), sources, session=spark).writeStream.format("noop")
         query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
         query.awaitTermination()
@@ -185,7 +200,9 @@ def _pieces(flood: Flood) -> int:
     return round(flood.trigger_s / PIECE_S)
 
 
-def _flooded(spark: SparkSession, flood: Flood, folder: Path, pieces: int) -> tuple[tuple[BatchMetrics, ...], KeepingUp]:
+def _flooded(
+    spark: SparkSession, flood: Flood, folder: Path, pieces: int
+) -> tuple[tuple[BatchMetrics, ...], KeepingUp]:
     for name in _STREAMS:
         (folder / "in" / name).mkdir(parents=True)
     _appear(folder, 0)

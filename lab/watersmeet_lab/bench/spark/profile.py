@@ -15,14 +15,21 @@ PHASES = {
     "state write": "state_write_us",
 }
 #: Parts of a trigger around its work, as Spark names them.
-AROUND = {"planning": ("latestOffset", "getBatch", "queryPlanning"), "logs and commit": ("walCommit", "commitOffsets", "commitBatch")}
+AROUND = {
+    "planning": ("latestOffset", "getBatch", "queryPlanning"),
+    "logs and commit": ("walCommit", "commitOffsets", "commitBatch"),
+}
 
 
 def phases(ran: Ran) -> dict[str, float]:
-    """Seconds of a batch by phase, on average. Phases of a task run on several cores; what is left of the trigger is shuffle and output."""
+    """Seconds of a batch by phase, on average. Phases of a task run on several cores; what is left of the trigger is
+    shuffle and output.
+    """
     count = max(1, len(ran.batches))
     cores = os.cpu_count() or 1
-    spent = {phase: sum(getattr(each, name) for each in ran.batches) / count / 1e6 / cores for phase, name in PHASES.items()}
+    spent = {
+        phase: sum(getattr(each, name) for each in ran.batches) / count / 1e6 / cores for phase, name in PHASES.items()
+    }
     for part, names in AROUND.items():
         spent[part] = sum(each.get(name, 0) for each in ran.durations_ms for name in names) / count / 1000
     whole = sum(each.trigger_ms for each in ran.batches) / count / 1000
@@ -32,6 +39,9 @@ def phases(ran: Ran) -> dict[str, float]:
 def by_batch(ran: Ran) -> list[dict[str, float]]:
     """Seconds of every batch by phase of its tasks, summed over cores, beside the whole trigger."""
     return [
-        {**{phase: getattr(each, name) / 1e6 for phase, name in PHASES.items()}, "whole trigger": each.trigger_ms / 1000}
+        {
+            **{phase: getattr(each, name) / 1e6 for phase, name in PHASES.items()},
+            "whole trigger": each.trigger_ms / 1000,
+        }
         for each in ran.batches
     ]

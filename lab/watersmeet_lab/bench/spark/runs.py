@@ -1,4 +1,6 @@
-"""One streaming run to its end: how long its batches took, how many rows came out, and a checksum of them that no order changes."""
+"""One streaming run to its end: how long its batches took, how many rows came out, and a checksum of them that no order
+changes.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ _ROWS, _SUM = "rows", "checksum"
 class Ran:
     """`seconds` and `rows_in` are of all batches after the first, in which the processes still warm up.
 
-    `state_bytes` is what the operators say they keep: ours, or the state store with its files. `durations_ms` are the parts of each trigger
-    as Spark names them.
+    `state_bytes` is what the operators say they keep: ours, or the state store with its files. `durations_ms` are the
+    parts of each trigger as Spark names them.
     """
 
     name: str

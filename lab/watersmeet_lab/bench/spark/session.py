@@ -1,4 +1,6 @@
-"""The session of the benchmarks. Spark's own joins keep their state on the Java heap, so it is given what the machine has to give."""
+"""The session of the benchmarks. Spark's own joins keep their state on the Java heap, so it is given what the machine
+has to give.
+"""
 
 from __future__ import annotations
 

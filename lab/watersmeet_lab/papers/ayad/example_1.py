@@ -44,7 +44,9 @@ def example_1(effort: Effort) -> Exhibit:
 
 
 def rate_of(label: str, seconds: int, kept: Mapping[str, float] | None = None) -> float:
-    """Rows per second the engine puts out for a query of `QUERIES`; `kept` is the share of A, B and C that drop boxes let through."""
+    """Rows per second the engine puts out for a query of `QUERIES`; `kept` is the share of A, B and C that drop boxes
+    let through.
+    """
     sources, predicate, _ = QUERIES[label]
     rng = np.random.default_rng(0)
     streams = {name: wm.stream(_stream(rng, rate, seconds), time="ts", unit="us") for name, rate in RATES.items()}
@@ -58,15 +60,29 @@ def rate_of(label: str, seconds: int, kept: Mapping[str, float] | None = None) -
 def _stream(rng: np.random.Generator, rate: int, seconds: int) -> pa.Table:
     count = rate * seconds
     times = np.sort(rng.integers(0, seconds * _SECOND_US, count))
-    return pa.table({"ts": times, "a": rng.integers(0, 2, count), "b": rng.integers(0, 5, count), "id": np.arange(count)})
+    return pa.table(
+        {"ts": times, "a": rng.integers(0, 2, count), "b": rng.integers(0, 5, count), "id": np.arange(count)}
+    )
 
 
 def _exact_claims(costs: dict[str, PlanCost]) -> list[Claim]:
     plans = [costs[name] for name in PLANS]
     return [
-        exact("ayad.example1.rates", "intermediate rates of plans a, b, c per second", (150, 180, 800), _intermediate()),
-        exact("ayad.example1.buffers", "buffers of plans a, b, c in tuples", (80, 50, 130), [cost.memory_rows for cost in plans]),
-        exact("ayad.example1.handled", "tuples per second the plans handle", (250, 280, 900), [cost.handled_rows_per_s for cost in plans]),
+        exact(
+            "ayad.example1.rates", "intermediate rates of plans a, b, c per second", (150, 180, 800), _intermediate()
+        ),
+        exact(
+            "ayad.example1.buffers",
+            "buffers of plans a, b, c in tuples",
+            (80, 50, 130),
+            [cost.memory_rows for cost in plans],
+        ),
+        exact(
+            "ayad.example1.handled",
+            "tuples per second the plans handle",
+            (250, 280, 900),
+            [cost.handled_rows_per_s for cost in plans],
+        ),
         exact(
             "ayad.example1.utilisation",
             "utilisation in per cent at 0.5 ms a tuple; for c the paper prints 50, its own rates give 45",
@@ -75,7 +91,10 @@ def _exact_claims(costs: dict[str, PlanCost]) -> list[Claim]:
             1,
         ),
         exact(
-            "ayad.example1.output", "rows per second put out, whatever the plan", (1000,) * 3, [cost.output.rows_per_s for cost in plans]
+            "ayad.example1.output",
+            "rows per second put out, whatever the plan",
+            (1000,) * 3,
+            [cost.output.rows_per_s for cost in plans],
         ),
     ]
 
@@ -93,7 +112,12 @@ def _first_join(plan: PlanNode) -> WindowJoin:
 def _feasible() -> list[Claim]:
     printed = {0.0005: "a, b, c", 0.004: "a", 0.005: "none"}
     return [
-        words(f"ayad.example1.feasible.{1000 * row_s:g}ms", f"plans that are feasible at {1000 * row_s:g} ms a tuple", plans, _held(row_s))
+        words(
+            f"ayad.example1.feasible.{1000 * row_s:g}ms",
+            f"plans that are feasible at {1000 * row_s:g} ms a tuple",
+            plans,
+            _held(row_s),
+        )
         for row_s, plans in printed.items()
     ]
 
@@ -117,16 +141,32 @@ def _measured_claim(label: str, rate: float) -> Claim:
 def _table(costs: dict[str, PlanCost]) -> Table:
     inner = dict(zip(PLANS, _intermediate(), strict=True))
     rows = tuple(
-        (f"({name}) {PLANS[name]}", inner[name], cost.memory_rows, cost.handled_rows_per_s, f"{cost.cpu:.1%}", cost.output.rows_per_s)
+        (
+            f"({name}) {PLANS[name]}",
+            inner[name],
+            cost.memory_rows,
+            cost.handled_rows_per_s,
+            f"{cost.cpu:.1%}",
+            cost.output.rows_per_s,
+        )
         for name, cost in costs.items()
     )
-    columns = ("plan", "intermediate rows per s", "buffers, tuples", "tuples handled per s", "utilisation at 0.5 ms", "rows out per s")
+    columns = (
+        "plan",
+        "intermediate rows per s",
+        "buffers, tuples",
+        "tuples handled per s",
+        "utilisation at 0.5 ms",
+        "rows out per s",
+    )
     return Table("example-1", "Example 1 by plan", columns, rows)
 
 
 def _measured_table(measured: dict[str, float]) -> Table:
     rows = tuple((label, QUERIES[label][2], rate) for label, rate in measured.items())
-    return Table("example-1-measured", "Output rates, measured", ("join", "model, rows per s", "measured, rows per s"), rows)
+    return Table(
+        "example-1-measured", "Output rates, measured", ("join", "model, rows per s", "measured, rows per s"), rows
+    )
 
 
 def _plot(costs: dict[str, PlanCost], measured: dict[str, float]) -> Plot:

@@ -21,7 +21,10 @@ def figure_4(effort: Effort) -> Exhibit:
         exact("ayad.figure4.b", "milliseconds per second of plan B: 250 and 1000", 1250, 1000 * costs["B"].cpu),
         words("ayad.figure4.feasible", "the plan that is feasible", "A", feasible),
     )
-    rows = tuple((name, 1000 * cost.cpu, "yes" if Budget().holds(cost) else "no", cost.output.rows_per_s) for name, cost in costs.items())
+    rows = tuple(
+        (name, 1000 * cost.cpu, "yes" if Budget().holds(cost) else "no", cost.output.rows_per_s)
+        for name, cost in costs.items()
+    )
     return Exhibit(
         "Figure 4: feasible and infeasible orders of selections",
         "From the cost model: 1,000 tuples per second; σ1 keeps a quarter and takes 0.5 ms a tuple, σ2 keeps half and takes 1 ms.",

@@ -59,9 +59,13 @@ def kept_at(plan: str, row_s: float) -> dict[str, float]:
 
 
 def _measured(effort: Effort) -> tuple[Line, ...]:
-    """Output of the engine with each plan's shares dropped: the plan decides the shares, the rows are the same whatever joins them."""
+    """Output of the engine with each plan's shares dropped: the plan decides the shares, the rows are the same whatever
+    joins them.
+    """
     costs, seconds = effort.some(MEASURED_AT), effort.rows(_SECONDS, least=100)
-    return tuple(Line(name, costs, tuple(rate_of(WHOLE, seconds, kept_at(name, row_s)) for row_s in costs)) for name in COSTS)
+    return tuple(
+        Line(name, costs, tuple(rate_of(WHOLE, seconds, kept_at(name, row_s)) for row_s in costs)) for name in COSTS
+    )
 
 
 def _engine(measured: tuple[Line, ...]) -> Claim:
@@ -90,22 +94,40 @@ def _coefficients() -> list[Claim]:
             exact(f"ayad.knapsack.{n}.cost", f"cost of A, B, C in plan ({n})", costs, [known[n][s][1] for s in "ABC"])
             for n, costs in COSTS.items()
         ),
-        *(exact(f"ayad.knapsack.{n}.output", f"output of A, B, C in plan ({n})", OUTPUT, [known[n][s][0] for s in "ABC"]) for n in COSTS),
+        *(
+            exact(
+                f"ayad.knapsack.{n}.output", f"output of A, B, C in plan ({n})", OUTPUT, [known[n][s][0] for s in "ABC"]
+            )
+            for n in COSTS
+        ),
     ]
 
 
 def _points() -> list[Claim]:
     return [
-        exact("ayad.figure7.full", "all plans put out everything at 1 ms a tuple", (1000,) * 3, [output(plan, 0.001) for plan in "abc"]),
+        exact(
+            "ayad.figure7.full",
+            "all plans put out everything at 1 ms a tuple",
+            (1000,) * 3,
+            [output(plan, 0.001) for plan in "abc"],
+        ),
         exact("ayad.figure7.a.4ms", "plan (a) puts out everything up to 4 ms a tuple", 1000, output("a", 0.004)),
-        exact("ayad.figure7.ac.50ms", "(a) and (c) at 0.05 s a tuple", (200, 200), [output("a", 0.05), output("c", 0.05)]),
+        exact(
+            "ayad.figure7.ac.50ms", "(a) and (c) at 0.05 s a tuple", (200, 200), [output("a", 0.05), output("c", 0.05)]
+        ),
         exact("ayad.figure7.100ms", "all plans at 0.1 s a tuple", (100,) * 3, [output(plan, 0.1) for plan in "abc"]),
     ]
 
 
 def _crossings() -> list[Claim]:
     return [
-        exact("ayad.figure7.meet.ac", "seconds per tuple at which (c) comes up with (a)", 0.05, meeting("a", "c", 0.01, 0.08), 3),
+        exact(
+            "ayad.figure7.meet.ac",
+            "seconds per tuple at which (c) comes up with (a)",
+            0.05,
+            meeting("a", "c", 0.01, 0.08),
+            3,
+        ),
         exact(
             "ayad.figure7.meet.bc",
             "seconds per tuple from which (c) beats (b); the text reads 0.022",
@@ -131,12 +153,19 @@ def _search() -> Claim:
         "ayad.figure7.search",
         "the best plan to approximate is not the best feasible plan, so plans are searched with their drop boxes",
         "plan (b) costs less than (c) and yet puts out less from 0.022 to 0.095 s a tuple",
-        "; ".join(f"{row_s:g} s: (b) {b:,.0f}, (c) {c:,.0f}, search {found[row_s]:,.0f}" for row_s, (b, c) in better.items()),
-        holds=all(b < c for b, c in better.values()) and all(found[row_s] >= max(better[row_s]) - 1e-6 for row_s in between),
+        "; ".join(
+            f"{row_s:g} s: (b) {b:,.0f}, (c) {c:,.0f}, search {found[row_s]:,.0f}" for row_s, (b, c) in better.items()
+        ),
+        holds=all(b < c for b, c in better.values())
+        and all(found[row_s] >= max(better[row_s]) - 1e-6 for row_s in between),
     )
 
 
 def _knapsack() -> Table:
     known = {name: coefficients(plan) for name, plan in example_1_plans(1.0).items()}
-    rows = tuple((f"({name})", s, *known[name][s], known[name][s][0] / known[name][s][1]) for name in COSTS for s in "ABC")
-    return Table("knapsack", "Knapsack of the drop boxes", ("plan", "stream", "output", "cost", "output per cost"), rows)
+    rows = tuple(
+        (f"({name})", s, *known[name][s], known[name][s][0] / known[name][s][1]) for name in COSTS for s in "ABC"
+    )
+    return Table(
+        "knapsack", "Knapsack of the drop boxes", ("plan", "stream", "output", "cost", "output per cost"), rows
+    )

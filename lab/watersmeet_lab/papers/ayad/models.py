@@ -17,7 +17,9 @@ MILLISECONDS = tuple(step / 1000 for step in range(1, 121))
 
 
 def example_1(row_s: float) -> JoinQuery:
-    """Three windows of ten rows; A and B agree in half of all pairs, B and C in a fifth; a join takes `row_s` per arriving row."""
+    """Three windows of ten rows; A and B agree in half of all pairs, B and C in a fifth; a join takes `row_s` per
+    arriving row.
+    """
     return JoinQuery((A, B, C), (Tie("A", "B", 0.5), Tie("B", "C", 0.2)), cost_per_row(row_s))
 
 

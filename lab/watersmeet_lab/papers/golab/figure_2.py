@@ -22,7 +22,9 @@ def figure_2(effort: Effort) -> Exhibit:
     lines = (*model, *(_measured(name, windows, effort) for name in ALGORITHMS))
     multi, naive = lines[2], lines[3]
     gains = [ours / theirs for ours, theirs in zip(naive.y, multi.y, strict=True)]
-    errors = [abs(there - here) / there for at in (0, 1) for there, here in zip(lines[at].y, lines[at + 2].y, strict=False)]
+    errors = [
+        abs(there - here) / there for at in (0, 1) for there, here in zip(lines[at].y, lines[at + 2].y, strict=False)
+    ]
     claims = (
         shape(
             "golab.figure2.scales",

@@ -32,7 +32,10 @@ def figure_3(effort: Effort) -> Exhibit:
     equal, fast = _measured(EQUAL, FOUR_EQUAL, taus, effort), _measured(FAST, ONE_FAST, taus, effort)
     panels = tuple(
         LinePanel(title, "τ", "comparisons per unit of time", (*model_lines(model), *ours.values()))
-        for title, model, ours in (("(a) four equal streams", models[0], equal), ("(b) S4 ten times as fast", models[1], fast))
+        for title, model, ours in (
+            ("(a) four equal streams", models[0], equal),
+            ("(b) S4 ten times as fast", models[1], fast),
+        )
     )
     return Exhibit(
         "Figure 3: lazy algorithms",
@@ -41,7 +44,9 @@ def figure_3(effort: Effort) -> Exhibit:
         f"dots: what our loops counted over {_units(effort)} units of time, in the same orders.",
         (*_claims_of_a(models[0], equal), *_claims_of_b(models[1], fast)),
         tuple(
-            columns_of(f"figure-3{part}", f"Figure 3{part}: comparisons per unit of time, counted", tuple(ours.values()), "τ")
+            columns_of(
+                f"figure-3{part}", f"Figure 3{part}: comparisons per unit of time, counted", tuple(ours.values()), "τ"
+            )
             for part, ours in (("a", equal), ("b", fast))
         ),
         (Plot("figure-3", "Figure 3: comparisons as τ grows", panels),),
@@ -53,7 +58,9 @@ def best_plan(name: str, streams: tuple[StreamSpec, ...], join: CommonAttribute,
     intervals = Intervals(tau)
     if name == "NAIVE":
         orders: list[Order] = list(permutations(range(len(streams))))
-        return lazy("naive-nlj", streams, tau, min(orders, key=lambda order: sum(naive_lazy_nlj(join, order, intervals))))
+        return lazy(
+            "naive-nlj", streams, tau, min(orders, key=lambda order: sum(naive_lazy_nlj(join, order, intervals)))
+        )
     if name == "LAZY":
         return lazy("lazy-nlj", streams, tau, exhaustive(join, intervals).order)
     return lazy("general-lazy-nlj", streams, tau, [found.order for found in exhaustive_per_origin(join, intervals)])
@@ -61,7 +68,9 @@ def best_plan(name: str, streams: tuple[StreamSpec, ...], join: CommonAttribute,
 
 def _measured(streams: tuple[StreamSpec, ...], join: CommonAttribute, taus: tuple[float, ...], effort: Effort) -> Lines:
     return {
-        name: Line(name, taus, tuple(counted(streams, best_plan(name, streams, join, tau), _units(effort)) for tau in taus))
+        name: Line(
+            name, taus, tuple(counted(streams, best_plan(name, streams, join, tau), _units(effort)) for tau in taus)
+        )
         for name in NAMES
     }
 

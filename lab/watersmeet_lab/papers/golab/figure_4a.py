@@ -1,4 +1,6 @@
-"""Figure 4a: the input rate the nested loops and the hash joins sustain, over the interval of evaluation and expiration."""
+"""Figure 4a: the input rate the nested loops and the hash joins sustain, over the interval of evaluation and
+expiration.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ def _measured(effort: Effort) -> tuple[Rates, Rates]:
     ran = fastest(effort, STREAMS, plans, effort.rows(_ROWS))
     rates = {name: Line(name, taus, tuple(1 / ran[f"{name}/{tau}"].cpu_s_per_row for tau in taus)) for name in BUCKETS}
     per_row = 1 / unit_us(STREAMS)
-    work = {name: Line(name, taus, tuple(ran[f"{name}/{tau}"].comparisons_per_unit * per_row for tau in taus)) for name in BUCKETS}
+    work = {
+        name: Line(name, taus, tuple(ran[f"{name}/{tau}"].comparisons_per_unit * per_row for tau in taus))
+        for name in BUCKETS
+    }
     return rates, work
 
 
@@ -81,7 +86,8 @@ def _claims(rates: Rates, work: Rates) -> list[Claim]:
             "golab.figure4a.best-tau",
             "the best τ lies inside the range and grows with the number of buckets",
             ", ".join(f"{name} about {tau}" for name, tau in PAPER_BEST.items()),
-            f"within {TIE:.0%} of the best rate: " + ", ".join(f"{name} from τ = {a:g} to {b:g}" for name, (a, b) in ranges.items()),
+            f"within {TIE:.0%} of the best rate: "
+            + ", ".join(f"{name} from τ = {a:g} to {b:g}" for name, (a, b) in ranges.items()),
             holds=inside and ends == sorted(ends) and ends[-1] > ends[0],
             difference=f"the curves are nearly flat up to their best, which comes earlier than in the paper: {_explained(rates, work)}",
             reason=f"the best is at τ = {', '.join(f'{tau:g} ({name})' for name, tau in best.items())} on curves that are nearly flat: "

@@ -40,7 +40,10 @@ def figure_4b(effort: Effort) -> Exhibit:
         tuple(_claims(rates, work)),
         tuple(
             columns_of(f"figure-4b{suffix}", f"Figure 4b: {title}", tuple(lines.values()), "average buckets")
-            for suffix, title, lines in (("", "tuples per second", rates), ("-comparisons", "comparisons per tuple", work))
+            for suffix, title, lines in (
+                ("", "tuples per second", rates),
+                ("-comparisons", "comparisons per tuple", work),
+            )
         ),
         (Plot("figure-4b", "Figure 4b: one stream fifty times as fast", panels),),
     )
@@ -59,8 +62,13 @@ def allocation(strategy: str, average: float) -> tuple[int, ...] | None:
 
 def _measured(effort: Effort) -> tuple[Lines, Lines]:
     averages = (12.0, 13.0) if effort.quick else AVERAGES
-    chosen = {(name, at): buckets for name in (EQUAL, *SLOW_BUCKETS) for at in averages if (buckets := allocation(name, at))}
-    plans = {f"{name}/{at}": lazy("lazy-hash", STREAMS, TAU, origin_first(STREAMS), buckets) for (name, at), buckets in chosen.items()}
+    chosen = {
+        (name, at): buckets for name in (EQUAL, *SLOW_BUCKETS) for at in averages if (buckets := allocation(name, at))
+    }
+    plans = {
+        f"{name}/{at}": lazy("lazy-hash", STREAMS, TAU, origin_first(STREAMS), buckets)
+        for (name, at), buckets in chosen.items()
+    }
     ran = fastest(effort, STREAMS, plans, effort.rows(_ROWS))
     per_row = 1 / unit_us(STREAMS)
 
@@ -68,7 +76,9 @@ def _measured(effort: Effort) -> tuple[Lines, Lines]:
         places = tuple(at for each, at in chosen if each == name)
         return Line(name, places, tuple(_quantity(ran[f"{name}/{at}"], quantity, per_row) for at in places))
 
-    return {name: line(name, "rate") for name in (EQUAL, *SLOW_BUCKETS)}, {name: line(name, "work") for name in (EQUAL, *SLOW_BUCKETS)}
+    return {name: line(name, "rate") for name in (EQUAL, *SLOW_BUCKETS)}, {
+        name: line(name, "work") for name in (EQUAL, *SLOW_BUCKETS)
+    }
 
 
 def _quantity(ran: Ran, quantity: str, per_row: float) -> float:
@@ -79,7 +89,9 @@ def _claims(rates: Lines, work: Lines) -> list[Claim]:
     at_12 = {name: dict(zip(line.x, line.y, strict=True))[12.0] for name, line in rates.items()}
     compared = {name: dict(zip(line.x, line.y, strict=True))[12.0] for name, line in work.items()}
     best, skewed = max(at_12, key=lambda name: at_12[name]), max((FIVE, TEN), key=lambda name: at_12[name])
-    told = ", ".join(f"{name} {rate:,.0f} tuples per second ({compared[name]:,.0f} comparisons each)" for name, rate in at_12.items())
+    told = ", ".join(
+        f"{name} {rate:,.0f} tuples per second ({compared[name]:,.0f} comparisons each)" for name, rate in at_12.items()
+    )
     model = {name: modelled(name, 12) for name in at_12}
     return [
         _model_claim(model),
@@ -112,14 +124,17 @@ def _claims(rates: Lines, work: Lines) -> list[Claim]:
 
 
 def modelled(strategy: str, average: float) -> float:
-    """Comparisons per tuple by the cost model, each origin in its best order, in which the fast stream's new rows come last.
+    """Comparisons per tuple by the cost model, each origin in its best order, in which the fast stream's new rows come
+    last.
 
     >>> round(modelled("5 to slow", 12)), round(modelled("Equal", 12))
     (824, 1579)
     """
     buckets = allocation(strategy, average)
     assert buckets is not None
-    streams = tuple(Stream(each.rate, each.window, each.distinct, buckets=b) for each, b in zip(STREAMS, buckets, strict=True))
+    streams = tuple(
+        Stream(each.rate, each.window, each.distinct, buckets=b) for each, b in zip(STREAMS, buckets, strict=True)
+    )
     found = exhaustive_per_origin(CommonAttribute(streams), Intervals(TAU))
     return sum(each.cost for each in found) / unit_us(STREAMS)
 
@@ -129,14 +144,17 @@ def _model_claim(model: dict[str, float]) -> Claim:
         "golab.figure4b.model",
         "by the cost model, five buckets to each slow stream are the best division of twelve on average",
         "5 to slow is best",
-        ", ".join(f"{name} {cost:,.0f}" for name, cost in model.items()) + " comparisons per tuple, each origin in its best order",
+        ", ".join(f"{name} {cost:,.0f}" for name, cost in model.items())
+        + " comparisons per tuple, each origin in its best order",
         holds=min(model, key=lambda name: model[name]) == FIVE,
     )
 
 
 def _explained(rates: Lines, work: Lines) -> str:
     """Where the time goes, by all divisions and averages measured."""
-    points = [(1e9 / rate, compared) for name in rates for rate, compared in zip(rates[name].y, work[name].y, strict=True)]
+    points = [
+        (1e9 / rate, compared) for name in rates for rate, compared in zip(rates[name].y, work[name].y, strict=True)
+    ]
     found = fit([time for time, _ in points], [compared for _, compared in points])
     compared = {name: dict(zip(line.x, line.y, strict=True))[12.0] for name, line in work.items()}
     fitted = {name: found.at(compared[name]) for name in compared if name != ONE}

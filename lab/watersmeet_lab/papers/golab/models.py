@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import permutations
 
-from watersmeet.planner.models.golab import CommonAttribute, Intervals, Stream, eager_nlj, naive_eager_nlj, naive_lazy_nlj
+from watersmeet.planner.models.golab import (
+    CommonAttribute,
+    Intervals,
+    Stream,
+    eager_nlj,
+    naive_eager_nlj,
+    naive_lazy_nlj,
+)
 from watersmeet.planner.models.golab_orders import exhaustive, exhaustive_per_origin
 from watersmeet_lab.papers.series import Figure, figure_of
 

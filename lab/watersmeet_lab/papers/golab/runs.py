@@ -10,14 +10,17 @@ from watersmeet.planner.models.golab import Order
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.workloads.golab import Ran, StreamSpec, names, run, unit_us
 
-#: Rates closer than this are not told apart: the same plan on the same rows repeats to a few parts in a hundred on a busy machine.
+#: Rates closer than this are not told apart: the same plan on the same rows repeats to a few parts in a hundred on a
+#: busy machine.
 TIE = 0.05
 
 
 def fastest(effort: Effort, streams: tuple[StreamSpec, ...], plans: Mapping[str, Plan], rows: int) -> dict[str, Ran]:
-    """The run of each plan that took the least CPU time; the plans take turns, and every run of every plan sees the same rows.
+    """The run of each plan that took the least CPU time; the plans take turns, and every run of every plan sees the
+    same rows.
 
-    With rows of its own for each turn, the least time would be that of the easiest rows, and plans would be compared on different data.
+    With rows of its own for each turn, the least time would be that of the easiest rows, and plans would be compared on
+    different data.
     """
     best: dict[str, Ran] = {}
     for turn in range(effort.repeats + 1):  # the first is for warming up
@@ -29,7 +32,9 @@ def fastest(effort: Effort, streams: tuple[StreamSpec, ...], plans: Mapping[str,
 
 
 def counted(streams: tuple[StreamSpec, ...], plan: Plan, units: int) -> float:
-    """Comparisons per unit of time of a run over so many units. Values are dealt out in decks, so that short runs average out."""
+    """Comparisons per unit of time of a run over so many units. Values are dealt out in decks, so that short runs
+    average out.
+    """
     return run(streams, plan, units * unit_us(streams), balanced=True, only_count=True).comparisons_per_unit
 
 
@@ -42,11 +47,19 @@ def named(streams: tuple[StreamSpec, ...], order: Sequence[int]) -> list[str]:
     return [names(streams)[each] for each in order]
 
 
-def lazy(algorithm: str, streams: tuple[StreamSpec, ...], tau: float, order: Order | Sequence[Order], buckets: Sequence[int] = ()) -> Plan:
+def lazy(
+    algorithm: str,
+    streams: tuple[StreamSpec, ...],
+    tau: float,
+    order: Order | Sequence[Order],
+    buckets: Sequence[int] = (),
+) -> Plan:
     """A plan that evaluates and expires every τ units; one order for all origins, or one per origin."""
     interval = f"{round(tau * unit_us(streams))} microseconds"
     per_origin = [each for each in order if not isinstance(each, int)]
-    orders = dict(zip(names(streams), (named(streams, each) for each in per_origin), strict=True)) if per_origin else None
+    orders = (
+        dict(zip(names(streams), (named(streams, each) for each in per_origin), strict=True)) if per_origin else None
+    )
     indexes = {name: f"hash({count})" for name, count in zip(names(streams), buckets, strict=False)}
     chosen = orders or named(streams, [each for each in order if isinstance(each, int)])
     return wm.plan(algorithm, order=chosen, indexes=indexes, evaluate=interval, expire=interval)

@@ -1,4 +1,6 @@
-"""Tables 2 and 3: a lazily evaluated join must not miss results, nor take rows that had expired when the newest row came."""
+"""Tables 2 and 3: a lazily evaluated join must not miss results, nor take rows that had expired when the newest row
+came.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,12 @@ def table_3(effort: Effort) -> Exhibit:
     """The results for the two new rows of the third stream, by every lazy algorithm."""
     found = {name: results(name) for name in LAZY}
     claims = tuple(
-        words(f"golab.table3.{name}", f"{name} yields the two correct results of Table 3 and no other", _text(CORRECT), _text(rows))
+        words(
+            f"golab.table3.{name}",
+            f"{name} yields the two correct results of Table 3 and no other",
+            _text(CORRECT),
+            _text(rows),
+        )
         for name, rows in found.items()
     )
     return Exhibit(

@@ -8,9 +8,19 @@ from watersmeet_lab.papers.claims import Claim, shape
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
 from watersmeet_lab.papers.golab.runs import TIE, fastest
-from watersmeet_lab.workloads.golab import BEST_ORDER, TABLE_5, TABLE_8, WORST_ORDER, Ran, StreamSpec, scaled, table_8_plans
+from watersmeet_lab.workloads.golab import (
+    BEST_ORDER,
+    TABLE_5,
+    TABLE_8,
+    WORST_ORDER,
+    Ran,
+    StreamSpec,
+    scaled,
+    table_8_plans,
+)
 
-#: Windows of a hundred rows are scanned in no time today; with ten times the rows in each, comparisons weigh what they weighed then.
+#: Windows of a hundred rows are scanned in no time today; with ten times the rows in each, comparisons weigh what they
+#: weighed then.
 SCALE = 10
 _ROWS = 20_000
 
@@ -27,7 +37,15 @@ def table_8(effort: Effort) -> Exhibit:
         (label, best, TABLE_8[label][0], worst, TABLE_8[label][1], best / worst, TABLE_8[label][0] / TABLE_8[label][1])
         for label, (best, worst) in rates.items()
     )
-    columns = ("algorithm", "best, ours", "best, paper", "worst, ours", "worst, paper", "best/worst, ours", "best/worst, paper")
+    columns = (
+        "algorithm",
+        "best, ours",
+        "best, paper",
+        "worst, ours",
+        "worst, paper",
+        "best/worst, ours",
+        "best/worst, paper",
+    )
     return Exhibit(
         "Table 8: algorithms and orders, measured",
         f"The query of Table 5 with {scale} times the rates and values, so that every window holds {scale} times the rows and each row "
@@ -45,7 +63,11 @@ def table_8(effort: Effort) -> Exhibit:
 
 def _measured(effort: Effort, streams: tuple[StreamSpec, ...]) -> Measured:
     orders = {"best": BEST_ORDER, "worst": WORST_ORDER}
-    plans = {f"{label}/{place}": plan for place, order in orders.items() for label, plan in table_8_plans(order, streams).items()}
+    plans = {
+        f"{label}/{place}": plan
+        for place, order in orders.items()
+        for label, plan in table_8_plans(order, streams).items()
+    }
     ran = fastest(effort, streams, plans, effort.rows(_ROWS))
     return {label: (ran[f"{label}/best"], ran[f"{label}/worst"]) for label in TABLE_8}
 
@@ -107,7 +129,9 @@ def _best_over_worst(measured: Measured, kind: str) -> Claim:
 
 
 def _fixed_share(best: Ran, worst: Ran) -> float:
-    """The part of a row's time in the best order that does not grow with comparisons, from the line through both points."""
+    """The part of a row's time in the best order that does not grow with comparisons, from the line through both
+    points.
+    """
     few, many = best.comparisons_per_unit, worst.comparisons_per_unit
     fixed = (best.cpu_s_per_row * many - worst.cpu_s_per_row * few) / (many - few)
     return max(0.0, fixed / best.cpu_s_per_row)
@@ -126,6 +150,8 @@ def _slower(measured: Measured, kind: str) -> Claim:
         " > ".join(f"{TABLE_8[label][0]}" for label in labels),
         ", ".join(f"{rate:,.0f}" for rate in rates) + f" tuples per second (eager, τ = 5, τ = 10); {more}",
         holds=not against and rates[2] < rates[0],
-        difference="" if rates[0] > rates[1] > rates[2] else f"one of the steps is within the {TIE:.0%} that cannot be told apart",
+        difference=""
+        if rates[0] > rates[1] > rates[2]
+        else f"one of the steps is within the {TIE:.0%} that cannot be told apart",
         reason="comparisons rise as they should and the time does not; what makes up for them was not isolated",
     )

@@ -33,7 +33,9 @@ class Printed:
 PRINTED = {
     5: Printed(5, TABLE_5, {"1234": 16000, "2134": 19600}, "1234"),
     6: Printed(6, TABLE_6, {"2134": 80400, "2314": 123150, "2341": 248450, "1234": 120000}, "2134"),
-    7: Printed(7, TABLE_7, {"3142": 47976.9, "3412": 49542.3, "3124": 51953.8, "1234": 68200, "2134": 79000}, "3142", 1),
+    7: Printed(
+        7, TABLE_7, {"3142": 47976.9, "3412": 49542.3, "3124": 51953.8, "1234": 68200, "2134": 79000}, "3142", 1
+    ),
 }
 
 #: Rows of the intermediate results of Table 5's query, by the streams joined.
@@ -53,19 +55,27 @@ def table_5(effort: Effort) -> Exhibit:
 
 def table_6(effort: Effort) -> Exhibit:
     worst = _cost(TABLE_6, _ranked(TABLE_6)[-1])
-    return _table(PRINTED[6], (exact("golab.table6.worst", "the worst order; the paper says nearly 650000", 646050, worst),))
+    return _table(
+        PRINTED[6], (exact("golab.table6.worst", "the worst order; the paper says nearly 650000", 646050, worst),)
+    )
 
 
 def table_7(effort: Effort) -> Exhibit:
     costs = [_cost(TABLE_7, order) for order in _ranked(TABLE_7)]
-    return _table(PRINTED[7], (exact("golab.table7.mean", "mean over all 24 orders", 63361.5, sum(costs) / len(costs), 1),))
+    return _table(
+        PRINTED[7], (exact("golab.table7.mean", "mean over all 24 orders", 63361.5, sum(costs) / len(costs), 1),)
+    )
 
 
 def tables_10_and_11(effort: Effort) -> Exhibit:
     sizes = {members: intermediate_rows(TABLE_5, _order(members)) for members in SIZES}
-    claims = tuple(exact(f"golab.table10.phi{m}", f"φ{m} of Table 5's query", paper, sizes[m]) for m, paper in SIZES.items())
+    claims = tuple(
+        exact(f"golab.table10.phi{m}", f"φ{m} of Table 5's query", paper, sizes[m]) for m, paper in SIZES.items()
+    )
     rows = tuple((f"φ{members}", paper, sizes[members]) for members, paper in SIZES.items())
-    table = Table("tables-10-and-11", "Sizes of the intermediate results", ("size of", "paper, rows", "ours, rows"), rows)
+    table = Table(
+        "tables-10-and-11", "Sizes of the intermediate results", ("size of", "paper, rows", "ours, rows"), rows
+    )
     return Exhibit("Tables 10 and 11: intermediate sizes", "From the cost model.", claims, (table,))
 
 
@@ -98,14 +108,17 @@ def _finds(printed: Printed, found: Found, best: Found) -> Claim:
 
 def _orders(printed: Printed) -> Table:
     rows = tuple(
-        (rank, order, _cost(printed.join, order), printed.costs.get(order, "")) for rank, order in enumerate(_ranked(printed.join), start=1)
+        (rank, order, _cost(printed.join, order), printed.costs.get(order, ""))
+        for rank, order in enumerate(_ranked(printed.join), start=1)
     )
     title = f"All orders of Table {printed.number} by cost"
     return Table(f"table-{printed.number}", title, ("rank", "order", "comparisons per unit of time", "paper"), rows)
 
 
 def _ranked(join: CommonAttribute) -> list[str]:
-    return sorted((_digits(order) for order in permutations(range(len(join.streams)))), key=lambda digits: _cost(join, digits))
+    return sorted(
+        (_digits(order) for order in permutations(range(len(join.streams)))), key=lambda digits: _cost(join, digits)
+    )
 
 
 def _cost(join: CommonAttribute, digits: str) -> float:

@@ -50,8 +50,16 @@ def pair_windows_us(others_s: float) -> Int64s:
 def _plot(measured: Measured) -> Plot:
     categories = tuple(f"others {others_s:g} s" for others_s in measured)
     panels = tuple(
-        BarPanel(title, unit, categories, tuple(Bars(n, tuple(getattr(each[n], value) for each in measured.values())) for n in (GCA, LCA)))
-        for title, unit, value in (("service time", "µs per tuple", "mean_us"), ("work", "comparisons per tuple", "mean_comparisons"))
+        BarPanel(
+            title,
+            unit,
+            categories,
+            tuple(Bars(n, tuple(getattr(each[n], value) for each in measured.values())) for n in (GCA, LCA)),
+        )
+        for title, unit, value in (
+            ("service time", "µs per tuple", "mean_us"),
+            ("work", "comparisons per tuple", "mean_comparisons"),
+        )
     )
     return Plot("figure-13", "Figure 13: one pair with a longer window", panels)
 

@@ -13,7 +13,8 @@ from watersmeet_lab.papers.hammad.streams import SECOND_US, poisson
 
 NAMES = (NLW, LCA)
 RATES = {"similar": (450.0, 500.0, 550.0, 500.0), "very different": (1000.0, 700.0, 300.0, 10.0)}
-#: Windows per step in milliseconds, short and long against the gaps of the slow stream, with as many values as keep results few.
+#: Windows per step in milliseconds, short and long against the gaps of the slow stream, with as many values as keep
+#: results few.
 STEPS_MS = {20: 20, 250: 500}
 SHORT_MS, LONG_MS = STEPS_MS
 _BLOCKS = 6
@@ -57,7 +58,10 @@ def _plot(measured: Measured) -> Plot:
             tuple(Bars(name, tuple(getattr(measured[step, label][name], value) for label in RATES)) for name in NAMES),
         )
         for step in STEPS_MS
-        for title, unit, value in (("service time", "µs per tuple", "mean_us"), ("work", "comparisons per tuple", "mean_comparisons"))
+        for title, unit, value in (
+            ("service time", "µs per tuple", "mean_us"),
+            ("work", "comparisons per tuple", "mean_comparisons"),
+        )
     )
     return Plot("figure-14", "Figure 14: a path of four streams", panels)
 
@@ -93,4 +97,6 @@ def _claim(measured: Measured, label: str, fast: str, slow: str) -> Claim:
 
 
 def _told(by_name: dict[str, Served]) -> str:
-    return ", ".join(f"{name} {by_name[name].mean_us:.2f} µs ({by_name[name].mean_comparisons:,.0f} comparisons)" for name in NAMES)
+    return ", ".join(
+        f"{name} {by_name[name].mean_us:.2f} µs ({by_name[name].mean_comparisons:,.0f} comparisons)" for name in NAMES
+    )

@@ -1,4 +1,6 @@
-"""Figures 9a and 9b: service time over the number of streams, with rates between 100 and 1000 per second, and with equal rates."""
+"""Figures 9a and 9b: service time over the number of streams, with rates between 100 and 1000 per second, and with
+equal rates.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ Measured = dict[int, dict[str, Served]]
 def figure_9a(effort: Effort) -> Exhibit:
     """Streams of very different rates: from 100 to 1000 per second, evenly spaced."""
     effort.say("hammad, Figure 9a: two to six streams of different rates")
-    measured = {count: _measured(effort, poisson(_rates(count), _rows(effort, _rates(count)), VALUES[count])) for count in STREAMS}
+    measured = {
+        count: _measured(effort, poisson(_rates(count), _rows(effort, _rates(count)), VALUES[count]))
+        for count in STREAMS
+    }
     return Exhibit(
         "Figure 9a: two to six streams of different rates",
         "Rates evenly spaced between 100 and 1,000 per second, window 1 second (the paper does not print one), uniform integers; service "
@@ -70,9 +75,19 @@ def _measured(effort: Effort, arrivals: Arrivals) -> dict[str, Served]:
 def _plot(name: str, title: str, measured: Measured) -> Plot:
     counts = tuple(float(count) for count in measured)
     panels = (
-        LinePanel("service time", "streams", "µs per tuple", tuple(_line(each, counts, measured, "mean_us") for each in NAMES), log_y=True),
         LinePanel(
-            "work", "streams", "comparisons per tuple", tuple(_line(n, counts, measured, "mean_comparisons") for n in NAMES), log_y=True
+            "service time",
+            "streams",
+            "µs per tuple",
+            tuple(_line(each, counts, measured, "mean_us") for each in NAMES),
+            log_y=True,
+        ),
+        LinePanel(
+            "work",
+            "streams",
+            "comparisons per tuple",
+            tuple(_line(n, counts, measured, "mean_comparisons") for n in NAMES),
+            log_y=True,
         ),
     )
     return Plot(name, title, panels)
@@ -87,7 +102,11 @@ def _table(name: str, measured: Measured) -> Table:
         (count, *(by_name[each].mean_us for each in NAMES), *(by_name[each].mean_comparisons for each in NAMES))
         for count, by_name in measured.items()
     )
-    columns = ("streams", *(f"{each}, µs per tuple" for each in NAMES), *(f"{each}, comparisons per tuple" for each in NAMES))
+    columns = (
+        "streams",
+        *(f"{each}, µs per tuple" for each in NAMES),
+        *(f"{each}, comparisons per tuple" for each in NAMES),
+    )
     return Table(name, f"{name.replace('-', ' ').capitalize()}: service times", columns, rows)
 
 
@@ -144,7 +163,9 @@ def _claims_of_b(measured: Measured) -> list[Claim]:
             "with equal rates MW-join and NLW-join converge",
             "converge to each other",
             "NLW over MW: "
-            + ", ".join(f"{t:.2f} ({w:.2f} in comparisons) at n = {n}" for t, w, n in zip(times, work, measured, strict=True)),
+            + ", ".join(
+                f"{t:.2f} ({w:.2f} in comparisons) at n = {n}" for t, w, n in zip(times, work, measured, strict=True)
+            ),
             holds=all(0.8 < ratio < 1.3 for ratio in work) and all(0.5 < ratio < 2 for ratio in times),
             reason="comparisons are nearly the same, what each of them costs is not",
         )

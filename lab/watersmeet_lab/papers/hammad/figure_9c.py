@@ -59,7 +59,9 @@ def figure_9c(effort: Effort) -> Exhibit:
 
 def _plot(measured: dict[str, Both], toggled: Arrivals) -> Plot:
     panels = tuple(
-        LinePanel(title, "tuples", "µs per tuple", tuple(Line(name, *_points(each, kind)) for name, each in measured.items()))
+        LinePanel(
+            title, "tuples", "µs per tuple", tuple(Line(name, *_points(each, kind)) for name, each in measured.items())
+        )
         for title, kind in (("four steady streams", "steady"), ("D toggles", "toggled"))
     )
     return Plot("figure-9c", "Figure 9c: sensitivity to a stream's rate", panels)
@@ -71,16 +73,33 @@ def _points(each: Both, kind: str) -> tuple[tuple[float, ...], tuple[float, ...]
 
 
 def _table(measured: dict[str, Both]) -> Table:
-    columns = ("algorithm", "steady, µs", "D toggles, µs", "times faster", "steady, comparisons", "D toggles, comparisons")
+    columns = (
+        "algorithm",
+        "steady, µs",
+        "D toggles, µs",
+        "times faster",
+        "steady, comparisons",
+        "D toggles, comparisons",
+    )
     rows = tuple(
-        (name, each.steady.mean_us, each.toggled.mean_us, each.gain, each.steady.mean_comparisons, each.toggled.mean_comparisons)
+        (
+            name,
+            each.steady.mean_us,
+            each.toggled.mean_us,
+            each.gain,
+            each.steady.mean_comparisons,
+            each.toggled.mean_comparisons,
+        )
         for name, each in measured.items()
     )
     return Table("figure-9c", "Figure 9c: per tuple", columns, rows)
 
 
 def _claims(measured: dict[str, Both], toggled: Arrivals) -> list[Claim]:
-    told = ", ".join(f"{name} {each.gain:.1f} times faster ({each.saved:.1f} times fewer comparisons)" for name, each in measured.items())
+    told = ", ".join(
+        f"{name} {each.gain:.1f} times faster ({each.saved:.1f} times fewer comparisons)"
+        for name, each in measured.items()
+    )
     gains = {name: each.gain for name, each in measured.items()}
     slow, busy = _by_phase(measured[MW].toggled, toggled)
     return [

@@ -1,4 +1,6 @@
-"""Figures 7 and 8: service times of two to four streams, beside ripple join and XJoin that clean their buffers only now and then."""
+"""Figures 7 and 8: service times of two to four streams, beside ripple join and XJoin that clean their buffers only now
+and then.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def figures_7_and_8(effort: Effort) -> Exhibit:
     for ways in WAYS:
         effort.say(f"hammad, Figures 7 and 8: service times of {ways} streams")
         arrivals = stores(ways, effort.rows(_ROWS, least=12_000), _ITEMS, _ROWS_PER_HOUR)
-        measured[ways] = served(effort, arrivals, algorithms((NLW, MW, HW, RIPPLE, XJOIN), HOUR_US, [HOUR_US] * ways, _BUCKETS))
+        measured[ways] = served(
+            effort, arrivals, algorithms((NLW, MW, HW, RIPPLE, XJOIN), HOUR_US, [HOUR_US] * ways, _BUCKETS)
+        )
     return Exhibit(
         "Figures 7 and 8: against ripple join and XJoin",
         "Two, three and four stores, window 1 hour. The paper's sales are not public; ours are generated: open from 7:30 to 20:00, "
@@ -39,7 +43,12 @@ def figures_7_and_8(effort: Effort) -> Exhibit:
 
 def _plot(number: int, names: tuple[str, ...], measured: Measured) -> Plot:
     panels = tuple(
-        LinePanel(f"{ways}-way join", "tuples", "µs per tuple", tuple(Line(name, each[name].tuples, each[name].us) for name in names))
+        LinePanel(
+            f"{ways}-way join",
+            "tuples",
+            "µs per tuple",
+            tuple(Line(name, each[name].tuples, each[name].us) for name in names),
+        )
         for ways, each in measured.items()
     )
     against = "ripple join" if number == 7 else "XJoin"
@@ -73,7 +82,8 @@ def _faster(name: str, measured: Measured, fast: str, slow: str, paper: str) -> 
         name,
         f"{fast} serves a tuple faster than {slow}",
         paper,
-        f"{slow} takes " + ", ".join(f"{times[ways]:.1f} times ({work[ways]:.1f} the comparisons) {ways}-way" for ways in times),
+        f"{slow} takes "
+        + ", ".join(f"{times[ways]:.1f} times ({work[ways]:.1f} the comparisons) {ways}-way" for ways in times),
         holds=all(ratio > 1 for ratio in times.values()),
         reason="where it compares less and yet takes longer, what a tuple costs besides comparisons outweighs them",
     )
@@ -85,7 +95,8 @@ def _does_not_build_up(number: int, name: str, measured: Measured) -> Claim:
         f"hammad.figure{number}.steady.{name.split('-', maxsplit=1)[0].lower()}",
         f"the service time of {name} does not build up as tuples go by",
         "does not build up",
-        "busiest block of the second half over that of the first: " + ", ".join(f"{r:.2f} {w}-way" for w, r in ratios.items()),
+        "busiest block of the second half over that of the first: "
+        + ", ".join(f"{r:.2f} {w}-way" for w, r in ratios.items()),
         holds=all(ratio < 1.5 for ratio in ratios.values()),
     )
 

@@ -20,7 +20,9 @@ Accept = Callable[[list[Int64s]], NDArray[np.bool_]]
 
 
 def refined(name: str, pairs_us: Int64s, accept: Accept) -> Algorithm:
-    """MW-join with the largest window (GCA) or with each stream's largest (LCA), or NLW-join with each stream's largest; then refined."""
+    """MW-join with the largest window (GCA) or with each stream's largest (LCA), or NLW-join with each stream's
+    largest; then refined.
+    """
     largest = pairs_us.max(axis=1)
     window_us = int(largest.max())
     reach = np.full(len(largest), window_us, np.int64) if name == GCA else largest

@@ -1,10 +1,13 @@
-"""Service time per tuple, averaged over blocks of 1,000: what a kernel takes for a block, given the buffers it would hold by then.
+"""Service time per tuple, averaged over blocks of 1,000: what a kernel takes for a block, given the buffers it would
+hold by then.
 
-A kernel is called once per block, with the rows its buffers hold as old rows. Laying those out is no part of serving a tuple: it is
-measured apart, with a block of a single row, and taken off. Beside the time stand the comparisons, which are exact.
+A kernel is called once per block, with the rows its buffers hold as old rows. Laying those out is no part of serving a
+tuple: it is measured apart, with a block of a single row, and taken off. Beside the time stand the comparisons, which
+are exact.
 
-A call starts by letting go of what its own rows cannot reach, so rows that only a slow stream's silence kept are not looked at again in the
-next block. Comparisons are the same as in one call over everything; rows looked at are as well, but for Figure 9c, which says so.
+A call starts by letting go of what its own rows cannot reach, so rows that only a slow stream's silence kept are not
+looked at again in the next block. Comparisons are the same as in one call over everything; rows looked at are as well,
+but for Figure 9c, which says so.
 """
 
 from __future__ import annotations
@@ -44,7 +47,9 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """A kernel with its windows. One that cleans up only now and then holds everything since; the others what is in reach."""
+    """A kernel with its windows. One that cleans up only now and then holds everything since; the others what is in
+    reach.
+    """
 
     join: Callable[[Rows], WindowJoin]
     window_us: int
@@ -53,7 +58,9 @@ class Algorithm:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Per block: microseconds and comparisons per tuple. `passed_over` is the share of the rows looked at that are outside the window."""
+    """Per block: microseconds and comparisons per tuple. `passed_over` is the share of the rows looked at that are
+    outside the window.
+    """
 
     tuples: tuple[float, ...]
     us: tuple[float, ...]
@@ -69,25 +76,40 @@ class Served:
         return float(np.mean(self.comparisons))
 
 
-def algorithms(names: Sequence[str], window_us: int, reach_us: Sequence[int], buckets: int = BUCKETS) -> dict[str, Algorithm]:
+def algorithms(
+    names: Sequence[str], window_us: int, reach_us: Sequence[int], buckets: int = BUCKETS
+) -> dict[str, Algorithm]:
     """The kernels by the paper's names, with a reach per stream inside one window."""
     reach, tables = np.array(reach_us, np.int64), np.full(len(reach_us), buckets, np.int64)
     known = {
         NLW: Algorithm(lambda r: nlw_join(r.times, r.codes, r.offsets, r.old, window_us, reach), window_us),
         HW: Algorithm(lambda r: hw_join(r.times, r.codes, r.offsets, r.old, window_us, reach, tables), window_us),
         MW: Algorithm(lambda r: mw_join(r.times, r.codes, r.offsets, r.old, window_us, reach), window_us),
-        RIPPLE: Algorithm(lambda r: ripple_join(r.times, r.codes, r.offsets, r.old, window_us, reach, _NEVER), window_us, CLEAN_UP_EVERY),
-        XJOIN: Algorithm(lambda r: xjoin(r.times, r.codes, r.offsets, r.old, window_us, reach, tables, _NEVER), window_us, CLEAN_UP_EVERY),
+        RIPPLE: Algorithm(
+            lambda r: ripple_join(r.times, r.codes, r.offsets, r.old, window_us, reach, _NEVER),
+            window_us,
+            CLEAN_UP_EVERY,
+        ),
+        XJOIN: Algorithm(
+            lambda r: xjoin(r.times, r.codes, r.offsets, r.old, window_us, reach, tables, _NEVER),
+            window_us,
+            CLEAN_UP_EVERY,
+        ),
     }
     return {name: known[name] for name in names}
 
 
-def served(effort: Effort, arrivals: Arrivals, chosen: Mapping[str, Algorithm], first: int = 0, block: int = BLOCK) -> dict[str, Served]:
+def served(
+    effort: Effort, arrivals: Arrivals, chosen: Mapping[str, Algorithm], first: int = 0, block: int = BLOCK
+) -> dict[str, Served]:
     """The service times of each algorithm over the blocks from `first` on; the algorithms take turns in every block."""
     starts = range(first, len(arrivals) - block + 1, block)
     points: dict[str, list[tuple[float, float, float]]] = {name: [] for name in chosen}
     for start in starts:
-        cases = {name: (_rows(arrivals, each, start, block), _rows(arrivals, each, start, 1)) for name, each in chosen.items()}
+        cases = {
+            name: (_rows(arrivals, each, start, block), _rows(arrivals, each, start, 1))
+            for name, each in chosen.items()
+        }
         spent = _least(effort, {name: (chosen[name].join, *case) for name, case in cases.items()})
         for name, (seconds, comparisons, touched) in spent.items():
             points[name].append((1e6 * seconds / (block - 1), comparisons / block, touched / block))
@@ -100,7 +122,9 @@ def _served(places: tuple[float, ...], points: list[tuple[float, float, float]])
     return Served(places, us, comparisons, 1 - sum(comparisons) / sum(touched) if sum(touched) else 0.0)
 
 
-def _least(effort: Effort, cases: Mapping[str, tuple[Callable[[Rows], WindowJoin], Rows, Rows]]) -> dict[str, tuple[float, float, float]]:
+def _least(
+    effort: Effort, cases: Mapping[str, tuple[Callable[[Rows], WindowJoin], Rows, Rows]]
+) -> dict[str, tuple[float, float, float]]:
     """Seconds for the block beyond those for its first row, rows compared, and rows looked at."""
     gc.collect()
     whole, single = dict.fromkeys(cases, np.inf), dict.fromkeys(cases, np.inf)
@@ -133,19 +157,28 @@ def _rows(arrivals: Arrivals, algorithm: Algorithm, start: int, block: int) -> R
         sizes.append(its_old.size + its_new.size)
         olds.append(its_old.size)
     chosen = np.concatenate(parts)
-    return Rows(arrivals.times[chosen], arrivals.codes[chosen], np.cumsum([0, *sizes]).astype(np.int64), np.array(olds, np.int64))
+    return Rows(
+        arrivals.times[chosen],
+        arrivals.codes[chosen],
+        np.cumsum([0, *sizes]).astype(np.int64),
+        np.array(olds, np.int64),
+    )
 
 
 def _held_since_us(arrivals: Arrivals, algorithm: Algorithm, start: int) -> list[int]:
-    """Per stream, the time from which its rows are still in its buffer when the block comes, or were when buffers were last cleaned.
+    """Per stream, the time from which its rows are still in its buffer when the block comes, or were when buffers were
+    last cleaned.
 
-    The paper's rule: a row leaves once it is farther than the window from the last row of every other stream, so a slow stream keeps rows
-    in all the other buffers.
+    The paper's rule: a row leaves once it is farther than the window from the last row of every other stream, so a slow
+    stream keeps rows in all the other buffers.
     """
     every = algorithm.cleans_up_every
     at = start if every is None else start // every * every
     last_us = [_last_us(arrivals, stream, at) for stream in range(arrivals.streams)]
-    return [min(last for other, last in enumerate(last_us) if other != stream) - algorithm.window_us for stream in range(len(last_us))]
+    return [
+        min(last for other, last in enumerate(last_us) if other != stream) - algorithm.window_us
+        for stream in range(len(last_us))
+    ]
 
 
 def _last_us(arrivals: Arrivals, stream: int, at: int) -> int:

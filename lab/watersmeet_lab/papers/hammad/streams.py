@@ -35,7 +35,9 @@ def poisson(rates_per_s: Sequence[float], rows: int, values: int, seed: int = 0)
     return merged([np.cumsum(each) for each in gaps], rows, values, rng)
 
 
-def toggling(steady_per_s: Sequence[float], low_per_s: float, high_per_s: float, every: int, rows: int, values: int) -> Arrivals:
+def toggling(
+    steady_per_s: Sequence[float], low_per_s: float, high_per_s: float, every: int, rows: int, values: int
+) -> Arrivals:
     """Steady streams, and a last one whose rate toggles after every so many of its own rows."""
     rng = np.random.default_rng(0)
     most = rows  # more than enough of the last stream
@@ -52,7 +54,11 @@ def stores(count: int, rows: int, items: int, rows_per_hour: float, seed: int = 
     per_day = int(rows_per_hour * 12.5)
     days = 2 + rows // (per_day * count)
     times = [
-        np.sort(np.concatenate([day * 24 * HOUR_US + opens_us + open_us * rng.beta(1.6, 1.6, per_day) for day in range(days)]))
+        np.sort(
+            np.concatenate(
+                [day * 24 * HOUR_US + opens_us + open_us * rng.beta(1.6, 1.6, per_day) for day in range(days)]
+            )
+        )
         for _ in range(count)
     ]
     return merged(times, rows, items, rng)

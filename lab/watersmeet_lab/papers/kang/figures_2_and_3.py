@@ -26,7 +26,9 @@ def figures_2_and_3(effort: Effort) -> Exhibit:
     points = {}
     for a_per_s in rates:
         effort.say(f"kang, Figure 3: eight pairs at λa = {a_per_s:g}")
-        points[a_per_s] = measured(effort, TwoStreams(ROWS, ROWS, a_per_s, 1000 - a_per_s), PAIRS, effort.rows(_SECONDS, least=4))
+        points[a_per_s] = measured(
+            effort, TwoStreams(ROWS, ROWS, a_per_s, 1000 - a_per_s), PAIRS, effort.rows(_SECONDS, least=4)
+        )
     ours, theirs = figure_of("a_per_s", points), estimated_figure(PAIRS, rates, ROWS, weights)
     return Exhibit(
         "Figures 2 and 3: estimated and measured costs",
@@ -39,7 +41,10 @@ def figures_2_and_3(effort: Effort) -> Exhibit:
         (
             weights_table(weights),
             columns_of(
-                "figure-3", "Figure 3: CPU seconds per second, measured", [Line(name, ours.x, line) for name, line in ours.lines], "λa"
+                "figure-3",
+                "Figure 3: CPU seconds per second, measured",
+                [Line(name, ours.x, line) for name, line in ours.lines],
+                "λa",
             ),
         ),
         (_plot(theirs, ours),),
@@ -107,7 +112,9 @@ def _claims(theirs: Figure, ours: Figure) -> list[Claim]:
 
 
 def _agreement(theirs: Figure, ours: Figure, place: int) -> float:
-    """The share of all two lines that both figures put in the same order here, but for those that are nearly equal when measured."""
+    """The share of all two lines that both figures put in the same order here, but for those that are nearly equal when
+    measured.
+    """
     names = [name for name, _ in ours.lines]
     alike, asked = 0, 0
     for at, one in enumerate(names):
@@ -130,6 +137,8 @@ def _asymmetric(ours: Figure) -> Claim:
         "kang.figure3.asymmetric",
         "where the rates differ, an asymmetric pair beats every symmetric one",
         "up to 53 % more efficient",
-        "; ".join(f"at λa = {x:g}, {best} takes {gain:.0%} less than {symmetric}" for gain, best, symmetric, x in gains),
+        "; ".join(
+            f"at λa = {x:g}, {best} takes {gain:.0%} less than {symmetric}" for gain, best, symmetric, x in gains
+        ),
         holds=all(gain > 0 for gain, *_ in gains),
     )

@@ -28,7 +28,9 @@ def figures_5_to_7(effort: Effort) -> Exhibit:
     for bar in bars(effort.rows(_SECONDS, least=20)):
         ours[bar.figure][bar.strategy] = bar.measured_per_s
     rows = tuple(
-        (f"Figure {n}", name, rate, model[n][name], ours[n][name]) for n, printed in PRINTED.items() for name, rate in printed.items()
+        (f"Figure {n}", name, rate, model[n][name], ours[n][name])
+        for n, printed in PRINTED.items()
+        for name, rate in printed.items()
     )
     return Exhibit(
         "Figures 5 to 7: limited resources",
@@ -37,8 +39,18 @@ def figures_5_to_7(effort: Effort) -> Exhibit:
         "model; and measured: each direction of the join run by our engine, with drop boxes that keep a random share of the probes or of "
         "the window.",
         tuple(claim for number in PRINTED for claim in _claims(number, model[number], ours[number])),
-        (Table("figures-5-to-7", "Output rate by strategy", ("figure", "strategy", "paper", "model", "measured"), rows),),
-        (Plot("figures-5-to-7", "Figures 5 to 7: output rate by strategy", tuple(_panel(n, model[n], ours[n]) for n in PRINTED)),),
+        (
+            Table(
+                "figures-5-to-7", "Output rate by strategy", ("figure", "strategy", "paper", "model", "measured"), rows
+            ),
+        ),
+        (
+            Plot(
+                "figures-5-to-7",
+                "Figures 5 to 7: output rate by strategy",
+                tuple(_panel(n, model[n], ours[n]) for n in PRINTED),
+            ),
+        ),
     )
 
 

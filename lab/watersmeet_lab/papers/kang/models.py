@@ -30,7 +30,8 @@ FIGURE_7 = LimitedJoin(Pair(10, 10), Pair(100, 100), 0.01)
 
 
 def figure_2(
-    a_of_thousand: Sequence[float] = (0.5, 1, 5, 10, *range(50, 951, 50), 990, 995, 999, 999.5), weights: Weights = PAPER_WEIGHTS
+    a_of_thousand: Sequence[float] = (0.5, 1, 5, 10, *range(50, 951, 50), 990, 995, 999, 999.5),
+    weights: Weights = PAPER_WEIGHTS,
 ) -> Figure:
     """Cost of the eight pairs over the share of A in 1000 arrivals per second, windows of 5000 rows."""
     points = {}
@@ -47,7 +48,9 @@ def figure_5(service_per_s: float = 100) -> dict[str, float]:
     {'MaxA': 200.0, 'MaxB': 100.0, 'by rate': 180.0, 'by window': 133.3, 'equal': 150.0}
     """
     served = {name: served_rates(FIGURE_5, service_per_s, name) for name in CPU_STRATEGIES}
-    return {name: output_rows_per_s(rates, FIGURE_5.window_rows, FIGURE_5.selectivity) for name, rates in served.items()}
+    return {
+        name: output_rows_per_s(rates, FIGURE_5.window_rows, FIGURE_5.selectivity) for name, rates in served.items()
+    }
 
 
 def figure_6(memory_rows: float = 1000) -> dict[str, float]:
@@ -70,5 +73,7 @@ def figure_7(service_per_s: float = 10, memory_rows: float = 100) -> dict[str, f
     bars = {}
     for windows, probes in strategies:
         served, kept = served_rates(FIGURE_7, service_per_s, probes), kept_rows(FIGURE_7, memory_rows, windows)
-        bars["equal" if windows == "equal" else f"{windows}/{probes}"] = allocate(FIGURE_7, served, kept).output_rows_per_s
+        bars["equal" if windows == "equal" else f"{windows}/{probes}"] = allocate(
+            FIGURE_7, served, kept
+        ).output_rows_per_s
     return bars

@@ -1,7 +1,9 @@
-"""Runs of the window join with a structure per window: the CPU seconds a second's worth of arrivals takes, windows full.
+"""Runs of the window join with a structure per window: the CPU seconds a second's worth of arrivals takes, windows
+full.
 
-Times are even: A and B arrive at their rates and their windows are as long as hold the rows wanted. Keys never meet, so that probing and
-updating is all there is. Laying the windows out before the first row arrives is measured apart and taken off.
+Times are even: A and B arrive at their rates and their windows are as long as hold the rows wanted. Keys never meet, so
+that probing and updating is all there is. Laying the windows out before the first row arrives is measured apart and
+taken off.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Table 3: the estimated cost of eight pairs of structures in three workloads, to the digit, and where two pairs cost the same."""
+"""Table 3: the estimated cost of eight pairs of structures in three workloads, to the digit, and where two pairs cost
+the same.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,23 @@ def table_3(effort: Effort) -> Exhibit:
         for name, printed, cost in zip(NAMES, PRINTED, costs, strict=True)
     ]
     claims += [
-        words(f"kang.table3.{name}.winner", f"the cheapest pair, {name} workload", winner, best_pair(streams, letters="NHT"))
+        words(
+            f"kang.table3.{name}.winner",
+            f"the cheapest pair, {name} workload",
+            winner,
+            best_pair(streams, letters="NHT"),
+        )
         for name, winner, streams in zip(NAMES, WINNERS, TABLE_3, strict=True)
     ]
-    claims.append(exact("kang.eq8", "λa/λb at which TN and TH cost the same, B = 500: 13.6/(3B − 55)", 0.0094, crossing("N", "H", 500), 4))
+    claims.append(
+        exact(
+            "kang.eq8",
+            "λa/λb at which TN and TH cost the same, B = 500: 13.6/(3B − 55)",
+            0.0094,
+            crossing("N", "H", 500),
+            4,
+        )
+    )
     claims.append(
         words(
             "kang.figure2.winners",

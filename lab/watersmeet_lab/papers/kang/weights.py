@@ -17,7 +17,9 @@ Structures = dict[str, Structure]
 
 
 def calibrated(effort: Effort) -> Structures:
-    """Weights by structure: a probe-only and an update-only workload at rising rates, fitted. Measured once per process and effort."""
+    """Weights by structure: a probe-only and an update-only workload at rising rates, fitted. Measured once per process
+    and effort.
+    """
     return _calibrated(effort.quick)
 
 
@@ -35,7 +37,8 @@ def _calibrated(quick: bool) -> Structures:  # a key of the cache
 def window_cost(kind: str, load: Load, weights: Structure) -> float:
     """Seconds per second to keep and to probe a window, with a fixed part per lookup beside what the rows touched cost.
 
-    References: Kang, Naughton, Viglas, eqs. 3 to 6. The fixed part is ours: without it short lists and small buckets look free.
+    References: Kang, Naughton, Viglas, eqs. 3 to 6. The fixed part is ours: without it short lists and small buckets
+    look free.
     """
     path = structures.PATH_ROWS[kind](load.rows, NODE_ROWS) if kind in structures.PATH_ROWS else None
     compared = path if path is not None else load.rows if kind == "list" else min(BUCKET_ROWS, load.rows)
@@ -57,6 +60,8 @@ def estimated_figure(pairs: tuple[str, ...], rates: tuple[float, ...], rows: flo
 
 
 def weights_table(weights: Structures) -> Table:
-    rows = tuple((kind, 1e9 * each.compare_s, 1e9 * each.update_s, 1e9 * each.lookup_s) for kind, each in weights.items())
+    rows = tuple(
+        (kind, 1e9 * each.compare_s, 1e9 * each.update_s, 1e9 * each.lookup_s) for kind, each in weights.items()
+    )
     columns = ("structure", "ns per row compared (P)", "ns per row touched by an update (I)", "ns per lookup")
     return Table("weights", "Weight factors of our structures on this machine", columns, rows)

@@ -17,7 +17,9 @@ _TIE = 0.1
 
 def figure_10(effort: Effort) -> Exhibit:
     effort.say("tran, Figure 10: every plan for real")
-    ours = {best: measured(effort, AggregationJoin(inputs), _seconds(effort, best)) for best, inputs in SHOWCASES.items()}
+    ours = {
+        best: measured(effort, AggregationJoin(inputs), _seconds(effort, best)) for best, inputs in SHOWCASES.items()
+    }
     figures = {best: modelled(best) for best in SHOWCASES}
     panels = tuple(
         LinePanel(f"{_settings(best)}", "rows per second of the first stream", "cost per second", model_lines(figure))
@@ -28,7 +30,10 @@ def figure_10(effort: Effort) -> Exhibit:
         "From the cost model, nested loops, all weights equal, λ2 = 500. The paper prints the settings of (c) and (d); those of (a) and "
         "(b) follow "
         "its words: both numbers of groups high, and g1 low with g2 high. Measured at λ1 = 500, by hash.",
-        (*(_claim(best, figure) for best, figure in figures.items()), *(_measured_claim(best, costs) for best, costs in ours.items())),
+        (
+            *(_claim(best, figure) for best, figure in figures.items()),
+            *(_measured_claim(best, costs) for best, costs in ours.items()),
+        ),
         (
             _measured_table(ours),
             *(
@@ -80,5 +85,12 @@ def _measured_claim(best: str, costs: dict[str, float]) -> Claim:
 
 def _measured_table(ours: dict[str, dict[str, float]]) -> Table:
     names = tuple(next(iter(ours.values())))
-    rows: tuple[tuple[Cell, ...], ...] = tuple((best, _settings(best), *(1e3 * costs[n] for n in names)) for best, costs in ours.items())
-    return Table("figure-10-measured", "Figure 10, measured: ms of CPU per second", ("best by the model", "setting", *names), rows)
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (best, _settings(best), *(1e3 * costs[n] for n in names)) for best, costs in ours.items()
+    )
+    return Table(
+        "figure-10-measured",
+        "Figure 10, measured: ms of CPU per second",
+        ("best by the model", "setting", *names),
+        rows,
+    )

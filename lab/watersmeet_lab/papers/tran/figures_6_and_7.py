@@ -7,7 +7,13 @@ from itertools import pairwise
 from watersmeet_lab.papers.claims import Claim, shape
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit
-from watersmeet_lab.papers.tran.measured import TWO_WAY_PLACES, measured_plot, measured_tables, parts_measured, rank_claim
+from watersmeet_lab.papers.tran.measured import (
+    TWO_WAY_PLACES,
+    measured_plot,
+    measured_tables,
+    parts_measured,
+    rank_claim,
+)
 from watersmeet_lab.papers.tran.models import TWO_WAY, figure_6, figure_7
 from watersmeet_lab.papers.tran.parts import Parts, parts_of, plot_of, rises, tables_of, told
 
@@ -29,7 +35,9 @@ def figures_6_and_7(effort: Effort) -> Exhibit:
             *claims,
             *_selectivity(hashed, nested),
             _dearer(hashed, nested),
-            rank_claim("tran.figure6.measured", "model and measurement rank the plans of a two-way join the same", ours),
+            rank_claim(
+                "tran.figure6.measured", "model and measurement rank the plans of a two-way join the same", ours
+            ),
         ),
         (*tables_of(6, hashed), *tables_of(7, nested), *measured_tables(6, ours)),
         (
@@ -46,7 +54,10 @@ def _claims(number: int, parts: Parts) -> list[Claim]:
 
 def _window(number: int, parts: Parts) -> Claim:
     figure = parts["a"]
-    flat = all(len(set(figure.line(name)[1:])) == 1 and figure.line(name)[0] < figure.line(name)[1] for name in ("EAP10", "EAP11"))
+    flat = all(
+        len(set(figure.line(name)[1:])) == 1 and figure.line(name)[0] < figure.line(name)[1]
+        for name in ("EAP10", "EAP11")
+    )
     linear = all(_is_linear(figure.line(name)) for name in ("LAP", "EAP01"))
     return shape(
         f"tran.figure{number}a.window",
@@ -74,7 +85,9 @@ def _better(number: int, parts: Parts) -> Claim:
         "EAPs are always better than LAP",
         ", ".join(f"{name} {max(each):.2f} to {min(each):.2f} of LAP" for name, each in ratios.items()),
         holds=all(each[-1] < 1 for each in ratios.values()),
-        difference="" if beaten else f"not at w1 = 1000 for {', '.join(first)}, whose aggregation set is as large as the window there",
+        difference=""
+        if beaten
+        else f"not at w1 = 1000 for {', '.join(first)}, whose aggregation set is as large as the window there",
     )
 
 
@@ -88,7 +101,9 @@ def _groups(number: int, parts: Parts) -> Claim:
         "approaches",
         f"EAP10/LAP {few['EAP10'] / few['LAP']:.2f} with 3 groups, {last['EAP10'] / last['LAP']:.2f} with 19683; "
         f"EAP11/EAP01 {few['EAP11'] / few['EAP01']:.2f} and {last['EAP11'] / last['EAP01']:.2f}",
-        holds=abs(last["EAP10"] / last["LAP"] - 1) < 0.2 and abs(last["EAP11"] / last["EAP01"] - 1) < 0.2 and few["EAP10"] < few["LAP"],
+        holds=abs(last["EAP10"] / last["LAP"] - 1) < 0.2
+        and abs(last["EAP11"] / last["EAP01"] - 1) < 0.2
+        and few["EAP10"] < few["LAP"],
     )
 
 

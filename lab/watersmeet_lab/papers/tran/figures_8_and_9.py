@@ -6,7 +6,13 @@ from watersmeet.planner.models.tran import AggregationJoin, best_plan, plan_cost
 from watersmeet_lab.papers.claims import Claim, shape
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Table
-from watersmeet_lab.papers.tran.measured import THREE_WAY_PLACES, measured_plot, measured_tables, parts_measured, rank_claim
+from watersmeet_lab.papers.tran.measured import (
+    THREE_WAY_PLACES,
+    measured_plot,
+    measured_tables,
+    parts_measured,
+    rank_claim,
+)
 from watersmeet_lab.papers.tran.models import THREE_WAY, figure_8, figure_9
 from watersmeet_lab.papers.tran.parts import Parts, parts_of, plot_of, rises, tables_of, told
 
@@ -24,7 +30,9 @@ def figures_8_and_9(effort: Effort) -> Exhibit:
             *_claims(8, hashed),
             *_claims(9, nested),
             _grows(gains),
-            rank_claim("tran.figure8.measured", "model and measurement rank the plans of a three-way join the same", ours),
+            rank_claim(
+                "tran.figure8.measured", "model and measurement rank the plans of a three-way join the same", ours
+            ),
         ),
         (*tables_of(8, hashed), *tables_of(9, nested), *measured_tables(8, ours), _gains(gains)),
         (
@@ -36,7 +44,9 @@ def figures_8_and_9(effort: Effort) -> Exhibit:
 
 
 def gain(inputs: int) -> float:
-    """How many times the best plan's cost the late aggregation plan costs, by hash, every further input like the second."""
+    """How many times the best plan's cost the late aggregation plan costs, by hash, every further input like the
+    second.
+    """
     join = AggregationJoin((THREE_WAY[0], *(THREE_WAY[1],) * (inputs - 1)))
     return plan_cost(join) / plan_cost(join, best_plan(join))
 

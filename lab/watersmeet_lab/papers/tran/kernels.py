@@ -17,7 +17,14 @@ def kernel_costs(join: AggregationJoin) -> dict[str, float]:
 
 def _cost(join: AggregationJoin, early: frozenset[int]) -> float:
     inputs = [
-        EarlyInput(each.rows_per_s, each.window_rows, each.groups / each.selectivity, each.groups, each.passes, _order(join, k, early))
+        EarlyInput(
+            each.rows_per_s,
+            each.window_rows,
+            each.groups / each.selectivity,
+            each.groups,
+            each.passes,
+            _order(join, k, early),
+        )
         for k, each in enumerate(join.inputs)
     ]
     costs = input_costs(inputs, early, lambda _, j: window_matches(join.inputs[j]), _EVERY_S, EarlyWeights())
@@ -27,4 +34,6 @@ def _cost(join: AggregationJoin, early: frozenset[int]) -> float:
 def _order(join: AggregationJoin, origin: int, early: frozenset[int]) -> tuple[int, ...]:
     """As `operators.meet.config.probing_order` has it where all inputs share one key."""
     others = [j for j in range(len(join.inputs)) if j != origin]
-    return tuple(sorted(others, key=lambda j: (j not in early, join.inputs[j].window_rows / join.inputs[j].rows_per_s, j)))
+    return tuple(
+        sorted(others, key=lambda j: (j not in early, join.inputs[j].window_rows / join.inputs[j].rows_per_s, j))
+    )

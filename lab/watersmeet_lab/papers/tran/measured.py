@@ -1,4 +1,6 @@
-"""Figures 6, 8 and 10 run for real: every plan at some places of each axis, and whether it ranks where the model puts it."""
+"""Figures 6, 8 and 10 run for real: every plan at some places of each axis, and whether it ranks where the model puts
+it.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class Ranked:
     kernels: Figure
 
     def asked(self, model: Figure) -> Iterator[tuple[str, str, bool]]:
-        """All two plans that differ, here and in a model, and whether both rank them alike; the one that is slower here comes first."""
+        """All two plans that differ, here and in a model, and whether both rank them alike; the one that is slower here
+        comes first.
+        """
         names = [name for name, _ in self.ours.lines]
         for place in range(len(self.ours.x)):
             for one, other in permutations(names, 2):
@@ -72,7 +76,11 @@ def parts_measured(effort: Effort, number: int, inputs: Inputs, places: Places) 
     small = tuple(replace(each, window_rows=each.window_rows / 10) for each in inputs) if effort.quick else inputs
     for part in PARTS[:1] if effort.quick else PARTS:
         effort.say(f"tran, Figure {number}{part}: every plan for real")
-        found[part] = ranked(effort, effort.some(places.of(part)), lambda value, part=part: _varied(part, small, value, places.other_rate))  # type: ignore[misc] # a lambda's default has no type
+        found[part] = ranked(
+            effort,
+            effort.some(places.of(part)),
+            lambda value, part=part: _varied(part, small, value, places.other_rate),
+        )  # type: ignore[misc] # a lambda's default has no type
     return found
 
 
@@ -90,7 +98,9 @@ def rank_claim(name: str, statement: str, parts: Mapping[str, Ranked]) -> Claim:
     alike, asked = _summed(counts.values())
     by_ours = _summed(each.agreement(each.kernels) for each in parts.values())
     share = alike / asked if asked else 1.0
-    wrong = Counter((slow, fast) for each in parts.values() for slow, fast, right in each.asked(each.model) if not right)
+    wrong = Counter(
+        (slow, fast) for each in parts.values() for slow, fast, right in each.asked(each.model) if not right
+    )
     mostly = ", ".join(f"{slow} is slower than {fast} ({count} times)" for (slow, fast), count in wrong.most_common(3))
     return shape(
         name,

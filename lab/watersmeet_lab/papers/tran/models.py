@@ -1,6 +1,7 @@
 """The parameter sets of the paper's figures and their lines, out of the cost model.
 
-The paper tunes its weights per experiment and does not print them: what counts is how the plans rank and where lines meet.
+The paper tunes its weights per experiment and does not print them: what counts is how the plans rank and where lines
+meet.
 
 References: Tran, Lee, Figures 6 to 10.
 """
@@ -19,7 +20,8 @@ TWO_WAY = (Input(300, 5000, groups=150, selectivity=0.1), Input(300, 5000, group
 #: Figures 8 and 9: three inputs.
 THREE_WAY = (Input(200, 300, groups=20, selectivity=0.1), *(Input(200, 300, groups=1, selectivity=0.1),) * 2)
 
-#: Figure 10: who is best where. The stored text lacks the captions of (a) and (b); theirs follow the words of section 7.2.3.
+#: Figure 10: who is best where. The stored text lacks the captions of (a) and (b); theirs follow the words of section
+#: 7.2.3.
 SHOWCASES = {
     "LAP": (Input(500, 500, groups=1500, selectivity=0.01), Input(500, 500, groups=1500, selectivity=0.01)),
     "EAP10": (Input(500, 500, groups=1, selectivity=0.01), Input(500, 500, groups=1500, selectivity=0.01)),
@@ -34,7 +36,9 @@ Inputs = tuple[Input, ...]
 
 
 def figure_6(part: str, weights: AggregationWeights = UNIT_WEIGHTS) -> Figure:
-    """Two-way hash join over (a) w1, (b) g1, (c) λ1 with λ2 = 500, (d) both σ. Of (a), the caption has w2 = 2000, the text 5000."""
+    """Two-way hash join over (a) w1, (b) g1, (c) λ1 with λ2 = 500, (d) both σ. Of (a), the caption has w2 = 2000, the
+    text 5000.
+    """
     return _two_way(part, "hash", weights)
 
 
@@ -53,7 +57,9 @@ def figure_9(part: str, weights: AggregationWeights = UNIT_WEIGHTS) -> Figure:
     return _three_way(part, "nested loops", weights)
 
 
-def figure_10(best: str, weights: AggregationWeights = UNIT_WEIGHTS, a_per_s: Sequence[float] = range(100, 501, 50)) -> Figure:
+def figure_10(
+    best: str, weights: AggregationWeights = UNIT_WEIGHTS, a_per_s: Sequence[float] = range(100, 501, 50)
+) -> Figure:
     """Two-way nested loops over λ1, in the setting in which the plan of this name is to be the best."""
     if best not in SHOWCASES:
         raise InputError(f'Figure 10 has no part for "{best}"', hint=f"parts: {listing(list(SHOWCASES))}")
@@ -62,11 +68,15 @@ def figure_10(best: str, weights: AggregationWeights = UNIT_WEIGHTS, a_per_s: Se
 
 
 def _two_way(part: str, method: Method, weights: AggregationWeights) -> Figure:
-    return _part(part, TWO_WAY, method, weights, windows=range(1000, 5001, 1000), rates=range(100, 901, 100), other_rate=500)
+    return _part(
+        part, TWO_WAY, method, weights, windows=range(1000, 5001, 1000), rates=range(100, 901, 100), other_rate=500
+    )
 
 
 def _three_way(part: str, method: Method, weights: AggregationWeights) -> Figure:
-    return _part(part, THREE_WAY, method, weights, windows=range(100, 301, 50), rates=range(100, 601, 100), other_rate=200)
+    return _part(
+        part, THREE_WAY, method, weights, windows=range(100, 301, 50), rates=range(100, 601, 100), other_rate=200
+    )
 
 
 def _part(
@@ -89,10 +99,20 @@ def _part(
         return _lines("rows_per_s", rates, lambda rate: (replace(first, rows_per_s=rate), *others), method, weights)
     if part == "d":
         return _lines(
-            "selectivity", _SELECTIVITIES, lambda share: tuple(replace(each, selectivity=share) for each in inputs), method, weights
+            "selectivity",
+            _SELECTIVITIES,
+            lambda share: tuple(replace(each, selectivity=share) for each in inputs),
+            method,
+            weights,
         )
     raise InputError(f'the figure has no part "{part}"', hint="parts: a, b, c, d")
 
 
-def _lines(axis: str, values: Sequence[float], inputs_at: Callable[[float], Inputs], method: Method, weights: AggregationWeights) -> Figure:
+def _lines(
+    axis: str,
+    values: Sequence[float],
+    inputs_at: Callable[[float], Inputs],
+    method: Method,
+    weights: AggregationWeights,
+) -> Figure:
     return figure_of(axis, {value: plan_costs(AggregationJoin(inputs_at(value), method), weights) for value in values})

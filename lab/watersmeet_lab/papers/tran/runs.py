@@ -1,7 +1,7 @@
 """Runs of aggregation joins under each plan: CPU seconds per second of stream, windows full.
 
-The paper's generator: join, grouping and aggregated attributes uniform, a join selectivity of one over the number of join values. Windows
-hold the rows asked for, by time. Aggregation sets are kept row by row and shown once a second.
+The paper's generator: join, grouping and aggregated attributes uniform, a join selectivity of one over the number of
+join values. Windows hold the rows asked for, by time. Aggregation sets are kept row by row and shown once a second.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ def query(join: AggregationJoin, names: list[str]) -> str:
         f"{name} [RANGE {_window_us(each.window_rows, each.rows_per_s)} MICROSECONDS]"
         for name, each in zip(names, join.inputs, strict=True)
     )
-    keys = ", ".join(f"{name}.g" for name, each in zip(names, join.inputs, strict=True) if each.groups > 1) or f"{names[0]}.g"
+    keys = (
+        ", ".join(f"{name}.g" for name, each in zip(names, join.inputs, strict=True) if each.groups > 1)
+        or f"{names[0]}.g"
+    )
     shown = ", ".join(f"{key} AS g{at}" for at, key in enumerate(keys.split(", ")))
     equal = " AND ".join(f"{names[0]}.j = {name}.j" for name in names[1:])
     return f"SELECT {shown}, SUM({names[0]}.v) AS total FROM {sources} WHERE {equal} GROUP BY {keys} EVERY 1 SECOND"
@@ -69,12 +72,17 @@ def _arrivals(join: AggregationJoin, names: list[str], seconds: int) -> tuple[Ta
                 "v": rng.integers(0, 1000, count),
             }
         )
-        fill[name], rest[name] = table.filter(times < filled_s * _SECOND_US), table.filter(times >= filled_s * _SECOND_US)
+        fill[name], rest[name] = (
+            table.filter(times < filled_s * _SECOND_US),
+            table.filter(times >= filled_s * _SECOND_US),
+        )
     return fill, rest
 
 
 def _seconds(text: str, names: list[str], early: list[str], fill: Tables, rest: Tables) -> float:
-    """Windows are filled with everything aggregated early, which is quick, and then the plan changes to the one that is measured."""
+    """Windows are filled with everything aggregated early, which is quick, and then the plan changes to the one that is
+    measured.
+    """
     sources = {name: wm.stream(table, time="ts", unit="us") for name, table in fill.items()}
     under_way = wm.run(text, sources, wm.plan(early=names))
     under_way.advance(fill)

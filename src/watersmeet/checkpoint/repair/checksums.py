@@ -1,6 +1,7 @@
 """The checksums that Hadoop keeps beside the files it writes to a local disk: `.name.crc` beside `name`.
 
-A checksum file is the letters `crc` and a zero, the number of bytes that one sum is over, and the sums, all in big-endian words.
+A checksum file is the letters `crc` and a zero, the number of bytes that one sum is over, and the sums, all in
+big-endian words.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ def with_checksum(place: Path) -> tuple[Path, ...]:
 
 
 def contradicts_checksum(place: Path) -> bool:
-    """Whether the file is not what was written, as far as a checksum beside it tells; a torn checksum is a contradiction too."""
+    """Whether the file is not what was written, as far as a checksum beside it tells; a torn checksum is a
+    contradiction too.
+    """
     try:
         sums = checksum_of(place).read_bytes()
     except FileNotFoundError:

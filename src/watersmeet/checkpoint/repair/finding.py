@@ -32,4 +32,9 @@ class Finding:
                 file.rename(file.with_name(f".{file.name}{ASIDE}"))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"file": str(self.place), "wrong": self.wrong, "meaning": self.meaning, "can_be_mended": self.can_be_mended}
+        return {
+            "file": str(self.place),
+            "wrong": self.wrong,
+            "meaning": self.meaning,
+            "can_be_mended": self.can_be_mended,
+        }

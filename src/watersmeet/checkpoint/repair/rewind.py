@@ -1,7 +1,8 @@
 """Going back to the last committed batch of a Spark checkpoint, so that it runs again.
 
-Spark runs the last decided batch again if it is not committed, and only that one. So a batch that was decided after it has to be forgotten,
-which loses nothing as long as nothing of it can have been put out: rows are put out when every partition has written its state.
+Spark runs the last decided batch again if it is not committed, and only that one. So a batch that was decided after it
+has to be forgotten, which loses nothing as long as nothing of it can have been put out: rows are put out when every
+partition has written its state.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def committed(path: Path) -> int:
 
 
 def may_be_out(path: Path, batch: int) -> bool:
-    """Whether a batch can have put out rows, as far as its files tell: every partition has the state after it, version `batch` + 1."""
+    """Whether a batch can have put out rows, as far as its files tell: every partition has the state after it, version
+    `batch` + 1.
+    """
     partitions = [folder for folder in (path / "state").glob("[0-9]*/[0-9]*") if folder.is_dir()]
     return bool(partitions) and all(_newest_version(folder) > batch for folder in partitions)
 
@@ -46,7 +49,8 @@ def rewound(path: Path, batch: int) -> tuple[Path, ...]:
 
 
 def taken_back(out: Path, batch: int) -> tuple[Path, ...] | None:
-    """What a batch wrote to a directory of files, with the entry of the sink's own log that keeps it from being written again.
+    """What a batch wrote to a directory of files, with the entry of the sink's own log that keeps it from being written
+    again.
 
     Nothing, where the batch wrote nothing; None where it cannot be told apart from batches before it.
     """
@@ -57,7 +61,10 @@ def taken_back(out: Path, batch: int) -> tuple[Path, ...] | None:
     if not entry.exists():
         return ()
     try:
-        written = [Path(unquote(urlparse(json.loads(line)["path"]).path)) for line in entry.read_text(encoding="utf-8").splitlines()[1:]]
+        written = [
+            Path(unquote(urlparse(json.loads(line)["path"]).path))
+            for line in entry.read_text(encoding="utf-8").splitlines()[1:]
+        ]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     files = [out / each.name for each in written]  # the directory may have been moved since

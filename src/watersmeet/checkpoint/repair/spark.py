@@ -1,9 +1,11 @@
-"""Check a checkpoint of Spark's Structured Streaming: logs of the files of each batch (`offsets`, `sources`) and of commits (`commits`).
+"""Check a checkpoint of Spark's Structured Streaming: logs of the files of each batch (`offsets`, `sources`) and of
+commits (`commits`).
 
-A batch is in `offsets` before it runs and in `commits` after its state and its sink are written. Spark resumes with the last batch in
-`offsets`, and runs it again if it is not in `commits`. So the newest entry of either log may be missing, but a damaged one stops the query.
-A batch that is chosen again may read more files than before, so that is offered only while none of its rows can be written. A batch that
-runs again reads its input files again, so that is offered only while they are there, unchanged.
+A batch is in `offsets` before it runs and in `commits` after its state and its sink are written. Spark resumes with the
+last batch in `offsets`, and runs it again if it is not in `commits`. So the newest entry of either log may be missing,
+but a damaged one stops the query. A batch that is chosen again may read more files than before, so that is offered only
+while none of its rows can be written. A batch that runs again reads its input files again, so that is offered only
+while they are there, unchanged.
 """
 
 from __future__ import annotations
@@ -44,7 +46,11 @@ def _only_with_inputs(path: Path, finding: Finding) -> Finding:
     if problem is None:
         return finding
     place, wrong = problem
-    return replace(finding, meaning=f'batch {batch} has to run again, and its input "{place}" {wrong}; restore that file first', aside=())
+    return replace(
+        finding,
+        meaning=f'batch {batch} has to run again, and its input "{place}" {wrong}; restore that file first',
+        aside=(),
+    )
 
 
 def _lost_inputs(path: Path, found: list[Finding]) -> Iterator[Finding]:
@@ -64,7 +70,9 @@ def _metadata(path: Path) -> Iterator[Finding]:
         known = None
     if not isinstance(known, str) or contradicts_checksum(place):
         yield Finding(
-            place, "is missing or damaged", "Spark would take the query for a new one and refuse its state: start from a new checkpoint"
+            place,
+            "is missing or damaged",
+            "Spark would take the query for a new one and refuse its state: start from a new checkpoint",
         )
 
 
@@ -81,11 +89,17 @@ def _entries(path: Path) -> Iterator[Finding]:
                 meaning = "Spark runs the batch again over the same files, and its file sinks skip rows they have"
                 yield Finding(place, "is torn", meaning, rewound(path, number))
             else:
-                yield Finding(place, "is damaged", "Spark refuses to resume, and its batch is committed: start from a new checkpoint")
+                yield Finding(
+                    place,
+                    "is damaged",
+                    "Spark refuses to resume, and its batch is committed: start from a new checkpoint",
+                )
 
 
 def _undecided(path: Path, place: Path, batch: int, *more: Path) -> Finding:
-    """Report an entry of a batch that is not committed: its files may be chosen again while it cannot have reached its sink."""
+    """Report an entry of a batch that is not committed: its files may be chosen again while it cannot have reached its
+    sink.
+    """
     if may_be_out(path, batch):
         return Finding(place, "is torn", _PERHAPS_OUT)
     return Finding(place, "is torn", _DECIDED_AGAIN, (*with_checksum(place), *more))
@@ -96,7 +110,11 @@ def _order(path: Path) -> Iterator[Finding]:
     for number in numbers(path / "commits"):
         if not offsets or number > offsets[-1]:
             place = path / "commits" / str(number)
-            yield Finding(place, "commits a batch that has no offsets", "the offsets of that batch are lost: start from a new checkpoint")
+            yield Finding(
+                place,
+                "commits a batch that has no offsets",
+                "the offsets of that batch are lost: start from a new checkpoint",
+            )
     for before, after in pairwise(offsets):
         if after != before + 1:
             place = path / "offsets" / str(before + 1)
@@ -104,14 +122,18 @@ def _order(path: Path) -> Iterator[Finding]:
 
 
 def _sources(path: Path) -> Iterator[Finding]:
-    """Check the logs of files that sources have read: entries of committed batches are needed, others may be chosen again."""
+    """Check the logs of files that sources have read: entries of committed batches are needed, others may be chosen
+    again.
+    """
     done = committed(path)
     for log in sorted((path / "sources").glob("*")) if (path / "sources").is_dir() else ():
         taken = _taken(path, log.name, done)
         if taken is None:
             continue
         known = {int(file.name.removesuffix(".compact")): file for file in log.iterdir() if _is_entry(file)}
-        since = max((number for number, file in known.items() if file.suffix == ".compact" and number <= taken), default=0)
+        since = max(
+            (number for number, file in known.items() if file.suffix == ".compact" and number <= taken), default=0
+        )
         for number in range(since, taken + 1):
             if number not in known:
                 yield Finding(log / str(number), "is missing", _READ_TWICE)
@@ -129,7 +151,9 @@ def _again(path: Path, file: Path, batch: int) -> Finding:
 
 
 def _taken(path: Path, source: str, done: int) -> int | None:
-    """The newest entry of a source's log that a committed batch has read; None for sources whose position is kept elsewhere."""
+    """The newest entry of a source's log that a committed batch has read; None for sources whose position is kept
+    elsewhere.
+    """
     try:
         line = (path / "offsets" / str(done)).read_text(encoding="utf-8").splitlines()[2 + int(source)]
         taken = json.loads(line)["logOffset"]
@@ -143,7 +167,9 @@ def _is_entry(file: Path) -> bool:
 
 
 def _is_whole(place: Path, least_lines: int = 1) -> bool:
-    """A version line, and lines of JSON (or `-`, for a source without a position) below it; the checksum beside it agrees."""
+    """A version line, and lines of JSON (or `-`, for a source without a position) below it; the checksum beside it
+    agrees.
+    """
     try:
         version, *lines = place.read_text(encoding="utf-8").splitlines()
         for line in lines:
@@ -151,4 +177,9 @@ def _is_whole(place: Path, least_lines: int = 1) -> bool:
                 json.loads(line)
     except (OSError, ValueError):
         return False
-    return version.startswith("v") and version[1:].isdecimal() and len(lines) >= least_lines and not contradicts_checksum(place)
+    return (
+        version.startswith("v")
+        and version[1:].isdecimal()
+        and len(lines) >= least_lines
+        and not contradicts_checksum(place)
+    )

@@ -1,8 +1,8 @@
 """Input files of a batch of a Spark checkpoint, as the logs of its file sources have them.
 
-`offsets/7` has one line per source; a file source's is `{"logOffset": 4}`. The batch reads what the source's log lists after the offset of
-batch 6, up to entry 4. An entry has one line per file: its path, its time of change and the number of the entry. Compacted entries list
-the files of all entries before them.
+`offsets/7` has one line per source; a file source's is `{"logOffset": 4}`. The batch reads what the source's log lists
+after the offset of batch 6, up to entry 4. An entry has one line per file: its path, its time of change and the number
+of the entry. Compacted entries list the files of all entries before them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from urllib.parse import unquote, urlparse
 
 
 def spark_input_problems(path: Path, batch: int) -> Iterator[tuple[Path, str]]:
-    """Yield the input files of a batch that are missing or have changed. Sources that are no local files are not checked."""
+    """Yield the input files of a batch that are missing or have changed. Sources that are no local files are not
+    checked.
+    """
     now, before = _offsets(path, batch), _offsets(path, batch - 1)
     for source, last in enumerate(now):
         if last is None:
@@ -72,4 +74,8 @@ def _problem(entry: dict[str, Any]) -> tuple[Path, str] | None:
     except OSError as error:
         return place, f"cannot be read: {error.strerror or error}"
     recorded_ms = entry.get("timestamp")
-    return None if recorded_ms is None or recorded_ms == modified_ms else (place, "has changed since: its time of change differs")
+    return (
+        None
+        if recorded_ms is None or recorded_ms == modified_ms
+        else (place, "has changed since: its time of change differs")
+    )

@@ -1,9 +1,10 @@
-"""State in a Spark checkpoint: per partition, snapshots (`7.zip`, with the `SSTs` they name) and what each version changed (`8.changelog`).
+"""State in a Spark checkpoint: per partition, snapshots (`7.zip`, with the `SSTs` they name) and what each version
+changed (`8.changelog`).
 
-Version n + 1 is the state after batch n. Spark loads the newest snapshot up to the version it needs and applies the changelogs since. So
-a damaged snapshot costs nothing while an older one and all changelogs are there, and the state after the last batch can be made again by
-running that batch again from the state before it. A sink of files leaves out batches that it knows, and their state with them, so what
-it has of that batch is taken back first.
+Version n + 1 is the state after batch n. Spark loads the newest snapshot up to the version it needs and applies the
+changelogs since. So a damaged snapshot costs nothing while an older one and all changelogs are there, and the state
+after the last batch can be made again by running that batch again from the state before it. A sink of files leaves out
+batches that it knows, and their state with them, so what it has of that batch is taken back first.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def state_findings(path: Path, out: Path | None) -> Iterator[Finding]:
     """What is wrong with the state after the last committed batch."""
     for place in sorted((path / "state").glob("*/_*/**/[!.]*")):
         if place.is_file() and contradicts_checksum(place):
-            yield Finding(place, "is damaged", "the layout of the state is unknown without it: start from a new checkpoint")
+            yield Finding(
+                place, "is damaged", "the layout of the state is unknown without it: start from a new checkpoint"
+            )
     for partition in _partitions(path):
         yield from partition.findings(path, out, committed(path) + 1)
 
@@ -46,7 +49,9 @@ class _Partition:
             return
         if self._reaches(version, using=self._broken_snapshots()):
             for place in sorted(self._broken_snapshots()):
-                yield Finding(place, "is damaged", "Spark uses an older snapshot and the changes since then", with_checksum(place))
+                yield Finding(
+                    place, "is damaged", "Spark uses an older snapshot and the changes since then", with_checksum(place)
+                )
             return
         back = rewound(path, version - 1)
         if back and (version == 1 or self._reaches(version - 1, using=self._broken_snapshots())):
@@ -63,7 +68,9 @@ class _Partition:
             return Finding(place, wrong, _NEEDS_OUT if out is None else _COMPACTED)
         broken = [each for each in (*self.damaged, place) if each.exists()]
         aside = tuple(dict.fromkeys([*(file for each in broken for file in with_checksum(each)), *back, *written]))
-        return Finding(place, wrong, "Spark runs the last batch again from the state before it, and writes its rows again", aside)
+        return Finding(
+            place, wrong, "Spark runs the last batch again from the state before it, and writes its rows again", aside
+        )
 
     def _left_over(self, version: int) -> Iterator[Finding]:
         for place in sorted(self.damaged):
@@ -75,12 +82,17 @@ class _Partition:
         return frozenset(file for file in self.snapshots.values() if file in self.damaged)
 
     def _reaches(self, version: int, using: frozenset[Path]) -> bool:
-        """Whether a version can be loaded, with these files out of the way: from its newest snapshot, by whole files only."""
+        """Whether a version can be loaded, with these files out of the way: from its newest snapshot, by whole files
+        only.
+        """
         usable = [number for number, file in self.snapshots.items() if number <= version and file not in using]
         start = max(usable, default=0)
         if start and self.snapshots[start] in self.damaged:
             return False
-        return all(number in self.changes and self.changes[number] not in self.damaged for number in range(start + 1, version + 1))
+        return all(
+            number in self.changes and self.changes[number] not in self.damaged
+            for number in range(start + 1, version + 1)
+        )
 
 
 def _partitions(path: Path) -> list[_Partition]:
@@ -96,8 +108,14 @@ def _partition(folder: Path) -> _Partition:
         found = VERSIONED.fullmatch(file.name)
         if found is not None:
             (changes if found[2] == "changelog" else snapshots)[int(found[1])] = file
-    damaged = {file for file in (*changes.values(), *snapshots.values()) if file.stat().st_size == 0 or contradicts_checksum(file)}
-    return _Partition(folder, changes, snapshots, frozenset(damaged | _missing_tables(folder, set(snapshots.values()) - damaged)))
+    damaged = {
+        file
+        for file in (*changes.values(), *snapshots.values())
+        if file.stat().st_size == 0 or contradicts_checksum(file)
+    }
+    return _Partition(
+        folder, changes, snapshots, frozenset(damaged | _missing_tables(folder, set(snapshots.values()) - damaged))
+    )
 
 
 def _missing_tables(folder: Path, snapshots: set[Path]) -> set[Path]:

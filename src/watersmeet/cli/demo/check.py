@@ -66,12 +66,19 @@ def count_rows(table: pa.Table) -> Counter[tuple[Any, ...]]:
 
 def _join_by_loops(hours: Tables) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of `QUERY` by testing every combination, independently of the engine."""
-    flights = {name: list(zip(*(table.column(c).to_pylist() for c in ("dest", "departed")), strict=True)) for name, table in hours.items()}
+    flights = {
+        name: list(zip(*(table.column(c).to_pylist() for c in ("dest", "departed")), strict=True))
+        for name, table in hours.items()
+    }
     for e_dest, e_departed in flights["ewr"]:
         for j_dest, j_departed in flights["jfk"]:
             for l_dest, l_departed in flights["lga"]:
                 same_destination = e_dest == j_dest == l_dest
-                if same_destination and abs(e_departed - j_departed) <= _WINDOW and abs(j_departed - l_departed) <= _WINDOW:
+                if (
+                    same_destination
+                    and abs(e_departed - j_departed) <= _WINDOW
+                    and abs(j_departed - l_departed) <= _WINDOW
+                ):
                     yield e_dest, e_departed, j_departed, l_departed
 
 

@@ -1,4 +1,6 @@
-"""Who runs the demo's queries. An engine is a function from a query, its streams and a plan to rows; the steps do not look inside."""
+"""Who runs the demo's queries. An engine is a function from a query, its streams and a plan to rows; the steps do not
+look inside.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Runs = Callable[[str, Sources, wm.Plan, Observer], pa.Table]
 
 @dataclass(frozen=True)
 class Engine:
-    """Where queries run, under the name `explain` knows it by, and in how many batches, or files, a stream comes (None: one a day)."""
+    """Where queries run, under the name `explain` knows it by, and in how many batches, or files, a stream comes (None:
+    one a day).
+    """
 
     name: str
     where: str

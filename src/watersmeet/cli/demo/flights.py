@@ -21,23 +21,34 @@ Instants = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def flights() -> Tables:
-    """The departures of each airport in time order: destination, carrier, flight number and the instant in UTC. Cancelled ones left out."""
+    """The departures of each airport in time order: destination, carrier, flight number and the instant in UTC.
+    Cancelled ones left out.
+    """
     import pandas as pd
 
     frame = _nycflights()
     frame = frame[frame.dep_time.notna()]
     scheduled = pd.to_datetime(frame.time_hour, utc=True) + pd.to_timedelta(frame.minute, unit="min")
-    frame = frame.assign(departed=scheduled + pd.to_timedelta(frame.dep_delay, unit="min")).sort_values("departed", kind="stable")
+    frame = frame.assign(departed=scheduled + pd.to_timedelta(frame.dep_delay, unit="min")).sort_values(
+        "departed", kind="stable"
+    )
     table = pa.Table.from_pandas(frame[["origin", "dest", "carrier", "flight", "departed"]], preserve_index=False)
     table = table.set_column(4, "departed", table.column("departed").cast(pa.timestamp("us", "UTC")))
-    return {airport: table.filter(pc.equal(table.column("origin"), airport.upper())).drop_columns(["origin"]) for airport in AIRPORTS}
+    return {
+        airport: table.filter(pc.equal(table.column("origin"), airport.upper())).drop_columns(["origin"])
+        for airport in AIRPORTS
+    }
 
 
 def streams_in(batches: int, departures: Tables) -> Sources:
-    """Each airport's departures as a stream of so many batches, cut at the same instants, evenly over the time from first to last."""
+    """Each airport's departures as a stream of so many batches, cut at the same instants, evenly over the time from
+    first to last.
+    """
     times = {airport: instants_us(table, "departed") for airport, table in departures.items()}
     edges = np.linspace(*_span(times.values()), batches + 1).astype(np.int64)
-    return {airport: wm.stream(_cut(table, times[airport], edges), time="departed") for airport, table in departures.items()}
+    return {
+        airport: wm.stream(_cut(table, times[airport], edges), time="departed") for airport, table in departures.items()
+    }
 
 
 def days_of(departures: Tables) -> int:

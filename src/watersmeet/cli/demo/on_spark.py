@@ -1,4 +1,6 @@
-"""The demo's queries on Spark: each quarter of a stream is a file, and a streaming query reads one of each stream at a time."""
+"""The demo's queries on Spark: each quarter of a stream is a file, and a streaming query reads one of each stream at a
+time.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from watersmeet.runtime.embedded.run import Sources
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.numbered_files import write_numbered
 
-#: What Java is told when it is to run for a minute: the second compiler would take a third of all CPU time and never pay it back.
+#: What Java is told when it is to run for a minute: the second compiler would take a third of all CPU time and never
+#: pay it back.
 FOR_A_MINUTE = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 #: Files of each stream. One is taken per micro-batch, which costs a second or so, whatever is in it.
@@ -29,7 +32,9 @@ def _on_spark(query: str, streams: Sources, plan: wm.Plan, observe: Observer) ->
 
     with TemporaryDirectory(prefix="watersmeet-demo-") as name:
         place = Path(name)
-        frame = wm.on_spark(query, {each: _as_files(place / each, source) for each, source in streams.items()}, plan=plan)
+        frame = wm.on_spark(
+            query, {each: _as_files(place / each, source) for each, source in streams.items()}, plan=plan
+        )
         running = write(frame, Sink(place / "checkpoint", place / "out"), follow=False)
         watch(running, threading.Event(), observe, plan)
         files = sorted((place / "out").glob("part-*.parquet"))

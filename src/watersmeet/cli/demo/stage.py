@@ -20,7 +20,9 @@ from watersmeet.planner.explain import Explanation
 
 @dataclass
 class Stage:
-    """`plan` is what was chosen for the join, `rows` its answer once it has run; `agreed` turns False when a check fails."""
+    """`plan` is what was chosen for the join, `rows` its answer once it has run; `agreed` turns False when a check
+    fails.
+    """
 
     screen: Console
     departures: Tables

@@ -49,7 +49,9 @@ def show(screen: Console, engine: Engine = EMBEDDED, observe: Observer = lambda 
 
 
 def watched_show(screen: Console, port: int, engine: Engine = EMBEDDED) -> bool:
-    """The demo beside its dashboard, in this process slowed down to about half a minute so that there is something to watch."""
+    """The demo beside its dashboard, in this process slowed down to about half a minute so that there is something to
+    watch.
+    """
     tables = {name: wm.stream(table, time="departed") for name, table in flights().items()}
     with watched(shown_for("departures of three airports", wm.sql(QUERY), tables, engine=engine.name), port) as live:
 
@@ -74,9 +76,13 @@ def plan(stage: Stage) -> None:
     names = {"e": "ewr", "j": "jfk", "l": "lga"}
     about = stage.plan = wm.explain(QUERY, stage.engine.streams(stage.departures), engine=stage.engine.name)
     facts = about.to_dict()
-    stage.screen.print("Two pairs are given a window; the third follows from them, so nothing has to be kept for longer:")
+    stage.screen.print(
+        "Two pairs are given a window; the third follows from them, so nothing has to be kept for longer:"
+    )
     for pair in facts["pairs"]:
-        stage.screen.print(f"  {names[pair['first']]} and {names[pair['second']]}: at most {pair['within_us'] // 60_000_000} minutes apart")
+        stage.screen.print(
+            f"  {names[pair['first']]} and {names[pair['second']]}: at most {pair['within_us'] // 60_000_000} minutes apart"
+        )
     verdict = "It keeps up" if about.feasible else "It would not keep up"
     stage.screen.print(
         f"Chosen out of {1 + len(about.others)} plans by what each would cost: [bold]{about.plan.algorithm}[/bold], predicted to need "
@@ -117,7 +123,9 @@ def join(stage: Stage) -> None:
 def check(stage: Stage) -> None:
     if stage.rows is None or stage.plan is None:
         return
-    stage.screen.print(f"For the {CHECKED_HOURS} busiest hours: every combination of three flights, one by one, in plain Python.")
+    stage.screen.print(
+        f"For the {CHECKED_HOURS} busiest hours: every combination of three flights, one by one, in plain Python."
+    )
     verdict = checked(stage.rows, stage.departures)
     stage.screen.print(
         f"{verdict.since} to {verdict.until} UTC: {verdict.combinations:,} combinations, {verdict.rows:,} rows from the engine."
@@ -127,13 +135,17 @@ def check(stage: Stage) -> None:
     if stage.engine is not EMBEDDED:
         same = same_rows(stage.rows, stage.run_here(QUERY, stage.plan.plan))
         stage.verdict(
-            same, "And the whole year gives the same rows in this process, day by day.", "In this process the year gives other rows."
+            same,
+            "And the whole year gives the same rows in this process, day by day.",
+            "In this process the year gives other rows.",
         )
 
 
 def aggregate(stage: Stage) -> None:
     """An aggregation over a join, by two plans: aggregating after the join, and one input before it. They must agree."""
-    stage.screen.print("How many pairs of flights to one place left Newark and LaGuardia within half an hour, as of every midnight?\n")
+    stage.screen.print(
+        "How many pairs of flights to one place left Newark and LaGuardia within half an hour, as of every midnight?\n"
+    )
     stage.screen.print(Syntax(BUSY, "sql", background_color="default"))
     late, _ = stage.run(BUSY, wm.plan(), "ewr", "lga")
     early = stage.run_here(BUSY, wm.plan(early=["l"]), "ewr", "lga")
@@ -176,7 +188,11 @@ def overload(stage: Stage) -> None:
     wrong = "They are not all in the full answer, or the ledger does not close."
     stage.verdict(closes and subset, "All of them are in the full answer, and the ledger closes to the row.", wrong)
     if stage.engine is not EMBEDDED:
-        stage.verdict(same_rows(kept, here), "In this process the very same rows are shed.", "In this process other rows are shed.")
+        stage.verdict(
+            same_rows(kept, here),
+            "In this process the very same rows are shed.",
+            "In this process other rows are shed.",
+        )
 
 
 def look_further(stage: Stage) -> None:
@@ -214,7 +230,9 @@ def _beside(predicted: Mapping[str, float], measured: Mapping[str, float]) -> Ta
     for title in ("  part", "predicted", "measured"):
         shown.add_column(title, justify="left" if "part" in title else "right")
     for name in predicted:
-        shown.add_row(f"  {name}", f"{predicted[name]:.3f} s", f"{measured[name]:.3f} s" if name in measured else "not told apart")
+        shown.add_row(
+            f"  {name}", f"{predicted[name]:.3f} s", f"{measured[name]:.3f} s" if name in measured else "not told apart"
+        )
     return shown
 
 
@@ -229,4 +247,6 @@ def _shed(seen: Iterable[BatchFigures]) -> dict[str, int]:
 def _sample(rows: pa.Table) -> pa.Table:
     """A few rows from all over the year."""
     ordered = rows.sort_by([("from_ewr", "ascending"), ("dest", "ascending")])
-    return ordered.take(pa.array(np.linspace(0, max(rows.num_rows - 1, 0), min(_SAMPLE_ROWS, rows.num_rows)).astype(np.int64)))
+    return ordered.take(
+        pa.array(np.linspace(0, max(rows.num_rows - 1, 0), min(_SAMPLE_ROWS, rows.num_rows)).astype(np.int64))
+    )

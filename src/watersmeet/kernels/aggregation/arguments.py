@@ -1,7 +1,7 @@
 """The flat arrays that aggregation kernels work on, grouped and named.
 
-An entry is what a probe meets: one row of a window, or, on an input that aggregates early, all rows that share join keys and every
-attribute that is read later. Entries of all inputs live side by side; numbers given back are used again.
+An entry is what a probe meets: one row of a window, or, on an input that aggregates early, all rows that share join
+keys and every attribute that is read later. Entries of all inputs live side by side; numbers given back are used again.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ class Changes(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """Per entry: how many rows it stands for, its join keys by class, the codes its conditions read, its time, and its sums.
+    """Per entry: how many rows it stands for, its join keys by class, the codes its conditions read, its time, and its
+    sums.
 
-    A whole-number sum is kept modulo 2⁶⁴ beside its approximation: together they give the exact sum, however often it wrapped.
-    A sum of floats is a pair of doubles, side by side.
+    A whole-number sum is kept modulo 2⁶⁴ beside its approximation: together they give the exact sum, however often it
+    wrapped. A sum of floats is a pair of doubles, side by side.
     """
 
     rows: Int64s
@@ -48,7 +49,9 @@ class Entries(NamedTuple):
 
 
 class Directories(NamedTuple):
-    """Ways to find entries: each finds those of one input that agree in some key classes. A node is one combination of keys."""
+    """Ways to find entries: each finds those of one input that agree in some key classes. A node is one combination of
+    keys.
+    """
 
     classes: Int64s  # 2-D: [directory, place], −1 where there are fewer
     of_input: Int64s  # 2-D: [input, place], −1 where there are fewer
@@ -99,7 +102,8 @@ class Loops(NamedTuple):
     clock: Int64s
 
 
-# Places of the loops' clock: the next change, the level of its loops (−1: not begun), whether that level is just being opened.
+# Places of the loops' clock: the next change, the level of its loops (−1: not begun), whether that level is just being
+# opened.
 NEXT, LEVEL, OPENING = 0, 1, 2
 
 

@@ -1,12 +1,15 @@
 """The AS join: each change of a window meets the entries of all other inputs, and every meeting is one signed result.
 
-Changes come one at a time, so after each of them the results so far sum up to the aggregate of the join of the windows as they stand:
-nothing is ever computed from a whole window. An entry of an input that aggregates early stands for many rows; what a result says of the
-others is then multiplied by their number. This is the coalescing property: f(c, a) = a·c for SUM and c for COUNT.
+Changes come one at a time, so after each of them the results so far sum up to the aggregate of the join of the windows
+as they stand: nothing is ever computed from a whole window. An entry of an input that aggregates early stands for many
+rows; what a result says of the others is then multiplied by their number. This is the coalescing property: f(c, a) =
+a·c for SUM and c for COUNT.
 
-The loops allocate nothing and are one function, their pieces written into them, so that no references have to be counted.
+The loops allocate nothing and are one function, their pieces written into them, so that no references have to be
+counted.
 
-References: Tran, Lee, "Transformation of Continuous Aggregation Join Queries over Data Streams", definitions 5 and 6, Figure 5.
+References: Tran, Lee, "Transformation of Continuous Aggregation Join Queries over Data Streams", definitions 5 and 6,
+Figure 5.
 """
 
 from __future__ import annotations
@@ -59,17 +62,29 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
     out: Found,
     joins: bool,
 ) -> int:
-    """Lets changes happen until all have or `out` is full of results; returns how many it found. The next call goes on in the loops.
+    """Lets changes happen until all have or `out` is full of results; returns how many it found. The next call goes on
+    in the loops.
 
-    Per result: its change, the entry of every input, and what it adds to the whole-number columns (the first is COUNT(*)), to their
-    approximations, and to the sums of floats. With `joins` false the entries are kept up and nothing is looked up.
+    Per result: its change, the entry of every input, and what it adds to the whole-number columns (the first is
+    COUNT(*)), to their approximations, and to the sums of floats. With `joins` false the entries are kept up and
+    nothing is looked up.
     """
     change_input, change_entry, change_rows = changes.input, changes.entry, changes.rows
     change_ints, change_approx, change_pairs = changes.ints, changes.approx, changes.pairs
     rows, words, ranges, times = entries.rows, entries.words, entries.ranges, entries.times
     sums, approx, pairs = entries.ints, entries.approx, entries.pairs
-    classes, of_input, slots, node_words = directories.classes, directories.of_input, directories.slots, directories.node_words
-    head, nodes, following, preceding = directories.head, directories.nodes, directories.following, directories.preceding
+    classes, of_input, slots, node_words = (
+        directories.classes,
+        directories.of_input,
+        directories.slots,
+        directories.node_words,
+    )
+    head, nodes, following, preceding = (
+        directories.head,
+        directories.nodes,
+        directories.following,
+        directories.preceding,
+    )
     node_of, targets, ways, providers = directories.node_of, steps.target, steps.directory, steps.providers
     op, left, left_column, right, right_column = (
         conditions.op,
@@ -102,7 +117,21 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                     directory = of_input[origin, place]
                     if directory == NONE:
                         break
-                    link(classes, slots, node_words, head, nodes, following, preceding, node_of, words, directory, entry, places, mask)
+                    link(
+                        classes,
+                        slots,
+                        node_words,
+                        head,
+                        nodes,
+                        following,
+                        preceding,
+                        node_of,
+                        words,
+                        directory,
+                        entry,
+                        places,
+                        mask,
+                    )
             if rows[entry] == 0:
                 if before != 0:
                     for place in range(of_input.shape[1]):
@@ -123,7 +152,10 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                     approx[entry, column] += change_approx[at, column]
                 for column in range(0, pairs.shape[1], 2):
                     high, low = add_pair(
-                        pairs[entry, column], pairs[entry, column + 1], change_pairs[at, column], change_pairs[at, column + 1]
+                        pairs[entry, column],
+                        pairs[entry, column + 1],
+                        change_pairs[at, column],
+                        change_pairs[at, column + 1],
                     )
                     pairs[entry, column] = high
                     pairs[entry, column + 1] = low
@@ -152,7 +184,9 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                     if owner == origin:
                         value = others * change_ints[at, int_place[column]]
                     elif owner != NONE:
-                        value = weight * _rows_besides(rows, chosen, origin, owner) * sums[chosen[owner], int_place[column]]
+                        value = (
+                            weight * _rows_besides(rows, chosen, origin, owner) * sums[chosen[owner], int_place[column]]
+                        )
                     out_ints[found, column + 1] = value
                 for column in range(approx_owner.size):
                     owner = approx_owner[column]
@@ -178,7 +212,9 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                 continue
             target, directory = targets[origin, level], ways[origin, level]
             if opening:
-                candidate = first_entry(classes, slots, node_words, head, words, providers, chosen, origin, level, directory, places, mask)
+                candidate = first_entry(
+                    classes, slots, node_words, head, words, providers, chosen, origin, level, directory, places, mask
+                )
                 probes[origin, target] += 1
             else:
                 candidate = following[directory, cursor[level]]
@@ -202,11 +238,12 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
 def as_join_definition(
     changes: Sequence[tuple[int, int, int, int]], inputs: int, matches: Callable[[tuple[int, ...]], bool]
 ) -> list[tuple[int, tuple[int, ...], int, tuple[int, ...]]]:
-    """The law: a change of an entry meets every choice of one entry of each other input that has rows at that time and that it matches.
+    """The law: a change of an entry meets every choice of one entry of each other input that has rows at that time and
+    that it matches.
 
-    A change is its input, its entry, the rows it adds or takes, and what it adds to the entry's sum of some measure. A result is its
-    change, the entries it is made of, by input, its number of rows, and the sum of each input's measure over those rows: the number of
-    rows of all other inputs times the input's own sum.
+    A change is its input, its entry, the rows it adds or takes, and what it adds to the entry's sum of some measure. A
+    result is its change, the entries it is made of, by input, its number of rows, and the sum of each input's measure
+    over those rows: the number of rows of all other inputs times the input's own sum.
 
     >>> matches = lambda entries: True
     >>> as_join_definition([(0, 7, 2, 50), (1, 9, 3, 4)], 2, matches)

@@ -1,4 +1,5 @@
-"""The AS update of a query's aggregation set: signed results are added to their groups, and each instant shows the groups it changed.
+"""The AS update of a query's aggregation set: signed results are added to their groups, and each instant shows the
+groups it changed.
 
 References: Tran, Lee, "Transformation of Continuous Aggregation Join Queries over Data Streams", definition 4.
 """
@@ -28,11 +29,12 @@ def as_update(  # one loop: see `as_join`
     start: int,
     closing: int,
 ) -> tuple[int, int]:
-    """Adds results, which come by instant, to their groups, from `start` on; returns the next one and how many groups `out` shows.
+    """Adds results, which come by instant, to their groups, from `start` on; returns the next one and how many groups
+    `out` shows.
 
-    When an instant is over, the groups that changed since they were last shown are shown. The last instant stays open unless `closing` is
-    its number (or any, where nothing came); −1 leaves it open. A result number one beyond the last says that everything is done; `out`
-    has room for all groups, and a call ends before it would overflow.
+    When an instant is over, the groups that changed since they were last shown are shown. The last instant stays open
+    unless `closing` is its number (or any, where nothing came); −1 leaves it open. A result number one beyond the last
+    says that everything is done; `out` has room for all groups, and a call ends before it would overflow.
 
     A group of no rows has sums that are exactly nothing, so rounding never outlives a group.
     """
@@ -84,16 +86,22 @@ def as_update(  # one loop: see `as_join`
         for column in range(approx.shape[1]):
             to_approx[group, column] = 0.0 if empty else to_approx[group, column] + approx[at, column]
         for column in range(0, pairs.shape[1], 2):
-            high, low = add_pair(to_pairs[group, column], to_pairs[group, column + 1], pairs[at, column], pairs[at, column + 1])
+            high, low = add_pair(
+                to_pairs[group, column], to_pairs[group, column + 1], pairs[at, column], pairs[at, column + 1]
+            )
             to_pairs[group, column] = 0.0 if empty else high
             to_pairs[group, column + 1] = 0.0 if empty else low
     return groups.size + 1, shown
 
 
-def as_update_definition(results: Sequence[tuple[int, int, int, int]]) -> list[tuple[int, int, tuple[int, int], tuple[int, int]]]:
-    """The law: at the end of each instant, every group that any result was added to is shown, with its totals and those shown before.
+def as_update_definition(
+    results: Sequence[tuple[int, int, int, int]],
+) -> list[tuple[int, int, tuple[int, int], tuple[int, int]]]:
+    """The law: at the end of each instant, every group that any result was added to is shown, with its totals and those
+    shown before.
 
-    A result is its instant, its group, its rows and what it adds to a sum; totals are rows and sum. A group of no rows has no sum.
+    A result is its instant, its group, its rows and what it adds to a sum; totals are rows and sum. A group of no rows
+    has no sum.
 
     >>> as_update_definition([(0, 5, 2, 10), (0, 5, 1, 3), (4, 5, -3, -13)])
     [(0, 5, (3, 13), (0, 0)), (4, 5, (0, 0), (3, 13))]

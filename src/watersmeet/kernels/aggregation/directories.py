@@ -1,7 +1,7 @@
 """Directories of entries: the entries of one input with the same keys are a chain, and a hash table leads to its first.
 
-Entries come first into their chain, and leave it from anywhere. The functions are written into the loops of the AS join, which allocate
-nothing.
+Entries come first into their chain, and leave it from anywhere. The functions are written into the loops of the AS
+join, which allocate nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Sums of floats that do not drift: a pair (high, low) of doubles holds about 106 bits.
 
-Adding a number and taking it away again leaves what was there before, to within 2⁻¹⁰⁴ of the largest sum on the way; sums of numbers
-that together span less than 106 bits are exact, whatever the order.
+Adding a number and taking it away again leaves what was there before, to within 2⁻¹⁰⁴ of the largest sum on the way;
+sums of numbers that together span less than 106 bits are exact, whatever the order.
 
-References: Dekker, "A floating-point technique for extending the available precision", 1971; Knuth, TAOCP 2, section 4.2.2.
+References: Dekker, "A floating-point technique for extending the available precision", 1971; Knuth, TAOCP 2, section
+4.2.2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Interning: rows of int64 words become dense numbers 0, 1, 2, … in order of first appearance; equal rows share one.
 
-An open-addressing directory over the known rows, compared word by word, so equal numbers mean equal rows: nothing has to be re-checked.
+An open-addressing directory over the known rows, compared word by word, so equal numbers mean equal rows: nothing has
+to be re-checked.
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ NONE = -1
 
 
 @kernel(IN_INT64_2D, OUT_INT64, OUT_INT64_2D, INT)
-def intern_words(words: NDArray[np.int64], slots: NDArray[np.int64], known: NDArray[np.int64], used: int) -> tuple[NDArray[np.int64], int]:
-    """The number of each row of words, and how many rows are known then; `slots` (a power of two) and `known` have room for all."""
+def intern_words(
+    words: NDArray[np.int64], slots: NDArray[np.int64], known: NDArray[np.int64], used: int
+) -> tuple[NDArray[np.int64], int]:
+    """The number of each row of words, and how many rows are known then; `slots` (a power of two) and `known` have room
+    for all.
+    """
     numbers = np.empty(words.shape[0], np.int64)
     for row in range(words.shape[0]):
         slot = slot_of(words, row, slots, known)

@@ -1,7 +1,7 @@
 """Early aggregation of what changes: all rows that enter and leave an entry at one instant are one change.
 
-What a window looks like between two instants is never shown, so only the difference counts. A change then costs as much as its entry's
-matches, once per instant, however many rows are behind it.
+What a window looks like between two instants is never shown, so only the difference counts. A change then costs as much
+as its entry's matches, once per instant, however many rows are behind it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from watersmeet.kernels.compile import OUT_INT64, kernel
 def net_changes(changes: Changes, place_of: NDArray[np.int64]) -> int:
     """Adds the changes of one entry at one instant together, in place; returns how many are left. They come by instant.
 
-    `place_of` has a place per entry. What stands there from before does no harm: a place counts only where the entry itself stands.
+    `place_of` has a place per entry. What stands there from before does no harm: a place counts only where the entry
+    itself stands.
     """
     change_input, entry, rows = changes.input, changes.entry, changes.rows
     ints, approx, pairs, instant = changes.ints, changes.approx, changes.pairs, changes.instant
@@ -34,7 +35,9 @@ def net_changes(changes: Changes, place_of: NDArray[np.int64]) -> int:
             for column in range(approx.shape[1]):
                 approx[place, column] += approx[at, column]
             for column in range(0, pairs.shape[1], 2):
-                high, low = add_pair(pairs[place, column], pairs[place, column + 1], pairs[at, column], pairs[at, column + 1])
+                high, low = add_pair(
+                    pairs[place, column], pairs[place, column + 1], pairs[at, column], pairs[at, column + 1]
+                )
                 pairs[place, column] = high
                 pairs[place, column + 1] = low
             continue

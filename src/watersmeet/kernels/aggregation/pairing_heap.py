@@ -1,7 +1,8 @@
 """MIN and MAX under expiry: per group a pairing heap over the distinct values it holds, with their multiplicities.
 
-A value that comes again only raises its multiplicity; one whose multiplicity falls to zero stays where it is until it reaches the root and
-is asked for. So a row costs an amortised logarithm of the distinct values of its group, and no window is ever searched.
+A value that comes again only raises its multiplicity; one whose multiplicity falls to zero stays where it is until it
+reaches the root and is asked for. So a row costs an amortised logarithm of the distinct values of its group, and no
+window is ever searched.
 
 References: Fredman, Sedgewick, Sleator, Tarjan, "The pairing heap: a new form of self-adjusting heap", 1986.
 """
@@ -27,7 +28,8 @@ def first_values(
 ) -> Int64s:
     """Adds values (`nodes`, −1 for none) with their signed multiplicities to their groups, by instant.
 
-    Returns, for each group asked for at the end of an instant (asked by instant too), the node of its first value, or −1.
+    Returns, for each group asked for at the end of an instant (asked by instant too), the node of its first value, or
+    −1.
     """
     answers = np.empty(asked_groups.size, np.int64)
     answered = 0

@@ -1,7 +1,8 @@
 """The new rows of a call in arrival order, and which rows none of those still to come can reach.
 
-The law: new rows arrive by (time, stream, row number), after all old rows. Each joins what arrived before it, so a combination comes out
-when its last row arrives, and only then, whatever the times say: equal times, or old rows later than new ones, cannot repeat it.
+The law: new rows arrive by (time, stream, row number), after all old rows. Each joins what arrived before it, so a
+combination comes out when its last row arrives, and only then, whatever the times say: equal times, or old rows later
+than new ones, cannot repeat it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ NONE = -1
 
 
 class Arrivals(NamedTuple):
-    """Per stream: its next new row, where its rows stop, the time before which none of those still to come can be, and if any are."""
+    """Per stream: its next new row, where its rows stop, the time before which none of those still to come can be, and
+    if any are.
+    """
 
     next_row: NDArray[np.int64]
     stop: NDArray[np.int64]
@@ -63,13 +66,17 @@ def arrive(times: NDArray[np.int64], arrivals: Arrivals, stream: int) -> int:
 
 @piece
 def leave(arrivals: Arrivals, stream: int) -> None:
-    """Once its last new row has been joined, a stream no longer holds back the others' buffers: nothing of it is to come in this call."""
+    """Once its last new row has been joined, a stream no longer holds back the others' buffers: nothing of it is to
+    come in this call.
+    """
     arrivals.to_come[stream] = arrivals.next_row[stream] < arrivals.stop[stream]
 
 
 @piece
 def out_before(arrivals: Arrivals, reach: NDArray[np.int64], stream: int) -> int:
-    """The paper's IsOut as a bound: rows of the stream before it are farther than its reach from the last row of every other stream."""
+    """The paper's IsOut as a bound: rows of the stream before it are farther than its reach from the last row of every
+    other stream.
+    """
     bound_us = LAST_US
     for other in range(reach.size):
         if other != stream and arrivals.to_come[other]:

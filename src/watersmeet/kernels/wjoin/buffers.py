@@ -1,7 +1,7 @@
 """The streams' buffers: hash tables whose buckets hold rows in arrival order. A list is a table of one bucket.
 
-All rows a call can ever see are known when it starts, so every bucket is a stretch of one array from the beginning: inserting moves the
-stretch's end, expiring moves its front, and a scan walks memory forwards.
+All rows a call can ever see are known when it starts, so every bucket is a stretch of one array from the beginning:
+inserting moves the stretch's end, expiring moves its front, and a scan walks memory forwards.
 """
 
 from __future__ import annotations
@@ -28,9 +28,15 @@ class Buffers(NamedTuple):
 
 @piece
 def buffers_of(
-    times: NDArray[np.int64], codes: NDArray[np.int64], offsets: NDArray[np.int64], old: NDArray[np.int64], buckets: NDArray[np.int64]
+    times: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    old: NDArray[np.int64],
+    buckets: NDArray[np.int64],
 ) -> Buffers:
-    """Buffers that hold the old rows and have places for the new ones. A counting sort: stable, so buckets keep the order of arrival."""
+    """Buffers that hold the old rows and have places for the new ones. A counting sort: stable, so buckets keep the
+    order of arrival.
+    """
     first_bucket = _first_buckets(old, buckets)
     bucket_of = np.empty(times.size, np.int64)
     size, held = np.zeros(first_bucket[-1], np.int64), np.zeros(first_bucket[-1], np.int64)
@@ -46,7 +52,11 @@ def buffers_of(
         front[bucket] = front[bucket - 1] + size[bucket - 1]
         filled[bucket] += front[bucket]
     place = front.copy()
-    sorted_times, sorted_codes, rows = np.empty(times.size, np.int64), np.empty(times.size, np.int64), np.empty(times.size, np.int32)
+    sorted_times, sorted_codes, rows = (
+        np.empty(times.size, np.int64),
+        np.empty(times.size, np.int64),
+        np.empty(times.size, np.int32),
+    )
     for stream in range(old.size):
         for row in range(offsets[stream], offsets[stream + 1]):
             at = place[bucket_of[row]]
@@ -86,8 +96,8 @@ def probed_buckets(buffers: Buffers, code: int, probed: NDArray[np.int64]) -> No
 def expire(buffers: Buffers, bucket: int, out_before_us: int) -> int:
     """Takes rows before the bound off the front of a bucket; returns how many.
 
-    Rows leave in the order they came. An old row that is later than new ones behind it holds them for a while; the test against the
-    period keeps that from mattering.
+    Rows leave in the order they came. An old row that is later than new ones behind it holds them for a while; the test
+    against the period keeps that from mattering.
     """
     at = start = buffers.front[bucket]
     while at < buffers.filled[bucket] and buffers.times[at] < out_before_us:

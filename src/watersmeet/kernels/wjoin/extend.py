@@ -1,7 +1,8 @@
 """Recorded scans, done one depth at a time: partial matches of some streams become matches of one stream more.
 
-`partials[s, m]` is the row of stream s in match m; the row behind the streams' is the recorded row it began with. Both kernels return how
-many matches they wrote and the next partial match to go on from: they stop before one whose scan might not fit into `out`.
+`partials[s, m]` is the row of stream s in match m; the row behind the streams' is the recorded row it began with. Both
+kernels return how many matches they wrote and the next partial match to go on from: they stop before one whose scan
+might not fit into `out`.
 
 References: Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with Window Constraints" (2002), section 3.
 """
@@ -23,7 +24,9 @@ from watersmeet.kernels.wjoin.scans import SCANS, Scans
 
 
 class Thetas(NamedTuple):
-    """Comparisons of order-preserving codes: row r of stream `left[t]` has the code `values[left_at[t] + r]`, and so on."""
+    """Comparisons of order-preserving codes: row r of stream `left[t]` has the code `values[left_at[t] + r]`, and so
+    on.
+    """
 
     op: NDArray[np.int64]
     left: NDArray[np.int64]
@@ -35,7 +38,19 @@ class Thetas(NamedTuple):
 
 _ROWS = types.Array(types.int32, 2, "C")
 THETAS = types.BaseTuple.from_types([types.Array(types.int64, 1, "C")] * 6, Thetas)  # type: ignore[no-untyped-call]
-_ARGUMENTS = (*[IN_INT64] * 2, IN_INT32, *[IN_INT64] * 5, SCANS, THETAS, INT, INT, _ROWS, INT, *[OUT_INT64_2D] * 3, _ROWS)
+_ARGUMENTS = (
+    *[IN_INT64] * 2,
+    IN_INT32,
+    *[IN_INT64] * 5,
+    SCANS,
+    THETAS,
+    INT,
+    INT,
+    _ROWS,
+    INT,
+    *[OUT_INT64_2D] * 3,
+    _ROWS,
+)
 
 
 @kernel(*_ARGUMENTS)
@@ -59,7 +74,9 @@ def extend_nested(
     comparisons: NDArray[np.int64],
     out: NDArray[np.int32],
 ) -> tuple[np.int64, int]:
-    """Do the loop at `depth` of NLW-join, HW-join, Ripple join and XJoin; windows are checked from depth `checked_from` on."""
+    """Do the loop at `depth` of NLW-join, HW-join, Ripple join and XJoin; windows are checked from depth `checked_from`
+    on.
+    """
     n, used = reach.size, np.int64(0)
     circle_reach, chosen_us = np.zeros(n, np.int64), np.zeros(n, np.int64)
     from_us, until_us = np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -71,12 +88,24 @@ def extend_nested(
             return used, match
         for position in range(depth + 1):
             stream = origin if position == 0 else scans.loops[at, position - 1]
-            circle_reach[position], chosen_us[position] = reach[stream], row_times[offsets[stream] + partials[stream, match]]
+            circle_reach[position], chosen_us[position] = (
+                reach[stream],
+                row_times[offsets[stream] + partials[stream, match]],
+            )
         circle_reach[depth + 1] = reach[target]
         set_period(circle_reach, chosen_us, checked_from, depth, from_us, until_us)
         code = row_codes[offsets[origin] + partials[origin, match]]
         matched, inside = take_matches(
-            times, codes, numbers, np.int64(start), np.int64(stop), from_us[depth], until_us[depth], code, out[target], used
+            times,
+            codes,
+            numbers,
+            np.int64(start),
+            np.int64(stop),
+            from_us[depth],
+            until_us[depth],
+            code,
+            out[target],
+            used,
         )
         matched = _keep_true(thetas, partials, match, scans, at, depth, out[target], used, matched)
         _copy_bound(partials, match, scans, at, depth, out, used, matched)
@@ -147,7 +176,9 @@ def _keep_true(
     first: int,
     stop: int,
 ) -> int:
-    """Keep the rows in places `first … stop - 1` for which every comparison with a row bound before is true; return the place behind."""
+    """Keep the rows in places `first … stop - 1` for which every comparison with a row bound before is true; return the
+    place behind.
+    """
     target = scans.loops[at, depth]
     for theta in range(thetas.op.size):
         left, right = thetas.left[theta], thetas.right[theta]
@@ -178,7 +209,14 @@ def _is_bound(scans: Scans, at: int, depth: int, stream: int) -> bool:
 
 @piece
 def _copy_bound(
-    partials: NDArray[np.int32], match: int, scans: Scans, at: int, depth: int, out: NDArray[np.int32], first: int, stop: int
+    partials: NDArray[np.int32],
+    match: int,
+    scans: Scans,
+    at: int,
+    depth: int,
+    out: NDArray[np.int32],
+    first: int,
+    stop: int,
 ) -> None:
     """Copy the rows that a partial match already had to the matches it became."""
     n = partials.shape[0] - 1

@@ -1,11 +1,12 @@
 """HW-join: each new row probes a hash table per stream, bucket by bucket, with the loops of NLW-join inside.
 
-A probe cleans the bucket it visits, by NLW-join's rule. Buckets that are rarely probed would keep their old rows, so a hand goes round
-each table, one bucket per probe, and cleans those that nothing has probed since it last came by. Probed buckets are left alone: no
-pass over the whole table is ever made.
+A probe cleans the bucket it visits, by NLW-join's rule. Buckets that are rarely probed would keep their old rows, so a
+hand goes round each table, one bucket per probe, and cleans those that nothing has probed since it last came by. Probed
+buckets are left alone: no pass over the whole table is ever made.
 
-The paper leaves open how rarely probed buckets are found; the hand is ours. It needs one number per bucket and constant time per row.
-NLW-join's notes on storing nothing in between, on order of arrival and on the meaning of "last row" apply here as well.
+The paper leaves open how rarely probed buckets are found; the hand is ours. It needs one number per bucket and constant
+time per row. NLW-join's notes on storing nothing in between, on order of arrival and on the meaning of "last row" apply
+here as well.
 
 References: Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with Window Constraints" (2002), section 3.1.2.
 """

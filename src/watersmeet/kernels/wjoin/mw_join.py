@@ -1,45 +1,57 @@
-"""MW-join: a plane sweep over time keeps in the buffers only rows inside each other's window, so that joining needs no window tests.
+"""MW-join: a plane sweep over time keeps in the buffers only rows inside each other's window, so that joining needs no
+window tests.
 
-Mode 1 moves the heads of the buffers on until they lie inside each other's windows: the starting N-tuple. Its period ends where the first
-of the heads no longer reaches. Mode 2 admits the rows up to there in order of time, and each joins all that the other buffers
-hold. Then the head that ended the period is dropped, and Mode 1 looks for the next starting N-tuple.
+Mode 1 moves the heads of the buffers on until they lie inside each other's windows: the starting N-tuple. Its period
+ends where the first of the heads no longer reaches. Mode 2 admits the rows up to there in order of time, and each joins
+all that the other buffers hold. Then the head that ended the period is dropped, and Mode 1 looks for the next starting
+N-tuple.
 
-The law it relies on: a row is dropped only when another stream has no row left inside its window, or when every row not yet admitted
-is beyond it. Either way no combination still to be found contains it. And each combination is found when its last row in the sweep
-is admitted: at that moment, and only then, all the others are in the buffers.
+The law it relies on: a row is dropped only when another stream has no row left inside its window, or when every row not
+yet admitted is beyond it. Either way no combination still to be found contains it. And each combination is found when
+its last row in the sweep is admitted: at that moment, and only then, all the others are in the buffers.
 
 Where the paper's text loses results, repeats them, blocks or is silent, and what is done here:
 
-1. *Lost at a restart.* When Mode 1 fetches a new row to complete the starting N-tuple, the paper verifies the predicate for the starting
-   N-tuple only. The other buffers still hold rows behind their heads from the previous period, and the fetched row has to join those
-   as well. Here a starting row is admitted like any other and joins whole buffers. (w = 10, A = {3, 6}, B = {1, 12}: after 1 is dropped
-   the starting pair is (3, 12); (6, 12) would be missing.)
-2. *Lost if read literally.* "All the tuples beyond the starting N-tuples are dropped" can only mean those before them: rows behind
+1. *Lost at a restart.* When Mode 1 fetches a new row to complete the starting N-tuple, the paper verifies the predicate
+  for the starting
+   N-tuple only. The other buffers still hold rows behind their heads from the previous period, and the fetched row has
+   to join those as well. Here a starting row is admitted like any other and joins whole buffers. (w = 10, A = {3, 6}, B
+   = {1, 12}: after 1 is dropped the starting pair is (3, 12); (6, 12) would be missing.)
+2. *Lost if read literally.* "All the tuples beyond the starting N-tuples are dropped" can only mean those before them:
+  rows behind
    the heads join rows of later periods.
-3. *Repeated.* "For each new and already admitted tuple, Mode 2 performs a nested loop that includes the new tuple and all the tuples
-   currently in the other streams' buffers": with two new rows in the buffers, each would find the other. Here a row joins only what was
-   admitted before it, in the order (time, stream, place), so equal times cannot repeat a combination either.
-4. *Blocking.* Mode 2 ends "when the next tuple from each stream is to the right of the period", so a stream that has fallen silent would
-   keep the others' rows waiting, although they may join its earlier ones. Here the period ends when no row *of this call* is left
-   inside it. A stream with nothing left to offer ends the call, because nothing can be completed without it; the others' rows are
-   still the caller's, and rows that arrive later meet them in the next call.
-5. *Rows out of order.* The paper's streams never step back, so it may forget what it drops. Here a call may bring rows earlier
-   than those of the calls before. Old rows take part in the sweep at their own times, and where the last row of a combination is an old
-   one, some other row must be new. What is dropped is dropped for this call only.
-6. *Silent: the order of the nested loops.* Shortest buffer outermost, which compares least; with equal rates it makes no difference.
-   Rows that are admitted while some other buffer is empty join nothing and compare nothing. The order is ours, and where every stream
-   is busy all the saving in comparisons over NLW-join is due to it: rows arrive in order of time, so NLW-join's buffers hold hardly
-   anything outside the window either, and in NLW-join's circular order both compare the same rows. What the sweep itself saves is
-   the window test per row and, where some stream is slow against the window, the rows nothing can be completed with. With two
-   streams there is no order to choose, and the sweep costs more than it saves.
-7. *Silent: LCA.* The paper omits Mode 1 with a window per stream. Two rows of streams s and r have to be within the smaller of the two
-   reaches, since a pair's window never exceeds the largest window of either stream. The period ends at the first head's time plus
-   its own stream's reach. Buffers of streams with a longer reach may then hold rows too early for a given combination, so loops go from
-   short to long reach. A row u chosen from a stream of reach w then bounds the rest from below, by u - w, and never from above: u is at
-   most w before the row being admitted, and nothing in the buffers is after that. One search per loop finds where to start.
+3. *Repeated.* "For each new and already admitted tuple, Mode 2 performs a nested loop that includes the new tuple and
+  all the tuples
+   currently in the other streams' buffers": with two new rows in the buffers, each would find the other. Here a row
+   joins only what was admitted before it, in the order (time, stream, place), so equal times cannot repeat a
+   combination either.
+4. *Blocking.* Mode 2 ends "when the next tuple from each stream is to the right of the period", so a stream that has
+  fallen silent would
+   keep the others' rows waiting, although they may join its earlier ones. Here the period ends when no row *of this
+   call* is left inside it. A stream with nothing left to offer ends the call, because nothing can be completed without
+   it; the others' rows are still the caller's, and rows that arrive later meet them in the next call.
+5. *Rows out of order.* The paper's streams never step back, so it may forget what it drops. Here a call may bring rows
+  earlier
+   than those of the calls before. Old rows take part in the sweep at their own times, and where the last row of a
+   combination is an old one, some other row must be new. What is dropped is dropped for this call only.
+6. *Silent: the order of the nested loops.* Shortest buffer outermost, which compares least; with equal rates it makes
+  no difference.
+   Rows that are admitted while some other buffer is empty join nothing and compare nothing. The order is ours, and
+   where every stream is busy all the saving in comparisons over NLW-join is due to it: rows arrive in order of time, so
+   NLW-join's buffers hold hardly anything outside the window either, and in NLW-join's circular order both compare the
+   same rows. What the sweep itself saves is the window test per row and, where some stream is slow against the window,
+   the rows nothing can be completed with. With two streams there is no order to choose, and the sweep costs more than
+   it saves.
+7. *Silent: LCA.* The paper omits Mode 1 with a window per stream. Two rows of streams s and r have to be within the
+  smaller of the two
+   reaches, since a pair's window never exceeds the largest window of either stream. The period ends at the first head's
+   time plus its own stream's reach. Buffers of streams with a longer reach may then hold rows too early for a given
+   combination, so loops go from short to long reach. A row u chosen from a stream of reach w then bounds the rest from
+   below, by u - w, and never from above: u is at most w before the row being admitted, and nothing in the buffers is
+   after that. One search per loop finds where to start.
 
-References: Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with Window Constraints" (2002), sections 3.2 and 5.1, figures 6
-and 10.
+References: Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with Window Constraints" (2002), sections 3.2 and
+5.1, figures 6 and 10.
 """
 
 from __future__ import annotations
@@ -118,7 +130,9 @@ def _run(
 
 @piece
 def _found_starting_tuples(sweep: Sweep, reach: NDArray[np.int64], counters: Counters) -> bool:
-    """Mode 1: drops heads until all of them lie inside each other's windows; false if a stream runs out first or all is admitted."""
+    """Mode 1: drops heads until all of them lie inside each other's windows; false if a stream runs out first or all is
+    admitted.
+    """
     n = reach.size
     to_come = False
     for stream in range(n):

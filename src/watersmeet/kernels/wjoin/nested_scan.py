@@ -1,10 +1,13 @@
-"""One new row against the buffers of the other streams: nested loops, depth first, with nothing kept but the row chosen at each depth.
+"""One new row against the buffers of the other streams: nested loops, depth first, with nothing kept but the row chosen
+at each depth.
 
-The streams follow the origin in a circle (for a row of C: D, E, A, B). The period of the rows chosen so far is what every one of
-them reaches, `[max ts - w, min ts + w]`; it shrinks from depth to depth. NLW-join and HW-join look only at rows inside it. Ripple
-join and XJoin know no windows: they join whatever they hold, and the windows are checked on complete combinations.
+The streams follow the origin in a circle (for a row of C: D, E, A, B). The period of the rows chosen so far is what
+every one of them reaches, `[max ts - w, min ts + w]`; it shrinks from depth to depth. NLW-join and HW-join look only at
+rows inside it. Ripple join and XJoin know no windows: they join whatever they hold, and the windows are checked on
+complete combinations.
 
-References: Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with Window Constraints" (2002), section 3.1 and figure 2.
+References: Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with Window Constraints" (2002), section 3.1 and
+figure 2.
 """
 
 from __future__ import annotations
@@ -26,9 +29,9 @@ _BEGIN = -1
 class Scan(NamedTuple):
     """The loops' state. By stream: its reach, the bucket to scan and the row chosen.
 
-    By position in the circle, the origin's being 0: the stream, its reach, and the time of the row chosen. The loop at depth d goes over
-    the stream at position d + 1: how far it is, and the period it looks at. From depth `checked_from` on that is the period of the
-    rows chosen so far, before that it is all time.
+    By position in the circle, the origin's being 0: the stream, its reach, and the time of the row chosen. The loop at
+    depth d goes over the stream at position d + 1: how far it is, and the period it looks at. From depth `checked_from`
+    on that is the period of the rows chosen so far, before that it is all time.
     """
 
     reach: NDArray[np.int64]
@@ -62,9 +65,18 @@ def scan_of(reach: NDArray[np.int64], checked_from: int) -> Scan:
 
 @piece
 def join_arrival(
-    buffers: Buffers, scan: Scan, origin: int, place: int, counters: Counters, rows: NDArray[np.int32], count: int, scans: Scans
+    buffers: Buffers,
+    scan: Scan,
+    origin: int,
+    place: int,
+    counters: Counters,
+    rows: NDArray[np.int32],
+    count: int,
+    scans: Scans,
 ) -> tuple[NDArray[np.int32], int]:
-    """Append every combination of the row at `place`, of the origin, with rows in the others' scanned buckets; or record the scans."""
+    """Append every combination of the row at `place`, of the origin, with rows in the others' scanned buckets; or
+    record the scans.
+    """
     times, codes, numbers = buffers.times, buffers.codes, buffers.rows
     code, depth, innermost = codes[place], np.int64(0), scan.reach.size - 2
     _set_circle(scan.reach, origin, scan.circle, scan.circle_reach)
@@ -93,7 +105,9 @@ def join_arrival(
                 scan.at[depth] = _BEGIN
         else:
             rows = with_room(rows, count, stop - start)
-            matched, inside = take_matches(times, codes, numbers, start, stop, from_us, until_us, code, rows[target], count)
+            matched, inside = take_matches(
+                times, codes, numbers, start, stop, from_us, until_us, code, rows[target], count
+            )
             fill_others(rows, count, matched, target, scan.chosen)
             count = matched
             depth -= 1
@@ -108,12 +122,17 @@ def _record(buffers: Buffers, scan: Scan, origin: int, row: int, scans: Scans) -
     for depth in range(scan.reach.size - 1):
         target = scan.circle[depth + 1]
         scans.loops[at, depth] = target
-        scans.start[at, target], scans.stop[at, target] = buffers.front[scan.buckets[target]], buffers.filled[scan.buckets[target]]
+        scans.start[at, target], scans.stop[at, target] = (
+            buffers.front[scan.buckets[target]],
+            buffers.filled[scan.buckets[target]],
+        )
     scans.used[0] = at + 1
 
 
 @piece
-def _set_circle(reach: NDArray[np.int64], origin: int, circle: NDArray[np.int64], circle_reach: NDArray[np.int64]) -> None:
+def _set_circle(
+    reach: NDArray[np.int64], origin: int, circle: NDArray[np.int64], circle_reach: NDArray[np.int64]
+) -> None:
     stream = origin
     for position in range(reach.size):
         circle[position], circle_reach[position] = stream, reach[stream]
@@ -129,7 +148,9 @@ def set_period(
     from_us: NDArray[np.int64],
     until_us: NDArray[np.int64],
 ) -> None:
-    """The period of the rows chosen so far, for the stream looped over at this depth; empty if they do not even reach each other."""
+    """The period of the rows chosen so far, for the stream looped over at this depth; empty if they do not even reach
+    each other.
+    """
     from_us[depth], until_us[depth] = FIRST_US, LAST_US
     if depth >= checked_from:
         from_us[depth], until_us[depth] = _period(reach, chosen_us, depth)
@@ -176,7 +197,9 @@ def take_matches(
     column: NDArray[np.int32],
     count: int,
 ) -> tuple[int, int]:
-    """The innermost loop: writes the row numbers that join from place `count` on; returns the place behind them and the rows inside."""
+    """The innermost loop: writes the row numbers that join from place `count` on; returns the place behind them and the
+    rows inside.
+    """
     inside = 0
     for at in range(np.uint64(start), np.uint64(stop)):
         if (times[at] >= from_us) & (times[at] <= until_us):

@@ -1,18 +1,22 @@
 """NLW-join: each new row runs nested loops over the other streams' buffers.
 
-A row leaves its buffer once it is farther than the window from the last row of *every* other stream. A slow stream therefore keeps rows in
-all the buffers that the faster streams then pass over again and again; that is the paper's rule, and what MW-join is measured
-against. A stream with no new rows left in the call holds nothing back.
+A row leaves its buffer once it is farther than the window from the last row of *every* other stream. A slow stream
+therefore keeps rows in all the buffers that the faster streams then pass over again and again; that is the paper's
+rule, and what MW-join is measured against. A stream with no new rows left in the call holds nothing back.
 
 Where this goes beyond the paper:
 
-- The paper pipelines two-way joins and stores what each of them found. Here the loops run depth first over the base buffers, as in the
+- The paper pipelines two-way joins and stores what each of them found. Here the loops run depth first over the base
+  buffers, as in the
   paper's figure 2, and nothing in between is stored.
-- The paper takes its streams in turn, one row each. Here new rows come in order of time, streams in turn only among equal times.
-- The paper's removal assumes that a stream never steps back in time. "Last row" therefore means the last *new* row: old rows may be later
+- The paper takes its streams in turn, one row each. Here new rows come in order of time, streams in turn only among
+  equal times.
+- The paper's removal assumes that a stream never steps back in time. "Last row" therefore means the last *new* row: old
+  rows may be later
   than it.
 
-References: Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with Window Constraints" (2002), section 3.1.1 and figure 5.
+References: Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with Window Constraints" (2002), section 3.1.1 and
+figure 5.
 """
 
 from __future__ import annotations

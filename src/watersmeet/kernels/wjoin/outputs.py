@@ -15,8 +15,9 @@ _FIRST_ROOM = 1 << 10
 class Counters(NamedTuple):
     """The work done, by (origin, target) or by stream.
 
-    A probe is one look of a (partial) combination into the target's buffer, `touched` are the rows it passes there, and of those
-    `comparisons` are the rows whose code was compared. `inserts` are new rows put into a buffer, `expirations` rows taken out of one.
+    A probe is one look of a (partial) combination into the target's buffer, `touched` are the rows it passes there, and
+    of those `comparisons` are the rows whose code was compared. `inserts` are new rows put into a buffer, `expirations`
+    rows taken out of one.
     """
 
     comparisons: NDArray[np.int64]
@@ -69,7 +70,9 @@ def with_room(rows: NDArray[np.int32], count: int, more: int) -> NDArray[np.int3
 
 @piece
 def fill_others(rows: NDArray[np.int32], first: int, stop: int, target: int, chosen: NDArray[np.int32]) -> None:
-    """Completes the results `first … stop - 1`, which so far have only the target's row, with the rows chosen from the other streams."""
+    """Completes the results `first … stop - 1`, which so far have only the target's row, with the rows chosen from the
+    other streams.
+    """
     for stream in range(rows.shape[0]):
         if stream != target:
             row = chosen[stream]

@@ -1,4 +1,6 @@
-"""MW-join's Mode 2: one admitted row against the other buffers, whose rows are all inside the period. Only codes are compared."""
+"""MW-join's Mode 2: one admitted row against the other buffers, whose rows are all inside the period. Only codes are
+compared.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,12 @@ _BEGIN = -1
 
 
 class PeriodScan(NamedTuple):
-    """The loops' state: by stream, where its loop starts; by depth, the stream, how far the loop is, and what the rows further out allow.
+    """The loops' state: by stream, where its loop starts; by depth, the stream, how far the loop is, and what the rows
+    further out allow.
 
-    `floor_us[d]` is the time before which no row at depth d may be; `has_fresh[d]` says whether a row chosen further out
-    is new. A combination that lacks one has to take it where the last chance to do so is, and there only rows from `old[s]` on count.
+    `floor_us[d]` is the time before which no row at depth d may be; `has_fresh[d]` says whether a row chosen further
+    out is new. A combination that lacks one has to take it where the last chance to do so is, and there only rows from
+    `old[s]` on count.
     """
 
     reach: NDArray[np.int64]
@@ -53,9 +57,18 @@ def period_scan_of(reach: NDArray[np.int64], old: NDArray[np.int64]) -> PeriodSc
 
 @piece
 def join_admitted(
-    sweep: Sweep, scan: PeriodScan, origin: int, place: int, counters: Counters, rows: NDArray[np.int32], count: int, scans: Scans
+    sweep: Sweep,
+    scan: PeriodScan,
+    origin: int,
+    place: int,
+    counters: Counters,
+    rows: NDArray[np.int32],
+    count: int,
+    scans: Scans,
 ) -> tuple[NDArray[np.int32], int]:
-    """Append every combination of the row at `place` with rows admitted before it, if there is something new in it; or record the scans."""
+    """Append every combination of the row at `place` with rows admitted before it, if there is something new in it; or
+    record the scans.
+    """
     times, codes, numbers = sweep.times, sweep.codes, sweep.rows
     is_new = numbers[place] >= scan.old[origin]
     fresh_by = _nest(sweep, scan, origin)
@@ -151,14 +164,18 @@ def _nest(sweep: Sweep, scan: PeriodScan, origin: int) -> int:
 
 
 @piece
-def _nests_outside(reach: NDArray[np.int64], head: NDArray[np.int64], tail: NDArray[np.int64], stream: int, other: int) -> bool:
+def _nests_outside(
+    reach: NDArray[np.int64], head: NDArray[np.int64], tail: NDArray[np.int64], stream: int, other: int
+) -> bool:
     if reach[stream] != reach[other]:
         return reach[stream] < reach[other]  # type: ignore[no-any-return] # numba's bool
     return tail[stream] - head[stream] < tail[other] - head[other]  # type: ignore[no-any-return] # numba's bool
 
 
 @piece
-def _next_match(codes: NDArray[np.int64], numbers: NDArray[np.int32], start: int, stop: int, code: int, least_row: int) -> int:
+def _next_match(
+    codes: NDArray[np.int64], numbers: NDArray[np.int32], start: int, stop: int, code: int, least_row: int
+) -> int:
     """The next place that joins, or `stop`."""
     for at in range(np.uint64(start), np.uint64(stop)):  # unsigned: no check for indexes that count from the end
         if codes[at] == code and numbers[at] >= least_row:

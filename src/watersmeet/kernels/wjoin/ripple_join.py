@@ -1,13 +1,15 @@
-"""Ripple join, adapted as the paper's baseline: each new row joins everything seen, and buffers are cleaned only now and then.
+"""Ripple join, adapted as the paper's baseline: each new row joins everything seen, and buffers are cleaned only now
+and then.
 
-It knows no windows: a new row is compared with all rows that the others' buffers hold, window-related or not, and the windows are checked
-on complete combinations. Every `clean_up_every` new rows, the rows that NLW-join would have dropped by then leave the buffers.
+It knows no windows: a new row is compared with all rows that the others' buffers hold, window-related or not, and the
+windows are checked on complete combinations. Every `clean_up_every` new rows, the rows that NLW-join would have dropped
+by then leave the buffers.
 
-The interval is counted from the start of the call, on top of the old rows the caller passes: a caller that drops its old rows after each
-call cleans up that often as well.
+The interval is counted from the start of the call, on top of the old rows the caller passes: a caller that drops its
+old rows after each call cleans up that often as well.
 
-References: Haas, Hellerstein, "Ripple Joins for Online Aggregation" (1999); Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with
-Window Constraints" (2002), section 4.3 and figure 7.
+References: Haas, Hellerstein, "Ripple Joins for Online Aggregation" (1999); Hammad, Aref, Elmagarmid, "Joining Multiple
+Data Streams with Window Constraints" (2002), section 4.3 and figure 7.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def ripple_join(
     reach_us: NDArray[np.int64],
     clean_up_every: int,
 ) -> WindowJoin:
-    """The combinations of `window_join_definition`, by nested loops over all that has been seen since the last clean-up."""
+    """The combinations of `window_join_definition`, by nested loops over all that has been seen since the last
+    clean-up.
+    """
     rows, count, counters, _ = _run(times, codes, offsets, old, window_us, reach_us, clean_up_every, no_scans(old.size))
     compared_all_touched(counters)
     return finished(rows, count, counters)  # type: ignore[no-any-return] # numba infers it

@@ -1,8 +1,8 @@
 """Scans that a window join would do, recorded instead of done.
 
-Which rows the buffers hold when a row arrives depends on arrivals alone, not on matches. So a kernel can write down, per arriving row, the
-streams in the order of its loops and the stretch of each that is scanned, and the loops can run later, one depth at a time, with predicates
-tested in between (`extend`).
+Which rows the buffers hold when a row arrives depends on arrivals alone, not on matches. So a kernel can write down,
+per arriving row, the streams in the order of its loops and the stretch of each that is scanned, and the loops can run
+later, one depth at a time, with predicates tested in between (`extend`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from watersmeet.kernels.wjoin.outputs import Counters
 class Scans(NamedTuple):
     """Per recorded row: its stream and number, the streams its loops go over, and from where to where each is scanned.
 
-    `fresh_by` is the last loop that has new rows to offer where the row itself is an old one (MW-join). `used[0]` rows are recorded.
-    Without room nothing is recorded: the join is done.
+    `fresh_by` is the last loop that has new rows to offer where the row itself is an old one (MW-join). `used[0]` rows
+    are recorded. Without room nothing is recorded: the join is done.
     """
 
     origin: NDArray[np.int32]

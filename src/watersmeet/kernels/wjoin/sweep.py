@@ -1,7 +1,8 @@
-"""MW-join's plane sweep: each stream's rows in one order of time, old and new alike, and the stretch of it that is in the join buffer.
+"""MW-join's plane sweep: each stream's rows in one order of time, old and new alike, and the stretch of it that is in
+the join buffer.
 
-The sweep goes by (time, stream, place). Because old rows take part in it where their times put them, a buffer never holds a row later
-than the one being admitted, even when rows of earlier calls are later than those of this one.
+The sweep goes by (time, stream, place). Because old rows take part in it where their times put them, a buffer never
+holds a row later than the one being admitted, even when rows of earlier calls are later than those of this one.
 """
 
 from __future__ import annotations
@@ -32,11 +33,17 @@ class Sweep(NamedTuple):
 
 @piece
 def sweep_of(
-    times: NDArray[np.int64], codes: NDArray[np.int64], offsets: NDArray[np.int64], old: NDArray[np.int64], reach: NDArray[np.int64]
+    times: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    old: NDArray[np.int64],
+    reach: NDArray[np.int64],
 ) -> Sweep:
-    """The sweep at the first new row: what no new row reaches is left out, and what comes before all of them is in the buffers already.
+    """The sweep at the first new row: what no new row reaches is left out, and what comes before all of them is in the
+    buffers already.
 
-    A combination of rows that all come before the first new row has nothing new in it, so there is nothing to join up to there.
+    A combination of rows that all come before the first new row has nothing new in it, so there is nothing to join up
+    to there.
     """
     rows = np.empty(times.size, np.int32)
     first_us, last_us = LAST_US, FIRST_US

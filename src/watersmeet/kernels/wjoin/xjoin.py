@@ -1,11 +1,11 @@
 """XJoin, adapted as the paper's baseline: ripple join with a hash table per stream.
 
-A new row probes the others' tables and is compared with all rows in the buckets it visits, window-related or not; the windows are checked
-on complete combinations, and every `clean_up_every` new rows all buckets are cleaned. The buffers are in memory, so XJoin's later stages,
-which join what was spilled to disk, have nothing to do.
+A new row probes the others' tables and is compared with all rows in the buckets it visits, window-related or not; the
+windows are checked on complete combinations, and every `clean_up_every` new rows all buckets are cleaned. The buffers
+are in memory, so XJoin's later stages, which join what was spilled to disk, have nothing to do.
 
-References: Urhan, Franklin, "XJoin: A Reactively-Scheduled Pipelined Join Operator" (2000); Hammad, Aref, Elmagarmid, "Joining Multiple
-Data Streams with Window Constraints" (2002), section 4.3 and figure 8.
+References: Urhan, Franklin, "XJoin: A Reactively-Scheduled Pipelined Join Operator" (2000); Hammad, Aref, Elmagarmid,
+"Joining Multiple Data Streams with Window Constraints" (2002), section 4.3 and figure 8.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def xjoin(
     clean_up_every: int,
 ) -> WindowJoin:
     """The combinations of `window_join_definition`, by hash tables of all that has been seen since the last clean-up."""
-    rows, count, counters, _ = _run(times, codes, offsets, old, window_us, reach_us, buckets, clean_up_every, no_scans(old.size))
+    rows, count, counters, _ = _run(
+        times, codes, offsets, old, window_us, reach_us, buckets, clean_up_every, no_scans(old.size)
+    )
     compared_all_touched(counters)
     return finished(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
 

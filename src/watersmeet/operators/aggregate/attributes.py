@@ -1,4 +1,6 @@
-"""What is carried of an input's rows: each distinct combination of values has a number, and so has each combination of its group keys."""
+"""What is carried of an input's rows: each distinct combination of values has a number, and so has each combination of
+its group keys.
+"""
 
 from __future__ import annotations
 

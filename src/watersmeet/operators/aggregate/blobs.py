@@ -1,4 +1,6 @@
-"""State as bytes and back: the windows and the aggregation set. Tables and heaps are not part of it: they are made again from these."""
+"""State as bytes and back: the windows and the aggregation set. Tables and heaps are not part of it: they are made
+again from these.
+"""
 
 from __future__ import annotations
 
@@ -66,13 +68,17 @@ def state_from_bytes(config: AggregateConfig, blob: bytes) -> AggregateState:
 
 
 def rows_bytes(rows: WindowRows) -> bytes:
-    """The rows of a pane, without what is told when they are read: entries, and places in streams whose rows are not counted."""
+    """The rows of a pane, without what is told when they are read: entries, and places in streams whose rows are not
+    counted.
+    """
     return _table({each.name: getattr(rows, each.name) for each in fields(WindowRows) if each.name not in _TOLD})
 
 
 def rows_from_bytes(like: WindowRows, blob: bytes | pa.Buffer) -> WindowRows:
     table = pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
-    found = _arrays(table, {each.name: getattr(like, each.name) for each in fields(WindowRows) if each.name not in _TOLD})
+    found = _arrays(
+        table, {each.name: getattr(like, each.name) for each in fields(WindowRows) if each.name not in _TOLD}
+    )
     return WindowRows(**found, **{name: np.zeros(table.num_rows, np.int64) for name in _TOLD})
 
 
@@ -82,11 +88,16 @@ def _put_side(side: Side, parts: list[bytes], saved: Saved) -> dict[str, Any]:
     _put_attributes(side.attributes, parts)
     if side.waiting is not None:
         parts.append(ipc_bytes(side.waiting))
-    return {"waiting": side.waiting is not None, "counter": None if side.counter is None else counter_values(side.counter)}
+    return {
+        "waiting": side.waiting is not None,
+        "counter": None if side.counter is None else counter_values(side.counter),
+    }
 
 
 def _get_side(config: AggregateConfig, number: int, side: Side, saved: dict[str, Any], parts: Parts) -> None:
-    side.rows = WindowRows(**_arrays(next(parts), {each.name: getattr(side.rows, each.name) for each in fields(WindowRows)}))
+    side.rows = WindowRows(
+        **_arrays(next(parts), {each.name: getattr(side.rows, each.name) for each in fields(WindowRows)})
+    )
     side.panes = few([Pane(len(side.rows))])
     _get_attributes(side.attributes, parts)
     side.waiting = next(parts) if saved["waiting"] else None

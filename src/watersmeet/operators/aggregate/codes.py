@@ -1,6 +1,8 @@
-"""Values of any type as exact int64 codes: equal codes mean equal values, so nothing after this has to look at values again.
+"""Values of any type as exact int64 codes: equal codes mean equal values, so nothing after this has to look at values
+again.
 
-Where a type fits into 64 bits the code is in the value. Otherwise values are numbered as they come, and the numbers are state.
+Where a type fits into 64 bits the code is in the value. Otherwise values are numbered as they come, and the numbers are
+state.
 """
 
 from __future__ import annotations
@@ -96,7 +98,8 @@ class OrderCodes:
 
 
 def placing_codes(columns: Sequence[pa.Array], rows: int) -> Int64s:
-    """A code per row out of its values, nulls among them: rows of equal values have equal codes, wherever and whenever they are asked for.
+    """A code per row out of its values, nulls among them: rows of equal values have equal codes, wherever and whenever
+    they are asked for.
 
     >>> one, other, again = placing_codes([pa.array([1, None, 1]), pa.array(["x", "x", "x"])], 3).tolist()
     >>> one == again, one == other

@@ -1,7 +1,8 @@
 """Forgetting values that nothing refers to any more, so that state is the size of the windows and not of the history.
 
-Values, groups and heap nodes are numbered as they come. When most numbers belong to rows and groups that are gone, the live ones are
-numbered anew, everything that refers to them is rewritten, and the tables are made again from the windows.
+Values, groups and heap nodes are numbered as they come. When most numbers belong to rows and groups that are gone, the
+live ones are numbered anew, everything that refers to them is rewritten, and the tables are made again from the
+windows.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def compacted(config: AggregateConfig, state: AggregateState) -> AggregateState:
     _move_result(state.result, fresh.result, live, groups_of, codes_of)
     for side, new in zip(state.sides, fresh.sides, strict=True):
         new.rows, new.waiting, new.counter = side.rows, side.waiting, side.counter
-        new.panes = few([Pane(len(side.rows))]) if side.counter is None else []  # numbers of values have changed in all of them
+        new.panes = (
+            few([Pane(len(side.rows))]) if side.counter is None else []
+        )  # numbers of values have changed in all of them
     fresh.evaluated_us, fresh.largest_us, fresh.row_times_us = state.evaluated_us, state.largest_us, state.row_times_us
     return rebuilt(config, fresh)
 
@@ -59,12 +62,16 @@ def _live_groups(result: ResultSet) -> Int64s:
 
 
 def _renumber_attributes(state: AggregateState, fresh: AggregateState, live: Int64s) -> list[Int64s]:
-    """New numbers of combinations, in the rows; returns, by input, the new number of every old combination of group keys."""
+    """New numbers of combinations, in the rows; returns, by input, the new number of every old combination of group
+    keys.
+    """
     groups_of = []
     words = state.result.numbers.words[live]
     for number, (side, new) in enumerate(zip(state.sides, fresh.sides, strict=True)):
         old = side.attributes
-        groups = words[:, state.result.grouped.index(number)] if number in state.result.grouped else np.empty(0, np.int64)
+        groups = (
+            words[:, state.result.grouped.index(number)] if number in state.result.grouped else np.empty(0, np.int64)
+        )
         kept = np.unique(np.concatenate([side.rows.carried, old.examples(groups)]))
         numbers = _taken(old, new.attributes, kept)
         side.rows = replace(side.rows, carried=numbers[np.searchsorted(kept, side.rows.carried)])
@@ -89,12 +96,18 @@ def _renumber_keys(state: AggregateState, fresh: AggregateState) -> None:
 
 
 def _renumber_extremes(state: AggregateState, fresh: AggregateState) -> dict[int, Int64s]:
-    """New codes of what MIN and MAX look at, in the rows; returns the old codes that were kept, by extreme, in their new order."""
+    """New codes of what MIN and MAX look at, in the rows; returns the old codes that were kept, by extreme, in their
+    new order.
+    """
     codes_of: dict[int, Int64s] = {}
     for place, (old, new) in enumerate(zip(state.result.order_codes, fresh.result.order_codes, strict=True)):
         if old.numbered is None:
             continue
-        held = [each.nodes.words[:, 1] for aggregate, each in state.result.extremes.items() if state.result.of_extreme[aggregate] == place]
+        held = [
+            each.nodes.words[:, 1]
+            for aggregate, each in state.result.extremes.items()
+            if state.result.of_extreme[aggregate] == place
+        ]
         kept = np.unique(np.concatenate([*held, *(side.rows.extremes[:, place] for side in state.sides)]))
         new.numbered = _numbered(old.numbered, kept[kept < len(old.numbered.known)])
         for side in state.sides:
@@ -108,7 +121,9 @@ def _numbered(old: Numbered, kept: Int64s) -> Numbered:
     return Numbered(old.type, {value: number for number, value in enumerate(values)})
 
 
-def _move_result(old: ResultSet, new: ResultSet, live: Int64s, groups_of: list[Int64s], codes_of: dict[int, Int64s]) -> None:
+def _move_result(
+    old: ResultSet, new: ResultSet, live: Int64s, groups_of: list[Int64s], codes_of: dict[int, Int64s]
+) -> None:
     words = old.numbers.words[live].copy()
     for place, number in enumerate(old.grouped):
         words[:, place] = groups_of[number][words[:, place]]
@@ -119,7 +134,9 @@ def _move_result(old: ResultSet, new: ResultSet, live: Int64s, groups_of: list[I
             fresh.numbered = _numbered(coder.numbered, kept)
             words[:, column] = np.searchsorted(kept, words[:, column])
     spanning = [old.spanning_values.take(place, live) for place in range(len(old.spanning_codes))]
-    new.restore(words, old.columns.is_dirty[live], {name: getattr(old.columns, name)[live] for name in SUM_COLUMNS}, spanning)
+    new.restore(
+        words, old.columns.is_dirty[live], {name: getattr(old.columns, name)[live] for name in SUM_COLUMNS}, spanning
+    )
     group_of = np.full(max(old.numbers.used, 1), -1, np.int64)
     group_of[live] = np.arange(live.size)
     for aggregate, extremes in old.extremes.items():

@@ -1,4 +1,6 @@
-"""What an aggregation over a join does, as a frozen value: the join, what is carried of each input, what is summed, what is shown."""
+"""What an aggregation over a join does, as a frozen value: the join, what is carried of each input, what is summed,
+what is shown.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Extreme:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What is kept of an input's rows besides keys and measures: its own group keys first, then whatever is read of single results."""
+    """What is kept of an input's rows besides keys and measures: its own group keys first, then whatever is read of
+    single results.
+    """
 
     attributes: tuple[Expr, ...]
     types: tuple[pa.DataType, ...]
@@ -85,7 +89,9 @@ class AggregateConfig:
 
     def key_owner(self, key: Expr) -> int:
         """The input a group key reads."""
-        return next(number for number, carried in enumerate(self.carried) if key in carried.attributes[: carried.group_keys])
+        return next(
+            number for number, carried in enumerate(self.carried) if key in carried.attributes[: carried.group_keys]
+        )
 
 
 def aggregate_config(bound: BoundQuery, plan: Plan | None = None, *, every_row: bool = False) -> AggregateConfig:
@@ -128,11 +134,14 @@ def early_inputs(bound: BoundQuery, plan: Plan) -> frozenset[int]:
     found = set()
     for alias in plan.early:
         if alias not in number:
-            raise PlanError(f'the plan aggregates "{alias}" early, which is not a source', hint=f"sources: {listing(list(number))}")
+            raise PlanError(
+                f'the plan aggregates "{alias}" early, which is not a source', hint=f"sources: {listing(list(number))}"
+            )
         reason = why_not_early(bound, number[alias])
         if reason is not None:
             raise PlanError(
-                f'"{alias}" cannot be aggregated early: {reason}', hint="leave it out; the late aggregation gives the same rows"
+                f'"{alias}" cannot be aggregated early: {reason}',
+                hint="leave it out; the late aggregation gives the same rows",
             )
         found.add(number[alias])
     return frozenset(found)
@@ -141,7 +150,8 @@ def early_inputs(bound: BoundQuery, plan: Plan) -> frozenset[int]:
 def why_not_early(bound: BoundQuery, number: int) -> str | None:
     """Why an input cannot be aggregated before the join; None when it can.
 
-    Rows that are aggregated lose their times. Whatever else the join reads of a row becomes part of its group, so nothing else forbids it.
+    Rows that are aggregated lose their times. Whatever else the join reads of a row becomes part of its group, so
+    nothing else forbids it.
     """
     source = bound.sources[number]
     if not source.is_stream or len(bound.streams) < 2:
@@ -156,7 +166,9 @@ def why_not_early(bound: BoundQuery, number: int) -> str | None:
 
 
 def pair_bounds_us(bound: BoundQuery) -> tuple[tuple[int, ...], ...] | None:
-    """By how much a row of the second input may be later than one of the first, as pair constraints have it; None when there are none."""
+    """By how much a row of the second input may be later than one of the first, as pair constraints have it; None when
+    there are none.
+    """
     if bound.query.all_pairs_us is None and not bound.query.pairs:
         return None
     number = {source.alias: i for i, source in enumerate(bound.sources)}
@@ -175,12 +187,17 @@ def _refuse_foreign_knobs(plan: Plan) -> None:
     for knob in ("algorithm", "indexes", "evaluate_us", "expire_us", "cleanup_rows", "tree"):
         if getattr(plan, knob) != getattr(default, knob):
             name = knob.removesuffix("_us")
-            raise PlanError(f'an aggregation query has no "{name}" to choose', hint='it has "early" and the order of probing')
+            raise PlanError(
+                f'an aggregation query has no "{name}" to choose', hint='it has "early" and the order of probing'
+            )
 
 
 def _refuse_as_of(bound: BoundQuery) -> None:
     if any(output.name == AS_OF for output in bound.outputs):
-        raise QueryError(f'an output column is called "{AS_OF}", which is the column of evaluation instants', hint="give it another alias")
+        raise QueryError(
+            f'an output column is called "{AS_OF}", which is the column of evaluation instants',
+            hint="give it another alias",
+        )
 
 
 def join_below(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
@@ -229,7 +246,9 @@ def _owner(join: MeetConfig, arg: Expr) -> int | None:
 
 def _carried(bound: BoundQuery, shown: GroupOutputs, alias: str, read_whole: list[Expr]) -> Carried:
     own = [
-        key for key in shown.keys if sources_of(key) == {alias} or (not sources_of(key) and alias == bound.sources[bound.streams[0]].alias)
+        key
+        for key in shown.keys
+        if sources_of(key) == {alias} or (not sources_of(key) and alias == bound.sources[bound.streams[0]].alias)
     ]
     columns = [column for expr in read_whole for column in columns_of(expr) if column.source == alias]
     attributes = tuple(dict.fromkeys([*own, *columns]))

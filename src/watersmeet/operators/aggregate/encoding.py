@@ -1,4 +1,6 @@
-"""From rows as they come to rows as the kernels read them: selected, keys and attributes as codes, arguments as numbers, ends set."""
+"""From rows as they come to rows as the kernels read them: selected, keys and attributes as codes, arguments as
+numbers, ends set.
+"""
 
 from __future__ import annotations
 

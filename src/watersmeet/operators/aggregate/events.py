@@ -31,7 +31,9 @@ PIECE_RESULTS = 1 << 18
 
 @dataclass(frozen=True)
 class Happening:
-    """One input's part: its rows with their entries, which of them enter and which leave, at which instants, and which are then gone."""
+    """One input's part: its rows with their entries, which of them enter and which leave, at which instants, and which
+    are then gone.
+    """
 
     number: int
     rows: WindowRows
@@ -42,12 +44,19 @@ class Happening:
     gone: Bools
 
     def undone(self) -> Happening:
-        return Happening(self.number, self.rows, self.leaving, self.leaving_at, self.entering, self.entering_at, self.gone)
+        return Happening(
+            self.number, self.rows, self.leaving, self.leaving_at, self.entering, self.entering_at, self.gone
+        )
 
 
 def happenings(config: AggregateConfig, state: AggregateState, instants_us: Int64s) -> list[Happening]:
-    """Find who enters and who leaves at which of these instants. A row is inside at t when its first and its last instant are around t."""
-    return [_happening(state, number, config.starts_of(number, state.sides[number].rows.times), instants_us) for number in config.streams]
+    """Find who enters and who leaves at which of these instants. A row is inside at t when its first and its last
+    instant are around t.
+    """
+    return [
+        _happening(state, number, config.starts_of(number, state.sides[number].rows.times), instants_us)
+        for number in config.streams
+    ]
 
 
 def _happening(state: AggregateState, number: int, starts_us: Int64s, instants_us: Int64s) -> Happening:
@@ -66,9 +75,17 @@ def _happening(state: AggregateState, number: int, starts_us: Int64s, instants_u
 
 
 def run(
-    config: AggregateConfig, state: AggregateState, happening: list[Happening], instants_us: Int64s, tally: Tally, *, closing: int
+    config: AggregateConfig,
+    state: AggregateState,
+    happening: list[Happening],
+    instants_us: Int64s,
+    tally: Tally,
+    *,
+    closing: int,
 ) -> list[pa.RecordBatch]:
-    """Lets it all happen, in order of instants, and returns what the instants show; `closing` ends the last one, −1 leaves it open."""
+    """Lets it all happen, in order of instants, and returns what the instants show; `closing` ends the last one, −1
+    leaves it open.
+    """
     changes = _changes(config, state, happening)
     shown: list[pa.RecordBatch] = []
     out = state.tables.room(PIECE_RESULTS if changes.input.size > 1000 else PIECE_RESULTS >> 6)
@@ -85,7 +102,9 @@ def run(
 
 
 def _changes(config: AggregateConfig, state: AggregateState, happening: list[Happening]) -> Changes:
-    """All changes by instant; in an instant rows leave first, and early aggregation makes one change of all that happens to an entry."""
+    """All changes by instant; in an instant rows leave first, and early aggregation makes one change of all that
+    happens to an entry.
+    """
     parts = [changes_of(each.number, -1, each.rows, each.leaving, each.leaving_at) for each in happening]
     parts += [changes_of(each.number, 1, each.rows, each.entering, each.entering_at) for each in happening]
     if not parts:
@@ -117,7 +136,13 @@ def _contributions(
 ) -> Contributions:
     """Results with their groups; those that a predicate rules out which only values can decide are left out."""
     tables = state.tables
-    instants, met, ints, approx, pairs = instant_of_change[found.change], found.met, found.ints, found.approx, found.pairs
+    instants, met, ints, approx, pairs = (
+        instant_of_change[found.change],
+        found.met,
+        found.ints,
+        found.approx,
+        found.pairs,
+    )
     if config.join.residuals:
         keep = all_true(config.join.residuals, _columns(config, state, met), instants.size)
         if not keep.all():

@@ -67,7 +67,11 @@ class Extremes:
         order = np.argsort(asked, kind="stable")
         again = np.zeros(asked.size, np.bool_)
         again[1:] = asked[order[1:]] == asked[order[:-1]]
-        before[order] = np.where(again, np.concatenate([[NONE], now[order[:-1]]]), self.shown[asked[order]]) if asked.size else before
+        before[order] = (
+            np.where(again, np.concatenate([[NONE], now[order[:-1]]]), self.shown[asked[order]])
+            if asked.size
+            else before
+        )
         self.shown[asked] = now  # numpy keeps the last of equal places
         return before
 

@@ -1,4 +1,6 @@
-"""When an aggregation is evaluated: of all instants only those at which a row enters or leaves a window, because no other can differ."""
+"""When an aggregation is evaluated: of all instants only those at which a row enters or leaves a window, because no
+other can differ.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,11 @@ from watersmeet.algebra.windows import FOREVER_US
 Int64s = NDArray[np.int64]
 
 
-def every_instants(starts_us: list[Int64s], ends_us: list[Int64s], every_us: int, after_us: int, until_us: int) -> Int64s:
-    """Return the multiples of `every_us` since the epoch, after one instant and up to another, at which a row has entered or left a window.
+def every_instants(
+    starts_us: list[Int64s], ends_us: list[Int64s], every_us: int, after_us: int, until_us: int
+) -> Int64s:
+    """Return the multiples of `every_us` since the epoch, after one instant and up to another, at which a row has
+    entered or left a window.
 
     `starts_us` and `ends_us` are, by input, the first and the last instants of the rows.
     """

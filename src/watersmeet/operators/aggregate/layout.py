@@ -21,7 +21,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`in_row[m]` is where measure m stands among its owner's columns, `in_result[m]` where among all; widths cover the widest input."""
+    """`in_row[m]` is where measure m stands among its owner's columns, `in_result[m]` where among all; widths cover the
+    widest input.
+    """
 
     in_row: tuple[Place, ...]
     in_result: tuple[Place, ...]
@@ -40,7 +42,9 @@ def layout_of(config: AggregateConfig) -> Layout:
         taken[measure.owner] = _after(taken[measure.owner], measure.kind.ints, measure.kind.approx, measure.kind.pairs)
         total = _after(total, measure.kind.ints, measure.kind.approx, measure.kind.pairs)
     owned = [place for owner, place in taken.items() if owner is not None]
-    widths = Place(max(each.ints for each in owned), max(each.approx for each in owned), max(each.pairs for each in owned))
+    widths = Place(
+        max(each.ints for each in owned), max(each.approx for each in owned), max(each.pairs for each in owned)
+    )
     return Layout(tuple(in_row), tuple(in_result), widths, total, _columns(config, in_row))
 
 

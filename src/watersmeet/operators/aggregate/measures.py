@@ -1,8 +1,10 @@
-"""What is summed for an aggregate: a few columns of numbers that add up, row by row and group by group, whatever the order.
+"""What is summed for an aggregate: a few columns of numbers that add up, row by row and group by group, whatever the
+order.
 
-Whole numbers are summed modulo 2⁶⁴ with an approximation beside them. As long as the approximation is less than 2⁶³ off, the two give the
-exact sum, so an overflow is seen for certain, and only where the sum itself overflows. Decimals are three such sums, of 60 bits each.
-Floats are summed as pairs of doubles; NaN and the infinities are counted instead, because they could never be taken away again.
+Whole numbers are summed modulo 2⁶⁴ with an approximation beside them. As long as the approximation is less than 2⁶³
+off, the two give the exact sum, so an overflow is seen for certain, and only where the sum itself overflows. Decimals
+are three such sums, of 60 bits each. Floats are summed as pairs of doubles; NaN and the infinities are counted instead,
+because they could never be taken away again.
 """
 
 from __future__ import annotations
@@ -102,7 +104,9 @@ def times(numbers: Numbers, weights: Int64s) -> Numbers:
 
 
 def total(measure: Measure, ints: Int64s, approx: Float64s, pairs: Float64s) -> pa.Array:
-    """The sum of each group in the measure's type; null where it has no value. A sum that its type cannot hold is the caller's error."""
+    """The sum of each group in the measure's type; null where it has no value. A sum that its type cannot hold is the
+    caller's error.
+    """
     nothing = ints[:, 0] == 0
     if measure.kind == FLOAT:
         return pa.array(_float_totals(ints, pairs), mask=nothing)

@@ -1,7 +1,8 @@
-"""The second step of an aggregation that is spread: parts of groups from several places become groups, and evaluations show those.
+"""The second step of an aggregation that is spread: parts of groups from several places become groups, and evaluations
+show those.
 
-It is the AS update alone. Signed rows of parts (`aggregate.partials`) are added to groups as signed results of a join are; HAVING,
-expressions over aggregates, overflow and what counts as a change are decided on whole groups, here.
+It is the AS update alone. Signed rows of parts (`aggregate.partials`) are added to groups as signed results of a join
+are; HAVING, expressions over aggregates, overflow and what counts as a change are decided on whole groups, here.
 """
 
 from __future__ import annotations
@@ -39,23 +40,34 @@ class _Parts(Contributions):
 def merging_config(bound: BoundQuery, config: AggregateConfig) -> AggregateConfig:
     """The same aggregation with no input: group keys come as values, and each MIN or MAX has values of its own."""
     aggregates = tuple(_of_its_own(number, each) for number, each in enumerate(config.shown.aggregates))
-    types = {each.arg: type_of(before, bound.sources) for each, before in zip(aggregates, config.shown.aggregates, strict=True)}
+    types = {
+        each.arg: type_of(before, bound.sources)
+        for each, before in zip(aggregates, config.shown.aggregates, strict=True)
+    }
     return replace(
         config,
         carried=tuple(Carried((), (), 0) for _ in config.carried),
         spanning_keys=config.shown.keys,
         spanning_types=tuple(type_of(key, bound.sources) for key in config.shown.keys),
-        extremes=tuple(Extreme(each.arg, None, types[each.arg]) for each in aggregates if _is_extreme(each) and each.arg is not None),
+        extremes=tuple(
+            Extreme(each.arg, None, types[each.arg])
+            for each in aggregates
+            if _is_extreme(each) and each.arg is not None
+        ),
         shown=replace(config.shown, aggregates=aggregates),
         early=frozenset(),
         partial=False,
     )
 
 
-def merge(config: AggregateConfig, state: AggregateState, rows: pa.Table) -> tuple[list[pa.RecordBatch], AggregateState]:
+def merge(
+    config: AggregateConfig, state: AggregateState, rows: pa.Table
+) -> tuple[list[pa.RecordBatch], AggregateState]:
     """Adds all places' parts of one batch of evaluations; returns what they show of whole groups."""
     instants_us, instants = np.unique(rows.column(AS_OF_US).to_numpy(), return_inverse=True)
-    order = np.argsort(2 * instants + (rows.column(SIGN).to_numpy() > 0), kind="stable")  # in an instant, parts leave first
+    order = np.argsort(
+        2 * instants + (rows.column(SIGN).to_numpy() > 0), kind="stable"
+    )  # in an instant, parts leave first
     results = _contributions(config, state, rows.take(pa.array(order)), instants[order].astype(np.int64))
     shown = state.result.add(results, instants_us, instants_us.size - 1)
     return shown, compacted(config, state) if is_wasteful(state) else state

@@ -1,7 +1,9 @@
-"""Which rows of a window are kept together where state is saved: a pane is a run of neighbouring rows that came in one batch.
+"""Which rows of a window are kept together where state is saved: a pane is a run of neighbouring rows that came in one
+batch.
 
-Rows of a pane leave one by one, and their order stays. What is saved of a pane is what it was when it came: the rows that have left since
-are told by their ends. So a window is not written again with every batch; a pane is written once, and deleted when its last row is gone.
+Rows of a pane leave one by one, and their order stays. What is saved of a pane is what it was when it came: the rows
+that have left since are told by their ends. So a window is not written again with every batch; a pane is written once,
+and deleted when its last row is gone.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ def without_gone(panes: list[Pane], gone: Bools) -> list[Pane]:
 
 
 def few(panes: list[Pane]) -> list[Pane]:
-    """The same rows in a bounded number of panes: the two neighbours with the fewest rows become one, as often as is needed."""
+    """The same rows in a bounded number of panes: the two neighbours with the fewest rows become one, as often as is
+    needed.
+    """
     panes = [pane for pane in panes if pane.rows]
     while len(panes) > MOST_PANES:
         at = min(range(len(panes) - 1), key=lambda place: panes[place].rows + panes[place + 1].rows)

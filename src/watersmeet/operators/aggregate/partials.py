@@ -1,8 +1,9 @@
 """Parts of groups that are summed in several places: what one place shows of them, for another to add up.
 
-A place sends signed rows. Of a group that has changed, what it showed before leaves and what it has now enters, with its sums as they are
-(not as values: a part may overflow where the whole does not) and its own MIN and MAX. Sums add up; of all places' MINs the first is the
-MIN, so the place that merges keeps them as it would keep values of rows (`aggregate.merging`).
+A place sends signed rows. Of a group that has changed, what it showed before leaves and what it has now enters, with
+its sums as they are (not as values: a part may overflow where the whole does not) and its own MIN and MAX. Sums add up;
+of all places' MINs the first is the MIN, so the place that merges keeps them as it would keep values of rows
+(`aggregate.merging`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ SUMS = ("ints", "approx", "pairs")
 
 
 def partial_batch(
-    as_of_us: Int64s, sign: int, keys: Sequence[pa.Array], sums: tuple[Int64s, Float64s, Float64s], firsts: Sequence[pa.Array]
+    as_of_us: Int64s,
+    sign: int,
+    keys: Sequence[pa.Array],
+    sums: tuple[Int64s, Float64s, Float64s],
+    firsts: Sequence[pa.Array],
 ) -> pa.RecordBatch:
     """One signed row per group and instant: its keys, its sums, and per MIN or MAX the value it shows."""
     columns: dict[str, Any] = {AS_OF_US: pa.array(as_of_us), SIGN: pa.array(np.full(as_of_us.size, sign, np.int8))}

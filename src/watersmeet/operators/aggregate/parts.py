@@ -72,7 +72,9 @@ def _pane(number: int, rows: WindowRows, pane: Pane, start: int) -> Part:
 
 
 def _still_here(config: AggregateConfig, number: int, rows: WindowRows, evaluated_us: int) -> WindowRows:
-    """Return the rows that had not left by the last evaluation. Those inside have entered by then; `rebuilt` finds their entries."""
+    """Return the rows that had not left by the last evaluation. Those inside have entered by then; `rebuilt` finds
+    their entries.
+    """
     here = rows.take(rows.ends >= evaluated_us)
     entered = config.starts_of(number, here.times) <= evaluated_us
     inside = entered if config.inputs[number].is_stream else np.ones(len(here), np.bool_)

@@ -80,7 +80,9 @@ class ResultSet:
         self.order_codes = [OrderCodes.of(extreme.type) for extreme in config.extremes]
         args = {extreme.arg: place for place, extreme in enumerate(config.extremes)}
         self.of_extreme = {
-            place: args[each.arg] for place, each in enumerate(config.shown.aggregates) if each.function in ("MIN", "MAX") and each.arg
+            place: args[each.arg]
+            for place, each in enumerate(config.shown.aggregates)
+            if each.function in ("MIN", "MAX") and each.arg
         }
         self.extremes = {
             place: Extremes(self.order_codes[extreme], config.shown.aggregates[place].function == "MAX")
@@ -90,7 +92,9 @@ class ResultSet:
         self._shown: Shown | None = None
 
     def group_numbers(self, groups: list[Int64s], spanning: list[pa.Array], rows: int) -> Int64s:
-        """The number of each result's group, from the numbers of its inputs' group keys and the values of keys that read several inputs."""
+        """The number of each result's group, from the numbers of its inputs' group keys and the values of keys that
+        read several inputs.
+        """
         words = np.zeros((rows, len(groups) + 2 * len(spanning)), np.int64)
         for place, each in enumerate(groups):
             words[:, place] = each
@@ -137,10 +141,22 @@ class ResultSet:
         start = 0
         while start <= results.groups.size:
             start, shown = as_update(
-                results.groups, results.instants, results.ints, results.approx, results.pairs, self.columns, room, start, closing
+                results.groups,
+                results.instants,
+                results.ints,
+                results.approx,
+                results.pairs,
+                self.columns,
+                room,
+                start,
+                closing,
             )
             parts.append(Shown._make(column[:shown].copy() for column in room))
-        return parts[0] if len(parts) == 1 else Shown._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
+        return (
+            parts[0]
+            if len(parts) == 1
+            else Shown._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
+        )
 
     def _room(self, size: int) -> Shown:
         if self._shown is None or self._shown.group.size < size:
@@ -170,13 +186,17 @@ class ResultSet:
             signed, numbers = sums.take(chosen), groups[chosen]
             keys = [self._key(number, numbers) for number in range(len(self.config.shown.keys))]
             firsts = [each.values(nodes) for each, nodes in zip(self.extremes.values(), signed.nodes, strict=True)]
-            batches.append(partial_batch(as_of_us[chosen], sign, keys, (signed.ints, signed.approx, signed.pairs), firsts))
+            batches.append(
+                partial_batch(as_of_us[chosen], sign, keys, (signed.ints, signed.approx, signed.pairs), firsts)
+            )
         return [batch for batch in batches if batch.num_rows]
 
     def _changed(self, as_of_us: Int64s, groups: Int64s, now: Sums, then: Sums) -> list[pa.RecordBatch]:
-        """Emit the shown groups whose row changed or that were not shown before, and once more those that were shown and are now empty.
+        """Emit the shown groups whose row changed or that were not shown before, and once more those that were shown
+        and are now empty.
 
-        `then` are the sums at the previous evaluation. So they also say which groups were shown at it: nothing else has to be kept.
+        `then` are the sums at the previous evaluation. So they also say which groups were shown at it: nothing else has
+        to be kept.
         """
         differs = _differs(now, then)
         as_of_us, groups, now, then = as_of_us[differs], groups[differs], now.take(differs), then.take(differs)
@@ -197,7 +217,9 @@ class ResultSet:
         return [batch if emitted.all() else batch.filter(pa.array(emitted))]
 
     def _find_shown(self, groups: Int64s, sums: Sums) -> Bools:
-        """Return which groups are shown: those that are not empty and for which HAVING is true. HAVING never sees an empty group."""
+        """Return which groups are shown: those that are not empty and for which HAVING is true. HAVING never sees an
+        empty group.
+        """
         shown = ~sums.is_empty
         if self.config.shown.having is None or not shown.any():
             return shown
@@ -224,10 +246,14 @@ class ResultSet:
 
         def column(wanted: Column) -> pa.Array:
             if wanted.name not in computed:
-                computed[wanted.name] = self._key(keys[wanted.name], groups) if wanted.name in keys else self._aggregate(wanted.name, sums)
+                computed[wanted.name] = (
+                    self._key(keys[wanted.name], groups) if wanted.name in keys else self._aggregate(wanted.name, sums)
+                )
             return computed[wanted.name]
 
-        for number in range(len(self.config.shown.aggregates)):  # an overflow is an error, whether anything reads the sum or not
+        for number in range(
+            len(self.config.shown.aggregates)
+        ):  # an overflow is an error, whether anything reads the sum or not
             column(Column(aggregate_name(number)))
         return column
 
@@ -251,7 +277,10 @@ class ResultSet:
         ints = sums.ints[:, 1 + at.ints : 1 + at.ints + kind.ints]
         if aggregate.function == "COUNT" or kind == COUNTED:
             return pa.array(np.ascontiguousarray(ints[:, 0]))
-        approx, pairs = sums.approx[:, at.approx : at.approx + kind.approx], sums.pairs[:, 2 * at.pairs : 2 * (at.pairs + kind.pairs)]
+        approx, pairs = (
+            sums.approx[:, at.approx : at.approx + kind.approx],
+            sums.pairs[:, 2 * at.pairs : 2 * (at.pairs + kind.pairs)],
+        )
         found = total(measure, ints, approx, pairs)
         return found if aggregate.function == "SUM" else _average(found, ints[:, 0])
 

@@ -18,7 +18,8 @@ OUTSIDE = -1
 class WindowRows:
     """One row each: its time, the last instant at which it is valid, and the rest as the kernels read it.
 
-    `entry` is the entry the row is counted in, −1 while it is outside the window; `identity` says which rows may share an entry.
+    `entry` is the entry the row is counted in, −1 while it is outside the window; `identity` says which rows may share
+    an entry.
     """
 
     times: Int64s
@@ -56,4 +57,6 @@ def together(parts: list[WindowRows]) -> WindowRows:
     """The rows of several, one after the other."""
     if len(parts) == 1:
         return parts[0]
-    return WindowRows(**{each.name: np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(WindowRows)})
+    return WindowRows(
+        **{each.name: np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(WindowRows)}
+    )

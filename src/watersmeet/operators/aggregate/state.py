@@ -50,7 +50,9 @@ class AggregateState:
     tables: Tables
     evaluated_us: int = -FOREVER_US  # the last instant at which the result is final
     largest_us: int = -FOREVER_US
-    row_times_us: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # still to be evaluated at, row by row
+    row_times_us: NDArray[np.int64] = field(
+        default_factory=lambda: np.empty(0, np.int64)
+    )  # still to be evaluated at, row by row
 
     @property
     def rows(self) -> int:
@@ -70,8 +72,18 @@ def empty_state(config: AggregateConfig) -> AggregateState:
     sides = []
     for source, own in zip(config.join.inputs, attributes, strict=True):
         nothing = Delta(source.fields.empty_table(), _no_times())
-        rows = encoded(config, layout, source.number, Released(nothing.table, nothing.times, None), classes, own, result.order_codes)
-        sides.append(Side(rows, own, counter=RowCounter(source.window) if isinstance(source.window, RowsWindow) else None))
+        rows = encoded(
+            config,
+            layout,
+            source.number,
+            Released(nothing.table, nothing.times, None),
+            classes,
+            own,
+            result.order_codes,
+        )
+        sides.append(
+            Side(rows, own, counter=RowCounter(source.window) if isinstance(source.window, RowsWindow) else None)
+        )
     return AggregateState(layout, sides, classes, result, Tables(config, layout))
 
 

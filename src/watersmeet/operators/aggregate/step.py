@@ -1,8 +1,9 @@
 """The driver of an aggregation: one batch in, what its evaluations show out.
 
-Rows enter and leave windows at the instants of evaluation. Those that come and go between two of them are never touched, and within an
-instant rows leave first, so that those that enter meet fewer. Every instant that is evaluated for good lies before every row still to come;
-a batch without EVERY is shown at the watermark itself, which later rows may still reach, so what that adds is taken back afterwards.
+Rows enter and leave windows at the instants of evaluation. Those that come and go between two of them are never
+touched, and within an instant rows leave first, so that those that enter meet fewer. Every instant that is evaluated
+for good lies before every row still to come; a batch without EVERY is shown at the watermark itself, which later rows
+may still reach, so what that adds is taken back afterwards.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ from watersmeet.operators.aggregate.instants import every_instants
 from watersmeet.operators.aggregate.panes import Pane, few, without_gone
 from watersmeet.operators.aggregate.rows import together
 from watersmeet.operators.aggregate.state import AggregateState, rebuilt
-from watersmeet.operators.window_join.admission import Delta, Released, count_rows, ended, to_wait, with_waiting, without_late
+from watersmeet.operators.window_join.admission import (
+    Delta,
+    Released,
+    count_rows,
+    ended,
+    to_wait,
+    with_waiting,
+    without_late,
+)
 from watersmeet.operators.window_join.step import Counters
 from watersmeet.operators.window_join.tactics.base import Tally
 
@@ -47,13 +56,17 @@ def step(
     future_us: int,
     largest_us: int = -FOREVER_US,
 ) -> Stepped:
-    """Aggregates a batch. `watermark_us` and `future_us` as for a meet: rows before the one are late, none before the other come later.
+    """Aggregates a batch. `watermark_us` and `future_us` as for a meet: rows before the one are late, none before the
+    other come later.
 
-    A future of FOREVER_US says that the input is over. `largest_us` is the largest time known, where not all rows are handed in here.
+    A future of FOREVER_US says that the input is over. `largest_us` is the largest time known, where not all rows are
+    handed in here.
     """
     kept = {i: without_late(delta, watermark_us) for i, delta in deltas.items()}
     tally = Tally(len(state.sides))
-    state.largest_us = max([state.largest_us, largest_us, *(int(delta.times.max()) for delta in kept.values() if len(delta))])
+    state.largest_us = max(
+        [state.largest_us, largest_us, *(int(delta.times.max()) for delta in kept.values() if len(delta))]
+    )
     for i in config.streams:
         _admit(config, state, i, kept.get(i), future_us)
     if config.every_row:
@@ -75,8 +88,12 @@ def step(
     return Stepped(results, state, counters)
 
 
-def _at_its_instants(config: AggregateConfig, state: AggregateState, future_us: int, tally: Tally) -> list[pa.RecordBatch]:
-    """Evaluate at every instant that no row still to come can be at or before; at the end of the input, at all that are left."""
+def _at_its_instants(
+    config: AggregateConfig, state: AggregateState, future_us: int, tally: Tally
+) -> list[pa.RecordBatch]:
+    """Evaluate at every instant that no row still to come can be at or before; at the end of the input, at all that are
+    left.
+    """
     limit_us = min(future_us - 1, config.last_instant_us(state.largest_us))
     if config.every_row:
         instants_us = state.row_times_us[state.row_times_us <= limit_us]
@@ -94,7 +111,9 @@ def _at_its_instants(config: AggregateConfig, state: AggregateState, future_us: 
     return results
 
 
-def _at_the_watermark(config: AggregateConfig, state: AggregateState, future_us: int, tally: Tally) -> list[pa.RecordBatch]:
+def _at_the_watermark(
+    config: AggregateConfig, state: AggregateState, future_us: int, tally: Tally
+) -> list[pa.RecordBatch]:
     """Evaluates once, at the watermark after the batch, or at the largest time when the input is over."""
     over = future_us == FOREVER_US
     now_us = state.largest_us if over else future_us
@@ -119,7 +138,9 @@ def _run_until(config: AggregateConfig, state: AggregateState, final_us: int, ta
 
 
 def _shown_for_now(config: AggregateConfig, state: AggregateState, now: Int64s, tally: Tally) -> list[pa.RecordBatch]:
-    """What the watermark's own instant shows, with the rows of that instant that are here; they and those they push out are put back."""
+    """What the watermark's own instant shows, with the rows of that instant that are here; they and those they push out
+    are put back.
+    """
     before = [side.rows for side in state.sides]
     for i in config.streams:
         _count_for_now(config, state, i, int(now[0]))
@@ -134,7 +155,9 @@ def _shown_for_now(config: AggregateConfig, state: AggregateState, now: Int64s, 
 
 
 def _settle(state: AggregateState, happening: list[Happening]) -> None:
-    """Windows as they stand after what happened: rows that left are gone, and so are those that came and went in between."""
+    """Windows as they stand after what happened: rows that left are gone, and so are those that came and went in
+    between.
+    """
     for each in happening:
         state.tables.give_back(each.number, each.rows.entry[each.leaving])
         side = state.sides[each.number]

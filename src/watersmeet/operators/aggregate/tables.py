@@ -1,7 +1,7 @@
 """The entries of all inputs and the directories they are found by: what the AS join works on.
 
-Tables hold nothing that the windows do not: they are made anew from them when the plan changes, when state comes back from bytes, and when
-more of them is garbage than not.
+Tables hold nothing that the windows do not: they are made anew from them when the plan changes, when state comes back
+from bytes, and when more of them is garbage than not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.aggregation.arguments import NEXT, NONE, Changes, Conditions, Directories, Entries, Found, Loops, Steps, Work
+from watersmeet.kernels.aggregation.arguments import (
+    NEXT,
+    NONE,
+    Changes,
+    Conditions,
+    Directories,
+    Entries,
+    Found,
+    Loops,
+    Steps,
+    Work,
+)
 from watersmeet.kernels.aggregation.as_join import as_join
 from watersmeet.kernels.aggregation.directories import place_nodes
 from watersmeet.operators.aggregate.config import AggregateConfig
@@ -42,10 +53,14 @@ class Tables:
     def __init__(self, config: AggregateConfig, layout: Layout):
         self.config, self.layout = config, layout
         inputs = len(config.join.inputs)
-        self._ways = list(dict.fromkeys(_Way(step.target, step.key_classes) for order in config.join.orders for step in order))
+        self._ways = list(
+            dict.fromkeys(_Way(step.target, step.key_classes) for order in config.join.orders for step in order)
+        )
         self.steps = _steps(config, self._ways)
         self.conditions = _conditions(config)
-        self._identities = [Interner(self._identity_width) if number in config.early else None for number in range(inputs)]
+        self._identities = [
+            Interner(self._identity_width) if number in config.early else None for number in range(inputs)
+        ]
         self._entry_of = [np.empty(0, np.int64) for _ in range(inputs)]
         self._free: Int64s = np.empty(0, np.int64)
         self._used = 0
@@ -62,11 +77,15 @@ class Tables:
     @property
     def wasteful(self) -> bool:
         """Whether most of what is remembered is of entries that are gone."""
-        remembered = max(int(self.directories.nodes.max(initial=0)), *(each.used for each in self._identities if each is not None), 0)
+        remembered = max(
+            int(self.directories.nodes.max(initial=0)), *(each.used for each in self._identities if each is not None), 0
+        )
         return remembered > _GARBAGE_ROWS and remembered > 4 * self.live + _GARBAGE_ROWS
 
     def entries_for(self, number: int, rows: WindowRows) -> Int64s:
-        """The entry each of these rows is to be counted in: one of its own, or, aggregated early, the one of its identity."""
+        """The entry each of these rows is to be counted in: one of its own, or, aggregated early, the one of its
+        identity.
+        """
         identities = self._identities[number]
         if identities is None:
             taken = self._take(len(rows))
@@ -117,20 +136,37 @@ class Tables:
     def join(self, changes: Changes, work: Work, out: Found, *, joins: bool = True) -> Iterator[int]:
         """Lets changes happen; yields the number of results each time `out` is full, and once at the end."""
         inputs = len(self.config.inputs)
-        loops = Loops(np.full(inputs, NONE, np.int64), np.full(inputs, NONE, np.int64), np.array([0, NONE, 0], np.int64))
+        loops = Loops(
+            np.full(inputs, NONE, np.int64), np.full(inputs, NONE, np.int64), np.array([0, NONE, 0], np.int64)
+        )
         while loops.clock[NEXT] < changes.input.size:
             yield as_join(
-                changes, self.entries, self.directories, self.steps, self.conditions, self.layout.columns, loops, work, out, joins
+                changes,
+                self.entries,
+                self.directories,
+                self.steps,
+                self.conditions,
+                self.layout.columns,
+                loops,
+                work,
+                out,
+                joins,
             )
 
     @property
     def _identity_width(self) -> int:
-        classes, ranges, extremes = len(self.config.join.classes.keys), _range_count(self.config), len(self.config.extremes)
+        classes, ranges, extremes = (
+            len(self.config.join.classes.keys),
+            _range_count(self.config),
+            len(self.config.extremes),
+        )
         return classes + 1 + ranges + 2 * extremes
 
     def _identity(self, rows: WindowRows) -> Int64s:
         """Rule 1: join keys and group keys; besides, whatever else of a row decides what becomes of it."""
-        return np.concatenate([rows.words, rows.carried[:, None], rows.ranges, rows.extremes, rows.has_extreme.astype(np.int64)], axis=1)
+        return np.concatenate(
+            [rows.words, rows.carried[:, None], rows.ranges, rows.extremes, rows.has_extreme.astype(np.int64)], axis=1
+        )
 
     def _take(self, count: int) -> Int64s:
         reused, self._free = self._free[:count], self._free[count:]

@@ -1,8 +1,8 @@
 """Validity of rows in an aggregation: the first and the last instant at which each row is in its window.
 
 With EVERY, a TUMBLE window shows its finished tile. A row of tile k (`kT <= ts < (k + 1)T`) is valid during
-`[max(ts, kT + 1 µs), (k + 1)T]`. So the instant at which a tile ends sees all of that tile and nothing of the next. Without EVERY, and in
-joins without aggregation, a row of tile k is valid during `[ts, (k + 1)T - 1 µs]`.
+`[max(ts, kT + 1 µs), (k + 1)T]`. So the instant at which a tile ends sees all of that tile and nothing of the next.
+Without EVERY, and in joins without aggregation, a row of tile k is valid during `[ts, (k + 1)T - 1 µs]`.
 
 ROWS windows are not here: later rows decide when a counted row ends (`operators.meet.admission`).
 """
@@ -51,12 +51,15 @@ def ends_of(window: Window | None, times: Int64s, every_us: int | None) -> Int64
 
 
 def last_instant_us(windows: Iterable[Window | None], largest_us: int) -> int:
-    """Return the last instant that is evaluated when a finite input ends: the largest time, or the end of its tile if that is later.
+    """Return the last instant that is evaluated when a finite input ends: the largest time, or the end of its tile if
+    that is later.
 
     >>> last_instant_us([RangeWindow(7)], 23), last_instant_us([TumbleWindow(10), TumbleWindow(4), RangeWindow(7)], 23)
     (23, 30)
     """
     if largest_us <= -FOREVER_US:
         return largest_us
-    tile_ends_us = [(largest_us // each.length_us + 1) * each.length_us for each in windows if isinstance(each, TumbleWindow)]
+    tile_ends_us = [
+        (largest_us // each.length_us + 1) * each.length_us for each in windows if isinstance(each, TumbleWindow)
+    ]
     return max([largest_us, *tile_ends_us])

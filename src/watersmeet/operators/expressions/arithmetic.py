@@ -72,7 +72,9 @@ def null_where_zero(divisor: Datum) -> Array:
 
 
 def _divided(node: Arithmetic, left: Datum, right: Datum) -> Array:
-    return guarded(node, "divide" if pa.types.is_floating(left.type) else "divide_checked", left, null_where_zero(right))
+    return guarded(
+        node, "divide" if pa.types.is_floating(left.type) else "divide_checked", left, null_where_zero(right)
+    )
 
 
 def _remainder(left: Array, right: Array) -> Array:
@@ -95,7 +97,9 @@ def _decimal_remainder(left: Array, right: Array) -> Array:
     """Decimals have no such kernel in Arrow; Python's own remainder truncates as well, and is exact at this precision."""
     scale = max(left.type.scale, right.type.scale)
     with decimal.localcontext(prec=100):
-        values = [None if a is None or b is None else a % b for a, b in zip(left.to_pylist(), right.to_pylist(), strict=True)]
+        values = [
+            None if a is None or b is None else a % b for a, b in zip(left.to_pylist(), right.to_pylist(), strict=True)
+        ]
     return pa.array(values, pa.decimal128(38, scale))
 
 

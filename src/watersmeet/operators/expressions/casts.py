@@ -1,6 +1,7 @@
 """CAST: every coercion the binder writes, and those the caller does.
 
-Towards zero for whole numbers, NULL for text that does not read as the wanted type, an error for a number that does not fit.
+Towards zero for whole numbers, NULL for text that does not read as the wanted type, an error for a number that does not
+fit.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ def evaluate_cast(node: Cast, rows: Rows) -> Datum:
             return only
         return converted(arg, node.type)
     except (pa.ArrowInvalid, OverflowError) as error:
-        raise QueryError(f"a value does not fit into {node.type} in {expression_words(node)}", span=node.span) from error
+        raise QueryError(
+            f"a value does not fit into {node.type} in {expression_words(node)}", span=node.span
+        ) from error
     except pa.ArrowNotImplementedError as error:
         raise QueryError(f"{arg.type} cannot be cast to {node.type}", span=node.span) from error
 

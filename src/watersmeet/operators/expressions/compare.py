@@ -1,7 +1,7 @@
 """Comparisons, with SQL's three-valued logic and one total order on floats.
 
-Arrow compares floats as IEEE 754 does (NaN equals nothing). Here NaN equals NaN and stands above every other number, and -0.0 equals
-0.0, so floats are compared by Arrow first and corrected where a NaN is involved.
+Arrow compares floats as IEEE 754 does (NaN equals nothing). Here NaN equals NaN and stands above every other number,
+and -0.0 equals 0.0, so floats are compared by Arrow first and corrected where a NaN is involved.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def evaluate_is_null(node: IsNull, rows: Rows) -> Datum:
 def evaluate_in(node: In, rows: Rows) -> Datum:
     """True where one option is equal; else NULL where the value or an option is NULL.
 
-    Constant options are looked up together, so that a list of thousands costs one pass; the others are compared one by one.
+    Constant options are looked up together, so that a list of thousands costs one pass; the others are compared one by
+    one.
     """
     arg = rows.datum(node.arg)
     options = [rows.datum(option) for option in node.options]
@@ -78,7 +79,9 @@ def _among(arg: Datum, constants: list[Scalar]) -> Datum:
         arg, options = _without_negative_zero(arg), _without_negative_zero(options)
     inside = call("is_in", arg, options=pc.SetLookupOptions(options))
     outside = pa.scalar(None if len(known) < len(constants) else False, pa.bool_())
-    return call("if_else", call("is_null", arg), pa.scalar(None, pa.bool_()), call("if_else", inside, pa.scalar(True), outside))
+    return call(
+        "if_else", call("is_null", arg), pa.scalar(None, pa.bool_()), call("if_else", inside, pa.scalar(True), outside)
+    )
 
 
 def _without_negative_zero(values: Datum) -> Array:

@@ -1,7 +1,7 @@
 """AND, OR, NOT, CASE, COALESCE, NULLIF, GREATEST, LEAST: what decides which other expressions count.
 
-Law: an expression that no row reaches must not raise. CASE evaluates a branch on the rows that take it only. AND, OR and COALESCE try
-all rows at once first, which is fast, and go row by row through their arguments only when that raised.
+Law: an expression that no row reaches must not raise. CASE evaluates a branch on the rows that take it only. AND, OR
+and COALESCE try all rows at once first, which is fast, and go row by row through their arguments only when that raised.
 """
 
 from __future__ import annotations

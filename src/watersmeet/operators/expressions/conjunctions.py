@@ -1,10 +1,10 @@
 """Conjunctions of predicates under the rule for errors, and expressions on rows some of which raise.
 
-Law: a row fails a conjunction if any conjunct is false or NULL, whatever the others do. An error counts only on a row that no conjunct
-rejects. So an error never depends on the order in which conjuncts are tested.
+Law: a row fails a conjunction if any conjunct is false or NULL, whatever the others do. An error counts only on a row
+that no conjunct rejects. So an error never depends on the order in which conjuncts are tested.
 
-Everything is evaluated on all rows at once. Only if that raises are rows looked at more closely: first without the rows that other
-conjuncts reject, then by halves.
+Everything is evaluated on all rows at once. Only if that raises are rows looked at more closely: first without the rows
+that other conjuncts reject, then by halves.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ MOST_RAISED = 64
 
 @dataclass(frozen=True, slots=True)
 class EarlyTest:
-    """Rows that may still be results: all conjuncts are true, or some raise and none is known to fail. `raised` are those that raised."""
+    """Rows that may still be results: all conjuncts are true, or some raise and none is known to fail. `raised` are
+    those that raised.
+    """
 
     keep: Bools
     raised: tuple[Expr, ...]
 
 
 def all_true(predicates: Sequence[Expr], columns: Columns, length: int) -> Bools:
-    """Return the rows on which every predicate is true; raise if some row is rejected by none and one of them raises on it.
+    """Return the rows on which every predicate is true; raise if some row is rejected by none and one of them raises on
+    it.
 
     >>> from watersmeet.algebra.expressions import Arithmetic, Comparison, Literal
     >>> x, zero = Column("x", source="a"), Literal(0, pa.int64())
@@ -49,7 +52,9 @@ def all_true(predicates: Sequence[Expr], columns: Columns, length: int) -> Bools
 
 
 def maybe_true(predicates: Sequence[Expr], columns: Columns, length: int) -> EarlyTest:
-    """Return the rows that the predicates do not reject. Rows on which one raises are kept: a later test decides about them."""
+    """Return the rows that the predicates do not reject. Rows on which one raises are kept: a later test decides about
+    them.
+    """
     keep = np.zeros(length, np.bool_)
     search = _Search(tuple(predicates), Rows(columns, length, EVALUATORS), keep, MOST_RAISED)
     search.look(np.arange(length))

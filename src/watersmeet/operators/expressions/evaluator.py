@@ -29,7 +29,12 @@ from watersmeet.errors import InternalError
 from watersmeet.operators.expressions.arithmetic import evaluate_arithmetic, evaluate_negate
 from watersmeet.operators.expressions.calls import evaluate_call
 from watersmeet.operators.expressions.casts import evaluate_cast
-from watersmeet.operators.expressions.compare import evaluate_between, evaluate_comparison, evaluate_in, evaluate_is_null
+from watersmeet.operators.expressions.compare import (
+    evaluate_between,
+    evaluate_comparison,
+    evaluate_in,
+    evaluate_is_null,
+)
 from watersmeet.operators.expressions.conditional import evaluate_and, evaluate_case, evaluate_not, evaluate_or
 from watersmeet.operators.expressions.rows import Array, Bools, Datum, Rows
 from watersmeet.operators.expressions.strings import evaluate_like

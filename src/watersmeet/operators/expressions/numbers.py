@@ -42,9 +42,9 @@ def to_float(values: Array, kind: pa.DataType) -> Array:
 def decimals_to_doubles(values: Array) -> Array:
     """Convert each decimal to its nearest double, correctly rounded.
 
-    Arrow's own cast multiplies by a rounded power of ten, so it misses the nearest double in about one of eight decimals of two places.
-    IEEE 754 division rounds correctly, so dividing two exact doubles is enough. Decimals that have no such quotient take Python's exact
-    conversion, once per distinct value.
+    Arrow's own cast multiplies by a rounded power of ten, so it misses the nearest double in about one of eight
+    decimals of two places. IEEE 754 division rounds correctly, so dividing two exact doubles is enough. Decimals that
+    have no such quotient take Python's exact conversion, once per distinct value.
 
     >>> decimals_to_doubles(pa.array([Decimal("1.15"), None], pa.decimal128(7, 2))).to_pylist()
     [1.15, None]
@@ -78,7 +78,9 @@ def to_decimal(values: Array, kind: pa.Decimal128Type[Any, Any]) -> Array:
     if pa.types.is_floating(values.type):
         return map_unique(lambda number: exact_decimal(number, kind.scale), values, kind)
     if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
-        values = values.cast(pa.int64() if pa.types.is_boolean(values.type) else values.type).cast(pa.decimal128(_WIDEST, 0))
+        values = values.cast(pa.int64() if pa.types.is_boolean(values.type) else values.type).cast(
+            pa.decimal128(_WIDEST, 0)
+        )
     if values.type.scale > kind.scale:
         values = call("round", values, options=pc.RoundOptions(kind.scale, "half_towards_infinity"))
     return values.cast(kind)

@@ -30,7 +30,12 @@ def parse_text(values: Array, kind: pa.DataType) -> Array:
     [12.0, 1000.0, None, None]
     """
     if pa.types.is_timestamp(kind):
-        return map_unique(instant_us, values, pa.int64()).view(pa.timestamp("us")).cast(pa.timestamp(kind.unit), safe=False).view(kind)
+        return (
+            map_unique(instant_us, values, pa.int64())
+            .view(pa.timestamp("us"))
+            .cast(pa.timestamp(kind.unit), safe=False)
+            .view(kind)
+        )
     return map_unique(_reader(kind), values, kind)
 
 

@@ -66,7 +66,8 @@ class Rows:
 def call(function: str, *args: Datum, options: pc.FunctionOptions | None = None) -> Array:
     """An Arrow kernel by name: its result is a scalar only where every argument is one.
 
-    The published stubs know neither all kernels nor scalars among their arguments, so the kernels are called here and nowhere else.
+    The published stubs know neither all kernels nor scalars among their arguments, so the kernels are called here and
+    nowhere else.
     """
     found: Array = pc.call_function(function, list(args), options)
     return found

@@ -29,7 +29,9 @@ def evaluate_upper(node: Call, rows: Rows) -> Datum:
 
 def evaluate_length(node: Call, rows: Rows) -> Datum:
     arg = rows.datum(node.args[0])
-    is_bytes = pa.types.is_binary(arg.type) or pa.types.is_large_binary(arg.type) or pa.types.is_fixed_size_binary(arg.type)
+    is_bytes = (
+        pa.types.is_binary(arg.type) or pa.types.is_large_binary(arg.type) or pa.types.is_fixed_size_binary(arg.type)
+    )
     return call("binary_length" if is_bytes else "utf8_length", arg).cast(pa.int64())
 
 
@@ -85,10 +87,14 @@ def evaluate_contains(node: Call, rows: Rows) -> Datum:
 def evaluate_like(node: Like, rows: Rows) -> Datum:
     if len(node.pattern) > _LONGEST_PATTERN:
         raise QueryError(
-            f"a LIKE pattern of {len(node.pattern)} characters is too long", span=node.span, hint=f"at most {_LONGEST_PATTERN}"
+            f"a LIKE pattern of {len(node.pattern)} characters is too long",
+            span=node.span,
+            hint=f"at most {_LONGEST_PATTERN}",
         )
     try:
-        return call("match_substring_regex", rows.datum(node.arg), options=pc.MatchSubstringOptions(like_regex(node.pattern)))
+        return call(
+            "match_substring_regex", rows.datum(node.arg), options=pc.MatchSubstringOptions(like_regex(node.pattern))
+        )
     except pa.ArrowInvalid as error:
         raise QueryError("this LIKE pattern is too long to be searched for", span=node.span) from error
 

@@ -1,4 +1,6 @@
-"""Points in time, stretches of time, and the fields of a calendar. Everything is UTC; a time without a zone is taken as UTC."""
+"""Points in time, stretches of time, and the fields of a calendar. Everything is UTC; a time without a zone is taken as
+UTC.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
 """Aggregation over a join of which rows were shed: estimates with error bars instead of values.
 
-The join runs over the kept rows. A combination counts from its latest row on, as long as all its rows are in their windows: an interval of
-time. At every evaluation the combinations whose interval holds the instant are grouped, and each COUNT, SUM and AVG is estimated from them
-with its standard error (`operators.shedding_estimates`); MIN and MAX are bounds. Beside a bare COUNT, SUM or AVG called `x` the result has
-`x_stderr`, beside a bare MIN or MAX `x_bound`, which says "at most" or "at least". Groups of which no combination was kept are not seen.
+The join runs over the kept rows. A combination counts from its latest row on, as long as all its rows are in their
+windows: an interval of time. At every evaluation the combinations whose interval holds the instant are grouped, and
+each COUNT, SUM and AVG is estimated from them with its standard error (`operators.shedding_estimates`); MIN and MAX are
+bounds. Beside a bare COUNT, SUM or AVG called `x` the result has `x_stderr`, beside a bare MIN or MAX `x_bound`, which
+says "at most" or "at least". Groups of which no combination was kept are not seen.
 
-A ROWS window holds its last rows however many are shed, so what it holds is no share of anything: there is nothing to scale up, and such
-queries are refused.
+A ROWS window holds its last rows however many are shed, so what it holds is no share of anything: there is nothing to
+scale up, and such queries are refused.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from watersmeet.sql.typing import type_of
 
 Int64s = NDArray[np.int64]
 
-#: Columns that rows get on the way: their identity, and their time in microseconds. No column of a caller's is called so.
+#: Columns that rows get on the way: their identity, and their time in microseconds. No column of a caller's is called
+#: so.
 ROW, TIME = "\0row", "\0time"
 #: Columns and marks of saved combinations.
 _BEGINS, _ENDS = "\0begins", "\0ends"
@@ -44,7 +46,8 @@ _EVALUATED, _SHOWN_AT = b"evaluated_us", b"shown_at_us"
 
 @dataclass(frozen=True)
 class ShedConfig:
-    """What is joined (`bound`), in which windows groups are taken from it, what is shown of a group, and the kept share of each input.
+    """What is joined (`bound`), in which windows groups are taken from it, what is shown of a group, and the kept share
+    of each input.
 
     Windows and shares are by alias.
     """
@@ -84,7 +87,9 @@ def with_hidden(delta: Delta, identity: Sequence[str] | None = None) -> Delta:
 
 @dataclass
 class ShedAggregation:
-    """Combinations that are, or will be, inside their windows; and the groups shown at the last evaluation: their rows and keys."""
+    """Combinations that are, or will be, inside their windows; and the groups shown at the last evaluation: their rows
+    and keys.
+    """
 
     config: ShedConfig
     combinations: pa.Table | None = None
@@ -147,7 +152,10 @@ class ShedAggregation:
         if not valid.all():
             fresh, begins_us, ends_us = fresh.filter(pa.array(valid)), begins_us[valid], ends_us[valid]
         self.combinations = fresh if self.combinations is None else pa.concat_tables([self.combinations, fresh])
-        self.begins_us, self.ends_us = np.concatenate([self.begins_us, begins_us]), np.concatenate([self.ends_us, ends_us])
+        self.begins_us, self.ends_us = (
+            np.concatenate([self.begins_us, begins_us]),
+            np.concatenate([self.ends_us, ends_us]),
+        )
 
     def _instants(self, largest_us: int, future_us: int) -> Iterator[int]:
         """Multiples of EVERY at which something differs; without EVERY the watermark, or at the end the largest time."""
@@ -164,11 +172,17 @@ class ShedAggregation:
             self.evaluated_us = at_us
 
     def _evaluated(self, at_us: int) -> list[Row]:
-        """Emit the shown groups whose row changed or that were not shown before, and once more those that were shown and are now empty."""
+        """Emit the shown groups whose row changed or that were not shown before, and once more those that were shown
+        and are now empty.
+        """
         self._forget(at_us)
         before, rows = self.shown, self._rows(at_us)
         self.shown, self.shown_at_us = {identity: shown for identity, shown, holds in rows if holds}, at_us
-        changed = [row for identity, (row, _) in self.shown.items() if identity not in before or not _same(row, before[identity][0])]
+        changed = [
+            row
+            for identity, (row, _) in self.shown.items()
+            if identity not in before or not _same(row, before[identity][0])
+        ]
         held = {identity for identity, _, _ in rows}
         gone = [key for identity, (_, key) in before.items() if identity not in held]
         left = [row for _, row, _ in emptied(self.config.shown, self.config.types, gone).rows()] if gone else []
@@ -211,7 +225,9 @@ class ShedAggregation:
 def _joined(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
     """The join that gives every key, every argument, and the identity and time of every row of a combination."""
     outputs = [Output(key_name(number), key) for number, key in enumerate(shown.keys)]
-    outputs += [Output(aggregate_name(number), each.arg) for number, each in enumerate(shown.aggregates) if each.arg is not None]
+    outputs += [
+        Output(aggregate_name(number), each.arg) for number, each in enumerate(shown.aggregates) if each.arg is not None
+    ]
     streams = [source.alias for source in bound.sources if source.is_stream]
     outputs += [Output(f"{name} {alias}", Column(name, alias)) for alias in streams for name in (ROW, TIME)]
     sources = tuple(_with_hidden(source, bound.query.every_us) for source in bound.sources)
@@ -219,15 +235,21 @@ def _joined(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
 
 
 def _with_hidden(source: BoundSource, every_us: int | None) -> BoundSource:
-    """Add the hidden columns to a stream. With EVERY, a tile may be shown with rows that come at its very end, which a join of tiles
-    leaves out: a range as long finds them, and what else it finds is dropped when the combination's interval is known.
+    """Add the hidden columns to a stream. With EVERY, a tile may be shown with rows that come at its very end, which a
+    join of tiles leaves out: a range as long finds them, and what else it finds is dropped when the combination's
+    interval is known.
     """
     if not isinstance(source.schema, StreamSchema):
         return source
     fields = source.schema.fields.append(pa.field(ROW, pa.int64())).append(pa.field(TIME, pa.int64()))
-    window = RangeWindow(source.window.length_us) if isinstance(source.window, TumbleWindow) and every_us is not None else source.window
+    window = (
+        RangeWindow(source.window.length_us)
+        if isinstance(source.window, TumbleWindow) and every_us is not None
+        else source.window
+    )
     return replace(source, schema=replace(source.schema, fields=fields), window=window)
 
 
 def _same(one: Row, other: Row) -> bool:
-    return all(left == right or (left != left and right != right) for left, right in zip(one, other, strict=True))  # noqa: PLR0124  # NaN
+    # NaN
+    return all(left == right or (left != left and right != right) for left, right in zip(one, other, strict=True))  # noqa: PLR0124

@@ -1,9 +1,10 @@
 """Aggregation over the pairs that an allocation keeps: both directions together, each pair weighted by its own chance.
 
-A pair is found by its later row, which probes the other stream's window. So its chance to be kept is the probe share of the later row's
-stream times the window share of the earlier row's stream. A row draws independently for its two roles. Two pairs therefore depend on each
-other only if they share a row in the same role, which is in the same direction; across directions they are independent. With one sampled
-input per role, whose shares differ by direction, the estimates and variances of `operators.shedding_estimates` apply as they are.
+A pair is found by its later row, which probes the other stream's window. So its chance to be kept is the probe share of
+the later row's stream times the window share of the earlier row's stream. A row draws independently for its two roles.
+Two pairs therefore depend on each other only if they share a row in the same role, which is in the same direction;
+across directions they are independent. With one sampled input per role, whose shares differ by direction, the estimates
+and variances of `operators.shedding_estimates` apply as they are.
 """
 
 from __future__ import annotations
@@ -67,7 +68,10 @@ def mark_direction(batch: pa.RecordBatch, prober: int) -> pa.RecordBatch:
 
 
 def _role(
-    role: str, first_probes: NDArray[np.bool_], one: tuple[float, NDArray[np.int64]], other: tuple[float, NDArray[np.int64]]
+    role: str,
+    first_probes: NDArray[np.bool_],
+    one: tuple[float, NDArray[np.int64]],
+    other: tuple[float, NDArray[np.int64]],
 ) -> SampledInput:
     """The rows that have a role, with their shares: `one` where the first input probes, else `other`."""
     return SampledInput(role, np.where(first_probes, one[0], other[0]), np.where(first_probes, one[1], other[1]))

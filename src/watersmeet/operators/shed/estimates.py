@@ -1,19 +1,22 @@
-"""What an aggregate over all combinations is likely to be, from the combinations of kept rows, and how far off that may be.
+"""What an aggregate over all combinations is likely to be, from the combinations of kept rows, and how far off that may
+be.
 
-Each row of stream i is kept with probability p_i, independently of all others, so a combination of one row each is kept with P = Π p_i, and
+Each row of stream i is kept with probability p_i, independently of all others, so a combination of one row each is kept
+with P = Π p_i, and
 
     T̂ = Σ y / P                                     is unbiased for the sum of y over all combinations
     V̂ = − Σ_{S ≠ ∅} Π_{i ∈ S} (p_i − 1) · Q_S / P²    is unbiased for its variance
 
-where Q_S adds up, over every choice of rows on the inputs in S, the square of the sum of y over the combinations with those rows: two
-combinations depend on each other through the rows they share. COUNT is the sum of ones, AVG the ratio of two such sums, with the variance
-of its residuals y − R̂. MIN and MAX of kept rows are bounds, not estimates.
+where Q_S adds up, over every choice of rows on the inputs in S, the square of the sum of y over the combinations with
+those rows: two combinations depend on each other through the rows they share. COUNT is the sum of ones, AVG the ratio
+of two such sums, with the variance of its residuals y − R̂. MIN and MAX of kept rows are bounds, not estimates.
 
-Rows equal in every column are kept or shed together, so a row is told by its identity. An input that reads the same stream as another is
-kept with it; there the terms of single rows are taken alone, which makes the interval a little wider than it need be.
+Rows equal in every column are kept or shed together, so a row is told by its identity. An input that reads the same
+stream as another is kept with it; there the terms of single rows are taken alone, which makes the interval a little
+wider than it need be.
 
-References: Horvitz, Thompson, "A generalization of sampling without replacement from a finite universe", 1952; Haas, Hellerstein, "Ripple
-joins for online aggregation", 1999.
+References: Horvitz, Thompson, "A generalization of sampling without replacement from a finite universe", 1952; Haas,
+Hellerstein, "Ripple joins for online aggregation", 1999.
 """
 
 from __future__ import annotations
@@ -34,9 +37,11 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class SampledInput:
-    """One input: the stream it reads, the share of that stream that is kept, and the identity of its row in each combination.
+    """One input: the stream it reads, the share of that stream that is kept, and the identity of its row in each
+    combination.
 
-    Where rows are kept at different shares, `keep` has one per combination. A row has the same share in all its combinations.
+    Where rows are kept at different shares, `keep` has one per combination. A row has the same share in all its
+    combinations.
     """
 
     stream: str
@@ -63,7 +68,9 @@ class Estimates:
 
 @dataclass(frozen=True)
 class Shared:
-    """One Q_S: a list of combinations, the number of each one's choice of rows on the inputs of S, and each choice's group and factor."""
+    """One Q_S: a list of combinations, the number of each one's choice of rows on the inputs of S, and each choice's
+    group and factor.
+    """
 
     combination: Int64s
     choice: Int64s
@@ -73,7 +80,8 @@ class Shared:
 
 @dataclass(frozen=True)
 class SampledJoin:
-    """Combinations of kept rows: their groups (0 … groups − 1), and of which rows they are made. Inputs kept whole may be left out.
+    """Combinations of kept rows: their groups (0 … groups − 1), and of which rows they are made. Inputs kept whole may
+    be left out.
 
     >>> rows = np.array([1, 1, 2])
     >>> sampled = SampledJoin(np.zeros(3, np.int64), 1, (SampledInput("a", 0.5, rows),))

@@ -1,4 +1,6 @@
-"""The rows of groups that are estimated: keys, aggregates with their standard errors or bounds, expressions over them, and HAVING."""
+"""The rows of groups that are estimated: keys, aggregates with their standard errors or bounds, expressions over them,
+and HAVING.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +43,19 @@ class GroupRows:
 
     def rows(self) -> Iterator[tuple[Key, Row, bool]]:
         """Each group's key, its row, and whether HAVING lets it through."""
-        holds = np.ones(self.size, np.bool_) if self.shown.having is None else is_true(self.shown.having, self._column, self.size)
+        holds = (
+            np.ones(self.size, np.bool_)
+            if self.shown.having is None
+            else is_true(self.shown.having, self._column, self.size)
+        )
         columns = [column.to_pylist() for output in self.shown.outputs for column in self._output(output.expr)]
         identities = [[_named(value) for value in key.to_pylist()] for key in self.keys]
         for number in range(self.size):
-            yield tuple(each[number] for each in identities), tuple(each[number] for each in columns), bool(holds[number])
+            yield (
+                tuple(each[number] for each in identities),
+                tuple(each[number] for each in columns),
+                bool(holds[number]),
+            )
 
     def _output(self, expr: Expr) -> list[pa.Array]:
         number = bare_aggregate(self.shown, expr)
@@ -57,7 +67,9 @@ class GroupRows:
         return [self.values[number], pa.array([BOUNDS[self.shown.aggregates[number].function]] * self.size)]
 
     def _column(self, wanted: Column) -> pa.Array:
-        """A column of the groups' rows, in the type the query was bound with: expressions and HAVING take estimates for values."""
+        """A column of the groups' rows, in the type the query was bound with: expressions and HAVING take estimates for
+        values.
+        """
         for number in range(len(self.keys)):
             if wanted.name == key_name(number):
                 return self.keys[number]
@@ -73,7 +85,9 @@ def bare_aggregate(shown: GroupOutputs, expr: Expr) -> int | None:
 
 
 def result_fields(shown: GroupOutputs, types: dict[str, pa.DataType]) -> list[tuple[str, pa.DataType]]:
-    """Names and types of what is shown: estimates are floating-point numbers with `_stderr` beside them, extremes have `_bound`."""
+    """Names and types of what is shown: estimates are floating-point numbers with `_stderr` beside them, extremes have
+    `_bound`.
+    """
     found: list[tuple[str, pa.DataType]] = []
     for output in shown.outputs:
         number = bare_aggregate(shown, output.expr)
@@ -100,7 +114,9 @@ def grouped(shown: GroupOutputs, types: dict[str, pa.DataType], table: pa.Table,
 def emptied(shown: GroupOutputs, types: dict[str, pa.DataType], keys: list[tuple[Any, ...]]) -> GroupRows:
     """Groups that have nothing left: COUNT 0, NULL for the rest."""
     size = len(keys)
-    columns = [pa.array([key[number] for key in keys], _plain(types[key_name(number)])) for number in range(len(shown.keys))]
+    columns = [
+        pa.array([key[number] for key in keys], _plain(types[key_name(number)])) for number in range(len(shown.keys))
+    ]
     values: list[pa.Array] = []
     errors: list[pa.Array | None] = []
     for number, each in enumerate(shown.aggregates):
@@ -115,7 +131,9 @@ def emptied(shown: GroupOutputs, types: dict[str, pa.DataType], keys: list[tuple
 
 
 def numbered(keys: list[pa.Array], rows: int) -> tuple[Int64s, Int64s]:
-    """The number of each row's group, and the first row of each group; nulls are one group, so are NaNs. No keys, one group."""
+    """The number of each row's group, and the first row of each group; nulls are one group, so are NaNs. No keys, one
+    group.
+    """
     if not keys:
         return np.zeros(rows, np.int64), np.zeros(1, np.int64)
     codes = np.stack([order_codes(key) for key in keys], axis=1)
@@ -123,7 +141,9 @@ def numbered(keys: list[pa.Array], rows: int) -> tuple[Int64s, Int64s]:
     return np.asarray(group.reshape(-1), np.int64), np.asarray(first, np.int64)
 
 
-def _estimated(aggregate: Aggregate, number: int, table: pa.Table, sampled: SampledJoin) -> tuple[pa.Array, pa.Array | None]:
+def _estimated(
+    aggregate: Aggregate, number: int, table: pa.Table, sampled: SampledJoin
+) -> tuple[pa.Array, pa.Array | None]:
     if aggregate.arg is None:
         return _arrays(sampled.count(), np.zeros(sampled.groups, np.bool_))
     values = _array(table, aggregate_name(number))
@@ -134,7 +154,9 @@ def _estimated(aggregate: Aggregate, number: int, table: pa.Table, sampled: Samp
         return _arrays(sampled.total(np.ones(present.size), present), np.zeros(sampled.groups, np.bool_))
     missing = np.bincount(sampled.group, present, sampled.groups) == 0
     numbers = _floats(values)
-    return _arrays(sampled.total(numbers, present) if aggregate.function == "SUM" else sampled.mean(numbers, present), missing)
+    return _arrays(
+        sampled.total(numbers, present) if aggregate.function == "SUM" else sampled.mean(numbers, present), missing
+    )
 
 
 def _arrays(found: Estimates, missing: NDArray[np.bool_]) -> tuple[pa.Array, pa.Array]:
@@ -164,7 +186,9 @@ def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_integer(kind):
         return pa.array([None if each is None else round(each) for each in values.to_pylist()], kind)
     places = decimal.Decimal(1).scaleb(-kind.scale)
-    return pa.array([None if each is None else decimal.Decimal(each).quantize(places) for each in values.to_pylist()], kind)
+    return pa.array(
+        [None if each is None else decimal.Decimal(each).quantize(places) for each in values.to_pylist()], kind
+    )
 
 
 def _array(table: pa.Table, name: str) -> pa.Array:

@@ -1,8 +1,9 @@
-"""Drop boxes: which rows of a stream are kept, decided by a row's values alone: the same rows whatever the plan, batches, host or replay.
+"""Drop boxes: which rows of a stream are kept, decided by a row's values alone: the same rows whatever the plan,
+batches, host or replay.
 
-A row is kept when `xxhash64(column, …, stream seed)`, as a signed number, is below a bound that rises with the share to keep, so a larger
-share keeps every row a smaller one keeps. The stream's seed is made of its name and the plan's seed: streams with equal rows are sampled
-independently. Rows equal in every column are kept or shed together.
+A row is kept when `xxhash64(column, …, stream seed)`, as a signed number, is below a bound that rises with the share to
+keep, so a larger share keeps every row a smaller one keeps. The stream's seed is made of its name and the plan's seed:
+streams with equal rows are sampled independently. Rows equal in every column are kept or shed together.
 
 References: Ayad, Naughton, section 5, observation 3: it is enough to drop at the sources.
 """
@@ -73,7 +74,8 @@ class DropBox:
 def drop_boxes(bound: BoundQuery, plan: Plan) -> dict[str, DropBox]:
     """The drop boxes a plan asks for, by stream name; a stream without one is kept whole.
 
-    A plan names a stream by its own name or by an alias. A stream that a query reads twice is one stream, so it has one drop box.
+    A plan names a stream by its own name or by an alias. A stream that a query reads twice is one stream, so it has one
+    drop box.
     """
     streams = {source.alias: source.schema.name for source in bound.sources if source.is_stream}
     found: dict[str, DropBox] = {}
@@ -81,7 +83,10 @@ def drop_boxes(bound: BoundQuery, plan: Plan) -> dict[str, DropBox]:
         name = _stream_named(bound, streams, given)
         box = DropBox(name, 1 - share, plan.drop_seed)
         if found.setdefault(name, box) != box:
-            raise PlanError(f'two shares to drop of stream "{name}"', hint="rows are dropped from a stream before any alias reads them")
+            raise PlanError(
+                f'two shares to drop of stream "{name}"',
+                hint="rows are dropped from a stream before any alias reads them",
+            )
     return {name: box for name, box in found.items() if box.drops}
 
 
@@ -98,4 +103,6 @@ def _stream_named(bound: BoundQuery, streams: Mapping[str, str], given: str) -> 
         return given
     if any(given in (source.alias, source.schema.name) for source in bound.sources):
         raise PlanError(f'"{given}" is a relation; rows are dropped from streams only')
-    raise PlanError(f'the plan drops from "{given}", which is not a source of the query', hint=f"streams: {listing(list(streams))}")
+    raise PlanError(
+        f'the plan drops from "{given}", which is not a source of the query', hint=f"streams: {listing(list(streams))}"
+    )

@@ -1,7 +1,8 @@
-"""From a batch to panes: late rows leave, rows of ROWS queries wait for the watermark, the rest is cut into stretches of time.
+"""From a batch to panes: late rows leave, rows of ROWS queries wait for the watermark, the rest is cut into stretches
+of time.
 
-A stretch is a pane whose rows all lie between two instants. Cutting a large batch keeps state and access paths the size of the
-windows instead of the size of the batch; rows are counted, selected and given their keys on the way.
+A stretch is a pane whose rows all lie between two instants. Cutting a large batch keeps state and access paths the size
+of the windows instead of the size of the batch; rows are counted, selected and given their keys on the way.
 """
 
 from __future__ import annotations
@@ -65,7 +66,11 @@ class Released:
     def between(self, from_us: int, before_us: int) -> Released:
         """The rows with `from <= time < before`."""
         start, stop = np.searchsorted(self.times, [from_us, before_us])
-        table = self.table.slice(start, stop - start) if self.order is None else self.table.take(pa.array(self.order[start:stop]))
+        table = (
+            self.table.slice(start, stop - start)
+            if self.order is None
+            else self.table.take(pa.array(self.order[start:stop]))
+        )
         return Released(
             table,
             self.times[start:stop],
@@ -87,7 +92,9 @@ def without_shed(delta: Delta, box: DropBox, watermark_us: int) -> Delta:
     return delta.filter(box.keeps(delta.table) | (delta.times < watermark_us)) if box.drops else delta
 
 
-def release(source: MeetInput, state: InputState, delta: Delta, future_us: int, waits: bool) -> tuple[Released, InputState]:
+def release(
+    source: MeetInput, state: InputState, delta: Delta, future_us: int, waits: bool
+) -> tuple[Released, InputState]:
     """What is to be joined now. Rows of a query that waits stay behind until no row before them can come any more."""
     if not waits:
         return _in_time_order(source, delta), state
@@ -117,7 +124,10 @@ def stretches(released: list[Released], config: MeetConfig) -> Iterator[tuple[in
         yield -FOREVER_US, FOREVER_US
         return
     span_us = max(int(each[-1]) for each in times) - min(int(each[0]) for each in times) + 1
-    kept_us = min(span_us, max((config.inputs[i].retention_us for i in config.streams if not config.inputs[i].has_ends), default=0))
+    kept_us = min(
+        span_us,
+        max((config.inputs[i].retention_us for i in config.streams if not config.inputs[i].has_ends), default=0),
+    )
     pieces = max(1, total // max(STRETCH_ROWS, total * kept_us // span_us))
     longest = max(times, key=lambda each: each.size)
     cuts = np.unique(longest[np.linspace(0, longest.size - 1, pieces + 1).astype(np.int64)[1:-1]])
@@ -127,8 +137,8 @@ def stretches(released: list[Released], config: MeetConfig) -> Iterator[tuple[in
 def pane_of(source: MeetInput, rows: Released) -> Pane:
     """Select the rows that can be part of a result, compute their keys, and keep the columns that are read later.
 
-    Keys and operands are evaluated on every row that passes the source's own predicates and on no other: an error among them stops the
-    query whether or not the row meets another.
+    Keys and operands are evaluated on every row that passes the source's own predicates and on no other: an error among
+    them stops the query whether or not the row meets another.
     """
     chosen = _select(source, rows)
     length = rows.times.size if chosen is None else chosen.size
@@ -163,7 +173,9 @@ def pane_of(source: MeetInput, rows: Released) -> Pane:
 
 
 def drop_raising_rows(source: MeetInput, rows: Released) -> Released:
-    """Return the rows on which none of the input's expressions raises. For samples: what a plan is chosen by must not stop a query."""
+    """Return the rows on which none of the input's expressions raises. For samples: what a plan is chosen by must not
+    stop a query.
+    """
 
     def column(wanted: Column) -> pa.Array:
         return _one_array(rows.table, wanted.name)
@@ -229,7 +241,9 @@ def with_waiting(waiting: pa.Table | None, delta: Delta) -> tuple[pa.Table, Int6
 
 
 def _counted(source: MeetInput, state: InputState, delta: Delta) -> tuple[Released, InputState]:
-    """Counts the rows in ≺ order. A row's end is the instant before the row that pushes it out; older panes get theirs too."""
+    """Counts the rows in ≺ order. A row's end is the instant before the row that pushes it out; older panes get theirs
+    too.
+    """
     if state.counter is None:
         raise InternalError("a ROWS window without its counter")
     counter = state.counter.copy()
@@ -239,7 +253,9 @@ def _counted(source: MeetInput, state: InputState, delta: Delta) -> tuple[Releas
 
 
 def count_rows(source: MeetInput, counter: RowCounter, delta: Delta) -> tuple[Released, Int64s, Int64s]:
-    """The rows in ≺ order with their ends; and the numbers of all rows pushed out, sorted, with the last instant of each."""
+    """The rows in ≺ order with their ends; and the numbers of all rows pushed out, sorted, with the last instant of
+    each.
+    """
     rest = [_one_array(delta.table, name) for name in source.fields.names if name != source.time]
     order = stream_order(delta.times, [*rest, *_finer_times(source, delta.table)])
     table, times = delta.table.take(pa.array(order)), delta.times[order]

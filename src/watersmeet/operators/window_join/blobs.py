@@ -1,4 +1,6 @@
-"""State as bytes and back: a checksummed header in JSON, then Arrow IPC streams. No pickles: a blob is data, never code."""
+"""State as bytes and back: a checksummed header in JSON, then Arrow IPC streams. No pickles: a blob is data, never
+code.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def state_from_bytes(config: MeetConfig, blob: bytes) -> MeetState:
     header, parts = opened(blob)
     if len(header["inputs"]) != len(config.inputs):
         raise InputError(f"the saved state has {len(header['inputs'])} inputs, the query has {len(config.inputs)}")
-    return MeetState(tuple(_get_input(source, saved, parts) for source, saved in zip(config.inputs, header["inputs"], strict=True)))
+    return MeetState(
+        tuple(_get_input(source, saved, parts) for source, saved in zip(config.inputs, header["inputs"], strict=True))
+    )
 
 
 def packed(header: dict[str, Any], parts: list[bytes]) -> bytes:

@@ -1,7 +1,7 @@
 """Theta conditions a kernel can check: comparisons between an expression over one input and an expression over another.
 
-Both sides become order-preserving int64 codes, so `a.x < b.y + 5` is one integer comparison, and a tree index on `a.x` can answer it.
-A NULL side makes the comparison not true, so such rows meet nothing.
+Both sides become order-preserving int64 codes, so `a.x < b.y + 5` is one integer comparison, and a tree index on `a.x`
+can answer it. A NULL side makes the comparison not true, so such rows meet nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +66,12 @@ def is_range(predicate: Expr) -> bool:
 
 def is_orderable(kind: pa.DataType) -> bool:
     """Whether values of the type have order-preserving codes of 64 bits."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind))
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_temporal(kind)
+        or pa.types.is_boolean(kind)
+    )
 
 
 def ordered_codes(values: pa.Array) -> NDArray[np.int64]:

@@ -1,4 +1,6 @@
-"""What a meet does, as a frozen value: inputs, windows, bounds, keys, and for each origin the order in which the others are probed."""
+"""What a meet does, as a frozen value: inputs, windows, bounds, keys, and for each origin the order in which the others
+are probed.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.algebra.bounds import DifferenceBounds
-from watersmeet.algebra.expressions import Column, Expr, columns_of, conjunction, conjuncts, single_source_operands, sources_of
+from watersmeet.algebra.expressions import (
+    Column,
+    Expr,
+    columns_of,
+    conjunction,
+    conjuncts,
+    single_source_operands,
+    sources_of,
+)
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, Output
 from watersmeet.algebra.windows import FOREVER_US, RowsWindow, TumbleWindow, Window
@@ -34,7 +44,9 @@ class MeetInput:
     selection: Expr | None
     keys: tuple[tuple[int, Expr], ...]  # (equality class, key expression)
     ranges: tuple[tuple[int, Expr], ...]  # (value column, expression) of theta conditions a kernel checks
-    operands: tuple[Expr, ...]  # other expressions whose errors count on every row that passes `selection`, in every plan
+    operands: tuple[
+        Expr, ...
+    ]  # other expressions whose errors count on every row that passes `selection`, in every plan
     columns: tuple[str, ...]  # what any plan reads after admission, so that state does not depend on the plan
     retention_us: int
 
@@ -55,7 +67,9 @@ class MeetInput:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Binding one more input: which key classes connect it, to which bound inputs, and what becomes checkable once it is bound."""
+    """Binding one more input: which key classes connect it, to which bound inputs, and what becomes checkable once it
+    is bound.
+    """
 
     target: int
     key_classes: tuple[int, ...]
@@ -93,12 +107,15 @@ def meet_config(
 ) -> MeetConfig:
     """The meet that answers a select-project-join query.
 
-    With `kernel_thetas`, comparisons between two inputs are given to the kernel as conditions on codes instead of being checked on
-    its candidates. `also_evaluated` are expressions over one source each that are evaluated for every row of it.
+    With `kernel_thetas`, comparisons between two inputs are given to the kernel as conditions on codes instead of being
+    checked on its candidates. `also_evaluated` are expressions over one source each that are evaluated for every row of
+    it.
     """
     plan = plan or Plan()
     if bound.is_aggregation:
-        raise PlanError("a join alone cannot run an aggregation query", hint="run it in this process, with wm.collect or wm.run")
+        raise PlanError(
+            "a join alone cannot run an aggregation query", hint="run it in this process, with wm.collect or wm.run"
+        )
     local, shared = _split_by_source(bound)
     number = {source.alias: i for i, source in enumerate(bound.sources)}
     classes = equality_classes(shared, number)
@@ -127,7 +144,9 @@ def meet_config(
         thetas=thetas,
         residuals=residuals,
         orders=tuple(
-            _steps(inputs, classes, residuals, i, _pinned(bound, plan, i, probing_order(classes, number, bounds, i, early)))
+            _steps(
+                inputs, classes, residuals, i, _pinned(bound, plan, i, probing_order(classes, number, bounds, i, early))
+            )
             if inputs[i].is_stream
             else ()
             for i in range(len(inputs))
@@ -147,7 +166,9 @@ def _pinned(bound: BoundQuery, plan: Plan, origin: int, otherwise: tuple[int, ..
     number = {source.alias: i for i, source in enumerate(bound.sources)}
     for name in order:
         if name not in number:
-            raise PlanError(f'the plan names "{name}", which is not a source of the query', hint=f"sources: {listing(list(number))}")
+            raise PlanError(
+                f'the plan names "{name}", which is not a source of the query', hint=f"sources: {listing(list(number))}"
+            )
     return tuple(number[name] for name in order if number[name] != origin)
 
 
@@ -187,7 +208,9 @@ def _split_by_source(bound: BoundQuery) -> tuple[list[tuple[Expr, ...]], tuple[E
     return local, shared
 
 
-def _operands(bound: BoundQuery, alias: str, residuals: tuple[Expr, ...], also_evaluated: tuple[Expr, ...]) -> tuple[Expr, ...]:
+def _operands(
+    bound: BoundQuery, alias: str, residuals: tuple[Expr, ...], also_evaluated: tuple[Expr, ...]
+) -> tuple[Expr, ...]:
     """Expressions over one input, besides its keys, that can raise and whose errors count on every row, met or not."""
     parts = (*(operand for predicate in residuals for operand in single_source_operands(predicate)), *also_evaluated)
     own = dict.fromkeys(part for part in parts if sources_of(part) == {alias})
@@ -262,7 +285,9 @@ def _steps(
     others = [each.number for each in inputs if each.number != origin]
     if sorted(order) != others:
         names = ", ".join(inputs[i].alias for i in others)
-        raise PlanError(f'the order for origin "{inputs[origin].alias}" must name each of the other sources once: {names}')
+        raise PlanError(
+            f'the order for origin "{inputs[origin].alias}" must name each of the other sources once: {names}'
+        )
     steps: list[Step] = []
     known = [origin]
     open_checks = list(residuals)
@@ -277,20 +302,34 @@ def _steps(
 
 
 def probing_order(
-    classes: EqualityClasses, aliases: Mapping[str, int], bounds: DifferenceBounds, origin: int, early: Collection[int] = ()
+    classes: EqualityClasses,
+    aliases: Mapping[str, int],
+    bounds: DifferenceBounds,
+    origin: int,
+    early: Collection[int] = (),
 ) -> tuple[int, ...]:
-    """Return the order in which an origin's rows probe the other inputs when no plan gives one and nothing is known of the streams.
+    """Return the order in which an origin's rows probe the other inputs when no plan gives one and nothing is known of
+    the streams.
 
-    Greedy. Next comes the input with the most equalities with the inputs bound so far; then the one with the most ranges (a band has two),
-    then with the most other predicates that can be tested once it is bound. So no cross product comes before a predicate that could cut it.
-    Between equals, an input that is aggregated early comes first, because a row meets a group of it instead of rows; then the one that
-    keeps rows for the shortest time.
+    Greedy. Next comes the input with the most equalities with the inputs bound so far; then the one with the most
+    ranges (a band has two), then with the most other predicates that can be tested once it is bound. So no cross
+    product comes before a predicate that could cut it. Between equals, an input that is aggregated early comes first,
+    because a row meets a group of it instead of rows; then the one that keeps rows for the shortest time.
     """
-    predicates = [(frozenset(aliases[alias] for alias in sources_of(each)), is_range(each)) for each in classes.residuals]
+    predicates = [
+        (frozenset(aliases[alias] for alias in sources_of(each)), is_range(each)) for each in classes.residuals
+    ]
 
     def rank(target: int) -> tuple[int, int, int, bool, int, int]:
         ready = [ranged for read, ranged in predicates if target in read and read <= {*known, target}]
-        return -len(classes.connections(target, known)), -sum(ready), -len(ready), target not in early, gaps_us[target][origin], target
+        return (
+            -len(classes.connections(target, known)),
+            -sum(ready),
+            -len(ready),
+            target not in early,
+            gaps_us[target][origin],
+            target,
+        )
 
     gaps_us = bounds.later_by_us
     order: list[int] = []

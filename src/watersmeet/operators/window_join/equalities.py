@@ -12,7 +12,9 @@ from watersmeet.algebra.expressions import Comparison, Expr, sources_of
 
 @dataclass(frozen=True, slots=True)
 class EqualityClasses:
-    """`keys[c][i]` is the key of input i in class c. `residuals` are the predicates over several inputs that no class covers."""
+    """`keys[c][i]` is the key of input i in class c. `residuals` are the predicates over several inputs that no class
+    covers.
+    """
 
     keys: tuple[dict[int, Expr], ...]
     residuals: tuple[Expr, ...]

@@ -1,11 +1,11 @@
 """The production tactic: combinations grow one input at a time, by row numbers, in bounded pieces.
 
-From an origin's new rows, each step probes the next input's grouped runs for rows with the same key inside the time bounds that every
-row bound so far sets. Candidates whose codes are hashes are compared by value; predicates are checked at the first step that binds all
-they read. Nothing of this outlives the call: partial combinations are never state.
+From an origin's new rows, each step probes the next input's grouped runs for rows with the same key inside the time
+bounds that every row bound so far sets. Candidates whose codes are hashes are compared by value; predicates are checked
+at the first step that binds all they read. Nothing of this outlives the call: partial combinations are never state.
 
-A predicate that raises on a partial combination does not stop the query there: the combination goes on, and if it becomes whole the
-predicate is evaluated again, with the rule for errors (`expressions.conjunctions`).
+A predicate that raises on a partial combination does not stop the query there: the combination goes on, and if it
+becomes whole the predicate is evaluated again, with the rule for errors (`expressions.conjunctions`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ from watersmeet.operators.keys import equal_keys
 from watersmeet.operators.window_join.config import MeetConfig, Step
 from watersmeet.operators.window_join.pane import Int32s, Int64s, Panes
 
-#: Partial combinations in one piece. Memory is bounded by this times the number of inputs, whatever the number of matches.
+#: Partial combinations in one piece. Memory is bounded by this times the number of inputs, whatever the number of
+#: matches.
 PIECE_ROWS = 1 << 18
-#: New rows that begin to grow at the same time: what a piece is looked up with stays in the cache, and several cores have enough pieces.
+#: New rows that begin to grow at the same time: what a piece is looked up with stays in the cache, and several cores
+#: have enough pieces.
 ORIGIN_ROWS = 1 << 17
 
 
@@ -39,9 +41,9 @@ ORIGIN_ROWS = 1 << 17
 class Combinations:
     """Row numbers of the inputs bound so far, one array per input, all of one length.
 
-    `latest` is the largest time of the rows so far and `end` the last instant at which all of them are valid; both only where some
-    input carries ends. `keys` are the codes of the key classes they were probed with last: rows that met agree on them. `retest` are
-    predicates that raised on some of them and have to be tested on whole combinations.
+    `latest` is the largest time of the rows so far and `end` the last instant at which all of them are valid; both only
+    where some input carries ends. `keys` are the codes of the key classes they were probed with last: rows that met
+    agree on them. `retest` are predicates that raised on some of them and have to be tested on whole combinations.
     """
 
     rows: dict[int, Int32s]
@@ -91,7 +93,8 @@ class Probe:
     total: int
 
 
-#: Called with a target, how many combinations probed it, how many rows they met, and how many of those predicates were evaluated on.
+#: Called with a target, how many combinations probed it, how many rows they met, and how many of those predicates were
+#: evaluated on.
 Count = Callable[[int, int, int, int], None]
 
 
@@ -101,7 +104,9 @@ def origin_pieces(config: MeetConfig, origin: int, panes: Panes) -> list[Combina
     return [start.take(slice(at, at + ORIGIN_ROWS)) for at in range(0, len(start), ORIGIN_ROWS)]
 
 
-def combinations(config: MeetConfig, origin: int, reach: dict[int, Panes], piece: Combinations, count: Count) -> Iterator[Combinations]:
+def combinations(
+    config: MeetConfig, origin: int, reach: dict[int, Panes], piece: Combinations, count: Count
+) -> Iterator[Combinations]:
     """Every combination of some of the origin's rows with rows of the others that their panes in `reach` hold."""
     return _grow(config, reach, piece, config.orders[origin], count)
 
@@ -122,10 +127,11 @@ def refined(
     predicates: tuple[Expr, ...],
     tested: Int64s,
 ) -> Combinations:
-    """Drop whole combinations that only values can rule out: keys behind equal hashes, and predicates that no kernel checks.
+    """Drop whole combinations that only values can rule out: keys behind equal hashes, and predicates that no kernel
+    checks.
 
-    `compared` are the equality classes whose codes the kernel compared. The number of combinations that predicates are evaluated on is
-    added to `tested`.
+    `compared` are the equality classes whose codes the kernel compared. The number of combinations that predicates are
+    evaluated on is added to `tested`.
     """
     doubts: list[Doubt] = []
     for key_class, members in enumerate(config.classes.keys):
@@ -155,8 +161,8 @@ def within_bounds(config: MeetConfig, reach: dict[int, Panes], found: Combinatio
 def _origin_rows(config: MeetConfig, origin: int, steps: tuple[Step, ...], panes: Panes) -> Combinations:
     """The origin's new rows, by the first key they are probed with: neighbours then look at the same places.
 
-    That is the order of their run. Where it is not built yet, and most rows are gone before anybody could look them up, it is not worth
-    building: the rows come as they came.
+    That is the order of their run. Where it is not built yet, and most rows are gone before anybody could look them up,
+    it is not worth building: the rows come as they came.
     """
     (pane,) = panes.panes
     classes = steps[0].key_classes if steps else ()
@@ -192,7 +198,11 @@ def _grow(
         grown = _without_doubt(_doubts(config, reach, step), grown)
         if step.checks or (grown.retest and not rest):
             count(step.target, 0, 0, len(grown))
-            grown = _tested_early(config, reach, grown, step.checks) if rest else _tested_whole(config, reach, grown, step.checks)
+            grown = (
+                _tested_early(config, reach, grown, step.checks)
+                if rest
+                else _tested_whole(config, reach, grown, step.checks)
+            )
         yield from _grow(config, reach, grown, rest, count)
 
 
@@ -218,7 +228,8 @@ def _keyed(reach: dict[int, Panes], bound: Combinations, step: Step) -> Combinat
     if bound.keys is not None and bound.keys[0] == step.key_classes:
         return bound
     codes = [
-        reach[provider].codes(key_class, bound.rows[provider]) for key_class, provider in zip(step.key_classes, step.providers, strict=True)
+        reach[provider].codes(key_class, bound.rows[provider])
+        for key_class, provider in zip(step.key_classes, step.providers, strict=True)
     ]
     return replace(bound, keys=(step.key_classes, reduce(combine_codes, codes)))
 
@@ -266,7 +277,9 @@ def _bind(
     at = 0
     for number, pane in enumerate(panes.panes):
         met = pane.run(step.key_classes).rows
-        at = fill_matches(met, probe.first[number][piece], probe.count[number][piece], int(panes.bases[number]), parents, matches, at)
+        at = fill_matches(
+            met, probe.first[number][piece], probe.count[number][piece], int(panes.bases[number]), parents, matches, at
+        )
     whole = piece.start == 0 and piece.stop == len(bound)
     here = bound if whole else bound.take(piece)
     if not more:  # nothing is probed after this
@@ -274,7 +287,9 @@ def _bind(
     return _with_target(config, panes, here.repeated(parents), target, matches, more)
 
 
-def _with_target(config: MeetConfig, panes: Panes, grown: Combinations, target: int, matches: Int32s, more: bool) -> Combinations:
+def _with_target(
+    config: MeetConfig, panes: Panes, grown: Combinations, target: int, matches: Int32s, more: bool
+) -> Combinations:
     rows = {**grown.rows, target: matches}
     source = config.inputs[target]
     if not source.is_stream or (grown.latest is None and not more):
@@ -288,14 +303,20 @@ def _with_target(config: MeetConfig, panes: Panes, grown: Combinations, target: 
     return replace(grown, rows=rows, times={**grown.times, target: times}, latest=latest, end=end)
 
 
-def _tested_early(config: MeetConfig, reach: dict[int, Panes], found: Combinations, predicates: tuple[Expr, ...]) -> Combinations:
-    """Drop partial combinations that fail a predicate. Those on which one raises stay, to be tested again when they are whole."""
+def _tested_early(
+    config: MeetConfig, reach: dict[int, Panes], found: Combinations, predicates: tuple[Expr, ...]
+) -> Combinations:
+    """Drop partial combinations that fail a predicate. Those on which one raises stay, to be tested again when they are
+    whole.
+    """
     test = maybe_true(predicates, lambda column: column_of(config, reach, found, column), len(found))
     retest = tuple(dict.fromkeys((*found.retest, *test.raised)))
     return replace(found.take_true(test.keep), retest=retest)
 
 
-def _tested_whole(config: MeetConfig, reach: dict[int, Panes], found: Combinations, predicates: tuple[Expr, ...]) -> Combinations:
+def _tested_whole(
+    config: MeetConfig, reach: dict[int, Panes], found: Combinations, predicates: tuple[Expr, ...]
+) -> Combinations:
     """Keep the whole combinations that are results; raise if one would be, but for a predicate that raises on it."""
     predicates = tuple(dict.fromkeys((*predicates, *found.retest)))
     return found.take_true(_holds(config, reach, predicates, found))
@@ -312,7 +333,9 @@ def _without_doubt(doubts: list[Doubt], found: Combinations) -> Combinations:
 
 
 def _doubts(config: MeetConfig, reach: dict[int, Panes], step: Step) -> list[Doubt]:
-    """Tests of a step's candidates that the kernel leaves open: validity, and keys behind equal codes. The cheapest comes first."""
+    """Tests of a step's candidates that the kernel leaves open: validity, and keys behind equal codes. The cheapest
+    comes first.
+    """
     doubts: list[Doubt] = []
     if any(each.has_ends for each in config.inputs):
         doubts.append(_still_valid)
@@ -331,13 +354,19 @@ def _still_valid(found: Combinations) -> NDArray[np.bool_]:
     return found.latest <= found.end
 
 
-def _same_keys(reach: dict[int, Panes], key_class: int, here: int, there: int, found: Combinations) -> NDArray[np.bool_]:
+def _same_keys(
+    reach: dict[int, Panes], key_class: int, here: int, there: int, found: Combinations
+) -> NDArray[np.bool_]:
     return equal_keys(reach[here].keys(key_class, found.rows[here]), reach[there].keys(key_class, found.rows[there]))
 
 
-def _same_codes(reach: dict[int, Panes], key_class: int, here: int, there: int, found: Combinations) -> NDArray[np.bool_]:
+def _same_codes(
+    reach: dict[int, Panes], key_class: int, here: int, there: int, found: Combinations
+) -> NDArray[np.bool_]:
     return np.equal(reach[here].codes(key_class, found.rows[here]), reach[there].codes(key_class, found.rows[there]))
 
 
-def _holds(config: MeetConfig, reach: dict[int, Panes], predicates: tuple[Expr, ...], found: Combinations) -> NDArray[np.bool_]:
+def _holds(
+    config: MeetConfig, reach: dict[int, Panes], predicates: tuple[Expr, ...], found: Combinations
+) -> NDArray[np.bool_]:
     return all_true(predicates, lambda column: column_of(config, reach, found, column), len(found))

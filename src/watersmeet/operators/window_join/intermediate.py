@@ -1,7 +1,8 @@
 """Rows of a subtree of joins: combinations of some inputs' rows, each with all its components.
 
-A component keeps its time, its end, its keys and its columns, so that bounds between any two inputs can be checked when subtrees meet. The
-rows of a combination can be together from the largest time among them, `latest`, until the first of them ends, `end`.
+A component keeps its time, its end, its keys and its columns, so that bounds between any two inputs can be checked when
+subtrees meet. The rows of a combination can be together from the largest time among them, `latest`, until the first of
+them ends, `end`.
 """
 
 from __future__ import annotations
@@ -89,8 +90,9 @@ def together(chunks: list[Joined]) -> Joined:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What ties two subtrees: (class, key's input here, key's input there) of every shared equality class, and the predicates that can
-    be asked once both are bound."""
+    """What ties two subtrees: (class, key's input here, key's input there) of every shared equality class, and the
+    predicates that can be asked once both are bound.
+    """
 
     classes: tuple[tuple[int, int, int], ...]
     checks: tuple[Expr, ...]
@@ -139,7 +141,8 @@ class Pairs:
 
 
 def meeting(probing: Joined, probed: Joined, link: Link, tested: Int64s) -> Iterator[tuple[int, Joined]]:
-    """All combinations of the two that are valid together, in bounded pieces; with each the number of candidates there were.
+    """All combinations of the two that are valid together, in bounded pieces; with each the number of candidates there
+    were.
 
     The number of candidates that predicates are evaluated on is added to `tested`.
     """
@@ -150,7 +153,17 @@ def meeting(probing: Joined, probed: Joined, link: Link, tested: Int64s) -> Iter
     first, count = np.empty(len(probing), np.int64), np.empty(len(probing), np.int32)
     keys = probing.key(link.here)
     count_matches(
-        run.slots, run.group_keys, run.offsets, run.times, run.ends, keys, from_us, until_us, _alive_at(probing, probed), first, count
+        run.slots,
+        run.group_keys,
+        run.offsets,
+        run.times,
+        run.ends,
+        keys,
+        from_us,
+        until_us,
+        _alive_at(probing, probed),
+        first,
+        count,
     )
     for start, stop in _pieces(count):
         total = int(count[start:stop].sum())
@@ -167,7 +180,9 @@ def _alive_at(probing: Joined, probed: Joined) -> Int64s:
 
 
 def _bounds_us(probing: Joined, probed: Joined) -> tuple[Int64s, Int64s]:
-    """Between which instants `latest` of a partner must lie. Every bound between two inputs gives one for the latest of them."""
+    """Between which instants `latest` of a partner must lie. Every bound between two inputs gives one for the latest of
+    them.
+    """
     config, later_by = probing.config, probing.config.bounds.later_by_us
     low, high = np.full(len(probing), -FOREVER_US, np.int64), np.full(len(probing), -FOREVER_US, np.int64)
     streams = [j for j in probed.parts if config.inputs[j].is_stream]
@@ -198,13 +213,18 @@ def _union(predicates: Iterable[tuple[Expr, ...]]) -> tuple[Expr, ...]:
 
 
 def _agreeing(pairs: Pairs, link: Link, tested: Int64s) -> Pairs:
-    """Drop candidates that break a time bound, are not valid together, have unequal keys behind equal codes, or fail a predicate."""
+    """Drop candidates that break a time bound, are not valid together, have unequal keys behind equal codes, or fail a
+    predicate.
+    """
     config = pairs.probing.config
     latest = np.maximum(pairs.probing.latest[pairs.left], pairs.probed.latest[pairs.right])
     pairs = pairs.take(np.minimum(pairs.probing.end[pairs.left], pairs.probed.end[pairs.right]) >= latest)
     for i, here in pairs.probing.parts.items():
         for j, there in pairs.probed.parts.items():
-            for bound, earlier, later in ((config.bounds.later_by_us[i][j], i, j), (config.bounds.later_by_us[j][i], j, i)):
+            for bound, earlier, later in (
+                (config.bounds.later_by_us[i][j], i, j),
+                (config.bounds.later_by_us[j][i], j, i),
+            ):
                 if bound < FOREVER_US:
                     gap = there.times[pairs.right] - here.times[pairs.left]
                     pairs = pairs.take((gap if (earlier, later) == (i, j) else -gap) <= bound)

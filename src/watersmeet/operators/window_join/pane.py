@@ -1,4 +1,6 @@
-"""Panes: immutable stretches of one input's rows, columnar, in time order, with their access paths built when first probed."""
+"""Panes: immutable stretches of one input's rows, columnar, in time order, with their access paths built when first
+probed.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,9 @@ class Run:
 class Pane:
     """Rows of one input in time order.
 
-    `columns` are the payload, `keys` the key values whose codes are hashes, `codes` one int64 per row and equality class. `ends` is
-    the last instant of each row's validity where the window needs one, `seqs` the row's place in its stream where rows are counted.
+    `columns` are the payload, `keys` the key values whose codes are hashes, `codes` one int64 per row and equality
+    class. `ends` is the last instant of each row's validity where the window needs one, `seqs` the row's place in its
+    stream where rows are counted.
     """
 
     times: Int64s
@@ -92,8 +95,9 @@ class Pane:
     def with_ends(self, ends: Int64s, changed: int) -> Pane:
         """The same rows, `changed` of them with an earlier end.
 
-        Access paths prune by the ends they were made with. Those are never earlier than the true ones, which are checked on every
-        candidate, so the paths stay right; they are made anew when a quarter of the rows has ended since.
+        Access paths prune by the ends they were made with. Those are never earlier than the true ones, which are
+        checked on every candidate, so the paths stay right; they are made anew when a quarter of the rows has ended
+        since.
         """
         stale = self.ended_since + changed
         if 4 * stale > len(self):

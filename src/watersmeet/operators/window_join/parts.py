@@ -1,7 +1,7 @@
 """State as parts that are saved one by one: a pane, the rows that wait, a counter of rows.
 
-Panes are immutable, so a part that a step did not touch is the same object afterwards; whoever saves parts by identity never writes a
-window twice.
+Panes are immutable, so a part that a step did not touch is the same object afterwards; whoever saves parts by identity
+never writes a window twice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.errors import InternalError
-from watersmeet.operators.window_join.blobs import counter_from_values, counter_values, ipc_bytes, pane_from_table, pane_table
+from watersmeet.operators.window_join.blobs import (
+    counter_from_values,
+    counter_values,
+    ipc_bytes,
+    pane_from_table,
+    pane_table,
+)
 from watersmeet.operators.window_join.config import MeetConfig
 from watersmeet.operators.window_join.pane import Pane
 from watersmeet.operators.window_join.row_counter import RowCounter
@@ -66,13 +72,19 @@ def state_parts(config: MeetConfig, state: MeetState) -> list[Part]:
 
 def state_from_parts(config: MeetConfig, saved: Sequence[SavedPart]) -> MeetState:
     """The inverse of `state_parts`: the parts of an input in the same order."""
-    return MeetState(tuple(_input(config, i, [part for part in saved if part.number == i]) for i in range(len(config.inputs))))
+    return MeetState(
+        tuple(_input(config, i, [part for part in saved if part.number == i]) for i in range(len(config.inputs)))
+    )
 
 
 def _input(config: MeetConfig, number: int, saved: list[SavedPart]) -> InputState:
     panes = tuple(pane_from_table(_with_twins(_table(part.blob))) for part in saved if part.kind == PANE)
     waiting = [_table(part.blob) for part in saved if part.kind == WAITING]
-    counters = [counter_from_values(config.inputs[number], json.loads(bytes(part.blob))) for part in saved if part.kind == COUNTER]
+    counters = [
+        counter_from_values(config.inputs[number], json.loads(bytes(part.blob)))
+        for part in saved
+        if part.kind == COUNTER
+    ]
     if len(waiting) > 1 or len(counters) > 1:
         raise InternalError("an input has one table of waiting rows and one counter at most")
     return InputState(panes, waiting[0] if waiting else None, counters[0] if counters else None)
@@ -83,7 +95,9 @@ def _table(blob: bytes | pa.Buffer) -> pa.Table:
 
 
 def _without_twins(table: pa.Table) -> pa.Table:
-    """The table without columns whose 64-bit values stand in another one as well: a time beside its own column, a key beside its code."""
+    """The table without columns whose 64-bit values stand in another one as well: a time beside its own column, a key
+    beside its code.
+    """
     kept: dict[str, NDArray[np.int64]] = {}
     twins: dict[str, str] = {}
     for name in table.column_names:
@@ -107,7 +121,10 @@ def _with_twins(table: pa.Table) -> pa.Table:
         return table
     twins = json.loads(about[b"twins"])
     schema = pa.ipc.read_schema(pa.py_buffer(about[b"schema"]))
-    columns = [_one_array(table.column(twins[f.name])).view(f.type) if f.name in twins else table.column(f.name) for f in schema]
+    columns = [
+        _one_array(table.column(twins[f.name])).view(f.type) if f.name in twins else table.column(f.name)
+        for f in schema
+    ]
     return pa.table(columns, schema=schema)
 
 

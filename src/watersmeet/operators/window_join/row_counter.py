@@ -37,12 +37,22 @@ class RowCounter:
     next_seq: int = 0
 
     def push(self, table: pa.Table) -> tuple[Int64s, Int64s]:
-        """Counts rows that come in ≺ order. Returns their sequence numbers and, per row, the number of the row it pushes out or −1."""
+        """Counts rows that come in ≺ order. Returns their sequence numbers and, per row, the number of the row it
+        pushes out or −1.
+        """
         numbers = self._partition_numbers(table)
         self._reserve(numbers)
         first = self.next_seq
         leaving, self.nodes = push_rows(
-            numbers, first, self.window.count, self.oldest, self.newest, self.held, self.node_seq, self.node_next, self.nodes
+            numbers,
+            first,
+            self.window.count,
+            self.oldest,
+            self.newest,
+            self.held,
+            self.node_seq,
+            self.node_next,
+            self.nodes,
         )
         self.next_seq = first + table.num_rows
         return np.arange(first, self.next_seq, dtype=np.int64), leaving

@@ -1,4 +1,6 @@
-"""What a meet remembers between batches: the panes of its base windows, rows that wait for the watermark, and row counters."""
+"""What a meet remembers between batches: the panes of its base windows, rows that wait for the watermark, and row
+counters.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,14 @@ from watersmeet.operators.window_join.config import MeetConfig, MeetInput
 from watersmeet.operators.window_join.pane import Pane, merged
 from watersmeet.operators.window_join.row_counter import RowCounter
 
-#: Panes up to this size are merged with a neighbour of similar size, so that a stream of tiny batches leaves a logarithm of panes.
+#: Panes up to this size are merged with a neighbour of similar size, so that a stream of tiny batches leaves a
+#: logarithm of panes.
 _SMALL_ROWS = 1 << 16
 _MOST_PANES = 12
 #: A pane with a smaller share of living rows is cut to them before it is written down.
 WORTH_CUTTING = 0.8
-#: A new pane with a smaller one is cut at once: its access path is made anew, over so few rows that the next batch gains by it.
+#: A new pane with a smaller one is cut at once: its access path is made anew, over so few rows that the next batch
+#: gains by it.
 MOSTLY_DEAD = 0.25
 
 
@@ -68,18 +72,25 @@ class MeetState:
 def without_dead_rows(config: MeetConfig, state: MeetState, before: MeetState, future_us: int) -> MeetState:
     """The state with those panes cut to their living rows that are new since `before` and would leave much behind.
 
-    A pane goes when its last row does. One that spans more time than its window is mostly dead when it is made, and whoever writes state
-    down would write that; one that was written already stays as it is.
+    A pane goes when its last row does. One that spans more time than its window is mostly dead when it is made, and
+    whoever writes state down would write that; one that was written already stays as it is.
     """
-    return replace(state, inputs=tuple(_cut(config, i, each, before.inputs[i], future_us) for i, each in enumerate(state.inputs)))
+    return replace(
+        state, inputs=tuple(_cut(config, i, each, before.inputs[i], future_us) for i, each in enumerate(state.inputs))
+    )
 
 
 def _cut(config: MeetConfig, number: int, state: InputState, before: InputState, future_us: int) -> InputState:
     known = {id(pane) for pane in before.panes}
     panes = [
-        pane if id(pane) in known else _living(pane, config.inputs[number].retention_us, future_us, WORTH_CUTTING) for pane in state.panes
+        pane if id(pane) in known else _living(pane, config.inputs[number].retention_us, future_us, WORTH_CUTTING)
+        for pane in state.panes
     ]
-    return state if all(now is then for now, then in zip(panes, state.panes, strict=True)) else replace(state, panes=tuple(panes))
+    return (
+        state
+        if all(now is then for now, then in zip(panes, state.panes, strict=True))
+        else replace(state, panes=tuple(panes))
+    )
 
 
 def _living(pane: Pane, retention_us: int, future_us: int, share: float) -> Pane:
@@ -97,7 +108,9 @@ def _empty_input(source: MeetInput) -> InputState:
 
 
 def _compacted(panes: list[Pane], retention_us: int, future_us: int) -> tuple[Pane, ...]:
-    """Merges neighbours while the newer one is at least half as large as the older: each row is then merged a logarithm of times."""
+    """Merges neighbours while the newer one is at least half as large as the older: each row is then merged a logarithm
+    of times.
+    """
     while len(panes) > 1 and _worth_merging(panes):
         alive = [pane.take(pane.alive(retention_us, future_us)) for pane in panes[-2:]]
         panes = [*panes[:-2], merged(alive)]

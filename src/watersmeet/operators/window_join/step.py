@@ -1,7 +1,7 @@
 """The driver of the meet operator: one batch in, its results and the next state out.
 
-The driver admits rows, cuts the batch into stretches of time, lets expired panes go, and decides which rows are old and which are new. A
-tactic finds every combination with at least one new row, each exactly once.
+The driver admits rows, cuts the batch into stretches of time, lets expired panes go, and decides which rows are old and
+which are new. A tactic finds every combination with at least one new row, each exactly once.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class Stepped:
 def step(config: MeetConfig, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int) -> Stepped:
     """Joins a batch. Time is an argument, never a clock.
 
-    `watermark_us` is the query's watermark at the start of the batch: rows before it are late. `future_us` is a promise that no later batch
-    brings a row before it that is not late: rows that wait are released up to it, and state that cannot reach it is dropped.
+    `watermark_us` is the query's watermark at the start of the batch: rows before it are late. `future_us` is a promise
+    that no later batch brings a row before it that is not late: rows that wait are released up to it, and state that
+    cannot reach it is dropped.
     """
     results, (following, counters) = drained(steps(config, state, deltas, watermark_us, future_us))
     return Stepped(results, following, counters)
@@ -71,7 +72,9 @@ def drained(under_way: Generator[pa.RecordBatch, None, Returned]) -> tuple[list[
 def steps(
     config: MeetConfig, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int
 ) -> Generator[pa.RecordBatch, None, tuple[MeetState, Counters]]:
-    """`step` with its results one piece at a time: none is held here, however many there are. Returns the next state and the counters."""
+    """`step` with its results one piece at a time: none is held here, however many there are. Returns the next state
+    and the counters.
+    """
     kept = {i: without_late(delta, watermark_us) for i, delta in deltas.items()}
     tally = Tally(len(state.inputs))
     released, inputs = _release(config, state, kept, future_us, tally.watch)
@@ -85,7 +88,8 @@ def steps(
             yield batch
         horizon_us = min(before_us, future_us)
         inputs = [
-            _with_pane(config.inputs[i], each, new[i], horizon_us, tally.watch) if i in new else each for i, each in enumerate(inputs)
+            _with_pane(config.inputs[i], each, new[i], horizon_us, tally.watch) if i in new else each
+            for i, each in enumerate(inputs)
         ]
     counters = Counters(
         arrived=tuple(len(deltas[i]) if i in deltas else 0 for i in range(len(inputs))),
@@ -121,11 +125,17 @@ def _release(
 def _new_panes(
     config: MeetConfig, released: dict[int, Released], bounds: list[tuple[int, int]]
 ) -> Iterator[tuple[int, dict[int, Pane], Watch]]:
-    """Stretch by stretch: the time before which it ends, its new panes, and how long they took. None of it depends on what was before."""
+    """Stretch by stretch: the time before which it ends, its new panes, and how long they took. None of it depends on
+    what was before.
+    """
     prepare = tactic_of(config.plan).prepare if len(bounds) > 1 else None  # a single one has its turn at once
     for from_us, before_us in bounds:
         rows = [released[i].between(from_us, before_us) for i in config.streams]
-        made = cores.each(partial(_new_pane, config), list(zip(config.streams, rows, strict=True)), sum(each.times.size for each in rows))
+        made = cores.each(
+            partial(_new_pane, config),
+            list(zip(config.streams, rows, strict=True)),
+            sum(each.times.size for each in rows),
+        )
         new = {i: pane for i, (pane, _) in zip(config.streams, made, strict=True)}
         watch = Watch()
         for _, its in made:
@@ -152,7 +162,9 @@ def _no_rows(source: MeetInput) -> Delta:
     return Delta(source.fields.empty_table(), np.empty(0, np.int64))
 
 
-def _join(config: MeetConfig, inputs: list[InputState], new: dict[int, Pane], tally: Tally, memory: Memory) -> Iterator[pa.RecordBatch]:
+def _join(
+    config: MeetConfig, inputs: list[InputState], new: dict[int, Pane], tally: Tally, memory: Memory
+) -> Iterator[pa.RecordBatch]:
     if not any(len(pane) for pane in new.values()):
         return
     search = tactic_of(config.plan).search(config, memory)

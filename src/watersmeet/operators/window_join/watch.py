@@ -1,7 +1,8 @@
 """How long each operator of a meet worked: seconds of CPU, to be held against the predicted ones.
 
-Nothing a meet computes depends on it. The operators are those of the cost model: rows are taken in, kept (selected, coded, put into their
-window), probed by origin, and put out. An access path is made when it is first probed, so that work counts with the probe.
+Nothing a meet computes depends on it. The operators are those of the cost model: rows are taken in, kept (selected,
+coded, put into their window), probed by origin, and put out. An access path is made when it is first probed, so that
+work counts with the probe.
 """
 
 from __future__ import annotations

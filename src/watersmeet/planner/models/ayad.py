@@ -1,12 +1,14 @@
 """Binary plans over windows: rates, window sizes, CPU per unit of time, memory, and whether a machine can keep up.
 
-A plan is a tree of frozen nodes: sources at the leaves, selections, joins with relations, and window joins. One walk (`plan_cost`) gives
-everything. In steady state all plans of a query put out the same rate, so what a plan is chosen for is what it takes.
+A plan is a tree of frozen nodes: sources at the leaves, selections, joins with relations, and window joins. One walk
+(`plan_cost`) gives everything. In steady state all plans of a query put out the same rate, so what a plan is chosen for
+is what it takes.
 
     selection     λo = f·λ                      Wo = f·W
     join          λo = f·(W_R·λ_L + W_L·λ_R)    Wo = f·W_L·W_R
 
-References: Ayad, Naughton, "Static Optimization of Conjunctive Queries with Sliding Windows over Infinite Streams", sections 3 and 4.
+References: Ayad, Naughton, "Static Optimization of Conjunctive Queries with Sliding Windows over Infinite Streams",
+sections 3 and 4.
 """
 
 from __future__ import annotations
@@ -16,7 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from watersmeet.errors import PlanError, listing
-from watersmeet.planner.models.checks import check_not_negative, check_positive, check_selectivity, check_share, check_window
+from watersmeet.planner.models.checks import (
+    check_not_negative,
+    check_positive,
+    check_selectivity,
+    check_share,
+    check_window,
+)
 
 #: Utilisation may reach its bound but not pass it; a bound that is met exactly must not fail by rounding.
 _ROUNDING = 1e-9
@@ -92,7 +100,9 @@ class SideCosts:
 
 @dataclass(frozen=True, slots=True)
 class WindowJoin:
-    """A join of two inputs. `right_selectivity` is for rows that arrive on the right, where it differs (a one-to-many join)."""
+    """A join of two inputs. `right_selectivity` is for rows that arrive on the right, where it differs (a one-to-many
+    join).
+    """
 
     left: PlanNode
     right: PlanNode
@@ -125,7 +135,9 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class PlanCost:
-    """A plan's output, its CPU in seconds per second, its memory in rows, and the rows per second its joins have to handle."""
+    """A plan's output, its CPU in seconds per second, its memory in rows, and the rows per second its joins have to
+    handle.
+    """
 
     output: Flow
     cpu: float
@@ -173,7 +185,8 @@ class Budget:
 
 
 def selection_flow(inner: Flow, selectivity: float) -> Flow:
-    """λo = f·λ, Wo = f·W: the window of a selection holds what of the last W rows has passed. References: Ayad, Naughton, eqs. 1 and 2.
+    """λo = f·λ, Wo = f·W: the window of a selection holds what of the last W rows has passed. References: Ayad,
+    Naughton, eqs. 1 and 2.
 
     >>> selection_flow(Flow(rows_per_s=100, window_rows=10), 0.5)
     Flow(rows_per_s=50.0, window_rows=5.0)
@@ -202,8 +215,8 @@ def join_cpu(left: Flow, right: Flow, left_costs: SideCosts, right_costs: SideCo
     >>> join_cpu(Flow(10, 10), Flow(20, 10), SideCosts(probe_s=0.25), SideCosts(probe_s=0.5))
     10.0
 
-    References: Ayad, Naughton, eq. 8. It prints C_I(R) + C_V(R) beside λ_L; rows that arrive on the left enter the left window, as in eq. 2
-    of Kang, Naughton, Viglas, where it comes from.
+    References: Ayad, Naughton, eq. 8. It prints C_I(R) + C_V(R) beside λ_L; rows that arrive on the left enter the left
+    window, as in eq. 2 of Kang, Naughton, Viglas, where it comes from.
     """
     from_left = right_costs.probe_s + left_costs.insert_s + left_costs.invalidate_s
     from_right = left_costs.probe_s + right_costs.insert_s + right_costs.invalidate_s
@@ -221,7 +234,8 @@ def nway_output(sources: Sequence[Source], selectivity: float) -> Flow:
     check_selectivity(selectivity, "the product of all selectivities")
     flows = [source.flow() for source in sources]
     rates = [
-        arriving.rows_per_s * math.prod(other.window_rows for i, other in enumerate(flows) if i != k) for k, arriving in enumerate(flows)
+        arriving.rows_per_s * math.prod(other.window_rows for i, other in enumerate(flows) if i != k)
+        for k, arriving in enumerate(flows)
     ]
     return Flow(selectivity * math.fsum(rates), selectivity * math.prod(flow.window_rows for flow in flows))
 
@@ -241,7 +255,9 @@ def plan_cost(plan: PlanNode, kept: Mapping[str, float] | None = None) -> PlanCo
     if len(set(names)) != len(names):
         raise PlanError(f"a source stands twice in a plan: {', '.join(names)}")
     if strangers := sorted(set(shares) - set(names)):
-        raise PlanError(f"a drop box at {listing(strangers)}, which is no source of the plan", hint=f"sources: {listing(names)}")
+        raise PlanError(
+            f"a drop box at {listing(strangers)}, which is no source of the plan", hint=f"sources: {listing(names)}"
+        )
     for name, share in shares.items():
         check_share(share, f'what the drop box of "{name}" keeps', PlanError)
     return _walk(plan, shares)
@@ -288,6 +304,8 @@ def _walk(plan: PlanNode, kept: Mapping[str, float]) -> PlanCost:
     inner = _walk(plan.input, kept)
     cpu = inner.cpu + plan.cost_s * inner.output.rows_per_s
     if isinstance(plan, Selection):
-        return PlanCost(selection_flow(inner.output, plan.selectivity), cpu, inner.memory_rows, inner.handled_rows_per_s)
+        return PlanCost(
+            selection_flow(inner.output, plan.selectivity), cpu, inner.memory_rows, inner.handled_rows_per_s
+        )
     grown = selection_flow(inner.output, plan.selectivity * plan.relation_rows)
     return PlanCost(grown, cpu, inner.memory_rows + plan.memory_rows, inner.handled_rows_per_s)

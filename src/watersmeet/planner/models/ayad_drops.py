@@ -1,8 +1,9 @@
 """Drop boxes: which share of each stream to keep when no plan can keep up, for the highest output rate.
 
-It is enough to drop at the sources (observations 2 and 3). With count windows both output and cost are linear in the shares kept, so the
-best shares are those of a continuous knapsack: the streams that put out most per unit of cost are kept first. The best plan to approximate
-need not be the best feasible plan, so plans are searched together with their drop boxes.
+It is enough to drop at the sources (observations 2 and 3). With count windows both output and cost are linear in the
+shares kept, so the best shares are those of a continuous knapsack: the streams that put out most per unit of cost are
+kept first. The best plan to approximate need not be the best feasible plan, so plans are searched together with their
+drop boxes.
 
 References: Ayad, Naughton, section 5.
 """
@@ -31,7 +32,8 @@ _ROUNDS, _HARDLY = 20, 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What is asked of the drop boxes: a least rate per stream in rows per second, and a weight for a stream's part of the output.
+    """What is asked of the drop boxes: a least rate per stream in rows per second, and a weight for a stream's part of
+    the output.
 
     Where all windows are time windows every part shrinks by the same factor, so weights change nothing.
     """
@@ -75,14 +77,17 @@ def coefficients(plan: PlanNode) -> dict[str, tuple[float, float]]:
     """
     sources = sources_of(plan)
     if any(source.window_rows is None for source in sources):
-        raise PlanError("with time windows output is not linear in what is kept", hint="use best_drops, which takes any window")
+        raise PlanError(
+            "with time windows output is not linear in what is kept", hint="use best_drops, which takes any window"
+        )
     alone = {source.name: {other.name: float(other is source) for other in sources} for source in sources}
     costs = {name: plan_cost(plan, kept) for name, kept in alone.items()}
     return {name: (cost.output.rows_per_s, cost.cpu) for name, cost in costs.items()}
 
 
 def best_drops(plan: PlanNode, budget: Budget | None = None, wishes: Wishes = NO_WISHES) -> Approximation:
-    """The drop boxes that let a plan put out the most within the CPU there is; refuses what even the least rates exceed.
+    """The drop boxes that let a plan put out the most within the CPU there is; refuses what even the least rates
+    exceed.
 
     >>> from watersmeet.planner.models.ayad import SideCosts, Source, WindowJoin
     >>> cost = SideCosts(probe_s=0.05)
@@ -94,7 +99,9 @@ def best_drops(plan: PlanNode, budget: Budget | None = None, wishes: Wishes = NO
     """
     allowed, least = budget or Budget(), _least_shares(plan, wishes)
     if not allowed.holds(plan_cost(plan, least)):
-        raise PlanError("the plan does not keep up even with the least that must be kept", hint=f"the plan: {plan_text(plan)}")
+        raise PlanError(
+            "the plan does not keep up even with the least that must be kept", hint=f"the plan: {plan_text(plan)}"
+        )
     timed = [source.window_rows is None for source in sources_of(plan)]
     if wishes.weights and any(timed) and not all(timed):
         raise PlanError("weights of streams are not supported where count and time windows are mixed")
@@ -105,8 +112,8 @@ def best_drops(plan: PlanNode, budget: Budget | None = None, wishes: Wishes = NO
 def best_approximation(query: JoinQuery, budget: Budget | None = None, wishes: Wishes = NO_WISHES) -> Approximation:
     """The plan that puts out the most with its drop boxes; among equals the one that costs less.
 
-    With few sources all plans are tried. With more, plans and drop boxes are improved in turn: the cheapest plan for what is kept, then
-    the best drop boxes of that plan, from several starts.
+    With few sources all plans are tried. With more, plans and drop boxes are improved in turn: the cheapest plan for
+    what is kept, then the best drop boxes of that plan, from several starts.
 
     References: Ayad, Naughton, section 5.2, Figure 7.
     """
@@ -116,7 +123,9 @@ def best_approximation(query: JoinQuery, budget: Budget | None = None, wishes: W
     plans = all_plans(query) if few else _promising(query, allowed, wishes)
     found = [each for plan in plans if (each := _drops_or_none(plan, allowed, wishes)) is not None]
     if not found:
-        raise PlanError("no plan looked at has the memory for its windows and the time for the least rates that are demanded")
+        raise PlanError(
+            "no plan looked at has the memory for its windows and the time for the least rates that are demanded"
+        )
     most = max(each.output_rows_per_s for each in found)
     return min((each for each in found if each.output_rows_per_s >= most * (1 - 1e-9)), key=lambda each: each.cost.cpu)
 
@@ -144,7 +153,9 @@ def _least_shares(plan: PlanNode, wishes: Wishes) -> dict[str, float]:
     rates = {source.name: source.rows_per_s for source in sources_of(plan)}
     named = {*wishes.least_rows_per_s, *wishes.weights}
     if strangers := sorted(named - set(rates)):
-        raise PlanError(f"wishes for {listing(strangers)}, which are no sources", hint=f"sources: {listing(list(rates))}")
+        raise PlanError(
+            f"wishes for {listing(strangers)}, which are no sources", hint=f"sources: {listing(list(rates))}"
+        )
     for name, rate in wishes.least_rows_per_s.items():
         if rate > rates[name]:
             raise PlanError(f'"{name}" is to be kept at {rate:g} rows per second, but brings only {rates[name]:g}')
@@ -158,7 +169,9 @@ def _drops_or_none(plan: PlanNode, budget: Budget, wishes: Wishes) -> Approximat
 
 
 def _promising(query: JoinQuery, budget: Budget, wishes: Wishes) -> list[PlanNode]:
-    """Plans met while plans and drop boxes are improved in turn, starting with everything kept and with one or two sources favoured."""
+    """Plans met while plans and drop boxes are improved in turn, starting with everything kept and with one or two
+    sources favoured.
+    """
     names = [source.name for source in query.sources]
     pairs = combinations(names, 2) if len(names) <= MOST_PAIRED else ()
     met: dict[PlanNode, None] = {}

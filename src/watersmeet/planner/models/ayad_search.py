@@ -1,9 +1,9 @@
 """The best binary plan of a join query: dynamic programming over subsets of its sources.
 
-Rates and windows of a partial join depend on which sources it covers, not on how, so the best plan of a set joins best plans of its
-parts. Of each set the plans that no other beats in both CPU and memory are kept, so that either can be minimised under a bound on the
-other. Up to `MOST_EXACT` sources this is exact, cross products and bushy trees included; with more, the join that adds least is made first,
-and so on. Predicates on one source are evaluated before any join.
+Rates and windows of a partial join depend on which sources it covers, not on how, so the best plan of a set joins best
+plans of its parts. Of each set the plans that no other beats in both CPU and memory are kept, so that either can be
+minimised under a bound on the other. Up to `MOST_EXACT` sources this is exact, cross products and bushy trees included;
+with more, the join that adds least is made first, and so on. Predicates on one source are evaluated before any join.
 
 References: Ayad, Naughton, section 4, "Complexity of Optimization".
 """
@@ -109,7 +109,9 @@ class Tie:
 
 @dataclass(frozen=True, slots=True)
 class JoinQuery:
-    """A conjunctive query over windows: sources, predicates on one of them, predicates between two, and what joins cost."""
+    """A conjunctive query over windows: sources, predicates on one of them, predicates between two, and what joins
+    cost.
+    """
 
     sources: tuple[Source, ...]
     ties: tuple[Tie, ...]
@@ -122,7 +124,9 @@ class JoinQuery:
             raise PlanError(f"a query needs sources of different names, got {listing(names)}")
         named = [name for tie in self.ties for name in (tie.left, tie.right)] + [each.source for each in self.filters]
         if strangers := sorted(set(named) - set(names)):
-            raise PlanError(f"predicates on {listing(strangers)}, which are no sources", hint=f"sources: {listing(names)}")
+            raise PlanError(
+                f"predicates on {listing(strangers)}, which are no sources", hint=f"sources: {listing(names)}"
+            )
 
     def leaf(self, source: Source) -> PlanNode:
         """A source under its filters, the one that takes most away per cost first."""
@@ -150,7 +154,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The plan found, whether the machine can keep up with it, whether there is surely none better, and how many joins were costed."""
+    """The plan found, whether the machine can keep up with it, whether there is surely none better, and how many joins
+    were costed.
+    """
 
     plan: PlanNode
     cost: PlanCost
@@ -160,7 +166,10 @@ class Choice:
 
 
 def best_plan(
-    query: JoinQuery, budget: Budget | None = None, objective: Objective = "cpu", kept: Mapping[str, float] | None = None
+    query: JoinQuery,
+    budget: Budget | None = None,
+    objective: Objective = "cpu",
+    kept: Mapping[str, float] | None = None,
 ) -> Choice:
     """The feasible plan with the least CPU, or memory; where none is feasible, the least of all, marked so.
 
@@ -183,7 +192,10 @@ def all_plans(query: JoinQuery) -> list[PlanNode]:
     ['(a ⋈ (b ⋈ c))', '((a ⋈ b) ⋈ c)', '((a ⋈ c) ⋈ b)']
     """
     if len(query.sources) > MOST_LISTED:
-        raise PlanError(f"{len(query.sources)} sources have too many plans to list", hint=f"plans are listed for up to {MOST_LISTED}")
+        raise PlanError(
+            f"{len(query.sources)} sources have too many plans to list",
+            hint=f"plans are listed for up to {MOST_LISTED}",
+        )
     return [each.plan for each in _trees(query, tuple(_leaf(query, source, {}) for source in query.sources))]
 
 

@@ -1,8 +1,10 @@
-"""Drop boxes in front of time windows, which the paper leaves out: a time window thins out with its stream, so shares multiply.
+"""Drop boxes in front of time windows, which the paper leaves out: a time window thins out with its stream, so shares
+multiply.
 
-In the logarithms of the shares, CPU and memory are convex, and with nothing but time windows the logarithm of the output is linear: there
-is one best point. It is found by small steps, each of them a continuous knapsack over how much output and load change (sequential linear
-programming). With count and time windows mixed the point found is the best in its neighbourhood.
+In the logarithms of the shares, CPU and memory are convex, and with nothing but time windows the logarithm of the
+output is linear: there is one best point. It is found by small steps, each of them a continuous knapsack over how much
+output and load change (sequential linear programming). With count and time windows mixed the point found is the best in
+its neighbourhood.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ _NEAR = 1e-9
 
 
 def thinned_shares(plan: PlanNode, budget: Budget, least: Mapping[str, float]) -> Shares:
-    """The share of each source to keep so that the plan's output is the highest within the budget, which must hold the least shares.
+    """The share of each source to keep so that the plan's output is the highest within the budget, which must hold the
+    least shares.
 
     >>> from watersmeet.planner.models.ayad import SideCosts, Source, WindowJoin
     >>> cost = SideCosts(probe_s=0.05)
@@ -34,7 +37,11 @@ def thinned_shares(plan: PlanNode, budget: Budget, least: Mapping[str, float]) -
     {'a': 0.5, 'b': 0.125}
     """
     wanted = {source.name: least.get(source.name, 0.0) for source in sources_of(plan)}
-    return climb(lambda shares: plan_cost(plan, shares).output.rows_per_s, lambda shares: budget.load(plan_cost(plan, shares)), wanted)
+    return climb(
+        lambda shares: plan_cost(plan, shares).output.rows_per_s,
+        lambda shares: budget.load(plan_cost(plan, shares)),
+        wanted,
+    )
 
 
 def climb(
@@ -44,7 +51,8 @@ def climb(
     start: Mapping[str, float] | None = None,
     last_step: float = LAST_STEP,
 ) -> Shares:
-    """The shares of the highest output with a load of at most 1, none below its least, going up from a start (by default everything).
+    """The shares of the highest output with a load of at most 1, none below its least, going up from a start (by
+    default everything).
 
     >>> shares = climb(lambda kept: kept["a"] * kept["b"], lambda kept: kept["a"] + 4 * kept["b"], {"a": 0, "b": 0})
     >>> {name: round(share, 3) for name, share in shares.items()}
@@ -72,7 +80,8 @@ def shrunk(load: Measure, lowest: Mapping[str, float], shares: Shares) -> Shares
     for _ in range(60):
         if light >= 1 - _NEAR or too_much - fits <= _NEAR * too_much:
             break
-        # The load is nearly a straight line between the two; a little off the line keeps either end from staying where it is.
+        # The load is nearly a straight line between the two; a little off the line keeps either end from staying where
+        # it is.
         guess = min(max((1 - _NEAR / 2 - light) / (heavy - light), 0.02), 0.98)
         scale = fits + guess * (too_much - fits)
         reached = load(_scaled(shares, scale, lowest))

@@ -61,9 +61,13 @@ def check_order(order: Sequence[int], streams: int) -> None:
     watersmeet.errors.PlanError: an order of 3 streams names each of 0 to 2 once, got 0, 2
     """
     if len(order) != streams or set(order) != set(range(streams)):
-        raise PlanError(f"an order of {streams} streams names each of 0 to {streams - 1} once, got {', '.join(map(str, order))}")
+        raise PlanError(
+            f"an order of {streams} streams names each of 0 to {streams - 1} once, got {', '.join(map(str, order))}"
+        )
 
 
 def is_number(value: object) -> bool:
-    """Whether this is a number a statistic or a weight can have; truth values, NaN and what would overflow in a product are not."""
+    """Whether this is a number a statistic or a weight can have; truth values, NaN and what would overflow in a product
+    are not.
+    """
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST

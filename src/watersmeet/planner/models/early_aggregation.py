@@ -4,11 +4,14 @@ The shape is the fourth paper's (`cost.tran`), generalised to any number of inpu
 
 - A row enters and leaves its window once each. On an input that aggregates early it is counted in its group first.
 - All rows of one early group that come and go between two evaluations are one change; on other inputs every row is one.
-- A change probes the other inputs one after the other. On an early input it meets groups, at most one per combination of carried values;
+- A change probes the other inputs one after the other. On an early input it meets groups, at most one per combination
+  of carried values;
   on the others it meets rows.
-- Every result is one update of the query's aggregation set, found by hashing: there is no chain of groups to walk, so α/Bg is 1.
+- Every result is one update of the query's aggregation set, found by hashing: there is no chain of groups to walk, so
+  α/Bg is 1.
 
-References: Tran, Lee, "Transformation of Continuous Aggregation Join Queries over Data Streams", section 6.3, eqs. 1 to 4.
+References: Tran, Lee, "Transformation of Continuous Aggregation Join Queries over Data Streams", section 6.3, eqs. 1 to
+4.
 """
 
 from __future__ import annotations
@@ -26,10 +29,12 @@ Matches = Callable[[frozenset[int], int], float]
 
 @dataclass(frozen=True, slots=True)
 class EarlyInput:
-    """An input as the model sees it: rows per second after selection, rows in its window, groups its rows can fall into (g/σ).
+    """An input as the model sees it: rows per second after selection, rows in its window, groups its rows can fall into
+    (g/σ).
 
-    `passes` is how often a row is handled: twice where it enters and leaves, once where it never leaves. `order` is how its changes probe
-    the others. `carried` is how many combinations of values an arrival elsewhere can tell apart in it (g).
+    `passes` is how often a row is handled: twice where it enters and leaves, once where it never leaves. `order` is how
+    its changes probe the others. `carried` is how many combinations of values an arrival elsewhere can tell apart in it
+    (g).
     """
 
     rows_per_s: float
@@ -107,10 +112,17 @@ def input_costs(
 
 
 def _input_cost(
-    inputs: Sequence[EarlyInput], k: int, early: Collection[int], matches: Matches, interval_s: float, weights: EarlyWeights
+    inputs: Sequence[EarlyInput],
+    k: int,
+    early: Collection[int],
+    matches: Matches,
+    interval_s: float,
+    weights: EarlyWeights,
 ) -> InputCost:
     each = inputs[k]
-    keep = each.rows_per_s * weights.row_s + (each.rows_per_s * each.passes * weights.early_row_s if k in early else 0.0)
+    keep = each.rows_per_s * weights.row_s + (
+        each.rows_per_s * each.passes * weights.early_row_s if k in early else 0.0
+    )
     changes = changes_per_s(each, interval_s, early=k in early)
     reached, cost, bound = changes, changes * weights.change_s, frozenset({k})
     for j in each.order:

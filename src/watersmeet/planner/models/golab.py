@@ -1,14 +1,17 @@
 """Comparisons per unit of time of multi-way window joins that store no intermediate result.
 
-One formula covers every algorithm of the paper. For the new rows of one origin, the loops run over the windows in some order in which the
-origin stands at any place. With `φ(outer)` the composite rows that reach a loop and `scanned` the rows the loop looks at for each,
+One formula covers every algorithm of the paper. For the new rows of one origin, the loops run over the windows in some
+order in which the origin stands at any place. With `φ(outer)` the composite rows that reach a loop and `scanned` the
+rows the loop looks at for each,
 
     comparisons = executions · Σ over the loops but the first of φ(outer loops) · scanned(loop)
 
-where the origin's window counts as one row, executed λ times per unit of time (eager), or as λτ rows, executed 1/τ times (lazy). The first
-loop compares nothing. Eager, Lazy, Naive, General and Hash differ only in the order, in τ and in what is scanned.
+where the origin's window counts as one row, executed λ times per unit of time (eager), or as λτ rows, executed 1/τ
+times (lazy). The first loop compares nothing. Eager, Lazy, Naive, General and Hash differ only in the order, in τ and
+in what is scanned.
 
-References: Golab, Özsu, "Processing Sliding Window Multi-Joins in Continuous Queries over Data Streams", section 4.2 and appendix A.
+References: Golab, Özsu, "Processing Sliding Window Multi-Joins in Continuous Queries over Data Streams", section 4.2
+and appendix A.
 """
 
 from __future__ import annotations
@@ -19,17 +22,26 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from watersmeet.errors import PlanError
-from watersmeet.planner.models.checks import check_not_negative, check_order, check_positive, check_selectivity, check_whole, check_window
+from watersmeet.planner.models.checks import (
+    check_not_negative,
+    check_order,
+    check_positive,
+    check_selectivity,
+    check_whole,
+    check_window,
+)
 
 Order = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream and its window, in the paper's (λ, T, v); a count window has `window_rows` (C) instead of `window_s` (T).
+    """A stream and its window, in the paper's (λ, T, v); a count window has `window_rows` (C) instead of `window_s`
+    (T).
 
-    `buckets` (b) is 1 where there is no hash index. `theta` is the selectivity of a predicate other than equality that ties this window to
-    the common attribute; None means equality. `weight` is what one comparison with this window costs beside a plain one.
+    `buckets` (b) is 1 where there is no hash index. `theta` is the selectivity of a predicate other than equality that
+    ties this window to the common attribute; None means equality. `weight` is what one comparison with this window
+    costs beside a plain one.
 
     >>> Stream(10, 100, 500).rows(), Stream(10, None, 500, window_rows=300).rows(slack_s=5)
     (1000.0, 350)
@@ -76,13 +88,16 @@ class Intervals:
         if self.expire_s is not None:
             check_not_negative(self.expire_s, "the expiration interval", PlanError)
             if self.expire_s < self.evaluate_s:
-                raise PlanError(f"expiration every {self.expire_s} s would come more often than evaluation every {self.evaluate_s} s")
+                raise PlanError(
+                    f"expiration every {self.expire_s} s would come more often than evaluation every {self.evaluate_s} s"
+                )
 
     @property
     def slack_s(self) -> float:
         """By how much a window is longer than its length when a join looks at it, on average.
 
-        Since the last expiration τ, 2τ, … up to the expiration interval e have passed: (τ + e)/2. The paper has e = τ, hence T + τ.
+        Since the last expiration τ, 2τ, … up to the expiration interval e have passed: (τ + e)/2. The paper has e = τ,
+        hence T + τ.
         """
         return (self.evaluate_s + (self.evaluate_s if self.expire_s is None else self.expire_s)) / 2
 
@@ -107,8 +122,8 @@ class Join(Protocol):
 class CommonAttribute:
     """All streams joined on one attribute: by equality, or by a theta predicate where a stream has one.
 
-    Containment of value sets: a stream with v distinct values has the first v of a common list. So min(v) values occur in all of the
-    members, each in a share 1/v of a member's rows, and `selectivity = min(v) / Π v`.
+    Containment of value sets: a stream with v distinct values has the first v of a common list. So min(v) values occur
+    in all of the members, each in a share 1/v of a member's rows, and `selectivity = min(v) / Π v`.
 
     >>> CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50))).selectivity((0, 1))
     0.002
@@ -145,7 +160,8 @@ def intermediate_rows(join: Join, members: Sequence[int], intervals: Intervals =
 
 
 def result_rows_per_s(join: Join) -> float:
-    """Results per unit of time: each arrival meets the other windows as they are at that instant, so evaluation intervals do not matter.
+    """Results per unit of time: each arrival meets the other windows as they are at that instant, so evaluation
+    intervals do not matter.
 
     >>> result_rows_per_s(CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50))))
     4.0
@@ -167,11 +183,15 @@ def origin_comparisons(join: Join, origin: int, order: Order, intervals: Interva
     """
     check_order(order, len(join.streams))
     rows, executions_per_s = origin_rows(join, origin, intervals)
-    return executions_per_s * math.fsum(loop_comparisons(join, rows, order[:level], order[level]) for level in range(1, len(order)))
+    return executions_per_s * math.fsum(
+        loop_comparisons(join, rows, order[:level], order[level]) for level in range(1, len(order))
+    )
 
 
 def origin_rows(join: Join, origin: int, intervals: Intervals) -> tuple[tuple[float, ...], float]:
-    """The rows of each window when new rows of the origin are joined (of the origin's, only the new ones), and how often that happens."""
+    """The rows of each window when new rows of the origin are joined (of the origin's, only the new ones), and how
+    often that happens.
+    """
     if not 0 <= origin < len(join.streams):
         raise PlanError(f"there is no stream {origin} among {len(join.streams)}")
     rows = [stream.rows(intervals.slack_s) for stream in join.streams]
@@ -181,7 +201,9 @@ def origin_rows(join: Join, origin: int, intervals: Intervals) -> tuple[tuple[fl
 
 
 def loop_comparisons(join: Join, rows: Sequence[float], outer: Order, target: int) -> float:
-    """Comparisons of one loop in one execution, given the rows of every window; only which loops are outside matters, not their order."""
+    """Comparisons of one loop in one execution, given the rows of every window; only which loops are outside matters,
+    not their order.
+    """
     composites = math.prod(rows[member] for member in outer) * join.selectivity(outer)
     return composites * scanned_rows(join, rows, outer, target) * join.streams[target].weight
 
@@ -189,7 +211,8 @@ def loop_comparisons(join: Join, rows: Sequence[float], outer: Order, target: in
 def scanned_rows(join: Join, rows: Sequence[float], outer: Order, target: int) -> float:
     """Rows a loop looks at for one composite row from the loops outside it: the window, or one of its b buckets.
 
-    A bucket holds at least the rows that match: buckets beyond the number of values save nothing more. Matches do not depend on b.
+    A bucket holds at least the rows that match: buckets beyond the number of values save nothing more. Matches do not
+    depend on b.
 
     References: Golab, Özsu, sections 3.4 and 5.3 (T/b). The bound from below is ours.
     """
@@ -209,7 +232,8 @@ def origin_first(origin: int, global_order: Order) -> Order:
 
 
 def eager_nlj(join: Join, global_order: Order) -> tuple[float, ...]:
-    """Eager Multi-Way NLJ by origin, C1, C2, …; with buckets it is the Multi-Way Hash Join, with some of them the hybrid.
+    """Eager Multi-Way NLJ by origin, C1, C2, …; with buckets it is the Multi-Way Hash Join, with some of them the
+    hybrid.
 
     >>> [round(cost) for cost in eager_nlj(CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50), Stream(1, 200, 40))), (0, 1, 2))]
     [1400, 1400, 1200]
@@ -221,7 +245,9 @@ def eager_nlj(join: Join, global_order: Order) -> tuple[float, ...]:
 
 def lazy_nlj(join: Join, global_order: Order, intervals: Intervals) -> tuple[float, ...]:
     """Lazy Multi-Way NLJ by origin, L1, L2, …: as eager, with windows of T + τ. References: Golab, Özsu, appendix A, L."""
-    return per_origin(join, [origin_first(origin, global_order) for origin in range(len(join.streams))], _lazy(intervals))
+    return per_origin(
+        join, [origin_first(origin, global_order) for origin in range(len(join.streams))], _lazy(intervals)
+    )
 
 
 def naive_eager_nlj(join: Join, global_order: Order) -> tuple[float, ...]:
@@ -235,7 +261,9 @@ def naive_lazy_nlj(join: Join, global_order: Order, intervals: Intervals) -> tup
 
 
 def general_lazy_nlj(join: Join, orders: Sequence[Order], intervals: Intervals) -> tuple[float, ...]:
-    """General Lazy Multi-Way NLJ by origin: any order for each, its new rows at any place. References: Golab, Özsu, section 3.3."""
+    """General Lazy Multi-Way NLJ by origin: any order for each, its new rows at any place. References: Golab, Özsu,
+    section 3.3.
+    """
     return per_origin(join, orders, _lazy(intervals))
 
 
@@ -247,7 +275,8 @@ def per_origin(join: Join, orders: Sequence[Order], intervals: Intervals = EAGER
 
 
 def expiration_checks_per_s(join: Join, intervals: Intervals = EAGER) -> float:
-    """List heads looked at per unit of time to let expired rows leave: each row once, and every bucket each time, empty or not.
+    """List heads looked at per unit of time to let expired rows leave: each row once, and every bucket each time, empty
+    or not.
 
     Expiration takes place at every arrival (eager) or every e. This is why many buckets want a longer interval.
 

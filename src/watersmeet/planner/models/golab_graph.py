@@ -18,7 +18,9 @@ from watersmeet.planner.models.golab_orders import Found, Trials
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A predicate between two streams: the share `selectivity` of their pairs of rows satisfies it; `equality` can use a hash index."""
+    """A predicate between two streams: the share `selectivity` of their pairs of rows satisfies it; `equality` can use
+    a hash index.
+    """
 
     first: int
     second: int
@@ -54,10 +56,14 @@ class JoinGraph:
             raise PlanError("a join needs at least two streams")
         for predicate in self.predicates:
             if not predicate.within(range(len(self.streams))):
-                raise PlanError(f"a predicate between streams {predicate.first} and {predicate.second}, but there are {len(self.streams)}")
+                raise PlanError(
+                    f"a predicate between streams {predicate.first} and {predicate.second}, but there are {len(self.streams)}"
+                )
 
     def selectivity(self, members: Sequence[int]) -> float:
-        return math.prod((predicate.selectivity for predicate in self.predicates if predicate.within(members)), start=1.0)
+        return math.prod(
+            (predicate.selectivity for predicate in self.predicates if predicate.within(members)), start=1.0
+        )
 
     def leads_to(self, outer: Sequence[int], target: int) -> bool:
         return any(predicate.equality and predicate.between(outer, target) for predicate in self.predicates)
@@ -68,7 +74,8 @@ class JoinGraph:
 
 
 def most_selective_next(graph: JoinGraph, origin: int, intervals: Intervals = EAGER) -> Found:
-    """Heuristic for different attributes: the origin first, then at each step the predicate that leaves the fewest rows.
+    """Heuristic for different attributes: the origin first, then at each step the predicate that leaves the fewest
+    rows.
 
     Only windows the join graph reaches are looked at; where it reaches none, the smallest window is multiplied in.
 
@@ -80,7 +87,9 @@ def most_selective_next(graph: JoinGraph, origin: int, intervals: Intervals = EA
     """
     order = _from(graph, origin)
     while windows := reachable(graph, order):
-        order = min(((*order, window) for window in windows), key=partial(intermediate_rows, graph, intervals=intervals))
+        order = min(
+            ((*order, window) for window in windows), key=partial(intermediate_rows, graph, intervals=intervals)
+        )
     return Found(order, origin_comparisons(graph, origin, order, intervals), looked_at=1)
 
 
@@ -93,7 +102,9 @@ def exhaustive_from(graph: JoinGraph, origin: int, intervals: Intervals = EAGER)
 
 
 def reachable(graph: JoinGraph, order: Order) -> list[int]:
-    """The windows that may come next: those a predicate ties to the order so far, or all that are left where there is none."""
+    """The windows that may come next: those a predicate ties to the order so far, or all that are left where there is
+    none.
+    """
     left = [each for each in range(len(graph.streams)) if each not in order]
     return [each for each in left if graph.ties(order, each)] or left
 

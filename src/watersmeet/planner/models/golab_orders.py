@@ -1,7 +1,8 @@
-"""Join orders: the paper's heuristics, each a function that says which order it found and how many it looked at, and exhaustive search.
+"""Join orders: the paper's heuristics, each a function that says which order it found and how many it looked at, and
+exhaustive search.
 
-A global order stands for one order per origin, the origin first (`origin_first`); its cost is the sum over the origins. Streams are
-numbered from zero.
+A global order stands for one order per origin, the origin first (`origin_first`); its cost is the sum over the origins.
+Streams are numbered from zero.
 
 References: Golab, Özsu, section 5.
 """
@@ -72,7 +73,9 @@ def global_cost(join: CommonAttribute, order: Order, intervals: Intervals = EAGE
     >>> round(global_cost(CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50), Stream(1, 200, 40))), (0, 1, 2)))
     4000
     """
-    return fsum(origin_comparisons(join, origin, origin_first(origin, order), intervals) for origin in range(len(join.streams)))
+    return fsum(
+        origin_comparisons(join, origin, origin_first(origin, order), intervals) for origin in range(len(join.streams))
+    )
 
 
 def exhaustive(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
@@ -85,12 +88,14 @@ def exhaustive_per_origin(join: CommonAttribute, intervals: Intervals = EAGER) -
     """The best order for each origin, its new rows at any place: n! orders for each of n origins."""
     _refuse_too_many(factorial(len(join.streams)))
     return tuple(
-        _origin_trials(join, origin, intervals).best(permutations(range(len(join.streams)))) for origin in range(len(join.streams))
+        _origin_trials(join, origin, intervals).best(permutations(range(len(join.streams))))
+        for origin in range(len(join.streams))
     )
 
 
 def ascending_join_sizes(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
-    """Heuristic 1: the smallest binary join first, then always the window that leaves the fewest rows; both ends of the pair are tried.
+    """Heuristic 1: the smallest binary join first, then always the window that leaves the fewest rows; both ends of the
+    pair are tried.
 
     References: Golab, Özsu, section 5.1, the initial heuristic.
     """
@@ -98,10 +103,11 @@ def ascending_join_sizes(join: CommonAttribute, intervals: Intervals = EAGER) ->
 
 
 def fast_streams_up(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
-    """Heuristic 2: from the order of heuristic 1, each stream faster than the average tries every higher place but the top.
+    """Heuristic 2: from the order of heuristic 1, each stream faster than the average tries every higher place but the
+    top.
 
-    One fast stream after the other, each staying where it is best: at most n places for each of f streams. (The paper tries them in
-    combination, up to n^f.)
+    One fast stream after the other, each staying where it is best: at most n places for each of f streams. (The paper
+    tries them in combination, up to n^f.)
 
     >>> fast_streams_up(CommonAttribute((Stream(100, 100, 200), Stream(1, 100, 200), Stream(1, 100, 20), Stream(3, 100, 2))))
     Found(order=(1, 0, 2, 3), cost=80400.0, looked_at=4)
@@ -114,7 +120,8 @@ def fast_streams_up(join: CommonAttribute, intervals: Intervals = EAGER) -> Foun
 
 
 def lazy_orders(join: CommonAttribute, intervals: Intervals) -> tuple[Found, ...]:
-    """Heuristic 3: an order per origin with its new rows at any place; the origin's window counts as the rows of the last τ.
+    """Heuristic 3: an order per origin with its new rows at any place; the origin's window counts as the rows of the
+    last τ.
 
     The orders of heuristics 1 and 2 over windows so resized, where the new rows may also move to the top.
 
@@ -128,8 +135,9 @@ def lazy_orders(join: CommonAttribute, intervals: Intervals) -> tuple[Found, ...
 def hash_order(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
     """Heuristic 4: heuristics 1 and 2 with each window's T divided by its buckets when join sizes are compared.
 
-    With equally many buckets everywhere this is the order of the nested loops. With different ones the division misjudges sizes, because
-    buckets save comparisons but let no fewer rows through; so the undivided sizes are tried as well.
+    With equally many buckets everywhere this is the order of the nested loops. With different ones the division
+    misjudges sizes, because buckets save comparisons but let no fewer rows through; so the undivided sizes are tried as
+    well.
 
     References: Golab, Özsu, section 5.3.
     """
@@ -140,7 +148,8 @@ def hash_order(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
 
 
 def indexed_innermost(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
-    """Heuristic 5, for the hybrid: windows without a hash index outermost, indexed ones innermost, each part by heuristic 1.
+    """Heuristic 5, for the hybrid: windows without a hash index outermost, indexed ones innermost, each part by
+    heuristic 1.
 
     References: Golab, Özsu, section 5.4, "Hybrid Hash-NLJ".
     """
@@ -151,14 +160,17 @@ def indexed_innermost(join: CommonAttribute, intervals: Intervals = EAGER) -> Fo
 
 
 def expensive_on_top(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
-    """Heuristic 7: windows whose comparisons cost more than the average near the top, dearest first, the rest by heuristics 1 and 2.
+    """Heuristic 7: windows whose comparisons cost more than the average near the top, dearest first, the rest by
+    heuristics 1 and 2.
 
     Near the top a predicate is evaluated for fewer composite rows. Without an expensive predicate this is heuristic 2.
 
     References: Golab, Özsu, section 5.4, "Expensive predicates".
     """
     trials = _trials(join, intervals)
-    cheap_first = _moved_up(trials, trials.best(_both_starts(_ascending(join, intervals))).order, _fast(join.streams), top=1).order
+    cheap_first = _moved_up(
+        trials, trials.best(_both_starts(_ascending(join, intervals))).order, _fast(join.streams), top=1
+    ).order
     mean = fsum(stream.weight for stream in join.streams) / len(join.streams)
     dear = [each for each in cheap_first if join.streams[each].weight > mean * (1 + _EQUAL)]
     return _moved_up(trials, cheap_first, sorted(dear, key=lambda each: -join.streams[each].weight), top=0)
@@ -174,7 +186,8 @@ def bucket_sized(join: CommonAttribute) -> CommonAttribute:
 
 
 def rates_have_moved(before: Sequence[float], now: Sequence[float], threshold: float) -> bool:
-    """Heuristic 8: whether any rate has changed by more than the share `threshold`, so that orders should be looked for again.
+    """Heuristic 8: whether any rate has changed by more than the share `threshold`, so that orders should be looked for
+    again.
 
     >>> rates_have_moved([10, 1], [11, 1], threshold=0.2), rates_have_moved([10, 1], [10, 2], threshold=0.2)
     (False, True)
@@ -220,13 +233,17 @@ def _moved_up(trials: Trials, start: Order, movers: Iterable[int], top: int) -> 
     for mover in movers:
         at = best.order.index(mover)
         without = tuple(each for each in best.order if each != mover)
-        best = trials.best([best.order, *((*without[:place], mover, *without[place:]) for place in range(at - 1, top - 1, -1))])
+        best = trials.best(
+            [best.order, *((*without[:place], mover, *without[place:]) for place in range(at - 1, top - 1, -1))]
+        )
     return best
 
 
 def _lazy_order(join: CommonAttribute, origin: int, intervals: Intervals) -> Found:
     rows, _ = origin_rows(join, origin, intervals)
-    resized = CommonAttribute(tuple(replace(each, window_s=None, window_rows=n) for each, n in zip(join.streams, rows, strict=True)))
+    resized = CommonAttribute(
+        tuple(replace(each, window_s=None, window_rows=n) for each, n in zip(join.streams, rows, strict=True))
+    )
     trials = _origin_trials(join, origin, intervals)
     start = trials.best(_both_starts(_ascending(resized, EAGER))).order
     fast = [each for each in _fast(join.streams) if each != origin]

@@ -1,8 +1,9 @@
 """The best order for one origin without looking at all of them.
 
-What a loop costs depends on *which* windows stand outside it, not on their order (`loop_comparisons`). So the best order of a set
-of windows ends with some window after the best order of the others, and n·2ⁿ steps find what n! orders would: dynamic programming over
-subsets. It is exact, and holds for every algorithm that lets each origin have an order of its own.
+What a loop costs depends on *which* windows stand outside it, not on their order (`loop_comparisons`). So the best
+order of a set of windows ends with some window after the best order of the others, and n·2ⁿ steps find what n! orders
+would: dynamic programming over subsets. It is exact, and holds for every algorithm that lets each origin have an order
+of its own.
 
 The global orders of the paper bind all origins to one order; for those see `golab_orders`.
 """
@@ -37,7 +38,9 @@ def best_order_anywhere(join: Join, origin: int, intervals: Intervals = EAGER) -
 def _best(join: Join, origin: int, intervals: Intervals, starts: list[Order]) -> Found:
     count = len(join.streams)
     if count > MOST_STREAMS:
-        raise PlanError(f"orders of {count} streams are too many to search", hint=f"the search takes up to {MOST_STREAMS}")
+        raise PlanError(
+            f"orders of {count} streams are too many to search", hint=f"the search takes up to {MOST_STREAMS}"
+        )
     rows, executions_per_s = origin_rows(join, origin, intervals)
     best: dict[frozenset[int], tuple[float, Order]] = {frozenset(start): (0.0, start) for start in starts}
     looked_at = 0

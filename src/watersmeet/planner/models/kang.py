@@ -1,10 +1,12 @@
-"""What keeping and probing a window costs per unit of time, by index structure, and which pair of structures suits two streams.
+"""What keeping and probing a window costs per unit of time, by index structure, and which pair of structures suits two
+streams.
 
-A join of streams A and B splits into two directions that know nothing of each other: window B is probed by arrivals of A and updated by
-arrivals of B, and the other way round. So each window gets the structure that suits its own two rates. `TN` means a T-tree on window A and
-a list on window B.
+A join of streams A and B splits into two directions that know nothing of each other: window B is probed by arrivals of
+A and updated by arrivals of B, and the other way round. So each window gets the structure that suits its own two rates.
+`TN` means a T-tree on window A and a list on window B.
 
-References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", section 4, Tables 1 and 3, Figure 2.
+References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", section 4, Tables 1 and 3, Figure
+2.
 """
 
 from __future__ import annotations
@@ -69,7 +71,8 @@ def list_cost(load: Load, weights: Weights) -> float:
 
 
 def hash_cost(load: Load, weights: Weights) -> float:
-    """A probe touches the rows of one bucket. Buckets keep arrival order, so the oldest row is found at once: an update touches one.
+    """A probe touches the rows of one bucket. Buckets keep arrival order, so the oldest row is found at once: an update
+    touches one.
 
     >>> round(hash_cost(Load(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
     1.5679
@@ -97,8 +100,8 @@ def ttree_cost(load: Load, weights: Weights) -> float:
     >>> round(ttree_cost(Load(rows=9500, arrivals_per_s=2, probes_per_s=998), PAPER_WEIGHTS), 4)
     4.169
 
-    References: Kang, Naughton, Viglas, eq. 6. It prints the update as 2·1.5·(…) + ⌈log2 N⌉; insertion and invalidation each search the
-    tree, so the whole bracket is doubled. Only that gives Table 3.
+    References: Kang, Naughton, Viglas, eq. 6. It prints the update as 2·1.5·(…) + ⌈log2 N⌉; insertion and invalidation
+    each search the tree, so the whole bracket is doubled. Only that gives Table 3.
     """
     touched = ttree_path_rows(load.rows, weights.node_rows)
     return _cost(load, weights.ttree, probe_rows=touched, update_rows=touched)
@@ -180,7 +183,9 @@ def crossing(first: str, second: str, rows: float, weights: Weights = PAPER_WEIG
     return ratio
 
 
-def winners(rows_a: float, rows_b: float, weights: Weights = PAPER_WEIGHTS, letters: str = "NHT") -> tuple[tuple[str, float], ...]:
+def winners(
+    rows_a: float, rows_b: float, weights: Weights = PAPER_WEIGHTS, letters: str = "NHT"
+) -> tuple[tuple[str, float], ...]:
     """The best pair for every ratio λa/λb from 0 up, each with the ratio up to which it is best.
 
     >>> [pair for pair, _ in winners(5000, 5000)]
@@ -188,7 +193,9 @@ def winners(rows_a: float, rows_b: float, weights: Weights = PAPER_WEIGHTS, lett
 
     References: Kang, Naughton, Viglas, Figure 2.
     """
-    on_a = {1 / ratio for ratio in _crossings(rows_a, weights, letters)}  # window A is probed by b: its ratio is upside down
+    on_a = {
+        1 / ratio for ratio in _crossings(rows_a, weights, letters)
+    }  # window A is probed by b: its ratio is upside down
     ratios = sorted(on_a | set(_crossings(rows_b, weights, letters)))
     edges = [0.0, *ratios, 2 * ratios[-1] if ratios else 1.0]
     between = [((low + high) / 2, high) for low, high in pairwise(edges)]
@@ -225,5 +232,7 @@ def _ceil_log(value: int, base: int) -> int:
 def _name(structure: str) -> str:
     name = LETTERS.get(structure, structure)
     if name not in STRUCTURE_COSTS:
-        raise PlanError(f'there is no structure "{structure}"', hint=f"structures: {listing(list(STRUCTURE_COSTS))}, or N, H, B, T")
+        raise PlanError(
+            f'there is no structure "{structure}"', hint=f"structures: {listing(list(STRUCTURE_COSTS))}, or N, H, B, T"
+        )
     return name

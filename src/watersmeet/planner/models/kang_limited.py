@@ -1,6 +1,7 @@
 """A window join that cannot have all it needs: who gets the probes, who gets the memory, and what comes out.
 
-A `Pair` holds a quantity for stream A and for stream B. What is served or kept is taken to be a random sample of what arrives.
+A `Pair` holds a quantity for stream A and for stream B. What is served or kept is taken to be a random sample of what
+arrives.
 
 References: Kang, Naughton, Viglas, section 5.2, Figures 5 to 7.
 """
@@ -99,7 +100,8 @@ def kept_rows(join: LimitedJoin, memory_rows: float, strategy: str, at_least: Pa
 
 
 def best_served_rates(join: LimitedJoin, service_per_s: float, at_least: Pair = NOTHING) -> Pair:
-    """All probes that the minimum of the other leaves from the smaller window into the larger: output grows by σ(B − A) per probe moved.
+    """All probes that the minimum of the other leaves from the smaller window into the larger: output grows by σ(B − A)
+    per probe moved.
 
     >>> best_served_rates(LimitedJoin(Pair(800, 200), Pair(500, 1000), 0.01), 100, at_least=Pair(10, 10))
     Pair(a=90.0, b=10.0)
@@ -110,7 +112,8 @@ def best_served_rates(join: LimitedJoin, service_per_s: float, at_least: Pair = 
 
 
 def best_kept_rows(join: LimitedJoin, memory_rows: float, at_least: Pair = NOTHING) -> Pair:
-    """All memory that the minimum of the other leaves to the slower stream's window: output grows by σ(λb − λa) per row moved.
+    """All memory that the minimum of the other leaves to the slower stream's window: output grows by σ(λb − λa) per row
+    moved.
 
     >>> best_kept_rows(LimitedJoin(Pair(10, 50), Pair(1000, 1000), 0.005), 1000)
     Pair(a=1000.0, b=0.0)
@@ -134,11 +137,16 @@ def allocate(join: LimitedJoin, probes_per_s: Pair, window_rows: Pair) -> Alloca
 
 
 def best_allocation(
-    join: LimitedJoin, service_per_s: float, memory_rows: float, at_least_per_s: Pair = NOTHING, at_least_rows: Pair = NOTHING
+    join: LimitedJoin,
+    service_per_s: float,
+    memory_rows: float,
+    at_least_per_s: Pair = NOTHING,
+    at_least_rows: Pair = NOTHING,
 ) -> Allocation:
     """Both short: one stream gets the window, the other the probes, σμM where neither limit binds.
 
-    Output is linear in the probes for given windows and in the windows for given probes, so the best is one of the four extremes.
+    Output is linear in the probes for given windows and in the windows for given probes, so the best is one of the four
+    extremes.
 
     >>> best_allocation(LimitedJoin(Pair(50, 50), Pair(500, 500), 0.01), 10, 100).output_rows_per_s
     10.0
@@ -146,7 +154,11 @@ def best_allocation(
     References: Kang, Naughton, Viglas, eqs. 17 to 19.
     """
     extremes = [
-        allocate(join, served_rates(join, service_per_s, probes, at_least_per_s), kept_rows(join, memory_rows, windows, at_least_rows))
+        allocate(
+            join,
+            served_rates(join, service_per_s, probes, at_least_per_s),
+            kept_rows(join, memory_rows, windows, at_least_rows),
+        )
         for probes in ("MaxA", "MaxB")
         for windows in ("MaxB", "MaxA")
     ]
@@ -154,14 +166,19 @@ def best_allocation(
 
 
 def least_variance_allocation(
-    join: LimitedJoin, service_per_s: float, memory_rows: float, at_least_per_s: Pair = NOTHING, at_least_rows: Pair = NOTHING
+    join: LimitedJoin,
+    service_per_s: float,
+    memory_rows: float,
+    at_least_per_s: Pair = NOTHING,
+    at_least_rows: Pair = NOTHING,
 ) -> Allocation:
     """Divide probes and memory so that the estimated number of pairs has the smallest variance.
 
-    A pair of a direction is kept with the chance x·w, its probe share times its window share, so the variance grows as Σ N/(x·w) over the
-    two directions, where N = λ·W·σ is the number of pairs. For given windows the best probe share is proportional to √(W/w) of the
-    window that is probed, and for given probes the best window share is proportional to √(λ/x) of the stream that probes it; the two are
-    improved in turn. No direction is shut off, as the largest output would have it: its pairs could not be estimated.
+    A pair of a direction is kept with the chance x·w, its probe share times its window share, so the variance grows as
+    Σ N/(x·w) over the two directions, where N = λ·W·σ is the number of pairs. For given windows the best probe share is
+    proportional to √(W/w) of the window that is probed, and for given probes the best window share is proportional to
+    √(λ/x) of the stream that probes it; the two are improved in turn. No direction is shut off, as the largest output
+    would have it: its pairs could not be estimated.
 
     >>> least_variance_allocation(LimitedJoin(Pair(800, 200), Pair(100, 100), 0.01), 100, 200).probes_per_s
     Pair(a=80.0, b=20.0)
@@ -169,7 +186,10 @@ def least_variance_allocation(
     windows = divide(memory_rows, join.window_rows, at_least_rows, at_most=join.window_rows)
     probes = join.rows_per_s
     for _ in range(_VARIANCE_ROUNDS):
-        held = [max(kept / full, _NEXT_TO_NOTHING) if full else 1.0 for kept, full in zip(windows, join.window_rows, strict=True)]
+        held = [
+            max(kept / full, _NEXT_TO_NOTHING) if full else 1.0
+            for kept, full in zip(windows, join.window_rows, strict=True)
+        ]
         needed = [math.sqrt(full / share) for full, share in zip(join.window_rows, held, strict=True)]
         wanted = Pair(*(rate * need for rate, need in zip(join.rows_per_s, reversed(needed), strict=True)))
         probes = divide(service_per_s, wanted, at_least_per_s, at_most=join.rows_per_s)
@@ -181,7 +201,8 @@ def least_variance_allocation(
 
 
 def divide(total: float, wanted: Pair, at_least: Pair, at_most: Pair) -> Pair:
-    """Divide `total` in the proportion `wanted`, within each side's least and most. One side's excess goes to the other.
+    """Divide `total` in the proportion `wanted`, within each side's least and most. One side's excess goes to the
+    other.
 
     If neither side wants any, both get the same.
 

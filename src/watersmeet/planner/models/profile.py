@@ -1,4 +1,5 @@
-"""Weight factors of a machine: seconds per operation of the engine's kernels, as calibration finds them. Profiles are values and JSON.
+"""Weight factors of a machine: seconds per operation of the engine's kernels, as calibration finds them. Profiles are
+values and JSON.
 
 The papers' own weights are profiles too, so that their figures and our plans come out of the same code.
 """
@@ -57,15 +58,17 @@ class SparkCosts:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What operations cost on one machine. `unit` is "s" but for weights out of a paper that names none; `source` says where they are from.
+    """What operations cost on one machine. `unit` is "s" but for weights out of a paper that names none; `source` says
+    where they are from.
 
-    Per structure: `list`, `hash`, `btree`, `ttree`, and `runs`, the production structure. Around the kernels: `row_in_s` for each row that
-    is admitted, `count_s` on top of it where a ROWS window counts rows, `match_s` for each match handed on, `row_out_s` for each row put
-    out, `select_s` for each row a predicate is evaluated on, `check_s` for each candidate one is evaluated on, `group_s` for each group
-    looked at in an aggregation set, `batch_s` for each batch whatever it holds, `probe_batch_s` for each pane a batch looks into. Of nested
-    loops: `loop_match_s` for each row handed on to the next loop, `layout_s` for each row laid out for a batch, `scan_s` for each row whose
-    times and conditions are looked at, `loops_batch_s` for a batch. `node_batch_s` for each batch at a node of a tree of joins. `early` are
-    the weights of an aggregation over a join.
+    Per structure: `list`, `hash`, `btree`, `ttree`, and `runs`, the production structure. Around the kernels:
+    `row_in_s` for each row that is admitted, `count_s` on top of it where a ROWS window counts rows, `match_s` for each
+    match handed on, `row_out_s` for each row put out, `select_s` for each row a predicate is evaluated on, `check_s`
+    for each candidate one is evaluated on, `group_s` for each group looked at in an aggregation set, `batch_s` for each
+    batch whatever it holds, `probe_batch_s` for each pane a batch looks into. Of nested loops: `loop_match_s` for each
+    row handed on to the next loop, `layout_s` for each row laid out for a batch, `scan_s` for each row whose times and
+    conditions are looked at, `loops_batch_s` for a batch. `node_batch_s` for each batch at a node of a tree of joins.
+    `early` are the weights of an aggregation over a join.
     """
 
     name: str
@@ -107,11 +110,15 @@ class Profile:
 
     def kang(self, bucket_rows: float = PAPER_WEIGHTS.bucket_rows, node_rows: int = PAPER_WEIGHTS.node_rows) -> Weights:
         """The weights of the window join's cost model."""
-        return Weights(self.list.weights, self.hash.weights, self.btree.weights, self.ttree.weights, bucket_rows, node_rows)
+        return Weights(
+            self.list.weights, self.hash.weights, self.btree.weights, self.ttree.weights, bucket_rows, node_rows
+        )
 
     def tran(self) -> AggregationWeights:
         """The weights of the aggregation join's cost model."""
-        return AggregationWeights(self.list.compare_s, self.hash.compare_s, self.list.update_s, self.hash.update_s, self.group_s)
+        return AggregationWeights(
+            self.list.compare_s, self.hash.compare_s, self.list.update_s, self.hash.update_s, self.group_s
+        )
 
     def to_json(self) -> str:
         """The profile as text; `from_json` gives it back."""
@@ -156,13 +163,19 @@ def _values(saved: object) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, value in known.items():
         if key in STRUCTURES:
-            values[key] = Structure(**_object(value, f"the structure {key}", tuple(each.name for each in fields(Structure))))
+            values[key] = Structure(
+                **_object(value, f"the structure {key}", tuple(each.name for each in fields(Structure)))
+            )
         elif key == "early":
             values[key] = EarlyWeights(
-                **_object(value, "the aggregation's part of a profile", tuple(each.name for each in fields(EarlyWeights)))
+                **_object(
+                    value, "the aggregation's part of a profile", tuple(each.name for each in fields(EarlyWeights))
+                )
             )
         elif key == "spark":
-            values[key] = SparkCosts(**_object(value, "Spark's part of a profile", tuple(each.name for each in fields(SparkCosts))))
+            values[key] = SparkCosts(
+                **_object(value, "Spark's part of a profile", tuple(each.name for each in fields(SparkCosts)))
+            )
         elif key in _TEXTS and not isinstance(value, str):
             raise InputError(f"the {key} of a profile must be text, got {value!r}")
         elif key in SCALARS and not is_number(value):

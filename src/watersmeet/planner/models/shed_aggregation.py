@@ -1,7 +1,8 @@
 """Cost of estimating aggregates from a shed join: every evaluation groups all combinations again.
 
-The incremental aggregation updates its groups once per change. Estimates need the rows of every combination, so the combinations are kept
-while they are inside their windows and regrouped at each evaluation. Estimating therefore often costs more than the exact aggregation.
+The incremental aggregation updates its groups once per change. Estimates need the rows of every combination, so the
+combinations are kept while they are inside their windows and regrouped at each evaluation. Estimating therefore often
+costs more than the exact aggregation.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from watersmeet.planner.models.checks import check_not_negative
 
 @dataclass(frozen=True, slots=True)
 class EstimateWeights:
-    """Seconds of one evaluation, per combination inside its windows, per combination that is not valid yet, and per group.
+    """Seconds of one evaluation, per combination inside its windows, per combination that is not valid yet, and per
+    group.
 
     The defaults were measured with three aggregates over a join of two shed streams. Calibration does not measure them.
     """
@@ -45,5 +47,7 @@ def estimation_cost_per_s(load: EstimateLoad, weights: EstimateWeights) -> float
     >>> round(estimation_cost_per_s(load, EstimateWeights(5e-4, 1e-6, 2e-8, 3e-5)), 9)
     0.0036
     """
-    seen_s = load.combinations * weights.combination_s + load.waiting * weights.waiting_s + load.groups * weights.group_s
+    seen_s = (
+        load.combinations * weights.combination_s + load.waiting * weights.waiting_s + load.groups * weights.group_s
+    )
     return load.evaluations_per_s * (weights.evaluation_s + seen_s)

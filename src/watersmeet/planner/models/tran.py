@@ -1,20 +1,22 @@
 """What an aggregation over a join costs per unit of time when some of its inputs are aggregated before the join.
 
-A plan is the set of inputs that carry an early aggregation (EA) operator: none is the late aggregation plan (LAP), and there are 2^m plans
-for m inputs. Each row is handled once when it enters its window and once when it leaves (hence the paper's factor of two). To handle a row
-of input k under the plan E is to
+A plan is the set of inputs that carry an early aggregation (EA) operator: none is the late aggregation plan (LAP), and
+there are 2^m plans for m inputs. Each row is handled once when it enters its window and once when it leaves (hence the
+paper's factor of two). To handle a row of input k under the plan E is to
 
     update window k                                       U
     update the aggregation set of k, if k is in E         (α_k / B_k) · Ug
     find its matches in every other input j               (α_j / B_j) · P if j is in E, (w_j / B_j) · P otherwise
-    update the query's aggregation set with each result   Π over j ≠ k of (n_j if j is in E, m_j otherwise) · (α / Bg) · Ug
+    update the query's aggregation set with each result   Π over j ≠ k of (n_j if j is in E, m_j otherwise) · (α / Bg) ·
+    Ug
 
-The paper gives this for two inputs. For m inputs its algorithm (Figure 5, step 3) looks the row itself up once in each of the other inputs
-and combines what it finds: probes add up, matches multiply. With two inputs both the sum and the product have one term, which is the
-paper's formula. Nested loops touch all rows of the probed window or aggregation set, not one bucket: there B_j = 1 in the third line, and
-only there, because aggregation sets are hashed either way.
+The paper gives this for two inputs. For m inputs its algorithm (Figure 5, step 3) looks the row itself up once in each
+of the other inputs and combines what it finds: probes add up, matches multiply. With two inputs both the sum and the
+product have one term, which is the paper's formula. Nested loops touch all rows of the probed window or aggregation
+set, not one bucket: there B_j = 1 in the third line, and only there, because aggregation sets are hashed either way.
 
-References: Tran, Lee, "Transformation of Continuous Aggregation Join Queries over Data Streams", sections 6.3 and 7.1, eqs. 1 to 22.
+References: Tran, Lee, "Transformation of Continuous Aggregation Join Queries over Data Streams", sections 6.3 and 7.1,
+eqs. 1 to 22.
 """
 
 from __future__ import annotations
@@ -38,8 +40,9 @@ MOST_INPUTS = 12
 class Input:
     """A joined stream: λ rows per second, w rows in its window, g groups of its own, join selectivity σ.
 
-    g is 1 where no grouping attribute comes from this stream. A relation is an input of rate zero. `passes` is how often a row is
-    handled: twice in a sliding window, once where rows do not leave one by one (landmark and tumbling windows).
+    g is 1 where no grouping attribute comes from this stream. A relation is an input of rate zero. `passes` is how
+    often a row is handled: twice in a sliding window, once where rows do not leave one by one (landmark and tumbling
+    windows).
     """
 
     rows_per_s: float
@@ -61,7 +64,9 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class AggregationWeights:
-    """Seconds per row probed (P) and per window updated (U), by join method, and per group looked at in an aggregation set (Ug)."""
+    """Seconds per row probed (P) and per window updated (U), by join method, and per group looked at in an aggregation
+    set (Ug).
+    """
 
     nested_probe_s: float = 1.0
     hash_probe_s: float = 1.0
@@ -82,7 +87,8 @@ UNIT_WEIGHTS = AggregationWeights()
 class AggregationJoin:
     """An aggregation over the join of these inputs; hash tables have at most `most_buckets` (B) buckets.
 
-    The paper hashes the query's aggregation set on the grouping attribute of the first input alone; "all" hashes it on all of them.
+    The paper hashes the query's aggregation set on the grouping attribute of the first input alone; "all" hashes it on
+    all of them.
     """
 
     inputs: tuple[Input, ...]
@@ -101,7 +107,9 @@ class AggregationJoin:
 
 
 def result_groups(join: AggregationJoin) -> float:
-    """α: groups in the query's aggregation set, at most the product of what each input can bring. References: Tran, Lee, eq. 13."""
+    """α: groups in the query's aggregation set, at most the product of what each input can bring. References: Tran,
+    Lee, eq. 13.
+    """
     return math.prod(min(each.window_rows, each.groups) for each in join.inputs)
 
 
@@ -122,7 +130,9 @@ def window_matches(each: Input) -> float:
 
 
 def early_matches(each: Input) -> float:
-    """n_i: rows of the aggregation set that match an arrival elsewhere, one per group. References: Tran, Lee, eqs. 18 and 19."""
+    """n_i: rows of the aggregation set that match an arrival elsewhere, one per group. References: Tran, Lee, eqs. 18
+    and 19.
+    """
     return min(window_matches(each), each.groups)
 
 
@@ -148,7 +158,9 @@ def plan_cost(join: AggregationJoin, early: Collection[int] = (), weights: Aggre
     """
     if not set(early) <= set(range(len(join.inputs))):
         raise PlanError(f"early aggregation on input {max(early)}, but there are {len(join.inputs)}, numbered from 0")
-    return math.fsum(each.rows_per_s * each.passes * row_cost(join, k, early, weights) for k, each in enumerate(join.inputs))
+    return math.fsum(
+        each.rows_per_s * each.passes * row_cost(join, k, early, weights) for k, each in enumerate(join.inputs)
+    )
 
 
 def row_cost(join: AggregationJoin, k: int, early: Collection[int], weights: AggregationWeights) -> float:
@@ -178,7 +190,9 @@ def all_plans(inputs: int) -> list[frozenset[int]]:
     ['LAP', 'EAP01', 'EAP10', 'EAP11']
     """
     if inputs > MOST_INPUTS:
-        raise PlanError(f"{inputs} inputs have too many plans to list", hint=f"plans are listed for up to {MOST_INPUTS}")
+        raise PlanError(
+            f"{inputs} inputs have too many plans to list", hint=f"plans are listed for up to {MOST_INPUTS}"
+        )
     return [frozenset(k for k, bit in enumerate(bits) if bit) for bits in product((0, 1), repeat=inputs)]
 
 

@@ -1,4 +1,5 @@
-"""Weight factors of the four index structures: what touching one row costs when a window is searched (P) and when it is updated (I).
+"""Weight factors of the four index structures: what touching one row costs when a window is searched (P) and when it is
+updated (I).
 
 References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", sections 4.1 and 4.2.
 """
@@ -61,7 +62,9 @@ def fitted_weight(touched_rows: Sequence[float], seconds: Sequence[float]) -> fl
     References: Kang, Naughton, Viglas, section 4.2, "Estimating the Weight Factors" (20 points of rising rate).
     """
     if not touched_rows or len(touched_rows) != len(seconds):
-        raise InputError(f"a weight needs as many times as points, and at least one: got {len(touched_rows)} and {len(seconds)}")
+        raise InputError(
+            f"a weight needs as many times as points, and at least one: got {len(touched_rows)} and {len(seconds)}"
+        )
     for touched, spent in zip(touched_rows, seconds, strict=True):
         check_positive(touched, "the rows touched at a measured point")
         check_not_negative(spent, "the time of a measured point")

@@ -1,10 +1,11 @@
-"""Re-optimization while a query runs: what is measured as rows flow, when that is reason enough to plan again, and what came of it.
+"""Re-optimization while a query runs: what is measured as rows flow, when that is reason enough to plan again, and what
+came of it.
 
-An evaluation is due at a batch boundary once enough rows have come. It compares the rate of every stream, and the work of the join per row,
-with what they were when the running plan was last looked at. Only a move past a threshold, and past what chance explains, plans again; only
-a plan that is predicted to be clearly cheaper takes over. Both together keep a steady stream from going back and forth. State is the base
-windows, whatever the plan, so there is nothing to migrate. Everything is decided by the rows themselves, never by a clock, so a replay
-decides the same.
+An evaluation is due at a batch boundary once enough rows have come. It compares the rate of every stream, and the work
+of the join per row, with what they were when the running plan was last looked at. Only a move past a threshold, and
+past what chance explains, plans again; only a plan that is predicted to be clearly cheaper takes over. Both together
+keep a steady stream from going back and forth. State is the base windows, whatever the plan, so there is nothing to
+migrate. Everything is decided by the rows themselves, never by a clock, so a replay decides the same.
 
 References: Golab, Özsu, section 4.3, heuristic 8: re-order when rates change past a threshold.
 """
@@ -49,7 +50,9 @@ Int64s = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """The plan a run begins with, the budget it keeps, and the wishes for what is dropped; None where rows are never dropped."""
+    """The plan a run begins with, the budget it keeps, and the wishes for what is dropped; None where rows are never
+    dropped.
+    """
 
     plan: Plan
     budget: Budget = Budget()  # noqa: RUF009  # frozen
@@ -58,7 +61,9 @@ class Overload:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """At which batch was looked again, why, and by which plan the run goes on; with the predicted seconds of CPU per second of both."""
+    """At which batch was looked again, why, and by which plan the run goes on; with the predicted seconds of CPU per
+    second of both.
+    """
 
     batch: int
     reason: str
@@ -85,7 +90,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What one evaluation measured: rows per second of event time by stream, and rows probed and met per row that came in."""
+    """What one evaluation measured: rows per second of event time by stream, and rows probed and met per row that came
+    in.
+    """
 
     rows_per_s: Mapping[str, float]
     work_per_row: float  # zero: not known
@@ -158,7 +165,9 @@ class Adaptive:
         decided = self._decide(reason, signals)
         self.decisions.append(decided)
         self.planned_rows, self.plan = self._seen_rows, decided.plan
-        self._known = replace(signals, work_per_row=0.0) if decided.changed else signals  # another plan, another work per row
+        self._known = (
+            replace(signals, work_per_row=0.0) if decided.changed else signals
+        )  # another plan, another work per row
         return decided.plan if decided.changed else None
 
     def ran(self, rows: int, tally: Tally) -> None:
@@ -200,27 +209,48 @@ class Adaptive:
         about = self._explained(signals)
         running, best = self._running(about), _wanted(about)
         changed = best.plan != self.plan and self._is_worth(running.cost, best.cost)
-        return Decision(self._batch, reason, best.plan if changed else self.plan, changed, running.cost.cpu_per_s, best.cost.cpu_per_s)
+        return Decision(
+            self._batch,
+            reason,
+            best.plan if changed else self.plan,
+            changed,
+            running.cost.cpu_per_s,
+            best.cost.cpu_per_s,
+        )
 
     def _running(self, about: Explanation) -> Costed:
-        """The running plan at what it costs now. Of an aggregation every placement of early aggregation is costed anyway."""
+        """The running plan at what it costs now. Of an aggregation every placement of early aggregation is costed
+        anyway.
+        """
         if self.bound.is_aggregation:
             return next(each for each in (about.chosen, *about.others) if set(each.plan.early) == set(self.plan.early))
         now = Situation(about.config, about.workload, about.profile, self.budget)
         return now.pinned(self.plan, drop_boxes(self.bound, self.plan))
 
     def _is_worth(self, running: PlanCost, best: PlanCost) -> bool:
-        """Whether to change: it no longer keeps up, it drops more than it has to, or it takes clearly longer than it could."""
+        """Whether to change: it no longer keeps up, it drops more than it has to, or it takes clearly longer than it
+        could.
+        """
         load = self.budget.load(running)
         if self.wishes is not None and (load > 1 or (self.plan.drop and load < ROOM)):
             return True
         return not self.plan.drop and best.cpu_per_s < (1 - GAIN) * running.cpu_per_s
 
     def _explained(self, signals: Signals) -> Explanation:
-        relations = at_hand(self.bound, {name: source for name, source in self.sources.items() if isinstance(source, Relation)})
+        relations = at_hand(
+            self.bound, {name: source for name, source in self.sources.items() if isinstance(source, Relation)}
+        )
         hand = timed_rows({**relations.tables, **self._recent}, self.sources, whole=False)
         rates = {name: rate for name, rate in signals.rows_per_s.items() if rate > 0}
-        return explained_on(self.bound, hand, {}, budget=self.budget, arriving=Arriving(signals.batch_s), rates=rates, wishes=self.wishes)
+        return explained_on(
+            self.bound,
+            hand,
+            {},
+            budget=self.budget,
+            arriving=Arriving(signals.batch_s),
+            rates=rates,
+            wishes=self.wishes,
+        )
 
 
 def _wanted(about: Explanation) -> Costed:

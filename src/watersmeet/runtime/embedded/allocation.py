@@ -1,9 +1,10 @@
-"""A window join of two streams that gives each direction its own share: which rows probe, and which are held to be probed.
+"""A window join of two streams that gives each direction its own share: which rows probe, and which are held to be
+probed.
 
-A pair is found by its later row, which probes the other stream's window. So the join is two directed joins, A's rows into B's window and
-B's rows into A's. A row draws twice, once to probe and once to be held, by two seeded hashes of its identity; a replay keeps the same
-rows. The ledger counts a row as shed when it is kept in neither role. An aggregation takes the pairs of both directions together
-(`operators.aggregate.allocated`).
+A pair is found by its later row, which probes the other stream's window. So the join is two directed joins, A's rows
+into B's window and B's rows into A's. A row draws twice, once to probe and once to be held, by two seeded hashes of its
+identity; a replay keeps the same rows. The ledger counts a row as shed when it is kept in neither role. An aggregation
+takes the pairs of both directions together (`operators.aggregate.allocated`).
 
 References: Kang, Naughton, Viglas, section 5.2.
 """
@@ -25,7 +26,14 @@ from watersmeet.algebra.windows import FOREVER_US, RangeWindow
 from watersmeet.errors import PlanError
 from watersmeet.kernels.xxhash64 import xxhash64_definition
 from watersmeet.operators.shed.aggregation import TIME, shed_config, with_hidden
-from watersmeet.operators.shed.allocated import PROBE, WINDOW, AllocatedAggregation, RoleShares, add_hidden_fields, mark_direction
+from watersmeet.operators.shed.allocated import (
+    PROBE,
+    WINDOW,
+    AllocatedAggregation,
+    RoleShares,
+    add_hidden_fields,
+    mark_direction,
+)
 from watersmeet.operators.shed.sampling import DropBox
 from watersmeet.operators.window_join.admission import Delta, without_shed
 from watersmeet.operators.window_join.config import MeetConfig
@@ -59,7 +67,9 @@ BestAllocation = Callable[[LimitedJoin, float, float, Pair, Pair], Allocation]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What there is: probes that can be served per second (μ), rows that can be held (M), and the least of each that A and B must get."""
+    """What there is: probes that can be served per second (μ), rows that can be held (M), and the least of each that A
+    and B must get.
+    """
 
     service_per_s: float = float("inf")
     memory_rows: float = float("inf")
@@ -68,9 +78,14 @@ class Limits:
 
 
 def divided(
-    join: LimitedJoin, limits: Limits, probes: str = BEST, windows: str = BEST, best_of: BestAllocation = best_allocation
+    join: LimitedJoin,
+    limits: Limits,
+    probes: str = BEST,
+    windows: str = BEST,
+    best_of: BestAllocation = best_allocation,
 ) -> Allocation:
-    """Who probes and who is held, by the strategies' names: all of it where nothing is short, the best by formula where "best" is said.
+    """Who probes and who is held, by the strategies' names: all of it where nothing is short, the best by formula where
+    "best" is said.
 
     >>> divided(LimitedJoin(Pair(800, 200), Pair(100, 200), 0.01), Limits(service_per_s=100)).probes_per_s
     Pair(a=100.0, b=0.0)
@@ -86,15 +101,18 @@ def divided(
 
 
 def limited_join(workload: Workload, config: MeetConfig) -> LimitedJoin:
-    """Return the paper's view of a join of two streams: rates, rows of the full windows, and the share of pairs that meet.
+    """Return the paper's view of a join of two streams: rates, rows of the full windows, and the share of pairs that
+    meet.
 
-    Of equal times the first stream's row probes. So the second stream's window always covers an instant, and the first stream's window is
-    empty if no row of the second can be later than the row it meets.
+    Of equal times the first stream's row probes. So the second stream's window always covers an instant, and the first
+    stream's window is empty if no row of the second can be later than the row it meets.
     """
     a, b = workload.inputs
     rates = Pair(a.kept_per_s.value, b.kept_per_s.value)
     if not all(isinstance(each.window, RangeWindow) for each in config.inputs):
-        raise PlanError("both streams need a RANGE window to be held as samples", hint="a ROWS window always holds its last rows")
+        raise PlanError(
+            "both streams need a RANGE window to be held as samples", hint="a ROWS window always holds its last rows"
+        )
     a_us, b_us = _window_lengths_us(config.bounds)
     windows = Pair(rates.a * a_us / 1e6, rates.b * length_to_seconds(b_us))
     share = workload.key_share(config, frozenset({0}), 1) * workload.passing(frozenset({0}), 1)
@@ -114,17 +132,27 @@ def _share(part: float, whole: float) -> float:
     return 1.0 if part >= whole * (1 - 1e-9) else part / whole
 
 
-def collect_allocated(query: Query, sources: Sources, shares: Mapping[str, Shares], plan: Plan | None = None, seed: int = 0) -> pa.Table:
-    """All rows of a query over two streams with RANGE windows, found by the rows that probe among those held; shares by alias.
+def collect_allocated(
+    query: Query, sources: Sources, shares: Mapping[str, Shares], plan: Plan | None = None, seed: int = 0
+) -> pa.Table:
+    """All rows of a query over two streams with RANGE windows, found by the rows that probe among those held; shares by
+    alias.
 
-    An aggregation is evaluated over the pairs of both directions together. Its aggregates are estimates with error bars, or exact where
-    nothing is shed.
+    An aggregation is evaluated over the pairs of both directions together. Its aggregates are estimates with error
+    bars, or exact where nothing is shed.
     """
     return start_allocated(query, sources, shares, plan, seed).collect()
 
 
 def collect_within(
-    query: Query, sources: Sources, workload: Workload, config: MeetConfig, limits: Limits, probes: str, windows: str, seed: int
+    query: Query,
+    sources: Sources,
+    workload: Workload,
+    config: MeetConfig,
+    limits: Limits,
+    probes: str,
+    windows: str,
+    seed: int,
 ) -> pa.Table:
     """All rows found within the limits, by the strategies' names; the table's metadata says who got what."""
     _check_two_streams(query)
@@ -133,14 +161,19 @@ def collect_within(
     allocation = divided(join, limits, probes, windows, best)
     shares = dict(zip(query.aliases, shares_of(join, allocation), strict=True))
     rows = collect_allocated(query, sources, shares, seed=seed)
-    about = {"shares": {alias: asdict(each) for alias, each in shares.items()}, "output_rows_per_s": allocation.output_rows_per_s}
+    about = {
+        "shares": {alias: asdict(each) for alias, each in shares.items()},
+        "output_rows_per_s": allocation.output_rows_per_s,
+    }
     known = json.loads((rows.schema.metadata or {}).get(b"watersmeet", b"{}"))
     return rows.replace_schema_metadata({"watersmeet": json.dumps({**known, "allocation": about})})
 
 
 @dataclass
 class Direction:
-    """One stream's rows that probe the other's window: the directed join, its state, and the drop box of each input's role."""
+    """One stream's rows that probe the other's window: the directed join, its state, and the drop box of each input's
+    role.
+    """
 
     config: MeetConfig
     state: MeetState
@@ -151,7 +184,8 @@ class Direction:
 class AllocatedRun(EmbeddedRun):
     """A join of two streams as two directed ones over the same batches; a row draws once for each of its two roles.
 
-    `config` and `state` are those of the first direction. `aggregation` estimates the aggregates of an aggregation query.
+    `config` and `state` are those of the first direction. `aggregation` estimates the aggregates of an aggregation
+    query.
     """
 
     directions: tuple[Direction, ...] = ()
@@ -178,7 +212,11 @@ class AllocatedRun(EmbeddedRun):
             kept = {i: with_hidden(without_shed(delta, direction.boxes[i], mark)) for i, delta in deltas.items()}
             stepped = step(direction.config, direction.state, kept, mark, future_us)
             direction.state = stepped.state
-            results += stepped.results if self.aggregation is None else [mark_direction(batch, prober) for batch in stepped.results]
+            results += (
+                stepped.results
+                if self.aggregation is None
+                else [mark_direction(batch, prober) for batch in stepped.results]
+            )
             steps.append(stepped)
         if self.aggregation is not None:
             results = self.aggregation.step(results, self.largest_us, future_us)
@@ -186,7 +224,9 @@ class AllocatedRun(EmbeddedRun):
         return replace(steps[0], results=results, counters=_joint_counters(deltas, steps, results))
 
 
-def start_allocated(query: Query, sources: Sources, shares: Mapping[str, Shares], plan: Plan | None, seed: int) -> EmbeddedRun:
+def start_allocated(
+    query: Query, sources: Sources, shares: Mapping[str, Shares], plan: Plan | None, seed: int
+) -> EmbeddedRun:
     """A run of the query by these shares, by alias; the exact run of an aggregation that sheds nothing."""
     _check_two_streams(query)
     bound = bound_query(query, sources)
@@ -205,7 +245,15 @@ def start_allocated(query: Query, sources: Sources, shares: Mapping[str, Shares]
     watermark = Watermark.start(lateness_of(first.config, sources))
     tally = Tally(len(first.config.inputs))
     return AllocatedRun(
-        joined, first.config, sources, first.state, watermark, tally, {}, directions=(first, second), aggregation=aggregation
+        joined,
+        first.config,
+        sources,
+        first.state,
+        watermark,
+        tally,
+        {},
+        directions=(first, second),
+        aggregation=aggregation,
     )
 
 
@@ -232,7 +280,9 @@ def role_box(stream: str, role: str, shares: Shares, seed: int) -> DropBox:
     return DropBox(stream, shares.probe if role == PROBE else shares.window, xxhash64_definition(role.encode(), seed))
 
 
-def _joint_counters(deltas: Mapping[int, Delta], steps: Sequence[Stepped], results: Sequence[pa.RecordBatch]) -> Counters:
+def _joint_counters(
+    deltas: Mapping[int, Delta], steps: Sequence[Stepped], results: Sequence[pa.RecordBatch]
+) -> Counters:
     """Counters of a step of both directions. Each direction sees all late rows; each row arrived once."""
     one = steps[0].counters
     tally = Tally(len(one.arrived))
@@ -244,14 +294,20 @@ def _joint_counters(deltas: Mapping[int, Delta], steps: Sequence[Stepped], resul
 
 def _check_two_streams(query: Query) -> None:
     if len(query.sources) != 2 or query.sources[0].name == query.sources[1].name:
-        raise PlanError("probes and windows are divided between two different streams", hint="other queries drop rows by wm.plan(drop=...)")
+        raise PlanError(
+            "probes and windows are divided between two different streams",
+            hint="other queries drop rows by wm.plan(drop=...)",
+        )
 
 
 def _check_range_window(source: BoundSource) -> int:
     if not source.is_stream:
         raise PlanError(f'"{source.alias}" is a relation; probes and windows are divided between two streams')
     if not isinstance(source.window, RangeWindow):
-        raise PlanError(f'"{source.alias}" needs a RANGE window to be held as a sample', hint="a ROWS window always holds its last rows")
+        raise PlanError(
+            f'"{source.alias}" needs a RANGE window to be held as a sample',
+            hint="a ROWS window always holds its last rows",
+        )
     return source.window.length_us
 
 

@@ -1,4 +1,6 @@
-"""A query over directories that grow: batch after batch, until somebody says stop or, if wished, until nothing new is left."""
+"""A query over directories that grow: batch after batch, until somebody says stop or, if wished, until nothing new is
+left.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +43,11 @@ class Outbox(Protocol):
 
 @dataclass(frozen=True)
 class Growing:
-    """What is to run: streams are directories or files, `follow` goes on when they are worked off, `checkpoint` remembers.
+    """What is to run: streams are directories or files, `follow` goes on when they are worked off, `checkpoint`
+    remembers.
 
-    `choose` pins a plan, one that drops rows for instance, once every stream has a file; a run that goes on keeps the plan it began with.
+    `choose` pins a plan, one that drops rows for instance, once every stream has a file; a run that goes on keeps the
+    plan it began with.
     """
 
     query: Query
@@ -70,8 +74,12 @@ class Progress:
     waiting_for: list[str] = field(default_factory=list)
 
 
-def grow(job: Growing, stop: threading.Event, observe: Observer, started: Callable[[EmbeddedRun], None] = lambda run: None) -> Progress:
-    """Runs until `stop` is set or, without `follow`, until all files are read. The batch under way is always finished and committed."""
+def grow(
+    job: Growing, stop: threading.Event, observe: Observer, started: Callable[[EmbeddedRun], None] = lambda run: None
+) -> Progress:
+    """Runs until `stop` is set or, without `follow`, until all files are read. The batch under way is always finished
+    and committed.
+    """
     checkpoint = Checkpoint(job.checkpoint, _about(job)) if job.checkpoint is not None else None
     try:
         return _grow(job, checkpoint, stop, observe, started)
@@ -81,7 +89,11 @@ def grow(job: Growing, stop: threading.Event, observe: Observer, started: Callab
 
 
 def _grow(
-    job: Growing, checkpoint: Checkpoint | None, stop: threading.Event, observe: Observer, started: Callable[[EmbeddedRun], None]
+    job: Growing,
+    checkpoint: Checkpoint | None,
+    stop: threading.Event,
+    observe: Observer,
+    started: Callable[[EmbeddedRun], None],
 ) -> Progress:
     progress = Progress()
     owner = checkpoint.owner if checkpoint is not None else Owner(uuid.uuid4().hex, None)
@@ -113,7 +125,8 @@ def _check_output(job: Growing, checkpoint: Checkpoint | None, owner: Owner) -> 
     check_output(Path(job.out), owner, is_new=checkpoint is None or checkpoint.is_new)
     newest = max(part_files(Path(job.out)), default=-1)
     if checkpoint is not None and newest > checkpoint.last_record:
-        # A record is written before its rows. The batch would be chosen anew, perhaps with other files, and rows would be doubled.
+        # A record is written before its rows. The batch would be chosen anew, perhaps with other files, and rows would
+        # be doubled.
         lost = batch_path(checkpoint.path, checkpoint.last_record + 1)
         raise DamagedFileError(
             lost,
@@ -134,7 +147,9 @@ def _ready(job: Growing, checkpoint: Checkpoint | None, stop: threading.Event, p
             break
         if not job.follow:
             name = progress.waiting_for[0]
-            raise InputError(f'directory "{inboxes[name].path}" of stream "{name}" has no data files', hint="--follow waits for them")
+            raise InputError(
+                f'directory "{inboxes[name].path}" of stream "{name}" has no data files', hint="--follow waits for them"
+            )
         stop.wait(POLL_S)
     return not progress.waiting_for
 
@@ -148,7 +163,9 @@ def _plan(job: Growing, checkpoint: Checkpoint | None) -> Plan | None:
     return checkpoint.plan()
 
 
-def _resumed(job: Growing, checkpoint: Checkpoint | None, run: EmbeddedRun, progress: Progress) -> tuple[int, list[Files]]:
+def _resumed(
+    job: Growing, checkpoint: Checkpoint | None, run: EmbeddedRun, progress: Progress
+) -> tuple[int, list[Files]]:
     """Restore the last committed state. Return the number of the next batch, and the files of batches to run again."""
     if checkpoint is None:
         return 0, []
@@ -167,7 +184,9 @@ def _resumed(job: Growing, checkpoint: Checkpoint | None, run: EmbeddedRun, prog
 
 
 def _check_inputs(job: Growing, decided: Mapping[int, BatchRecord], committed: int) -> None:
-    """Refuse to run a batch again without the files it read. A file may be corrected as long as no row of its batch is written."""
+    """Refuse to run a batch again without the files it read. A file may be corrected as long as no row of its batch is
+    written.
+    """
     streams = {name: inbox.path for name, inbox in job.inboxes.items()}
     written = part_files(Path(job.out)) if job.out is not None else {}
     for problem in input_problems(streams, decided, committed):
@@ -189,7 +208,13 @@ def _decided(job: Growing, checkpoint: Checkpoint | None, batch: int) -> Files |
 
 
 def _run_batch(
-    job: Growing, checkpoint: Checkpoint | None, run: EmbeddedRun, batch: int, files: Files, observe: Observer, progress: Progress
+    job: Growing,
+    checkpoint: Checkpoint | None,
+    run: EmbeddedRun,
+    batch: int,
+    files: Files,
+    observe: Observer,
+    progress: Progress,
 ) -> None:
     tables = {name: job.inboxes[name].take([file.name for file in each]) for name, each in files.items()}
     results, figures = run_batch_with_metrics(run, batch, tables)

@@ -58,7 +58,9 @@ def run_batch_with_metrics(
 
 
 def _operators(run: EmbeddedRun, before: Mapping[tuple[str, int], float], worked_s: float) -> dict[str, float]:
-    """Seconds of this batch by operator; work of no single input goes by the operator's name alone, and `batches` is what is left."""
+    """Seconds of this batch by operator; work of no single input goes by the operator's name alone, and `batches` is
+    what is left.
+    """
     aliases = {each.number: f" {each.alias}" for each in run.config.inputs} | {ALL: ""}
     spent = {key: seconds - before.get(key, 0.0) for key, seconds in run.tally.watch.spent_s.items()}
     by_origin = sum(

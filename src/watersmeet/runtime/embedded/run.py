@@ -42,7 +42,9 @@ Sources = Mapping[str, Stream | Relation]
 
 @dataclass
 class Ledger:
-    """Where every row of a stream went: `arrived = kept + shed + late`. A late row is late, whether it would have been shed or not."""
+    """Where every row of a stream went: `arrived = kept + shed + late`. A late row is late, whether it would have been
+    shed or not.
+    """
 
     arrived: int = 0
     kept: int = 0
@@ -58,8 +60,8 @@ class Ledger:
 
 @dataclass
 class EmbeddedRun:
-    """A query under way. `batches()` yields the results of one round of input after the other; `ledger` accounts for every row,
-    `batch_ledger` for those of the last batch, `tally` for the work.
+    """A query under way. `batches()` yields the results of one round of input after the other; `ledger` accounts for
+    every row, `batch_ledger` for those of the last batch, `tally` for the work.
 
     Round r takes the r-th batch of every stream that still has one.
     """
@@ -103,7 +105,9 @@ class EmbeddedRun:
         return self.state.nbytes
 
     def save_state(self) -> bytes:
-        """Serialize everything that later batches depend on, besides the watermark. Each kind of run overrides both directions."""
+        """Serialize everything that later batches depend on, besides the watermark. Each kind of run overrides both
+        directions.
+        """
         return meet_blobs.state_bytes(self.state)
 
     def restore_state(self, blob: bytes) -> None:
@@ -118,13 +122,19 @@ class EmbeddedRun:
     def advance(self, tables: Mapping[str, pa.Table], *, last: bool = False) -> list[pa.RecordBatch]:
         """Joins one batch per stream name; `last` says that no other batch will come."""
         rows = {name: self._timed(name, table) for name, table in tables.items()}
-        better = self.planner.see(tables, {name: delta.times for name, delta in rows.items()}) if self.planner is not None else None
+        better = (
+            self.planner.see(tables, {name: delta.times for name, delta in rows.items()})
+            if self.planner is not None
+            else None
+        )
         if better is not None:
             self._go_on_by(better)
         seen = {name: (int(delta.times.min()), int(delta.times.max())) for name, delta in rows.items() if len(delta)}
         following = self.watermark.after(seen)
         passed = {name: self._without_shed(name, delta) for name, delta in rows.items()}
-        deltas = {i: passed[self.config.inputs[i].name] for i in self.config.streams if self.config.inputs[i].name in passed}
+        deltas = {
+            i: passed[self.config.inputs[i].name] for i in self.config.streams if self.config.inputs[i].name in passed
+        }
         stepped = self._step(deltas, FOREVER_US if last else following.value_us)
         self.watermark = following
         self.tally.add(stepped.counters.tally)
@@ -253,15 +263,18 @@ def start(
 ) -> EmbeddedRun:
     """Start a run of the query over the sources, with no row joined yet; refuse a pinned plan that cannot run it.
 
-    What a pinned plan leaves open is filled by cost, as `explain` shows it. Without a plan, the cheapest one by its predicted cost on the
-    rows at hand runs, and is looked at again as rows flow. `evaluate="row"` asks an aggregation query for its groups at the time of every
-    row. `overload` has the starting plan where a budget had to be kept. `stats` are declared statistics, which count before rows.
+    What a pinned plan leaves open is filled by cost, as `explain` shows it. Without a plan, the cheapest one by its
+    predicted cost on the rows at hand runs, and is looked at again as rows flow. `evaluate="row"` asks an aggregation
+    query for its groups at the time of every row. `overload` has the starting plan where a budget had to be kept.
+    `stats` are declared statistics, which count before rows.
     """
     bound = bound_query(query, sources)
     if evaluate not in (None, "row"):
         raise InputError(f'there is no evaluation "{evaluate}"', hint='write evaluate="row", or leave it out')
     if bound.is_aggregation:
-        shedding = overload.plan if overload is not None and overload.plan.drop else plan  # else the join's plan is none of its business
+        shedding = (
+            overload.plan if overload is not None and overload.plan.drop else plan
+        )  # else the join's plan is none of its business
         return _start_aggregation(bound, sources, shedding, every_row=evaluate == "row", stats=stats or {})
     if evaluate is not None:
         raise InputError("only aggregation queries are evaluated; this one gives each result as soon as it is known")
@@ -277,7 +290,9 @@ def start(
             state = with_relation(config, state, each.number, whole(sources[each.name]))
     watermark = Watermark.start(lateness_of(config, sources))
     boxes = drop_boxes(bound, config.plan)
-    return EmbeddedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner, stats=known)
+    return EmbeddedRun(
+        bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner, stats=known
+    )
 
 
 def _start_aggregation(
@@ -311,7 +326,8 @@ def bound_query(query: Query | str, sources: Sources) -> BoundQuery:
     for name, source in sources.items():
         if not isinstance(source, Stream | Relation):
             raise InputError(
-                f'source "{name}" is a {type(source).__name__}', hint="declare it with wm.stream(source, time=...) or wm.relation(source)"
+                f'source "{name}" is a {type(source).__name__}',
+                hint="declare it with wm.stream(source, time=...) or wm.relation(source)",
             )
     return bind(parsed, {name: source.declared(name) for name, source in sources.items()})
 

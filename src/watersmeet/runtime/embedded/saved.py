@@ -32,7 +32,10 @@ def restore(run: EmbeddedRun, blob: bytes) -> None:
     header, state = opened(blob)
     mark = header["watermark"]
     run.watermark = replace(
-        run.watermark, newest_us=MappingProxyType(mark["newest_us"]), began_us=mark["began_us"], value_us=mark["value_us"]
+        run.watermark,
+        newest_us=MappingProxyType(mark["newest_us"]),
+        began_us=mark["began_us"],
+        value_us=mark["value_us"],
     )
     run.ledger = {name: Ledger(**entry) for name, entry in header["ledger"].items()}
     run.restore_state(state)

@@ -62,9 +62,13 @@ class ShedAggregatedRun(EmbeddedRun):
         self.aggregation = ShedAggregation.from_bytes(self._aggregation.config, blob[estimates_at:])
 
     def replan(self, plan: Plan) -> None:
-        """Goes on by another plan from the next batch on; what is dropped stays, because estimates rest on one share per stream."""
+        """Goes on by another plan from the next batch on; what is dropped stays, because estimates rest on one share
+        per stream.
+        """
         if (plan.drop, plan.drop_seed) != (self.config.plan.drop, self.config.plan.drop_seed):
-            raise PlanError("an aggregation cannot change what it drops while it runs", hint="start it anew with other drop rates")
+            raise PlanError(
+                "an aggregation cannot change what it drops while it runs", hint="start it anew with other drop rates"
+            )
         super().replan(plan)
 
     def _fill(self, plan: Plan) -> Plan:
@@ -90,14 +94,18 @@ class ShedAggregatedRun(EmbeddedRun):
 def shed_aggregation(bound: BoundQuery, plan: Plan) -> ShedConfig:
     """What is estimated, and from which join; refuses plans that have no estimates."""
     if plan.early:
-        raise PlanError("rows that were shed cannot be aggregated early: estimates need single rows", hint="leave early out")
+        raise PlanError(
+            "rows that were shed cannot be aggregated early: estimates need single rows", hint="leave early out"
+        )
     return shed_config(bound, keep_shares(bound, plan))
 
 
 def start_shed_aggregation(bound: BoundQuery, sources: Sources, plan: Plan, *, every_row: bool) -> ShedAggregatedRun:
     """A run of an aggregation query by a plan that drops; refuses what has no estimates."""
     if every_row:
-        raise InputError("an aggregation that sheds rows is not evaluated at every row", hint="leave evaluate out, or drop nothing")
+        raise InputError(
+            "an aggregation that sheds rows is not evaluated at every row", hint="leave evaluate out, or drop nothing"
+        )
     shed = shed_aggregation(bound, plan)
     config = settled_config(shed.bound, plan)
     state = empty_state(config)
@@ -106,4 +114,6 @@ def start_shed_aggregation(bound: BoundQuery, sources: Sources, plan: Plan, *, e
             state = with_relation(config, state, each.number, whole(sources[each.name]))
     watermark, boxes = Watermark.start(lateness_of(config, sources)), drop_boxes(bound, plan)
     tally = Tally(len(config.inputs))
-    return ShedAggregatedRun(shed.bound, config, sources, state, watermark, tally, boxes, aggregation=ShedAggregation(shed))
+    return ShedAggregatedRun(
+        shed.bound, config, sources, state, watermark, tally, boxes, aggregation=ShedAggregation(shed)
+    )

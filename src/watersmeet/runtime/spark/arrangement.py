@@ -40,8 +40,9 @@ Config = MeetConfig | AggregateConfig
 
 @dataclass(frozen=True)
 class Arrangement:
-    """One packer per physical stream, the bucket they pack for, what a checkpoint of the query belongs to, and, where buckets have parts of
-    groups, who adds them up."""
+    """One packer per physical stream, the bucket they pack for, what a checkpoint of the query belongs to, and, where
+    buckets have parts of groups, who adds them up.
+    """
 
     bound: BoundQuery
     packers: tuple[Packer, ...]
@@ -76,8 +77,8 @@ def arranged(
 ) -> Arrangement:
     """Arrange a query over its sources; refuse a pinned plan that cannot run it. `log` has plans for later batches.
 
-    Rows that are counted are looked at one stream at a time, so queries with ROWS windows run in one bucket. `stats` are declared
-    statistics. `checkpoint` stores the grid of a streaming query.
+    Rows that are counted are looked at one stream at a time, so queries with ROWS windows run in one bucket. `stats`
+    are declared statistics. `checkpoint` stores the grid of a streaming query.
     """
     if bound.is_aggregation and plan is not None and drop_boxes(bound, plan):
         return _shed(bound, sources, plan, partitions)
@@ -94,7 +95,9 @@ def arranged(
         _packer(config, number, name, layout, labels, boxes.get(name), _planned(bound, config, name, log))
         for number, name in enumerate(_streams(config))
     )
-    return Arrangement(bound, packers, _bucket(config, sources, packers), _signature(bound, packers, partitions), merger)
+    return Arrangement(
+        bound, packers, _bucket(config, sources, packers), _signature(bound, packers, partitions), merger
+    )
 
 
 def _shed(bound: BoundQuery, sources: Sources, plan: Plan, partitions: int) -> Arrangement:
@@ -105,14 +108,23 @@ def _shed(bound: BoundQuery, sources: Sources, plan: Plan, partitions: int) -> A
     fields = {source.schema.name: tuple(source.schema.fields.names) for source in bound.sources}
     labels = bucket_labels(layout.cells, partitions)
     packers = tuple(
-        replace(_packer(config, number, name, layout, labels, boxes.get(name), None), identity=fields[name], with_hidden=True)
+        replace(
+            _packer(config, number, name, layout, labels, boxes.get(name), None),
+            identity=fields[name],
+            with_hidden=True,
+        )
         for number, name in enumerate(_streams(config))
     )
     bucket = _bucket(config, sources, packers)
     if not isinstance(bucket.operator, MeetOperator) or not isinstance(bucket.config, MeetConfig):
         raise InternalError("rows are shed below a join")
     operator, shown = ShedOperator(bucket.operator, shed), replace(bucket.config, result=shed.result)
-    return Arrangement(bound, packers, replace(bucket, operator=operator, config=shown), _shed_signature(bound, packers, partitions, plan))
+    return Arrangement(
+        bound,
+        packers,
+        replace(bucket, operator=operator, config=shown),
+        _shed_signature(bound, packers, partitions, plan),
+    )
 
 
 def _shed_signature(bound: BoundQuery, packers: tuple[Packer, ...], partitions: int, plan: Plan) -> dict[str, str]:
@@ -135,11 +147,17 @@ def by_plan(bound: BoundQuery, bucket: Bucket, plan: Plan) -> Bucket:
 
 
 def _layout(
-    bound: BoundQuery, config: Config, sources: Sources, buckets: int, stats: Mapping[str, StreamStats], checkpoint: GridStore | None
+    bound: BoundQuery,
+    config: Config,
+    sources: Sources,
+    buckets: int,
+    stats: Mapping[str, StreamStats],
+    checkpoint: GridStore | None,
 ) -> Layout:
     """Return the grid of a query: the one its checkpoint was started with, or the one that shuffles the fewest rows.
 
-    Rates that are measured may differ at the next start. So a streaming query goes by them only if its checkpoint stores the grid.
+    Rates that are measured may differ at the next start. So a streaming query goes by them only if its checkpoint
+    stores the grid.
     """
     join, grouping = (config, None) if isinstance(config, MeetConfig) else (config.join, grouping_of(config))
     read = [sources[each.schema.name] for each in bound.sources]
@@ -206,7 +224,9 @@ def _bucket(config: Config, sources: Sources, packers: tuple[Packer, ...]) -> Bu
     return Bucket(
         operator=_operator(remaining, relations),
         config=remaining,
-        travelling=dict(sorted((each.number, _travelling(config, each)) for packer in packers for each in packer.inputs)),
+        travelling=dict(
+            sorted((each.number, _travelling(config, each)) for packer in packers for each in packer.inputs)
+        ),
         streams=tuple(packer.name for packer in packers),
         lateness=lateness_of(config, sources),
         layout=packers[0].layout,
@@ -227,8 +247,12 @@ def _remaining(config: MeetConfig) -> MeetConfig:
 
 
 def _after_packing(source: MeetInput) -> MeetInput:
-    """The input without its selection. One that can raise stays: packing sends the rows it raises on, late ones among them."""
-    if source.selection is not None and may_raise(source.selection, lambda column: pa.nulls(0, source.fields.field(column.name).type)):
+    """The input without its selection. One that can raise stays: packing sends the rows it raises on, late ones among
+    them.
+    """
+    if source.selection is not None and may_raise(
+        source.selection, lambda column: pa.nulls(0, source.fields.field(column.name).type)
+    ):
         return source
     return replace(source, selection=None)
 
@@ -247,10 +271,17 @@ def _travelling(config: Config, each: PackedInput) -> pa.Schema:
 
 
 def _signature(bound: BoundQuery, packers: tuple[Packer, ...], partitions: int) -> dict[str, str]:
-    """What a checkpoint belongs to. State is the windows, so the plan is no part of it; it lies under the buckets' labels, which are."""
+    """What a checkpoint belongs to. State is the windows, so the plan is no part of it; it lies under the buckets'
+    labels, which are.
+    """
     schemas = {source.schema.name: source.schema.fields for source in bound.sources}
-    columns = {f'"{name}"': ", ".join(f"{field.name} {field.type}" for field in fields) for name, fields in schemas.items()}
-    times = {f'the time of "{packer.name}"': packer.time + (f" in {packer.unit}" if packer.unit else "") for packer in packers}
+    columns = {
+        f'"{name}"': ", ".join(f"{field.name} {field.type}" for field in fields) for name, fields in schemas.items()
+    }
+    times = {
+        f'the time of "{packer.name}"': packer.time + (f" in {packer.unit}" if packer.unit else "")
+        for packer in packers
+    }
     buckets = len(packers[0].labels)
     spread = {"spark.sql.shuffle.partitions": str(partitions)} if buckets > 1 else {}
     grid = {"the grid of its buckets": _grid(bound, packers[0].layout)} if buckets > 1 else {}

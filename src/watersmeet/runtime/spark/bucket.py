@@ -1,8 +1,10 @@
-"""One bucket of a query: packets of a batch in, results out, with the watermark that every other bucket computes as well.
+"""One bucket of a query: packets of a batch in, results out, with the watermark that every other bucket computes as
+well.
 
-The watermark needs the newest time of every stream over the whole batch, and a bucket sees only its own rows. So every bucket gets the
-clock of every task that read a part of a stream, and keeps its own copy of the watermark: the copies are equal, because they are the
-same function of the same clocks. Nothing about them depends on when or where a bucket runs, so a replay decides the same.
+The watermark needs the newest time of every stream over the whole batch, and a bucket sees only its own rows. So every
+bucket gets the clock of every task that read a part of a stream, and keeps its own copy of the watermark: the copies
+are equal, because they are the same function of the same clocks. Nothing about them depends on when or where a bucket
+runs, so a replay decides the same.
 """
 
 from __future__ import annotations
@@ -66,13 +68,17 @@ class Bucket:
         start = time.perf_counter_ns()
         watermark_us = state.watermark.value_us
         future_us = FOREVER_US if last else following.value_us
-        inner, counters = yield from self.operator.steps(state.inner, deltas, watermark_us, future_us, following.largest_us)
+        inner, counters = yield from self.operator.steps(
+            state.inner, deltas, watermark_us, future_us, following.largest_us
+        )
         metrics = arrived.metrics(deltas, watermark_us, counters)
         metrics["join_us"] = (time.perf_counter_ns() - start) // 1000
         return BucketState(inner, following), metrics
 
     def _check_units(self, watermark: Watermark, seen_us: Mapping[str, tuple[int, int]]) -> None:
-        """Check the first rows of each stream. The clocks cover the whole batch, so all buckets and the embedded host decide alike."""
+        """Check the first rows of each stream. The clocks cover the whole batch, so all buckets and the embedded host
+        decide alike.
+        """
         for number, name in enumerate(self.streams):
             if name in seen_us and name not in watermark.newest_us:
                 source = self.config.inputs[self.first_input(number)]
@@ -141,8 +147,15 @@ class _Arrived:
         found |= {f"shuffled_{i}": len(delta) for i, delta in deltas.items()}
         for name in ("probes", "comparisons", "touched"):
             counted = getattr(counters.tally, name)
-            found |= {f"{name}_{i}_{j}": int(counted[i, j]) for i in range(len(counted)) for j in range(len(counted)) if i != j}
-        return found | {spent_name(*what): round(seconds * 1e6) for what, seconds in counters.tally.watch.spent_s.items()}
+            found |= {
+                f"{name}_{i}_{j}": int(counted[i, j])
+                for i in range(len(counted))
+                for j in range(len(counted))
+                if i != j
+            }
+        return found | {
+            spent_name(*what): round(seconds * 1e6) for what, seconds in counters.tally.watch.spent_s.items()
+        }
 
 
 def spent_name(operator: str, number: int) -> str:

@@ -1,8 +1,9 @@
-"""What Spark takes on top of the meet, measured: short streaming queries, and the CPU time of all processes that ran them.
+"""What Spark takes on top of the meet, measured: short streaming queries, and the CPU time of all processes that ran
+them.
 
-A query is run over a few batches and over more of them; the difference is what those batches take, without starting and stopping. Of that,
-the same batches joined in this process account for a part, and the workers' own clocks for packing and state. Least squares split the rest
-over rows that came in, rows that went out, and micro-batches.
+A query is run over a few batches and over more of them; the difference is what those batches take, without starting and
+stopping. Of that, the same batches joined in this process account for a part, and the workers' own clocks for packing
+and state. Least squares split the rest over rows that came in, rows that went out, and micro-batches.
 
 References: Kang, Naughton, Viglas, section 4.2, whose loads likewise differ in one thing at a time.
 """
@@ -60,7 +61,9 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """A run: rows in and out, batches, seconds of CPU in all, and those of packing, of state, and of the join where it ran alone."""
+    """A run: rows in and out, batches, seconds of CPU in all, and those of packing, of state, and of the join where it
+    ran alone.
+    """
 
     rows_in: float
     rows_out: float
@@ -138,7 +141,9 @@ def _written(place: Path, load: Load, number: int, batches: int) -> list[pa.Tabl
 
 def _join_s(load: Load, tables: list[list[pa.Table]]) -> float:
     """CPU seconds of the same batches joined in this process."""
-    under_way = embedded.start(load.query, {name: stream(each, time="ts") for name, each in zip(_NAMES, tables, strict=True)}, Plan("runs"))
+    under_way = embedded.start(
+        load.query, {name: stream(each, time="ts") for name, each in zip(_NAMES, tables, strict=True)}, Plan("runs")
+    )
     start = time.process_time()
     for batch in zip(*tables, strict=True):
         under_way.advance(dict(zip(_NAMES, batch, strict=True)))

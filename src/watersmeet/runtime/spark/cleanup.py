@@ -1,11 +1,12 @@
 """Cleanup after streaming queries that ended: what their workers cached is removed when the next query is built.
 
-Spark tells workers nothing about the end of a query. The driver knows which runs are active. It removes the directories of all others on
-its own machine, which in local mode is where all workers are. A new query carries the active runs, so that its tasks remove the rest on
-machines that the driver cannot reach. Workers then forget what they decoded for runs without a directory (`store`).
+Spark tells workers nothing about the end of a query. The driver knows which runs are active. It removes the directories
+of all others on its own machine, which in local mode is where all workers are. A new query carries the active runs, so
+that its tasks remove the rest on machines that the driver cannot reach. Workers then forget what they decoded for runs
+without a directory (`store`).
 
-A listener in Python would know of each end at once. But each query posts its start from a Java thread of its own, and Py4J opens one more
-connection and one more Python thread for each of those.
+A listener in Python would know of each end at once. But each query posts its start from a Java thread of its own, and
+Py4J opens one more connection and one more Python thread for each of those.
 """
 
 from __future__ import annotations
@@ -26,14 +27,18 @@ _sessions: dict[tuple[str, str], SparkSession] = {}
 
 
 def run_of_task() -> str:
-    """Return Spark's id of the streaming run that this task works for; on the driver, which only asks for an operator's columns, none."""
+    """Return Spark's id of the streaming run that this task works for; on the driver, which only asks for an operator's
+    columns, none.
+    """
     task = TaskContext.get()
     return "" if task is None else task.getLocalProperty(_RUN_ID) or ""
 
 
 def remove_ended_runs(spark: SparkSession, directories: tuple[Path, ...]) -> LiveRuns:
     """Remove what ended runs have cached in these directories; return the active runs of the session's application."""
-    cached = {run for local in directories for run in cached_runs(local)}  # first: a run is active before its tasks cache anything
+    cached = {
+        run for local in directories for run in cached_runs(local)
+    }  # first: a run is active before its tasks cache anything
     live = LiveRuns(frozenset(_active_runs(spark)), time.time())
     for local in directories:
         for run in cached - live.runs:

@@ -1,8 +1,8 @@
 """Bound expressions as Spark columns, where the two mean the same to the last bit; None where they do not.
 
-Spark agrees with us on three-valued logic, on NaN (equal to itself, above every number) and on −0.0 in comparisons. It does not on
-overflow, division by zero, rounding, text in other alphabets, time zones or casts: those stay with the operator. What is built here is
-built from the tree; no text of the caller's is ever parsed by Spark.
+Spark agrees with us on three-valued logic, on NaN (equal to itself, above every number) and on −0.0 in comparisons. It
+does not on overflow, division by zero, rounding, text in other alphabets, time zones or casts: those stay with the
+operator. What is built here is built from the tree; no text of the caller's is ever parsed by Spark.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""The process that Spark's Python workers are forked from, with everything they need imported and the usual kernels loaded.
+"""The process that Spark's Python workers are forked from, with everything they need imported and the usual kernels
+loaded.
 
-Spark starts one worker after the other. Each would otherwise spend seconds of CPU on the same imports before its first row.
+Spark starts one worker after the other. Each would otherwise spend seconds of CPU on the same imports before its first
+row.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ MODULE = "watersmeet.runtime.spark.daemon"
 
 
 def load_kernels() -> None:
-    """Calls the kernels of the default plan on one row, so that they are there after the fork. Arrow is left alone: it has threads."""
+    """Calls the kernels of the default plan on one row, so that they are there after the fork. Arrow is left alone: it
+    has threads.
+    """
     one, none = np.zeros(1, np.int64), np.empty(0, np.int64)
     slots, group_keys, offsets, rows = group_rows(combine_codes(one, one))
     order_by_leading_bits(one, rows, np.empty(1, np.int64))

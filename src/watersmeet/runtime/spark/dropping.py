@@ -1,7 +1,8 @@
-"""What is dropped of a stream while a query runs: a drop box by batch, read from the log of plans by the task that packs the batch.
+"""What is dropped of a stream while a query runs: a drop box by batch, read from the log of plans by the task that
+packs the batch.
 
-Which batch a task works for is Spark's to say, and a plan once written for a batch stays, so a batch that runs again drops the same rows.
-A change of the seed would drop other rows at the same rate, which nobody can want, and is refused.
+Which batch a task works for is Spark's to say, and a plan once written for a batch stays, so a batch that runs again
+drops the same rows. A change of the seed would drop other rows at the same rate, which nobody can want, and is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def batch_of_task() -> int:
 
 
 def plan_of_task(log: PlanLog) -> Plan | None:
-    """The plan that the log has for the batch this task works for, settled by this; None where the query's own is to be used."""
+    """The plan that the log has for the batch this task works for, settled by this; None where the query's own is to be
+    used.
+    """
     batch = batch_of_task()
     return None if batch == NO_BATCH else log.settled_at(batch)
 

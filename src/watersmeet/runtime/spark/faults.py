@@ -15,7 +15,9 @@ from pyspark.errors import PySparkException
 from watersmeet.errors import InputError, PlanError, QueryError, WatersmeetError
 
 _LONGEST_SENTENCE = 400
-_KINDS: dict[str, type[WatersmeetError]] = {kind.__name__: kind for kind in (QueryError, InputError, PlanError, WatersmeetError)}
+_KINDS: dict[str, type[WatersmeetError]] = {
+    kind.__name__: kind for kind in (QueryError, InputError, PlanError, WatersmeetError)
+}
 _END = r"(?:\n\s*(?:at |JVM stacktrace|Driver stacktrace|===)|\s+SQLSTATE|\Z)"
 _RAISED = re.compile(rf"watersmeet\.errors\.(\w+): (.*?){_END}", re.DOTALL)
 
@@ -26,7 +28,9 @@ class SparkError(InputError):
 
 @contextmanager
 def told_apart() -> Iterator[None]:
-    """Whatever runs inside raises a `WatersmeetError` where the mistake is the caller's, and Spark's own error where it is not."""
+    """Whatever runs inside raises a `WatersmeetError` where the mistake is the caller's, and Spark's own error where it
+    is not.
+    """
     try:
         yield
     except PySparkException as error:
@@ -49,7 +53,11 @@ def in_one_sentence(error: Exception) -> WatersmeetError:
     """The caller's mistake if it is one, else what Spark says first: for those who are shown a sentence and no stack."""
     words = str(error).strip().splitlines()
     said = words[0][:_LONGEST_SENTENCE] if words else type(error).__name__
-    hint = "watersmeet repair DIR, with the directory of the checkpoint, says what can be done" if "STATE_STORE" in str(error) else None
+    hint = (
+        "watersmeet repair DIR, with the directory of the checkpoint, says what can be done"
+        if "STATE_STORE" in str(error)
+        else None
+    )
     return mistake_in(str(error)) or SparkError(f"the query failed on Spark: {said}", hint=hint)
 
 

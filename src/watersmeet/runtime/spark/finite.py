@@ -1,8 +1,9 @@
 """A finite source next to one that never ends: its packets as a stream, one round per batch.
 
-Spark does not union a finite DataFrame with a streaming one. A data source of ours emits round numbers; a step after it replaces each
-number by the packets of that round. The packets are part of the query's plan, so Spark frees them with the query: a data source that held
-them would stay registered until the session ends. An offset is the number of rounds taken, so a restart continues after the last one.
+Spark does not union a finite DataFrame with a streaming one. A data source of ours emits round numbers; a step after it
+replaces each number by the packets of that round. The packets are part of the query's plan, so Spark frees them with
+the query: a data source that held them would stay registered until the session ends. An offset is the number of rounds
+taken, so a restart continues after the last one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _NUMBER = pa.schema([("round", pa.int32())])
 def endless(spark: SparkSession, packets: pa.Table) -> DataFrame:
     """Return the packets as a streaming DataFrame that emits nothing once its rounds are over."""
     last = max(packets.column("round").to_pylist(), default=-1)
-    blobs = [table_bytes(packets.filter(pa.compute.equal(packets.column("round"), number))) for number in range(last + 1)]
+    blobs = [
+        table_bytes(packets.filter(pa.compute.equal(packets.column("round"), number))) for number in range(last + 1)
+    ]
     if is_first_in_session(spark, "register rounds"):
         spark.dataSource.register(RoundNumbers)
     numbers = spark.readStream.format(RoundNumbers.name()).option(_ROUNDS, str(len(blobs))).load()

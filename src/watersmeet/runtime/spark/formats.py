@@ -1,6 +1,7 @@
 """Streams that Spark reads by itself: a format it knows, its options, and the columns of what comes.
 
-Nothing of it is SQL: a format and its options are values that Spark's reader takes, and declared columns become types here.
+Nothing of it is SQL: a format and its options are values that Spark's reader takes, and declared columns become types
+here.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ KINDS: Mapping[str, types.DataType] = {
 
 @dataclass(frozen=True)
 class FormatSource:
-    """A format by Spark's name for it, its options, the columns by name and kind, and how its column `value` is to be read, if it is."""
+    """A format by Spark's name for it, its options, the columns by name and kind, and how its column `value` is to be
+    read, if it is.
+    """
 
     format: str
     options: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +59,8 @@ class FormatSource:
             raise InputError(f'a value is read as "{JSON}" or left as it is, not as "{self.value}"')
         if self.value == JSON and not self.columns:
             raise InputError(
-                "a value that is JSON needs its columns declared", hint='schema = { item = "string", ts = "timestamp" }, with your columns'
+                "a value that is JSON needs its columns declared",
+                hint='schema = { item = "string", ts = "timestamp" }, with your columns',
             )
 
     def rows(self, spark: SparkSession) -> DataFrame:
@@ -76,7 +80,10 @@ class FormatSource:
 
     def _decoded(self, frame: DataFrame) -> DataFrame:
         if _VALUE not in frame.columns:
-            raise InputError(f'format "{self.format}" has no column "{_VALUE}" to read JSON from', hint=f"it has {listing(frame.columns)}")
+            raise InputError(
+                f'format "{self.format}" has no column "{_VALUE}" to read JSON from',
+                hint=f"it has {listing(frame.columns)}",
+            )
         about = [column_of(name) for name in frame.columns if name != _VALUE and name not in self.columns]
         message = F.from_json(F.col(_VALUE).cast("string"), self.schema)
         return frame.select(*about, message.alias("message")).select(*about, "message.*")
@@ -86,7 +93,10 @@ class FormatSource:
         if _NOT_FOUND.search(said) is None:
             return InputError(f'Spark cannot read format "{self.format}" with these options: {said}')
         if self.format not in _PACKAGES:
-            return InputError(f'Spark has no source "{self.format}"', hint="kafka, rate, socket, and files: csv, json, parquet, orc, text")
+            return InputError(
+                f'Spark has no source "{self.format}"',
+                hint="kafka, rate, socket, and files: csv, json, parquet, orc, text",
+            )
         package = f"org.apache.spark:{_PACKAGES[self.format]}_2.13:{pyspark.__version__}"
         return InputError(
             f'Spark has no source "{self.format}": its connector is a package of its own, which this session was started without',
@@ -106,5 +116,7 @@ def kind_of(name: str, kind: str) -> types.DataType:
         return types.DecimalType(int(decimal[1]), int(decimal[2]))
     found = KINDS.get(kind.strip().lower())
     if found is None:
-        raise InputError(f'column "{name}" is declared as "{kind[:40]}"', hint=f"kinds: {listing([*KINDS])}, decimal(10, 2)")
+        raise InputError(
+            f'column "{name}" is declared as "{kind[:40]}"', hint=f"kinds: {listing([*KINDS])}, decimal(10, 2)"
+        )
     return found

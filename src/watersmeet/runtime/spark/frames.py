@@ -1,7 +1,7 @@
 """Arrow batches as pandas frames that PySpark hands on as they are.
 
-What leaves a stateful operator of PySpark has to be a pandas frame, and PySpark makes Python values of every list before it makes an Arrow
-batch of the frame again. Columns that are Arrow's to begin with need neither.
+What leaves a stateful operator of PySpark has to be a pandas frame, and PySpark makes Python values of every list
+before it makes an Arrow batch of the frame again. Columns that are Arrow's to begin with need neither.
 """
 
 from __future__ import annotations
@@ -35,5 +35,8 @@ class _ArrowFrame(pd.DataFrame):
 
 def arrow_frame(batch: pa.RecordBatch) -> pd.DataFrame:
     """The batch as a frame over the same memory."""
-    columns = {name: pd.arrays.ArrowExtensionArray(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+    columns = {
+        name: pd.arrays.ArrowExtensionArray(column)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    }
     return _ArrowFrame(columns, copy=False)

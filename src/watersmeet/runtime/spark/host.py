@@ -1,8 +1,10 @@
 """`on_spark`: a query over sources becomes a DataFrame.
 
-source ─▶ JVM: needed columns, flags ─▶ pack ─▶ shuffle of packets ─▶ bucket: state, meet ─▶ metrics observed ─▶ JVM: lists spread into rows
+source ─▶ JVM: needed columns, flags ─▶ pack ─▶ shuffle of packets ─▶ bucket: state, meet ─▶ metrics observed ─▶ JVM:
+lists spread into rows
 
-Where the buckets of an aggregation have parts of groups, a second shuffle and a second step with state stand before the spreading.
+Where the buckets of an aggregation have parts of groups, a second shuffle and a second step with state stand before the
+spreading.
 """
 
 from __future__ import annotations
@@ -51,15 +53,18 @@ def on_spark(
 ) -> DataFrame:
     """The query's rows as a DataFrame: streaming when any source streams, else finite.
 
-    `buckets` is the number of pieces the query is spread over, one per shuffle partition unless said otherwise. `plans` is the directory of
-    a log of plans by batch (`PlanLog`), for a streaming query whose plan, and what it drops, changes while it runs. `remembers` lets
-    workers keep decoded state in memory between batches; rows do not depend on it. `seen` gets the metrics of a finite query.
-    `stats` are declared statistics; `checkpoint` is the location that the query will be started with, where its grid is stored.
+    `buckets` is the number of pieces the query is spread over, one per shuffle partition unless said otherwise. `plans`
+    is the directory of a log of plans by batch (`PlanLog`), for a streaming query whose plan, and what it drops,
+    changes while it runs. `remembers` lets workers keep decoded state in memory between batches; rows do not depend on
+    it. `seen` gets the metrics of a finite query. `stats` are declared statistics; `checkpoint` is the location that
+    the query will be started with, where its grid is stored.
     """
     if buckets is not None and buckets < 1:
         raise InputError(f"a query runs in at least one bucket, not in {buckets}")
     spark = session or _session_of(sources) or SparkSession.getActiveSession() or local_session()
-    workers = check_workers(spark.sparkContext)  # before anything else runs in them: a frame may ask Spark for its columns
+    workers = check_workers(
+        spark.sparkContext
+    )  # before anything else runs in them: a frame may ask Spark for its columns
     bound = bound_query(query, sources)
     streaming = any(isinstance(source, Stream) and source.is_endless for source in _read(sources, bound.query))
     check_session(spark, streaming=streaming)
@@ -76,7 +81,9 @@ def on_spark(
         processor = BucketProcessor(arrangement, emission, live, remembers=remembers, plans=log)
         emitted = packed.groupBy(BUCKET).transformWithStateInPandas(processor, columns, "Append", "None")
     else:
-        emitted = packed.repartition(partitions, BUCKET).mapInArrow(partial(run_finite, arrangement.bucket, emission), columns)
+        emitted = packed.repartition(partitions, BUCKET).mapInArrow(
+            partial(run_finite, arrangement.bucket, emission), columns
+        )
     counted = observed(emitted, arrangement.bucket, seen)
     if isinstance(emission, ListedRows):
         return emission.spread(counted)
@@ -114,5 +121,8 @@ def _read(sources: Sources, query: Query) -> list[Stream | Relation]:
 
 
 def _packed(spark: SparkSession, sources: Sources, arrangement: Arrangement, *, streaming: bool) -> DataFrame:
-    streams = (packed_stream(spark, arrangement.stream(sources, packer), packer, streaming=streaming) for packer in arrangement.packers)
+    streams = (
+        packed_stream(spark, arrangement.stream(sources, packer), packer, streaming=streaming)
+        for packer in arrangement.packers
+    )
     return reduce(DataFrame.unionByName, streams)

@@ -1,7 +1,8 @@
 """Every kind of source as a DataFrame of packets.
 
-Spark DataFrames are pruned in the JVM and packed by a Python step after it. Files are read by that step itself, straight into Arrow: Spark
-finds them, remembers which it has taken, and hands over their paths. Tables of this process are packed here.
+Spark DataFrames are pruned in the JVM and packed by a Python step after it. Files are read by that step itself,
+straight into Arrow: Spark finds them, remembers which it has taken, and hands over their paths. Tables of this process
+are packed here.
 """
 
 from __future__ import annotations
@@ -62,13 +63,17 @@ def _packed_frame(frame: DataFrame, schema: pa.Schema, packer: Packer) -> DataFr
         packer = replace(packer, box=None, identity=packer.identity if packer.with_hidden else (), box_flag=_BOX_FLAG)
     names = packer.names_read()
     columns = [*(column_of(name) for name in names), *flags.values()]
-    lean = frame.select(*(column.alias(f"c{number}") for number, column in enumerate(columns)))  # names come back in Python
+    lean = frame.select(
+        *(column.alias(f"c{number}") for number, column in enumerate(columns))
+    )  # names come back in Python
     declared = pa.schema([schema.field(name) for name in names])
     return lean.mapInArrow(partial(_pack_batches, packer, declared, list(flags)), PACKED_DDL)
 
 
 def _flagged(each: PackedInput, schema: pa.Schema, flags: dict[str, Column]) -> PackedInput:
-    """The input with its selection as a flag of the JVM's, where it can be one; the flag is added to those the frame computes."""
+    """The input with its selection as a flag of the JVM's, where it can be one; the flag is added to those the frame
+    computes.
+    """
     flag = None if each.selection is None else translated(each.selection, schema)
     if flag is None:
         return each
@@ -78,18 +83,24 @@ def _flagged(each: PackedInput, schema: pa.Schema, flags: dict[str, Column]) -> 
 
 
 def _hashed(box: DropBox, schema: pa.Schema) -> Column:
-    """What a drop box looks at: a row's identity is Spark's own hash of its columns, so the other columns need not leave the JVM."""
+    """What a drop box looks at: a row's identity is Spark's own hash of its columns, so the other columns need not
+    leave the JVM.
+    """
     columns = [column_of(field.name) for field in schema if is_part_of_identity(field.type)]
     return F.xxhash64(*columns, F.lit(box.stream_seed).cast("long"))
 
 
-def _pack_batches(packer: Packer, declared: pa.Schema, flags: list[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _pack_batches(
+    packer: Packer, declared: pa.Schema, flags: list[str], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     drop_ended_runs()
     return made_ahead(packer.packed(_declared(pa.Table.from_batches([batch]), declared, flags) for batch in batches))
 
 
 def _declared(table: pa.Table, declared: pa.Schema, flags: list[str]) -> pa.Table:
-    """The table in the types the query was bound against. Flags stand behind its columns; no column of a frame has their names."""
+    """The table in the types the query was bound against. Flags stand behind its columns; no column of a frame has
+    their names.
+    """
     table = table.rename_columns([*declared.names, *flags])
     for number, field in enumerate(declared):
         if table.schema.field(number).type != field.type:
@@ -99,7 +110,9 @@ def _declared(table: pa.Table, declared: pa.Schema, flags: list[str]) -> pa.Tabl
 
 def _packed_files(spark: SparkSession, feed: PathFeed, packer: Packer) -> DataFrame:
     if feed.following is not None:
-        reader = spark.readStream.format("binaryFile").schema("path string, modificationTime timestamp, length long, content binary")
+        reader = spark.readStream.format("binaryFile").schema(
+            "path string, modificationTime timestamp, length long, content binary"
+        )
         if feed.following.files_per_batch is not None:
             reader = reader.option("maxFilesPerTrigger", feed.following.files_per_batch)
         paths = reader.load(str(feed.path)).select("path")  # the content is not read where nobody asks for it
@@ -109,7 +122,9 @@ def _packed_files(spark: SparkSession, feed: PathFeed, packer: Packer) -> DataFr
     return paths.mapInArrow(partial(_pack_files, packer, feed.schema, feed.time), PACKED_DDL)
 
 
-def _pack_files(packer: Packer, schema: pa.Schema, time: str | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _pack_files(
+    packer: Packer, schema: pa.Schema, time: str | None, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     drop_ended_runs()
     paths = (Path(path.as_py().removeprefix("file:")) for batch in batches for path in batch.column(0))
     wanted = pa.schema([schema.field(name) for name in packer.names_read()])

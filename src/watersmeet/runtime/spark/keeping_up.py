@@ -1,10 +1,12 @@
-"""Load controller of a streaming query: after each batch, choose shed rates that keep later batches within the trigger interval.
+"""Load controller of a streaming query: after each batch, choose shed rates that keep later batches within the trigger
+interval.
 
-The driver looks at the query's progress. A batch's seconds, its rows and the time they took to come go to the controller
-(`optimizer.controller`); what it says is written into the log of plans, which the packing tasks read by batch (`dropping`). It is for the
-next batch that has not begun. A batch that does not wait for its trigger has begun by the time the one before is reported, so its length is
-predicted, and what comes meanwhile is what the decision is about. Should the batch begin while it is decided for, its tasks have settled
-its plan, the log says so, and the decision is for the one after.
+The driver looks at the query's progress. A batch's seconds, its rows and the time they took to come go to the
+controller (`optimizer.controller`); what it says is written into the log of plans, which the packing tasks read by
+batch (`dropping`). It is for the next batch that has not begun. A batch that does not wait for its trigger has begun by
+the time the one before is reported, so its length is predicted, and what comes meanwhile is what the decision is about.
+Should the batch begin while it is decided for, its tasks have settled its plan, the log says so, and the decision is
+for the one after.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ def keep_up(
     stats: Mapping[str, StreamStats] | None = None,
     wishes: Wishes = NO_WISHES,
 ) -> KeepingUp:
-    """Control the load of a query that was started, until it ends. A failure stops the query and is raised by its `awaitTermination`."""
+    """Control the load of a query that was started, until it ends. A failure stops the query and is raised by its
+    `awaitTermination`.
+    """
     keeping = KeepingUp(bound, PlanLog(Path(plans)), Path(checkpoint), trigger_s, plan, stats or {}, wishes)
     keeping.start(query)
     return keeping
@@ -63,8 +67,8 @@ def keep_up(
 class KeepingUp:
     """Load controller of one query: `look` at its progress after a batch, or `start` a thread that does.
 
-    `plan` is the query's own; `stats` are what is known of its streams, for the cost model. `decisions` are those that were written.
-    `failure` is the error that stopped the thread, and the query with it.
+    `plan` is the query's own; `stats` are what is known of its streams, for the cost model. `decisions` are those that
+    were written. `failure` is the error that stopped the thread, and the query with it.
     """
 
     bound: BoundQuery
@@ -75,14 +79,18 @@ class KeepingUp:
     stats: Mapping[str, StreamStats] = field(default_factory=dict)
     wishes: Wishes = NO_WISHES
     decisions: list[Controls] = field(default_factory=list)
-    _known: deque[tuple[int, Controller]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))  # what was known after each batch
+    _known: deque[tuple[int, Controller]] = field(
+        default_factory=lambda: deque(maxlen=REMEMBERED)
+    )  # what was known after each batch
     _seen: int = -1
     _began_s: float | None = None
     _thread: BackgroundThread | None = None
 
     def __post_init__(self) -> None:
         if self.bound.is_aggregation:
-            raise PlanError("an aggregation does not change what it drops while it runs", hint="start it with drop rates of its own")
+            raise PlanError(
+                "an aggregation does not change what it drops while it runs", hint="start it with drop rates of its own"
+            )
         if not self.trigger_s > 0:
             raise InputError(f"a trigger interval is longer than nothing, not {self.trigger_s} s")
 
@@ -95,9 +103,13 @@ class KeepingUp:
                     self._take(batch, datetime.fromisoformat(progress["timestamp"]).timestamp())
 
     def start(self, query: Any) -> BackgroundThread:
-        """Look at the query until it ends, in a thread. Any error there stops the query and is raised by `query.awaitTermination()`."""
+        """Look at the query until it ends, in a thread. Any error there stops the query and is raised by
+        `query.awaitTermination()`.
+        """
         self._thread = BackgroundThread(
-            "the load controller, which stopped its query,", partial(self._follow, query, query.awaitTermination), query.stop
+            "the load controller, which stopped its query,",
+            partial(self._follow, query, query.awaitTermination),
+            query.stop,
         )
         report_failure(query, self._thread)
         return self._thread.start()
@@ -108,13 +120,17 @@ class KeepingUp:
         return None if self._thread is None else self._thread.failure
 
     def most_rows_out_per_s(self, rows_per_s: Mapping[str, float], since: int = 0) -> tuple[float, float]:
-        """Results per second that the model sees at best when rows come this fast: in batches that take the whole interval, and in those
-        that leave free what batches were measured to be off. The machine is as fast as it was after each of the last batches, on average.
+        """Results per second that the model sees at best when rows come this fast: in batches that take the whole
+        interval, and in those that leave free what batches were measured to be off. The machine is as fast as it was
+        after each of the last batches, on average.
         """
         known = [each for batch, each in self._known if batch >= since]
         if not known:
             raise PlanError("no batch was measured yet")
-        most = [(each.most_rows_out_per_s(rows_per_s), each.most_rows_out_per_s(rows_per_s, each.fit.free())) for each in known]
+        most = [
+            (each.most_rows_out_per_s(rows_per_s), each.most_rows_out_per_s(rows_per_s, each.fit.free()))
+            for each in known
+        ]
         return sum(whole for whole, _ in most) / len(most), sum(safely for _, safely in most) / len(most)
 
     def _follow(self, query: Any, await_termination: Callable[[float], bool | None]) -> None:
@@ -126,10 +142,16 @@ class KeepingUp:
                 return
 
     def _take(self, batch: BatchMetrics, began_s: float) -> None:
-        """Rows come between the beginnings of two batches. The first of a run takes what processes need to begin: it tells nothing."""
+        """Rows come between the beginnings of two batches. The first of a run takes what processes need to begin: it
+        tells nothing.
+        """
         before_s, self._began_s = self._began_s, began_s
         if before_s is not None:
-            self._decide(BatchReport(batch.batch, batch.trigger_ms / 1e3, max(began_s - before_s, 1e-3), batch.arrived, batch.results))
+            self._decide(
+                BatchReport(
+                    batch.batch, batch.trigger_ms / 1e3, max(began_s - before_s, 1e-3), batch.arrived, batch.results
+                )
+            )
 
     def _decide(self, report: BatchReport) -> None:
         if not any(report.arrived.values()):
@@ -148,7 +170,12 @@ class KeepingUp:
         rates = {name: rate for name, rate in report.rows_per_s.items() if rate > 0}
         nothing = AtHand({}, {}, whole=False)
         about = explained_on(
-            self.bound, nothing, self.stats, plan=replace(self.plan, drop=()), arriving=Arriving(self.trigger_s), rates=rates
+            self.bound,
+            nothing,
+            self.stats,
+            plan=replace(self.plan, drop=()),
+            arriving=Arriving(self.trigger_s),
+            rates=rates,
         )
         return PlanModel(Situation(about.config, about.workload, about.profile, Budget()), about.plan, self.wishes)
 
@@ -160,10 +187,16 @@ class KeepingUp:
     def _begun(self) -> int:
         """The newest batch that has begun, as Spark's own log says."""
         offsets = self.checkpoint / "offsets"
-        return max((int(file.name) for file in offsets.iterdir() if file.name.isdigit()), default=-1) if offsets.is_dir() else self._seen
+        return (
+            max((int(file.name) for file in offsets.iterdir() if file.name.isdigit()), default=-1)
+            if offsets.is_dir()
+            else self._seen
+        )
 
     def _write(self, wanted: Controls, first: int) -> None:
-        """For the first batch from here on whose plan is not settled: two can have begun while this was decided, not more."""
+        """For the first batch from here on whose plan is not settled: two can have begun while this was decided, not
+        more.
+        """
         drop = tuple((name, 1 - share) for name, share in wanted.keep if share < 1)
         for batch in range(first, first + 3):
             try:
@@ -177,7 +210,8 @@ class KeepingUp:
 def report_failure(query: Any, thread: BackgroundThread) -> None:
     """Make `query.awaitTermination()` raise the thread's failure, as it raises the failure of a batch.
 
-    Spark knows only failures of its own. A query that was stopped ends without an error, and its caller would not learn why.
+    Spark knows only failures of its own. A query that was stopped ends without an error, and its caller would not learn
+    why.
     """
     await_termination = query.awaitTermination
 

@@ -1,6 +1,7 @@
 """Arrow types that Spark has, and what stands in for those it has not.
 
-Unsigned integers become the next wider signed ones (the widest a decimal), times of other units microseconds, nanoseconds rounded down.
+Unsigned integers become the next wider signed ones (the widest a decimal), times of other units microseconds,
+nanoseconds rounded down.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def _nested(kind: pa.DataType) -> pa.DataType:
 def _checked(field: pa.Field) -> pa.DataType:
     kind = spark_kind(field.type)
     if pa.types.is_decimal(kind) and (kind.precision > 38 or kind.scale < 0):
-        raise InputError(f'column "{field.name}" is {field.type}; Spark has decimals of up to 38 digits', hint="CAST it")
+        raise InputError(
+            f'column "{field.name}" is {field.type}; Spark has decimals of up to 38 digits', hint="CAST it"
+        )
     return pa.decimal128(kind.precision, kind.scale) if pa.types.is_decimal(kind) else kind
 
 

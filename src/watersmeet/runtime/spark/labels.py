@@ -1,6 +1,7 @@
 """Bucket labels: integers that Spark's own hash puts on distinct partitions.
 
-Spark places a group by `pmod(murmur3(label), partitions)`. Buckets numbered 0, 1, 2, … would share partitions and leave others idle.
+Spark places a group by `pmod(murmur3(label), partitions)`. Buckets numbered 0, 1, 2, … would share partitions and leave
+others idle.
 
 References: Appleby, MurmurHash3, the 32-bit variant, with the seed Spark uses.
 """

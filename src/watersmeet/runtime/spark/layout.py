@@ -1,15 +1,18 @@
-"""How a query is spread over buckets: a grid whose axes are equality classes, group keys of one input, or the rows of one input.
+"""How a query is spread over buckets: a grid whose axes are equality classes, group keys of one input, or the rows of
+one input.
 
-A row goes to every cell that agrees with what is known of it: on the axis of a class it has a key in, to the coordinate of that key; on
-the axis of an input's own rows, to the coordinate of the row; along all other axes, to every coordinate. The rows of a result agree
-on every class, so they meet in exactly one cell. One class that all inputs share costs no copies; no class at all means that one input is
-split and the others are copied. Which shares the axes get is decided by the number of rows that have to travel.
+A row goes to every cell that agrees with what is known of it: on the axis of a class it has a key in, to the coordinate
+of that key; on the axis of an input's own rows, to the coordinate of the row; along all other axes, to every
+coordinate. The rows of a result agree on every class, so they meet in exactly one cell. One class that all inputs share
+costs no copies; no class at all means that one input is split and the others are copied. Which shares the axes get is
+decided by the number of rows that have to travel.
 
-An aggregation's groups are whole in their cells when the group keys say where on every axis a result is: an axis along a class that is
-grouped by, or along an input's own group keys. Otherwise a cell has parts of groups, which a second step adds up.
+An aggregation's groups are whole in their cells when the group keys say where on every axis a result is: an axis along
+a class that is grouped by, or along an input's own group keys. Otherwise a cell has parts of groups, which a second
+step adds up.
 
-References: Afrati, Ullman, "Optimizing joins in a map-reduce environment" (shares); Okcan, Riedewald, "Processing theta-joins using
-MapReduce" (the grid of two inputs' rows).
+References: Afrati, Ullman, "Optimizing joins in a map-reduce environment" (shares); Okcan, Riedewald, "Processing
+theta-joins using MapReduce" (the grid of two inputs' rows).
 """
 
 from __future__ import annotations
@@ -33,7 +36,9 @@ Int64s = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """`share` coordinates along an equality class (`key_class`), or along the rows of input `split`: along the values of `keys` in them."""
+    """`share` coordinates along an equality class (`key_class`), or along the rows of input `split`: along the values
+    of `keys` in them.
+    """
 
     share: int
     members: frozenset[int]
@@ -86,24 +91,30 @@ class Layout:
     def is_first_copy(self, number: int, cell: int) -> bool:
         """Whether rows of this input that are in the cell are counted there: every row is, in one of its cells."""
         return all(
-            number in axis.members or cell // stride % axis.share == 0 for axis, stride in zip(self.axes, self.strides(), strict=True)
+            number in axis.members or cell // stride % axis.share == 0
+            for axis, stride in zip(self.axes, self.strides(), strict=True)
         )
 
 
 def grouping_of(config: AggregateConfig) -> Grouping:
     """Return which equality classes are grouped by, and which inputs have group keys of their own."""
     grouped = frozenset(
-        number for number, keys in enumerate(config.join.classes.keys) if any(key in config.shown.keys for key in keys.values())
+        number
+        for number, keys in enumerate(config.join.classes.keys)
+        if any(key in config.shown.keys for key in keys.values())
     )
     keys = {number: each.attributes[: each.group_keys] for number, each in enumerate(config.carried) if each.group_keys}
     return Grouping(grouped, keys)
 
 
-def choose_layout(config: MeetConfig, buckets: int, rows_per_s: Sequence[float] | None = None, grouping: Grouping | None = None) -> Layout:
-    """Return the grid of `buckets` cells that shuffles the fewest rows; one cell where rows are counted over the whole stream.
+def choose_layout(
+    config: MeetConfig, buckets: int, rows_per_s: Sequence[float] | None = None, grouping: Grouping | None = None
+) -> Layout:
+    """Return the grid of `buckets` cells that shuffles the fewest rows; one cell where rows are counted over the whole
+    stream.
 
-    `rows_per_s` are the rates by input; equal ones are assumed where nothing is known. Adding up the parts of groups counts as if every row
-    travelled once more.
+    `rows_per_s` are the rates by input; equal ones are assumed where nothing is known. Adding up the parts of groups
+    counts as if every row travelled once more.
     """
     if config.waits_for_watermark or buckets == 1:
         return Layout()
@@ -126,10 +137,14 @@ def axes_of(config: MeetConfig, grouping: Grouping | None = None) -> list[Axis]:
     return [*axes, *(Axis(1, frozenset({i}), split=i) for i in config.streams)]
 
 
-def shuffle_of(config: MeetConfig, grid: Layout, rows: Sequence[float], *, is_total: bool, grouping: Grouping | None = None) -> Shuffle:
+def shuffle_of(
+    config: MeetConfig, grid: Layout, rows: Sequence[float], *, is_total: bool, grouping: Grouping | None = None
+) -> Shuffle:
     """Return what a grid shuffles when its inputs bring so many rows: in all, or per second."""
     inputs = tuple(ShuffledInput(config.inputs[i].alias, i, rows[i], len(grid.copies(i))) for i in config.streams)
-    return Shuffle(inputs, grid.cells, is_total=is_total, merges_groups=grouping is not None and not grouping.is_whole_in(grid))
+    return Shuffle(
+        inputs, grid.cells, is_total=is_total, merges_groups=grouping is not None and not grouping.is_whole_in(grid)
+    )
 
 
 def _grids(buckets: int, axes: list[Axis]) -> Iterator[Layout]:

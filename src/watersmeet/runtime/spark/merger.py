@@ -1,7 +1,9 @@
-"""The second stateful step of an aggregation whose buckets have parts of groups: one bucket per share of the groups adds them up.
+"""The second stateful step of an aggregation whose buckets have parts of groups: one bucket per share of the groups
+adds them up.
 
-All buckets of the first step evaluate the same instants in the same batch, because their watermarks are equal. So everything that is to be
-added up for an instant arrives here in one batch, and whole groups are shown in the batch their parts are.
+All buckets of the first step evaluate the same instants in the same batch, because their watermarks are equal. So
+everything that is to be added up for an instant arrives here in one batch, and whole groups are shown in the batch
+their parts are.
 """
 
 from __future__ import annotations
@@ -57,7 +59,9 @@ class Merger:
     def empty(self) -> BucketState:
         return BucketState(self.operator.empty(), Watermark.start(self.lateness))
 
-    def advance(self, state: BucketState, parts: Iterable[tuple[int, Any]]) -> Generator[pa.RecordBatch, None, BucketState]:
+    def advance(
+        self, state: BucketState, parts: Iterable[tuple[int, Any]]
+    ) -> Generator[pa.RecordBatch, None, BucketState]:
         """Adds up parts, given as blobs with their rounds, round after round."""
         by_round: dict[int, list[pa.Table]] = {}
         for number, blob in parts:
@@ -86,7 +90,9 @@ class MergeProcessor(StatefulProcessor):
         entries = handle.getMapState("entries", "place long", "blob binary")
         run = run_of_task()
         drop_ended_runs(self._live, run)
-        self._store = Store(header, entries, self._merger, self._signature, StatefulStep(run, "groups"), self._remembers)
+        self._store = Store(
+            header, entries, self._merger, self._signature, StatefulStep(run, "groups"), self._remembers
+        )
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         return (arrow_frame(batch) for batch in self._batches(int(key[0]), rows))

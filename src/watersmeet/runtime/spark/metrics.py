@@ -1,4 +1,6 @@
-"""Metrics: numbers every bucket adds up per batch, carried by `observe` to the driver, where they are Python values again."""
+"""Metrics: numbers every bucket adds up per batch, carried by `observe` to the driver, where they are Python values
+again.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ _PER_PAIR = ("probes", "comparisons", "touched")
 
 @dataclass(frozen=True, slots=True)
 class BatchMetrics:
-    """One micro-batch. Streams go by name, pairs by (origin, target) alias; times are sums over all tasks, in microseconds.
+    """One micro-batch. Streams go by name, pairs by (origin, target) alias; times are sums over all tasks, in
+    microseconds.
 
     `watermark_us` is the one the next batch starts with, `newest_us` the largest time seen so far. A stream's rows are
     `arrived`; of these, `late` came too late to be joined and `shed` were dropped on purpose.
@@ -87,7 +90,9 @@ def observed(emitted: DataFrame, bucket: Bucket, seen: Observation | None = None
 
 def observed_merge(emitted: DataFrame) -> DataFrame:
     """The same for the second step of an aggregation."""
-    return emitted.observe(MERGED, *(F.sum(_number(place)).alias(json.dumps([name])) for place, name in enumerate(MERGE_METRICS)))
+    return emitted.observe(
+        MERGED, *(F.sum(_number(place)).alias(json.dumps([name])) for place, name in enumerate(MERGE_METRICS))
+    )
 
 
 def _number(place: int) -> Column:
@@ -102,7 +107,11 @@ def batches(query: Any) -> list[BatchMetrics]:
 def metrics_of(progress: Iterable[Any]) -> list[BatchMetrics]:
     """The metrics in the progress reports of a streaming query; batches in which no bucket ran have none."""
     found = ((each, each["observedMetrics"].get(OBSERVATION)) for each in progress)
-    return [_batch(each, _with_merge(each, row.asDict())) for each, row in found if row is not None and row[_RESULTS] is not None]
+    return [
+        _batch(each, _with_merge(each, row.asDict()))
+        for each, row in found
+        if row is not None and row[_RESULTS] is not None
+    ]
 
 
 def ledger_of(values: Mapping[str, int | None]) -> dict[str, dict[str, int]]:
@@ -146,6 +155,10 @@ def _columns(bucket: Bucket) -> list[tuple[str, list[str]]]:
         *((f"{what}_{number}", [what, name]) for what in _PER_STREAM for number, name in enumerate(bucket.streams)),
         *((f"shuffled_{i}", ["shuffled", aliases[i]]) for i in bucket.travelling),
         *((f"{what}_{i}_{j}", [what, aliases[i], aliases[j]]) for what in _PER_PAIR for i, j in pairs),
-        *((spent_name(operator, i), ["spent_us", f"{operator} {alias}"]) for operator in _PER_INPUT for i, alias in enumerate(aliases)),
+        *(
+            (spent_name(operator, i), ["spent_us", f"{operator} {alias}"])
+            for operator in _PER_INPUT
+            for i, alias in enumerate(aliases)
+        ),
         *((spent_name(operator, ALL), ["spent_us", operator]) for operator in (PROBE, ROWS_OUT)),
     ]

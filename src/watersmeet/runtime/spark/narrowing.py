@@ -1,7 +1,9 @@
-"""Whole numbers on their way through Spark: as distances from the least one of their packet, in 32 bits where these are enough.
+"""Whole numbers on their way through Spark: as distances from the least one of their packet, in 32 bits where these are
+enough.
 
-A packet is copied some eight times between the task that packs it and the bucket that takes it in: through two sockets, into rows, into
-and out of the shuffle, into the memory that sorts. Keys, times and amounts of a packet are near each other, so half of the bytes do.
+A packet is copied some eight times between the task that packs it and the bucket that takes it in: through two sockets,
+into rows, into and out of the shuffle, into the memory that sorts. Keys, times and amounts of a packet are near each
+other, so half of the bytes do.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ def _narrow(field: pa.Field, values: pa.Array) -> tuple[pa.Field, pa.Array]:
     low, high = int(numbers.min()), int(numbers.max())
     if high - low > _MOST:
         return field, values
-    return pa.field(field.name, pa.uint32(), metadata={_LOW: str(low).encode()}), pa.array((numbers - low).astype(np.uint32))
+    return pa.field(field.name, pa.uint32(), metadata={_LOW: str(low).encode()}), pa.array(
+        (numbers - low).astype(np.uint32)
+    )
 
 
 def _wide(pieces: list[tuple[pa.Field, pa.Array]], kind: pa.DataType) -> pa.Array:

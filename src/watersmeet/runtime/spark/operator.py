@@ -1,6 +1,7 @@
 """What a bucket runs, as the host sees it: an operator whose state is parts that turn into bytes one by one.
 
-Parts that a step leaves alone are the same objects afterwards, so the host writes only what is new and deletes only what is gone.
+Parts that a step leaves alone are the same objects afterwards, so the host writes only what is new and deletes only
+what is gone.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class Operator(Protocol):
     def empty(self) -> Any: ...
 
     def steps(self, state: Any, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int) -> Steps:
-        """Yields results in bounded pieces; returns the next state and what was counted. `largest_us` is of all buckets' rows."""
+        """Yields results in bounded pieces; returns the next state and what was counted. `largest_us` is of all
+        buckets' rows.
+        """
 
     def parts(self, state: Any) -> Sequence[Part]: ...
 
@@ -119,7 +122,9 @@ class AggregateOperator:
             state = aggregate_state.with_relation(self.config, state, number, table_from_bytes(blob))
         return state
 
-    def steps(self, state: AggregateState, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int) -> Steps:
+    def steps(
+        self, state: AggregateState, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int
+    ) -> Steps:
         stepped = aggregate_step(self.config, state, deltas, watermark_us, future_us, largest_us)
         yield from stepped.results
         return stepped.state, stepped.counters

@@ -3,9 +3,11 @@
 Spark walks every row that enters a Python operator with state; a packet is one row to it. The columns are
 
 - `bucket`, the label it is grouped by; `round`, the batch it belongs to where a finite input comes in several;
-- `kind`, what it carries: rows of an input, the clock of a stream, or times of rows that no input wants, or that were shed, for the ledger;
+- `kind`, what it carries: rows of an input, the clock of a stream, or times of rows that no input wants, or that were
+  shed, for the ledger;
 - `source`, the number of the input (rows) or of the stream (the others);
-- `rows`, `oldest_us`, `newest_us`: how many rows there are and between which times; for a clock, of all that a task has read of the stream,
+- `rows`, `oldest_us`, `newest_us`: how many rows there are and between which times; for a clock, of all that a task has
+  read of the stream,
   wanted or not. Every bucket gets every clock, so all of them compute the same watermark;
 - `spent_us`, the time the task took, on the clock of the first bucket.
 """
@@ -41,7 +43,9 @@ PACKED = pa.schema(
         ("blob", pa.binary()),
     ]
 )
-PACKED_DDL = "bucket int, round int, kind int, source int, rows long, oldest_us long, newest_us long, spent_us long, blob binary"
+PACKED_DDL = (
+    "bucket int, round int, kind int, source int, rows long, oldest_us long, newest_us long, spent_us long, blob binary"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +76,14 @@ def packed_batches(packets: Iterable[Packet]) -> Iterator[pa.RecordBatch]:
 
 
 def _packed_batch(packets: list[Packet]) -> pa.RecordBatch:
-    columns = [pa.array([getattr(packet, field.name) for packet in packets], field.type) for field in PACKED if field.name != "blob"]
-    return pa.RecordBatch.from_arrays([*columns, _one_after_another([packet.blob for packet in packets])], schema=PACKED)
+    columns = [
+        pa.array([getattr(packet, field.name) for packet in packets], field.type)
+        for field in PACKED
+        if field.name != "blob"
+    ]
+    return pa.RecordBatch.from_arrays(
+        [*columns, _one_after_another([packet.blob for packet in packets])], schema=PACKED
+    )
 
 
 def _one_after_another(blobs: list[bytes | pa.Buffer]) -> pa.Array:

@@ -1,7 +1,7 @@
 """Packing: rows of a stream become a few blobs per bucket, with the columns that are read later and nothing else.
 
-Selections are done here, or before in the JVM, and keys decide the bucket. Rows are put into the order of their buckets once and
-cut, so the work does not grow with the number of buckets.
+Selections are done here, or before in the JVM, and keys decide the bucket. Rows are put into the order of their buckets
+once and cut, so the work does not grow with the number of buckets.
 """
 
 from __future__ import annotations
@@ -27,22 +27,34 @@ from watersmeet.operators.window_join.admission import Delta
 from watersmeet.runtime.spark.dropping import PlannedDrops
 from watersmeet.runtime.spark.layout import Axis, Int64s, Layout
 from watersmeet.runtime.spark.narrowing import narrowed
-from watersmeet.runtime.spark.packets import BLOB_BYTES, CLOCK, ROWS, SHED, UNWANTED, Packet, packed_batches, pieces_of, table_buffer
+from watersmeet.runtime.spark.packets import (
+    BLOB_BYTES,
+    CLOCK,
+    ROWS,
+    SHED,
+    UNWANTED,
+    Packet,
+    packed_batches,
+    pieces_of,
+    table_buffer,
+)
 from watersmeet.sources.times import event_times_us
 
-#: Rows are gathered up to so many bytes before they are packed, or as many as make full blobs: small batches are not to make small blobs,
-#: and Spark takes one chunk while the next is packed.
+#: Rows are gathered up to so many bytes before they are packed, or as many as make full blobs: small batches are not to
+#: make small blobs, and Spark takes one chunk while the next is packed.
 CHUNK_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
 class PackedInput:
-    """What one input wants of its stream: which rows (`selection`, or a column of flags computed in the JVM), which columns.
+    """What one input wants of its stream: which rows (`selection`, or a column of flags computed in the JVM), which
+    columns.
 
     Without `keys` every row is wanted, whatever its keys: an input whose rows are counted wants them all.
 
-    Packing never raises an error of the query: it cannot tell which rows are late, and errors of those do not count. A row on which the
-    selection, a key or an operand raises travels, and its bucket raises the error unless the row is late.
+    Packing never raises an error of the query: it cannot tell which rows are late, and errors of those do not count. A
+    row on which the selection, a key or an operand raises travels, and its bucket raises the error unless the row is
+    late.
     """
 
     number: int
@@ -61,9 +73,10 @@ class PackedInput:
 class Packer:
     """Packs the rows of one stream, for all inputs that read it.
 
-    `labels` are the buckets by cell. Rows that the drop box does not keep go nowhere, and neither do those that no input wants; only their
-    times travel, because the ledger tells late rows from others. The box looks at the columns `identity`, at a flag from the JVM, or,
-    where it is another one from batch to batch (`planned`), at the rows' hashes from there.
+    `labels` are the buckets by cell. Rows that the drop box does not keep go nowhere, and neither do those that no
+    input wants; only their times travel, because the ledger tells late rows from others. The box looks at the columns
+    `identity`, at a flag from the JVM, or, where it is another one from batch to batch (`planned`), at the rows' hashes
+    from there.
     """
 
     stream: int
@@ -98,7 +111,9 @@ class Packer:
         )
 
     def names_read(self) -> list[str]:
-        """The columns of the stream that packing needs; those of rows' identities only where rows may be dropped by them."""
+        """The columns of the stream that packing needs; those of rows' identities only where rows may be dropped by
+        them.
+        """
         read = [column for each in self.inputs for column in each.names_read() if column not in (ROW, TIME)]
         identity = self.identity if self.with_hidden or (self.hashes is None and self._box().drops) else ()
         return list(dict.fromkeys([self.time, *read, *identity]))
@@ -116,7 +131,9 @@ class Packer:
                 for piece in pieces_of(part):
                     blob = table_buffer(narrowed(piece))
                     for offset in self.layout.copies(each.number):
-                        yield Packet(self.labels[cell + offset], round_number, ROWS, each.number, piece.num_rows, blob=blob)
+                        yield Packet(
+                            self.labels[cell + offset], round_number, ROWS, each.number, piece.num_rows, blob=blob
+                        )
             if place == 0 and wanted.rows.size < np.count_nonzero(kept):
                 unwanted = kept.copy()
                 unwanted[wanted.rows] = False
@@ -134,7 +151,9 @@ class Packer:
         return self.planned.now() if self.planned is not None else self.box or DropBox(self.name)
 
     def _times(self, kind: int, times: Int64s, round_number: int) -> Packet:
-        return Packet(self.labels[0], round_number, kind, self.stream, times.size, blob=table_buffer(pa.table({TIME: times})))
+        return Packet(
+            self.labels[0], round_number, kind, self.stream, times.size, blob=table_buffer(pa.table({TIME: times}))
+        )
 
 
 def _wanted(source: PackedInput, table: pa.Table, times: Int64s, kept: NDArray[np.bool_]) -> _Wanted:
@@ -211,7 +230,9 @@ class _Wanted:
         for name in self.source.columns:
             column = _one_array(self.table, name)
             if pa.types.is_integer(column.type) or pa.types.is_string(column.type) or pa.types.is_floating(column.type):
-                codes.append(key_codes(column.fill_null("" if pa.types.is_string(column.type) else 0).take(pa.array(rows))))
+                codes.append(
+                    key_codes(column.fill_null("" if pa.types.is_string(column.type) else 0).take(pa.array(rows)))
+                )
         return reduce(combine_codes, codes)
 
 

@@ -1,8 +1,9 @@
 """Plans of a streaming query by batch: a log beside its checkpoint, so that a batch that runs again decides the same.
 
-State is the windows, whatever the plan, so a plan may change between any two batches with nothing to migrate. Every batch has an entry, and
-whoever makes it first decides: the driver, with another plan, or, once the batch runs, any of its tasks, with the plan of the batch before.
-An entry appears whole and is never changed, so all tasks of a batch, and of its replay, run by the same plan, however close the race.
+State is the windows, whatever the plan, so a plan may change between any two batches with nothing to migrate. Every
+batch has an entry, and whoever makes it first decides: the driver, with another plan, or, once the batch runs, any of
+its tasks, with the plan of the batch before. An entry appears whole and is never changed, so all tasks of a batch, and
+of its replay, run by the same plan, however close the race.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class PlanLog:
         if batch < 0:
             raise InputError(f"there is no batch {batch}")
         if not self._put(batch, plan):
-            raise PlanError(f"batch {batch} has its plan already", hint="a plan once written is not changed; take a later batch")
+            raise PlanError(
+                f"batch {batch} has its plan already", hint="a plan once written is not changed; take a later batch"
+            )
 
     def plan_at(self, batch: int) -> Plan | None:
         """The plan a batch would run by if nothing more was written; None where it is the query's own."""
@@ -63,7 +66,9 @@ class PlanLog:
         return True
 
     def _read(self, batch: int) -> Plan | None:
-        """Read an entry; a damaged one, or one of another batch, is refused by its name: another plan would drop other rows."""
+        """Read an entry; a damaged one, or one of another batch, is refused by its name: another plan would drop other
+        rows.
+        """
         place = self._file(batch)
         try:
             saved = read_frame(place, _KIND).header

@@ -1,7 +1,8 @@
-"""A look at the workers' Python before the first query of a session: is this package there, in this version, with all it needs?
+"""A look at the workers' Python before the first query of a session: is this package there, in this version, with all
+it needs?
 
-Without it, the first batch fails with a stack trace of Spark's. The job is tiny and runs once per application. The workers that it starts
-are the ones that the query needs next.
+Without it, the first batch fails with a stack trace of Spark's. The job is tiny and runs once per application. The
+workers that it starts are the ones that the query needs next.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ _OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] (.*?\.)(?:\s|$)", re.DO
 
 @dataclass(frozen=True, slots=True)
 class WorkerPython:
-    """Python of one worker: its interpreter, the package's version in it or why it cannot be imported, and Spark's local directories."""
+    """Python of one worker: its interpreter, the package's version in it or why it cannot be imported, and Spark's
+    local directories.
+    """
 
     executable: str
     version: str | None
@@ -66,7 +69,10 @@ def local_directories(workers: tuple[WorkerPython, ...]) -> tuple[Path, ...]:
 def refuse_worker(worker: WorkerPython) -> None:
     """Raise an error for a worker that lacks the package, something it needs, or this version of it."""
     if worker.version is None:
-        raise InputError(f"the Python of Spark's workers, {worker.executable}, cannot import watersmeet: {worker.problem}", hint=_INSTALL)
+        raise InputError(
+            f"the Python of Spark's workers, {worker.executable}, cannot import watersmeet: {worker.problem}",
+            hint=_INSTALL,
+        )
     if worker.version != VERSION:
         raise InputError(
             f"the Python of Spark's workers, {worker.executable}, has watersmeet {worker.version}, and this process {VERSION}",
@@ -75,7 +81,8 @@ def refuse_worker(worker: WorkerPython) -> None:
 
 
 def explain_failure(text: str, python: str) -> InputError | None:
-    """Return the error for a job that failed because of the workers' Python, judged by Spark's words; None for any other failure.
+    """Return the error for a job that failed because of the workers' Python, judged by Spark's words; None for any
+    other failure.
 
     `python` is the interpreter that the driver asked for, named where Spark does not say which one ran.
 
@@ -86,14 +93,18 @@ def explain_failure(text: str, python: str) -> InputError | None:
     executable = said[1] if said else python
     missing, other = _MISSING.search(text), _OTHER_PYTHON.search(text)
     if missing is not None:
-        return InputError(f"the Python of Spark's workers, {executable}, cannot import watersmeet: {missing[0]}", hint=_INSTALL)
+        return InputError(
+            f"the Python of Spark's workers, {executable}, cannot import watersmeet: {missing[0]}", hint=_INSTALL
+        )
     if other is not None:
         return InputError(
             f"the Python of Spark's workers, {executable}, is not the driver's, {sys.executable}: {' '.join(other[1].split())}",
             hint="set PYSPARK_PYTHON, or spark.pyspark.python, to the same version of Python, with watersmeet",
         )
     if "Cannot run program" in text:
-        return InputError(f"the Python of Spark's workers, {executable}, cannot be started", hint="set PYSPARK_PYTHON to one that can")
+        return InputError(
+            f"the Python of Spark's workers, {executable}, cannot be started", hint="set PYSPARK_PYTHON to one that can"
+        )
     return None
 
 
@@ -106,11 +117,17 @@ def _ask(context: SparkContext) -> tuple[WorkerPython, ...]:
         if explained is None:
             raise
         raise explained from error
-    return tuple(dict.fromkeys(WorkerPython(executable, version, problem, tuple(local)) for executable, version, problem, local in found))
+    return tuple(
+        dict.fromkeys(
+            WorkerPython(executable, version, problem, tuple(local)) for executable, version, problem, local in found
+        )
+    )
 
 
 def _describe_by_value() -> Callable[[Iterable[Any]], Iterator[tuple[Any, ...]]]:
-    """Return the function that runs in workers, in a form that is pickled whole: by name it would be looked up in this package."""
+    """Return the function that runs in workers, in a form that is pickled whole: by name it would be looked up in this
+    package.
+    """
     module = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call] # it has no types
     try:

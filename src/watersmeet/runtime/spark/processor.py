@@ -53,7 +53,9 @@ class BucketProcessor(StatefulProcessor):
             self._bucket = by_plan(self._bound, self._bucket, plan)
         run = run_of_task()
         drop_ended_runs(self._live, run)
-        self._store = Store(header, entries, self._bucket, self._signature, StatefulStep(run, "buckets"), self._remembers)
+        self._store = Store(
+            header, entries, self._bucket, self._signature, StatefulStep(run, "buckets"), self._remembers
+        )
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         return (arrow_frame(batch) for batch in self._batches(int(key[0]), rows))
@@ -64,7 +66,9 @@ class BucketProcessor(StatefulProcessor):
         taken = time.perf_counter_ns()
         before = self._store.load(label)
         loaded = time.perf_counter_ns()
-        state, metrics = yield from self._emission.emitted(self._bucket.advance(label, before.state, packets, last=False))
+        state, metrics = yield from self._emission.emitted(
+            self._bucket.advance(label, before.state, packets, last=False)
+        )
         joined = time.perf_counter_ns()
         after = self._store.save(label, before, state)
         saved = time.perf_counter_ns()

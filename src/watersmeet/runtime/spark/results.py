@@ -1,8 +1,8 @@
 """Results on their way out of a bucket, and one row of metrics.
 
-Spark walks every row that leaves a Python operator. So a row carries thousands of results, and Spark spreads them: `ListedRows` has a list
-per column, which the JVM turns into rows without another step through Python. Where a bucket has only parts of groups, `PartsOfGroups`
-carries them as blobs to the buckets of a second step, by group.
+Spark walks every row that leaves a Python operator. So a row carries thousands of results, and Spark spreads them:
+`ListedRows` has a list per column, which the JVM turns into rows without another step through Python. Where a bucket
+has only parts of groups, `PartsOfGroups` carries them as blobs to the buckets of a second step, by group.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ Returned = TypeVar("Returned")
 
 @dataclass(frozen=True)
 class Emission(ABC):
-    """The columns a bucket emits: what carries results, and `metrics`, which one row has; `names` are the metrics, in order."""
+    """The columns a bucket emits: what carries results, and `metrics`, which one row has; `names` are the metrics, in
+    order.
+    """
 
     names: tuple[str, ...]
 
@@ -59,7 +61,9 @@ class Emission(ABC):
 
     def metrics_row(self, metrics: Metrics) -> pa.RecordBatch:
         numbers = pa.array([[metrics.get(name) for name in self.names]], _list_of(pa.int64()))
-        return pa.RecordBatch.from_arrays([*(pa.nulls(1, field.type) for field in self._carriers), numbers], schema=self.schema)
+        return pa.RecordBatch.from_arrays(
+            [*(pa.nulls(1, field.type) for field in self._carriers), numbers], schema=self.schema
+        )
 
     @property
     @abstractmethod
@@ -113,7 +117,11 @@ class PartsOfGroups(Emission):
     def _carried(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array]]:
         for label, rows in self._by_label(pa.Table.from_batches([batch])):
             for piece in pieces_of(rows):
-                yield [pa.array([table_bytes(piece)]), pa.array([label], pa.int32()), pa.array([round_number], pa.int32())]
+                yield [
+                    pa.array([table_bytes(piece)]),
+                    pa.array([label], pa.int32()),
+                    pa.array([round_number], pa.int32()),
+                ]
 
     def _by_label(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         if len(self.labels) == 1:

@@ -31,17 +31,20 @@ MOST_PARTITIONS_PER_CORE = 4
 
 #: Enough of Java's output to find its first complaint.
 _LOG_CHARACTERS = 100_000
-_NO_COMPLAINT = re.compile(r"WARNING|\d\d/\d\d/\d\d .*(WARN|INFO)|Using Spark's|Setting default log|To adjust logging|:: |at |\.\.\. ")
+_NO_COMPLAINT = re.compile(
+    r"WARNING|\d\d/\d\d/\d\d .*(WARN|INFO)|Using Spark's|Setting default log|To adjust logging|:: |at |\.\.\. "
+)
 
 _THROWN = re.compile(r'Exception in thread "main" (?:[\w.$]+: )?')
 _ENDED_EARLY = 1
 
-#: Arrow's bounds and null checks off, in the driver's and the executors' Java process. Only where the caller asks for it: a wrong index
-#: then reads foreign memory instead of raising an exception.
+#: Arrow's bounds and null checks off, in the driver's and the executors' Java process. Only where the caller asks for
+#: it: a wrong index then reads foreign memory instead of raising an exception.
 _UNSAFE_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 _JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 
-#: Settings of every session that `session()` makes. A caller's own session keeps its settings; `check_session` checks the required ones.
+#: Settings of every session that `session()` makes. A caller's own session keeps its settings; `check_session` checks
+#: the required ones.
 SETTINGS = {
     "spark.master": "local[*,4]",  # the 4: a task whose Python worker died is tried again
     "spark.app.name": "watersmeet",
@@ -57,17 +60,19 @@ SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.python.daemon.module": "watersmeet.runtime.spark.daemon",
-    # PySpark puts larger functions into broadcast variables: their files stay in the driver's temporary directory until the session ends,
-    # and a stateful operator cannot load them on the driver (BROADCAST_VARIABLE_NOT_LOADED). Ours carry tables.
+    # PySpark puts larger functions into broadcast variables: their files stay in the driver's temporary directory until
+    # the session ends, and a stateful operator cannot load them on the driver (BROADCAST_VARIABLE_NOT_LOADED). Ours
+    # carry tables.
     _THRESHOLD: "1g",
-    # workers allocate the same large arrays with every batch: memory that is given back has to be asked for, page by page, again
+    # workers allocate the same large arrays with every batch: memory that is given back has to be asked for, page by
+    # page, again
     "spark.executorEnv.MALLOC_MMAP_MAX_": "0",
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(1 << 29),
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 
-#: Settings of a session where all of Spark runs on this machine. A cluster must not have them: executors reach the driver through a
-#: network, and checksums protect what crosses it.
+#: Settings of a session where all of Spark runs on this machine. A cluster must not have them: executors reach the
+#: driver through a network, and checksums protect what crosses it.
 LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -75,7 +80,8 @@ LOCAL_SETTINGS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    # shuffled rows are on no wire, and are not lost while the query lives: no task makes them a second time for one that has read them
+    # shuffled rows are on no wire, and are not lost while the query lives: no task makes them a second time for one
+    # that has read them
     "spark.shuffle.compress": "false",
     "spark.shuffle.checksum.enabled": "false",
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
@@ -87,9 +93,9 @@ LOCAL_SETTINGS = {
 def session(*, unsafe_arrow: bool = False, **settings: Any) -> SparkSession:
     """Start a session, local by default.
 
-    Keywords are more settings (`spark_sql_shuffle_partitions=4`, or `**{"spark.ui.enabled": "true"}`). An underscore in a keyword stands
-    for a point. `unsafe_arrow` turns off Arrow's bounds and null checks in Spark's Java processes. A session that is already active is
-    returned unchanged.
+    Keywords are more settings (`spark_sql_shuffle_partitions=4`, or `**{"spark.ui.enabled": "true"}`). An underscore in
+    a keyword stands for a point. `unsafe_arrow` turns off Arrow's bounds and null checks in Spark's Java processes. A
+    session that is already active is returned unchanged.
     """
     builder = SparkSession.builder
     for name, value in choose_settings(settings, unsafe_arrow=unsafe_arrow).items():
@@ -123,21 +129,27 @@ def start_writing_to(log: IO[bytes], settings: Mapping[str, Any]) -> bool:
 
 @contextmanager
 def _report_failed_start(log: Path | None = None) -> Iterator[None]:
-    """Turn a Java process that ends at once, and settings that Spark refuses, into one sentence. `log` has what Java said."""
+    """Turn a Java process that ends at once, and settings that Spark refuses, into one sentence. `log` has what Java
+    said.
+    """
     popen = java_gateway.Popen  # type: ignore[attr-defined] # imported there, not declared
     java_gateway.Popen = _GatewayProcess  # type: ignore[attr-defined, assignment]
     try:
         yield
     except (PySparkException, Py4JError, OSError) as error:
         said = (_first_complaint(log) if log is not None else None) or _reason_of(error)
-        hint = "check the Spark settings and the memory of this machine" + ("" if log is None else f"; the output of Java is in {log}")
+        hint = "check the Spark settings and the memory of this machine" + (
+            "" if log is None else f"; the output of Java is in {log}"
+        )
         raise SparkError(f"Spark did not start: {said}", hint=hint) from error
     finally:
         java_gateway.Popen = popen  # type: ignore[attr-defined]
 
 
 class _GatewayProcess(Popen[bytes]):
-    """Java process of the gateway. PySpark waits while `poll` is false, so it would wait forever for one that ended with code 0."""
+    """Java process of the gateway. PySpark waits while `poll` is false, so it would wait forever for one that ended
+    with code 0.
+    """
 
     def poll(self) -> int | None:
         code = super().poll()
@@ -148,7 +160,9 @@ def _first_complaint(log: Path) -> str | None:
     """Return the first line of Java's output that is neither a warning nor part of a stack trace."""
     with log.open(encoding="utf-8", errors="replace") as opened:
         lines = [line.strip() for line in opened.read(_LOG_CHARACTERS).splitlines()]
-    return next((abbreviate(_THROWN.sub("", line), 300) for line in lines if line and not _NO_COMPLAINT.match(line)), None)
+    return next(
+        (abbreviate(_THROWN.sub("", line), 300) for line in lines if line and not _NO_COMPLAINT.match(line)), None
+    )
 
 
 def _reason_of(error: Exception) -> str:
@@ -181,13 +195,17 @@ def check_session(spark: SparkSession, *, streaming: bool) -> None:
 
 
 def choose_partitions(spark: SparkSession, *, streaming: bool) -> int:
-    """Return the number of shuffle partitions of a query: the session's setting, unless it is far above the number of cores.
+    """Return the number of shuffle partitions of a query: the session's setting, unless it is far above the number of
+    cores.
 
-    A finite query in a local session then uses one partition per core. State partitions of a streaming query follow the setting alone, so
-    there a warning names the value to use.
+    A finite query in a local session then uses one partition per core. State partitions of a streaming query follow the
+    setting alone, so there a warning names the value to use.
     """
     setting, cores = int(spark.conf.get(PARTITIONS) or 200), spark.sparkContext.defaultParallelism
-    if setting <= MOST_PARTITIONS_PER_CORE * cores or spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+    if (
+        setting <= MOST_PARTITIONS_PER_CORE * cores
+        or spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
+    ):
         return setting
     if not streaming and is_local(str(spark.sparkContext.master)):
         return cores
@@ -202,7 +220,9 @@ def choose_partitions(spark: SparkSession, *, streaming: bool) -> int:
 
 
 def check_table_size(spark: SparkSession, table_bytes: int) -> None:
-    """Refuse tables that travel with a streaming query and are too large for the session: Spark cannot load its stateful step then."""
+    """Refuse tables that travel with a streaming query and are too large for the session: Spark cannot load its
+    stateful step then.
+    """
     threshold = spark.sparkContext._jvm.PythonUtils.getBroadcastThreshold(spark.sparkContext._jsc)  # type: ignore[union-attr]
     if table_bytes >= threshold:
         raise InputError(

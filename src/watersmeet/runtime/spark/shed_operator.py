@@ -1,7 +1,8 @@
-"""An aggregation of which rows are shed, as a bucket runs it: the join over the rows that were kept, and estimates on top.
+"""An aggregation of which rows are shed, as a bucket runs it: the join over the rows that were kept, and estimates on
+top.
 
-Estimates of a group need all its combinations, so such a query runs in one bucket. Combinations are few where rows are dropped for want of
-time; they are saved whole with every batch.
+Estimates of a group need all its combinations, so such a query runs in one bucket. Combinations are few where rows are
+dropped for want of time; they are saved whole with every batch.
 """
 
 from __future__ import annotations
@@ -38,9 +39,13 @@ class ShedOperator:
     def empty(self) -> ShedState:
         return ShedState(self.join.empty(), ShedAggregation(self.shed))
 
-    def steps(self, state: ShedState, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int) -> Steps:
+    def steps(
+        self, state: ShedState, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int
+    ) -> Steps:
         found, (meet, counters) = drained(self.join.steps(state.meet, deltas, watermark_us, future_us, largest_us))
-        aggregation = replace(state.aggregation)  # its fields are set anew, never changed, so the state before stays as it was
+        aggregation = replace(
+            state.aggregation
+        )  # its fields are set anew, never changed, so the state before stays as it was
         shown = aggregation.step(found, largest_us, future_us)
         yield from shown
         return ShedState(meet, aggregation), replace(counters, results=sum(batch.num_rows for batch in shown))

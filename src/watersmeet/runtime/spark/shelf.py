@@ -1,11 +1,13 @@
 """Cache of streaming state that the workers of one machine share: files in Spark's local directory, mapped into memory.
 
-Any worker may get any bucket's next batch. A worker writes each new entry to Spark's store and to this cache, under a name drawn for that
-very entry, so the next worker need not fetch megabytes through the JVM. Entries that are not cached are read from the store.
+Any worker may get any bucket's next batch. A worker writes each new entry to Spark's store and to this cache, under a
+name drawn for that very entry, so the next worker need not fetch megabytes through the JVM. Entries that are not cached
+are read from the store.
 
-Each run of a query has a directory of its own. The directory stands for the run: the driver removes it after the query's end (`cleanup`),
-and workers forget runs whose directory is gone. A driver on another machine cannot remove it, so every new query carries the names of the
-active runs, and its tasks remove the others. Removal is always safe: the store has everything.
+Each run of a query has a directory of its own. The directory stands for the run: the driver removes it after the
+query's end (`cleanup`), and workers forget runs whose directory is gone. A driver on another machine cannot remove it,
+so every new query carries the names of the active runs, and its tasks remove the others. Removal is always safe: the
+store has everything.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ import pyarrow as pa
 
 _PREFIX = "watersmeet-"
 
-#: A run that no task has used for this long loses its cache. A query with a longer trigger interval reads its state from the store.
+#: A run that no task has used for this long loses its cache. A query with a longer trigger interval reads its state
+#: from the store.
 UNUSED_S = 600.0
 #: Clocks of two machines differ by less than this.
 CLOCK_SKEW_S = 60.0
@@ -101,7 +104,8 @@ class LiveRuns:
     at_s: float = 0.0
 
     def have_ended(self, run: str, used_s: float, now_s: float) -> bool:
-        """Return whether a run that was last used at `used_s` has ended, or is as good as ended because nothing has used it for long.
+        """Return whether a run that was last used at `used_s` has ended, or is as good as ended because nothing has
+        used it for long.
 
         A run that is not among the active ones may also have started later; then it was used later.
         """

@@ -1,7 +1,8 @@
 """A bucket's state in Spark's store: a header, and one entry per part of the operator's state.
 
-An entry is written once and deleted once. Each worker keeps decoded state in memory under a random token per write, which the header
-repeats: cached state is used only if the store holds that very version, so no result depends on it. State of runs that ended is dropped.
+An entry is written once and deleted once. Each worker keeps decoded state in memory under a random token per write,
+which the header repeats: cached state is used only if the store holds that very version, so no result depends on it.
+State of runs that ended is dropped.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Remembered:
-    """State as it is in memory, with the entry of every part by the part's identity. The parts are held, so identities stay theirs."""
+    """State as it is in memory, with the entry of every part by the part's identity. The parts are held, so identities
+    stay theirs.
+    """
 
     token: str
     version: int
@@ -99,10 +102,11 @@ _memory: dict[tuple[StatefulStep, int], Remembered] = {}
 
 
 def drop_ended_runs(live: LiveRuns = NO_LIVE_RUNS, current: str = "") -> None:
-    """Drop cached state of runs that ended: first the directories, then what this process remembers of runs without one.
+    """Drop cached state of runs that ended: first the directories, then what this process remembers of runs without
+    one.
 
-    Every task calls this, because Spark tells workers nothing about queries that end. `live` are the active runs that the task's query
-    knows of, `current` is its own. Without a local directory only the current run is remembered.
+    Every task calls this, because Spark tells workers nothing about queries that end. `live` are the active runs that
+    the task's query knows of, `current` is its own. Without a local directory only the current run is remembered.
     """
     local = local_directory()
     if local is not None:
@@ -130,7 +134,9 @@ class Store:
             return Remembered("", 0, 0, self.bucket.empty(), (), {})
         header = json.loads(saved[0])
         refuse_another_query(header["signature"], self.signature)
-        remembered = _memory.pop((self.step, label), None)  # a step may change what it is given, so an attempt that fails leaves nothing
+        remembered = _memory.pop(
+            (self.step, label), None
+        )  # a step may change what it is given, so an attempt that fails leaves nothing
         if remembered is not None and remembered.token == header["token"]:
             return remembered
         return self._read(header)
@@ -175,7 +181,8 @@ class Store:
         found = self.entries.getValue((entry.place,))
         if found is None:
             raise InputError(
-                f"the checkpoint is damaged: entry {entry.place} of its state is missing", hint="start from an earlier copy of it"
+                f"the checkpoint is damaged: entry {entry.place} of its state is missing",
+                hint="start from an earlier copy of it",
             )
         return bytes(found[0])
 
@@ -187,7 +194,11 @@ class Store:
             "token": after.token,
             "version": after.version,
             "next_place": after.next_place,
-            "watermark": {"newest_us": dict(watermark.newest_us), "began_us": watermark.began_us, "value_us": watermark.value_us},
+            "watermark": {
+                "newest_us": dict(watermark.newest_us),
+                "began_us": watermark.began_us,
+                "value_us": watermark.value_us,
+            },
             "entries": [[e.place, e.name, e.number, e.kind, e.rows, e.size] for e in ordered],
         }
 

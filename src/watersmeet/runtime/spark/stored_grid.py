@@ -1,8 +1,9 @@
 """The grid of buckets in a query's checkpoint, so that a restart spreads rows as the state was spread.
 
-State lies under the buckets' labels. The rates of the streams may differ at every start, and with them the grid that would be chosen. So
-the grid of a query's first start is stored next to Spark's own logs before the first batch, and every later start uses it. Every bucket
-also keeps the grid in its header (`store`): if the stored one is lost, a restart with another grid is refused, and no row is lost.
+State lies under the buckets' labels. The rates of the streams may differ at every start, and with them the grid that
+would be chosen. So the grid of a query's first start is stored next to Spark's own logs before the first batch, and
+every later start uses it. Every bucket also keeps the grid in its header (`store`): if the stored one is lost, a
+restart with another grid is refused, and no row is lost.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class GridStore:
 
     @classmethod
     def at(cls, location: str | Path) -> GridStore:
-        """Return the store of a checkpoint location, as Spark writes it; refuse one that this process cannot read and write."""
+        """Return the store of a checkpoint location, as Spark writes it; refuse one that this process cannot read and
+        write.
+        """
         text = str(location)
         scheme, separator, _ = text.partition(":")
         if separator and len(scheme) > 1 and scheme != "file" and not Path(text).is_absolute():
@@ -61,7 +64,10 @@ class GridStore:
 
     def save(self, query: str, grid: Layout) -> None:
         """Write the grid in one step: it is there as a whole or not at all."""
-        axes = [{"share": axis.share, "class": axis.key_class, "input": axis.split, "by_group": bool(axis.keys)} for axis in grid.axes]
+        axes = [
+            {"share": axis.share, "class": axis.key_class, "input": axis.split, "by_group": bool(axis.keys)}
+            for axis in grid.axes
+        ]
         write_atomically(self._file, encode_frame(KIND, {"query": query, "axes": axes})[0])
 
     @property

@@ -1,4 +1,6 @@
-"""A query on Spark that writes what it finds: rows of finite data at once, or a streaming query into a sink, watched batch by batch."""
+"""A query on Spark that writes what it finds: rows of finite data at once, or a streaming query into a sink, watched
+batch by batch.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ Shown = Callable[[int, pa.Table], None]
 
 @dataclass(frozen=True)
 class Sink:
-    """Where a streaming query's rows go: files in a directory, or, where there is none, whoever shows them batch by batch."""
+    """Where a streaming query's rows go: files in a directory, or, where there is none, whoever shows them batch by
+    batch.
+    """
 
     checkpoint: Path
     directory: Path | None = None
@@ -102,7 +106,9 @@ def _operators_s(batch: BatchMetrics) -> dict[str, float]:
     Tasks run beside each other, so what is left of the trigger for Spark itself is at least what is said here.
     """
     spent = {name: us / 1e6 for name, us in batch.spent_us.items()}
-    by_origin = sum(seconds for name, seconds in spent.items() if name.startswith("probe "))  # is in the sum of all probes
+    by_origin = sum(
+        seconds for name, seconds in spent.items() if name.startswith("probe ")
+    )  # is in the sum of all probes
     around = {
         "batches": max(0.0, batch.join_us / 1e6 - (sum(spent.values()) - by_origin)),
         "spark: pack": batch.pack_us / 1e6,
@@ -118,7 +124,9 @@ def _instant_us(known_us: int) -> int | None:
 
 
 def answered(query: Query | str, sources: Sources, plan: Plan | None) -> pa.Table:
-    """All rows of a query over finite data; the table carries the ledger in its schema's metadata, as the embedded engine's does."""
+    """All rows of a query over finite data; the table carries the ledger in its schema's metadata, as the embedded
+    engine's does.
+    """
     seen = Observation()
     rows = collected(on_spark(query, sources, plan=plan, seen=seen))
     return rows.replace_schema_metadata({"watersmeet": json.dumps({"ledger": ledger_of(seen.get)})})

@@ -46,7 +46,8 @@ class Tally:
         self.watch.add(other.watch)
 
 
-#: Old panes by input, new pane by stream, and where to count: yields combinations with the panes their row numbers refer to.
+#: Old panes by input, new pane by stream, and where to count: yields combinations with the panes their row numbers
+#: refer to.
 Search = Callable[[MeetConfig, list[tuple[Pane, ...]], dict[int, Pane], Tally], Iterator[tuple[Reach, Combinations]]]
 
 
@@ -59,8 +60,10 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Tactic:
-    """An algorithm of a paper. `settle` checks a plan against a query and returns the search it stands for; `recall`, of a tactic that
-    keeps derived data between batches, the search that goes on from it. `prepare` does what can be done with new rows before their turn."""
+    """An algorithm of a paper. `settle` checks a plan against a query and returns the search it stands for; `recall`,
+    of a tactic that keeps derived data between batches, the search that goes on from it. `prepare` does what can be
+    done with new rows before their turn.
+    """
 
     name: str
     reference: str

@@ -1,4 +1,5 @@
-"""Eager Multi-Way NLJ: a new row is joined at once. It stands in the outermost loop; the others follow in the order of its origin.
+"""Eager Multi-Way NLJ: a new row is joined at once. It stands in the outermost loop; the others follow in the order of
+its origin.
 
 References: Golab, Özsu, section 3.2, algorithms Eager Multi-Way NLJ and ComputeJoin; count windows: section 3.6.
 """

@@ -19,9 +19,15 @@ def settle(config: MeetConfig, plan: Plan) -> Search:
     indexes = indexes_for(config, plan, Index())
     for each, index in zip(config.inputs, indexes, strict=True):
         if index.kind not in ("list", "hash"):
-            raise refuse(plan, f'it mixes lists and hash indexes, and "{each.alias}" is to be a {index.kind}', hint='pin "window-join"')
+            raise refuse(
+                plan,
+                f'it mixes lists and hash indexes, and "{each.alias}" is to be a {index.kind}',
+                hint='pin "window-join"',
+            )
         if index.kind == "hash" and not each.keys:
-            raise refuse(plan, f'"{each.alias}" has no equality with another source, so its hash index would answer nothing')
+            raise refuse(
+                plan, f'"{each.alias}" has no equality with another source, so its hash index would answer nothing'
+            )
     if plan.evaluate_us:
         check_lazy(plan)
         return search_with(Loops(any_place(config, plan), indexes, plan.evaluate_us, plan.expire_us))

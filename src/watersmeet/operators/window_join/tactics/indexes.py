@@ -1,4 +1,6 @@
-"""Lays out the indexes of nested loops: hash buckets as stretches in arrival order, trees as node arenas, filled with the old rows."""
+"""Lays out the indexes of nested loops: hash buckets as stretches in arrival order, trees as node arenas, filled with
+the old rows.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ KINDS = {"hash": HASH, "btree": BTREE, "ttree": TTREE}
 def build_indexes(
     config: MeetConfig, loops: Loops, levels: range, steps: Steps, windows: Windows, progress: Progress
 ) -> tuple[Indexes, Steps]:
-    """Build every index that some loop at these levels probes, with the rows that are already there; tell the steps which is theirs."""
+    """Build every index that some loop at these levels probes, with the rows that are already there; tell the steps
+    which is theirs.
+    """
     wanted = _wanted(config, loops, levels)
     window_of = [window for window, _ in wanted]
     sizes = [loops.indexes[window].size for window in window_of]
@@ -96,7 +100,9 @@ def _fill(indexes: Indexes, index: int, window: int, windows: Windows, progress:
 
 
 def _fill_buckets(indexes: Indexes, index: int, values: Int64s, old: int) -> None:
-    """Every row, old and new, gets its place in its bucket now; a bucket's tail stands behind its old rows and moves as rows arrive."""
+    """Every row, old and new, gets its place in its bucket now; a bucket's tail stands behind its old rows and moves as
+    rows arrive.
+    """
     size, first = int(indexes.size[index]), int(indexes.bucket_at[index])
     base = int(indexes.placed_at[index])
     bucket = values % size

@@ -1,4 +1,6 @@
-"""When joins are evaluated and when expired rows leave: two knobs, and the one restriction the first paper puts between them."""
+"""When joins are evaluated and when expired rows leave: two knobs, and the one restriction the first paper puts between
+them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from watersmeet.operators.window_join.tactics.base import refuse
 def check_eager(plan: Plan) -> None:
     """An eager join evaluates at every arrival. Rows may be expired eagerly or lazily: every loop checks times anyway."""
     if plan.evaluate_us:
-        raise refuse(plan, "it evaluates at every arrival", hint="leave the evaluation interval out, or pin the lazy algorithm")
+        raise refuse(
+            plan, "it evaluates at every arrival", hint="leave the evaluation interval out, or pin the lazy algorithm"
+        )
 
 
 def check_lazy(plan: Plan) -> None:

@@ -15,7 +15,9 @@ from watersmeet.operators.window_join.tactics.loops import Loops, origin_first, 
 def settle(config: MeetConfig, plan: Plan) -> Search:
     refuse_knobs(plan, "indexes", "cleanup_rows")
     check_lazy(plan)
-    return search_with(Loops(origin_first(config, plan), (Index(),) * len(config.inputs), plan.evaluate_us, plan.expire_us))
+    return search_with(
+        Loops(origin_first(config, plan), (Index(),) * len(config.inputs), plan.evaluate_us, plan.expire_us)
+    )
 
 
 LAZY = Tactic("lazy-nlj", "Golab, Özsu: Lazy Multi-Way NLJ", settle)

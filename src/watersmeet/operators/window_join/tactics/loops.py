@@ -1,4 +1,6 @@
-"""Run nested loops over the meet's panes: settle orders, indexes and intervals, lay the rows out flat, and run the kernel in stages."""
+"""Run nested loops over the meet's panes: settle orders, indexes and intervals, lay the rows out flat, and run the
+kernel in stages.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """A settled plan: for each origin the order of all inputs, and per loop its conditions and the index column it is probed by."""
+    """A settled plan: for each origin the order of all inputs, and per loop its conditions and the index column it is
+    probed by.
+    """
 
     orders: tuple[tuple[int, ...], ...]  # () for relations, which are never origins
     indexes: tuple[Index, ...]
@@ -63,7 +67,9 @@ class Loops:
         """All that can be checked at a loop. One that the window's index can answer comes first."""
         order = self.orders[origin]
         target, outer = order[level], list(order[:level])
-        found = [Condition(EQUAL, c, outer.index(provider), c) for c, provider in config.classes.connections(target, outer)]
+        found = [
+            Condition(EQUAL, c, outer.index(provider), c) for c, provider in config.classes.connections(target, outer)
+        ]
         for theta in config.thetas:
             seen = theta.seen_from(target)
             if seen is not None and seen[2] in outer:
@@ -84,7 +90,9 @@ class Loops:
 
 
 def origin_first(config: MeetConfig, plan: Plan) -> tuple[tuple[int, ...], ...]:
-    """Orders with the origin outermost: pinned per origin, or the global order without the origin, or the configured one."""
+    """Orders with the origin outermost: pinned per origin, or the global order without the origin, or the configured
+    one.
+    """
     orders: list[tuple[int, ...]] = []
     for each in config.inputs:
         if not each.is_stream:
@@ -104,7 +112,9 @@ def any_place(config: MeetConfig, plan: Plan) -> tuple[tuple[int, ...], ...]:
     for each, default in zip(config.inputs, origin_first(config, plan), strict=True):
         pinned = plan.order(each.alias) if each.is_stream else None
         chosen = numbers_of(config, plan, pinned) if pinned is not None else default
-        orders.append(_complete(config, plan, each.number, chosen) if each.is_stream and each.number in chosen else default)
+        orders.append(
+            _complete(config, plan, each.number, chosen) if each.is_stream and each.number in chosen else default
+        )
     return tuple(orders)
 
 
@@ -123,7 +133,9 @@ def indexes_for(config: MeetConfig, plan: Plan, default: Index) -> tuple[Index, 
 def search_with(loops: Loops) -> Search:
     """The search that these loops stand for."""
 
-    def search(config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: Tally) -> Iterator[tuple[Reach, Combinations]]:
+    def search(
+        config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: Tally
+    ) -> Iterator[tuple[Reach, Combinations]]:
         reach = {i: Panes((*panes, new[i]) if i in new and len(new[i]) else panes) for i, panes in enumerate(old)}
         if not all(len(panes) for panes in reach.values()):
             return
@@ -143,7 +155,12 @@ def search_with(loops: Loops) -> Search:
         before = stages[0].progress.tail.copy()
         for rows in matches or ():
             for origin, found_from in tests.by_origin(rows, len(old) - 1):
-                yield reach, refined(config, reach, found_from, compared, tests.final(origin), tally.tested[origin : origin + 1])
+                yield (
+                    reach,
+                    refined(
+                        config, reach, found_from, compared, tests.final(origin), tally.tested[origin : origin + 1]
+                    ),
+                )
         _count(tally, loops, counters, tests.dropped, stages[0].progress, before)
 
     return search
@@ -175,7 +192,9 @@ def _windows(config: MeetConfig, reach: Reach, new: dict[int, Pane]) -> Windows:
 
 
 def _times(source: MeetInput, pane: Pane) -> Int64s:
-    """A relation's rows are earlier than all others and bounded by nothing, so they are never the latest of a combination."""
+    """A relation's rows are earlier than all others and bounded by nothing, so they are never the latest of a
+    combination.
+    """
     return pane.times if source.is_stream else np.full(len(pane), -MAX_TIME_US, np.int64)
 
 
@@ -210,10 +229,14 @@ def _ranks(config: MeetConfig, reach: Reach, new: dict[int, Pane], offsets: Int6
     return ranks
 
 
-def _progress(config: MeetConfig, reach: Reach, new: dict[int, Pane], windows: Windows, arrivals: Arrivals, loops: Loops) -> Progress:
+def _progress(
+    config: MeetConfig, reach: Reach, new: dict[int, Pane], windows: Windows, arrivals: Arrivals, loops: Loops
+) -> Progress:
     old = np.array([len(reach[i]) - (len(new[i]) if i in new else 0) for i in range(len(config.inputs))], np.int64)
     first = int(windows.times[windows.offsets[arrivals.input[0]] + arrivals.row[0]]) if arrivals.input.size else 0
-    clock = np.array([0, _next_multiple(first, loops.evaluate_us), _next_multiple(first, loops.expire_us), 0, -1, 0, 0, 0], np.int64)
+    clock = np.array(
+        [0, _next_multiple(first, loops.evaluate_us), _next_multiple(first, loops.expire_us), 0, -1, 0, 0, 0], np.int64
+    )
     return Progress(np.zeros(old.size, np.int64), old.copy(), old.copy(), clock)
 
 
@@ -224,7 +247,11 @@ def _next_multiple(time_us: int, interval_us: int) -> int:
 def _nest(windows: Windows, indexes: Indexes) -> LoopState:
     """Loops that are not open yet, with room for what the largest tree can answer."""
     count = windows.keep.size
-    most = max((int(windows.offsets[i + 1] - windows.offsets[i]) for i in range(count)), default=0) if indexes.nodes.size else 0
+    most = (
+        max((int(windows.offsets[i + 1] - windows.offsets[i]) for i in range(count)), default=0)
+        if indexes.nodes.size
+        else 0
+    )
     chosen, cursor, stop, kind, key = (np.zeros(count, np.int64) for _ in range(5))
     bounds, candidates = np.zeros((count, 5), np.int64), np.zeros((count, max(1, most)), np.int64)
     return LoopState(chosen, cursor, stop, kind, key, bounds, candidates)
@@ -246,8 +273,9 @@ def _steps(config: MeetConfig, loops: Loops) -> Steps:
 
 
 def _count(tally: Tally, loops: Loops, counters: Counters, dropped: Int64s, progress: Progress, before: Int64s) -> None:
-    """Add up the work. A loop is opened once for every row that passes the loop around it and the predicates tested between the two;
-    rows entered since `before` were inserted."""
+    """Add up the work. A loop is opened once for every row that passes the loop around it and the predicates tested
+    between the two; rows entered since `before` were inserted.
+    """
     tally.comparisons += counters.comparisons
     tally.touched += counters.touched
     handed_on = counters.touched - dropped

@@ -1,4 +1,5 @@
-"""Multi-Way Hash Join: at each loop one bucket is scanned instead of the window. With one bucket per window it is the NLJ.
+"""Multi-Way Hash Join: at each loop one bucket is scanned instead of the window. With one bucket per window it is the
+NLJ.
 
 Eager: the new row outermost. Lazy: every τ, in the general form, the new rows at any loop.
 
@@ -16,7 +17,9 @@ from watersmeet.operators.window_join.tactics.loops import Loops, any_place, ind
 
 def settle_eager(config: MeetConfig, plan: Plan) -> Search:
     check_eager(plan)
-    return search_with(_hashed(config, plan, Loops(origin_first(config, plan), _buckets(config, plan), 0, plan.expire_us)))
+    return search_with(
+        _hashed(config, plan, Loops(origin_first(config, plan), _buckets(config, plan), 0, plan.expire_us))
+    )
 
 
 def settle_lazy(config: MeetConfig, plan: Plan) -> Search:
@@ -30,7 +33,11 @@ def _buckets(config: MeetConfig, plan: Plan) -> tuple[Index, ...]:
     indexes = indexes_for(config, plan, Index())
     for each, index in zip(config.inputs, indexes, strict=True):
         if index.kind != "hash":
-            raise refuse(plan, f'the window of "{each.alias}" is to be a {index.kind}', hint='pin "hybrid-nlj-hash" to mix indexes')
+            raise refuse(
+                plan,
+                f'the window of "{each.alias}" is to be a {index.kind}',
+                hint='pin "hybrid-nlj-hash" to mix indexes',
+            )
     return indexes
 
 

@@ -1,6 +1,8 @@
-"""Naive Multi-Way NLJ: one order of the windows, whatever window a new row comes from; at that window's loop only the new rows are scanned.
+"""Naive Multi-Way NLJ: one order of the windows, whatever window a new row comes from; at that window's loop only the
+new rows are scanned.
 
-Outer loops run before the new row is known, so their work is done for rows that turn out not to match it. Eager or lazy.
+Outer loops run before the new row is known, so their work is done for rows that turn out not to match it. Eager or
+lazy.
 
 References: Golab, Özsu, section 3.1.
 """

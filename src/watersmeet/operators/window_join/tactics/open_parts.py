@@ -1,7 +1,7 @@
 """Parts of a plan that its author may leave open, by algorithm, and defaults for them that need no statistics.
 
-The optimizer fills open parts by cost where it has statistics (`optimizer.filling`). These defaults serve runs that have none. Both read
-the same table, so they agree about which parts an algorithm has.
+The optimizer fills open parts by cost where it has statistics (`optimizer.filling`). These defaults serve runs that
+have none. Both read the same table, so they agree about which parts an algorithm has.
 """
 
 from __future__ import annotations
@@ -91,10 +91,11 @@ def fill_intervals(config: MeetConfig, plan: Plan) -> Plan:
 
 
 def lazy_interval_us(config: MeetConfig) -> int | None:
-    """Return a tenth of the shortest time during which a stream's rows are kept, or None if every stream keeps them forever.
+    """Return a tenth of the shortest time during which a stream's rows are kept, or None if every stream keeps them
+    forever.
 
-    Streams that keep rows for the instant only, as with windows of length 0, do not count if others keep them longer. An interval has at
-    least one microsecond.
+    Streams that keep rows for the instant only, as with windows of length 0, do not count if others keep them longer.
+    An interval has at least one microsecond.
     """
     kept_us = [config.inputs[i].retention_us for i in config.streams]
     bounded_us = [each for each in kept_us if each < FOREVER_US]

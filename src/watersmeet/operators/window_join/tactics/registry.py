@@ -23,7 +23,8 @@ from watersmeet.operators.window_join.tactics.w_joins import W_JOINS
 from watersmeet.operators.window_join.tactics.window_join import WINDOW_JOIN
 
 TACTICS = {
-    tactic.name: tactic for tactic in (RUNS, NAIVE, EAGER, LAZY, GENERAL, EAGER_HASH, LAZY_HASH, HYBRID, WINDOW_JOIN, *W_JOINS, TREE)
+    tactic.name: tactic
+    for tactic in (RUNS, NAIVE, EAGER, LAZY, GENERAL, EAGER_HASH, LAZY_HASH, HYBRID, WINDOW_JOIN, *W_JOINS, TREE)
 }
 
 
@@ -37,9 +38,11 @@ def tactic_of(plan: Plan) -> Tactic:
 
 
 def settled_config(bound: BoundQuery, plan: Plan) -> MeetConfig:
-    """Return the meet that runs a query by a plan, with a plan that leaves nothing open; refuse a plan that cannot run, with the reason.
+    """Return the meet that runs a query by a plan, with a plan that leaves nothing open; refuse a plan that cannot run,
+    with the reason.
 
-    The hosts fill open parts by cost before they come here (`runtime.planning`); the rest is filled from the query alone.
+    The hosts fill open parts by cost before they come here (`runtime.planning`); the rest is filled from the query
+    alone.
     """
     _refuse_early_aggregation(plan)
     drop_boxes(bound, plan)
@@ -57,4 +60,7 @@ def settled_config(bound: BoundQuery, plan: Plan) -> MeetConfig:
 
 def _refuse_early_aggregation(plan: Plan) -> None:
     if plan.early:
-        raise PlanError('the plan has "early", but a query that does not aggregate has nothing to aggregate early', hint="leave it out")
+        raise PlanError(
+            'the plan has "early", but a query that does not aggregate has nothing to aggregate early',
+            hint="leave it out",
+        )

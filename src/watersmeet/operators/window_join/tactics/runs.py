@@ -1,4 +1,6 @@
-"""The production tactic: grouped runs per pane, grown one input at a time, a batch at once. See `operators.meet.expand`."""
+"""The production tactic: grouped runs per pane, grown one input at a time, a batch at once. See
+`operators.meet.expand`.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,27 @@ def settle(config: MeetConfig, plan: Plan) -> Search:
 def prepare(config: MeetConfig, new: dict[int, Pane]) -> None:
     """Builds the runs of new panes that will be looked up, in this stretch or later ones."""
     last = _by_new_rows(config, new)[-1]
-    looked_up = {i: pane for i, pane in new.items() if len(pane) and (i != last or pane.outlasts_batch(config.inputs[i].retention_us))}
-    _build_runs((looked_up[step.target], step.key_classes) for steps in config.orders for step in steps if step.target in looked_up)
+    looked_up = {
+        i: pane
+        for i, pane in new.items()
+        if len(pane) and (i != last or pane.outlasts_batch(config.inputs[i].retention_us))
+    }
+    _build_runs(
+        (looked_up[step.target], step.key_classes)
+        for steps in config.orders
+        for step in steps
+        if step.target in looked_up
+    )
 
 
-def search(config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: Tally) -> Iterator[tuple[Reach, Combinations]]:
-    """One origin after the other, by the batch rule: new rows meet old and new rows of inputs before theirs, old rows of those after.
+def search(
+    config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: Tally
+) -> Iterator[tuple[Reach, Combinations]]:
+    """One origin after the other, by the batch rule: new rows meet old and new rows of inputs before theirs, old rows
+    of those after.
 
-    Any order of the inputs finds the same. Here the input with the most new rows is the last one: its rows look others up and nobody looks
-    them up, so there is no run to build of them until the next batch, if they are kept till then.
+    Any order of the inputs finds the same. Here the input with the most new rows is the last one: its rows look others
+    up and nobody looks them up, so there is no run to build of them until the next batch, if they are kept till then.
     """
     before = [Panes(panes) for panes in old]
     with_new = [Panes((*panes, new[i])) if i in new and len(new[i]) else before[i] for i, panes in enumerate(old)]
@@ -61,14 +75,18 @@ def _by_new_rows(config: MeetConfig, new: dict[int, Pane]) -> list[int]:
 
 
 def _reach(origin: int, ranks: dict[int, int], before: list[Panes], with_new: list[Panes]) -> Reach:
-    """The same panes for every origin, so that what is put together over them is put together once. Relations have no rank."""
+    """The same panes for every origin, so that what is put together over them is put together once. Relations have no
+    rank.
+    """
     return {i: with_new[i] if ranks.get(i, ranks[origin]) < ranks[origin] else before[i] for i in range(len(before))}
 
 
 def _build_runs(wanted: Iterable[tuple[Pane, tuple[int, ...]]]) -> None:
     """Access paths of large panes, side by side; the others are built when they are first probed."""
     missing = {
-        (id(pane), classes): pane for pane, classes in wanted if classes and len(pane) >= cores.FEWEST_ROWS and not pane.has_run(classes)
+        (id(pane), classes): pane
+        for pane, classes in wanted
+        if classes and len(pane) >= cores.FEWEST_ROWS and not pane.has_run(classes)
     }
     cores.each(lambda each: each[1].run(each[0][1]), list(missing.items()), cores.FEWEST_ROWS)
 

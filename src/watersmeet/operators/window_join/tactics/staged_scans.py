@@ -1,6 +1,8 @@
-"""W-joins in stages: recorded scans are done one stream at a time, with predicates tested as soon as their inputs are bound.
+"""W-joins in stages: recorded scans are done one stream at a time, with predicates tested as soon as their inputs are
+bound.
 
-Matches grow depth first over pieces of bounded size, breadth first inside a piece, so memory does not depend on the number of matches.
+Matches grow depth first over pieces of bounded size, breadth first inside a piece, so memory does not depend on the
+number of matches.
 """
 
 from __future__ import annotations
@@ -119,7 +121,9 @@ class StagedScans:
         if not self.config.residuals:
             return grown
         at = grown[-1]
-        bound = (1 << self.scans.origin[at].astype(np.int64)) | (1 << self.scans.loops[at, : depth + 1].astype(np.int64)).sum(axis=1)
+        bound = (1 << self.scans.origin[at].astype(np.int64)) | (
+            1 << self.scans.loops[at, : depth + 1].astype(np.int64)
+        ).sum(axis=1)
         kinds = bound * self.rows.old.size + self.scans.loops[at, depth]
         keep = np.ones(at.size, np.bool_)
         for kind in np.unique(kinds).tolist():

@@ -1,11 +1,12 @@
-"""Nested loops in stages: predicates that no kernel evaluates are tested between loops, on many partial matches at once.
+"""Nested loops in stages: predicates that no kernel evaluates are tested between loops, on many partial matches at
+once.
 
-A predicate over several inputs is bound at the innermost loop of those it reads. The nest is cut there: loops up to it make partial
-matches, the predicate is tested on them, and the loops behind it go on from the survivors. Matches flow from stage to stage in bounded
-pieces.
+A predicate over several inputs is bound at the innermost loop of those it reads. The nest is cut there: loops up to it
+make partial matches, the predicate is tested on them, and the loops behind it go on from the survivors. Matches flow
+from stage to stage in bounded pieces.
 
-References: Golab, Özsu, "Processing sliding window multi-joins in continuous queries over data streams", section 3: a predicate is tested
-in the first loop in which it can be.
+References: Golab, Özsu, "Processing sliding window multi-joins in continuous queries over data streams", section 3: a
+predicate is tested in the first loop in which it can be.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ MOST_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class LoopStage:
-    """Some levels of the loops, with windows and indexes of their own that rows enter and leave as in every other stage."""
+    """Some levels of the loops, with windows and indexes of their own that rows enter and leave as in every other
+    stage.
+    """
 
     levels: range
     windows: Windows
@@ -56,7 +59,9 @@ class LoopStage:
     counters: Counters
 
     def run(self, partials: Iterator[Rows] | None, evaluate_us: int, expire_us: int) -> Iterator[Rows]:
-        """Yield the matches of these levels, in pieces; `partials` are those of the levels before, None for the outermost."""
+        """Yield the matches of these levels, in pieces; `partials` are those of the levels before, None for the
+        outermost.
+        """
         clock = self.progress.clock
         inputs = self.windows.keep.size
         out = np.empty((inputs + 2, MOST_ROWS), np.int32)
@@ -90,10 +95,11 @@ class LoopStage:
 
 @dataclass
 class StagedTests:
-    """The predicates of a search by the loop at which they are bound, for each origin's order, and what came of testing them.
+    """The predicates of a search by the loop at which they are bound, for each origin's order, and what came of testing
+    them.
 
-    `raised` are predicates that raised on a partial match. Such matches go on, and whole matches are tested again: only there it shows
-    whether the error counts.
+    `raised` are predicates that raised on a partial match. Such matches go on, and whole matches are tested again: only
+    there it shows whether the error counts.
     """
 
     config: MeetConfig
@@ -110,8 +116,16 @@ class StagedTests:
     def stages(self) -> list[range]:
         """Levels of loops with no predicate to test in between."""
         last = len(self.orders) - 1
-        levels = {self._level(origin, check) for origin, order in enumerate(self.orders) if order for check in self.config.residuals}
-        return [range(start, stop) for start, stop in pairwise([0, *sorted(level + 1 for level in levels if level < last), last + 1])]
+        levels = {
+            self._level(origin, check)
+            for origin, order in enumerate(self.orders)
+            if order
+            for check in self.config.residuals
+        }
+        return [
+            range(start, stop)
+            for start, stop in pairwise([0, *sorted(level + 1 for level in levels if level < last), last + 1])
+        ]
 
     def survivors(self, found: Iterator[Rows], level: int) -> Iterator[Rows]:
         """Yield the partial matches, all loops up to `level` bound, on which no predicate that is bound there fails."""
@@ -134,7 +148,9 @@ class StagedTests:
         """The predicates to test on whole matches of an origin."""
         return tuple(dict.fromkeys((*self._bound_at(origin, len(self.orders) - 1), *self.raised)))
 
-    def _test(self, origin: int, level: int, rows: Rows, its: NDArray[np.int64], checks: tuple[Expr, ...]) -> NDArray[np.bool_]:
+    def _test(
+        self, origin: int, level: int, rows: Rows, its: NDArray[np.int64], checks: tuple[Expr, ...]
+    ) -> NDArray[np.bool_]:
         found = self._combinations(origin, level, rows, its)
         tested = maybe_true(checks, lambda column: column_of(self.config, self.reach, found, column), len(found))
         self.raised |= dict.fromkeys(tested.raised)

@@ -1,11 +1,12 @@
 """A tree of two-input joins: each node meets the rows of its two subtrees, and keeps what it found for the node above.
 
-New rows of a node are new rows of one side with old and new rows of the other, and old rows of the first with new rows of the other: every
-combination with a new row, once. What a node found is derived data, like an access path. It is kept between batches beside the base
-windows, which stay the only state: after a restart or a change of plan it is made again from them, and nothing of that is a result.
+New rows of a node are new rows of one side with old and new rows of the other, and old rows of the first with new rows
+of the other: every combination with a new row, once. What a node found is derived data, like an access path. It is kept
+between batches beside the base windows, which stay the only state: after a restart or a change of plan it is made again
+from them, and nothing of that is a result.
 
-References: Ayad, Naughton, "Static optimization of conjunctive queries with sliding windows over infinite streams", section 3: join trees,
-bushy ones included.
+References: Ayad, Naughton, "Static optimization of conjunctive queries with sliding windows over infinite streams",
+section 3: join trees, bushy ones included.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ def _search(
     for found in growing.new_rows(tree):
         if len(found):
             numbers = np.arange(len(found), dtype=np.int32)
-            yield {i: Panes((part,)) for i, part in found.parts.items()}, Combinations(dict.fromkeys(found.parts, numbers), {}, None, None)
+            yield (
+                {i: Panes((part,)) for i, part in found.parts.items()},
+                Combinations(dict.fromkeys(found.parts, numbers), {}, None, None),
+            )
     memory.kept = Kept(tree, growing.grown)
 
 
@@ -93,14 +97,22 @@ class _Growing:
                 yield from self._met(chunk, other, link.turned())
 
     def old_rows(self, node: Tree) -> tuple[Joined, ...]:
-        """What was there before this batch: base windows at a leaf; at a node what it kept, or finds again, which is no result."""
+        """What was there before this batch: base windows at a leaf; at a node what it kept, or finds again, which is no
+        result.
+        """
         if isinstance(node, str):
             number = self.config.aliases[node]
             return tuple(Joined(self.config, {number: pane}) for pane in self.old[number])
         if node not in self.known:
             link = _link(self.config, node)
             sides, uncounted = [self.old_rows(side) for side in node], np.zeros(1, np.int64)
-            found = [each for left in sides[0] for right in sides[1] for _, each in meeting(left, right, link, uncounted) if len(each)]
+            found = [
+                each
+                for left in sides[0]
+                for right in sides[1]
+                for _, each in meeting(left, right, link, uncounted)
+                if len(each)
+            ]
             self.known[node] = (together([in_order(each) for each in found]),) if found else ()
         return self.known[node]
 
@@ -132,7 +144,11 @@ def _link(config: MeetConfig, node: Node) -> Link:
             classes.append((key_class, left, right))
     sides = [{config.inputs[i].alias for i in side} for side in (here, there)]
     both = sides[0] | sides[1]
-    ready = (check for check in config.residuals if sources_of(check) <= both and not any(sources_of(check) <= side for side in sides))
+    ready = (
+        check
+        for check in config.residuals
+        if sources_of(check) <= both and not any(sources_of(check) <= side for side in sides)
+    )
     return Link(tuple(classes), tuple(ready))
 
 
@@ -144,7 +160,9 @@ def _compacted(chunks: list[Joined]) -> tuple[Joined, ...]:
 
 
 def _still_there(config: MeetConfig, old: list[tuple[Pane, ...]], kept: Kept) -> dict[Tree, tuple[Joined, ...]]:
-    """What was kept, without combinations of which a row has left its base window; rows that were pushed out since have their true ends."""
+    """What was kept, without combinations of which a row has left its base window; rows that were pushed out since have
+    their true ends.
+    """
     found: dict[Tree, tuple[Joined, ...]] = {}
     for node, chunks in kept.nodes.items():
         left = [_alive(config, old, chunk) for chunk in chunks]

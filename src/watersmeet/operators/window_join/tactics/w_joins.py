@@ -1,11 +1,12 @@
 """The W-joins and their baselines: n streams on a common attribute, every two rows inside a window of each other.
 
-NLW-join, HW-join and MW-join take one window for all pairs (form 1). Where pairs have windows of their own (forms 2 and 3, derived ones
-included, and directed ones), GCA runs MW-join with the largest of them for all and LCA with the largest per stream; both refine what comes
-out. NLW-join and HW-join prune by the largest window per stream and refine as well.
+NLW-join, HW-join and MW-join take one window for all pairs (form 1). Where pairs have windows of their own (forms 2 and
+3, derived ones included, and directed ones), GCA runs MW-join with the largest of them for all and LCA with the largest
+per stream; both refine what comes out. NLW-join and HW-join prune by the largest window per stream and refine as well.
 
-Comparisons beyond the common attribute are made inside the loops, other predicates are tested between them (`staged_scans`), so that no
-product of windows is ever built for them to thin out. A join on the common attribute alone is one call of its kernel.
+Comparisons beyond the common attribute are made inside the loops, other predicates are tested between them
+(`staged_scans`), so that no product of windows is ever built for them to thin out. A join on the common attribute alone
+is one call of its kernel.
 
 References: Hammad, Aref, Elmagarmid, "Joining multiple data streams with window constraints", sections 3 to 5.
 """
@@ -43,7 +44,8 @@ Int64s = NDArray[np.int64]
 class Algorithm:
     """A kernel that joins, and the kernel that records the scans the join would do.
 
-    `is_sweep` tells MW-join's scans from the others', `knows_windows` whether loops look at rows inside the window only.
+    `is_sweep` tells MW-join's scans from the others', `knows_windows` whether loops look at rows inside the window
+    only.
     """
 
     join: Callable[..., WindowJoin]
@@ -53,13 +55,19 @@ class Algorithm:
 
 
 NLW, HW, MW = Algorithm(nlw_join, nlw_scans), Algorithm(hw_join, hw_scans), Algorithm(mw_join, mw_scans, is_sweep=True)
-RIPPLE, X = Algorithm(ripple_join, ripple_scans, knows_windows=False), Algorithm(xjoin, xjoin_scans, knows_windows=False)
+RIPPLE, X = (
+    Algorithm(ripple_join, ripple_scans, knows_windows=False),
+    Algorithm(xjoin, xjoin_scans, knows_windows=False),
+)
 
-#: The arguments of a kernel behind those that all have in common, out of a plan; refuses a plan the algorithm cannot run.
+#: The arguments of a kernel behind those that all have in common, out of a plan; refuses a plan the algorithm cannot
+#: run.
 Knobs = Callable[[MeetConfig, Plan], tuple[Int64s | int, ...]]
 
 
-def _settle(config: MeetConfig, plan: Plan, *, algorithm: Algorithm, knobs: Knobs, one_window: bool, local: bool) -> Search:
+def _settle(
+    config: MeetConfig, plan: Plan, *, algorithm: Algorithm, knobs: Knobs, one_window: bool, local: bool
+) -> Search:
     refuse_knobs(plan, "global_order", "orders", "evaluate_us", "expire_us")
     windows = _pair_windows(config, plan)
     largest = windows.max(axis=1)
@@ -79,7 +87,11 @@ def _pair_windows(config: MeetConfig, plan: Plan) -> Int64s:
     later_by = np.array(config.bounds.later_by_us, np.int64)
     windows = np.maximum(later_by, later_by.T)
     if windows.max() >= FOREVER_US or any(each.has_ends for each in config.inputs):
-        raise refuse(plan, "a W-join needs a window in time between every two streams", hint="ROWS, TUMBLE and LANDMARK give none")
+        raise refuse(
+            plan,
+            "a W-join needs a window in time between every two streams",
+            hint="ROWS, TUMBLE and LANDMARK give none",
+        )
     return windows
 
 
@@ -107,7 +119,9 @@ def _search(
             found = Combinations({i: rows.numbers[i][piece[i]] for i in range(len(old))}, {}, None, None)
             yield reach, refined(config, reach, within_bounds(config, reach, found), compared, (), tally.tested[:1])
         return
-    scans = StagedScans(config, reach, rows, np.minimum(reach_us, window_us), tally, algorithm.is_sweep, algorithm.knows_windows)
+    scans = StagedScans(
+        config, reach, rows, np.minimum(reach_us, window_us), tally, algorithm.is_sweep, algorithm.knows_windows
+    )
     scanned = algorithm.scans(rows.times, rows.codes, rows.offsets, rows.old, window_us, reach_us, *knobs, scans.scans)
     _count(tally, scanned.counters)
     for found in scans.matches(scanned):
@@ -122,7 +136,9 @@ def _count(tally: Tally, counters: Counters) -> None:
 
 
 def _rows(config: MeetConfig, reach: Reach, new: dict[int, Pane]) -> Rows:
-    """Old rows by time, then new rows by time, stream after stream. Rows with a NULL in a compared value meet nothing and are left out."""
+    """Old rows by time, then new rows by time, stream after stream. Rows with a NULL in a compared value meet nothing
+    and are left out.
+    """
     common = _common_class(config)
     times: list[Int64s] = []
     codes: list[Int64s] = []
@@ -132,7 +148,9 @@ def _rows(config: MeetConfig, reach: Reach, new: dict[int, Pane]) -> Rows:
         panes = reach[each.number].panes
         its_times = np.concatenate([pane.times for pane in panes])
         before = its_times.size - len(new[each.number])
-        number = np.concatenate([np.argsort(its_times[:before], kind="stable"), np.arange(before, its_times.size)]).astype(np.int32)
+        number = np.concatenate(
+            [np.argsort(its_times[:before], kind="stable"), np.arange(before, its_times.size)]
+        ).astype(np.int32)
         for _, expr in each.ranges:
             number = number[np.concatenate([pane.ranged(expr)[1] for pane in panes])[number]]
         its_codes = np.zeros(its_times.size, np.int64)
@@ -159,9 +177,14 @@ def _thetas(config: MeetConfig, reach: Reach, numbers: list[NDArray[np.int32]]) 
     at = 0
     for each in config.inputs:
         for column, expr in each.ranges:
-            values.append(np.concatenate([pane.ranged(expr)[0] for pane in reach[each.number].panes])[numbers[each.number]])
+            values.append(
+                np.concatenate([pane.ranged(expr)[0] for pane in reach[each.number].panes])[numbers[each.number]]
+            )
             starts[column], at = at, at + values[-1].size
-    described = [(OPS[each.op], each.left, starts[each.left_column], each.right, starts[each.right_column]) for each in config.thetas]
+    described = [
+        (OPS[each.op], each.left, starts[each.left_column], each.right, starts[each.right_column])
+        for each in config.thetas
+    ]
     op, left, left_at, right, right_at = (np.array([each[place] for each in described], np.int64) for place in range(5))
     return Thetas(op, left, left_at, right, right_at, np.concatenate(values))
 
@@ -205,7 +228,9 @@ def _buckets(config: MeetConfig, plan: Plan) -> Int64s:
 def _refuse_other_equalities(config: MeetConfig, plan: Plan) -> None:
     """Equalities that no common attribute covers would turn into a product of whole windows."""
     if config.classes.keys and _common_class(config) is None:
-        raise refuse(plan, "it joins on one attribute that all streams have in common, and here pairs join on different ones")
+        raise refuse(
+            plan, "it joins on one attribute that all streams have in common, and here pairs join on different ones"
+        )
 
 
 def _tactic(name: str, algorithm: Algorithm, knobs: Knobs, *, one_window: bool = False, local: bool = True) -> Tactic:

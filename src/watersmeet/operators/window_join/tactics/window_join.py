@@ -1,4 +1,5 @@
-"""The window join of two streams, and of more: each window has the index that suits the rate at which it is filled and probed.
+"""The window join of two streams, and of more: each window has the index that suits the rate at which it is filled and
+probed.
 
 List, hash, B+tree and T-tree in any combination. The trees also answer <, <=, BETWEEN and band predicates.
 
@@ -34,7 +35,9 @@ def _refuse_useless(config: MeetConfig, plan: Plan, loops: Loops, window: int) -
     )
     if index.kind != "list" and not probed and len(config.inputs) > 1:
         what = "equality" if index.kind == "hash" else "comparison"
-        raise refuse(plan, f'no {what} leads to "{alias}", so its {index.kind} index would answer nothing', hint="make it a list")
+        raise refuse(
+            plan, f'no {what} leads to "{alias}", so its {index.kind} index would answer nothing', hint="make it a list"
+        )
 
 
 WINDOW_JOIN = Tactic("window-join", "Kang, Naughton, Viglas: window join with an index per window", settle)
