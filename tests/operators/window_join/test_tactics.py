@@ -56,7 +56,7 @@ def test_equal_times_on_every_stream_meet_once(name: str) -> None:
         (wm.plan("lazy-nlj", expire=5), "needs an evaluation interval"),
         (wm.plan("eager-nlj", evaluate=5, expire=5), "evaluates at every arrival"),
         (wm.plan("naive-nlj", order={"a": ["b"]}), "one order for all origins"),
-        (wm.plan("eager-hash", indexes={"a": "btree"}), "is to be a btree"),
+        (wm.plan("eager-hash", indexes={"a": "btree"}), 'gives "a" a btree'),
         (wm.plan("eager-nlj", order=["a", "x"]), "not a source"),
         (wm.plan("eager-nlj", indexes={"a": "hash(3)"}), "has no indexes"),
         (wm.plan("mw-join", order=["a", "b"]), "has no global order"),

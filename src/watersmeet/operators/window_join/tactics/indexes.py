@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.kernels import btree, ttree
-from watersmeet.kernels.loop_arguments import BTREE, HASH, TTREE, Indexes, Progress, Steps, Windows
+from watersmeet.kernels.loop_state import BTREE, HASH, TTREE, Indexes, Progress, Steps, Windows
 from watersmeet.kernels.loop_windows import fill_tree
 from watersmeet.kernels.tree_header import HEADER
 from watersmeet.operators.window_join.config import MeetConfig

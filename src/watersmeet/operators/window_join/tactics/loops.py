@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.algebra.windows import FOREVER_US, MAX_TIME_US
-from watersmeet.kernels.loop_arguments import (
+from watersmeet.kernels.loop_state import (
     AT_LEAST,
     AT_MOST,
     EQUAL,
@@ -29,7 +29,7 @@ from watersmeet.kernels.loop_arguments import (
     Steps,
     Windows,
 )
-from watersmeet.kernels.loop_arguments import Loops as LoopState
+from watersmeet.kernels.loop_state import Loops as LoopState
 from watersmeet.operators.window_join.config import MeetConfig, MeetInput
 from watersmeet.operators.window_join.expand import Combinations, refined
 from watersmeet.operators.window_join.pane import Pane, Panes

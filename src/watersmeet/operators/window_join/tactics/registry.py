@@ -10,22 +10,13 @@ from watersmeet.errors import PlanError, listing
 from watersmeet.operators.shed.sampling import drop_boxes
 from watersmeet.operators.window_join.config import MeetConfig, meet_config
 from watersmeet.operators.window_join.tactics.base import Tactic, refuse
-from watersmeet.operators.window_join.tactics.eager_multiway_nlj import EAGER
-from watersmeet.operators.window_join.tactics.general_lazy_multiway_nlj import GENERAL
-from watersmeet.operators.window_join.tactics.hybrid_nlj_hash import HYBRID
-from watersmeet.operators.window_join.tactics.lazy_multiway_nlj import LAZY
-from watersmeet.operators.window_join.tactics.multiway_hash_join import EAGER_HASH, LAZY_HASH
-from watersmeet.operators.window_join.tactics.naive_multiway_nlj import NAIVE
+from watersmeet.operators.window_join.tactics.nested_loop_joins import NESTED_LOOP_JOINS
 from watersmeet.operators.window_join.tactics.open_parts import fill_by_structure
 from watersmeet.operators.window_join.tactics.runs import RUNS
 from watersmeet.operators.window_join.tactics.tree import TREE
 from watersmeet.operators.window_join.tactics.w_joins import W_JOINS
-from watersmeet.operators.window_join.tactics.window_join import WINDOW_JOIN
 
-TACTICS = {
-    tactic.name: tactic
-    for tactic in (RUNS, NAIVE, EAGER, LAZY, GENERAL, EAGER_HASH, LAZY_HASH, HYBRID, WINDOW_JOIN, *W_JOINS, TREE)
-}
+TACTICS = {tactic.name: tactic for tactic in (RUNS, *NESTED_LOOP_JOINS, *W_JOINS, TREE)}
 
 
 def tactic_of(plan: Plan) -> Tactic:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Expr, sources_of
-from watersmeet.kernels.loop_arguments import (
+from watersmeet.kernels.loop_state import (
     LEVEL,
     NEXT_ARRIVAL,
     NEXT_PARTIAL,

@@ -221,7 +221,7 @@ def _buckets(config: MeetConfig, plan: Plan) -> Int64s:
     indexes = indexes_for(config, plan, Index("hash", DEFAULT_BUCKETS))
     for each, index in zip(config.inputs, indexes, strict=True):
         if index.kind != "hash":
-            raise refuse(plan, f'it hashes every stream, and "{each.alias}" is to be a {index.kind}')
+            raise refuse(plan, f'it hashes every stream, but the plan gives "{each.alias}" a {index.kind}')
     return np.array([index.size for index in indexes], np.int64)
 
 
