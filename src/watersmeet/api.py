@@ -162,7 +162,7 @@ def on_spark(
 
     `session` is the SparkSession to use, by default the active one, or a new `wm.session()`; `buckets` the number of
     pieces the query is spread over, by default one per shuffle partition. `plans` is the directory of a log of plans by
-    batch (`watersmeet.runtime.spark.plans.PlanLog`), through which the plan of a streaming query changes while it runs.
+    batch (`watersmeet.runtime.spark.plan_log.PlanLog`), through which the plan of a streaming query changes while it runs.
 
     `stats` declares statistics by stream, as for `explain`. `checkpoint` is the checkpoint location that the streaming
     query will be started with. The grid of buckets is then chosen by the rates of the streams and stored there, and a
@@ -201,7 +201,7 @@ def keep_up(
     given, `checkpoint` the query's checkpoint location. After every batch it is decided what later ones drop, until the
     query ends. Returns what decides: its `decisions` tell from which batch on what is kept, and why.
     """
-    from watersmeet.runtime.spark.keeping_up import keep_up as deciding
+    from watersmeet.runtime.spark.load_controller import keep_up as deciding
 
     bound = embedded.bound_query(query, streams)
     trigger_s = parse_duration_us(trigger, "the trigger interval") / 1e6

@@ -23,7 +23,7 @@ from watersmeet.cli.jobfile import read_job
 from watersmeet.errors import InputError, InternalError
 from watersmeet.files import MAX_KEY_PARTS, MAX_TEXT_BYTES, read_text_file, refuse_long_keys
 from watersmeet.sources.durations import parse_duration_us
-from watersmeet.sources.nesting import MAX_NESTING
+from watersmeet.sources.files import MAX_NESTING
 from watersmeet.stats.toml import read_stats
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.kernels.xxhash64 import hash_int32s, hash_int64s, hash_strings, xxhash64_definition
+from watersmeet.kernels.hashing import hash_int32s, hash_int64s, hash_strings, xxhash64_definition
 
 seeds = st.integers(-(2**63), 2**63 - 1)
 

@@ -13,9 +13,9 @@ from watersmeet.algebra.schema import StreamSchema
 from watersmeet.operators.window_join import pane
 from watersmeet.operators.window_join.admission import Delta
 from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.driver import step
 from watersmeet.operators.window_join.pane import Pane, Run
 from watersmeet.operators.window_join.state import empty_state
-from watersmeet.operators.window_join.step import step
 from watersmeet.operators.window_join.tactics.registry import settled_config
 from watersmeet.sql import bind, parse
 

@@ -8,28 +8,36 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from watersmeet.operators import cores
-from watersmeet.operators.cores import ahead, each, made_ahead, next_made_ahead, on_cores, spread, worked_s
+from watersmeet.operators import parallel as cores
+from watersmeet.operators.parallel import (
+    cpu_seconds,
+    on_cores,
+    parallel_flat_map,
+    parallel_map,
+    pipelined_map,
+    prefetch,
+    prefetch_next,
+)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("items", [0, 1, 2, 7])
 def test_results_come_in_the_order_of_the_items(count: int, items: int) -> None:
     with on_cores(count):
-        assert each(lambda item: item + 1, range(items), cores.FEWEST_ROWS) == list(range(1, items + 1))
+        assert parallel_map(lambda item: item + 1, range(items), cores.MIN_PARALLEL_ROWS) == list(range(1, items + 1))
 
 
 def test_two_cores_work_side_by_side() -> None:
     meeting = threading.Barrier(2)  # nobody passes it alone
     with on_cores(2):
-        each(lambda _: meeting.wait(), [0, 1], cores.FEWEST_ROWS)
+        parallel_map(lambda _: meeting.wait(), [0, 1], cores.MIN_PARALLEL_ROWS)
 
 
 def test_few_rows_and_hosts_without_cores_to_spare_stay_in_their_thread() -> None:
     here = threading.get_ident()
-    assert set(each(lambda _: threading.get_ident(), range(4), cores.FEWEST_ROWS)) == {here}
+    assert set(parallel_map(lambda _: threading.get_ident(), range(4), cores.MIN_PARALLEL_ROWS)) == {here}
     with on_cores(2):
-        assert set(each(lambda _: threading.get_ident(), range(4), cores.FEWEST_ROWS - 1)) == {here}
+        assert set(parallel_map(lambda _: threading.get_ident(), range(4), cores.MIN_PARALLEL_ROWS - 1)) == {here}
 
 
 def _busy(seconds: float) -> None:
@@ -44,19 +52,19 @@ def _worked_out(number: int) -> Iterator[int]:
 
 
 HELPED: dict[str, Callable[[], object]] = {
-    "each": lambda: each(lambda _: _busy(0.05), [0, 1], cores.FEWEST_ROWS),
-    "ahead": lambda: list(ahead(lambda _: _busy(0.05), [0, 1], lambda _: cores.FEWEST_ROWS)),
-    "spread": lambda: list(spread(_worked_out, [0, 1], cores.FEWEST_ROWS)),
-    "next made ahead": lambda: list(next_made_ahead(number for each in (0, 1) for number in _worked_out(each))),
+    "each": lambda: parallel_map(lambda _: _busy(0.05), [0, 1], cores.MIN_PARALLEL_ROWS),
+    "ahead": lambda: list(pipelined_map(lambda _: _busy(0.05), [0, 1], lambda _: cores.MIN_PARALLEL_ROWS)),
+    "spread": lambda: list(parallel_flat_map(_worked_out, [0, 1], cores.MIN_PARALLEL_ROWS)),
+    "next made ahead": lambda: list(prefetch_next(number for each in (0, 1) for number in _worked_out(each))),
 }
 
 
 @pytest.mark.parametrize("way", HELPED)
 def test_the_work_of_helpers_counts(way: str) -> None:
-    before = worked_s()
+    before = cpu_seconds()
     with on_cores(2):
         HELPED[way]()
-    assert worked_s() - before >= 0.09
+    assert cpu_seconds() - before >= 0.09
 
 
 def test_an_error_in_a_helper_is_raised() -> None:
@@ -65,7 +73,7 @@ def test_an_error_in_a_helper_is_raised() -> None:
             raise ValueError(item)
 
     with on_cores(2), pytest.raises(ValueError, match="1"):
-        each(work, [0, 1], cores.FEWEST_ROWS)
+        parallel_map(work, [0, 1], cores.MIN_PARALLEL_ROWS)
 
 
 def test_what_comes_later_is_worked_on_while_the_next_item_is_made() -> None:
@@ -81,22 +89,24 @@ def test_what_comes_later_is_worked_on_while_the_next_item_is_made() -> None:
         return -item
 
     with on_cores(2):
-        assert list(ahead(work, items(), lambda _: cores.FEWEST_ROWS)) == [-1, -2]
+        assert list(pipelined_map(work, items(), lambda _: cores.MIN_PARALLEL_ROWS)) == [-1, -2]
 
 
 @pytest.mark.parametrize("several", [1, 2, 3])
 def test_items_worked_on_ahead_come_in_order_whatever_their_size(several: int) -> None:
     with on_cores(several):
-        found = list(ahead(lambda item: item * item, range(30), lambda item: cores.FEWEST_ROWS * (item % 3)))
+        found = list(
+            pipelined_map(lambda item: item * item, range(30), lambda item: cores.MIN_PARALLEL_ROWS * (item % 3))
+        )
     assert found == [item * item for item in range(30)]
 
 
 @pytest.mark.parametrize("several", [1, 2, 3])
-@pytest.mark.parametrize("rows", [0, cores.FEWEST_ROWS])
+@pytest.mark.parametrize("rows", [0, cores.MIN_PARALLEL_ROWS])
 def test_what_is_spread_comes_in_order_however_many_results_an_item_has(several: int, rows: int) -> None:
-    sizes = [0, 1, cores.MADE_AHEAD, cores.MADE_AHEAD + 1, 0, 30, 2, 2, 0]
+    sizes = [0, 1, cores.PREFETCHED_ITEMS, cores.PREFETCHED_ITEMS + 1, 0, 30, 2, 2, 0]
     with on_cores(several):
-        found = list(spread(lambda item: ((item, at) for at in range(sizes[item])), range(len(sizes)), rows))
+        found = list(parallel_flat_map(lambda item: ((item, at) for at in range(sizes[item])), range(len(sizes)), rows))
     assert found == [(item, at) for item, size in enumerate(sizes) for at in range(size)]
 
 
@@ -108,7 +118,7 @@ def test_several_items_are_spread_at_the_same_time() -> None:
         yield item
 
     with on_cores(2):
-        assert list(spread(work, range(4), cores.FEWEST_ROWS)) == [0, 1, 2, 3]
+        assert list(parallel_flat_map(work, range(4), cores.MIN_PARALLEL_ROWS)) == [0, 1, 2, 3]
 
 
 def test_no_item_runs_far_ahead_of_what_is_taken() -> None:
@@ -120,9 +130,9 @@ def test_no_item_runs_far_ahead_of_what_is_taken() -> None:
             yield number
 
     with on_cores(2):
-        coming = spread(work, range(5), cores.FEWEST_ROWS)
+        coming = parallel_flat_map(work, range(5), cores.MIN_PARALLEL_ROWS)
         next(coming)
-        assert max(made) <= 2 * cores.MADE_AHEAD
+        assert max(made) <= 2 * cores.PREFETCHED_ITEMS
         assert len(list(coming)) == 499
 
 
@@ -134,7 +144,7 @@ def test_an_error_in_what_is_spread_comes_in_its_place() -> None:
 
     found: list[int] = []
     with on_cores(2), pytest.raises(ValueError, match="torn"):
-        found.extend(spread(work, range(9), cores.FEWEST_ROWS))
+        found.extend(parallel_flat_map(work, range(9), cores.MIN_PARALLEL_ROWS))
     assert found == [0, 1]  # what the torn item made before goes with it
 
 
@@ -142,7 +152,7 @@ def test_an_error_in_what_is_spread_comes_in_its_place() -> None:
 @pytest.mark.parametrize("items", [0, 1, 5])
 def test_items_made_one_ahead_come_in_their_order(several: int, items: int) -> None:
     with on_cores(several):
-        assert list(next_made_ahead(iter(range(items)))) == list(range(items))
+        assert list(prefetch_next(iter(range(items)))) == list(range(items))
 
 
 def test_the_next_item_is_made_while_one_is_in_use() -> None:
@@ -154,7 +164,7 @@ def test_the_next_item_is_made_while_one_is_in_use() -> None:
             yield number
 
     with on_cores(2):
-        coming = next_made_ahead(items())
+        coming = prefetch_next(items())
         assert next(coming) == 0
         made[1].wait()
         assert list(coming) == [1, 2]
@@ -162,7 +172,7 @@ def test_the_next_item_is_made_while_one_is_in_use() -> None:
 
 @pytest.mark.parametrize("items", [0, 1, 3, 50])
 def test_items_made_ahead_come_in_their_order(items: int) -> None:
-    assert list(made_ahead(iter(range(items)))) == list(range(items))
+    assert list(prefetch(iter(range(items)))) == list(range(items))
 
 
 def test_the_next_items_are_made_while_one_is_in_use() -> None:
@@ -173,7 +183,7 @@ def test_the_next_items_are_made_while_one_is_in_use() -> None:
             event.set()
             yield number
 
-    coming = made_ahead(items())
+    coming = prefetch(items())
     assert next(coming) == 0
     made[2].wait()  # nobody has asked for it
     assert list(coming) == [1, 2]
@@ -184,7 +194,7 @@ def test_what_goes_wrong_in_making_comes_in_its_place() -> None:
         yield 0
         raise ValueError("torn")
 
-    coming = made_ahead(items())
+    coming = prefetch(items())
     assert next(coming) == 0
     with pytest.raises(ValueError, match="torn"):
         next(coming)
@@ -192,7 +202,7 @@ def test_what_goes_wrong_in_making_comes_in_its_place() -> None:
 
 def test_whoever_stops_asking_stops_the_making() -> None:
     made = []
-    coming = made_ahead(made.append(number) or number for number in range(1000))  # type: ignore[func-returns-value]
+    coming = prefetch(made.append(number) or number for number in range(1000))  # type: ignore[func-returns-value]
     next(coming)
     coming.close()  # type: ignore[attr-defined]
-    assert len(made) <= 2 * cores.MADE_AHEAD
+    assert len(made) <= 2 * cores.PREFETCHED_ITEMS

@@ -10,8 +10,8 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.operators.window_join import state
 from watersmeet.operators.window_join.admission import Delta
+from watersmeet.operators.window_join.driver import step
 from watersmeet.operators.window_join.state import MeetState, empty_state, without_dead_rows
-from watersmeet.operators.window_join.step import step
 from watersmeet.operators.window_join.tactics.registry import settled_config
 from watersmeet.sql import bind, parse
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import watersmeet as wm
 from watersmeet.operators.expressions.casts import converted
-from watersmeet.operators.keys import key_codes
+from watersmeet.operators.keys import encode_keys
 
 HUNDREDTHS = [Decimal(cents).scaleb(-2) for cents in range(2_000)]
 PRICES = pa.decimal128(7, 2)
@@ -107,7 +107,7 @@ def test_a_decimal_key_meets_the_double_key_of_the_same_text(algorithm: str) -> 
 def test_codes_of_a_converted_decimal_are_the_codes_of_the_double() -> None:
     doubles = pa.array([float(price) for price in HUNDREDTHS])
     converted_prices = converted(pa.array(HUNDREDTHS, PRICES), pa.float64())
-    np.testing.assert_array_equal(key_codes(converted_prices), key_codes(doubles))
+    np.testing.assert_array_equal(encode_keys(converted_prices), encode_keys(doubles))
 
 
 def test_averages_of_decimals_are_the_correctly_rounded_sum_divided_by_the_count() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import watersmeet as wm
 from tests.oracle.values import sort_key
-from watersmeet.operators.ordering import order_codes
+from watersmeet.operators.ordering import rank_values
 
 NAN = float("nan")
 STRUCT = pa.struct([("i", pa.int64()), ("t", pa.string())])
@@ -42,14 +42,14 @@ ASCENDING: dict[str, tuple[pa.DataType, list[Any]]] = {
 @pytest.mark.parametrize("name", ASCENDING)
 def test_codes_of_nested_values_ascend_with_the_values(name: str) -> None:
     kind, values = ASCENDING[name]
-    codes = order_codes(pa.array([values[-1], *values], kind).slice(1)).tolist()
+    codes = rank_values(pa.array([values[-1], *values], kind).slice(1)).tolist()
     assert codes == sorted(set(codes))
     assert codes[0] == 0
     assert [sort_key(value) for value in values] == sorted(sort_key(value) for value in values)
 
 
 def test_equal_nested_values_share_a_code() -> None:
-    assert order_codes(pa.array([[0.0], [-0.0], [NAN], [NAN]])).tolist() == [1, 1, 2, 2]
+    assert rank_values(pa.array([[0.0], [-0.0], [NAN], [NAN]])).tolist() == [1, 1, 2, 2]
 
 
 _NESTED_VALUES = st.lists(st.none() | st.lists(st.none() | st.integers(-2, 300), max_size=3), max_size=4)
@@ -65,7 +65,7 @@ _NESTED_VALUES = st.lists(st.none() | st.lists(st.none() | st.integers(-2, 300),
 def test_codes_compare_as_the_definition_does(values: list[Any]) -> None:
     kind = pa.struct([("i", pa.int64()), ("l", pa.list_(pa.list_(pa.int64())))])
     array = pa.array(values, kind)
-    codes, keys = order_codes(array).tolist(), [sort_key(value) for value in array.to_pylist()]
+    codes, keys = rank_values(array).tolist(), [sort_key(value) for value in array.to_pylist()]
     for code, key in zip(codes, keys, strict=True):
         assert [code < other for other in codes] == [key < other for other in keys]
 

@@ -13,7 +13,7 @@ import watersmeet as wm
 from watersmeet.algebra.windows import RangeWindow
 from watersmeet.errors import PlanError
 from watersmeet.planner.explain import Explanation
-from watersmeet.planner.models.shed_aggregation import EstimateLoad, EstimateWeights, estimation_cost_per_s
+from watersmeet.planner.models.early_aggregation import EstimateLoad, EstimateWeights, estimation_cost_per_s
 
 GROUPED = """
     SELECT a.g AS g, COUNT(*) AS n, SUM(b.x) AS total FROM a [RANGE {length} SECONDS], b [RANGE 10 SECONDS]

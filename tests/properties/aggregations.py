@@ -32,7 +32,7 @@ from watersmeet.operators.aggregate.compaction import compacted
 from watersmeet.operators.aggregate.config import AggregateConfig, why_not_early
 from watersmeet.operators.aggregate.parts import Part, state_from_parts, state_parts
 from watersmeet.operators.aggregate.state import AggregateState
-from watersmeet.operators.window_join.parts import SavedPart
+from watersmeet.operators.window_join.serialization import SavedPart
 from watersmeet.runtime.embedded.run import AggregatedRun
 
 from .cases import Case, FromItem, Piece

@@ -19,8 +19,10 @@ from watersmeet.algebra.windows import FOREVER_US, RangeWindow, TumbleWindow
 from watersmeet.operators import keys
 from watersmeet.operators.expressions import compare, is_true
 from watersmeet.operators.expressions.rows import call
-from watersmeet.operators.window_join import admission, expand, pane, row_counter, state, step
-from watersmeet.operators.window_join.tactics import runs
+from watersmeet.operators.window_join import admission, pane, row_counter, state
+from watersmeet.operators.window_join import driver as step
+from watersmeet.operators.window_join import matches as expand
+from watersmeet.operators.window_join.tactics import grouped_runs as runs
 from watersmeet.runtime import watermark
 from watersmeet.runtime.embedded import run as embedded
 
@@ -307,7 +309,8 @@ MUTANTS = (
     _mutant("a window ends one instant early", expand, "_still_valid", _valid_before_the_end),
     _mutant("predicates over several sources are not checked", expand, "_holds", _unchecked),
     Mutant(
-        "hashes are trusted", (Patch(keys, "hash_slices", _one_bucket), Patch(expand, "equal_keys", _everything_equal))
+        "hashes are trusted",
+        (Patch(keys, "hash_slices", _one_bucket), Patch(expand, "compare_keys", _everything_equal)),
     ),
     _mutant("a self join counts its stream per alias", embedded.EmbeddedRun, "_account", _counted_per_alias),
 )

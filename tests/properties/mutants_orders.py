@@ -10,12 +10,12 @@ from typing import Any
 
 from watersmeet.checkpoint import framing
 from watersmeet.operators.window_join import config
-from watersmeet.operators.window_join.tactics import open_parts
+from watersmeet.operators.window_join.tactics import plan_defaults as open_parts
 from watersmeet.planner import cost_of_spark, explain
 from watersmeet.runtime import planning
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.planning import InputRates
-from watersmeet.runtime.spark import arrangement
+from watersmeet.runtime.spark import execution_plan as arrangement
 from watersmeet.runtime.spark.stored_grid import GridStore
 
 from .mutants import Mutant, Original, Patch

@@ -12,8 +12,12 @@ import numpy as np
 
 from watersmeet.errors import QueryError
 from watersmeet.operators.expressions import EarlyTest, all_true, evaluate, evaluate_or_null, is_true
-from watersmeet.operators.window_join import admission, config, expand, intermediate, pane, step
-from watersmeet.operators.window_join.tactics import staged_scans, stages, w_joins
+from watersmeet.operators.window_join import admission, config, pane
+from watersmeet.operators.window_join import driver as step
+from watersmeet.operators.window_join import matches as expand
+from watersmeet.operators.window_join.tactics import joined_rows as intermediate
+from watersmeet.operators.window_join.tactics import loop_stages as stages
+from watersmeet.operators.window_join.tactics import staged_scans, w_joins
 
 from .mutants import Mutant, Original, Patch
 

@@ -77,8 +77,8 @@ def _shorter_first(sequence_order: Original) -> Original:
 
 def _fields_from_the_last(_: Original) -> Original:
     def replacement(column: Any) -> Any:
-        fields = [ordering.order_codes(field) for field in reversed(column.flatten())]
-        return ordering._sequence_order(
+        fields = [ordering.rank_values(field) for field in reversed(column.flatten())]
+        return ordering._rank_sequences(
             column, np.stack(fields, axis=1).reshape(-1), np.full(len(column), len(fields), np.int64)
         )
 

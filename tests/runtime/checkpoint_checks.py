@@ -21,7 +21,7 @@ from tests.oracle import as_multiset, table_rows
 from watersmeet.checkpoint import framing
 from watersmeet.checkpoint.contents import batch_path, state_path
 from watersmeet.checkpoint.owner import OWNER_FILE
-from watersmeet.checkpoint.repair import findings
+from watersmeet.checkpoint.repair import find_problems
 from watersmeet.errors import WatersmeetError
 from watersmeet.runtime.embedded.incremental import Growing, Progress, grow
 from watersmeet.sinks.part_files import PartFiles
@@ -67,7 +67,7 @@ def check_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             if LEFTOVER in case.damaged:
                 continue
             job.restore(tree, case.changes)
-            found = findings(job.checkpoint)
+            found = find_problems(job.checkpoint)
             refused = refusal(job)
             if refused is None:
                 assert case.may_be_harmless, case.label
@@ -89,7 +89,7 @@ def check_fixes_keep_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = state_path(job.checkpoint, COMMITTED_BATCHES - 1)
     place.write_bytes(place.read_bytes()[:-3])
     damaged = place.read_bytes()
-    for each in findings(job.checkpoint):
+    for each in find_problems(job.checkpoint):
         each.mend()
     assert damaged in [file.read_bytes() for file in place.parent.iterdir() if file.name.startswith(".")]
 
@@ -120,7 +120,7 @@ def check_versions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         newer.setattr(framing, "READABLE_VERSIONS", (3,))
         job.run()
     assert "another version of Watersmeet: format 3" in (refusal(job) or "")
-    assert any("another version" in each.wrong for each in findings(job.checkpoint))
+    assert any("another version" in each.wrong for each in find_problems(job.checkpoint))
     (path / "fresh").mkdir()
     fresh = Job(path / "fresh", JOIN)
     fresh.add_files(0)
@@ -173,14 +173,14 @@ def check_inputs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         said = refusal(job)
         assert said is not None
         assert f'"{lost}" of batch {COMMITTED_BATCHES}' in said
-        assert lost in [each.place for each in findings(job.checkpoint)]
+        assert lost in [each.place for each in find_problems(job.checkpoint)]
         lost.write_bytes(content)
         os.utime(lost, ns=(times.st_atime_ns, times.st_mtime_ns))
         job.restore(tree)
     state = state_path(job.checkpoint, COMMITTED_BATCHES - 1)
     state.write_bytes(state.read_bytes()[:-3])
     (path / "b" / f"{COMMITTED_BATCHES - 1:03d}.parquet").unlink()
-    found = {each.place: each for each in findings(job.checkpoint)}
+    found = {each.place: each for each in find_problems(job.checkpoint)}
     assert not found[state].can_be_mended
     assert f"{COMMITTED_BATCHES - 1:03d}.parquet" in found[state].meaning
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from watersmeet import files as our_files
 from watersmeet.checkpoint import contents, framing, input_files, owner
 from watersmeet.checkpoint import store as checkpoint
-from watersmeet.checkpoint.repair import finding
+from watersmeet.checkpoint.repair import findings
 from watersmeet.checkpoint.store import Checkpoint
 from watersmeet.runtime.embedded import incremental as growing
 from watersmeet.sinks import part_files as outbox
@@ -23,8 +22,6 @@ from watersmeet.sinks.tables import _WRITERS
 from ..properties.mutants import Mutant, Original, Patch
 from . import checkpoint_checks as checks
 from .checkpoint_checks import Check
-
-findings = import_module("watersmeet.checkpoint.repair.findings")  # the package exports a function of that name
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,14 +291,20 @@ MUTANTS = (
         checks.check_older_checkpoint,
         Patch(growing, "part_files", _does({})),
     ),
-    _mutant("repair skips inputs", checks.check_inputs, Patch(findings, "input_problems", _does(()))),
-    _mutant("a run skips inputs", checks.check_inputs, Patch(growing, "input_problems", _does(()))),
-    _mutant("changed inputs are accepted", checks.check_inputs, Patch(input_files, "_problem", _only_missing_inputs)),
-    _mutant("repair forgets a committed batch", checks.check_damage, Patch(findings, "_record_finding", _always_fixed)),
+    _mutant("repair skips inputs", checks.check_inputs, Patch(findings, "find_input_problems", _does(()))),
+    _mutant("a run skips inputs", checks.check_inputs, Patch(growing, "find_input_problems", _does(()))),
+    _mutant(
+        "changed inputs are accepted",
+        checks.check_inputs,
+        Patch(input_files, "_check_input_file", _only_missing_inputs),
+    ),
+    _mutant(
+        "repair forgets a committed batch", checks.check_damage, Patch(findings, "_report_record_damage", _always_fixed)
+    ),
     _mutant(
         "repair forgets a batch whose rows are written", checks.check_damage, Patch(findings, "part_files", _does({}))
     ),
-    _mutant("a fix deletes files", checks.check_fixes_keep_files, Patch(finding.Finding, "mend", _deleted)),
+    _mutant("a fix deletes files", checks.check_fixes_keep_files, Patch(findings.Finding, "mend", _deleted)),
     _mutant(
         "the watermark is not saved", checks.check_restarts, Patch(growing, "restore", _restored_without(_no_watermark))
     ),

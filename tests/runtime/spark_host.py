@@ -20,11 +20,13 @@ import pytest
 import watersmeet as wm
 from tests.oracle import as_multiset, table_rows
 from watersmeet.runtime.embedded.run import bound_query
-from watersmeet.runtime.spark import dropping, labels, store
-from watersmeet.runtime.spark.arrangement import Arrangement, arranged
+from watersmeet.runtime.spark import labels
+from watersmeet.runtime.spark import state_store as store
+from watersmeet.runtime.spark import task_batch as dropping
+from watersmeet.runtime.spark.execution_plan import Arrangement, arranged
 from watersmeet.runtime.spark.packets import Packet, packets_of
-from watersmeet.runtime.spark.plans import PlanLog
-from watersmeet.runtime.spark.store import StatefulStep, Store
+from watersmeet.runtime.spark.plan_log import PlanLog
+from watersmeet.runtime.spark.state_store import StatefulStep, Store
 
 BUCKETS = PARTITIONS = 4
 WORKERS = 3

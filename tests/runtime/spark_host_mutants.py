@@ -14,9 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.algebra.plan import Plan
-from watersmeet.runtime.spark import bucket, labels, layout, narrowing, packing, plans, shelf, store
+from watersmeet.runtime.spark import bucket, labels, packing
+from watersmeet.runtime.spark import bucket_grid as layout
+from watersmeet.runtime.spark import integer_downcast as narrowing
+from watersmeet.runtime.spark import plan_log as plans
+from watersmeet.runtime.spark import state_store as store
+from watersmeet.runtime.spark import worker_cache as shelf
 from watersmeet.runtime.spark.packets import Packet
-from watersmeet.runtime.spark.plans import PlanLog
+from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.watermark import Watermark
 
 from ..properties.mutants import Mutant, Original, Patch

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from watersmeet.operators import cores
+from watersmeet.operators import parallel as cores
 from watersmeet.runtime.background import BackgroundError, BackgroundThread
 from watersmeet_lab.bench import memory
 
@@ -63,11 +63,11 @@ def test_an_error_on_another_core_is_raised_where_the_result_is_wanted(place: in
 
     with cores.on_cores(2):
         runs: tuple[Callable[[], object], ...] = (
-            lambda: cores.each(work, range(7), cores.FEWEST_ROWS),
-            lambda: list(cores.ahead(work, range(7), lambda _: cores.FEWEST_ROWS)),
-            lambda: list(cores.spread(results, range(7), cores.FEWEST_ROWS)),
-            lambda: list(cores.made_ahead(map(work, range(7)))),
-            lambda: list(cores.next_made_ahead(map(work, range(7)))),
+            lambda: cores.parallel_map(work, range(7), cores.MIN_PARALLEL_ROWS),
+            lambda: list(cores.pipelined_map(work, range(7), lambda _: cores.MIN_PARALLEL_ROWS)),
+            lambda: list(cores.parallel_flat_map(results, range(7), cores.MIN_PARALLEL_ROWS)),
+            lambda: list(cores.prefetch(map(work, range(7)))),
+            lambda: list(cores.prefetch_next(map(work, range(7)))),
         )
         for run in runs:
             with pytest.raises(ZeroDivisionError):

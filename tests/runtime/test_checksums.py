@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.checkpoint.repair.checksums import checksum_of, contradicts_checksum
+from watersmeet.checkpoint.repair.spark_files import checksum_path, contradicts_checksum
 
 CONTENT = bytes(range(256)) * 5
 
@@ -18,7 +18,7 @@ def place(tmp_path: Path) -> Path:
     place = tmp_path / "7.changelog"
     place.write_bytes(CONTENT)
     sums = [zlib.crc32(CONTENT[at : at + 512]) for at in range(0, len(CONTENT), 512)]
-    checksum_of(place).write_bytes(b"crc\0" + struct.pack(f">I{len(sums)}I", 512, *sums))
+    checksum_path(place).write_bytes(b"crc\0" + struct.pack(f">I{len(sums)}I", 512, *sums))
     return place
 
 
@@ -33,11 +33,11 @@ def test_any_other_content_does_not(place: Path, content: bytes) -> None:
 
 
 def test_a_file_without_a_checksum_is_not_judged(place: Path) -> None:
-    checksum_of(place).unlink()
+    checksum_path(place).unlink()
     assert not contradicts_checksum(place)
 
 
 @pytest.mark.parametrize("sums", [b"", b"crc\0", b"src\0\0\0\2\0aaaa", b"crc\0\0\0\2\0aaa"])
 def test_a_torn_checksum_is_a_contradiction(place: Path, sums: bytes) -> None:
-    checksum_of(place).write_bytes(sums)
+    checksum_path(place).write_bytes(sums)
     assert contradicts_checksum(place)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.checkpoint.repair import findings
+from watersmeet.checkpoint.repair import find_problems
 from watersmeet.errors import WatersmeetError
 
 from .damage import AGGREGATION, JOIN, Job, checkpoint_files, damages, earlier_run, interrupted_job, uninterrupted_rows
@@ -41,7 +41,7 @@ def test_damage_to_any_file_is_reported_by_name_or_changes_no_row(
     fixed: set[tuple[str, frozenset[str]]] = set()
     for case in damages(tree, foreign, seed=18):
         job.restore(tree, case.changes)
-        found = findings(job.checkpoint)
+        found = find_problems(job.checkpoint)
         refused = refusal(job)
         if refused is None:
             assert case.may_be_harmless, case.label
@@ -57,7 +57,7 @@ def test_damage_to_any_file_is_reported_by_name_or_changes_no_row(
             fixed.add(alike)
             for each in found:
                 each.mend()
-            assert findings(job.checkpoint) == [], case.label
+            assert find_problems(job.checkpoint) == [], case.label
             assert refusal(job) is None, case.label
             assert job.rows() == wanted, case.label
     assert outcomes["reported"] > 600

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.runtime.spark import store
+from watersmeet.runtime.spark import state_store as store
 from watersmeet.runtime.spark.bucket import BucketState
-from watersmeet.runtime.spark.shelf import CLOCK_SKEW_S, UNUSED_S, LiveRuns, Shelf, cached_runs, remove_ended
-from watersmeet.runtime.spark.store import Remembered, StatefulStep, drop_ended_runs
+from watersmeet.runtime.spark.state_store import Remembered, StatefulStep, drop_ended_runs
+from watersmeet.runtime.spark.worker_cache import CLOCK_SKEW_S, UNUSED_S, LiveRuns, Shelf, cached_runs, remove_ended
 from watersmeet.runtime.watermark import Watermark
 
 NOW_S = 1_000_000.0

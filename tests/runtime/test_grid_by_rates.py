@@ -16,7 +16,7 @@ import watersmeet as wm
 from watersmeet.runtime.embedded.run import bound_query
 
 pytest.importorskip("pyspark")
-from watersmeet.runtime.spark.arrangement import Arrangement, arranged
+from watersmeet.runtime.spark.execution_plan import Arrangement, arranged
 from watersmeet.runtime.spark.stored_grid import GridStore
 
 THETA = (

@@ -13,7 +13,7 @@ import pytest
 
 import watersmeet as wm
 from tests.oracle import as_multiset, join_rows, table_rows
-from watersmeet.checkpoint.repair import findings
+from watersmeet.checkpoint.repair import find_problems
 from watersmeet.errors import InputError
 from watersmeet.metrics.batch import BatchFigures
 from watersmeet.runtime.embedded.incremental import Growing, Progress, grow
@@ -239,7 +239,7 @@ def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path, filled: dict[s
 
 def test_a_whole_checkpoint_is_in_order(tmp_path: Path, filled: dict[str, pa.Table]) -> None:
     ran(job(tmp_path))
-    assert findings(tmp_path / "ckpt") == []
+    assert find_problems(tmp_path / "ckpt") == []
 
 
 def test_a_damaged_state_costs_a_batch_and_no_row(tmp_path: Path, filled: dict[str, pa.Table]) -> None:
@@ -250,9 +250,9 @@ def test_a_damaged_state_costs_a_batch_and_no_row(tmp_path: Path, filled: dict[s
     state.write_bytes(state.read_bytes()[:-7])
     with pytest.raises(InputError, match="watersmeet repair"):
         ran(job(tmp_path))
-    (found,) = findings(tmp_path / "ckpt")
+    (found,) = find_problems(tmp_path / "ckpt")
     found.mend()
-    assert findings(tmp_path / "ckpt") == []
+    assert find_problems(tmp_path / "ckpt") == []
     assert ran(job(tmp_path)).resumed_after == 0
     assert written(tmp_path) == wanted(tables)
 
@@ -263,20 +263,20 @@ def test_a_torn_decision_is_mended_and_a_lost_one_is_said_to_be_lost(
     ran(job(tmp_path))
     batches = tmp_path / "ckpt" / "batches"
     (batches / "0000000001.json").write_text('{"files": {"a"')
-    (found,) = findings(tmp_path / "ckpt")
+    (found,) = find_problems(tmp_path / "ckpt")
     assert found.can_be_mended
     found.mend()
     (batches / "0000000000.json").unlink()
-    (lost,) = findings(tmp_path / "ckpt")
+    (lost,) = find_problems(tmp_path / "ckpt")
     assert not lost.can_be_mended
     assert "read twice" in lost.meaning
 
 
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a checkpoint"):
-        findings(tmp_path)
+        find_problems(tmp_path)
     with pytest.raises(InputError, match="there is no directory"):
-        findings(tmp_path / "nothing")
+        find_problems(tmp_path / "nothing")
 
 
 def _spark_checkpoint(path: Path, batches: int) -> Path:
@@ -295,17 +295,17 @@ def _spark_checkpoint(path: Path, batches: int) -> Path:
 
 def test_the_newest_entries_of_a_spark_checkpoint_can_be_mended_older_ones_not(tmp_path: Path) -> None:
     path = _spark_checkpoint(tmp_path / "spark", 3)
-    assert findings(path) == []
+    assert find_problems(path) == []
     (path / "commits" / "2").write_text("")
-    (torn,) = findings(path)
+    (torn,) = find_problems(path)
     assert torn.can_be_mended
     torn.mend()
     (path / "offsets" / "3").write_text("v1\n{")
-    (torn,) = findings(path)
+    (torn,) = find_problems(path)
     torn.mend()
-    assert findings(path) == []
+    assert find_problems(path) == []
     (path / "offsets" / "1").write_text("v1\n{")
-    (old,) = findings(path)
+    (old,) = find_problems(path)
     assert not old.can_be_mended
     (path / "offsets" / "1").unlink()
-    assert [each.wrong for each in findings(path)] == ["is missing"]
+    assert [each.wrong for each in find_problems(path)] == ["is missing"]

@@ -74,7 +74,7 @@ def held(text: str, over: Any, plan: wm.Plan | None, **how: Any) -> wm.Plan | st
 def arranged_plan(text: str, over: Any, plan: wm.Plan | None, **how: Any) -> wm.Plan | str:
     """The plan that the buckets hold on Spark; needs pyspark, but no Java."""
     pytest.importorskip("pyspark")
-    from watersmeet.runtime.spark.arrangement import arranged
+    from watersmeet.runtime.spark.execution_plan import arranged
 
     try:
         return arranged(bound_query(text, over), over, plan, 4, 4, **how).bucket.config.plan

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from watersmeet.checkpoint.owner import Owner, check_output, claim_output, is_new_on_spark, spark_owner
-from watersmeet.checkpoint.repair import findings
+from watersmeet.checkpoint.repair import find_problems
 from watersmeet.errors import WatersmeetError
 
 
@@ -46,10 +46,10 @@ def test_a_batch_runs_again_only_with_its_own_input(checkpoint: Path, batch: int
     (checkpoint / "commits" / str(batch)).write_text("")
     inputs = checkpoint.parent / "in put"
     (inputs / f"{other}.csv").unlink()
-    (torn,) = findings(checkpoint)
+    (torn,) = find_problems(checkpoint)
     assert torn.can_be_mended
     (inputs / f"{batch}.csv").unlink()
-    (torn,) = findings(checkpoint)
+    (torn,) = find_problems(checkpoint)
     assert not torn.can_be_mended
     assert f'{batch}.csv" is missing' in torn.meaning
 
@@ -58,16 +58,16 @@ def test_an_input_that_changed_is_named(checkpoint: Path) -> None:
     (checkpoint / "commits" / "2").write_text("")
     file = checkpoint.parent / "in put" / "2.csv"
     os.utime(file, (1, 1))
-    (torn,) = findings(checkpoint)
+    (torn,) = find_problems(checkpoint)
     assert not torn.can_be_mended
     assert "has changed since" in torn.meaning
 
 
 def test_the_input_of_a_batch_in_flight_is_named(checkpoint: Path) -> None:
     (checkpoint / "commits" / "2").unlink()
-    assert findings(checkpoint) == []
+    assert find_problems(checkpoint) == []
     (checkpoint.parent / "in put" / "2.csv").unlink()
-    (found,) = findings(checkpoint)
+    (found,) = find_problems(checkpoint)
     assert (found.place.name, found.wrong, found.can_be_mended) == ("2.csv", "is missing", False)
 
 

@@ -20,11 +20,11 @@ import watersmeet as wm
 from tests.oracle import Arrival, admit, as_multiset, table_rows
 from watersmeet.errors import QueryError
 from watersmeet.runtime.embedded.run import bound_query
-from watersmeet.runtime.spark.arrangement import Arrangement, arranged
-from watersmeet.runtime.spark.kinds import spark_fields
+from watersmeet.runtime.spark.emission import BLOB, ListedRows, PartsOfGroups
+from watersmeet.runtime.spark.execution_plan import Arrangement, arranged
 from watersmeet.runtime.spark.merger import merge_finite
 from watersmeet.runtime.spark.processor import run_finite
-from watersmeet.runtime.spark.results import BLOB, ListedRows, PartsOfGroups
+from watersmeet.runtime.spark.spark_types import spark_fields
 
 from ..properties.aggregations import (
     Aggregation,

@@ -17,10 +17,9 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 import watersmeet as wm
+from tests.spark.queries import rows_of, rows_of_table, run_to_the_end
 from watersmeet.cli import main as cli
-from watersmeet.runtime.spark.faults import in_one_sentence
-
-from .answers import rows_of, rows_of_table, run_to_the_end
+from watersmeet.runtime.spark.spark_errors import in_one_sentence
 
 pytestmark = pytest.mark.xdist_group("spark")
 

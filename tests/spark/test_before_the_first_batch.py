@@ -14,10 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from watersmeet.runtime.spark.probe import check_workers
+from tests.spark.queries import rows_of, rows_of_table, streamed_rows
 from watersmeet.runtime.spark.session import check_table_size
+from watersmeet.runtime.spark.worker_check import check_workers
 
-from .answers import rows_of, rows_of_table, streamed_rows
 from .test_sources import JOIN, TABLES, over, streaming_frame
 
 pytestmark = pytest.mark.xdist_group("spark")

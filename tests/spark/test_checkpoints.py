@@ -12,13 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
+from tests.spark.queries import rows_of, rows_of_table, run_to_the_end
 from watersmeet.checkpoint.store import locked
 from watersmeet.cli.spark import OnSpark, grow
 from watersmeet.runtime.embedded.run import bound_query
-from watersmeet.runtime.spark.arrangement import arranged
-from watersmeet.runtime.spark.faults import told_apart
-
-from .answers import rows_of, rows_of_table, run_to_the_end
+from watersmeet.runtime.spark.execution_plan import arranged
+from watersmeet.runtime.spark.spark_errors import told_apart
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import watersmeet as wm
 from watersmeet.cli import main as cli
-from watersmeet.runtime.spark.writing import answered
+from watersmeet.runtime.spark.execution import answered
 
 QUERY = "SELECT a.k, a.ts AS first, b.ts AS second FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
 

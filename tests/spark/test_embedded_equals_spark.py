@@ -11,14 +11,14 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from tests.oracle import Arrival
+from tests.spark.queries import rows_of, rows_of_table, sources_of
 from watersmeet.runtime.embedded.run import bound_query
-from watersmeet.runtime.spark.arrangement import arranged
+from watersmeet.runtime.spark.execution_plan import arranged
 
 from ..properties.arrivals import in_any_batches, with_late_rows
 from ..properties.engine import assert_same
 from ..properties.generators import generate
 from ..volume import scale_volume
-from .answers import rows_of, rows_of_table, sources_of
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import watersmeet as wm
-from watersmeet.runtime.spark.probe import check_workers, local_directories
-from watersmeet.runtime.spark.shelf import cached_runs
+from watersmeet.runtime.spark.worker_cache import cached_runs
+from watersmeet.runtime.spark.worker_check import check_workers, local_directories
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -132,7 +132,7 @@ def _workers(spark: SparkSession) -> list[Worker]:
     def look(
         _: Iterable[int],
     ) -> Iterator[tuple[int, ...]]:  # inside, so that it travels whole: workers do not have the tests
-        from watersmeet.runtime.spark.store import _memory
+        from watersmeet.runtime.spark.state_store import _memory
 
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         threads = len(os.listdir("/proc/self/task"))

@@ -12,9 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
+from tests.spark.queries import rows_of, rows_of_table
 from watersmeet.errors import QueryError
-
-from .answers import rows_of, rows_of_table
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -12,10 +12,9 @@ import pytest
 from pyspark.sql import Observation, SparkSession
 
 import watersmeet as wm
+from tests.spark.queries import rows_of, rows_of_table, run_to_the_end
+from watersmeet.runtime.spark.batch_metrics import batches
 from watersmeet.runtime.spark.host import on_spark
-from watersmeet.runtime.spark.metrics import batches
-
-from .answers import rows_of, rows_of_table, run_to_the_end
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from watersmeet.runtime.spark.metrics import batches
+from watersmeet.runtime.spark.batch_metrics import batches
 
 from .faults.kills import children, command
 

@@ -12,14 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
+from tests.spark.queries import forget_batch, rows_of, rows_of_table, run_to_the_end
 from watersmeet.runtime.embedded.run import bound_query
 from watersmeet.runtime.planning import default_plan, spark_plan
-from watersmeet.runtime.spark.dropping import PlannedDrops, refuse_another_seed
-from watersmeet.runtime.spark.metrics import BatchMetrics, batches
-from watersmeet.runtime.spark.plans import PlanLog
+from watersmeet.runtime.spark.batch_metrics import BatchMetrics, batches
+from watersmeet.runtime.spark.plan_log import PlanLog
+from watersmeet.runtime.spark.task_batch import PlannedDrops, refuse_another_seed
 
 from ..properties.engine import Rows
-from .answers import forget_batch, rows_of, rows_of_table, run_to_the_end
 from .test_sources import TABLES, halves, over, streaming_frame
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everyone writes it
 
-from watersmeet.operators.row_identity import is_part_of_identity, row_identities
+from watersmeet.operators.row_identity import hash_rows, is_part_of_identity
 from watersmeet.operators.shed.sampling import DropBox
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.filterwarnings("default")]
@@ -68,9 +68,9 @@ def test_every_type_alone_and_all_together_hash_as_spark_hashes_them(spark: Spar
     )
     theirs = alone.toArrow()
     for name in table.column_names:
-        ours = row_identities(table.select([name])).tolist()
+        ours = hash_rows(table.select([name])).tolist()
         assert ours == theirs[name].to_pylist(), f"{name}: {table[name].to_pylist()[:5]}"
-    assert row_identities(table).tolist() == theirs["all"].to_pylist()
+    assert hash_rows(table).tolist() == theirs["all"].to_pylist()
 
 
 def test_types_spark_reads_as_others_hash_as_those(spark: SparkSession, tmp_path: Any) -> None:
@@ -91,7 +91,7 @@ def test_types_spark_reads_as_others_hash_as_those(spark: SparkSession, tmp_path
     frame = spark.read.parquet(str(tmp_path / "rows.parquet"))
     theirs = frame.select(*(F.xxhash64(name).alias(name) for name in table.column_names)).toArrow()
     for name in table.column_names:
-        assert row_identities(table.select([name])).tolist() == theirs[name].to_pylist(), name
+        assert hash_rows(table.select([name])).tolist() == theirs[name].to_pylist(), name
 
 
 def test_spark_keeps_the_rows_that_we_keep(spark: SparkSession) -> None:

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from watersmeet.runtime.spark.metrics import batches
+from tests.spark.queries import forget_batch, rows_of, rows_of_table, run_to_the_end
+from watersmeet.runtime.spark.batch_metrics import batches
 
-from .answers import forget_batch, rows_of, rows_of_table, run_to_the_end
 from .test_sources import frame, halves, over, streaming_frame
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -15,9 +15,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
-from watersmeet.runtime.spark.metrics import batches
-
-from .answers import rows_of, rows_of_table, run_to_the_end, streamed_rows
+from tests.spark.queries import rows_of, rows_of_table, run_to_the_end, streamed_rows
+from watersmeet.runtime.spark.batch_metrics import batches
 
 pytestmark = pytest.mark.xdist_group("spark")
 

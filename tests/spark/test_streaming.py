@@ -17,14 +17,14 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from tests.oracle import Arrival
+from tests.spark.queries import rows_of, rows_of_table, run_to_the_end, sources_of
 from watersmeet.runtime.spark import host
-from watersmeet.runtime.spark.metrics import batches
+from watersmeet.runtime.spark.batch_metrics import batches
 
 from ..properties.arrivals import in_any_batches, with_late_rows
 from ..properties.cases import Case
 from ..properties.engine import Rows, assert_same
 from ..properties.generators import generate
-from .answers import rows_of, rows_of_table, run_to_the_end, sources_of
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -12,9 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from watersmeet.runtime.spark.faults import told_apart
-
-from .answers import rows_of, rows_of_table
+from tests.spark.queries import rows_of, rows_of_table
+from watersmeet.runtime.spark.spark_errors import told_apart
 
 pytestmark = pytest.mark.xdist_group("spark")
 

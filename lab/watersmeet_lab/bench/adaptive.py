@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import watersmeet as wm
 from watersmeet.errors import WatersmeetError
-from watersmeet.operators.cores import worked_s
+from watersmeet.operators.parallel import cpu_seconds
 from watersmeet.runtime.embedded.adaptive import Decision
 from watersmeet.runtime.embedded.run import EmbeddedRun
 from watersmeet_lab.workloads.jump import QUERY, Jump
@@ -59,11 +59,11 @@ def _run_all(runs: list[EmbeddedRun], workload: Jump) -> list[float]:
     measured = range(workload.at + _FILLING, workload.batches)
     for number in range(workload.batches):
         for place, run in enumerate(runs):
-            started = worked_s()
+            started = cpu_seconds()
             rows[place] += sum(
                 batch.num_rows for batch in run.advance({name: parts[number] for name, parts in tables.items()})
             )
-            spent[place] += (worked_s() - started) * (number in measured)
+            spent[place] += (cpu_seconds() - started) * (number in measured)
     if len(set(rows)) > 1:
         raise WatersmeetError(f"the runs give different numbers of rows: {rows}")
     return [each / max(1, len(measured)) for each in spent]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.errors import WatersmeetError
-from watersmeet.operators.row_identity import row_identities
+from watersmeet.operators.row_identity import hash_rows
 from watersmeet_lab.bench.workloads import Workload
 
 
@@ -63,4 +63,4 @@ class Answer:
 
 def checksum(rows: pa.Table) -> int:
     """The sum over all rows of the lower half of Spark's own hash of a row, its columns in the order of their names."""
-    return int((row_identities(rows.select(sorted(rows.column_names))) & 0xFFFFFFFF).sum())
+    return int((hash_rows(rows.select(sorted(rows.column_names))) & 0xFFFFFFFF).sum())

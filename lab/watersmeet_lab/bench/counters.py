@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from watersmeet.kernels import loop_windows, nested_loops
-from watersmeet.operators.window_join.tactics import loops
+from watersmeet.operators.window_join.tactics import nested_loops as loops
 from watersmeet_lab.workloads import golab
 
 _COUNTERS = ("comparisons", "passed")

@@ -12,8 +12,8 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.kernels.mixing import combine_codes
-from watersmeet.operators.keys import key_codes
+from watersmeet.kernels.hashing import combine_codes
+from watersmeet.operators.keys import encode_keys
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ def _checksum(table: pa.Table) -> int:
     for batch in table.to_batches(max_chunksize=1 << 20):
         codes = np.zeros(batch.num_rows, np.int64)
         for column in batch.columns:
-            codes = combine_codes(codes, key_codes(column))
+            codes = combine_codes(codes, encode_keys(column))
         total += int(codes.view(np.uint64).sum(dtype=np.uint64))
     return total % 2**64
 

@@ -26,8 +26,8 @@ from watersmeet.calibration.streams import A, B, even_keys, joined, odd_keys, pa
 from watersmeet.calibration.timing import Timed, timed
 from watersmeet.operators.window_join.config import MeetConfig
 from watersmeet.operators.window_join.pane import Pane
-from watersmeet.operators.window_join.tactics.base import Tally
 from watersmeet.operators.window_join.tactics.registry import tactic_of
+from watersmeet.operators.window_join.tactics.tactic import Tally
 from watersmeet.planner.models.kang import btree_path_rows, ttree_path_rows
 from watersmeet.planner.models.profile import Structure
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -27,7 +27,7 @@ import pyarrow as pa
 from watersmeet.algebra.plan import Plan
 from watersmeet.checkpoint.framing import DamagedFileError, Frame, encode_frame, read_frame
 from watersmeet.errors import InputError
-from watersmeet.sources.directories import InputFile
+from watersmeet.sources.directories import InputFile, input_path
 
 #: Batch "before" batch 0 in the chain of digests: the manifest.
 MANIFEST_BATCH = -1
@@ -296,3 +296,35 @@ def _parse(place: Path, frame: Frame, parse: Callable[[Frame], Parsed]) -> Parse
         return parse(frame)
     except (KeyError, TypeError, ValueError, AttributeError, pa.ArrowException) as error:
         raise DamagedFileError(place, "is damaged: a part of its header is missing") from error
+
+
+@dataclass(frozen=True, slots=True)
+class InputProblem:
+    """An input file that a batch cannot read again as it did before."""
+
+    batch: int
+    place: Path
+    wrong: str
+    is_missing: bool
+
+
+def find_input_problems(
+    streams: Mapping[str, Path], records: Mapping[int, BatchRecord], after: int
+) -> Iterator[InputProblem]:
+    """Yield the inputs of batches after this one that are missing or have changed."""
+    for batch in sorted(number for number in records if number > after):
+        for stream, files in records[batch].files.items():
+            for file in files:
+                place = input_path(streams[stream], file.name)
+                wrong = _check_input_file(place, file)
+                if wrong is not None:
+                    yield InputProblem(batch, place, wrong, is_missing=not place.exists())
+
+
+def _check_input_file(place: Path, file: InputFile) -> str | None:
+    try:
+        found = place.stat()
+    except OSError as error:
+        return "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror or error}"
+    same = (found.st_size, found.st_mtime_ns) == (file.size_bytes, file.modified_ns)
+    return None if same else "has changed since: its size or its time of change differs"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from watersmeet.checkpoint.repair import Finding, findings
+from watersmeet.checkpoint.repair import Finding, find_problems
 from watersmeet.checkpoint.store import locked
 from watersmeet.cli.show import console, printable
 from watersmeet.errors import InputError
@@ -21,7 +21,7 @@ def repair(path: Path, out: Path | None = None, *, fix: bool = False, as_json: b
     # A fix moves files of a checkpoint, so no run may use it meanwhile; one that was never run has no lock, and needs
     # none.
     with locked(path) if fix and (path / "lock").exists() else nullcontext():
-        found = findings(path, out)
+        found = find_problems(path, out)
         if fix:
             _fix(found)
     left = [each for each in found if not (fix and each.can_be_mended)]

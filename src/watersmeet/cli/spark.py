@@ -54,8 +54,8 @@ def quiet_spark(settings: Mapping[str, Any]) -> Iterator[None]:
     A session that is active already goes on saying what it says where it did.
     """
     check_java()
-    from watersmeet.runtime.spark.faults import SparkError, summarize_spark_errors
     from watersmeet.runtime.spark.session import start_writing_to
+    from watersmeet.runtime.spark.spark_errors import SparkError, summarize_spark_errors
 
     with (
         NamedTemporaryFile(prefix="watersmeet-spark-", suffix=".log", delete=False) as log,
@@ -80,7 +80,7 @@ def quiet_spark(settings: Mapping[str, Any]) -> Iterator[None]:
 
 def collected(query: wm.Query, sources: Sources, plan: wm.Plan | None) -> pa.Table:
     """All rows of a query over finite data."""
-    from watersmeet.runtime.spark.writing import answered
+    from watersmeet.runtime.spark.execution import answered
 
     return answered(query, sources, plan)
 
@@ -89,7 +89,7 @@ def grow(
     job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Observer, show: Callable[[int, pa.Table], None]
 ) -> int:
     """Run until it is to stop, or all is read; return the number of rows that came out."""
-    from watersmeet.runtime.spark.writing import Sink, watch, write
+    from watersmeet.runtime.spark.execution import Sink, watch, write
 
     with locked(job.checkpoint):
         if job.directory is not None:

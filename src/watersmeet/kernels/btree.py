@@ -34,7 +34,7 @@ from watersmeet.kernels.tree_entries import (
     take_free,
     write_rows,
 )
-from watersmeet.kernels.tree_header import (
+from watersmeet.kernels.tree_nodes import (
     COUNT,
     FREE,
     FREE_INNER,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.kernels.compile import IN_INT32, IN_INT64, INT, OUT_INT32, OUT_INT64, kernel, piece
-from watersmeet.kernels.mixing import mix
+from watersmeet.kernels.hashing import mix
 
 _EMPTY = -1
 _SMALL = 1 << 14

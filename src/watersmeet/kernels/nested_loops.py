@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 
 from watersmeet.kernels.compile import INT, inlined, kernel
-from watersmeet.kernels.loop_arguments import (
+from watersmeet.kernels.loop_state import (
     ARRIVALS,
     AT_LEAST,
     AT_MOST,
@@ -60,8 +60,10 @@ from watersmeet.kernels.loop_arguments import (
     Stage,
     Steps,
     Windows,
+    expire,
+    insert,
+    tree_candidates,
 )
-from watersmeet.kernels.loop_windows import expire, insert, tree_candidates
 
 # Ways to find the rows of a loop besides the kinds of index: all rows, or those equal to a key.
 SCAN, SCAN_EQUAL = -1, 0

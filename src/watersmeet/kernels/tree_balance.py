@@ -15,7 +15,7 @@ from numba.extending import register_jitable
 
 from watersmeet.kernels.compile import piece
 from watersmeet.kernels.tree_entries import Words, move_down, move_up
-from watersmeet.kernels.tree_header import COUNT, LINK, NODE_SIZE, NONE, ROOT, UP
+from watersmeet.kernels.tree_nodes import COUNT, LINK, NODE_SIZE, NONE, ROOT, UP
 
 LEFT = LINK
 RIGHT = -4

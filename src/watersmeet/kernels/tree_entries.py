@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.kernels.compile import piece
-from watersmeet.kernels.tree_header import COMPARISONS, COUNT, LINK, NONE, ROOM
+from watersmeet.kernels.tree_nodes import COMPARISONS, COUNT, LINK, NONE, ROOM
 
 Words = NDArray[np.int64]
 

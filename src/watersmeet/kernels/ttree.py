@@ -46,7 +46,7 @@ from watersmeet.kernels.tree_entries import (
     take_free,
     write_rows,
 )
-from watersmeet.kernels.tree_header import (
+from watersmeet.kernels.tree_nodes import (
     COMPARISONS,
     COUNT,
     FREE,

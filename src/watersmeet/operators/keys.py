@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from watersmeet.errors import InternalError, QueryError
-from watersmeet.kernels.mixing import hash_slices
+from watersmeet.kernels.hashing import hash_slices
 
 _CANONICAL_NAN = np.float64("nan")
 
@@ -22,7 +22,7 @@ def has_exact_codes(kind: pa.DataType) -> bool:
     return not (_is_bytes_like(kind) or _is_wide(kind))
 
 
-def key_codes(keys: pa.Array) -> NDArray[np.int64]:
+def encode_keys(keys: pa.Array) -> NDArray[np.int64]:
     """One code per key. Keys are not null: a null key meets nothing, so such rows are gone before.
 
     >>> key_codes(pa.array([1, 1, -3])).tolist()
@@ -35,12 +35,12 @@ def key_codes(keys: pa.Array) -> NDArray[np.int64]:
         raise InternalError("null keys reached the key codes")
     kind = keys.type
     if pa.types.is_floating(kind):
-        return _float_codes(keys)
+        return _encode_floats(keys)
     if _is_bytes_like(kind):
-        return _hash_codes(keys)
+        return _hash_bytes(keys)
     if _is_wide(kind):
-        return _wide_codes(keys)
-    return _fixed_codes(keys)
+        return _hash_wide_values(keys)
+    return _encode_fixed_width(keys)
 
 
 def _is_bytes_like(kind: pa.DataType) -> bool:
@@ -52,14 +52,14 @@ def _is_wide(kind: pa.DataType) -> bool:
     return bool(pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind))
 
 
-def _float_codes(keys: pa.Array) -> NDArray[np.int64]:
+def _encode_floats(keys: pa.Array) -> NDArray[np.int64]:
     """Bits of the number, with one NaN and one zero."""
     values = keys.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0  # −0.0 + 0.0 is 0.0
     values[np.isnan(values)] = _CANONICAL_NAN
     return np.asarray(values).view(np.int64)
 
 
-def _fixed_codes(keys: pa.Array) -> NDArray[np.int64]:
+def _encode_fixed_width(keys: pa.Array) -> NDArray[np.int64]:
     kind = keys.type
     if pa.types.is_boolean(kind):
         keys = keys.cast(pa.int8())
@@ -73,7 +73,7 @@ def _fixed_codes(keys: pa.Array) -> NDArray[np.int64]:
     return values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64)
 
 
-def _hash_codes(keys: pa.Array) -> NDArray[np.int64]:
+def _hash_bytes(keys: pa.Array) -> NDArray[np.int64]:
     flat = keys.cast(pa.large_binary())
     _, offsets_buffer, data_buffer = flat.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int64)[flat.offset : flat.offset + len(flat) + 1]
@@ -83,7 +83,7 @@ def _hash_codes(keys: pa.Array) -> NDArray[np.int64]:
     return hash_slices(data, offsets)
 
 
-def _wide_codes(keys: pa.Array) -> NDArray[np.int64]:
+def _hash_wide_values(keys: pa.Array) -> NDArray[np.int64]:
     """Values of a fixed number of bytes. Both sides of an equality have the same type, so bytes are equal when values
     are.
     """
@@ -94,6 +94,6 @@ def _wide_codes(keys: pa.Array) -> NDArray[np.int64]:
     return hash_slices(np.ascontiguousarray(data) if data.size else np.zeros(1, np.uint8), offsets)
 
 
-def equal_keys(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
+def compare_keys(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
     """Row by row: are the two keys really equal? Only asked of types whose codes are hashes."""
     return np.asarray(pc.equal(left, right).to_numpy(zero_copy_only=False), np.bool_)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 PartitionKey = tuple[str | None, ...]
 
 
-def stream_order(times_us: NDArray[np.int64], columns: list[pa.Array]) -> NDArray[np.int64]:
+def sort_stream_rows(times_us: NDArray[np.int64], columns: list[pa.Array]) -> NDArray[np.int64]:
     """Row numbers in ≺ order.
 
     >>> stream_order(np.array([5, 3, 5]), [pa.array(["b", "x", None])]).tolist()
@@ -27,10 +27,10 @@ def stream_order(times_us: NDArray[np.int64], columns: list[pa.Array]) -> NDArra
     if not np.any(sorted_times[1:] == sorted_times[:-1]):
         return by_time
     # np.lexsort takes the most significant key last.
-    return np.lexsort([*(order_codes(column) for column in reversed(columns)), times_us])
+    return np.lexsort([*(rank_values(column) for column in reversed(columns)), times_us])
 
 
-def order_codes(column: pa.Array) -> NDArray[np.int64]:
+def rank_values(column: pa.Array) -> NDArray[np.int64]:
     """Return numbers that compare as the column's values do: equal values share one, nulls are 0 and come first.
 
     >>> order_codes(pa.array([0.0, float("nan"), None, -0.0])).tolist()
@@ -38,20 +38,20 @@ def order_codes(column: pa.Array) -> NDArray[np.int64]:
     >>> order_codes(pa.array([[2], [1, 5], None, [1], []])).tolist()
     [4, 3, 0, 2, 1]
     """
-    column = _in_plain_type(column)
+    column = _to_plain_type(column)
     kind = column.type
     if pa.types.is_null(kind):
         return np.zeros(len(column), np.int64)
     if pa.types.is_floating(kind):
-        return _float_order(column)
+        return _rank_floats(column)
     if pa.types.is_struct(kind):
-        return _struct_order(column)
-    if any(is_list(kind) for is_list in _LISTS):
-        return _list_order(column)
-    return _ranked(column)
+        return _rank_structs(column)
+    if any(is_list(kind) for is_list in _LIST_TYPE_TESTS):
+        return _rank_lists(column)
+    return _rank_scalars(column)
 
 
-def partition_groups(columns: list[pa.Array], length: int) -> tuple[NDArray[np.int64], list[PartitionKey]]:
+def group_by_partition(columns: list[pa.Array], length: int) -> tuple[NDArray[np.int64], list[PartitionKey]]:
     """PARTITION BY: a group number per row, and each group's values. NULLs are one group, so are NaNs, and −0.0 is 0.0.
 
     >>> groups, values = partition_groups([pa.array(["x", "y", "x"])], 3)
@@ -62,14 +62,14 @@ def partition_groups(columns: list[pa.Array], length: int) -> tuple[NDArray[np.i
         return np.empty(0, np.int64), []
     if not columns:
         return np.zeros(length, np.int64), [()]
-    codes = np.stack([order_codes(column) for column in columns], axis=1)
+    codes = np.stack([rank_values(column) for column in columns], axis=1)
     _, first, groups = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     chosen = pa.array(first)
     values = zip(*(_partition_values(column.take(chosen)) for column in columns), strict=True)
     return groups.reshape(-1).astype(np.int64), list(values)
 
 
-_LISTS = (
+_LIST_TYPE_TESTS = (
     pa.types.is_list,
     pa.types.is_large_list,
     pa.types.is_fixed_size_list,
@@ -78,20 +78,20 @@ _LISTS = (
 )
 
 
-def _in_plain_type(column: pa.Array) -> pa.Array:
+def _to_plain_type(column: pa.Array) -> pa.Array:
     """Return the same values in a type that Arrow's kernels order."""
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
-        return _in_plain_type(column.storage)
+        return _to_plain_type(column.storage)
     if pa.types.is_run_end_encoded(kind):
-        return _in_plain_type(pc.run_end_decode(column))
+        return _to_plain_type(pc.run_end_decode(column))
     if pa.types.is_dictionary(kind):
-        return _in_plain_type(column.cast(kind.value_type))
-    plain = _plain_kind(kind)
+        return _to_plain_type(column.cast(kind.value_type))
+    plain = _plain_type(kind)
     return column if plain == kind else column.cast(plain)
 
 
-def _plain_kind(kind: pa.DataType) -> pa.DataType:
+def _plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_map(kind):
         return pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
     if pa.types.is_boolean(kind):
@@ -103,18 +103,18 @@ def _plain_kind(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _list_order(column: pa.Array) -> NDArray[np.int64]:
+def _rank_lists(column: pa.Array) -> NDArray[np.int64]:
     lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return _sequence_order(column, order_codes(column.flatten()), lengths)
+    return _rank_sequences(column, rank_values(column.flatten()), lengths)
 
 
-def _struct_order(column: pa.Array) -> NDArray[np.int64]:
-    fields = [order_codes(field) for field in column.flatten()]
+def _rank_structs(column: pa.Array) -> NDArray[np.int64]:
+    fields = [rank_values(field) for field in column.flatten()]
     codes = np.stack(fields, axis=1).reshape(-1) if fields else np.empty(0, np.int64)
-    return _sequence_order(column, codes, np.full(len(column), len(fields), np.int64))
+    return _rank_sequences(column, codes, np.full(len(column), len(fields), np.int64))
 
 
-def _sequence_order(column: pa.Array, codes: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def _rank_sequences(column: pa.Array, codes: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Rank rows by the sequences of their elements' codes, of which each row has as many as its length says.
 
     Codes are not negative and eight bytes each, highest first, so their bytes compare as the sequences do.
@@ -122,13 +122,13 @@ def _sequence_order(column: pa.Array, codes: NDArray[np.int64], lengths: NDArray
     width = codes.dtype.itemsize
     offsets = np.concatenate([[0], np.cumsum(lengths * width)]).astype(np.int64)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(codes.astype(">i8").tobytes())]
-    ranks = _ranked(pa.Array.from_buffers(pa.large_binary(), len(column), buffers))
+    ranks = _rank_scalars(pa.Array.from_buffers(pa.large_binary(), len(column), buffers))
     if column.null_count:
         ranks[column.is_null().to_numpy(zero_copy_only=False)] = 0
     return ranks
 
 
-def _ranked(column: pa.Array) -> NDArray[np.int64]:
+def _rank_scalars(column: pa.Array) -> NDArray[np.int64]:
     encoded = column.dictionary_encode()
     # Strings sort by their UTF-8 bytes, which is code point order.
     place = np.empty(len(encoded.dictionary), np.int64)
@@ -142,7 +142,7 @@ def _ranked(column: pa.Array) -> NDArray[np.int64]:
     return codes
 
 
-def _float_order(column: pa.Array) -> NDArray[np.int64]:
+def _rank_floats(column: pa.Array) -> NDArray[np.int64]:
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     values = column.fill_null(0).cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0
     distinct = np.unique(values[valid])  # sorted, one NaN at the end

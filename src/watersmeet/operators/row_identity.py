@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from watersmeet.kernels.xxhash64 import hash_int32s, hash_int64s, hash_strings
+from watersmeet.kernels.hashing import hash_int32s, hash_int64s, hash_strings
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Hash = Callable[[Int64s, Any, Bools], None]
+HashFunction = Callable[[Int64s, Any, Bools], None]
 
 #: What Spark's `xxhash64` starts with.
 SPARK_SEED = 42
@@ -29,7 +29,7 @@ SPARK_SEED = 42
 LONG_DIGITS = 18
 
 
-def row_identities(table: pa.Table) -> Int64s:
+def hash_rows(table: pa.Table) -> Int64s:
     """The identity of every row.
 
     >>> row_identities(pa.table({"k": [1, None], "name": ["a", None]})).tolist()
@@ -38,7 +38,7 @@ def row_identities(table: pa.Table) -> Int64s:
     hashes = np.full(table.num_rows, SPARK_SEED, np.int64)
     for column in table.columns:
         if is_part_of_identity(column.type):
-            take_in(hashes, pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type))
+            hash_column(hashes, pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type))
     return hashes
 
 
@@ -51,7 +51,7 @@ def is_part_of_identity(kind: pa.DataType) -> bool:
     return pa.types.is_null(kind) or any(test(kind) for test, _ in _HASHES)
 
 
-def take_in(hashes: Int64s, values: pa.Array) -> None:
+def hash_column(hashes: Int64s, values: pa.Array) -> None:
     """Takes one column into the hash of every row."""
     kind = values.type
     if pa.types.is_dictionary(kind):
@@ -61,87 +61,87 @@ def take_in(hashes: Int64s, values: pa.Array) -> None:
         return
     present = values.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_struct(kind):
-        _take_in_fields(hashes, values, present)
+        _hash_struct_fields(hashes, values, present)
     elif _is_list(kind):
-        _take_in_elements(hashes, values, present)
+        _hash_list_elements(hashes, values, present)
     else:
         next(take for test, take in _HASHES if test(kind))(hashes, values, present)
 
 
-def _take_in_fields(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+def _hash_struct_fields(hashes: Int64s, values: pa.Array, present: Bools) -> None:
     rows = np.flatnonzero(present)
     part = np.ascontiguousarray(hashes[rows])
     for field in values.take(pa.array(rows)).flatten():
-        take_in(part, field)
+        hash_column(part, field)
     hashes[rows] = part
 
 
-def _take_in_elements(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+def _hash_list_elements(hashes: Int64s, values: pa.Array, present: Bools) -> None:
     """The first elements of all lists, then the second ones, and so on."""
     lengths = pc.list_value_length(values).fill_null(0).to_numpy(zero_copy_only=False)
     for place in range(int(lengths.max())):
         rows = np.flatnonzero(present & (lengths > place))
         part = np.ascontiguousarray(hashes[rows])
-        take_in(part, pc.list_element(values.take(pa.array(rows)), place))
+        hash_column(part, pc.list_element(values.take(pa.array(rows)), place))
         hashes[rows] = part
 
 
-def _int32s(hashes: Int64s, values: pa.Array, present: Bools) -> None:
-    hash_int32s(hashes, _numbers(values, pa.int32()), present)
+def _hash_int32_values(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    hash_int32s(hashes, _to_numbers(values, pa.int32()), present)
 
 
-def _int64s(hashes: Int64s, values: pa.Array, present: Bools) -> None:
-    hash_int64s(hashes, _numbers(values, pa.int64()), present)
+def _hash_int64_values(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    hash_int64s(hashes, _to_numbers(values, pa.int64()), present)
 
 
-def _uint64s(hashes: Int64s, values: pa.Array, present: Bools) -> None:
-    _decimals(hashes, values.cast(pa.decimal128(20, 0)), present)
+def _hash_uint64_values(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    _hash_decimals(hashes, values.cast(pa.decimal128(20, 0)), present)
 
 
-def _booleans(hashes: Int64s, values: pa.Array, present: Bools) -> None:
-    _int32s(hashes, values.cast(pa.int8()), present)
+def _hash_booleans(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    _hash_int32_values(hashes, values.cast(pa.int8()), present)
 
 
-def _floats(hashes: Int64s, values: pa.Array, present: Bools) -> None:
-    hash_int32s(hashes, _float_bits(_numbers(values, pa.float32())).view(np.int32), present)
+def _hash_floats(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    hash_int32s(hashes, _normalize_floats(_to_numbers(values, pa.float32())).view(np.int32), present)
 
 
-def _doubles(hashes: Int64s, values: pa.Array, present: Bools) -> None:
-    hash_int64s(hashes, _float_bits(_numbers(values, pa.float64())).view(np.int64), present)
+def _hash_doubles(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    hash_int64s(hashes, _normalize_floats(_to_numbers(values, pa.float64())).view(np.int64), present)
 
 
-def _float_bits(values: NDArray[Any]) -> NDArray[Any]:
+def _normalize_floats(values: NDArray[Any]) -> NDArray[Any]:
     """One zero and one NaN."""
     values = values + values.dtype.type(0)
     values[np.isnan(values)] = values.dtype.type("nan")
     return values
 
 
-def _dates(hashes: Int64s, values: pa.Array, present: Bools) -> None:
-    _int32s(hashes, values.cast(pa.date32()).view(pa.int32()), present)
+def _hash_dates(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    _hash_int32_values(hashes, values.cast(pa.date32()).view(pa.int32()), present)
 
 
-def _timestamps(hashes: Int64s, values: pa.Array, present: Bools) -> None:
-    ticks, unit = _numbers(values.view(pa.int64()), pa.int64()), values.type.unit
+def _hash_timestamps(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    ticks, unit = _to_numbers(values.view(pa.int64()), pa.int64()), values.type.unit
     hash_int64s(
         hashes, ticks // 1_000 if unit == "ns" else ticks * {"s": 1_000_000, "ms": 1_000, "us": 1}[unit], present
     )
 
 
-def _times(hashes: Int64s, values: pa.Array, present: Bools) -> None:
-    ticks = _numbers(values.view(pa.int32() if values.type.bit_width == 32 else pa.int64()), pa.int64())
+def _hash_times(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+    ticks = _to_numbers(values.view(pa.int32() if values.type.bit_width == 32 else pa.int64()), pa.int64())
     hash_int64s(hashes, ticks * {"s": 10**9, "ms": 10**6, "us": 1_000, "ns": 1}[values.type.unit], present)
 
 
-def _decimals(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+def _hash_decimals(hashes: Int64s, values: pa.Array, present: Bools) -> None:
     """The number without its point: as 8 bytes where it has few digits, else as few bytes as it takes, the highest
     first.
     """
     if values.type.precision <= LONG_DIGITS:
-        lowest = _little_endian(values)[:, :8]
+        lowest = _decimal_bytes(values)[:, :8]
         hash_int64s(hashes, np.ascontiguousarray(lowest).view(np.int64).reshape(-1), present)
         return
-    digits = _little_endian(values)[:, ::-1]
+    digits = _decimal_bytes(values)[:, ::-1]
     negative = digits[:, :1] >= 0x80
     # A leading byte says nothing if it only repeats the sign that the byte behind it shows as well.
     idle = (digits[:, :-1] == np.where(negative, 0xFF, 0)) & ((digits[:, 1:] >= 0x80) == negative)
@@ -151,7 +151,7 @@ def _decimals(hashes: Int64s, values: pa.Array, present: Bools) -> None:
     hash_strings(hashes, data, np.concatenate(([0], np.cumsum(width - leading))).astype(np.int64), present)
 
 
-def _little_endian(values: pa.Array) -> NDArray[np.uint8]:
+def _decimal_bytes(values: pa.Array) -> NDArray[np.uint8]:
     """A row of bytes per decimal, at least eight of them."""
     if values.type.bit_width < 64:
         values = values.cast(pa.decimal64(values.type.precision, values.type.scale))
@@ -160,7 +160,7 @@ def _little_endian(values: pa.Array) -> NDArray[np.uint8]:
     return data[values.offset * width : (values.offset + len(values)) * width].reshape(len(values), width)
 
 
-def _strings(hashes: Int64s, values: pa.Array, present: Bools) -> None:
+def _hash_bytes(hashes: Int64s, values: pa.Array, present: Bools) -> None:
     flat = values.cast(pa.large_binary())
     _, offsets_buffer, data_buffer = flat.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int64)[flat.offset : flat.offset + len(flat) + 1]
@@ -170,7 +170,7 @@ def _strings(hashes: Int64s, values: pa.Array, present: Bools) -> None:
     hash_strings(hashes, data, offsets, present)
 
 
-def _numbers(values: pa.Array, kind: pa.DataType) -> NDArray[Any]:
+def _to_numbers(values: pa.Array, kind: pa.DataType) -> NDArray[Any]:
     """Values as numbers of this type, anything where there is none."""
     numbers = values.cast(kind)
     if numbers.null_count:
@@ -182,30 +182,30 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
-def _one_of(*kinds: pa.DataType) -> Callable[[pa.DataType], bool]:
+def _is_one_of(*kinds: pa.DataType) -> Callable[[pa.DataType], bool]:
     return lambda kind: kind in kinds
 
 
 #: By type, first match: how its values are hashed.
-_HASHES: tuple[tuple[Callable[[pa.DataType], bool], Hash], ...] = (
-    (_one_of(pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16()), _int32s),
-    (_one_of(pa.int64(), pa.uint32()), _int64s),
-    (_one_of(pa.uint64()), _uint64s),
-    (pa.types.is_boolean, _booleans),
-    (_one_of(pa.float16(), pa.float32()), _floats),
-    (_one_of(pa.float64()), _doubles),
-    (pa.types.is_date, _dates),
-    (pa.types.is_timestamp, _timestamps),
-    (pa.types.is_duration, _timestamps),
-    (pa.types.is_time, _times),
-    (pa.types.is_decimal, _decimals),
+_HASHES: tuple[tuple[Callable[[pa.DataType], bool], HashFunction], ...] = (
+    (_is_one_of(pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16()), _hash_int32_values),
+    (_is_one_of(pa.int64(), pa.uint32()), _hash_int64_values),
+    (_is_one_of(pa.uint64()), _hash_uint64_values),
+    (pa.types.is_boolean, _hash_booleans),
+    (_is_one_of(pa.float16(), pa.float32()), _hash_floats),
+    (_is_one_of(pa.float64()), _hash_doubles),
+    (pa.types.is_date, _hash_dates),
+    (pa.types.is_timestamp, _hash_timestamps),
+    (pa.types.is_duration, _hash_timestamps),
+    (pa.types.is_time, _hash_times),
+    (pa.types.is_decimal, _hash_decimals),
     (
         lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind),
-        _strings,
+        _hash_bytes,
     ),
     (
         lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind),
-        _strings,
+        _hash_bytes,
     ),
-    (pa.types.is_fixed_size_binary, _strings),
+    (pa.types.is_fixed_size_binary, _hash_bytes),
 )

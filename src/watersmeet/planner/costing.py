@@ -17,7 +17,7 @@ from typing import Protocol
 from watersmeet.algebra.plan import Plan, Tree
 from watersmeet.algebra.windows import RowsWindow
 from watersmeet.operators.window_join.config import MeetConfig
-from watersmeet.operators.window_join.tactics.open_parts import (
+from watersmeet.operators.window_join.tactics.plan_defaults import (
     GLOBAL,
     PER_ORIGIN,
     fill_by_structure,

@@ -15,7 +15,7 @@ from watersmeet.errors import PlanError
 from watersmeet.operators.aggregate.config import aggregate_config
 from watersmeet.operators.shed.sampling import drop_boxes
 from watersmeet.operators.window_join.config import MeetConfig, MeetInput
-from watersmeet.operators.window_join.tactics.open_parts import open_parts
+from watersmeet.operators.window_join.tactics.plan_defaults import open_parts
 from watersmeet.operators.window_join.tactics.registry import settled_config
 from watersmeet.planner.aggregation_costs import AggregationCosts, hold_full_windows
 from watersmeet.planner.arrivals import Arriving

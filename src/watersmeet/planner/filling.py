@@ -12,7 +12,7 @@ from itertools import product
 from watersmeet.algebra.plan import DEFAULT_NODE_ROWS, INDEX_KINDS, Index, Plan
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.config import MeetConfig
-from watersmeet.operators.window_join.tactics.open_parts import (
+from watersmeet.operators.window_join.tactics.plan_defaults import (
     ANY,
     fill_by_structure,
     fill_intervals,

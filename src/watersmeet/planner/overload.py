@@ -31,9 +31,16 @@ from watersmeet.planner.budget import Budget
 from watersmeet.planner.cost_of_spark import Shuffle, on_spark
 from watersmeet.planner.costing import Costed, Part, PlanCost, costed
 from watersmeet.planner.estimates import InputEstimate, Workload
-from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
-from watersmeet.planner.models.ayad_thinning import LAST_STEP, Shares, climb, shrunk
-from watersmeet.planner.models.knapsack import Item, continuous_knapsack
+from watersmeet.planner.models.ayad_drops import (
+    LAST_STEP,
+    NO_WISHES,
+    Item,
+    Shares,
+    Wishes,
+    climb,
+    continuous_knapsack,
+    shrunk,
+)
 from watersmeet.planner.models.profile import Profile
 from watersmeet.stats.estimate import Estimate, derived
 

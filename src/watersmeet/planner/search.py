@@ -16,7 +16,7 @@ from watersmeet.algebra.plan import Index, Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import InternalError
 from watersmeet.operators.window_join.config import MeetConfig, meet_config
-from watersmeet.operators.window_join.tactics.open_parts import fill_intervals
+from watersmeet.operators.window_join.tactics.plan_defaults import fill_intervals
 from watersmeet.operators.window_join.tactics.registry import tactic_of
 from watersmeet.planner.budget import Budget
 from watersmeet.planner.cost_of_trees import TreeModel

@@ -31,7 +31,7 @@ from watersmeet.planner.explain import Explanation, explained
 from watersmeet.planner.filling import fill_plan
 from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
 from watersmeet.planner.samples import Sample, Samples, sample_of
-from watersmeet.runtime.spark.layout import choose_layout, grouping_of, shuffle_of
+from watersmeet.runtime.spark.bucket_grid import choose_layout, grouping_of, shuffle_of
 from watersmeet.runtime.statistics import columns_asked, completed
 from watersmeet.sources.declarations import Relation, Stream, event_times_us
 from watersmeet.sources.feeds import PathFeed, SparkFeed, TableFeed

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from watersmeet.operators.window_join.tactics.base import Tally
 from watersmeet.operators.window_join.tactics.registry import tactic_of
+from watersmeet.operators.window_join.tactics.tactic import Tally
 from watersmeet.planner.models.kang import TwoStreams
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.golab.figure_3 import FAST, best_plan

@@ -12,8 +12,9 @@ import watersmeet as wm
 from watersmeet.algebra.plan import Plan
 from watersmeet.calibration.store import default_profile
 from watersmeet.errors import PlanError
-from watersmeet.operators.window_join.expand import refined
-from watersmeet.operators.window_join.tactics import staged_scans, stages, w_joins
+from watersmeet.operators.window_join.matches import refined
+from watersmeet.operators.window_join.tactics import loop_stages as stages
+from watersmeet.operators.window_join.tactics import staged_scans, w_joins
 from watersmeet.operators.window_join.tactics.registry import TACTICS
 from watersmeet.runtime.embedded.run import EmbeddedRun
 

@@ -32,7 +32,7 @@ from watersmeet.planner.models.ayad_search import (
     cost_by_structure,
     cost_per_row,
 )
-from watersmeet.planner.models.weights import PAPER_WEIGHTS
+from watersmeet.planner.models.kang import PAPER_WEIGHTS
 from watersmeet_lab.papers.ayad.models import A, B, C, example_1, example_1_plans
 
 PLANS = "abc"

@@ -23,14 +23,15 @@ from watersmeet.planner.models.ayad import (
 )
 from watersmeet.planner.models.ayad_drops import (
     Approximation,
+    Item,
     Wishes,
     best_approximation,
     best_drops,
     coefficients,
+    continuous_knapsack,
     filter_share,
 )
 from watersmeet.planner.models.ayad_search import MOST_LISTED, all_plans, best_plan
-from watersmeet.planner.models.knapsack import Item, continuous_knapsack
 from watersmeet_lab.papers.ayad.models import example_1, example_1_plans, figure_7
 
 ROW = SideCosts(probe_s=0.05)

@@ -18,10 +18,14 @@ from watersmeet.planner.models.golab import (
     intermediate_rows,
     origin_comparisons,
 )
-from watersmeet.planner.models.golab_graph import JoinGraph, Predicate, exhaustive_from, most_selective_next
 from watersmeet.planner.models.golab_orders import (
+    JoinGraph,
+    Predicate,
     ascending_join_sizes,
+    best_order_anywhere,
+    best_order_from,
     exhaustive,
+    exhaustive_from,
     exhaustive_per_origin,
     expensive_on_top,
     fast_streams_up,
@@ -29,8 +33,8 @@ from watersmeet.planner.models.golab_orders import (
     hash_order,
     indexed_innermost,
     lazy_orders,
+    most_selective_next,
 )
-from watersmeet.planner.models.golab_subsets import best_order_anywhere, best_order_from
 from watersmeet_lab.papers.golab.models import (
     FOUR_EQUAL,
     ONE_FAST,

@@ -13,11 +13,15 @@ from hypothesis import strategies as st
 from watersmeet.algebra.plan import Index
 from watersmeet.errors import PlanError
 from watersmeet.planner.models.kang import (
+    PAPER_WEIGHTS,
     Load,
+    StructureWeights,
     TwoStreams,
+    Weights,
     best_pair,
     btree_path_rows,
     crossing,
+    fitted_weight,
     hash_cost,
     index_cost,
     pair_cost,
@@ -25,7 +29,6 @@ from watersmeet.planner.models.kang import (
     ttree_path_rows,
     winners,
 )
-from watersmeet.planner.models.weights import PAPER_WEIGHTS, StructureWeights, Weights, fitted_weight
 from watersmeet_lab.papers.kang.models import PAIRS, TABLE_3, figure_2
 
 #         HH     TT     HT     TH    HN      NH       TN      NT

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from watersmeet.errors import InputError
+from watersmeet.planner.models.kang import PAPER_WEIGHTS
 from watersmeet.planner.models.profile import PROFILES, Profile, Structure, named_profile
 from watersmeet.planner.models.tran import UNIT_WEIGHTS
-from watersmeet.planner.models.weights import PAPER_WEIGHTS
 
 MEASURED = Profile(
     "this machine",

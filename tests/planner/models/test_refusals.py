@@ -20,12 +20,24 @@ from watersmeet.planner.models.golab import (
     lazy_nlj,
     origin_comparisons,
 )
-from watersmeet.planner.models.golab_graph import JoinGraph, Predicate, most_selective_next
-from watersmeet.planner.models.golab_orders import lazy_orders, rates_have_moved
-from watersmeet.planner.models.kang import Load, TwoStreams, pair_cost, structure_cost
+from watersmeet.planner.models.golab_orders import (
+    JoinGraph,
+    Predicate,
+    lazy_orders,
+    most_selective_next,
+    rates_have_moved,
+)
+from watersmeet.planner.models.kang import (
+    PAPER_WEIGHTS,
+    Load,
+    StructureWeights,
+    TwoStreams,
+    fitted_weight,
+    pair_cost,
+    structure_cost,
+)
 from watersmeet.planner.models.kang_limited import LimitedJoin, Pair
 from watersmeet.planner.models.tran import AggregationJoin, AggregationWeights, Input
-from watersmeet.planner.models.weights import PAPER_WEIGHTS, StructureWeights, fitted_weight
 from watersmeet_lab.papers.golab.models import FOUR_EQUAL
 from watersmeet_lab.papers.series import Figure
 

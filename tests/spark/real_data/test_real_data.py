@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
+from tests.spark.queries import run_to_the_end
 
-from ..answers import run_to_the_end
 from .joins import DATA, Int64s, RealJoin, in_batches, kept, sorted_ids, stock, taxi, zeek
 
 pytestmark = [

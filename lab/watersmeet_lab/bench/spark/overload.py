@@ -31,9 +31,9 @@ from watersmeet.errors import WatersmeetError
 from watersmeet.planner.controller import Controls
 from watersmeet.runtime.embedded.run import bound_query
 from watersmeet.runtime.planning import spark_plan
-from watersmeet.runtime.spark.keeping_up import KeepingUp
-from watersmeet.runtime.spark.metrics import BatchMetrics, batches
-from watersmeet.runtime.spark.plans import PlanLog
+from watersmeet.runtime.spark.batch_metrics import BatchMetrics, batches
+from watersmeet.runtime.spark.load_controller import KeepingUp
+from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet_lab.bench.spark.session import session
 
 #: A file has the rows of so much of a stream.

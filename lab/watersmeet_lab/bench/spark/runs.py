@@ -15,7 +15,7 @@ import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
-from watersmeet.runtime.spark.metrics import BatchMetrics, metrics_of
+from watersmeet.runtime.spark.batch_metrics import BatchMetrics, metrics_of
 from watersmeet_lab.bench.memory import watched
 from watersmeet_lab.bench.results import System
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from watersmeet.planner.models.kang import TwoStreams, pair_cost
+from watersmeet.planner.models.kang import PAPER_WEIGHTS, TwoStreams, Weights, pair_cost
 from watersmeet.planner.models.kang_limited import (
     CPU_STRATEGIES,
     MEMORY_STRATEGIES,
@@ -18,7 +18,6 @@ from watersmeet.planner.models.kang_limited import (
     output_rows_per_s,
     served_rates,
 )
-from watersmeet.planner.models.weights import PAPER_WEIGHTS, Weights
 from watersmeet_lab.papers.series import Figure, figure_of
 
 TABLE_3 = (TwoStreams(9500, 500, 2, 998), TwoStreams(7000, 3000, 800, 200), TwoStreams(4000, 6000, 550, 450))

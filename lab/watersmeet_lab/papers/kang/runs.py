@@ -19,8 +19,8 @@ from watersmeet.algebra.plan import Index, Plan
 from watersmeet.calibration.streams import A, B, even_keys, joined, odd_keys, pane
 from watersmeet.operators.window_join.config import MeetConfig
 from watersmeet.operators.window_join.pane import Int64s, Pane
-from watersmeet.operators.window_join.tactics.base import Tally
 from watersmeet.operators.window_join.tactics.registry import tactic_of
+from watersmeet.operators.window_join.tactics.tactic import Tally
 from watersmeet.planner.models.kang import LETTERS, TwoStreams
 from watersmeet_lab.papers.effort import Effort
 

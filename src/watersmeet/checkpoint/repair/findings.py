@@ -1,68 +1,92 @@
-"""Check a checkpoint of the embedded engine file by file.
+"""Findings about a checkpoint, and the checks of a checkpoint of the embedded engine.
 
-A fix moves files aside and never deletes one. It is offered only where the next run then writes the same rows. A state
-can be computed again from an older one while the records and the input files of all batches in between are there. A
-batch may be chosen again while it has written no row. Nothing else can be fixed, because then nobody knows which files
-were read.
+A fix moves files aside and never deletes one. It is offered only where the next run then writes the same rows:
+
+- A state can be recomputed from an older one while the records and input files of all batches in between exist.
+- The files of a batch may be chosen again while the batch has written no row.
+- Nothing else can be fixed, because then the files that were read are unknown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from watersmeet.checkpoint.contents import Contents, Damage, Kind, batch_path, manifest_path, read_contents
+from watersmeet.checkpoint.contents import (
+    Contents,
+    Damage,
+    InputProblem,
+    Kind,
+    batch_path,
+    find_input_problems,
+    manifest_path,
+    read_contents,
+)
 from watersmeet.checkpoint.framing import DamagedFileError
-from watersmeet.checkpoint.input_files import InputProblem, input_problems
 from watersmeet.checkpoint.owner import owner_path, read_owner
-from watersmeet.checkpoint.repair.finding import ASIDE, Finding
-from watersmeet.checkpoint.repair.spark import is_spark_checkpoint, spark_findings
-from watersmeet.errors import InputError
 from watersmeet.sinks.part_files import part_files
 
+ASIDE = ".damaged"
 _START_AGAIN = "start again with a new checkpoint and a new output directory"
 
 
-def findings(path: Path, out: Path | None = None) -> list[Finding]:
-    """List everything that is wrong with a checkpoint directory. `out` is where the query's rows are, if they were
-    moved.
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Problem of one file, and what a fix does about it.
+
+    `aside` are the files to move out of the way. If there are none, the problem cannot be fixed.
     """
-    if not path.is_dir():
-        raise InputError(f'there is no directory "{path}"')
-    if manifest_path(path).exists() or (path / "batches").is_dir():
-        return list(_embedded_findings(path, out))
-    if is_spark_checkpoint(path):
-        return spark_findings(path, out)
-    raise InputError(
-        f'"{path}" is not a checkpoint',
-        hint="a checkpoint of the embedded engine has about.json and batches in it, one of Spark metadata and offsets",
-    )
+
+    place: Path
+    wrong: str
+    meaning: str
+    aside: tuple[Path, ...] = ()
+
+    @property
+    def can_be_mended(self) -> bool:
+        return bool(self.aside)
+
+    def mend(self) -> None:
+        """Move the files aside, under a name that no reader looks at. Another finding may have moved one before."""
+        for file in self.aside:
+            if file.exists():
+                file.rename(file.with_name(f".{file.name}{ASIDE}"))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "file": str(self.place),
+            "wrong": self.wrong,
+            "meaning": self.meaning,
+            "can_be_mended": self.can_be_mended,
+        }
 
 
-def _embedded_findings(path: Path, out: Path | None) -> Iterator[Finding]:
+def find_embedded_problems(path: Path, out: Path | None) -> Iterator[Finding]:
     contents = read_contents(path, all_states=True)
     if out is None and contents.manifest is not None and contents.manifest.about.out is not None:
         out = Path(contents.manifest.about.out)
     for damage in contents.damages:
-        yield _damage_finding(contents, damage, out)
+        yield _report_damage(contents, damage, out)
     if not contents.damages:
-        yield from _lost_inputs(contents, out)
+        yield from _find_lost_inputs(contents, out)
     if out is not None:
-        yield from _output_findings(contents, out)
-    yield from _leftovers(path)
+        yield from _find_output_problems(contents, out)
+    yield from _find_leftovers(path)
 
 
-def _damage_finding(contents: Contents, damage: Damage, out: Path | None) -> Finding:
+def _report_damage(contents: Contents, damage: Damage, out: Path | None) -> Finding:
     if damage.kind is Kind.MANIFEST:
         return Finding(
             damage.place, damage.wrong, f"the query of this checkpoint is unknown without it; {_START_AGAIN}"
         )
     if damage.kind is Kind.STATE:
-        return _state_finding(contents, damage)
-    return _record_finding(contents, damage, out)
+        return _report_state_damage(contents, damage)
+    return _report_record_damage(contents, damage, out)
 
 
-def _record_finding(contents: Contents, damage: Damage, out: Path | None) -> Finding:
+def _report_record_damage(contents: Contents, damage: Damage, out: Path | None) -> Finding:
     """A lost list of files costs nothing while its batch has written no row: the files are chosen again."""
     is_in_flight = damage.batch == contents.committed + 1 and damage.batch == contents.last_record
     if not is_in_flight or contents.manifest is None:
@@ -78,7 +102,7 @@ def _record_finding(contents: Contents, damage: Damage, out: Path | None) -> Fin
     )
 
 
-def _state_finding(contents: Contents, damage: Damage) -> Finding:
+def _report_state_damage(contents: Contents, damage: Damage) -> Finding:
     newest = max(contents.states, default=-1)
     if newest > damage.batch:
         return Finding(
@@ -88,7 +112,7 @@ def _state_finding(contents: Contents, damage: Damage) -> Finding:
     if lost is not None or contents.manifest is None:
         where = manifest_path(contents.path) if lost is None else batch_path(contents.path, lost)
         return Finding(damage.place, damage.wrong, f'it cannot be computed again without "{where}"; {_START_AGAIN}')
-    problem = next(_input_problems(contents, newest), None)
+    problem = next(_find_input_problems(contents, newest), None)
     if problem is not None:
         words = f'batch {problem.batch} has to run again, and its input "{problem.place}" {problem.wrong}; restore that file first'
         return Finding(damage.place, damage.wrong, words)
@@ -101,26 +125,26 @@ def _state_finding(contents: Contents, damage: Damage) -> Finding:
     )
 
 
-def _lost_inputs(contents: Contents, out: Path | None) -> Iterator[Finding]:
+def _find_lost_inputs(contents: Contents, out: Path | None) -> Iterator[Finding]:
     """Inputs of batches that the next run has to run again. A changed file counts only if rows of the batch were
     written.
     """
     written = part_files(out) if out is not None else {}
-    for problem in _input_problems(contents, contents.committed):
+    for problem in _find_input_problems(contents, contents.committed):
         if problem.is_missing or problem.batch in written:
             yield Finding(
                 problem.place, problem.wrong, f"batch {problem.batch} has to run again and reads it; restore that file"
             )
 
 
-def _input_problems(contents: Contents, after: int) -> Iterator[InputProblem]:
+def _find_input_problems(contents: Contents, after: int) -> Iterator[InputProblem]:
     if contents.manifest is None:
         return iter(())
     streams = {name: Path(each["path"]) for name, each in contents.manifest.about.streams.items() if "path" in each}
-    return input_problems(streams, contents.records, after)
+    return find_input_problems(streams, contents.records, after)
 
 
-def _output_findings(contents: Contents, out: Path) -> Iterator[Finding]:
+def _find_output_problems(contents: Contents, out: Path) -> Iterator[Finding]:
     place = owner_path(out)
     try:
         owner = read_owner(out)
@@ -145,7 +169,7 @@ def _output_findings(contents: Contents, out: Path) -> Iterator[Finding]:
         )
 
 
-def _leftovers(path: Path) -> Iterator[Finding]:
+def _find_leftovers(path: Path) -> Iterator[Finding]:
     for directory in (path, path / "batches", path / "states"):
         for file in sorted(directory.glob(".*")) if directory.is_dir() else ():
             if file.is_file() and not file.name.endswith(ASIDE):

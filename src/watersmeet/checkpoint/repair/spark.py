@@ -15,34 +15,49 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
 
-from watersmeet.checkpoint.repair.checksums import contradicts_checksum, with_checksum
-from watersmeet.checkpoint.repair.finding import Finding
-from watersmeet.checkpoint.repair.rewind import committed, may_be_out, numbers, rewound
-from watersmeet.checkpoint.repair.spark_inputs import spark_input_problems
-from watersmeet.checkpoint.repair.spark_state import state_findings
+from watersmeet.checkpoint.repair.findings import Finding
+from watersmeet.checkpoint.repair.spark_files import (
+    contradicts_checksum,
+    last_committed_batch,
+    list_files_to_rewind,
+    list_log_entries,
+    may_be_written,
+    with_checksum,
+)
+from watersmeet.checkpoint.repair.spark_state import find_state_problems
 
 _LOGS = ("offsets", "commits")
-_DECIDED_AGAIN = "no row of the batch is written: Spark chooses its files again"
-_PERHAPS_OUT = "the batch may already be written, and Spark would choose its files again: start from a new checkpoint"
+_FILES_CHOSEN_AGAIN = "no row of the batch is written: Spark chooses its files again"
+_MAY_BE_WRITTEN = (
+    "the batch may already be written, and Spark would choose its files again: start from a new checkpoint"
+)
 
 
 def is_spark_checkpoint(path: Path) -> bool:
     return (path / "metadata").exists() or (path / "offsets").is_dir()
 
 
-def spark_findings(path: Path, out: Path | None = None) -> list[Finding]:
+def find_spark_problems(path: Path, out: Path | None = None) -> list[Finding]:
     """List everything wrong with a Spark checkpoint on a disk of this machine; `out` is where its file sink writes."""
-    found = [*_metadata(path), *_entries(path), *_order(path), *_sources(path), *state_findings(path, out)]
-    return [_only_with_inputs(path, each) for each in found] + list(_lost_inputs(path, found))
+    found = [
+        *_check_metadata(path),
+        *_check_log_entries(path),
+        *_check_batch_order(path),
+        *_check_source_logs(path),
+        *find_state_problems(path, out),
+    ]
+    return [_withdraw_fix_without_inputs(path, each) for each in found] + list(_find_lost_spark_inputs(path, found))
 
 
-def _only_with_inputs(path: Path, finding: Finding) -> Finding:
+def _withdraw_fix_without_inputs(path: Path, finding: Finding) -> Finding:
     """Withdraw a fix after which a batch runs again whose input files are gone or changed."""
-    if path / "commits" / str(committed(path)) not in finding.aside:
+    if path / "commits" / str(last_committed_batch(path)) not in finding.aside:
         return finding
-    batch = committed(path)
-    problem = next(spark_input_problems(path, batch), None)
+    batch = last_committed_batch(path)
+    problem = next(find_spark_input_problems(path, batch), None)
     if problem is None:
         return finding
     place, wrong = problem
@@ -53,16 +68,16 @@ def _only_with_inputs(path: Path, finding: Finding) -> Finding:
     )
 
 
-def _lost_inputs(path: Path, found: list[Finding]) -> Iterator[Finding]:
+def _find_lost_spark_inputs(path: Path, found: list[Finding]) -> Iterator[Finding]:
     """Inputs of the batch in flight, which Spark runs again whatever is fixed."""
-    batch = max(numbers(path / "offsets"), default=-1)
-    if batch <= committed(path) or any(path / "offsets" / str(batch) in each.aside for each in found):
+    batch = max(list_log_entries(path / "offsets"), default=-1)
+    if batch <= last_committed_batch(path) or any(path / "offsets" / str(batch) in each.aside for each in found):
         return
-    for place, wrong in spark_input_problems(path, batch):
+    for place, wrong in find_spark_input_problems(path, batch):
         yield Finding(place, wrong, f"batch {batch} has to run again and reads it; restore that file")
 
 
-def _metadata(path: Path) -> Iterator[Finding]:
+def _check_metadata(path: Path) -> Iterator[Finding]:
     place = path / "metadata"
     try:
         known = json.loads(place.read_bytes())["id"]
@@ -76,18 +91,18 @@ def _metadata(path: Path) -> Iterator[Finding]:
         )
 
 
-def _entries(path: Path) -> Iterator[Finding]:
-    newest, done = max(numbers(path / "offsets"), default=-1), committed(path)
+def _check_log_entries(path: Path) -> Iterator[Finding]:
+    newest, done = max(list_log_entries(path / "offsets"), default=-1), last_committed_batch(path)
     for log in _LOGS:
-        for number in numbers(path / log):
+        for number in list_log_entries(path / log):
             place = path / log / str(number)
-            if _is_whole(place):
+            if _is_intact_log_file(place):
                 continue
             if log == "offsets" and number == newest and number > done:
-                yield _undecided(path, place, number)
-            elif log == "commits" and number == done and rewound(path, number):
+                yield _report_uncommitted_entry(path, place, number)
+            elif log == "commits" and number == done and list_files_to_rewind(path, number):
                 meaning = "Spark runs the batch again over the same files, and its file sinks skip rows they have"
-                yield Finding(place, "is torn", meaning, rewound(path, number))
+                yield Finding(place, "is torn", meaning, list_files_to_rewind(path, number))
             else:
                 yield Finding(
                     place,
@@ -96,18 +111,18 @@ def _entries(path: Path) -> Iterator[Finding]:
                 )
 
 
-def _undecided(path: Path, place: Path, batch: int, *more: Path) -> Finding:
+def _report_uncommitted_entry(path: Path, place: Path, batch: int, *more: Path) -> Finding:
     """Report an entry of a batch that is not committed: its files may be chosen again while it cannot have reached its
     sink.
     """
-    if may_be_out(path, batch):
-        return Finding(place, "is torn", _PERHAPS_OUT)
-    return Finding(place, "is torn", _DECIDED_AGAIN, (*with_checksum(place), *more))
+    if may_be_written(path, batch):
+        return Finding(place, "is torn", _MAY_BE_WRITTEN)
+    return Finding(place, "is torn", _FILES_CHOSEN_AGAIN, (*with_checksum(place), *more))
 
 
-def _order(path: Path) -> Iterator[Finding]:
-    offsets = numbers(path / "offsets")
-    for number in numbers(path / "commits"):
+def _check_batch_order(path: Path) -> Iterator[Finding]:
+    offsets = list_log_entries(path / "offsets")
+    for number in list_log_entries(path / "commits"):
         if not offsets or number > offsets[-1]:
             place = path / "commits" / str(number)
             yield Finding(
@@ -121,16 +136,16 @@ def _order(path: Path) -> Iterator[Finding]:
             yield Finding(place, "is missing", "Spark refuses a log with a gap: start from a new checkpoint")
 
 
-def _sources(path: Path) -> Iterator[Finding]:
+def _check_source_logs(path: Path) -> Iterator[Finding]:
     """Check the logs of files that sources have read: entries of committed batches are needed, others may be chosen
     again.
     """
-    done = committed(path)
+    done = last_committed_batch(path)
     for log in sorted((path / "sources").glob("*")) if (path / "sources").is_dir() else ():
-        taken = _taken(path, log.name, done)
+        taken = _last_entry_read(path, log.name, done)
         if taken is None:
             continue
-        known = {int(file.name.removesuffix(".compact")): file for file in log.iterdir() if _is_entry(file)}
+        known = {int(file.name.removesuffix(".compact")): file for file in log.iterdir() if _is_log_entry(file)}
         since = max(
             (number for number, file in known.items() if file.suffix == ".compact" and number <= taken), default=0
         )
@@ -138,19 +153,23 @@ def _sources(path: Path) -> Iterator[Finding]:
             if number not in known:
                 yield Finding(log / str(number), "is missing", _READ_TWICE)
         for number, file in sorted(known.items()):
-            if number >= since and not _is_whole(file, least_lines=0):
-                yield Finding(file, "is damaged", _READ_TWICE) if number <= taken else _again(path, file, done + 1)
+            if number >= since and not _is_intact_log_file(file, least_lines=0):
+                yield (
+                    Finding(file, "is damaged", _READ_TWICE)
+                    if number <= taken
+                    else _report_source_entry(path, file, done + 1)
+                )
 
 
 _READ_TWICE = "the files that were read are unknown, and would be read twice: start from a new checkpoint"
 
 
-def _again(path: Path, file: Path, batch: int) -> Finding:
+def _report_source_entry(path: Path, file: Path, batch: int) -> Finding:
     decided = path / "offsets" / str(batch)
-    return _undecided(path, file, batch, *(with_checksum(decided) if decided.exists() else ()))
+    return _report_uncommitted_entry(path, file, batch, *(with_checksum(decided) if decided.exists() else ()))
 
 
-def _taken(path: Path, source: str, done: int) -> int | None:
+def _last_entry_read(path: Path, source: str, done: int) -> int | None:
     """The newest entry of a source's log that a committed batch has read; None for sources whose position is kept
     elsewhere.
     """
@@ -162,11 +181,11 @@ def _taken(path: Path, source: str, done: int) -> int | None:
     return taken if isinstance(taken, int) else None
 
 
-def _is_entry(file: Path) -> bool:
+def _is_log_entry(file: Path) -> bool:
     return file.name.removesuffix(".compact").isdecimal()
 
 
-def _is_whole(place: Path, least_lines: int = 1) -> bool:
+def _is_intact_log_file(place: Path, least_lines: int = 1) -> bool:
     """A version line, and lines of JSON (or `-`, for a source without a position) below it; the checksum beside it
     agrees.
     """
@@ -182,4 +201,71 @@ def _is_whole(place: Path, least_lines: int = 1) -> bool:
         and version[1:].isdecimal()
         and len(lines) >= least_lines
         and not contradicts_checksum(place)
+    )
+
+
+def find_spark_input_problems(path: Path, batch: int) -> Iterator[tuple[Path, str]]:
+    """Yield the input files of a batch that are missing or have changed. Sources that are no local files are not
+    checked.
+    """
+    now, before = _read_log_offsets(path, batch), _read_log_offsets(path, batch - 1)
+    for source, last in enumerate(now):
+        if last is None:
+            continue
+        first = before[source] if source < len(before) else None
+        for entry in _read_log_entries(path / "sources" / str(source), -1 if first is None else first, last):
+            problem = _check_input_file(entry)
+            if problem is not None:
+                yield problem
+
+
+def _read_log_offsets(path: Path, batch: int) -> list[int | None]:
+    """Return the last log entry that each file source has read up to a batch; None for sources of other kinds."""
+    try:
+        lines = (path / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()[2:]
+    except (OSError, ValueError):
+        return []
+    return [_parse_log_offset(line) for line in lines]
+
+
+def _parse_log_offset(line: str) -> int | None:
+    try:
+        found = json.loads(line)["logOffset"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, int) else None
+
+
+def _read_log_entries(log: Path, after: int, last: int) -> Iterator[dict[str, Any]]:
+    """Yield the files that a source's log lists between two offsets."""
+    for number in range(after + 1, last + 1):
+        for place in (log / str(number), log / f"{number}.compact"):
+            yield from (each for each in _read_log_lines(place) if each.get("batchId", number) == number)
+
+
+def _read_log_lines(place: Path) -> list[dict[str, Any]]:
+    """Return the entries of a log file; nothing where it is missing or damaged, which other checks report."""
+    try:
+        found = [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines()[1:]]
+    except (OSError, ValueError):
+        return []
+    return [each for each in found if isinstance(each, dict) and isinstance(each.get("path"), str)]
+
+
+def _check_input_file(entry: dict[str, Any]) -> tuple[Path, str] | None:
+    address = urlparse(entry["path"])
+    if address.scheme not in ("", "file"):
+        return None
+    place = Path(unquote(address.path))
+    try:
+        modified_ms = place.stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return place, "is missing"
+    except OSError as error:
+        return place, f"cannot be read: {error.strerror or error}"
+    recorded_ms = entry.get("timestamp")
+    return (
+        None
+        if recorded_ms is None or recorded_ms == modified_ms
+        else (place, "has changed since: its time of change differs")
     )

@@ -15,23 +15,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from watersmeet.checkpoint.repair.checksums import contradicts_checksum, with_checksum
-from watersmeet.checkpoint.repair.finding import Finding
-from watersmeet.checkpoint.repair.rewind import VERSIONED, committed, rewound, taken_back
+from watersmeet.checkpoint.repair.findings import Finding
+from watersmeet.checkpoint.repair.spark_files import (
+    VERSIONED_FILE,
+    contradicts_checksum,
+    last_committed_batch,
+    list_files_to_rewind,
+    list_files_written,
+    with_checksum,
+)
 
 _NEEDS_OUT = "the last batch can run again, but its output files have to be moved aside first: name their directory with --out DIR"
 _COMPACTED = "the last batch would have to run again, and the files it wrote are unknown: start from a new checkpoint"
 
 
-def state_findings(path: Path, out: Path | None) -> Iterator[Finding]:
+def find_state_problems(path: Path, out: Path | None) -> Iterator[Finding]:
     """What is wrong with the state after the last committed batch."""
     for place in sorted((path / "state").glob("*/_*/**/[!.]*")):
         if place.is_file() and contradicts_checksum(place):
             yield Finding(
                 place, "is damaged", "the layout of the state is unknown without it: start from a new checkpoint"
             )
-    for partition in _partitions(path):
-        yield from partition.findings(path, out, committed(path) + 1)
+    for partition in _read_partitions(path):
+        yield from partition.findings(path, out, last_committed_batch(path) + 1)
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class _Partition:
                     place, "is damaged", "Spark uses an older snapshot and the changes since then", with_checksum(place)
                 )
             return
-        back = rewound(path, version - 1)
+        back = list_files_to_rewind(path, version - 1)
         if back and (version == 1 or self._reaches(version - 1, using=self._broken_snapshots())):
             yield self._made_again(version, out, back)
         else:
@@ -63,7 +69,7 @@ class _Partition:
     def _made_again(self, version: int, out: Path | None, back: tuple[Path, ...]) -> Finding:
         place = self.changes.get(version) or self.snapshots.get(version) or self.folder / f"{version}.changelog"
         wrong = "is damaged" if place.exists() else "is missing"
-        written = None if out is None else taken_back(out, version - 1)
+        written = None if out is None else list_files_written(out, version - 1)
         if written is None:
             return Finding(place, wrong, _NEEDS_OUT if out is None else _COMPACTED)
         broken = [each for each in (*self.damaged, place) if each.exists()]
@@ -74,7 +80,7 @@ class _Partition:
 
     def _left_over(self, version: int) -> Iterator[Finding]:
         for place in sorted(self.damaged):
-            found = VERSIONED.fullmatch(place.name)
+            found = VERSIONED_FILE.fullmatch(place.name)
             if found is not None and int(found[1]) > version:
                 yield Finding(place, "is damaged", "its batch was not committed and runs again", with_checksum(place))
 
@@ -95,17 +101,17 @@ class _Partition:
         )
 
 
-def _partitions(path: Path) -> list[_Partition]:
+def _read_partitions(path: Path) -> list[_Partition]:
     state = path / "state"
     folders = sorted(state.glob("[0-9]*/[0-9]*")) if state.is_dir() else []
-    return [_partition(folder) for folder in folders if folder.is_dir()]
+    return [_read_partition(folder) for folder in folders if folder.is_dir()]
 
 
-def _partition(folder: Path) -> _Partition:
+def _read_partition(folder: Path) -> _Partition:
     changes: dict[int, Path] = {}
     snapshots: dict[int, Path] = {}
     for file in folder.iterdir():
-        found = VERSIONED.fullmatch(file.name)
+        found = VERSIONED_FILE.fullmatch(file.name)
         if found is not None:
             (changes if found[2] == "changelog" else snapshots)[int(found[1])] = file
     damaged = {
@@ -114,16 +120,19 @@ def _partition(folder: Path) -> _Partition:
         if file.stat().st_size == 0 or contradicts_checksum(file)
     }
     return _Partition(
-        folder, changes, snapshots, frozenset(damaged | _missing_tables(folder, set(snapshots.values()) - damaged))
+        folder,
+        changes,
+        snapshots,
+        frozenset(damaged | _find_broken_snapshots(folder, set(snapshots.values()) - damaged)),
     )
 
 
-def _missing_tables(folder: Path, snapshots: set[Path]) -> set[Path]:
+def _find_broken_snapshots(folder: Path, snapshots: set[Path]) -> set[Path]:
     """Snapshots that name a table which is gone or damaged."""
-    return {each for each in snapshots if not all(_is_there(folder / "SSTs" / name) for name in _tables(each))}
+    return {each for each in snapshots if not all(_is_intact(folder / "SSTs" / name) for name in _list_tables(each))}
 
 
-def _tables(snapshot: Path) -> list[str]:
+def _list_tables(snapshot: Path) -> list[str]:
     try:
         with zipfile.ZipFile(snapshot) as opened:
             about = opened.read("metadata").decode(errors="replace")
@@ -132,5 +141,5 @@ def _tables(snapshot: Path) -> list[str]:
     return re.findall(r'"dfsSstFileName":"([\w.-]+)"', about)
 
 
-def _is_there(place: Path) -> bool:
+def _is_intact(place: Path) -> bool:
     return place.exists() and not contradicts_checksum(place)

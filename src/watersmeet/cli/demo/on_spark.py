@@ -28,7 +28,7 @@ _FILES = 4
 
 def _on_spark(query: str, streams: Sources, plan: wm.Plan, observe: Observer) -> pa.Table:
     """A streaming query over files, into files, with a checkpoint: what a job on a cluster would be."""
-    from watersmeet.runtime.spark.writing import Sink, watch, write
+    from watersmeet.runtime.spark.execution import Sink, watch, write
 
     with TemporaryDirectory(prefix="watersmeet-demo-") as name:
         place = Path(name)

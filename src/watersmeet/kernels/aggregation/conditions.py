@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from watersmeet.kernels.aggregation.arguments import NONE, Int64s
 from watersmeet.kernels.compile import inlined
-from watersmeet.kernels.loop_arguments import AT_LEAST, AT_MOST, EQUAL, LESS, MORE
+from watersmeet.kernels.loop_state import AT_LEAST, AT_MOST, EQUAL, LESS, MORE
 
 
 @inlined

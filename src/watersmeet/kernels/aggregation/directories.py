@@ -10,7 +10,7 @@ import numpy as np
 
 from watersmeet.kernels.aggregation.arguments import DIRECTORIES, NONE, Directories, Int64s
 from watersmeet.kernels.compile import inlined, kernel
-from watersmeet.kernels.mixing import mix
+from watersmeet.kernels.hashing import mix
 
 
 @inlined

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.kernels.compile import IN_INT64_2D, INT, OUT_INT64, OUT_INT64_2D, kernel, piece
-from watersmeet.kernels.mixing import mix
+from watersmeet.kernels.hashing import mix
 
 NONE = -1
 

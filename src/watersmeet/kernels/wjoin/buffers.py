@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.kernels.compile import piece
-from watersmeet.kernels.mixing import mix
+from watersmeet.kernels.hashing import mix
 
 
 class Buffers(NamedTuple):

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from watersmeet.kernels.mixing import combine_codes
-from watersmeet.operators.keys import has_exact_codes, key_codes
+from watersmeet.kernels.hashing import combine_codes
+from watersmeet.operators.keys import encode_keys, has_exact_codes
 from watersmeet.operators.window_join.comparisons import is_orderable, ordered_codes
 
 Int64s = NDArray[np.int64]
@@ -66,7 +66,7 @@ class ValueCodes:
         return cls(plain, None if exact else Numbered(plain))
 
     def codes(self, values: pa.Array) -> Int64s:
-        return _on_present(plain(values), key_codes if self.numbered is None else self.numbered.codes)
+        return _on_present(plain(values), encode_keys if self.numbered is None else self.numbered.codes)
 
 
 @dataclass
@@ -108,7 +108,7 @@ def placing_codes(columns: Sequence[pa.Array], rows: int) -> Int64s:
     found = np.zeros(rows, np.int64)
     for column in map(plain, columns):
         if not pa.types.is_null(column.type):
-            found = combine_codes(found, _on_present(column, key_codes))
+            found = combine_codes(found, _on_present(column, encode_keys))
             found = combine_codes(found, np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.int64))
     return found
 

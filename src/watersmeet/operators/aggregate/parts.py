@@ -17,7 +17,7 @@ from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.panes import Pane
 from watersmeet.operators.aggregate.rows import OUTSIDE, WindowRows, together
 from watersmeet.operators.aggregate.state import AggregateState, rebuilt
-from watersmeet.operators.window_join.parts import SavedPart
+from watersmeet.operators.window_join.serialization import SavedPart
 
 PANE, REST = "pane", "rest"
 

@@ -33,8 +33,8 @@ from watersmeet.operators.window_join.admission import (
     with_waiting,
     without_late,
 )
-from watersmeet.operators.window_join.step import Counters
-from watersmeet.operators.window_join.tactics.base import Tally
+from watersmeet.operators.window_join.driver import Counters
+from watersmeet.operators.window_join.tactics.tactic import Tally
 
 Int64s = NDArray[np.int64]
 

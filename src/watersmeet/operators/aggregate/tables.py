@@ -31,7 +31,7 @@ from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.interner import Interner
 from watersmeet.operators.aggregate.layout import Layout
 from watersmeet.operators.aggregate.rows import WindowRows
-from watersmeet.operators.window_join.tactics.loops import OPS
+from watersmeet.operators.window_join.tactics.nested_loops import OPS
 
 Int64s = NDArray[np.int64]
 

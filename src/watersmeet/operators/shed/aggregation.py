@@ -27,7 +27,7 @@ from watersmeet.errors import PlanError
 from watersmeet.operators.aggregate.config import AS_OF, AS_OF_TYPE
 from watersmeet.operators.aggregate.outputs import GroupOutputs, aggregate_name, group_outputs, key_name
 from watersmeet.operators.aggregate.validity import ends_of, last_instant_us, starts_of
-from watersmeet.operators.row_identity import row_identities
+from watersmeet.operators.row_identity import hash_rows
 from watersmeet.operators.shed.estimates import SampledInput, SampledJoin
 from watersmeet.operators.shed.groups import GroupRows, Key, Row, emptied, grouped, result_fields
 from watersmeet.operators.window_join.admission import Delta
@@ -81,7 +81,7 @@ def shed_config(bound: BoundQuery, keep: Mapping[str, float]) -> ShedConfig:
 def with_hidden(delta: Delta, identity: Sequence[str] | None = None) -> Delta:
     """The rows with their identity, made of all columns or of those named, and their time beside them."""
     identified = delta.table if identity is None else delta.table.select(list(identity))
-    table = delta.table.append_column(ROW, pa.array(row_identities(identified), pa.int64()))
+    table = delta.table.append_column(ROW, pa.array(hash_rows(identified), pa.int64()))
     return Delta(table.append_column(TIME, pa.array(delta.times, pa.int64())), delta.times)
 
 

@@ -19,7 +19,7 @@ from watersmeet.errors import PlanError
 from watersmeet.operators.aggregate.outputs import GROUP, GroupOutputs, aggregate_name, key_name
 from watersmeet.operators.expressions import evaluate, is_true
 from watersmeet.operators.expressions.casts import converted
-from watersmeet.operators.ordering import order_codes
+from watersmeet.operators.ordering import rank_values
 from watersmeet.operators.shed.estimates import Estimates, SampledJoin
 
 Int64s = NDArray[np.int64]
@@ -136,7 +136,7 @@ def numbered(keys: list[pa.Array], rows: int) -> tuple[Int64s, Int64s]:
     """
     if not keys:
         return np.zeros(rows, np.int64), np.zeros(1, np.int64)
-    codes = np.stack([order_codes(key) for key in keys], axis=1)
+    codes = np.stack([rank_values(key) for key in keys], axis=1)
     _, first, group = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     return np.asarray(group.reshape(-1), np.int64), np.asarray(first, np.int64)
 
@@ -166,7 +166,7 @@ def _arrays(found: Estimates, missing: NDArray[np.bool_]) -> tuple[pa.Array, pa.
 def _extreme(values: pa.Array, present: NDArray[np.bool_], group: Int64s, groups: int, *, largest: bool) -> pa.Array:
     """The value of each group that stands last, or first, in the order of values; null where it has none."""
     rows = np.flatnonzero(present)
-    codes = order_codes(values)[rows] * (1 if largest else -1)
+    codes = rank_values(values)[rows] * (1 if largest else -1)
     order = np.lexsort([codes, group[rows]])
     chosen = np.full(groups, -1, np.int64)
     chosen[group[rows][order]] = rows[order]  # of a group's rows the last one written stays

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import PlanError, listing
-from watersmeet.kernels.xxhash64 import hash_int64s, xxhash64_definition
-from watersmeet.operators.row_identity import row_identities
+from watersmeet.kernels.hashing import hash_int64s, xxhash64_definition
+from watersmeet.operators.row_identity import hash_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class DropBox:
         """Which rows are kept."""
         if not self.drops:
             return np.ones(table.num_rows, np.bool_)
-        hashes = row_identities(table)
+        hashes = hash_rows(table)
         hash_int64s(hashes, np.full(hashes.size, self.stream_seed, np.int64), np.ones(hashes.size, np.bool_))
         return self.keeps_hashed(hashes)
 

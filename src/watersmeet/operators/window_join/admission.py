@@ -19,15 +19,13 @@ from watersmeet.algebra.expressions import Column, columns_of
 from watersmeet.algebra.windows import FOREVER_US, RowsWindow, TumbleWindow
 from watersmeet.errors import InternalError
 from watersmeet.operators.expressions import all_true, evaluate, evaluate_or_null
-from watersmeet.operators.keys import has_exact_codes, key_codes
-from watersmeet.operators.ordering import stream_order
+from watersmeet.operators.keys import encode_keys, has_exact_codes
+from watersmeet.operators.ordering import sort_stream_rows
 from watersmeet.operators.shed.sampling import DropBox
 from watersmeet.operators.window_join.config import MeetConfig, MeetInput
-from watersmeet.operators.window_join.pane import Pane, is_sorted
+from watersmeet.operators.window_join.pane import Int64s, Pane, is_sorted
 from watersmeet.operators.window_join.row_counter import RowCounter
 from watersmeet.operators.window_join.state import InputState
-
-Int64s = NDArray[np.int64]
 
 #: A stretch holds at least this many rows of all inputs together, if there are so many.
 STRETCH_ROWS = 1 << 20
@@ -168,7 +166,7 @@ def pane_of(source: MeetInput, rows: Released) -> Pane:
     return replace(
         kept,
         keys={c: values for c, values in kept.keys.items() if not has_exact_codes(values.type)},
-        codes={c: key_codes(values) for c, values in kept.keys.items()},
+        codes={c: encode_keys(values) for c, values in kept.keys.items()},
     )
 
 
@@ -257,7 +255,7 @@ def count_rows(source: MeetInput, counter: RowCounter, delta: Delta) -> tuple[Re
     each.
     """
     rest = [_one_array(delta.table, name) for name in source.fields.names if name != source.time]
-    order = stream_order(delta.times, [*rest, *_finer_times(source, delta.table)])
+    order = sort_stream_rows(delta.times, [*rest, *_finer_times(source, delta.table)])
     table, times = delta.table.take(pa.array(order)), delta.times[order]
     seqs, leaving = counter.push(table)
     left = leaving >= 0

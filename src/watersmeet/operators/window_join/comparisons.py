@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import FLIPPED, And, Between, Comparison, Expr, sources_of
-from watersmeet.operators.keys import key_codes
+from watersmeet.operators.keys import encode_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def ordered_codes(values: pa.Array) -> NDArray[np.int64]:
     >>> ordered_codes(pa.array([1.5, float("nan"), -2.0, -0.0])).argsort().tolist()
     [2, 3, 0, 1]
     """
-    codes = key_codes(values)
+    codes = encode_keys(values)
     if pa.types.is_floating(values.type):
         return np.where(codes < 0, codes ^ np.int64(2**63 - 1), codes)
     if pa.types.is_uint64(values.type):

@@ -27,7 +27,7 @@ from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.expressions.raising import may_raise
 from watersmeet.operators.keys import has_exact_codes
 from watersmeet.operators.window_join.comparisons import Theta, comparison_sides, is_orderable, is_range, spread_between
-from watersmeet.operators.window_join.equalities import EqualityClasses, equality_classes
+from watersmeet.operators.window_join.join_predicates import EqualityClasses, equality_classes
 
 
 @dataclass(frozen=True, slots=True)

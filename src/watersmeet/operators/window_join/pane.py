@@ -18,7 +18,7 @@ from watersmeet.algebra.expressions import Expr
 from watersmeet.errors import InternalError
 from watersmeet.kernels.gather import gather_int64
 from watersmeet.kernels.grouped_run import group_rows, running_maximum
-from watersmeet.kernels.mixing import combine_codes
+from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.window_join.comparisons import ordered_codes
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.windows import RowsWindow
 from watersmeet.kernels.last_rows import NONE, push_rows
-from watersmeet.operators.ordering import PartitionKey, partition_groups
+from watersmeet.operators.ordering import PartitionKey, group_by_partition
 
 Int64s = NDArray[np.int64]
 
@@ -72,7 +72,7 @@ class RowCounter:
 
     def _partition_numbers(self, table: pa.Table) -> Int64s:
         columns = [table.column(name).combine_chunks() for name in self.window.partition_by]
-        groups, values = partition_groups(columns, table.num_rows)
+        groups, values = group_by_partition(columns, table.num_rows)
         known = np.array([self.partitions.setdefault(value, len(self.partitions)) for value in values], np.int64)
         return known[groups] if known.size else np.empty(0, np.int64)
 

@@ -31,8 +31,7 @@ from watersmeet.planner.models.ayad import (
     plan_cost,
 )
 from watersmeet.planner.models.checks import check_not_negative, check_selectivity
-from watersmeet.planner.models.kang import STRUCTURE_COSTS, Load, structure_cost
-from watersmeet.planner.models.weights import Weights
+from watersmeet.planner.models.kang import STRUCTURE_COSTS, Load, Weights, structure_cost
 
 MOST_EXACT = 9
 MOST_LISTED = 6

@@ -9,20 +9,24 @@ References: Golab, Özsu, section 5.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import permutations
 from math import factorial, fsum
 
 from watersmeet.errors import InternalError, PlanError
-from watersmeet.planner.models.checks import check_not_negative
+from watersmeet.planner.models.checks import check_not_negative, check_selectivity
 from watersmeet.planner.models.golab import (
     EAGER,
     CommonAttribute,
     Intervals,
+    Join,
     Order,
     Stream,
     intermediate_rows,
+    loop_comparisons,
     origin_comparisons,
     origin_first,
     origin_rows,
@@ -263,3 +267,146 @@ def _indexed(stream: Stream) -> bool:
 def _refuse_too_many(orders: int) -> None:
     if orders > MOST_ORDERS:
         raise PlanError(f"exhaustive search would cost {orders} orders", hint="use a heuristic: fast_streams_up")
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A predicate between two streams: the share `selectivity` of their pairs of rows satisfies it; `equality` can use
+    a hash index.
+    """
+
+    first: int
+    second: int
+    selectivity: float
+    equality: bool = True
+
+    def __post_init__(self) -> None:
+        check_selectivity(self.selectivity, "the selectivity of a join predicate")
+        if self.first == self.second:
+            raise PlanError(f"a join predicate ties two streams, got stream {self.first} twice")
+
+    def within(self, members: Sequence[int]) -> bool:
+        return self.first in members and self.second in members
+
+    def between(self, outer: Sequence[int], target: int) -> bool:
+        return (self.first == target and self.second in outer) or (self.second == target and self.first in outer)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGraph:
+    """Streams tied pair by pair; predicates are taken to be independent, so selectivities multiply.
+
+    >>> chain = JoinGraph((Stream(1, 10), Stream(1, 20), Stream(1, 30)), (Predicate(0, 1, 0.5), Predicate(1, 2, 0.1)))
+    >>> intermediate_rows(chain, (0, 1)), intermediate_rows(chain, (0, 2)), intermediate_rows(chain, (0, 1, 2))
+    (100.0, 300.0, 300.0)
+    """
+
+    streams: tuple[Stream, ...]
+    predicates: tuple[Predicate, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.streams) < 2:
+            raise PlanError("a join needs at least two streams")
+        for predicate in self.predicates:
+            if not predicate.within(range(len(self.streams))):
+                raise PlanError(
+                    f"a predicate between streams {predicate.first} and {predicate.second}, but there are {len(self.streams)}"
+                )
+
+    def selectivity(self, members: Sequence[int]) -> float:
+        return math.prod(
+            (predicate.selectivity for predicate in self.predicates if predicate.within(members)), start=1.0
+        )
+
+    def leads_to(self, outer: Sequence[int], target: int) -> bool:
+        return any(predicate.equality and predicate.between(outer, target) for predicate in self.predicates)
+
+    def ties(self, outer: Sequence[int], target: int) -> bool:
+        """Whether any predicate, of whatever kind, ties the target to the outer streams."""
+        return any(predicate.between(outer, target) for predicate in self.predicates)
+
+
+def most_selective_next(graph: JoinGraph, origin: int, intervals: Intervals = EAGER) -> Found:
+    """Heuristic for different attributes: the origin first, then at each step the predicate that leaves the fewest
+    rows.
+
+    Only windows the join graph reaches are looked at; where it reaches none, the smallest window is multiplied in.
+
+    >>> chain = JoinGraph((Stream(1, 10), Stream(1, 20), Stream(1, 30)), (Predicate(0, 1, 0.5), Predicate(1, 2, 0.1)))
+    >>> most_selective_next(chain, origin=2)
+    Found(order=(2, 1, 0), cost=40.0, looked_at=1)
+
+    References: Golab, Özsu, section 5.4.
+    """
+    order = _from(graph, origin)
+    while windows := reachable(graph, order):
+        order = min(
+            ((*order, window) for window in windows), key=partial(intermediate_rows, graph, intervals=intervals)
+        )
+    return Found(order, origin_comparisons(graph, origin, order, intervals), looked_at=1)
+
+
+def exhaustive_from(graph: JoinGraph, origin: int, intervals: Intervals = EAGER) -> Found:
+    """The cheapest of all orders that start at this origin and follow the graph."""
+    orders = [_from(graph, origin)]
+    for _ in range(len(graph.streams) - 1):
+        orders = [(*order, window) for order in orders for window in reachable(graph, order)]
+    return Trials(lambda order: origin_comparisons(graph, origin, order, intervals)).best(orders)
+
+
+def reachable(graph: JoinGraph, order: Order) -> list[int]:
+    """The windows that may come next: those a predicate ties to the order so far, or all that are left where there is
+    none.
+    """
+    left = [each for each in range(len(graph.streams)) if each not in order]
+    return [each for each in left if graph.ties(order, each)] or left
+
+
+def _from(graph: JoinGraph, origin: int) -> Order:
+    if not 0 <= origin < len(graph.streams):
+        raise PlanError(f"there is no stream {origin} among {len(graph.streams)}")
+    return (origin,)
+
+
+MOST_STREAMS = 14
+
+
+def best_order_from(join: Join, origin: int, intervals: Intervals = EAGER) -> Found:
+    """The cheapest order with the origin outermost: Eager and Lazy Multi-Way NLJ, Multi-Way Hash Join, hybrid.
+
+    `looked_at` counts the extensions of a partial order by one window.
+
+    >>> from watersmeet.planner.models.golab import CommonAttribute, Stream
+    >>> four = CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50), Stream(1, 200, 40), Stream(3, 100, 5)))
+    >>> best_order_from(four, origin=3)
+    Found(order=(3, 0, 1, 2), cost=6000.0, looked_at=12)
+    """
+    return _best(join, origin, intervals, [(origin,)])
+
+
+def best_order_anywhere(join: Join, origin: int, intervals: Intervals = EAGER) -> Found:
+    """The cheapest order with the origin's new rows at any place: General Lazy Multi-Way NLJ."""
+    return _best(join, origin, intervals, [(each,) for each in range(len(join.streams))])
+
+
+def _best(join: Join, origin: int, intervals: Intervals, starts: list[Order]) -> Found:
+    count = len(join.streams)
+    if count > MOST_STREAMS:
+        raise PlanError(
+            f"orders of {count} streams are too many to search", hint=f"the search takes up to {MOST_STREAMS}"
+        )
+    rows, executions_per_s = origin_rows(join, origin, intervals)
+    best: dict[frozenset[int], tuple[float, Order]] = {frozenset(start): (0.0, start) for start in starts}
+    looked_at = 0
+    for _ in range(count - 1):
+        longer: dict[frozenset[int], tuple[float, Order]] = {}
+        for members, (cost, order) in best.items():
+            for target in range(count):
+                if target in members:
+                    continue
+                looked_at += 1
+                candidate = (cost + loop_comparisons(join, rows, order, target), (*order, target))
+                longer[members | {target}] = min(longer.get(members | {target}, candidate), candidate)
+        best = longer
+    ((cost, order),) = best.values()
+    return Found(order, executions_per_s * cost, looked_at)

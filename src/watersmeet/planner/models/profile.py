@@ -13,8 +13,8 @@ from typing import Any
 from watersmeet.errors import InputError, listing
 from watersmeet.planner.models.checks import check_not_negative, is_number
 from watersmeet.planner.models.early_aggregation import EarlyWeights
+from watersmeet.planner.models.kang import PAPER_WEIGHTS, StructureWeights, Weights
 from watersmeet.planner.models.tran import AggregationWeights
-from watersmeet.planner.models.weights import PAPER_WEIGHTS, StructureWeights, Weights
 
 
 @dataclass(frozen=True, slots=True)

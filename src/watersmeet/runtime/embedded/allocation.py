@@ -24,7 +24,7 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, BoundSource, PairConstraint, Query
 from watersmeet.algebra.windows import FOREVER_US, RangeWindow
 from watersmeet.errors import PlanError
-from watersmeet.kernels.xxhash64 import xxhash64_definition
+from watersmeet.kernels.hashing import xxhash64_definition
 from watersmeet.operators.shed.aggregation import TIME, shed_config, with_hidden
 from watersmeet.operators.shed.allocated import (
     PROBE,
@@ -37,10 +37,10 @@ from watersmeet.operators.shed.allocated import (
 from watersmeet.operators.shed.sampling import DropBox
 from watersmeet.operators.window_join.admission import Delta, without_shed
 from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.driver import Counters, Stepped, step
 from watersmeet.operators.window_join.state import MeetState, empty_state
-from watersmeet.operators.window_join.step import Counters, Stepped, step
-from watersmeet.operators.window_join.tactics.base import Tally
 from watersmeet.operators.window_join.tactics.registry import settled_config
+from watersmeet.operators.window_join.tactics.tactic import Tally
 from watersmeet.planner.estimates import Workload, length_to_seconds
 from watersmeet.planner.models.kang_limited import (
     NOTHING,

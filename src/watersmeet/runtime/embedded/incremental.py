@@ -16,9 +16,8 @@ import pyarrow as pa
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import Query
 from watersmeet.algebra.render import query_text
-from watersmeet.checkpoint.contents import About, BatchRecord, Files, batch_path
+from watersmeet.checkpoint.contents import About, BatchRecord, Files, batch_path, find_input_problems
 from watersmeet.checkpoint.framing import DamagedFileError
-from watersmeet.checkpoint.input_files import input_problems
 from watersmeet.checkpoint.owner import Owner, check_output, claim_output
 from watersmeet.checkpoint.store import Checkpoint
 from watersmeet.errors import InputError
@@ -189,7 +188,7 @@ def _check_inputs(job: Growing, decided: Mapping[int, BatchRecord], committed: i
     """
     streams = {name: inbox.path for name, inbox in job.inboxes.items()}
     written = part_files(Path(job.out)) if job.out is not None else {}
-    for problem in input_problems(streams, decided, committed):
+    for problem in find_input_problems(streams, decided, committed):
         if problem.is_missing or problem.batch in written:
             raise InputError(
                 f'input file "{problem.place}" of batch {problem.batch}, which has to run again, {problem.wrong}',

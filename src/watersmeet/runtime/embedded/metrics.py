@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.metrics.batch import BatchFigures, Observer
-from watersmeet.operators.cores import worked_s
-from watersmeet.operators.window_join.watch import ALL, PROBE
+from watersmeet.operators.parallel import cpu_seconds
+from watersmeet.operators.window_join.work_counters import ALL, PROBE
 from watersmeet.runtime.embedded.run import EmbeddedRun
 
 
@@ -36,9 +36,9 @@ def run_batch_with_metrics(
 ) -> tuple[list[pa.RecordBatch], BatchFigures]:
     """One batch of an embedded run, with its figures."""
     spent = dict(run.tally.watch.spent_s)
-    started, before_s = time.perf_counter(), worked_s()
+    started, before_s = time.perf_counter(), cpu_seconds()
     results = run.advance(tables, last=last)
-    took_s, spent_s = time.perf_counter() - started, worked_s() - before_s
+    took_s, spent_s = time.perf_counter() - started, cpu_seconds() - before_s
     figures = BatchFigures(
         batch=batch,
         ended_s=time.time(),

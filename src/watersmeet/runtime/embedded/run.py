@@ -20,15 +20,15 @@ from watersmeet.operators.aggregate.state import empty_state as aggregate_state
 from watersmeet.operators.aggregate.state import with_relation as aggregate_relation
 from watersmeet.operators.aggregate.step import Stepped as Aggregated
 from watersmeet.operators.aggregate.step import step as aggregate_step
-from watersmeet.operators.cores import on_cores
+from watersmeet.operators.parallel import on_cores
 from watersmeet.operators.shed.sampling import DropBox, drop_boxes
 from watersmeet.operators.window_join import blobs as meet_blobs
 from watersmeet.operators.window_join.admission import Delta, without_shed
 from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.driver import Stepped, step, with_relation
 from watersmeet.operators.window_join.state import MeetState, empty_state
-from watersmeet.operators.window_join.step import Stepped, step, with_relation
-from watersmeet.operators.window_join.tactics.base import Tally
 from watersmeet.operators.window_join.tactics.registry import settled_config
+from watersmeet.operators.window_join.tactics.tactic import Tally
 from watersmeet.runtime.embedded.adaptive import Adaptive, Decision, Overload
 from watersmeet.runtime.planning import plan_of, planning_rows
 from watersmeet.runtime.watermark import Lateness, Watermark

@@ -14,10 +14,10 @@ from watersmeet.errors import InputError, PlanError
 from watersmeet.operators.shed.aggregation import ShedAggregation, ShedConfig, shed_config, with_hidden
 from watersmeet.operators.shed.sampling import drop_boxes, keep_shares
 from watersmeet.operators.window_join.admission import Delta
+from watersmeet.operators.window_join.driver import Stepped, step, with_relation
 from watersmeet.operators.window_join.state import empty_state
-from watersmeet.operators.window_join.step import Stepped, step, with_relation
-from watersmeet.operators.window_join.tactics.base import Tally
 from watersmeet.operators.window_join.tactics.registry import settled_config
+from watersmeet.operators.window_join.tactics.tactic import Tally
 from watersmeet.runtime.embedded.run import EmbeddedRun, Sources, lateness_of, whole
 from watersmeet.runtime.watermark import Watermark
 

@@ -21,10 +21,10 @@ from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.shed.aggregation import TIME
 from watersmeet.operators.window_join.admission import Delta
 from watersmeet.operators.window_join.config import MeetConfig
-from watersmeet.operators.window_join.watch import ALL
-from watersmeet.runtime.spark.layout import Int64s, Layout
-from watersmeet.runtime.spark.narrowing import widened
-from watersmeet.runtime.spark.operator import Counters, Operator
+from watersmeet.operators.window_join.work_counters import ALL
+from watersmeet.runtime.spark.bucket_grid import Int64s, Layout
+from watersmeet.runtime.spark.bucket_operators import Counters, Operator
+from watersmeet.runtime.spark.integer_downcast import widened
 from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNWANTED, Packet, table_from_bytes
 from watersmeet.runtime.watermark import Lateness, Watermark
 from watersmeet.sources.times import event_times_us, refuse_likely_unit

@@ -26,8 +26,8 @@ from watersmeet.errors import InternalError
 from watersmeet.planner.models.profile import SparkCosts
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.processes import cpu_s
+from watersmeet.runtime.spark.batch_metrics import metrics_of
 from watersmeet.runtime.spark.host import on_spark
-from watersmeet.runtime.spark.metrics import metrics_of
 from watersmeet.runtime.spark.session import session
 from watersmeet.sources.declarations import stream
 from watersmeet.sources.numbered_files import write_numbered

@@ -18,7 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from watersmeet.runtime.spark.session import application_of
-from watersmeet.runtime.spark.shelf import LiveRuns, cached_runs, remove_run
+from watersmeet.runtime.spark.worker_cache import LiveRuns, cached_runs, remove_run
 
 _RUN_ID = "spark.jobGroup.id"  # Spark runs all jobs of a streaming query in a group named by its run id
 

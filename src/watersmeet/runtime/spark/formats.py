@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession, types
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
 from watersmeet.errors import InputError, listing
-from watersmeet.runtime.spark.columns import column_of
+from watersmeet.runtime.spark.predicate_pushdown import column_of
 
 JSON = "json"
 _VALUE = "value"

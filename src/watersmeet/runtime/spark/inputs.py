@@ -17,14 +17,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
 from watersmeet.errors import InputError
-from watersmeet.operators.cores import made_ahead
+from watersmeet.operators.parallel import prefetch
 from watersmeet.operators.row_identity import is_part_of_identity
 from watersmeet.operators.shed.sampling import DropBox
-from watersmeet.runtime.spark.columns import column_of, translated
 from watersmeet.runtime.spark.finite import endless
 from watersmeet.runtime.spark.packets import PACKED, PACKED_DDL
 from watersmeet.runtime.spark.packing import PackedInput, Packer
-from watersmeet.runtime.spark.store import drop_ended_runs
+from watersmeet.runtime.spark.predicate_pushdown import column_of, translated
+from watersmeet.runtime.spark.state_store import drop_ended_runs
 from watersmeet.sources.declarations import Stream
 from watersmeet.sources.feeds import PathFeed, SparkFeed
 from watersmeet.sources.files import is_data_file, read_pieces
@@ -94,7 +94,7 @@ def _pack_batches(
     packer: Packer, declared: pa.Schema, flags: list[str], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     drop_ended_runs()
-    return made_ahead(packer.packed(_declared(pa.Table.from_batches([batch]), declared, flags) for batch in batches))
+    return prefetch(packer.packed(_declared(pa.Table.from_batches([batch]), declared, flags) for batch in batches))
 
 
 def _declared(table: pa.Table, declared: pa.Schema, flags: list[str]) -> pa.Table:
@@ -129,7 +129,7 @@ def _pack_files(
     paths = (Path(path.as_py().removeprefix("file:")) for batch in batches for path in batch.column(0))
     wanted = pa.schema([schema.field(name) for name in packer.names_read()])
     pieces = ((path, piece) for path in paths if is_data_file(path) for piece in read_pieces(path, time, wanted.names))
-    return made_ahead(packer.packed(_as_wanted(path, piece, wanted) for path, piece in made_ahead(pieces)))
+    return prefetch(packer.packed(_as_wanted(path, piece, wanted) for path, piece in prefetch(pieces)))
 
 
 def _as_wanted(path: Path, table: pa.Table, wanted: pa.Schema) -> pa.Table:

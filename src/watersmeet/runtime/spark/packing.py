@@ -17,16 +17,15 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Column, Expr, columns_of, conjuncts
 from watersmeet.errors import InternalError
-from watersmeet.kernels.mixing import combine_codes
+from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators.aggregate.codes import placing_codes
 from watersmeet.operators.expressions import evaluate, evaluate_or_null, maybe_true
-from watersmeet.operators.keys import key_codes
+from watersmeet.operators.keys import encode_keys
 from watersmeet.operators.shed.aggregation import ROW, TIME, with_hidden
 from watersmeet.operators.shed.sampling import DropBox
 from watersmeet.operators.window_join.admission import Delta
-from watersmeet.runtime.spark.dropping import PlannedDrops
-from watersmeet.runtime.spark.layout import Axis, Int64s, Layout
-from watersmeet.runtime.spark.narrowing import narrowed
+from watersmeet.runtime.spark.bucket_grid import Axis, Int64s, Layout
+from watersmeet.runtime.spark.integer_downcast import narrowed
 from watersmeet.runtime.spark.packets import (
     BLOB_BYTES,
     CLOCK,
@@ -38,6 +37,7 @@ from watersmeet.runtime.spark.packets import (
     pieces_of,
     table_buffer,
 )
+from watersmeet.runtime.spark.task_batch import PlannedDrops
 from watersmeet.sources.times import event_times_us
 
 #: Rows are gathered up to so many bytes before they are packed, or as many as make full blobs: small batches are not to
@@ -219,7 +219,7 @@ class _Wanted:
             return placing_codes([self._values(key, rows) for key in axis.keys], rows.size)
         if axis.key_class is None:
             return self._identity(rows)
-        return key_codes(self._values(dict(self.source.keys)[axis.key_class], rows))
+        return encode_keys(self._values(dict(self.source.keys)[axis.key_class], rows))
 
     def _values(self, expr: Expr, rows: Int64s) -> pa.Array:
         return evaluate(expr, _columns_of(self.table, rows), rows.size)
@@ -231,7 +231,7 @@ class _Wanted:
             column = _one_array(self.table, name)
             if pa.types.is_integer(column.type) or pa.types.is_string(column.type) or pa.types.is_floating(column.type):
                 codes.append(
-                    key_codes(column.fill_null("" if pa.types.is_string(column.type) else 0).take(pa.array(rows)))
+                    encode_keys(column.fill_null("" if pa.types.is_string(column.type) else 0).take(pa.array(rows)))
                 )
         return reduce(combine_codes, codes)
 

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.errors import InputError, WatersmeetWarning, abbreviate
 from watersmeet.runtime.java import check_java
-from watersmeet.runtime.spark.faults import SparkError
+from watersmeet.runtime.spark.spark_errors import SparkError
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PARTITIONS = "spark.sql.shuffle.partitions"

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from watersmeet.operators.aggregate.parts import Part as SavedWhole
 from watersmeet.operators.shed.aggregation import ShedAggregation, ShedConfig
 from watersmeet.operators.window_join.admission import Delta
-from watersmeet.operators.window_join.parts import SavedPart
+from watersmeet.operators.window_join.driver import drained
+from watersmeet.operators.window_join.serialization import SavedPart
 from watersmeet.operators.window_join.state import MeetState
-from watersmeet.operators.window_join.step import drained
-from watersmeet.runtime.spark.operator import MeetOperator, Part, Steps
+from watersmeet.runtime.spark.bucket_operators import MeetOperator, Part, Steps
 
 ESTIMATES = "estimates"
 

@@ -16,7 +16,7 @@ from watersmeet.checkpoint.framing import DamagedFileError, encode_frame, read_f
 from watersmeet.errors import InputError
 from watersmeet.files import write_atomically
 from watersmeet.operators.window_join.config import MeetConfig
-from watersmeet.runtime.spark.layout import Axis, Grouping, Layout, axes_of
+from watersmeet.runtime.spark.bucket_grid import Axis, Grouping, Layout, axes_of
 
 KIND = "grid"
 _RESTORE = "restore it from a copy, or delete it and start with the statistics that the query was first started with"

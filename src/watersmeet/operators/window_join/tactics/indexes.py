@@ -7,18 +7,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from watersmeet.kernels import btree, ttree
-from watersmeet.kernels.loop_state import BTREE, HASH, TTREE, Indexes, Progress, Steps, Windows
-from watersmeet.kernels.loop_windows import fill_tree
+from watersmeet.kernels.loop_state import BTREE, HASH, TTREE, Indexes, Progress, Steps, Windows, fill_tree
 from watersmeet.kernels.tree_header import HEADER
 from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.pane import Int64s
 
 if TYPE_CHECKING:
-    from watersmeet.operators.window_join.tactics.loops import Loops
+    from watersmeet.operators.window_join.tactics.nested_loops import Loops
 
-Int64s = NDArray[np.int64]
 
 KINDS = {"hash": HASH, "btree": BTREE, "ttree": TTREE}
 

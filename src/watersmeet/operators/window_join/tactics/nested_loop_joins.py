@@ -21,8 +21,14 @@ from __future__ import annotations
 
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.operators.window_join.config import MeetConfig
-from watersmeet.operators.window_join.tactics.base import Search, Tactic, numbers_of, refuse, refuse_knobs
-from watersmeet.operators.window_join.tactics.loops import Loops, any_place, indexes_for, origin_first, search_with
+from watersmeet.operators.window_join.tactics.nested_loops import (
+    Loops,
+    any_place,
+    indexes_for,
+    origin_first,
+    search_with,
+)
+from watersmeet.operators.window_join.tactics.tactic import Search, Tactic, numbers_of, refuse, refuse_knobs
 
 
 def compile_naive_nlj(config: MeetConfig, plan: Plan) -> Search:

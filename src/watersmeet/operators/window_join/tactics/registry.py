@@ -9,11 +9,11 @@ from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import PlanError, listing
 from watersmeet.operators.shed.sampling import drop_boxes
 from watersmeet.operators.window_join.config import MeetConfig, meet_config
-from watersmeet.operators.window_join.tactics.base import Tactic, refuse
+from watersmeet.operators.window_join.tactics.grouped_runs import RUNS
+from watersmeet.operators.window_join.tactics.join_tree import TREE
 from watersmeet.operators.window_join.tactics.nested_loop_joins import NESTED_LOOP_JOINS
-from watersmeet.operators.window_join.tactics.open_parts import fill_by_structure
-from watersmeet.operators.window_join.tactics.runs import RUNS
-from watersmeet.operators.window_join.tactics.tree import TREE
+from watersmeet.operators.window_join.tactics.plan_defaults import fill_by_structure
+from watersmeet.operators.window_join.tactics.tactic import Tactic, refuse
 from watersmeet.operators.window_join.tactics.w_joins import W_JOINS
 
 TACTICS = {tactic.name: tactic for tactic in (RUNS, *NESTED_LOOP_JOINS, *W_JOINS, TREE)}

@@ -18,12 +18,10 @@ from watersmeet.kernels.wjoin.extend import Thetas, extend_nested, extend_swept
 from watersmeet.kernels.wjoin.scans import Scanned, Scans, room_for_scans
 from watersmeet.operators.expressions import maybe_true
 from watersmeet.operators.window_join.config import MeetConfig
-from watersmeet.operators.window_join.expand import Combinations, column_of
-from watersmeet.operators.window_join.tactics.base import Reach, Tally
-from watersmeet.operators.window_join.tactics.stages import MOST_ROWS
-
-Int64s = NDArray[np.int64]
-Int32s = NDArray[np.int32]
+from watersmeet.operators.window_join.matches import Combinations, column_of
+from watersmeet.operators.window_join.pane import Int32s, Int64s
+from watersmeet.operators.window_join.tactics.loop_stages import MOST_ROWS
+from watersmeet.operators.window_join.tactics.tactic import Reach, Tally
 
 
 @dataclass(frozen=True, slots=True)

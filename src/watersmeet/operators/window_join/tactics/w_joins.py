@@ -31,13 +31,11 @@ from watersmeet.kernels.wjoin.ripple_join import ripple_join, ripple_scans
 from watersmeet.kernels.wjoin.scans import Scanned
 from watersmeet.kernels.wjoin.xjoin import xjoin, xjoin_scans
 from watersmeet.operators.window_join.config import MeetConfig
-from watersmeet.operators.window_join.expand import PIECE_ROWS, Combinations, refined, within_bounds
-from watersmeet.operators.window_join.pane import Pane, Panes
-from watersmeet.operators.window_join.tactics.base import Reach, Search, Tactic, Tally, refuse, refuse_knobs
-from watersmeet.operators.window_join.tactics.loops import OPS, indexes_for
+from watersmeet.operators.window_join.matches import PIECE_ROWS, Combinations, refined, within_bounds
+from watersmeet.operators.window_join.pane import Int64s, Pane, Panes
+from watersmeet.operators.window_join.tactics.nested_loops import OPS, indexes_for
 from watersmeet.operators.window_join.tactics.staged_scans import Rows, StagedScans
-
-Int64s = NDArray[np.int64]
+from watersmeet.operators.window_join.tactics.tactic import Reach, Search, Tactic, Tally, refuse, refuse_knobs
 
 
 @dataclass(frozen=True, slots=True)

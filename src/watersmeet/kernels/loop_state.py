@@ -1,0 +1,226 @@
+"""The flat arrays that nested loops work on, grouped and named. Numba takes named tuples of arrays as they are."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from watersmeet.kernels import btree, ttree
+from watersmeet.kernels.compile import IN_INT64, INT, OUT_INT64, inlined, kernel, piece
+from watersmeet.kernels.tree_nodes import COMPARISONS
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.int32]
+
+# Kinds of access to a window.
+LIST, HASH, BTREE, TTREE = 0, 1, 2, 3
+
+# Comparisons between a value of a loop's row and one of a row bound before.
+EQUAL, UNEQUAL, LESS, AT_MOST, MORE, AT_LEAST = 0, 1, 2, 3, 4, 5
+
+# Places of the clock: what comes next, where the loops stand (no loop is open at level −1), whether rows wait since
+# when, and the next partial match to go on from.
+NEXT_ARRIVAL, NEXT_EVALUATION, NEXT_EXPIRATION, ORIGIN, LEVEL, PENDING, PENDING_SINCE, NEXT_PARTIAL, CLOCK = range(9)
+
+LOWEST = int(np.iinfo(np.int64).min)
+HIGHEST = int(np.iinfo(np.int64).max)
+
+
+class Windows(NamedTuple):
+    """All rows of all windows. Row r of window w stands at `offsets[w] + r`; its value in column c at `column_at[w, c]
+    + r`.
+    """
+
+    offsets: Int64s
+    times: Int64s
+    ends: Int64s  # last instant of validity
+    ranks: Int64s  # place in the order of arrival; −1 for rows of earlier batches
+    values: Int64s
+    column_at: Int64s  # 2-D, −1 where a window has no such column
+    later_by: Int64s  # 2-D: the most by which a row of the second window can be later than one of the first
+    keep: Int64s  # how long after its time a row can meet others
+
+
+class Arrivals(NamedTuple):
+    """The new rows in order of arrival."""
+
+    input: Int64s
+    row: Int64s
+
+
+class Steps(NamedTuple):
+    """For each origin, a loop per window: which window, by which index (−1 none), and which conditions hold towards
+    outer loops.
+    """
+
+    order: Int64s  # 2-D: [origin, loop]
+    access: Int64s  # 2-D
+    conditions: Int64s  # 3-D: [origin, loop, from and to]
+    op: Int64s
+    column: Int64s
+    bound: Int64s  # the outer loop compared with
+    bound_column: Int64s
+
+
+class Indexes(NamedTuple):
+    """Indexes on windows, those of one window side by side. Hash buckets are stretches of `placed_*` in arrival order."""
+
+    of_window: Int64s  # indexes of window w are of_window[w] … of_window[w + 1]
+    column: Int64s
+    kind: Int64s
+    size: Int64s  # buckets, or entries per node
+    bucket_at: Int64s
+    heads: Int64s
+    tails: Int64s
+    placed_at: Int64s
+    placed_row: Int64s
+    placed_value: Int64s
+    placed_bucket: Int64s  # by row, not by place
+    nodes_at: Int64s  # one more than there are indexes
+    nodes: Int64s
+    headers: Int64s  # 2-D
+
+
+class Progress(NamedTuple):
+    """How far the join is: per window the oldest row kept, the first row not joined yet, the first row not arrived yet."""
+
+    oldest: Int64s
+    evaluated: Int64s
+    tail: Int64s
+    clock: Int64s  # see the names of its places
+
+
+class Loops(NamedTuple):
+    """Where each of the nested loops stands. Kept between calls, so that a full output can be emptied in the middle of
+    them.
+    """
+
+    chosen: Int64s  # the row of each loop
+    cursor: Int64s
+    stop: Int64s
+    kind: Int64s
+    key: Int64s
+    bounds: Int64s  # 2-D
+    candidates: Int64s  # 2-D: rows a tree gave, per loop
+
+
+class Stage(NamedTuple):
+    """The loops of one stage, `bounds[0] … bounds[1]`, and the partial matches the stage goes on from; see
+    `nested_loops`.
+
+    `partials[w, m]` is the row of window w in partial match m. The two rows behind the windows' say how many rows had
+    arrived when it was found, and its origin; matches are in the order in which the stage before found them.
+    `bounds[2]` is their number, `bounds[3]` 1 while the stage before may find more, `bounds[4]` 1 for the stage that
+    nothing comes before.
+    """
+
+    bounds: Int64s
+    partials: Rows  # 2-D
+
+
+class Counters(NamedTuple):
+    """What the join did, exactly, by origin and target. All else follows from these and from how far the join is."""
+
+    comparisons: Int64s  # 2-D: rows a loop looked at
+    touched: Int64s  # 2-D: rows that passed a loop
+
+
+def _type(group: type[tuple[Any, ...]], *dimensions: int) -> Any:
+    """Numba's type of a group whose arrays have these dimensions."""
+    arrays = [types.Array(types.int64, count, "C") for count in dimensions]
+    return types.BaseTuple.from_types(arrays, group)  # type: ignore[no-untyped-call] # numba publishes no types
+
+
+WINDOWS = _type(Windows, 1, 1, 1, 1, 1, 2, 2, 1)
+ARRIVALS = _type(Arrivals, 1, 1)
+STEPS = _type(Steps, 2, 2, 3, 1, 1, 1, 1)
+INDEXES = _type(Indexes, *[1] * 13, 2)
+PROGRESS = _type(Progress, 1, 1, 1, 1)
+LOOPS = _type(Loops, 1, 1, 1, 1, 1, 2, 2)
+COUNTERS = _type(Counters, 2, 2)
+OUT_ROWS = types.Array(types.int32, 2, "C")
+STAGE = types.BaseTuple.from_types([types.Array(types.int64, 1, "C"), OUT_ROWS], Stage)  # type: ignore[no-untyped-call]
+
+
+@kernel(INT, OUT_INT64, OUT_INT64, IN_INT64, INT)
+def fill_tree(kind: int, nodes: Int64s, header: Int64s, values: Int64s, node_rows: int) -> None:
+    """A tree with the rows that are already in its window."""
+    if kind == BTREE:
+        btree.clear(nodes, header, node_rows)
+    else:
+        ttree.clear(nodes, header, node_rows)
+    for row in range(values.size):
+        add_to_tree(kind, nodes, header, values[row], row)
+
+
+@inlined
+def insert(  # type: ignore[no-untyped-def] # numba infers
+    values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket, tails, nodes_at, nodes, headers,
+           tail, window, row
+):  # fmt: skip
+    """A row arrives: it is the newest of its window, of its bucket, and an entry of its trees."""
+    tail[window] = row + 1
+    for index in range(of_window[window], of_window[window + 1]):
+        if index_kind[index] == HASH:
+            tails[placed_bucket[placed_at[index] + row]] += 1
+        else:
+            value = values[column_at[window, index_column[index]] + row]
+            add_to_tree(index_kind[index], nodes[nodes_at[index] : nodes_at[index + 1]], headers[index], value, row)
+
+
+@inlined
+def expire(  # type: ignore[no-untyped-def] # numba infers
+    times, ends, offsets, keep, values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket,
+           heads, nodes_at, nodes, headers, oldest, evaluated, window, now
+):  # fmt: skip
+    """Rows that can meet nothing at or after `now` leave, oldest first, up to the first that has to stay.
+
+    Buckets are in arrival order too, so the oldest row of a window is the oldest of its bucket: no bucket is visited in
+    vain.
+    """
+    base = offsets[window]
+    row = oldest[window]
+    while row < evaluated[window] and (times[base + row] + keep[window] < now or ends[base + row] < now):
+        for index in range(of_window[window], of_window[window + 1]):
+            if index_kind[index] == HASH:
+                heads[placed_bucket[placed_at[index] + row]] += 1
+            else:
+                value = values[column_at[window, index_column[index]] + row]
+                take_from_tree(
+                    index_kind[index], nodes[nodes_at[index] : nodes_at[index + 1]], headers[index], value, row
+                )
+        row += 1
+    oldest[window] = row
+
+
+@piece
+def add_to_tree(kind: int, nodes: Int64s, header: Int64s, value: int, row: int) -> None:
+    if kind == BTREE:
+        btree.insert(nodes, header, value, row)
+    else:
+        ttree.insert(nodes, header, value, row)
+
+
+@piece
+def take_from_tree(kind: int, nodes: Int64s, header: Int64s, value: int, row: int) -> None:
+    if kind == BTREE:
+        btree.remove(nodes, header, value, row)
+    else:
+        ttree.remove(nodes, header, value, row)
+
+
+@piece
+def tree_candidates(kind: int, nodes: Int64s, header: Int64s, low: int, high: int, found: Int64s) -> tuple[int, int]:
+    """Writes the rows between two values to `found`; their number, and the comparisons it took."""
+    if low > high:
+        return 0, 0
+    before = header[COMPARISONS]
+    count = (
+        btree.probe(nodes, header, low, high, found, 0)
+        if kind == BTREE
+        else ttree.probe(nodes, header, low, high, found, 0)
+    )
+    return count, header[COMPARISONS] - before

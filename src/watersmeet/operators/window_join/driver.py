@@ -1,0 +1,190 @@
+"""The driver of the meet operator: one batch in, its results and the next state out.
+
+The driver admits rows, cuts the batch into stretches of time, lets expired panes go, and decides which rows are old and
+which are new. A tactic finds every combination with at least one new row, each exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.algebra.expressions import Expr
+from watersmeet.operators import parallel as cores
+from watersmeet.operators.expressions import evaluate
+from watersmeet.operators.window_join.admission import Delta, Released, pane_of, release, stretches, without_late
+from watersmeet.operators.window_join.config import MeetConfig, MeetInput
+from watersmeet.operators.window_join.matches import Combinations, column_of
+from watersmeet.operators.window_join.pane import Pane, Panes
+from watersmeet.operators.window_join.state import InputState, MeetState
+from watersmeet.operators.window_join.tactics.registry import tactic_of
+from watersmeet.operators.window_join.tactics.tactic import Memory, Tally
+from watersmeet.operators.window_join.work_counters import KEEP, PROBE, ROWS_OUT, TAKE_IN, Watch
+
+Returned = TypeVar("Returned")
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What a step did, per input."""
+
+    arrived: tuple[int, ...]
+    late: tuple[int, ...]
+    results: int
+    tally: Tally
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """The outcome of a step."""
+
+    results: list[pa.RecordBatch]
+    state: MeetState
+    counters: Counters
+
+
+def step(config: MeetConfig, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int) -> Stepped:
+    """Joins a batch. Time is an argument, never a clock.
+
+    `watermark_us` is the query's watermark at the start of the batch: rows before it are late. `future_us` is a promise
+    that no later batch brings a row before it that is not late: rows that wait are released up to it, and state that
+    cannot reach it is dropped.
+    """
+    results, (following, counters) = drained(steps(config, state, deltas, watermark_us, future_us))
+    return Stepped(results, following, counters)
+
+
+def drained(under_way: Generator[pa.RecordBatch, None, Returned]) -> tuple[list[pa.RecordBatch], Returned]:
+    """All that a generator yields, and what it returns."""
+    results: list[pa.RecordBatch] = []
+    while True:
+        try:
+            results.append(next(under_way))
+        except StopIteration as over:
+            return results, over.value
+
+
+def steps(
+    config: MeetConfig, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int
+) -> Generator[pa.RecordBatch, None, tuple[MeetState, Counters]]:
+    """`step` with its results one piece at a time: none is held here, however many there are. Returns the next state
+    and the counters.
+    """
+    kept = {i: without_late(delta, watermark_us) for i, delta in deltas.items()}
+    tally = Tally(len(state.inputs))
+    released, inputs = _release(config, state, kept, future_us, tally.watch)
+    memory = Memory(state.derived if tactic_of(config.plan).recall is not None else None)
+    found = 0
+    bounds = list(stretches([released[i] for i in config.streams], config))
+    for before_us, new, watch in cores.prefetch_next(_new_panes(config, released, bounds)):
+        tally.watch.add(watch)
+        for batch in _join(config, inputs, new, tally, memory):
+            found += batch.num_rows
+            yield batch
+        horizon_us = min(before_us, future_us)
+        inputs = [
+            _with_pane(config.inputs[i], each, new[i], horizon_us, tally.watch) if i in new else each
+            for i, each in enumerate(inputs)
+        ]
+    counters = Counters(
+        arrived=tuple(len(deltas[i]) if i in deltas else 0 for i in range(len(inputs))),
+        late=tuple(len(deltas[i]) - len(kept[i]) if i in deltas else 0 for i in range(len(inputs))),
+        results=found,
+        tally=tally,
+    )
+    return MeetState(tuple(inputs), memory.kept), counters
+
+
+def with_relation(config: MeetConfig, state: MeetState, number: int, table: pa.Table) -> MeetState:
+    """The state with a relation's rows in it: one pane that never leaves."""
+    rows = Released(table, np.zeros(table.num_rows, np.int64), None)
+    pane = pane_of(config.inputs[number], rows)
+    inputs = list(state.inputs)
+    inputs[number] = replace(inputs[number], panes=(pane,))
+    return MeetState(tuple(inputs))
+
+
+def _release(
+    config: MeetConfig, state: MeetState, deltas: dict[int, Delta], future_us: int, watch: Watch
+) -> tuple[dict[int, Released], list[InputState]]:
+    inputs = list(state.inputs)
+    released: dict[int, Released] = {}
+    for i in config.streams:
+        source = config.inputs[i]
+        delta = deltas[i] if i in deltas else _no_rows(source)  # a delta without rows still knows its columns
+        with watch.on(TAKE_IN, i):
+            released[i], inputs[i] = release(source, inputs[i], delta, future_us, waits=config.waits_for_watermark)
+    return released, inputs
+
+
+def _new_panes(
+    config: MeetConfig, released: dict[int, Released], bounds: list[tuple[int, int]]
+) -> Iterator[tuple[int, dict[int, Pane], Watch]]:
+    """Stretch by stretch: the time before which it ends, its new panes, and how long they took. None of it depends on
+    what was before.
+    """
+    prepare = tactic_of(config.plan).prepare if len(bounds) > 1 else None  # a single one has its turn at once
+    for from_us, before_us in bounds:
+        rows = [released[i].between(from_us, before_us) for i in config.streams]
+        made = cores.parallel_map(
+            partial(_new_pane, config),
+            list(zip(config.streams, rows, strict=True)),
+            sum(each.times.size for each in rows),
+        )
+        new = {i: pane for i, (pane, _) in zip(config.streams, made, strict=True)}
+        watch = Watch()
+        for _, its in made:
+            watch.add(its)
+        if prepare is not None:
+            with watch.on(PROBE):
+                prepare(config, new)
+        yield before_us, new, watch
+
+
+def _new_pane(config: MeetConfig, of_input: tuple[int, Released]) -> tuple[Pane, Watch]:
+    number, rows = of_input
+    watch = Watch()
+    with watch.on(KEEP, number):
+        return pane_of(config.inputs[number], rows), watch
+
+
+def _with_pane(source: MeetInput, state: InputState, pane: Pane, future_us: int, watch: Watch) -> InputState:
+    with watch.on(KEEP, source.number):
+        return state.with_pane(pane, source.retention_us, future_us)
+
+
+def _no_rows(source: MeetInput) -> Delta:
+    return Delta(source.fields.empty_table(), np.empty(0, np.int64))
+
+
+def _join(
+    config: MeetConfig, inputs: list[InputState], new: dict[int, Pane], tally: Tally, memory: Memory
+) -> Iterator[pa.RecordBatch]:
+    if not any(len(pane) for pane in new.values()):
+        return
+    search = tactic_of(config.plan).search(config, memory)
+    found = tally.watch.each(PROBE, search(config, [each.panes for each in inputs], new, tally))
+    some = (each for each in found if len(each[1]))
+    for batch, watch in cores.pipelined_map(partial(_rows_out, config), some, lambda each: len(each[1])):
+        tally.watch.add(watch)
+        yield batch
+
+
+def _rows_out(config: MeetConfig, found: tuple[dict[int, Panes], Combinations]) -> tuple[pa.RecordBatch, Watch]:
+    """The rows, and how long it took, by whichever core it was done."""
+    watch = Watch()
+    with watch.on(ROWS_OUT):
+        batch = _materialised(config, *found)
+    return batch, watch
+
+
+def _materialised(config: MeetConfig, reach: dict[int, Panes], found: Combinations) -> pa.RecordBatch:
+    def values(expr: Expr) -> pa.Array:
+        return evaluate(expr, lambda column: column_of(config, reach, found, column), len(found))
+
+    return pa.RecordBatch.from_arrays([values(output.expr) for output in config.outputs], schema=config.result)

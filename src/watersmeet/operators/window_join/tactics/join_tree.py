@@ -1,0 +1,198 @@
+"""A tree of two-input joins: each node meets the rows of its two subtrees, and keeps what it found for the node above.
+
+New rows of a node are new rows of one side with old and new rows of the other, and old rows of the first with new rows
+of the other: every combination with a new row, once. What a node found is derived data, like an access path. It is kept
+between batches beside the base windows, which stay the only state: after a restart or a change of plan it is made again
+from them, and nothing of that is a result.
+
+References: Ayad, Naughton, "Static optimization of conjunctive queries with sliding windows over infinite streams",
+section 3: join trees, bushy ones included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from watersmeet.algebra.expressions import sources_of
+from watersmeet.algebra.plan import Plan, Tree, leaves
+from watersmeet.algebra.windows import RowsWindow
+from watersmeet.errors import InternalError, listing
+from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.matches import Combinations
+from watersmeet.operators.window_join.pane import Pane, Panes, stacked
+from watersmeet.operators.window_join.tactics.joined_rows import Joined, Link, in_order, meeting, together
+from watersmeet.operators.window_join.tactics.tactic import Memory, Reach, Search, Tactic, Tally, refuse, refuse_knobs
+
+Node = tuple[Tree, Tree]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the inner nodes of a tree found, in chunks, oldest first."""
+
+    tree: Tree
+    nodes: Mapping[Tree, tuple[Joined, ...]]
+
+
+def settle(config: MeetConfig, plan: Plan) -> Search:
+    return recall(config, plan, Memory())
+
+
+def recall(config: MeetConfig, plan: Plan, memory: Memory) -> Search:
+    """The search, with what the tree kept of earlier batches, if it did."""
+    refuse_knobs(plan, "global_order", "orders", "indexes", "evaluate_us", "expire_us", "cleanup_rows")
+    tree = plan.tree
+    if tree is None:
+        raise refuse(plan, "it needs the tree of its joins", hint='write tree=(("a", "b"), "c")')
+    if sorted(leaves(tree)) != sorted(config.aliases):
+        raise refuse(plan, f"its tree must have each source as a leaf once: {listing(list(config.aliases))}")
+    return partial(_search, tree, memory)
+
+
+def _search(
+    tree: Tree, memory: Memory, config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: Tally
+) -> Iterator[tuple[Reach, Combinations]]:
+    kept = memory.kept if isinstance(memory.kept, Kept) and memory.kept.tree == tree else None
+    growing = _Growing(config, old, new, tally, {} if kept is None else _still_there(config, old, kept))
+    for found in growing.new_rows(tree):
+        if len(found):
+            numbers = np.arange(len(found), dtype=np.int32)
+            yield (
+                {i: Panes((part,)) for i, part in found.parts.items()},
+                Combinations(dict.fromkeys(found.parts, numbers), {}, None, None),
+            )
+    memory.kept = Kept(tree, growing.grown)
+
+
+@dataclass
+class _Growing:
+    """One batch on its way up a tree. `known` is what nodes found before, `grown` what they have found after."""
+
+    config: MeetConfig
+    old: list[tuple[Pane, ...]]
+    new: dict[int, Pane]
+    tally: Tally
+    known: dict[Tree, tuple[Joined, ...]]
+    grown: dict[Tree, tuple[Joined, ...]] = field(default_factory=dict)
+
+    def new_rows(self, node: Tree) -> Iterator[Joined]:
+        """Combinations of a subtree's inputs with at least one new row, each once."""
+        if isinstance(node, str):
+            number = self.config.aliases[node]
+            if number in self.new and len(self.new[number]):
+                yield Joined(self.config, {number: self.new[number]})
+            return
+        link = _link(self.config, node)
+        before = [self.old_rows(side) for side in node]  # before the new rows are kept
+        left, right = (list(self._kept_new_rows(side)) for side in node)
+        for chunk in left:
+            for other in (*before[1], *right):
+                yield from self._met(chunk, other, link)
+        for chunk in right:
+            for other in before[0]:
+                yield from self._met(chunk, other, link.turned())
+
+    def old_rows(self, node: Tree) -> tuple[Joined, ...]:
+        """What was there before this batch: base windows at a leaf; at a node what it kept, or finds again, which is no
+        result.
+        """
+        if isinstance(node, str):
+            number = self.config.aliases[node]
+            return tuple(Joined(self.config, {number: pane}) for pane in self.old[number])
+        if node not in self.known:
+            link = _link(self.config, node)
+            sides, uncounted = [self.old_rows(side) for side in node], np.zeros(1, np.int64)
+            found = [
+                each
+                for left in sides[0]
+                for right in sides[1]
+                for _, each in meeting(left, right, link, uncounted)
+                if len(each)
+            ]
+            self.known[node] = (together([in_order(each) for each in found]),) if found else ()
+        return self.known[node]
+
+    def _kept_new_rows(self, side: Tree) -> Iterator[Joined]:
+        """A side's new rows, all of them at once, kept for the batches to come."""
+        found = list(self.new_rows(side))
+        whole = [] if not sum(map(len, found)) else [together([in_order(each) for each in found if len(each)])]
+        if not isinstance(side, str):
+            for each in whole:
+                self.tally.inserts[min(each.parts)] += len(each)
+            self.grown[side] = _compacted([*self.old_rows(side), *whole])
+        yield from whole
+
+    def _met(self, probing: Joined, probed: Joined, link: Link) -> Iterator[Joined]:
+        origin, target = min(probing.parts), min(probed.parts)
+        self.tally.probes[origin, target] += len(probing)
+        for candidates, found in meeting(probing, probed, link, self.tally.tested[origin : origin + 1]):
+            self.tally.comparisons[origin, target] += candidates
+            self.tally.touched[origin, target] += len(found)
+            yield found
+
+
+def _link(config: MeetConfig, node: Node) -> Link:
+    here, there = ([config.aliases[alias] for alias in leaves(side)] for side in node)
+    classes = []
+    for key_class, members in enumerate(config.classes.keys):
+        left, right = (next((i for i in side if i in members), None) for side in (here, there))
+        if left is not None and right is not None:
+            classes.append((key_class, left, right))
+    sides = [{config.inputs[i].alias for i in side} for side in (here, there)]
+    both = sides[0] | sides[1]
+    ready = (
+        check
+        for check in config.residuals
+        if sources_of(check) <= both and not any(sources_of(check) <= side for side in sides)
+    )
+    return Link(tuple(classes), tuple(ready))
+
+
+def _compacted(chunks: list[Joined]) -> tuple[Joined, ...]:
+    """Neighbours are put together while the newer one is at least half as large, as panes are."""
+    while len(chunks) > 1 and len(chunks[-2]) <= 2 * len(chunks[-1]):
+        chunks = [*chunks[:-2], together(chunks[-2:])]
+    return tuple(chunks)
+
+
+def _still_there(config: MeetConfig, old: list[tuple[Pane, ...]], kept: Kept) -> dict[Tree, tuple[Joined, ...]]:
+    """What was kept, without combinations of which a row has left its base window; rows that were pushed out since have
+    their true ends.
+    """
+    found: dict[Tree, tuple[Joined, ...]] = {}
+    for node, chunks in kept.nodes.items():
+        left = [_alive(config, old, chunk) for chunk in chunks]
+        found[node] = tuple(chunk for chunk in left if len(chunk))
+    return found
+
+
+def _alive(config: MeetConfig, old: list[tuple[Pane, ...]], chunk: Joined) -> Joined:
+    alive = np.ones(len(chunk), np.bool_)
+    parts = dict(chunk.parts)
+    for i, part in chunk.parts.items():
+        if not config.inputs[i].is_stream:
+            continue
+        alive &= part.times >= min((int(pane.times[0]) for pane in old[i]), default=np.iinfo(np.int64).max)
+        if isinstance(config.inputs[i].window, RowsWindow) and old[i]:
+            parts[i], there = _with_true_ends(part, stacked(list(old[i])))
+            alive &= there
+    if np.all(alive) and all(parts[i] is part for i, part in chunk.parts.items()):
+        return chunk
+    return Joined(config, parts, chunk.retest).take(alive)
+
+
+def _with_true_ends(part: Pane, window: Pane) -> tuple[Pane, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    """Counted rows by their place in the stream; those no longer in the window are gone."""
+    if part.seqs is None or window.seqs is None or window.ends is None:
+        raise InternalError("a pane of counted rows without its numbers")
+    order = np.argsort(window.seqs, kind="stable")
+    at = np.minimum(np.searchsorted(window.seqs[order], part.seqs), order.size - 1)
+    there = window.seqs[order][at] == part.seqs
+    return replace(part, ends=window.ends[order][at], _runs={}), there
+
+
+TREE = Tactic("tree", "Ayad, Naughton: tree of two-input joins", settle, kernel_thetas=False, recall=recall)

@@ -1,0 +1,248 @@
+"""Rows of a subtree of joins: combinations of some inputs' rows, each with all its components.
+
+A component keeps its time, its end, its keys and its columns, so that bounds between any two inputs can be checked when
+subtrees meet. The rows of a combination can be together from the largest time among them, `latest`, until the first of
+them ends, `end`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.algebra.expressions import Column, Expr
+from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.errors import InternalError
+from watersmeet.kernels.grouped_run import count_matches, fill_matches, group_rows, running_maximum
+from watersmeet.kernels.hashing import combine_codes
+from watersmeet.operators.expressions import all_true, maybe_true
+from watersmeet.operators.keys import compare_keys
+from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.matches import PIECE_ROWS
+from watersmeet.operators.window_join.pane import Int32s, Int64s, Pane, Run, stacked
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Combinations, one pane per input: row r of every pane belongs to combination r. In the order of `latest`.
+
+    `retest` are predicates that raised on some of them and have to be tested on whole combinations.
+    """
+
+    config: MeetConfig
+    parts: Mapping[int, Pane]
+    retest: tuple[Expr, ...] = ()
+    _runs: dict[tuple[tuple[int, int], ...], Run] = field(default_factory=dict, compare=False, repr=False)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.parts.values())))
+
+    @cached_property
+    def latest(self) -> Int64s:
+        """The largest time of the streams' rows; before all time where there are none but relations'."""
+        times = [part.times for i, part in self.parts.items() if self.config.inputs[i].is_stream]
+        return reduce(np.maximum, times) if times else np.full(len(self), -FOREVER_US, np.int64)
+
+    @cached_property
+    def end(self) -> Int64s:
+        ends = [part.ends for part in self.parts.values() if part.ends is not None]
+        return reduce(np.minimum, ends) if ends else np.full(len(self), FOREVER_US, np.int64)
+
+    def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Joined:
+        return Joined(self.config, {i: part.take(rows) for i, part in self.parts.items()}, self.retest)
+
+    def key(self, providers: tuple[tuple[int, int], ...]) -> Int64s:
+        """One code per combination for some (equality class, input that provides its key)."""
+        if not providers:
+            return np.zeros(len(self), np.int64)
+        return reduce(combine_codes, (self.parts[i].codes[c] for c, i in providers))
+
+    def run(self, providers: tuple[tuple[int, int], ...]) -> Run:
+        """Combinations grouped by key, each group in the order of `latest`; built once."""
+        if len(self.parts) == 1:
+            return next(iter(self.parts.values())).run(tuple(c for c, _ in providers))
+        if providers not in self._runs:
+            slots, group_keys, offsets, rows = group_rows(self.key(providers))
+            if not providers:  # no key is a scan of one group, and the directory of none is empty
+                slots, group_keys = np.empty(0, np.int32), np.empty(0, np.int64)
+            ends = running_maximum(self.end[rows], offsets)
+            self._runs[providers] = Run(slots, group_keys, offsets, rows, self.latest[rows], ends)
+        return self._runs[providers]
+
+
+def in_order(joined: Joined) -> Joined:
+    """The same combinations in the order of `latest`."""
+    return joined.take(np.argsort(joined.latest, kind="stable"))
+
+
+def together(chunks: list[Joined]) -> Joined:
+    """Combinations of the same inputs in one, in order."""
+    if len(chunks) == 1:
+        return chunks[0]
+    parts = {i: stacked([chunk.parts[i] for chunk in chunks]) for i in chunks[0].parts}
+    return in_order(Joined(chunks[0].config, parts, _union(chunk.retest for chunk in chunks)))
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What ties two subtrees: (class, key's input here, key's input there) of every shared equality class, and the
+    predicates that can be asked once both are bound.
+    """
+
+    classes: tuple[tuple[int, int, int], ...]
+    checks: tuple[Expr, ...]
+
+    @property
+    def here(self) -> tuple[tuple[int, int], ...]:
+        return tuple((c, i) for c, i, _ in self.classes)
+
+    @property
+    def there(self) -> tuple[tuple[int, int], ...]:
+        return tuple((c, j) for c, _, j in self.classes)
+
+    def turned(self) -> Link:
+        return Link(tuple((c, j, i) for c, i, j in self.classes), self.checks)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Candidates: row numbers of the combinations that probed, and of those they met."""
+
+    probing: Joined
+    probed: Joined
+    left: Int32s
+    right: Int32s
+    retest: tuple[Expr, ...] = ()
+
+    def __len__(self) -> int:
+        return self.left.size
+
+    def take(self, keep: NDArray[np.bool_]) -> Pairs:
+        return self if np.all(keep) else replace(self, left=self.left[keep], right=self.right[keep])
+
+    def part(self, number: int) -> tuple[Pane, Int32s]:
+        inside = number in self.probing.parts
+        return (self.probing.parts[number], self.left) if inside else (self.probed.parts[number], self.right)
+
+    def column(self, wanted: Column) -> pa.Array:
+        if wanted.source is None:
+            raise InternalError(f'column "{wanted.name}" was never bound')
+        pane, rows = self.part(self.probing.config.aliases[wanted.source])
+        return pane.columns[wanted.name].take(pa.array(rows))
+
+    def joined(self) -> Joined:
+        parts = {**self.probing.take(self.left).parts, **self.probed.take(self.right).parts}
+        return Joined(self.probing.config, dict(sorted(parts.items())), self.retest)
+
+
+def meeting(probing: Joined, probed: Joined, link: Link, tested: Int64s) -> Iterator[tuple[int, Joined]]:
+    """All combinations of the two that are valid together, in bounded pieces; with each the number of candidates there
+    were.
+
+    The number of candidates that predicates are evaluated on is added to `tested`.
+    """
+    if not len(probing) or not len(probed):
+        return
+    run = probed.run(link.there)
+    from_us, until_us = _bounds_us(probing, probed)
+    first, count = np.empty(len(probing), np.int64), np.empty(len(probing), np.int32)
+    keys = probing.key(link.here)
+    count_matches(
+        run.slots,
+        run.group_keys,
+        run.offsets,
+        run.times,
+        run.ends,
+        keys,
+        from_us,
+        until_us,
+        _alive_at(probing, probed),
+        first,
+        count,
+    )
+    for start, stop in _pieces(count):
+        total = int(count[start:stop].sum())
+        left, right = np.empty(total, np.int32), np.empty(total, np.int32)
+        fill_matches(run.rows, first[start:stop], count[start:stop], 0, left, right, 0)
+        retest = _union((probing.retest, probed.retest))
+        found = _agreeing(Pairs(probing, probed, left + np.int32(start), right, retest), link, tested)
+        yield total, found.joined()
+
+
+def _alive_at(probing: Joined, probed: Joined) -> Int64s:
+    """Relations' rows have no time at which the others would have to be valid."""
+    return probing.latest
+
+
+def _bounds_us(probing: Joined, probed: Joined) -> tuple[Int64s, Int64s]:
+    """Between which instants `latest` of a partner must lie. Every bound between two inputs gives one for the latest of
+    them.
+    """
+    config, later_by = probing.config, probing.config.bounds.later_by_us
+    low, high = np.full(len(probing), -FOREVER_US, np.int64), np.full(len(probing), -FOREVER_US, np.int64)
+    streams = [j for j in probed.parts if config.inputs[j].is_stream]
+    for j in streams:
+        reach = np.full(len(probing), FOREVER_US, np.int64)
+        for i, part in probing.parts.items():
+            if later_by[j][i] < FOREVER_US:
+                low = np.maximum(low, part.times - later_by[j][i])
+            if later_by[i][j] < FOREVER_US:
+                reach = np.minimum(reach, part.times + later_by[i][j])
+        high = np.maximum(high, reach)
+    return low, np.minimum(high, probing.end) if streams else np.full(len(probing), FOREVER_US, np.int64)
+
+
+def _pieces(count: Int32s) -> Iterator[tuple[int, int]]:
+    """Stretches of the probing rows with at most so many candidates each, or with a single row."""
+    running = np.cumsum(count, dtype=np.int64)
+    start = 0
+    while start < count.size and running[-1] > (running[start - 1] if start else 0):
+        before = int(running[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(running, before + PIECE_ROWS, side="right")))
+        yield start, stop
+        start = stop
+
+
+def _union(predicates: Iterable[tuple[Expr, ...]]) -> tuple[Expr, ...]:
+    return tuple(dict.fromkeys(each for some in predicates for each in some))
+
+
+def _agreeing(pairs: Pairs, link: Link, tested: Int64s) -> Pairs:
+    """Drop candidates that break a time bound, are not valid together, have unequal keys behind equal codes, or fail a
+    predicate.
+    """
+    config = pairs.probing.config
+    latest = np.maximum(pairs.probing.latest[pairs.left], pairs.probed.latest[pairs.right])
+    pairs = pairs.take(np.minimum(pairs.probing.end[pairs.left], pairs.probed.end[pairs.right]) >= latest)
+    for i, here in pairs.probing.parts.items():
+        for j, there in pairs.probed.parts.items():
+            for bound, earlier, later in (
+                (config.bounds.later_by_us[i][j], i, j),
+                (config.bounds.later_by_us[j][i], j, i),
+            ):
+                if bound < FOREVER_US:
+                    gap = there.times[pairs.right] - here.times[pairs.left]
+                    pairs = pairs.take((gap if (earlier, later) == (i, j) else -gap) <= bound)
+    for key_class, i, j in link.classes:
+        pairs = pairs.take(_same_key(pairs, key_class, i, j))
+    is_whole = len(pairs.probing.parts) + len(pairs.probed.parts) == len(config.inputs)
+    predicates = _union((link.checks, pairs.retest)) if is_whole else link.checks
+    if not predicates or not len(pairs):
+        return pairs
+    tested += len(pairs)
+    if is_whole:
+        return pairs.take(all_true(predicates, pairs.column, len(pairs)))
+    test = maybe_true(predicates, pairs.column, len(pairs))
+    return replace(pairs.take(test.keep), retest=_union((pairs.retest, test.raised)))
+
+
+def _same_key(pairs: Pairs, key_class: int, i: int, j: int) -> NDArray[np.bool_]:
+    (here, left), (there, right) = pairs.part(i), pairs.part(j)
+    if key_class in pairs.probing.config.exact_classes:
+        return np.equal(here.codes[key_class][left], there.codes[key_class][right])
+    return compare_keys(here.keys[key_class].take(pa.array(left)), there.keys[key_class].take(pa.array(right)))

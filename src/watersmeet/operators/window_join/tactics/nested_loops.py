@@ -1,0 +1,283 @@
+"""Run nested loops over the meet's panes: settle orders, indexes and intervals, lay the rows out flat, and run the
+kernel in stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from watersmeet.algebra.plan import Index, Plan
+from watersmeet.algebra.windows import FOREVER_US, MAX_TIME_US
+from watersmeet.kernels.loop_state import (
+    AT_LEAST,
+    AT_MOST,
+    EQUAL,
+    LESS,
+    LOWEST,
+    MORE,
+    UNEQUAL,
+    Arrivals,
+    Counters,
+    Indexes,
+    Progress,
+    Rows,
+    Steps,
+    Windows,
+)
+from watersmeet.kernels.loop_state import Loops as LoopState
+from watersmeet.operators.window_join.config import MeetConfig, MeetInput
+from watersmeet.operators.window_join.matches import Combinations, refined
+from watersmeet.operators.window_join.pane import Int64s, Pane, Panes
+from watersmeet.operators.window_join.tactics.indexes import build_indexes
+from watersmeet.operators.window_join.tactics.loop_stages import LoopStage, StagedTests
+from watersmeet.operators.window_join.tactics.tactic import Reach, Search, Tally, numbers_of, refuse
+
+OPS = {"=": EQUAL, "<>": UNEQUAL, "<": LESS, "<=": AT_MOST, ">": MORE, ">=": AT_LEAST}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a loop's row must satisfy towards a row of an outer loop."""
+
+    op: int
+    column: int
+    bound: int  # number of the outer loop
+    bound_column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """A settled plan: for each origin the order of all inputs, and per loop its conditions and the index column it is
+    probed by.
+    """
+
+    orders: tuple[tuple[int, ...], ...]  # () for relations, which are never origins
+    indexes: tuple[Index, ...]
+    evaluate_us: int
+    expire_us: int
+
+    def conditions(self, config: MeetConfig, origin: int, level: int) -> list[Condition]:
+        """All that can be checked at a loop. One that the window's index can answer comes first."""
+        order = self.orders[origin]
+        target, outer = order[level], list(order[:level])
+        found = [
+            Condition(EQUAL, c, outer.index(provider), c) for c, provider in config.classes.connections(target, outer)
+        ]
+        for theta in config.thetas:
+            seen = theta.seen_from(target)
+            if seen is not None and seen[2] in outer:
+                op, column, other, other_column = seen
+                found.append(Condition(OPS[op], column, outer.index(other), other_column))
+        return sorted(found, key=lambda each: (each.op != EQUAL, each.op == UNEQUAL))
+
+    def probed_column(self, config: MeetConfig, origin: int, level: int) -> int | None:
+        """The column whose index answers a loop, or None where the whole window is scanned."""
+        order = self.orders[origin]
+        kind = self.indexes[order[level]].kind
+        if order[level] == origin or kind == "list":
+            return None
+        conditions = self.conditions(config, origin, level)
+        if not conditions or conditions[0].op == UNEQUAL or (kind == "hash" and conditions[0].op != EQUAL):
+            return None
+        return conditions[0].column
+
+
+def origin_first(config: MeetConfig, plan: Plan) -> tuple[tuple[int, ...], ...]:
+    """Orders with the origin outermost: pinned per origin, or the global order without the origin, or the configured
+    one.
+    """
+    orders: list[tuple[int, ...]] = []
+    for each in config.inputs:
+        if not each.is_stream:
+            orders.append(())
+            continue
+        pinned = plan.order(each.alias)
+        others = tuple(step.target for step in config.orders[each.number])
+        if pinned is not None:
+            others = tuple(i for i in numbers_of(config, plan, pinned) if i != each.number)
+        orders.append(_complete(config, plan, each.number, (each.number, *others)))
+    return tuple(orders)
+
+
+def any_place(config: MeetConfig, plan: Plan) -> tuple[tuple[int, ...], ...]:
+    """Orders as pinned, with the origin where the plan puts it; outermost where the plan leaves it out."""
+    orders = []
+    for each, default in zip(config.inputs, origin_first(config, plan), strict=True):
+        pinned = plan.order(each.alias) if each.is_stream else None
+        chosen = numbers_of(config, plan, pinned) if pinned is not None else default
+        orders.append(
+            _complete(config, plan, each.number, chosen) if each.is_stream and each.number in chosen else default
+        )
+    return tuple(orders)
+
+
+def _complete(config: MeetConfig, plan: Plan, origin: int, order: tuple[int, ...]) -> tuple[int, ...]:
+    if sorted(order) != list(range(len(config.inputs))):
+        names = ", ".join(each.alias for each in config.inputs)
+        raise refuse(plan, f'the order for origin "{config.inputs[origin].alias}" must name each source once: {names}')
+    return order
+
+
+def indexes_for(config: MeetConfig, plan: Plan, default: Index) -> tuple[Index, ...]:
+    numbers_of(config, plan, tuple(alias for alias, _ in plan.indexes))
+    return tuple(plan.index(each.alias) or default for each in config.inputs)
+
+
+def search_with(loops: Loops) -> Search:
+    """The search that these loops stand for."""
+
+    def search(
+        config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: Tally
+    ) -> Iterator[tuple[Reach, Combinations]]:
+        reach = {i: Panes((*panes, new[i]) if i in new and len(new[i]) else panes) for i, panes in enumerate(old)}
+        if not all(len(panes) for panes in reach.values()):
+            return
+        windows, arrivals = _windows(config, reach, new), _arrivals(config, reach, new)
+        counters = Counters(*(np.zeros((len(old), len(old)), np.int64) for _ in range(2)))
+        tests = StagedTests(config, loops.orders, reach, tally)
+        stages: list[LoopStage] = []
+        matches: Iterator[Rows] | None = None
+        for levels in tests.stages:
+            progress = _progress(config, reach, new, windows, arrivals, loops)
+            indexes, steps = build_indexes(config, loops, levels, _steps(config, loops), windows, progress)
+            stage = LoopStage(levels, windows, arrivals, steps, indexes, progress, _nest(windows, indexes), counters)
+            stages.append(stage)
+            found = stage.run(matches, loops.evaluate_us, loops.expire_us)
+            matches = tests.survivors(found, levels[-1]) if levels[-1] < len(old) - 1 else found
+        compared = frozenset(range(len(config.classes.keys)))
+        before = stages[0].progress.tail.copy()
+        for rows in matches or ():
+            for origin, found_from in tests.by_origin(rows, len(old) - 1):
+                yield (
+                    reach,
+                    refined(
+                        config, reach, found_from, compared, tests.final(origin), tally.tested[origin : origin + 1]
+                    ),
+                )
+        _count(tally, loops, counters, tests.dropped, stages[0].progress, before)
+
+    return search
+
+
+def _windows(config: MeetConfig, reach: Reach, new: dict[int, Pane]) -> Windows:
+    count = len(config.inputs)
+    offsets = np.cumsum([0, *(len(reach[i]) for i in range(count))]).astype(np.int64)
+    columns = len(config.classes.keys) + sum(len(each.ranges) for each in config.inputs)
+    column_at = np.full((count, max(1, columns)), -1, np.int64)
+    values: list[Int64s] = []
+    at = 0
+    for each in config.inputs:
+        its_panes = reach[each.number].panes
+        for column, parts in _value_columns(each, its_panes):
+            column_at[each.number, column] = at
+            values += parts
+            at += len(reach[each.number])
+    return Windows(
+        offsets=offsets,
+        times=np.concatenate([_times(each, pane) for each in config.inputs for pane in reach[each.number].panes]),
+        ends=np.concatenate([_ends(each, pane) for each in config.inputs for pane in reach[each.number].panes]),
+        ranks=_ranks(config, reach, new, offsets),
+        values=np.concatenate(values) if values else np.zeros(1, np.int64),
+        column_at=column_at,
+        later_by=np.array(config.bounds.later_by_us, np.int64),
+        keep=np.array([each.retention_us for each in config.inputs], np.int64),
+    )
+
+
+def _times(source: MeetInput, pane: Pane) -> Int64s:
+    """A relation's rows are earlier than all others and bounded by nothing, so they are never the latest of a
+    combination.
+    """
+    return pane.times if source.is_stream else np.full(len(pane), -MAX_TIME_US, np.int64)
+
+
+def _ends(source: MeetInput, pane: Pane) -> Int64s:
+    """The last instant of each row's validity; before all time for rows whose NULL makes a comparison not true."""
+    ends = np.full(len(pane), FOREVER_US, np.int64) if pane.ends is None else pane.ends
+    for _, expr in source.ranges:
+        ends = np.where(pane.ranged(expr)[1], ends, LOWEST)
+    return ends
+
+
+def _value_columns(source: MeetInput, panes: tuple[Pane, ...]) -> Iterator[tuple[int, list[Int64s]]]:
+    for column, _ in source.keys:
+        yield column, [pane.codes[column] for pane in panes]
+    for column, expr in source.ranges:
+        yield column, [pane.ranged(expr)[0] for pane in panes]
+
+
+def _arrivals(config: MeetConfig, reach: Reach, new: dict[int, Pane]) -> Arrivals:
+    """New rows by time; rows of the same time by the number of their input."""
+    times = [new[i].times for i in config.streams]
+    inputs = np.repeat(np.array(config.streams, np.int64), [each.size for each in times])
+    rows = [np.arange(len(reach[i]) - len(new[i]), len(reach[i])) for i in config.streams]
+    order = np.argsort(np.concatenate(times), kind="stable")
+    return Arrivals(np.ascontiguousarray(inputs[order]), np.concatenate(rows).astype(np.int64)[order])
+
+
+def _ranks(config: MeetConfig, reach: Reach, new: dict[int, Pane], offsets: Int64s) -> Int64s:
+    ranks = np.full(int(offsets[-1]), -1, np.int64)
+    arrivals = _arrivals(config, reach, new)
+    ranks[offsets[arrivals.input] + arrivals.row] = np.arange(arrivals.input.size)
+    return ranks
+
+
+def _progress(
+    config: MeetConfig, reach: Reach, new: dict[int, Pane], windows: Windows, arrivals: Arrivals, loops: Loops
+) -> Progress:
+    old = np.array([len(reach[i]) - (len(new[i]) if i in new else 0) for i in range(len(config.inputs))], np.int64)
+    first = int(windows.times[windows.offsets[arrivals.input[0]] + arrivals.row[0]]) if arrivals.input.size else 0
+    clock = np.array(
+        [0, _next_multiple(first, loops.evaluate_us), _next_multiple(first, loops.expire_us), 0, -1, 0, 0, 0], np.int64
+    )
+    return Progress(np.zeros(old.size, np.int64), old.copy(), old.copy(), clock)
+
+
+def _next_multiple(time_us: int, interval_us: int) -> int:
+    return (time_us // interval_us + 1) * interval_us if interval_us else 0
+
+
+def _nest(windows: Windows, indexes: Indexes) -> LoopState:
+    """Loops that are not open yet, with room for what the largest tree can answer."""
+    count = windows.keep.size
+    most = (
+        max((int(windows.offsets[i + 1] - windows.offsets[i]) for i in range(count)), default=0)
+        if indexes.nodes.size
+        else 0
+    )
+    chosen, cursor, stop, kind, key = (np.zeros(count, np.int64) for _ in range(5))
+    bounds, candidates = np.zeros((count, 5), np.int64), np.zeros((count, max(1, most)), np.int64)
+    return LoopState(chosen, cursor, stop, kind, key, bounds, candidates)
+
+
+def _steps(config: MeetConfig, loops: Loops) -> Steps:
+    count = len(config.inputs)
+    order, access = np.zeros((count, count), np.int64), np.full((count, count), -1, np.int64)
+    spans = np.zeros((count, count, 2), np.int64)
+    flat: list[Condition] = []
+    for origin, loop_order in enumerate(loops.orders):
+        for level, target in enumerate(loop_order):
+            order[origin, level] = target
+            found = loops.conditions(config, origin, level)
+            spans[origin, level] = len(flat), len(flat) + len(found)
+            flat += found
+    fields = [[getattr(each, name) for each in flat] for name in ("op", "column", "bound", "bound_column")]
+    return Steps(order, access, spans, *(np.array(values, np.int64) for values in fields))
+
+
+def _count(tally: Tally, loops: Loops, counters: Counters, dropped: Int64s, progress: Progress, before: Int64s) -> None:
+    """Add up the work. A loop is opened once for every row that passes the loop around it and the predicates tested
+    between the two; rows entered since `before` were inserted.
+    """
+    tally.comparisons += counters.comparisons
+    tally.touched += counters.touched
+    handed_on = counters.touched - dropped
+    for origin, order in enumerate(loops.orders):
+        for outer, inner in pairwise(order):
+            tally.probes[origin, inner] += handed_on[origin, outer]
+    tally.inserts += progress.tail - before
+    tally.expirations += progress.oldest

@@ -1,0 +1,97 @@
+"""What a tactic is: a name, its reference, a check of the plan that pins it, and the search for combinations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.errors import PlanError, listing
+from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.matches import Combinations
+from watersmeet.operators.window_join.pane import Pane, Panes
+from watersmeet.operators.window_join.work_counters import Watch
+
+Reach = dict[int, Panes]
+
+
+@dataclass
+class Tally:
+    """Work done so far: by origin and target, and by window. Zero where a tactic does not count.
+
+    `tested` are the matches, partial or whole, that predicates were evaluated on outside of the kernels, by origin.
+    """
+
+    inputs: int
+    watch: Watch = field(default_factory=Watch)
+    comparisons: NDArray[np.int64] = field(init=False)
+    probes: NDArray[np.int64] = field(init=False)
+    touched: NDArray[np.int64] = field(init=False)
+    inserts: NDArray[np.int64] = field(init=False)
+    expirations: NDArray[np.int64] = field(init=False)
+    tested: NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        pair, single = (self.inputs, self.inputs), (self.inputs,)
+        self.comparisons, self.probes, self.touched = (np.zeros(pair, np.int64) for _ in range(3))
+        self.inserts, self.expirations, self.tested = (np.zeros(single, np.int64) for _ in range(3))
+
+    def add(self, other: Tally) -> None:
+        for name in ("comparisons", "probes", "touched", "inserts", "expirations", "tested"):
+            mine = getattr(self, name)
+            mine += getattr(other, name)
+        self.watch.add(other.watch)
+
+
+#: Old panes by input, new pane by stream, and where to count: yields combinations with the panes their row numbers
+#: refer to.
+Search = Callable[[MeetConfig, list[tuple[Pane, ...]], dict[int, Pane], Tally], Iterator[tuple[Reach, Combinations]]]
+
+
+@dataclass
+class Memory:
+    """What a tactic derived from the base windows in earlier batches; None when it has to be derived again."""
+
+    kept: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tactic:
+    """An algorithm of a paper. `settle` checks a plan against a query and returns the search it stands for; `recall`,
+    of a tactic that keeps derived data between batches, the search that goes on from it. `prepare` does what can be
+    done with new rows before their turn.
+    """
+
+    name: str
+    reference: str
+    settle: Callable[[MeetConfig, Plan], Search]
+    kernel_thetas: bool = True
+    recall: Callable[[MeetConfig, Plan, Memory], Search] | None = None
+    prepare: Callable[[MeetConfig, dict[int, Pane]], None] | None = None
+
+    def search(self, config: MeetConfig, memory: Memory) -> Search:
+        return self.settle(config, config.plan) if self.recall is None else self.recall(config, config.plan, memory)
+
+
+def refuse(plan: Plan, reason: str, hint: str | None = None) -> PlanError:
+    return PlanError(f'"{plan.algorithm}" cannot run this: {reason}', hint=hint)
+
+
+def refuse_knobs(plan: Plan, *names: str) -> None:
+    """Refuses knobs that the algorithm does not have, instead of ignoring them."""
+    default = Plan()
+    for name in names:
+        if getattr(plan, name) != getattr(default, name):
+            raise refuse(plan, f"it has no {name.replace('_us', ' interval').replace('_', ' ')}")
+
+
+def numbers_of(config: MeetConfig, plan: Plan, names: tuple[str, ...]) -> tuple[int, ...]:
+    """Source numbers of the aliases in a plan."""
+    known = config.aliases
+    for name in names:
+        if name not in known:
+            raise refuse(plan, f'"{name}" is not a source of the query', hint=f"sources: {listing(list(known))}")
+    return tuple(known[name] for name in names)

@@ -1,0 +1,66 @@
+"""How long each operator of a meet worked: seconds of CPU, to be held against the predicted ones.
+
+Nothing a meet computes depends on it. The operators are those of the cost model: rows are taken in, kept (selected,
+coded, put into their window), probed by origin, and put out. An access path is made when it is first probed, so that
+work counts with the probe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from watersmeet.operators.parallel import cpu_seconds
+
+Item = TypeVar("Item")
+
+TAKE_IN, KEEP, PROBE, ROWS_OUT = "take in", "keep", "probe", "rows out"
+
+#: In place of an input's number, for work that belongs to no single one.
+ALL = -1
+
+
+@dataclass
+class Watch:
+    """Seconds by operator and input.
+
+    >>> ticks = iter([0.0, 2.0])
+    >>> watch = Watch(lambda: next(ticks))
+    >>> with watch.on(TAKE_IN, 1):
+    ...     pass
+    >>> watch.spent_s
+    {('take in', 1): 2.0}
+    """
+
+    clock: Callable[[], float] = cpu_seconds
+    spent_s: dict[tuple[str, int], float] = field(default_factory=dict)
+
+    @contextmanager
+    def on(self, operator: str, number: int = ALL) -> Iterator[None]:
+        started = self.clock()
+        try:
+            yield
+        finally:
+            self._spend(operator, number, self.clock() - started)
+
+    def each(self, operator: str, items: Iterable[Item], number: int = ALL) -> Iterator[Item]:
+        """The same items; what counts is the time it takes to make them, not what is done with them in between."""
+        made = iter(items)
+        while True:
+            started = self.clock()
+            try:
+                item = next(made)
+            except StopIteration:
+                return
+            finally:
+                self._spend(operator, number, self.clock() - started)
+            yield item
+
+    def add(self, other: Watch) -> None:
+        for (operator, number), seconds in other.spent_s.items():
+            self._spend(operator, number, seconds)
+
+    def _spend(self, operator: str, number: int, seconds: float) -> None:
+        self.spent_s[operator, number] = self.spent_s.get((operator, number), 0.0) + seconds

@@ -1,0 +1,136 @@
+"""What a bucket runs, as the host sees it: an operator whose state is parts that turn into bytes one by one.
+
+Parts that a step leaves alone are the same objects afterwards, so the host writes only what is new and deletes only
+what is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from watersmeet.operators.aggregate import parts as aggregate_parts
+from watersmeet.operators.aggregate import state as aggregate_state
+from watersmeet.operators.aggregate.config import AggregateConfig
+from watersmeet.operators.aggregate.state import AggregateState
+from watersmeet.operators.aggregate.step import step as aggregate_step
+from watersmeet.operators.window_join.admission import Delta
+from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.driver import Counters as MeetCounters
+from watersmeet.operators.window_join.driver import steps, with_relation
+from watersmeet.operators.window_join.serialization import SavedPart, state_from_parts, state_parts
+from watersmeet.operators.window_join.state import MeetState, empty_state, without_dead_rows
+from watersmeet.operators.window_join.tactics.tactic import Tally
+from watersmeet.runtime.spark.packets import table_from_bytes
+
+
+class Part(Protocol):
+    """A piece of state of input `number`; `value` is the object whose identity tells whether the piece has changed."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def value(self) -> Any: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    def bytes(self) -> bytes: ...
+
+
+class Counters(Protocol):
+    """What a step did, per input."""
+
+    @property
+    def late(self) -> tuple[int, ...]: ...
+
+    @property
+    def results(self) -> int: ...
+
+    @property
+    def tally(self) -> Tally: ...
+
+
+Steps = Generator[pa.RecordBatch, None, tuple[Any, Counters]]
+
+
+class Operator(Protocol):
+    """A function from state and a batch to results and the next state. Time is an argument."""
+
+    def empty(self) -> Any: ...
+
+    def steps(self, state: Any, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int) -> Steps:
+        """Yields results in bounded pieces; returns the next state and what was counted. `largest_us` is of all
+        buckets' rows.
+        """
+
+    def parts(self, state: Any) -> Sequence[Part]: ...
+
+    def restored(self, saved: Sequence[SavedPart]) -> Any: ...
+
+
+@dataclass(frozen=True)
+class MeetOperator:
+    """The meet. Relations are not state: they travel with the query, as blobs."""
+
+    config: MeetConfig
+    relations: Mapping[int, bytes]
+
+    def empty(self) -> MeetState:
+        return self._with_relations(empty_state(self.config))
+
+    def steps(
+        self, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int
+    ) -> Generator[pa.RecordBatch, None, tuple[MeetState, MeetCounters]]:
+        following, counters = yield from steps(self.config, state, deltas, watermark_us, future_us)
+        return without_dead_rows(self.config, following, state, future_us), counters
+
+    def parts(self, state: MeetState) -> Sequence[Part]:
+        return state_parts(self.config, state)
+
+    def restored(self, saved: Sequence[SavedPart]) -> MeetState:
+        return self._with_relations(state_from_parts(self.config, saved))
+
+    def _with_relations(self, state: MeetState) -> MeetState:
+        for number, table in self._tables.items():
+            state = with_relation(self.config, state, number, table)
+        return state
+
+    @cached_property
+    def _tables(self) -> dict[int, pa.Table]:
+        return {number: table_from_bytes(blob) for number, blob in self.relations.items()}
+
+
+@dataclass(frozen=True)
+class AggregateOperator:
+    """The aggregation. Relations are in its state from the start."""
+
+    config: AggregateConfig
+    relations: Mapping[int, bytes]
+
+    def empty(self) -> AggregateState:
+        state = aggregate_state.empty_state(self.config)
+        for number, blob in self.relations.items():
+            state = aggregate_state.with_relation(self.config, state, number, table_from_bytes(blob))
+        return state
+
+    def steps(
+        self, state: AggregateState, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int
+    ) -> Steps:
+        stepped = aggregate_step(self.config, state, deltas, watermark_us, future_us, largest_us)
+        yield from stepped.results
+        return stepped.state, stepped.counters
+
+    def parts(self, state: AggregateState) -> Sequence[Part]:
+        return aggregate_parts.state_parts(state)
+
+    def restored(self, saved: Sequence[SavedPart]) -> AggregateState:
+        return aggregate_parts.state_from_parts(self.config, saved)

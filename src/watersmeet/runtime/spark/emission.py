@@ -1,0 +1,138 @@
+"""Results on their way out of a bucket, and one row of metrics.
+
+Spark walks every row that leaves a Python operator. So a row carries thousands of results, and Spark spreads them:
+`ListedRows` has a list per column, which the JVM turns into rows without another step through Python. Where a bucket
+has only parts of groups, `PartsOfGroups` carries them as blobs to the buckets of a second step, by group.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
+
+from watersmeet.operators.aggregate.codes import placing_codes
+from watersmeet.operators.aggregate.partials import partial_keys
+from watersmeet.runtime.spark.bucket import Metrics
+from watersmeet.runtime.spark.packets import pieces_of, table_bytes
+from watersmeet.runtime.spark.spark_types import as_spark_takes_it
+
+BLOB, BUCKET, ROUND, METRICS = "blob", "bucket", "round", "metrics"
+
+#: A row of lists is about so large at most: it is spread while it is in the processor's cache.
+LISTS_BYTES = 1 << 20
+#: And so many bytes of them go to Spark at a time.
+AT_ONCE_BYTES = 1 << 24
+
+Returned = TypeVar("Returned")
+
+
+@dataclass(frozen=True)
+class Emission(ABC):
+    """The columns a bucket emits: what carries results, and `metrics`, which one row has; `names` are the metrics, in
+    order.
+    """
+
+    names: tuple[str, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([*self._carriers, pa.field(METRICS, _list_of(pa.int64()))])
+
+    def emitted(
+        self, results: Generator[pa.RecordBatch, None, Returned], round_number: int = 0
+    ) -> Generator[pa.RecordBatch, None, Returned]:
+        """Every batch of results as it travels; returns what the results' generator returns."""
+        while True:
+            try:
+                batch = next(results)
+            except StopIteration as over:
+                returned: Returned = over.value
+                return returned
+            for columns in self._carried(batch, round_number):
+                numbers = pa.nulls(len(columns[0]), _list_of(pa.int64()))
+                yield pa.RecordBatch.from_arrays([*columns, numbers], schema=self.schema)
+
+    def metrics_row(self, metrics: Metrics) -> pa.RecordBatch:
+        numbers = pa.array([[metrics.get(name) for name in self.names]], _list_of(pa.int64()))
+        return pa.RecordBatch.from_arrays(
+            [*(pa.nulls(1, field.type) for field in self._carriers), numbers], schema=self.schema
+        )
+
+    @property
+    @abstractmethod
+    def _carriers(self) -> list[pa.Field]: ...
+
+    @abstractmethod
+    def _carried(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array]]:
+        """The columns of the rows that carry a batch of results, some at a time."""
+        ...
+
+
+@dataclass(frozen=True)
+class ListedRows(Emission):
+    """Results as they are shown; `fields` are their columns, in types that Spark has."""
+
+    fields: pa.Schema
+
+    def spread(self, emitted: DataFrame) -> DataFrame:
+        """The results as rows. A row of metrics has no lists, so nothing comes of it."""
+        first, *others = self._carriers
+        place, value = "place", "value"
+        spread = emitted.select(F.posexplode(first.name).alias(place, value), *(each.name for each in others))
+        values = [F.col(value), *(F.col(each.name)[F.col(place)] for each in others)]
+        return spread.select(*(column.alias(name) for column, name in zip(values, self.fields.names, strict=True)))
+
+    @property
+    def _carriers(self) -> list[pa.Field]:
+        return [pa.field(f"column_{number}", _list_of(field.type)) for number, field in enumerate(self.fields)]
+
+    def _carried(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array]]:
+        for piece in pieces_of(as_spark_takes_it(batch, self.fields), AT_ONCE_BYTES):
+            together = max(1, piece.num_rows * LISTS_BYTES // max(piece.nbytes, 1))
+            ends = pa.array(np.append(np.arange(0, piece.num_rows, together), piece.num_rows).astype(np.int32))
+            yield [pa.ListArray.from_arrays(ends, values, type=_list_of(values.type)) for values in piece.columns]
+
+
+@dataclass(frozen=True)
+class PartsOfGroups(Emission):
+    """Blobs, each with the bucket of the second step it goes to and the batch of a finite input it belongs to.
+
+    `labels` are those buckets and `keys` the number of group keys that say which.
+    """
+
+    labels: tuple[int, ...] = (0,)
+    keys: int = 0
+
+    @property
+    def _carriers(self) -> list[pa.Field]:
+        return [pa.field(BLOB, pa.binary()), pa.field(BUCKET, pa.int32()), pa.field(ROUND, pa.int32())]
+
+    def _carried(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array]]:
+        for label, rows in self._by_label(pa.Table.from_batches([batch])):
+            for piece in pieces_of(rows):
+                yield [
+                    pa.array([table_bytes(piece)]),
+                    pa.array([label], pa.int32()),
+                    pa.array([round_number], pa.int32()),
+                ]
+
+    def _by_label(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        if len(self.labels) == 1:
+            yield self.labels[0], rows
+            return
+        codes = placing_codes(partial_keys(rows, self.keys), rows.num_rows)
+        places = codes.view(np.uint64) % np.uint64(len(self.labels))
+        for place in np.unique(places).tolist():
+            yield self.labels[place], rows.filter(pa.array(places == place))
+
+
+def _list_of(kind: pa.DataType) -> pa.DataType:
+    """A list as PySpark names its parts."""
+    return pa.list_(pa.field("element", kind))

@@ -1,0 +1,140 @@
+"""A query on Spark that writes what it finds: rows of finite data at once, or a streaming query into a sink, watched
+batch by batch.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql.streaming.query import StreamingQuery
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import Query
+from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.metrics.batch import BatchFigures, Observer
+from watersmeet.runtime.embedded.run import Sources
+from watersmeet.runtime.spark.batch_metrics import BatchMetrics, batches, ledger_of
+from watersmeet.runtime.spark.host import on_spark
+from watersmeet.runtime.spark.spark_errors import in_one_sentence
+
+#: How often the query is asked how far it is.
+POLL_S = 0.25
+
+SINKS = {"parquet": "parquet", "csv": "csv", "jsonl": "json"}
+
+
+Shown = Callable[[int, pa.Table], None]
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where a streaming query's rows go: files in a directory, or, where there is none, whoever shows them batch by
+    batch.
+    """
+
+    checkpoint: Path
+    directory: Path | None = None
+    format: str = "parquet"
+    show: Shown = lambda batch, rows: None
+
+
+def write(frame: DataFrame, sink: Sink, *, follow: bool) -> StreamingQuery:
+    """The query under way; without `follow` it ends when what is there has been read."""
+    writer = frame.writeStream.outputMode("append").option("checkpointLocation", str(sink.checkpoint))
+    writer = writer.trigger(processingTime="0 seconds") if follow else writer.trigger(availableNow=True)
+    if sink.directory is None:
+        return writer.foreachBatch(lambda rows, batch: sink.show(batch, rows.toArrow())).start()
+    if sink.format == "csv":
+        writer = writer.option("header", "true")
+    return writer.format(SINKS[sink.format]).option("path", str(sink.directory)).start()
+
+
+def watch(query: StreamingQuery, stop: threading.Event, observe: Observer, plan: Plan | None = None) -> int:
+    """Show every batch to the observer until the query ends or is to stop; return the number of rows emitted.
+
+    A failure of the query, or of the observer, is raised; no query is left running.
+    """
+    seen, rows_out = -1, 0
+    try:
+        while True:
+            ended = not query.isActive
+            for each in batches(query):
+                if each.batch > seen:
+                    seen, rows_out = each.batch, rows_out + each.results
+                    observe(figures(each, plan or Plan()))
+            if ended or stop.is_set():
+                break
+            stop.wait(POLL_S)
+    finally:
+        query.stop()
+    failure = query.exception()
+    if failure is not None and not stop.is_set():
+        raise in_one_sentence(failure)
+    return rows_out
+
+
+def figures(batch: BatchMetrics, plan: Plan) -> BatchFigures:
+    """A micro-batch's metrics as every live view reads them. Times of operators are sums over all tasks."""
+    return BatchFigures(
+        batch=batch.batch,
+        ended_s=time.time(),
+        took_s=batch.trigger_ms / 1e3,
+        rows_in=batch.arrived,
+        rows_out=batch.results,
+        state_rows=batch.state_rows,
+        state_bytes=batch.state_bytes,
+        late=batch.late,
+        shed=batch.shed,
+        watermark_us=_instant_us(batch.watermark_us),
+        newest_us=_instant_us(batch.newest_us),
+        operators_s=_operators_s(batch),
+        plan=plan,
+    )
+
+
+def _operators_s(batch: BatchMetrics) -> dict[str, float]:
+    """Seconds by operator, under the cost model's names; `batches` is what else the join did.
+
+    Tasks run beside each other, so what is left of the trigger for Spark itself is at least what is said here.
+    """
+    spent = {name: us / 1e6 for name, us in batch.spent_us.items()}
+    by_origin = sum(
+        seconds for name, seconds in spent.items() if name.startswith("probe ")
+    )  # is in the sum of all probes
+    around = {
+        "batches": max(0.0, batch.join_us / 1e6 - (sum(spent.values()) - by_origin)),
+        "spark: pack": batch.pack_us / 1e6,
+        "spark: shuffle": batch.take_us / 1e6,
+        "spark: state": (batch.state_read_us + batch.state_write_us) / 1e6,
+    }
+    of_tasks = sum(around.values()) + sum(spent.values()) - by_origin
+    return {**spent, **around, "spark: micro-batches": max(0.0, batch.trigger_ms / 1e3 - of_tasks)}
+
+
+def _instant_us(known_us: int) -> int | None:
+    return known_us if abs(known_us) < FOREVER_US else None
+
+
+def answered(query: Query | str, sources: Sources, plan: Plan | None) -> pa.Table:
+    """All rows of a query over finite data; the table carries the ledger in its schema's metadata, as the embedded
+    engine's does.
+    """
+    seen = Observation()
+    rows = collected(on_spark(query, sources, plan=plan, seen=seen))
+    return rows.replace_schema_metadata({"watersmeet": json.dumps({"ledger": ledger_of(seen.get)})})
+
+
+def collected(frame: DataFrame) -> pa.Table:
+    """All rows of a query over finite data."""
+    try:
+        return frame.toArrow()
+    except PySparkException as error:
+        raise in_one_sentence(error) from error

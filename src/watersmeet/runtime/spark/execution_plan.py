@@ -1,0 +1,300 @@
+"""How a query is arranged on Spark: what is packed of each stream, how it is spread, and what a bucket does with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from watersmeet.algebra.plan import Plan
+from watersmeet.algebra.query import BoundQuery
+from watersmeet.algebra.windows import RowsWindow
+from watersmeet.errors import InternalError, PlanError
+from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config
+from watersmeet.operators.aggregate.merging import merging_config
+from watersmeet.operators.expressions.raising import may_raise
+from watersmeet.operators.shed.sampling import DropBox, drop_boxes
+from watersmeet.operators.window_join.admission import names_read
+from watersmeet.operators.window_join.config import MeetConfig, MeetInput
+from watersmeet.operators.window_join.tactics.registry import settled_config
+from watersmeet.runtime.embedded.run import Sources, lateness_of, whole
+from watersmeet.runtime.embedded.shed_aggregation import shed_aggregation
+from watersmeet.runtime.planning import NOTHING_AT_HAND, input_rates, planning_rows, spark_plan
+from watersmeet.runtime.spark.bucket import Bucket
+from watersmeet.runtime.spark.bucket_grid import Axis, Layout, choose_layout, grouping_of
+from watersmeet.runtime.spark.bucket_operators import AggregateOperator, MeetOperator, Operator
+from watersmeet.runtime.spark.labels import bucket_labels
+from watersmeet.runtime.spark.merger import Merger
+from watersmeet.runtime.spark.packets import table_bytes
+from watersmeet.runtime.spark.packing import PackedInput, Packer
+from watersmeet.runtime.spark.plan_log import PlanLog
+from watersmeet.runtime.spark.shed_operator import ShedOperator
+from watersmeet.runtime.spark.stored_grid import GridStore
+from watersmeet.runtime.spark.task_batch import PlannedDrops, refuse_another_seed
+from watersmeet.sources.declarations import Stream
+from watersmeet.stats.stream_stats import StreamStats
+
+Config = MeetConfig | AggregateConfig
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """One packer per physical stream, the bucket they pack for, what a checkpoint of the query belongs to, and, where
+    buckets have parts of groups, who adds them up.
+    """
+
+    bound: BoundQuery
+    packers: tuple[Packer, ...]
+    bucket: Bucket
+    signature: dict[str, str]
+    merger: Merger | None = None
+
+    @property
+    def relation_bytes(self) -> int:
+        """Size of the relations, which travel with the query."""
+        operator = self.bucket.operator
+        of_join = operator.join if isinstance(operator, ShedOperator) else operator
+        return sum(map(len, of_join.relations.values())) if isinstance(of_join, MeetOperator | AggregateOperator) else 0
+
+    def stream(self, sources: Sources, packer: Packer) -> Stream:
+        source = sources[packer.name]
+        if not isinstance(source, Stream):
+            raise InternalError(f'"{packer.name}" is no stream')
+        return source
+
+
+def arranged(
+    bound: BoundQuery,
+    sources: Sources,
+    plan: Plan | None,
+    buckets: int,
+    partitions: int,
+    log: PlanLog | None = None,
+    *,
+    stats: Mapping[str, StreamStats] | None = None,
+    checkpoint: GridStore | None = None,
+) -> Arrangement:
+    """Arrange a query over its sources; refuse a pinned plan that cannot run it. `log` has plans for later batches.
+
+    Rows that are counted are looked at one stream at a time, so queries with ROWS windows run in one bucket. `stats`
+    are declared statistics. `checkpoint` stores the grid of a streaming query.
+    """
+    if bound.is_aggregation and plan is not None and drop_boxes(bound, plan):
+        return _shed(bound, sources, plan, partitions)
+    plan = spark_plan(bound, sources, plan, stats)
+    config: Config = aggregate_config(bound, plan) if bound.is_aggregation else settled_config(bound, plan)
+    layout = _layout(bound, config, sources, buckets, stats or {}, checkpoint)
+    labels = bucket_labels(layout.cells, partitions)
+    merger = None
+    if isinstance(config, AggregateConfig) and not grouping_of(config).is_whole_in(layout):
+        merger = Merger(merging_config(bound, config), labels)
+        config = replace(config, partial=True)
+    boxes = drop_boxes(bound, config.plan)
+    packers = tuple(
+        _packer(config, number, name, layout, labels, boxes.get(name), _planned(bound, config, name, log))
+        for number, name in enumerate(_streams(config))
+    )
+    return Arrangement(
+        bound, packers, _bucket(config, sources, packers), _signature(bound, packers, partitions), merger
+    )
+
+
+def _shed(bound: BoundQuery, sources: Sources, plan: Plan, partitions: int) -> Arrangement:
+    """An aggregation that drops rows: the join below it in one bucket, which makes estimates of what it finds."""
+    shed = shed_aggregation(bound, plan)
+    config = settled_config(shed.bound, plan)
+    layout, boxes = choose_layout(config, 1), drop_boxes(bound, plan)
+    fields = {source.schema.name: tuple(source.schema.fields.names) for source in bound.sources}
+    labels = bucket_labels(layout.cells, partitions)
+    packers = tuple(
+        replace(
+            _packer(config, number, name, layout, labels, boxes.get(name), None),
+            identity=fields[name],
+            with_hidden=True,
+        )
+        for number, name in enumerate(_streams(config))
+    )
+    bucket = _bucket(config, sources, packers)
+    if not isinstance(bucket.operator, MeetOperator) or not isinstance(bucket.config, MeetConfig):
+        raise InternalError("rows are shed below a join")
+    operator, shown = ShedOperator(bucket.operator, shed), replace(bucket.config, result=shed.result)
+    return Arrangement(
+        bound,
+        packers,
+        replace(bucket, operator=operator, config=shown),
+        _shed_signature(bound, packers, partitions, plan),
+    )
+
+
+def _shed_signature(bound: BoundQuery, packers: tuple[Packer, ...], partitions: int, plan: Plan) -> dict[str, str]:
+    """Estimates rest on one share per stream, so a checkpoint belongs to what is dropped as well."""
+    dropped = ", ".join(f"{name} {share}" for name, share in plan.drop)
+    return {**_signature(bound, packers, partitions), "what is dropped": f"{dropped} by seed {plan.drop_seed}"}
+
+
+def _streams(config: Config) -> list[str]:
+    return list(dict.fromkeys(config.inputs[i].name for i in config.streams))
+
+
+def by_plan(bound: BoundQuery, bucket: Bucket, plan: Plan) -> Bucket:
+    """The bucket with its join run by another plan. What is dropped is dropped on the way to it (`dropping`)."""
+    if not isinstance(bucket.operator, MeetOperator) or not isinstance(bucket.config, MeetConfig):
+        raise PlanError("the plan of an aggregation does not change while it runs on Spark")
+    refuse_another_seed(bucket.config.plan, plan)
+    config = _remaining(settled_config(bound, plan))
+    return replace(bucket, operator=replace(bucket.operator, config=config), config=config)
+
+
+def _layout(
+    bound: BoundQuery,
+    config: Config,
+    sources: Sources,
+    buckets: int,
+    stats: Mapping[str, StreamStats],
+    checkpoint: GridStore | None,
+) -> Layout:
+    """Return the grid of a query: the one its checkpoint was started with, or the one that shuffles the fewest rows.
+
+    Rates that are measured may differ at the next start. So a streaming query goes by them only if its checkpoint
+    stores the grid.
+    """
+    join, grouping = (config, None) if isinstance(config, MeetConfig) else (config.join, grouping_of(config))
+    read = [sources[each.schema.name] for each in bound.sources]
+    streaming = any(isinstance(source, Stream) and source.is_endless for source in read)
+    is_started = checkpoint is not None and checkpoint.has_started
+    if checkpoint is not None and is_started:
+        stored = checkpoint.load(str(bound.query), join, grouping)
+        if stored is not None and stored.cells == choose_layout(join, buckets, grouping=grouping).cells:
+            return stored
+    hand, known = planning_rows(bound, sources, stats)
+    if streaming and (checkpoint is None or is_started):
+        hand = NOTHING_AT_HAND
+    rates = input_rates(bound, join, sources, hand, known).rows if known or not streaming or hand.tables else None
+    layout = choose_layout(join, buckets, rates, grouping)
+    if checkpoint is not None and streaming and not is_started:
+        checkpoint.save(str(bound.query), layout)
+    return layout
+
+
+def _planned(bound: BoundQuery, config: Config, name: str, log: PlanLog | None) -> PlannedDrops | None:
+    return None if log is None else PlannedDrops(bound, name, config.plan, log)
+
+
+def _packer(
+    config: Config,
+    number: int,
+    name: str,
+    layout: Layout,
+    labels: tuple[int, ...],
+    box: DropBox | None,
+    planned: PlannedDrops | None,
+) -> Packer:
+    """A self join reads its stream once."""
+    inputs = [config.inputs[i] for i in config.streams if config.inputs[i].name == name]
+    return Packer(
+        stream=number,
+        name=name,
+        time=inputs[0].time or "",
+        inputs=tuple(_packed_input(config, each) for each in inputs),
+        layout=layout,
+        labels=labels,
+        box=box,
+        identity=tuple(inputs[0].fields.names) if box is not None or planned is not None else (),
+        planned=planned,
+        unit=inputs[0].unit,
+    )
+
+
+def _packed_input(config: Config, source: MeetInput) -> PackedInput:
+    if not _selects_first(source):
+        return PackedInput(source.number, tuple(source.fields.names), keys=())
+    names = dict.fromkeys([*names_read(_after_packing(source)), source.time or ""])
+    return PackedInput(source.number, tuple(names), source.keys, source.selection, source.operands)
+
+
+def _selects_first(source: MeetInput) -> bool:
+    """Whether rows that fail WHERE need not travel. Those of ROWS windows are counted first."""
+    return not isinstance(source.window, RowsWindow)
+
+
+def _bucket(config: Config, sources: Sources, packers: tuple[Packer, ...]) -> Bucket:
+    relations = {i: table_bytes(_relation(config, config.inputs[i], sources)) for i in _relations(config)}
+    remaining = _remaining(config) if isinstance(config, MeetConfig) else replace(config, join=_remaining(config.join))
+    return Bucket(
+        operator=_operator(remaining, relations),
+        config=remaining,
+        travelling=dict(
+            sorted((each.number, _travelling(config, each)) for packer in packers for each in packer.inputs)
+        ),
+        streams=tuple(packer.name for packer in packers),
+        lateness=lateness_of(config, sources),
+        layout=packers[0].layout,
+        labels=packers[0].labels,
+    )
+
+
+def _operator(config: Config, relations: dict[int, bytes]) -> Operator:
+    if isinstance(config, MeetConfig):
+        return MeetOperator(config, relations)
+    return AggregateOperator(config, relations)
+
+
+def _remaining(config: MeetConfig) -> MeetConfig:
+    """The join that is left to do once rows are packed: selections that were done there are done."""
+    inputs = (_after_packing(each) if each.is_stream and _selects_first(each) else each for each in config.inputs)
+    return replace(config, inputs=tuple(inputs))
+
+
+def _after_packing(source: MeetInput) -> MeetInput:
+    """The input without its selection. One that can raise stays: packing sends the rows it raises on, late ones among
+    them.
+    """
+    if source.selection is not None and may_raise(
+        source.selection, lambda column: pa.nulls(0, source.fields.field(column.name).type)
+    ):
+        return source
+    return replace(source, selection=None)
+
+
+def _relations(config: Config) -> list[int]:
+    return [each.number for each in config.inputs if not each.is_stream]
+
+
+def _relation(config: Config, source: MeetInput, sources: Sources) -> pa.Table:
+    table = whole(sources[source.name])
+    return table.select(names_read(source)) if isinstance(config, MeetConfig) else table
+
+
+def _travelling(config: Config, each: PackedInput) -> pa.Schema:
+    return pa.schema([config.inputs[each.number].fields.field(name) for name in each.columns])
+
+
+def _signature(bound: BoundQuery, packers: tuple[Packer, ...], partitions: int) -> dict[str, str]:
+    """What a checkpoint belongs to. State is the windows, so the plan is no part of it; it lies under the buckets'
+    labels, which are.
+    """
+    schemas = {source.schema.name: source.schema.fields for source in bound.sources}
+    columns = {
+        f'"{name}"': ", ".join(f"{field.name} {field.type}" for field in fields) for name, fields in schemas.items()
+    }
+    times = {
+        f'the time of "{packer.name}"': packer.time + (f" in {packer.unit}" if packer.unit else "")
+        for packer in packers
+    }
+    buckets = len(packers[0].labels)
+    spread = {"spark.sql.shuffle.partitions": str(partitions)} if buckets > 1 else {}
+    grid = {"the grid of its buckets": _grid(bound, packers[0].layout)} if buckets > 1 else {}
+    return {"the query": str(bound.query), **times, **spread, "the number of buckets": str(buckets), **grid, **columns}
+
+
+def _grid(bound: BoundQuery, layout: Layout) -> str:
+    """The axes in words: two arrangements of a query have the same ones just when every row goes to the same buckets."""
+    return " × ".join(f"{axis.share} by {_axis(bound, axis)}" for axis in layout.axes)
+
+
+def _axis(bound: BoundQuery, axis: Axis) -> str:
+    aliases = ", ".join(bound.sources[number].alias for number in sorted(axis.members))
+    if axis.split is None:
+        return f"equality {axis.key_class} of {aliases}"
+    return f"{'groups' if axis.keys else 'rows'} of {aliases}"

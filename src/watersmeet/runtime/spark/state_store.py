@@ -1,0 +1,237 @@
+"""A bucket's state in Spark's store: a header, and one entry per part of the operator's state.
+
+An entry is written once and deleted once. Each worker keeps decoded state in memory under a random token per write,
+which the header repeats: cached state is used only if the store holds that very version, so no result depends on it.
+State of runs that ended is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from watersmeet.errors import InputError
+from watersmeet.operators.window_join.serialization import SavedPart
+from watersmeet.runtime.spark.bucket import BucketState
+from watersmeet.runtime.spark.bucket_operators import Operator, Part
+from watersmeet.runtime.spark.worker_cache import (
+    NO_LIVE_RUNS,
+    LiveRuns,
+    Shelf,
+    local_directory,
+    remove_ended,
+    run_directory,
+)
+from watersmeet.runtime.watermark import Lateness, Watermark
+
+
+class Value(Protocol):
+    """Spark's ValueState."""
+
+    def get(self) -> Any: ...
+
+    def update(self, newValue: Any) -> None: ...  # noqa: N803 # Spark's own name
+
+
+class Entries(Protocol):
+    """Spark's MapState."""
+
+    def getValue(self, key: Any) -> Any: ...  # noqa: N802 # Spark's own names
+
+    def updateValue(self, key: Any, value: Any) -> None: ...  # noqa: N802
+
+    def removeKey(self, key: Any) -> None: ...  # noqa: N802
+
+
+class Keeper(Protocol):
+    """Whose state it is."""
+
+    @property
+    def operator(self) -> Operator: ...
+
+    @property
+    def lateness(self) -> Mapping[str, Lateness]: ...
+
+    def empty(self) -> BucketState: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a part is kept: its place in Spark's store, and its name on the shelf, drawn when it was written."""
+
+    place: int
+    name: str
+    number: int
+    kind: str
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """State as it is in memory, with the entry of every part by the part's identity. The parts are held, so identities
+    stay theirs.
+    """
+
+    token: str
+    version: int
+    next_place: int
+    state: BucketState
+    parts: Sequence[Part]
+    entries: Mapping[int, Entry]
+
+    @property
+    def size(self) -> int:
+        return sum(entry.size for entry in self.entries.values())
+
+    @property
+    def rows(self) -> int:
+        return sum(entry.rows for entry in self.entries.values())
+
+
+@dataclass(frozen=True, slots=True)
+class StatefulStep:
+    """A stateful step of one run of a query. `run` is Spark's run id."""
+
+    run: str
+    name: str
+
+
+#: Decoded state by step and bucket, in each worker process.
+_memory: dict[tuple[StatefulStep, int], Remembered] = {}
+
+
+def drop_ended_runs(live: LiveRuns = NO_LIVE_RUNS, current: str = "") -> None:
+    """Drop cached state of runs that ended: first the directories, then what this process remembers of runs without
+    one.
+
+    Every task calls this, because Spark tells workers nothing about queries that end. `live` are the active runs that
+    the task's query knows of, `current` is its own. Without a local directory only the current run is remembered.
+    """
+    local = local_directory()
+    if local is not None:
+        remove_ended(local, live, current, time.time())
+    for key in list(_memory):
+        run = key[0].run
+        if run != current if local is None else not run_directory(local, run).is_dir():
+            del _memory[key]
+
+
+@dataclass(frozen=True)
+class Store:
+    """State of the buckets of one step. `signature` says which query it belongs to; `remembers` lets workers cache it."""
+
+    header: Value
+    entries: Entries
+    bucket: Keeper
+    signature: Mapping[str, str]
+    step: StatefulStep
+    remembers: bool
+
+    def load(self, label: int) -> Remembered:
+        saved = self.header.get()
+        if saved is None:
+            return Remembered("", 0, 0, self.bucket.empty(), (), {})
+        header = json.loads(saved[0])
+        refuse_another_query(header["signature"], self.signature)
+        remembered = _memory.pop(
+            (self.step, label), None
+        )  # a step may change what it is given, so an attempt that fails leaves nothing
+        if remembered is not None and remembered.token == header["token"]:
+            return remembered
+        return self._read(header)
+
+    def save(self, label: int, before: Remembered, state: BucketState) -> Remembered:
+        """Write the parts that are new, delete those that are gone, and write the header last."""
+        parts, shelf = self.bucket.operator.parts(state.inner), self._open_shelf()
+        entries: dict[int, Entry] = {}
+        place = before.next_place
+        for part in parts:
+            known = before.entries.get(id(part.value))
+            if known is None:
+                blob = part.bytes()
+                known = Entry(place, uuid.uuid4().hex, part.number, part.kind, part.rows, len(blob))
+                self.entries.updateValue((place,), (blob,))
+                shelf.put(known.name, blob)
+                place += 1
+            entries[id(part.value)] = known
+        for gone in {*before.entries.values()} - {*entries.values()}:
+            self.entries.removeKey((gone.place,))
+            shelf.drop(gone.name)
+        after = Remembered(uuid.uuid4().hex, before.version + 1, place, state, parts, entries)
+        self.header.update((json.dumps(self._header(after)),))
+        self._remember(label, after)
+        return after
+
+    def _read(self, header: dict[str, Any]) -> Remembered:
+        listed, shelf = [Entry(*values) for values in header["entries"]], self._open_shelf()
+        saved = [SavedPart(entry.number, entry.kind, self._blob(entry, shelf)) for entry in listed]
+        state = BucketState(self.bucket.operator.restored(saved), _watermark(self.bucket, header["watermark"]))
+        parts = self.bucket.operator.parts(state.inner)
+        entries = {id(part.value): entry for part, entry in zip(parts, listed, strict=True)}
+        return Remembered(header["token"], header["version"], header["next_place"], state, parts, entries)
+
+    def _open_shelf(self) -> Shelf:
+        return Shelf.of_run(self.step.run) if self.remembers else Shelf(None)
+
+    def _blob(self, entry: Entry, shelf: Shelf) -> bytes | pa.Buffer:
+        shelved = shelf.get(entry.name)
+        if shelved is not None:
+            return shelved
+        found = self.entries.getValue((entry.place,))
+        if found is None:
+            raise InputError(
+                f"the checkpoint is damaged: entry {entry.place} of its state is missing",
+                hint="start from an earlier copy of it",
+            )
+        return bytes(found[0])
+
+    def _header(self, after: Remembered) -> dict[str, Any]:
+        ordered = [after.entries[id(part.value)] for part in after.parts]
+        watermark = after.state.watermark
+        return {
+            "signature": dict(self.signature),
+            "token": after.token,
+            "version": after.version,
+            "next_place": after.next_place,
+            "watermark": {
+                "newest_us": dict(watermark.newest_us),
+                "began_us": watermark.began_us,
+                "value_us": watermark.value_us,
+            },
+            "entries": [[e.place, e.name, e.number, e.kind, e.rows, e.size] for e in ordered],
+        }
+
+    def _remember(self, label: int, after: Remembered) -> None:
+        if not self.remembers:
+            return
+        for key in [key for key, each in _memory.items() if key[0] == self.step and each.version < after.version - 1]:
+            del _memory[key]  # another worker has continued these buckets
+        _memory[self.step, label] = after
+
+
+def refuse_another_query(saved: Mapping[str, str], mine: Mapping[str, str]) -> None:
+    """The checkpoint of another query is not to be continued; the error says what differs."""
+    for what in (*saved, *mine):
+        was, now = saved.get(what, "nothing"), mine.get(what, "nothing")
+        if was != now:
+            raise InputError(
+                f"the checkpoint belongs to another query: {what} was {_one_line(was)}, and is {_one_line(now)}",
+                hint="run the query it was made with, or give this one a new checkpoint location",
+            )
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _watermark(bucket: Keeper, saved: dict[str, Any]) -> Watermark:
+    start = Watermark.start(bucket.lateness)
+    return Watermark(start.streams, MappingProxyType(dict(saved["newest_us"])), saved["began_us"], saved["value_us"])

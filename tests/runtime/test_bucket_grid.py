@@ -1,0 +1,93 @@
+"""Grids of buckets: the rows of a result meet in exactly one cell, and few rows are copied."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import watersmeet as wm
+from watersmeet.algebra.schema import StreamSchema
+from watersmeet.operators.window_join.config import MeetConfig, meet_config
+from watersmeet.runtime.spark.bucket_grid import Layout, choose_layout
+from watersmeet.runtime.spark.integer_downcast import widened
+from watersmeet.runtime.spark.packets import ROWS, packets_of, table_from_bytes
+from watersmeet.runtime.spark.packing import PackedInput, Packer
+from watersmeet.sql import bind
+
+FIELDS = {"ts": pa.int64(), "x": pa.int64(), "y": pa.int64(), "id": pa.int64()}
+COMMON = "a.x = b.x AND b.x = c.x"
+CHAIN = "a.x = b.x AND b.y = c.y"
+THETA = "a.x < b.x AND b.y < c.y"
+
+
+def config(where: str, sources: str = "abc") -> MeetConfig:
+    windows = ", ".join(f"{alias} [RANGE 1 SECOND]" for alias in sources)
+    schemas = {alias: StreamSchema(alias, pa.schema(FIELDS), "ts") for alias in sources}
+    return meet_config(bind(wm.sql(f"SELECT a.id FROM {windows} WHERE {where}"), schemas))
+
+
+def cells_of(chosen: MeetConfig, layout: Layout, number: int, table: pa.Table) -> dict[int, set[int]]:
+    """The cells each row of an input goes to, by the row's id."""
+    wanted = PackedInput(number, tuple(FIELDS), chosen.inputs[number].keys)
+    packer = Packer(0, "s", "ts", (wanted,), layout, tuple(range(layout.cells)))
+    found: dict[int, set[int]] = {}
+    for batch in packer.packed([table]):
+        for packet in packets_of(batch):
+            if packet.kind == ROWS:
+                rows = widened([table_from_bytes(packet.blob)], pa.schema(list(FIELDS.items())))
+                for row in rows.column("id").to_pylist():
+                    found.setdefault(row, set()).add(packet.bucket)
+    return found
+
+
+@pytest.mark.parametrize("where", [COMMON, CHAIN, THETA])
+@pytest.mark.parametrize("buckets", [1, 2, 4, 6, 12])
+def test_rows_that_may_meet_do_so_in_exactly_one_cell(where: str, buckets: int) -> None:
+    chosen = config(where)
+    layout = choose_layout(chosen, buckets)
+    assert layout.cells == buckets
+    rng = np.random.default_rng(buckets)
+    tables = [
+        pa.table(
+            {"ts": rng.integers(0, 9, 12), "x": rng.integers(0, 3, 12), "y": rng.integers(0, 3, 12), "id": range(12)}
+        )
+    ] * 3
+    cells = [cells_of(chosen, layout, number, table) for number, table in enumerate(tables)]
+    rows = [table.to_pylist() for table in tables]
+    for a, b, c in product(*rows):
+        agree = where == THETA or (a["x"] == b["x"] and (b["x"] == c["x"] if where == COMMON else b["y"] == c["y"]))
+        if agree:
+            assert len(cells[0][a["id"]] & cells[1][b["id"]] & cells[2][c["id"]]) == 1
+
+
+def test_a_common_key_copies_nothing() -> None:
+    layout = choose_layout(config(COMMON), 8)
+    assert [len(layout.copies(number)) for number in range(3)] == [1, 1, 1]
+
+
+def test_a_chain_copies_its_ends_only() -> None:
+    layout = choose_layout(config(CHAIN), 4)
+    assert len(layout.copies(1)) == 1
+
+
+def test_without_an_equality_the_faster_stream_is_split_and_the_slower_copied() -> None:
+    layout = choose_layout(config("a.x < b.x", "ab"), 4, rows_per_s=[1000.0, 1.0])
+    assert [len(layout.copies(number)) for number in range(2)] == [1, 4]
+
+
+def test_every_row_is_counted_in_one_of_its_cells() -> None:
+    layout = choose_layout(config(CHAIN), 12)
+    for number in range(3):
+        assert (
+            sum(layout.is_first_copy(number, cell) for cell in range(layout.cells)) * len(layout.copies(number))
+            == layout.cells
+        )
+
+
+def test_rows_that_are_counted_over_the_whole_stream_stay_together() -> None:
+    schemas = {alias: StreamSchema(alias, pa.schema(FIELDS), "ts") for alias in "ab"}
+    rows = meet_config(bind(wm.sql("SELECT a.id FROM a [ROWS 2], b [RANGE 1 SECOND] WHERE a.x = b.x"), schemas))
+    assert choose_layout(rows, 8).cells == 1

@@ -1,0 +1,70 @@
+"""What is narrowed comes back as it was, whatever is in it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from watersmeet.runtime.spark.integer_downcast import narrowed, widened
+from watersmeet.runtime.spark.packets import table_buffer, table_from_bytes
+
+SCHEMA = pa.schema(
+    [
+        ("k", pa.int64()),
+        ("ts", pa.timestamp("us", "UTC")),
+        ("word", pa.string()),
+        ("x", pa.float64()),
+        ("small", pa.int32()),
+    ]
+)
+
+near = st.integers(-(2**31), 2**31)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.Table:
+    rows = draw(st.integers(0, 6))
+    far = draw(st.booleans())
+    whole = st.integers(-(2**63), 2**63 - 1) if far else near
+    values = st.one_of(whole, st.none()) if draw(st.booleans()) else whole
+    columns = [
+        pa.array(draw(st.lists(values, min_size=rows, max_size=rows)), pa.int64()),
+        pa.array(draw(st.lists(values, min_size=rows, max_size=rows)), pa.int64()).view(pa.timestamp("us", "UTC")),
+        pa.array(draw(st.lists(st.one_of(st.text(max_size=3), st.none()), min_size=rows, max_size=rows)), pa.string()),
+        pa.array(draw(st.lists(st.floats(allow_nan=False), min_size=rows, max_size=rows)), pa.float64()),
+        pa.array(draw(st.lists(st.integers(-5, 5), min_size=rows, max_size=rows)), pa.int32()),
+    ]
+    start = draw(st.integers(0, rows))
+    return pa.Table.from_arrays(columns, schema=SCHEMA).slice(start)
+
+
+@given(st.lists(tables(), min_size=1, max_size=4))
+def test_tables_come_back_one_after_the_other(several: list[pa.Table]) -> None:
+    travelled = [table_from_bytes(table_buffer(narrowed(table))) for table in several]
+    found = widened(travelled, SCHEMA)
+    found.validate(full=True)
+    assert found.equals(pa.concat_tables(several))
+
+
+@pytest.mark.parametrize(
+    ("values", "fits"), [([5, 2**32 + 4], True), ([5, 2**32 + 5], False), ([-(2**63), 2**63 - 1], False), ([7], True)]
+)
+def test_numbers_travel_in_32_bits_where_their_range_allows(values: list[int], fits: bool) -> None:
+    column = narrowed(pa.table({"k": values})).column("k")
+    assert column.type == (pa.uint32() if fits else pa.int64())
+
+
+def test_half_of_the_bytes_travel() -> None:
+    table = pa.table({"k": range(10_000), "ts": pa.array(range(10_000), pa.timestamp("us"))})
+    assert len(table_buffer(narrowed(table))) < 0.51 * len(table_buffer(table))
+
+
+@pytest.mark.parametrize("values", [["x"], [1, None], [0, 2**40], [1]])
+def test_metadata_of_the_columns_own_change_nothing(values: list[object]) -> None:
+    kind = pa.string() if values == ["x"] else pa.int64()
+    table = pa.Table.from_arrays(
+        [pa.array(values, kind)], schema=pa.schema([pa.field("k", kind, metadata={b"low": b"7"})])
+    )
+    assert widened([table_from_bytes(table_buffer(narrowed(table)))], table.schema).equals(table)

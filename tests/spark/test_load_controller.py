@@ -1,0 +1,198 @@
+"""A query that cannot keep up drops rows from a later batch on; the rows and the ledger are those of what was kept."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+import watersmeet as wm
+from tests.spark.queries import rows_of, rows_of_table, run_to_the_end
+from tests.spark.test_plan_changes import QUERY, ledger
+from tests.spark.test_sources import TABLES, over, streaming_frame
+from watersmeet.planner.controller import BatchReport
+from watersmeet.runtime.background import BackgroundError
+from watersmeet.runtime.embedded.run import bound_query
+from watersmeet.runtime.spark.batch_metrics import batches
+from watersmeet.runtime.spark.load_controller import KeepingUp
+from watersmeet.runtime.spark.plan_log import PlanLog
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+def fifths(name: str) -> list[pa.Table]:
+    return [TABLES[name].slice(12 * number, 12) for number in range(5)]
+
+
+def test_after_a_batch_that_takes_too_long_later_ones_drop(spark: SparkSession, tmp_path: Path) -> None:
+    log = PlanLog(tmp_path / "plans")
+    frames = {name: streaming_frame(spark, tmp_path, name, fifths(name)[:2]) for name in "ab"}
+    frame = wm.on_spark(QUERY, over(**frames), plans=tmp_path / "plans")
+    first = run_to_the_end(frame, tmp_path)  # no batch is as fast as the trigger below
+    keeping = KeepingUp(
+        bound_query(QUERY, over(**frames)), log, tmp_path / "checkpoint", trigger_s=1e-3, plan=wm.plan()
+    )  # no batch is as fast as that
+    keeping.look(first)
+    assert [each.from_batch for each in keeping.decisions] == [2]  # batches 0 and 1 are over
+    shares = dict(keeping.decisions[0].keep)
+    assert min(shares.values()) < 1
+    for name in "ab":
+        streaming_frame(spark, tmp_path, name, fifths(name), exist_ok=True)
+    ran = batches(first) + batches(
+        run_to_the_end(wm.on_spark(QUERY, over(**frames), plans=tmp_path / "plans"), tmp_path)
+    )
+    run = wm.run(QUERY, over(a=fifths("a"), b=fifths("b")), plan=wm.plan())
+    found = []
+    for batch, tables in enumerate(run.rounds()):
+        plan = log.plan_at(batch)
+        if plan is not None:
+            run.replan(plan)
+        found += run.advance(tables)
+        entries = {name: asdict(entry) for name, entry in run.batch_ledger.items()}
+        assert all(entry["arrived"] == entry.pop("kept") + entry["shed"] + entry["late"] for entry in entries.values())
+        assert ledger(ran[batch]) == entries
+    assert any(ran[4].shed.values())
+    assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == rows_of_table(pa.Table.from_batches(found, run.result))
+
+
+def test_a_decision_that_comes_too_late_is_for_the_batch_after(tmp_path: Path) -> None:
+    offsets = tmp_path / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "7").touch()
+    log = PlanLog(tmp_path / "plans")
+    assert log.settled_at(8) is None  # a task of batch 8 runs before Spark's log was looked at again
+    keeping = KeepingUp(bound_query(QUERY, over(**TABLES)), log, tmp_path / "checkpoint", trigger_s=1.0, plan=wm.plan())
+    keeping._decide(_slow_batch())
+    assert [each.from_batch for each in keeping.decisions] == [9]
+    assert log.settled_at(8) is None
+    assert log.settled_at(9) == log.settled_at(12)
+
+
+def test_a_batch_that_runs_already_is_reckoned_with(tmp_path: Path) -> None:
+    offsets = tmp_path / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+    decided = []
+    for begun in (7, 8):
+        (offsets / str(begun)).touch()
+        keeping = KeepingUp(
+            bound_query(QUERY, over(**TABLES)),
+            PlanLog(tmp_path / f"plans{begun}"),
+            tmp_path / "checkpoint",
+            trigger_s=1.0,
+            plan=wm.plan(),
+        )
+        keeping._decide(_slow_batch(1.6, 1_000_000))
+        decided += keeping.decisions
+    assert [each.from_batch for each in decided] == [8, 9]
+    assert sum(dict(decided[1].keep).values()) < sum(dict(decided[0].keep).values())  # more comes while batch 8 runs
+
+
+def test_a_decision_changes_what_is_dropped_and_leaves_the_plan_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
+    own, log = wm.plan("eager-nlj", order=["a", "b"]), PlanLog(tmp_path / "plans")
+    keeping = KeepingUp(bound_query(QUERY, over(**TABLES)), log, tmp_path / "checkpoint", trigger_s=1.0, plan=own)
+    keeping._decide(_slow_batch())
+    written = log.plan_at(keeping.decisions[0].from_batch)
+    assert written is not None
+    assert written.drop
+    assert replace(written, drop=()) == own
+
+
+def test_an_aggregation_does_not_change_what_it_drops(tmp_path: Path) -> None:
+    bound = bound_query("SELECT a.k, COUNT(*) AS n FROM a [RANGE 1 SECOND] GROUP BY a.k", over(a=TABLES["a"]))
+    with pytest.raises(wm.PlanError, match="an aggregation does not change what it drops"):
+        KeepingUp(bound, PlanLog(tmp_path), tmp_path, trigger_s=1.0, plan=wm.plan())
+
+
+def _slow_batch(seconds: float = 30.0, rows: int = 1000) -> BatchReport:
+    return BatchReport(batch_id=7, seconds=seconds, interval_s=1.0, arrived={"a": rows, "b": rows})
+
+
+def test_a_controller_that_cannot_write_its_plans_stops_the_query_and_says_so(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    frames = {name: streaming_frame(spark, tmp_path, name, fifths(name)) for name in "ab"}
+    streams = over(**frames)
+    (tmp_path / "no directory").touch()
+    writer = wm.on_spark(QUERY, streams, plans=tmp_path / "plans").writeStream.format("noop")
+    query = (
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(processingTime="0 seconds").start()
+    )
+    keeping = wm.keep_up(
+        query,
+        QUERY,
+        streams,
+        plans=tmp_path / "no directory",
+        checkpoint=tmp_path / "checkpoint",
+        trigger="1 millisecond",
+        plan=wm.plan(),
+    )
+    with pytest.raises(
+        BackgroundError, match=r"the load controller, which stopped its query, failed: FileExistsError: .*no directory"
+    ):
+        query.awaitTermination()
+    assert not query.isActive
+    assert isinstance(keeping.failure, BackgroundError)
+
+
+class ReportsWithoutTimes:
+    """A query whose progress lacks what the controller reads; no real query can be made to do that."""
+
+    def __init__(self) -> None:
+        self.isActive = True
+        self.recentProgress = [
+            {"batchId": 0, "timestamp": "2026-01-01T00:00:00Z", "observedMetrics": {"watersmeet": _NoTimes()}}
+        ]
+        self._ended = threading.Event()
+
+    def stop(self) -> None:
+        self.isActive = False
+        self._ended.set()
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 # Spark's name
+        return self._ended.wait(timeout)
+
+
+class _NoTimes:
+    def asDict(self) -> dict[str, int]:  # noqa: N802 # Spark's name
+        return {'["results"]': 0}
+
+    def __getitem__(self, name: str) -> int:
+        return 0
+
+
+def test_progress_that_cannot_be_read_stops_the_query_and_says_so(tmp_path: Path) -> None:
+    query = ReportsWithoutTimes()
+    keeping = KeepingUp(bound_query(QUERY, over(**TABLES)), PlanLog(tmp_path), tmp_path, trigger_s=1.0, plan=wm.plan())
+    keeping.start(query)
+    with pytest.raises(BackgroundError, match=r"load controller.* failed: KeyError: 'durationMs'"):
+        query.awaitTermination()
+    assert not query.isActive
+
+
+def test_a_batch_that_fails_is_reported_as_spark_reports_it(spark: SparkSession, tmp_path: Path) -> None:
+    frames = {name: streaming_frame(spark, tmp_path, name, fifths(name)) for name in "ab"}
+    writer = wm.on_spark(QUERY, over(**frames), plans=tmp_path / "plans").writeStream.foreachBatch(_fail)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    keeping = wm.keep_up(
+        query,
+        QUERY,
+        over(**frames),
+        plans=tmp_path / "plans",
+        checkpoint=tmp_path / "checkpoint",
+        trigger="1 second",
+        plan=wm.plan(),
+    )
+    with pytest.raises(StreamingQueryException, match="the sink is full"):
+        query.awaitTermination()
+    keeping._thread.join()
+    assert keeping.failure is None
+
+
+def _fail(rows: object, batch: int) -> None:
+    raise OSError("the sink is full")
