@@ -1,9 +1,38 @@
-"""What every test run shares."""
+"""Settings of every test run, and a table of the time per part of the suite."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+
+import pytest
 from hypothesis import settings
 
-# One seed per run, nothing written beside the code: a failure replays by running the test again.
+# One seed per run and nothing written next to the code: a failure replays by running the test again.
 settings.register_profile("watersmeet", deadline=None, derandomize=True, database=None)
 settings.load_profile("watersmeet")
+
+#: Parts of the suite by the folders of their tests; the first match counts, everything else is "quick".
+PARTS = (
+    ("faults", ("tests/spark/faults/", "tests/spark/cluster/", "tests/runtime/test_damaged_checkpoints.py")),
+    ("spark", ("tests/spark/",)),
+    ("properties", ("tests/properties/",)),
+    ("docs", ("tests/docs/", "tests/dashboard/")),
+)
+
+
+def part_of(node_id: str) -> str:
+    """Return the part of the suite that a test belongs to."""
+    return next((part for part, folders in PARTS if node_id.startswith(folders)), "quick")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how many seconds each part of the suite took, summed over the workers."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[part_of(report.nodeid)] += report.duration
+    if len(seconds) > 1:
+        terminalreporter.section("seconds by part, summed over the workers")
+        for part, spent in sorted(seconds.items(), key=lambda item: -item[1]):
+            terminalreporter.write_line(f"{spent:8.0f} s  {part}")
