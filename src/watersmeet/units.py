@@ -1,6 +1,7 @@
 """Numbers in the form people read: `0.3 % of a core`, `50,000 rows/s`, `12 MB`, `30 days`.
 
-Text for people uses these functions: `explain`, the command line, the dashboard, error messages. JSON keeps the plain numbers.
+Use these functions for all text that people read: `explain`, the command line, the dashboard, error messages. JSON
+keeps the plain numbers.
 """
 
 from __future__ import annotations

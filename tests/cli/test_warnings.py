@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 import watersmeet as wm
-from watersmeet.cli.errors import exit_on_error
+from watersmeet.cli.exit import exit_on_error
 
 
 def test_a_warning_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,8 +18,7 @@ import watersmeet as wm
 from watersmeet.dashboard.app import Shown
 from watersmeet.dashboard.serve import Address, serving
 from watersmeet.dashboard.whatif import WhatIf
-from watersmeet.runtime.embedded.metrics import run_batch_with_metrics
-from watersmeet.runtime.embedded.run import EmbeddedRun
+from watersmeet.runtime.embedded.run import EmbeddedRun, run_batch_with_metrics
 
 FLAGS = (
     "--no-sandbox",

@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from watersmeet.kernels import btree
-from watersmeet.kernels.tree_entries import Words
-from watersmeet.kernels.tree_header import (
+from watersmeet.kernels.tree_nodes import (
     COUNT,
     FREE,
     FREE_INNER,
@@ -23,6 +22,7 @@ from watersmeet.kernels.tree_header import (
     ROOT,
     USED,
     USED_INNER,
+    Words,
 )
 
 Entry = tuple[int, int]

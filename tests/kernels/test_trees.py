@@ -32,8 +32,7 @@ from tests.kernels.tree_loads import (
 from watersmeet.errors import InternalError
 from watersmeet.kernels import btree, ttree
 from watersmeet.kernels.compile import piece
-from watersmeet.kernels.tree_entries import Words
-from watersmeet.kernels.tree_header import COMPARISONS, HEADER, INSERTS, PROBES, REMOVES, TOUCHED
+from watersmeet.kernels.tree_nodes import COMPARISONS, HEADER, INSERTS, PROBES, REMOVES, TOUCHED, Words
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 KEYS = (

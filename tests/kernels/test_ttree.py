@@ -10,9 +10,8 @@ import numpy as np
 
 from tests.kernels.test_btree import Entry, entries_at, free_nodes
 from watersmeet.kernels import ttree
-from watersmeet.kernels.tree_balance import HEIGHT, LEFT, RIGHT
-from watersmeet.kernels.tree_entries import Words
-from watersmeet.kernels.tree_header import COUNT, FREE, HEADER, NODE_SIZE, NONE, ROOT, UP, USED
+from watersmeet.kernels.tree_nodes import COUNT, FREE, HEADER, NODE_SIZE, NONE, ROOT, UP, USED, Words
+from watersmeet.kernels.ttree import HEIGHT, LEFT, RIGHT
 
 
 def test_a_leaf_that_rises_between_two_nodes_is_topped_up_from_the_fuller_one() -> None:

@@ -15,8 +15,7 @@ import numpy as np
 
 from watersmeet.kernels import btree, ttree
 from watersmeet.kernels.compile import IN_INT64, INT, OUT_INT64, kernel, piece
-from watersmeet.kernels.tree_entries import Words
-from watersmeet.kernels.tree_header import HEADER
+from watersmeet.kernels.tree_nodes import HEADER, Words
 
 BTREE = 0
 TTREE = 1

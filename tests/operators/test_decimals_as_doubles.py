@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import watersmeet as wm
-from watersmeet.operators.expressions.casts import converted
+from watersmeet.operators.expressions.casts import convert
 from watersmeet.operators.keys import encode_keys
 
 HUNDREDTHS = [Decimal(cents).scaleb(-2) for cents in range(2_000)]
@@ -46,7 +46,7 @@ def test_a_decimal_converts_as_python_converts_it(
     kind, values = column
     array = pa.array(values, kind).slice(skipped)
     wanted = [None if value is None else float(value) for value in values[skipped:]]
-    assert converted(array, pa.float64()).to_pylist() == wanted
+    assert convert(array, pa.float64()).to_pylist() == wanted
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_decimal_converts_as_python_converts_it(
     ],
 )
 def test_decimals_of_any_width_and_scale_convert_exactly(kind: pa.DataType, text: str) -> None:
-    assert converted(pa.array([Decimal(text), None], kind), pa.float64()).to_pylist() == [float(text), None]
+    assert convert(pa.array([Decimal(text), None], kind), pa.float64()).to_pylist() == [float(text), None]
 
 
 def test_every_price_of_two_digits_equals_the_double_of_the_same_text() -> None:
@@ -106,7 +106,7 @@ def test_a_decimal_key_meets_the_double_key_of_the_same_text(algorithm: str) -> 
 
 def test_codes_of_a_converted_decimal_are_the_codes_of_the_double() -> None:
     doubles = pa.array([float(price) for price in HUNDREDTHS])
-    converted_prices = converted(pa.array(HUNDREDTHS, PRICES), pa.float64())
+    converted_prices = convert(pa.array(HUNDREDTHS, PRICES), pa.float64())
     np.testing.assert_array_equal(encode_keys(converted_prices), encode_keys(doubles))
 
 

@@ -17,7 +17,7 @@ from watersmeet.calibration.streams import B
 from watersmeet.calibration.timing import Timed
 from watersmeet.cli.calibrate import calibrate, weights_as_table
 from watersmeet.errors import InternalError
-from watersmeet.operators.window_join.tactics.tactic import Tally
+from watersmeet.operators.window_join.work_counters import Tally
 from watersmeet.planner.models.early_aggregation import EarlyWeights
 from watersmeet.planner.models.profile import SCALARS, STRUCTURES, Profile
 

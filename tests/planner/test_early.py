@@ -7,11 +7,11 @@ import pytest
 import watersmeet as wm
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.tran import plan_name
-from watersmeet_lab.bench.early_aggregation import CLEAR, DEFAULT, Setting
+from watersmeet_lab.bench.early_aggregation import CLEAR_SETTINGS, PAPER_SETTING, AggregationSetting
 from watersmeet_lab.papers.tran.models import SHOWCASES
 
 
-def about(setting: Setting) -> Explanation:
+def about(setting: AggregationSetting) -> Explanation:
     streams = {
         alias: wm.stats(
             rate=each.rows_per_s, distinct={"j": round(1 / each.selectivity), "g": each.groups}, row_bytes=24
@@ -21,11 +21,13 @@ def about(setting: Setting) -> Explanation:
     return wm.explain(setting.query(), streams)
 
 
-FIGURE_10 = tuple(Setting(best, inputs, rows=0) for best, inputs in SHOWCASES.items())
+FIGURE_10 = tuple(AggregationSetting(best, inputs, rows=0) for best, inputs in SHOWCASES.items())
 
 
-@pytest.mark.parametrize("setting", [*FIGURE_10, *CLEAR], ids=lambda setting: setting.name)
-def test_each_plan_is_picked_where_the_paper_shows_it_and_where_it_is_measured_best(setting: Setting) -> None:
+@pytest.mark.parametrize("setting", [*FIGURE_10, *CLEAR_SETTINGS], ids=lambda setting: setting.name)
+def test_each_plan_is_picked_where_the_paper_shows_it_and_where_it_is_measured_best(
+    setting: AggregationSetting,
+) -> None:
     found = about(setting)
     picked = plan_name({setting.aliases.index(alias) for alias in found.plan.early}, len(setting.aliases))
     assert picked == setting.name
@@ -34,7 +36,7 @@ def test_each_plan_is_picked_where_the_paper_shows_it_and_where_it_is_measured_b
 
 
 def test_the_default_setting_is_aggregated_early_and_predicted_to_gain_five_times_and_more() -> None:
-    found = about(DEFAULT)
+    found = about(PAPER_SETTING)
     late = next(each for each in found.others if not each.plan.early)
     assert late.cost.cpu_per_s > 5 * found.chosen.cost.cpu_per_s
 

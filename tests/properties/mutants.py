@@ -18,11 +18,9 @@ from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.windows import FOREVER_US, RangeWindow, TumbleWindow
 from watersmeet.operators import keys
 from watersmeet.operators.expressions import compare, is_true
-from watersmeet.operators.expressions.rows import call
-from watersmeet.operators.window_join import admission, pane, row_counter, state
-from watersmeet.operators.window_join import driver as step
-from watersmeet.operators.window_join import matches as expand
-from watersmeet.operators.window_join.tactics import grouped_runs as runs
+from watersmeet.operators.expressions.rows import call_kernel
+from watersmeet.operators.window_join import admission, driver, matches, pane, row_counter, state
+from watersmeet.operators.window_join.tactics import grouped_runs
 from watersmeet.runtime import watermark
 from watersmeet.runtime.embedded import run as embedded
 
@@ -224,7 +222,7 @@ def _nan_meets_nothing(float_codes: Original) -> Original:
 
 
 def _ieee_floats(_: Original) -> Original:
-    return lambda op, left, right: call(compare._KERNELS[op], left, right)
+    return lambda op, left, right: call_kernel(compare._KERNELS[op], left, right)
 
 
 def _valid_before_the_end(_: Original) -> Original:
@@ -281,36 +279,36 @@ MUTANTS = (
     _mutant("bounds taken the wrong way round", BoundQuery, "bounds", _bounds_of(_reversed)),
     _mutant("TUMBLE as a sliding window", admission, "_tumble_ends", _sliding_tumble),
     _mutant("TUMBLE one microsecond too long", admission, "_tumble_ends", _tumble_one_longer),
-    _mutant("a row at the watermark is late", step, "without_late", _late_at_the_watermark),
+    _mutant("a row at the watermark is late", driver, "without_late", _late_at_the_watermark),
     _mutant("a batch makes its own rows late", embedded, "step", _late_by_its_own_batch),
-    _mutant("late rows are joined", step, "without_late", _nothing_is_late),
+    _mutant("late rows are joined", driver, "without_late", _nothing_is_late),
     _mutant("the watermark is not rounded", watermark.Watermark, "_of", _without_rounding),
     _mutant("lateness is forgotten", watermark.Watermark, "_of", _without_lateness),
     _mutant("the fastest stream sets the watermark", watermark.Watermark, "_minimum_us", _largest_watermark),
     _mutant("idle exactly at the timeout", watermark.Watermark, "_is_idle", _idle_too_soon),
     _mutant("the watermark moves back", watermark.Watermark, "after", _moving_back),
     _mutant("the last row of a batch is dropped", embedded.EmbeddedRun, "_timed", _last_row_dropped),
-    _mutant("new rows meet new rows twice", runs, "_reach", _new_meets_new_twice),
-    _mutant("new rows never meet new rows", runs, "_reach", _new_never_meets_new),
+    _mutant("new rows meet new rows twice", grouped_runs, "_reach", _new_meets_new_twice),
+    _mutant("new rows never meet new rows", grouped_runs, "_reach", _new_never_meets_new),
     _mutant("NULL equals NULL", admission, "evaluate", _nulls_filled),
     _mutant("expiry against now", state.InputState, "with_pane", _expiry_against_now),
     _mutant("expiry one microsecond early", pane.Pane, "last_use_us", _expiry_one_early),
     _mutant("ROWS counts only rows that pass WHERE", admission, "_counted", _counted_after_where),
-    _mutant("ties in arrival order", admission, "stream_order", _ties_by_arrival),
-    _mutant("ties by the last column first", admission, "stream_order", _ties_by_the_last_column_first),
+    _mutant("ties in arrival order", admission, "sort_stream_rows", _ties_by_arrival),
+    _mutant("ties by the last column first", admission, "sort_stream_rows", _ties_by_the_last_column_first),
     _mutant("PARTITION BY ignored", row_counter.RowCounter, "_partition_numbers", _one_partition),
     _mutant("ROWS holds one row too many", row_counter, "push_rows", _capacity_of(1)),
     _mutant("ROWS holds one row too few", row_counter, "push_rows", _capacity_of(-1)),
-    _mutant("rows are counted before the watermark", step, "release", _not_waiting),
+    _mutant("rows are counted before the watermark", driver, "release", _not_waiting),
     _mutant("what waits when the input ends is lost", embedded, "step", _never_ending),
-    _mutant("-0.0 is not 0.0 among keys", keys, "_float_codes", _zeros_differ),
-    _mutant("NaN keys meet nothing", keys, "_float_codes", _nan_meets_nothing),
+    _mutant("-0.0 is not 0.0 among keys", keys, "_encode_floats", _zeros_differ),
+    _mutant("NaN keys meet nothing", keys, "_encode_floats", _nan_meets_nothing),
     _mutant("floats compare as IEEE 754 has it", compare, "_compare_floats", _ieee_floats),
-    _mutant("a window ends one instant early", expand, "_still_valid", _valid_before_the_end),
-    _mutant("predicates over several sources are not checked", expand, "_holds", _unchecked),
+    _mutant("a window ends one instant early", matches, "_still_valid", _valid_before_the_end),
+    _mutant("predicates over several sources are not checked", matches, "_holds", _unchecked),
     Mutant(
         "hashes are trusted",
-        (Patch(keys, "hash_slices", _one_bucket), Patch(expand, "compare_keys", _everything_equal)),
+        (Patch(keys, "hash_slices", _one_bucket), Patch(matches, "compare_keys", _everything_equal)),
     ),
     _mutant("a self join counts its stream per alias", embedded.EmbeddedRun, "_account", _counted_per_alias),
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 from watersmeet.checkpoint import framing
 from watersmeet.operators.window_join import config
-from watersmeet.operators.window_join.tactics import plan_defaults as open_parts
+from watersmeet.operators.window_join.tactics import plan_defaults
 from watersmeet.planner import cost_of_spark, explain
 from watersmeet.runtime import planning
 from watersmeet.runtime.embedded import run as embedded
@@ -67,7 +67,7 @@ MUTANTS = (
     _mutant("the default order crosses inputs before a band", config, "probing_order", _looks_at_equalities_only),
     _mutant(
         "the default tree joins sources in the order of FROM",
-        open_parts,
+        plan_defaults,
         "left_deep",
         lambda join: lambda names: join(sorted(names)),
     ),

@@ -12,17 +12,13 @@ import numpy as np
 
 from watersmeet.errors import QueryError
 from watersmeet.operators.expressions import EarlyTest, all_true, evaluate, evaluate_or_null, is_true
-from watersmeet.operators.window_join import admission, config, pane
-from watersmeet.operators.window_join import driver as step
-from watersmeet.operators.window_join import matches as expand
-from watersmeet.operators.window_join.tactics import joined_rows as intermediate
-from watersmeet.operators.window_join.tactics import loop_stages as stages
-from watersmeet.operators.window_join.tactics import staged_scans, w_joins
+from watersmeet.operators.window_join import admission, config, driver, matches, pane
+from watersmeet.operators.window_join.tactics import joined_rows, loop_stages, w_joins
 
 from .mutants import Mutant, Original, Patch
 
 #: Every module that tests partial matches.
-EARLY = (expand, intermediate, stages, staged_scans)
+EARLY = (matches, joined_rows, loop_stages, w_joins)
 
 
 def _mutant(mistake: str, owner: Any, attribute: str, broken: Callable[[Any], Any]) -> Mutant:
@@ -158,24 +154,26 @@ def _everywhere(mistake: str, owners: tuple[Any, ...], attribute: str, broken: C
 
 
 MUTANTS = (
-    _mutant("keys are computed for rows that fail their own predicate", step, "pane_of", _keys_of_all_rows),
-    _mutant("operands are computed for rows that fail their own predicate", step, "pane_of", _operands_of_all_rows),
-    _mutant("operands are computed only for rows that meet others", step, "pane_of", _without_operands),
+    _mutant("keys are computed for rows that fail their own predicate", driver, "pane_of", _keys_of_all_rows),
+    _mutant("operands are computed for rows that fail their own predicate", driver, "pane_of", _operands_of_all_rows),
+    _mutant("operands are computed only for rows that meet others", driver, "pane_of", _without_operands),
     _mutant("own predicates are tested from left to right", admission, "all_true", _from_left_to_right),
     _mutant("a row on which an own predicate raises is left out", admission, "all_true", _errors_are_false),
-    _everywhere("whole matches are tested from left to right", (expand, intermediate), "all_true", _from_left_to_right),
+    _everywhere("whole matches are tested from left to right", (matches, joined_rows), "all_true", _from_left_to_right),
     _everywhere(
-        "whole matches on which a predicate raises are left out", (expand, intermediate), "all_true", _errors_are_false
+        "whole matches on which a predicate raises are left out", (matches, joined_rows), "all_true", _errors_are_false
     ),
     _everywhere("partial matches on which a predicate raises are dropped", EARLY, "maybe_true", _dropped_early),
     _everywhere("a predicate that raises on a partial match stops the query", EARLY, "maybe_true", _raised_early),
     _everywhere("whole matches are not tested again", EARLY, "maybe_true", _kept_and_forgotten),
-    _mutant("partial matches that fail go on", stages.StagedTests, "survivors", _all_survive),
-    _mutant("the last survivor of a piece is lost", stages.StagedTests, "survivors", _last_dropped),
-    _mutant("predicates that the innermost loop binds are not tested", stages.StagedTests, "final", _last_untested),
+    _mutant("partial matches that fail go on", loop_stages.StagedTests, "survivors", _all_survive),
+    _mutant("the last survivor of a piece is lost", loop_stages.StagedTests, "survivors", _last_dropped),
+    _mutant(
+        "predicates that the innermost loop binds are not tested", loop_stages.StagedTests, "final", _last_untested
+    ),
     _mutant("W-joins compare the wrong way round", w_joins, "_thetas", _sides_swapped),
     _mutant("NULL compares as a number", pane.Pane, "ranged", _nulls_compare),
-    _mutant("W-joins test no predicate between loops", staged_scans.StagedScans, "_test", _unbound_tests),
+    _mutant("W-joins test no predicate between loops", w_joins.StagedScans, "_test", _unbound_tests),
     _mutant("own predicates are tested with those over several sources", config, "_split_by_source", _own_after_others),
-    _mutant("an output that raises is NULL", step, "evaluate", _error_is_no_error),
+    _mutant("an output that raises is NULL", driver, "evaluate", _error_is_no_error),
 )

@@ -122,12 +122,12 @@ VALUE_MUTANTS = (
 
 #: Caught by ties that a nested column decides.
 TIE_MUTANTS = (
-    _mutant("nested ties ignored", ordering, "_sequence_order", _nothing_to_order),
-    _mutant("nulls inside nested values come last", ordering, "_sequence_order", _inner_nulls_last),
-    _mutant("a missing list is an empty one", ordering, "_sequence_order", _outer_nulls_with_the_empty),
-    _mutant("shorter lists come first", ordering, "_sequence_order", _shorter_first),
-    _mutant("structs compare from their last field", ordering, "_struct_order", _fields_from_the_last),
-    _mutant("lists compare by their first element only", ordering, "_list_order", _only_first_elements),
+    _mutant("nested ties ignored", ordering, "_rank_sequences", _nothing_to_order),
+    _mutant("nulls inside nested values come last", ordering, "_rank_sequences", _inner_nulls_last),
+    _mutant("a missing list is an empty one", ordering, "_rank_sequences", _outer_nulls_with_the_empty),
+    _mutant("shorter lists come first", ordering, "_rank_sequences", _shorter_first),
+    _mutant("structs compare from their last field", ordering, "_rank_structs", _fields_from_the_last),
+    _mutant("lists compare by their first element only", ordering, "_rank_lists", _only_first_elements),
 )
 
 #: Caught by aggregations.

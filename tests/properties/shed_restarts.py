@@ -153,7 +153,7 @@ def emitted_over_directories(shedding: SheddingCase, rng: Random, path: Path) ->
 
 
 def _advance(shedding: SheddingCase, restarts: Callable[[int], bool]) -> list[list[str]]:
-    from watersmeet.runtime.embedded.saved import restore, saved
+    from watersmeet.runtime.embedded.incremental import restore, saved
 
     run = wm.run(wm.sql(shedding.case.text), _streams(shedding), shedding.plan)
     found: list[list[str]] = []

@@ -15,7 +15,7 @@ import watersmeet as wm
 from watersmeet.errors import PlanError
 from watersmeet.runtime.embedded import allocation
 from watersmeet.runtime.embedded.allocation import Shares, collect_allocated
-from watersmeet.runtime.embedded.metrics import run_batch_with_metrics
+from watersmeet.runtime.embedded.run import run_batch_with_metrics
 
 from .test_shedding_restarts import check_restarts
 

@@ -24,7 +24,7 @@ from watersmeet.checkpoint.owner import OWNER_FILE
 from watersmeet.checkpoint.repair import find_problems
 from watersmeet.errors import WatersmeetError
 from watersmeet.runtime.embedded.incremental import Growing, Progress, grow
-from watersmeet.sinks.part_files import PartFiles
+from watersmeet.sinks.result_files import PartFiles
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import Inbox
 

@@ -11,13 +11,13 @@ from types import MappingProxyType
 from typing import Any
 
 from watersmeet import files as our_files
-from watersmeet.checkpoint import contents, framing, input_files, owner
+from watersmeet.checkpoint import contents, framing, owner
 from watersmeet.checkpoint import store as checkpoint
 from watersmeet.checkpoint.repair import findings
 from watersmeet.checkpoint.store import Checkpoint
 from watersmeet.runtime.embedded import incremental as growing
-from watersmeet.sinks import part_files as outbox
-from watersmeet.sinks.tables import _WRITERS
+from watersmeet.sinks import result_files
+from watersmeet.sinks.result_files import _WRITERS
 
 from ..properties.mutants import Mutant, Original, Patch
 from . import checkpoint_checks as checks
@@ -276,12 +276,14 @@ MUTANTS = (
     _mutant(
         "a batch that runs again adds its rows",
         checks.check_crashes,
-        Patch(outbox.PartFiles, "_part", _another_file_each_time),
+        Patch(result_files.PartFiles, "_part", _another_file_each_time),
     ),
     _mutant("files are not flushed", checks.check_order, Patch(checkpoint, "write_atomically", _not_flushed)),
     _mutant("names are not flushed", checks.check_order, Patch(our_files, "flush_directory", _does(None))),
     _mutant("files are written in place", checks.check_order, Patch(checkpoint, "write_atomically", _in_place)),
-    _mutant("rows are not flushed before the commit", checks.check_order, Patch(outbox, "write", _rows_not_flushed)),
+    _mutant(
+        "rows are not flushed before the commit", checks.check_order, Patch(result_files, "write", _rows_not_flushed)
+    ),
     _mutant("the owner of the output is not checked", checks.check_owner, Patch(owner, "_may_claim", _does(True))),
     _mutant("the owner of the output is not written", checks.check_owner, Patch(growing, "claim_output", _does(None))),
     _mutant("the owner is told by its path", checks.check_owner, Patch(owner, "_may_claim", _owner_by_path)),
@@ -296,7 +298,7 @@ MUTANTS = (
     _mutant(
         "changed inputs are accepted",
         checks.check_inputs,
-        Patch(input_files, "_check_input_file", _only_missing_inputs),
+        Patch(contents, "_check_input_file", _only_missing_inputs),
     ),
     _mutant(
         "repair forgets a committed batch", checks.check_damage, Patch(findings, "_report_record_damage", _always_fixed)

@@ -22,7 +22,7 @@ from tests.oracle import as_multiset, table_rows
 from watersmeet.checkpoint.owner import OWNER_FILE
 from watersmeet.checkpoint.store import Checkpoint
 from watersmeet.runtime.embedded.incremental import Growing, Progress, grow
-from watersmeet.sinks.part_files import PartFiles
+from watersmeet.sinks.result_files import PartFiles
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import Inbox
 

@@ -142,9 +142,9 @@ def _late_at_once(advance: Original) -> Original:
 
     def replacement(self: bucket.Bucket, label: int, state: bucket.BucketState, packets: Any, *, last: bool) -> Any:
         packets = list(packets)
-        seen = bucket._Arrived(self, self.labels.index(label))
+        seen = bucket._UnpackedBatch(self, self.labels.index(label))
         for packet in packets:
-            seen.take(packet)
+            seen.add(packet)
         return advance(
             self, label, bucket.BucketState(state.inner, state.watermark.after(seen.seen_us)), packets, last=last
         )
@@ -156,8 +156,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant("a worker trusts cached state of another batch", store.Store, "load", _trusting),
     _mutant("a worker keeps cached state while a step changes it", store.Store, "load", _keeping_after_a_failure),
     _mutant("a label ignores one key", packing._Wanted, "_codes", _ignoring_a_key),
-    _mutant("the bucket's clock skips one packing task", bucket._Arrived, "_clock", _first_clock_alone),
-    _mutant("every bucket counts the rows that arrived", bucket._Arrived, "_clock", _counting_everywhere),
+    _mutant("the bucket's clock skips one packing task", bucket._UnpackedBatch, "_add_clock", _first_clock_alone),
+    _mutant("every bucket counts the rows that arrived", bucket._UnpackedBatch, "_add_clock", _counting_everywhere),
     _mutant("copies of late rows count", layout.Layout, "is_first_copy", lambda _: lambda self, number, cell: True),
     _mutant("a copied row goes to its first cell alone", layout.Layout, "copies", lambda _: lambda self, number: [0]),
     _mutant("a bucket drops the last row of a packet", packing._Wanted, "by_cell", _without_the_last_rows),

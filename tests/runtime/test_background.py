@@ -44,11 +44,11 @@ def test_a_memory_watch_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) 
         looked.set()
         raise PermissionError("/proc/7/statm")
 
-    monkeypatch.setattr(memory, "_EVERY_S", 0.001)
+    monkeypatch.setattr(memory, "_SAMPLE_INTERVAL_S", 0.001)
     monkeypatch.setattr(memory, "held_bytes", held_bytes)
     with (
         pytest.raises(BackgroundError, match=r"the memory watch failed: PermissionError: /proc/7/statm"),
-        memory.watched(),
+        memory.watch_peak_memory(),
     ):
         looked.wait()
 

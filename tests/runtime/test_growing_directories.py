@@ -18,7 +18,7 @@ from watersmeet.errors import InputError
 from watersmeet.metrics.batch import BatchFigures
 from watersmeet.runtime.embedded.incremental import Growing, Progress, grow
 from watersmeet.runtime.embedded.run import bound_query
-from watersmeet.sinks.part_files import PartFiles
+from watersmeet.sinks.result_files import PartFiles
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import Inbox
 

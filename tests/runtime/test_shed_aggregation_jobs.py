@@ -20,7 +20,7 @@ import watersmeet as wm
 from watersmeet.cli.main import app
 from watersmeet.cli.run import _rounds
 from watersmeet.runtime.embedded.incremental import Growing, grow
-from watersmeet.sinks.part_files import PartFiles
+from watersmeet.sinks.result_files import PartFiles
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import Inbox
 

@@ -15,7 +15,7 @@ from watersmeet.cli.declare import Reading, stream_over
 from watersmeet.errors import InputError
 from watersmeet.metrics.batch import BatchFigures
 from watersmeet.runtime.embedded.incremental import Growing, grow
-from watersmeet.sinks.part_files import PartFiles
+from watersmeet.sinks.result_files import PartFiles
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import Inbox
 

@@ -9,15 +9,15 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from watersmeet_lab.bench.answers import Answer, DifferentRowsError
+from watersmeet_lab.bench.answers import DifferentRowsError, ExpectedRows
 from watersmeet_lab.bench.catalogue import CATALOGUE
-from watersmeet_lab.bench.embedded import collect_ours
-from watersmeet_lab.bench.joins import Band, Range, WindowJoin
-from watersmeet_lab.bench.spark.beside import ours_on_spark, written
-from watersmeet_lab.bench.spark.native import native_join, state_in
-from watersmeet_lab.bench.spark.profile import by_batch, phases
-from watersmeet_lab.bench.spark.runs import run
-from watersmeet_lab.bench.workloads import FEWEST_BATCHES, Workload
+from watersmeet_lab.bench.embedded import collect_with_watersmeet
+from watersmeet_lab.bench.joins import PortableJoin, SlidingWindow, ValueBand
+from watersmeet_lab.bench.spark.beside import run_watersmeet_on_spark, write_batches
+from watersmeet_lab.bench.spark.native import native_join_frame, use_state_store
+from watersmeet_lab.bench.spark.profile import mean_phase_seconds, phase_seconds_by_batch
+from watersmeet_lab.bench.spark.runs import run_to_end
+from watersmeet_lab.bench.workloads import MIN_BATCHES, JoinWorkload
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -26,17 +26,17 @@ SCALE = 0.001
 WORKLOADS = ("two-way", "chain", "theta-band", "nexmark-8", "nexmark-4")
 
 
-def small(name: str) -> Workload:
-    return replace(CATALOGUE[name](SCALE if name != "nexmark-4" else 0.02), batches=FEWEST_BATCHES)
+def small(name: str) -> JoinWorkload:
+    return replace(CATALOGUE[name](SCALE if name != "nexmark-4" else 0.02), batches=MIN_BATCHES)
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_sparks_own_join_gives_our_rows(spark: SparkSession, name: str) -> None:
     workload = small(name)
     tables = workload.tables()
-    answer = Answer.of(workload, collect_ours(workload, tables))
-    with written(tables, workload.batches) as folder, state_in(spark, "hdfs"):
-        ran = run("spark-hdfs", native_join(spark, workload.join, folder), rows_per_batch=1)
+    answer = ExpectedRows.of(workload, collect_with_watersmeet(workload, tables))
+    with write_batches(tables, workload.batches) as folder, use_state_store(spark, "hdfs"):
+        ran = run_to_end("spark-hdfs", native_join_frame(spark, workload.join, folder), rows_per_batch=1)
     assert ran.rows_out > 0
     answer.check(ran.name, ran.rows_out, ran.checksum)
     assert ran.state_bytes
@@ -45,23 +45,25 @@ def test_sparks_own_join_gives_our_rows(spark: SparkSession, name: str) -> None:
 
 def test_ours_says_where_its_time_went_batch_by_batch(spark: SparkSession) -> None:
     workload = small("two-way")
-    ran = ours_on_spark(spark, workload)
-    Answer.of(workload, collect_ours(workload, workload.tables())).check(ran.name, ran.rows_out, ran.checksum)
-    average = phases(ran)
+    ran = run_watersmeet_on_spark(spark, workload)
+    ExpectedRows.of(workload, collect_with_watersmeet(workload, workload.tables())).check(
+        ran.name, ran.rows_out, ran.checksum
+    )
+    average = mean_phase_seconds(ran)
     assert {"scan and pack", "state read", "kernel", "state write", "shuffle, output and the rest"} <= set(average)
-    assert len(by_batch(ran)) == workload.batches - 1
-    assert sum(each["whole trigger"] for each in by_batch(ran)) == pytest.approx(
+    assert len(phase_seconds_by_batch(ran)) == workload.batches - 1
+    assert sum(each["whole trigger"] for each in phase_seconds_by_batch(ran)) == pytest.approx(
         average["whole trigger"] * (workload.batches - 1)
     )
 
 
 def test_a_join_of_other_rows_is_refused(spark: SparkSession) -> None:
     workload = small("theta-band")
-    wider = replace(workload, join=replace(workload.join, band=Band("a.x", "b.x", 1_000)))
-    assert isinstance(wider.join, WindowJoin)
-    assert isinstance(wider.join.windows, Range)
-    answer = Answer.of(workload, collect_ours(workload, workload.tables()))
-    with written(workload.tables(), workload.batches) as folder, state_in(spark, "hdfs"):
-        ran = run("spark-hdfs", native_join(spark, wider.join, folder), rows_per_batch=1)
+    wider = replace(workload, join=replace(workload.join, band=ValueBand("a.x", "b.x", 1_000)))
+    assert isinstance(wider.join, PortableJoin)
+    assert isinstance(wider.join.windows, SlidingWindow)
+    answer = ExpectedRows.of(workload, collect_with_watersmeet(workload, workload.tables()))
+    with write_batches(workload.tables(), workload.batches) as folder, use_state_store(spark, "hdfs"):
+        ran = run_to_end("spark-hdfs", native_join_frame(spark, wider.join, folder), rows_per_batch=1)
     with pytest.raises(DifferentRowsError, match="nothing to compare"):
         answer.check(ran.name, ran.rows_out, ran.checksum)

@@ -16,11 +16,11 @@ from watersmeet.runtime.embedded.run import EmbeddedRun
 from watersmeet_lab.workloads.jump import QUERY, Jump
 
 #: After a jump the window of the fast stream fills for so many batches of a second.
-_FILLING = 10
+_WINDOW_FILL_BATCHES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Adapted:
+class AdaptationResult:
     """Seconds of CPU per batch after the jump, by run; the decisions of the adaptive one, and of one on steady streams."""
 
     adaptive_s: float
@@ -35,28 +35,30 @@ class Adapted:
         return self.adaptive_s / self.right_s
 
 
-def adapted(workload: Jump | None = None) -> Adapted:
+def measure_adaptation(workload: Jump | None = None) -> AdaptationResult:
     workload = workload or Jump(rows_per_s=5_000, batches=100, at=40)
     scout = wm.run(QUERY, workload.streams())
     before = scout.config.plan
-    _run_all([scout], workload)
+    _cpu_s_per_batch([scout], workload)
     runs = [
         wm.run(QUERY, workload.streams()),
         wm.run(QUERY, workload.streams(), plan=scout.config.plan),
         wm.run(QUERY, workload.streams(), plan=before),
     ]
-    adaptive_s, right_s, wrong_s = _run_all(runs, workload)
+    adaptive_s, right_s, wrong_s = _cpu_s_per_batch(runs, workload)
     steady = wm.run(QUERY, replace(workload, at=workload.batches).streams())
-    _run_all([steady], replace(workload, at=workload.batches))
-    late_changes = [decision for decision in steady.decisions if decision.changed and decision.batch > _FILLING]
-    return Adapted(adaptive_s, right_s, wrong_s, tuple(runs[0].decisions), len(late_changes))
+    _cpu_s_per_batch([steady], replace(workload, at=workload.batches))
+    late_changes = [
+        decision for decision in steady.decisions if decision.changed and decision.batch > _WINDOW_FILL_BATCHES
+    ]
+    return AdaptationResult(adaptive_s, right_s, wrong_s, tuple(runs[0].decisions), len(late_changes))
 
 
-def _run_all(runs: list[EmbeddedRun], workload: Jump) -> list[float]:
+def _cpu_s_per_batch(runs: list[EmbeddedRun], workload: Jump) -> list[float]:
     """CPU seconds per batch of every run once the jump is digested; refused if their rows differ."""
     tables = {name: workload.tables(name) for name in "abc"}
     spent, rows = [0.0] * len(runs), [0] * len(runs)
-    measured = range(workload.at + _FILLING, workload.batches)
+    measured = range(workload.at + _WINDOW_FILL_BATCHES, workload.batches)
     for number in range(workload.batches):
         for place, run in enumerate(runs):
             started = cpu_seconds()

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from watersmeet.errors import WatersmeetError
 from watersmeet.operators.row_identity import hash_rows
-from watersmeet_lab.bench.workloads import Workload
+from watersmeet_lab.bench.workloads import JoinWorkload
 
 
 class DifferentRowsError(WatersmeetError):
@@ -19,7 +19,7 @@ class DifferentRowsError(WatersmeetError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ExpectedRows:
     """The rows of a finite run. Streams do not end, so of an aggregation they show the windows that are over, and
     `in_order` has the rows in order of time.
 
@@ -31,23 +31,23 @@ class Answer:
     """
 
     rows: int
-    checksum: int
+    row_checksum: int
     schema: pa.Schema
     in_order: pa.Table | None = None
 
     @classmethod
-    def of(cls, workload: Workload, found: pa.Table) -> Answer:
+    def of(cls, workload: JoinWorkload, found: pa.Table) -> ExpectedRows:
         schema = pa.schema(
             [(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in found.schema]
         )
         in_order = found.sort_by("as_of") if workload.join.aggregates else None
-        return cls(found.num_rows, checksum(found), schema, in_order)
+        return cls(found.num_rows, row_checksum(found), schema, in_order)
 
     def check(self, name: str, rows: int, found: int) -> None:
         """Refuses the figures of a system with other rows."""
         wanted = self.checksum
         if self.in_order is not None and rows <= self.rows:
-            wanted = checksum(self.in_order.slice(0, rows))
+            wanted = row_checksum(self.in_order.slice(0, rows))
         if (rows, found) != (self.rows if self.in_order is None else min(rows, self.rows), wanted):
             raise DifferentRowsError(
                 f"{name} gives {rows:,} rows with checksum {found}, not {self.rows:,} with {wanted}, so there is nothing to compare"
@@ -58,9 +58,9 @@ class Answer:
         if self.in_order is not None:
             last_us = pc.max(self.in_order["as_of"]).cast(pa.int64())
             found = found.filter(pc.less_equal(found["as_of"].cast(pa.int64()), last_us))
-        self.check(name, found.num_rows, checksum(found))
+        self.check(name, found.num_rows, row_checksum(found))
 
 
-def checksum(rows: pa.Table) -> int:
+def row_checksum(rows: pa.Table) -> int:
     """The sum over all rows of the lower half of Spark's own hash of a row, its columns in the order of their names."""
     return int((hash_rows(rows.select(sorted(rows.column_names))) & 0xFFFFFFFF).sum())

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from watersmeet.kernels import loop_windows, nested_loops
-from watersmeet.operators.window_join.tactics import nested_loops as loops
+from watersmeet.kernels import loop_state, nested_loops
+from watersmeet.operators.window_join.tactics import nested_loops as loop_engine
 from watersmeet_lab.workloads import golab
 
 _COUNTERS = ("comparisons", "passed")
 _KERNEL = "join_arrivals"
 
 
-class _WithoutCounting(ast.NodeTransformer):
+class _CounterRemover(ast.NodeTransformer):
     """Statements that add to a counter become `pass`."""
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:  # the name ast looks for
@@ -28,7 +28,7 @@ class _WithoutCounting(ast.NodeTransformer):
         return ast.copy_location(ast.Pass(), node) if counts else node
 
 
-def share_of_counting(rows: int = 200_000, repeats: int = 21) -> float:
+def measure_counting_share(rows: int = 200_000, repeats: int = 21) -> float:
     """The part of the eager hash join's CPU time on Table 5's query that goes into counters.
 
     Both kernels run in turns, and the median over the turns is taken of the part in each: a noisy machine slows the two
@@ -36,30 +36,30 @@ def share_of_counting(rows: int = 200_000, repeats: int = 21) -> float:
     """
     plan = golab.table_8_plans(golab.BEST_ORDER)["eager hash"]
     counting = nested_loops.join_arrivals
-    silent = _without_counting()
+    silent = _kernel_without_counting()
     parts = []
     try:
         for turn in range(repeats):
             spent = {}
             for kernel in (counting, silent) if turn % 2 else (silent, counting):
-                setattr(loops, _KERNEL, kernel)
+                setattr(loop_engine, _KERNEL, kernel)
                 spent[kernel] = golab.run(golab.TABLE_5, plan, rows, only_count=True).cpu_s_per_row
             parts.append(1 - spent[silent] / spent[counting])
     finally:
-        setattr(loops, _KERNEL, counting)
+        setattr(loop_engine, _KERNEL, counting)
     return statistics.median(parts)
 
 
-def _without_counting() -> Callable[..., Any]:
-    windows = _rebuilt(loop_windows, {})
+def _kernel_without_counting() -> Callable[..., Any]:
+    windows = _recompile(loop_state, {})
     names = {name: windows[name] for name in ("insert", "expire", "tree_candidates")}
-    kernel: Callable[..., Any] = _rebuilt(nested_loops, names)[_KERNEL]
+    kernel: Callable[..., Any] = _recompile(nested_loops, names)[_KERNEL]
     return kernel
 
 
-def _rebuilt(module: ModuleType, names: dict[str, Any]) -> dict[str, Any]:
+def _recompile(module: ModuleType, names: dict[str, Any]) -> dict[str, Any]:
     """The module's definitions without counting, compiled anew and not cached; `names` replaces what it imports."""
-    tree = _WithoutCounting().visit(ast.parse(inspect.getsource(module)))
+    tree = _CounterRemover().visit(ast.parse(inspect.getsource(module)))
     definitions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     scope = {**vars(module), **names, "kernel": _uncached_kernel, "piece": _uncached_piece}
     for definition in definitions:

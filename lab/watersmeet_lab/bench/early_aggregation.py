@@ -18,14 +18,14 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.api import collect, explain, stream
 from watersmeet.errors import InternalError
 from watersmeet.planner.models.tran import Input, plan_name
-from watersmeet_lab.bench.measure import same_rows
+from watersmeet_lab.bench.measure import have_same_rows
 from watersmeet_lab.papers.tran.models import SHOWCASES, TWO_WAY
 
 ALIASES = ("a", "b", "c")
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class AggregationSetting:
     """Streams with the paper's parameters (λ rows per second, w rows in a window, g groups, join selectivity σ),
     evaluated every second.
 
@@ -70,10 +70,10 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class PlacementRanking:
     """Seconds per plan by the paper's names, and the plan the optimizer picks on the same input."""
 
-    setting: Setting
+    setting: AggregationSetting
     seconds: dict[str, float]
     picked: str
 
@@ -93,22 +93,25 @@ class Ranked:
         return self.seconds["LAP"] / min(seconds for name, seconds in self.seconds.items() if name != "LAP")
 
 
-DEFAULT = Setting("default", TWO_WAY, rows=20_000)
+PAPER_SETTING = AggregationSetting("default", TWO_WAY, rows=20_000)
 
 #: Settings in which one plan is clearly the best. Figure 10's are on the edge here, but for that of EAP11: our kernels
 #: aggregate early for much less, so the others need keys that match less often (LAP), or more rows in a window and more
 #: groups on the other side.
-_MANY, _ONE = Input(5000, 5000, groups=15_000, selectivity=0.01), Input(5000, 5000, groups=1, selectivity=0.01)
-_LONELY = Input(500, 500, groups=1500, selectivity=0.0005)
-CLEAR = (
-    Setting("LAP", (_LONELY, _LONELY), rows=100_000),
-    Setting("EAP10", (_ONE, _MANY), rows=60_000),
-    Setting("EAP01", (_MANY, _ONE), rows=60_000),
-    Setting("EAP11", SHOWCASES["EAP11"], rows=6_000),
+_MANY_GROUPS, _ONE_GROUP = (
+    Input(5000, 5000, groups=15_000, selectivity=0.01),
+    Input(5000, 5000, groups=1, selectivity=0.01),
+)
+_FEW_MATCHES = Input(500, 500, groups=1500, selectivity=0.0005)
+CLEAR_SETTINGS = (
+    AggregationSetting("LAP", (_FEW_MATCHES, _FEW_MATCHES), rows=100_000),
+    AggregationSetting("EAP10", (_ONE_GROUP, _MANY_GROUPS), rows=60_000),
+    AggregationSetting("EAP01", (_MANY_GROUPS, _ONE_GROUP), rows=60_000),
+    AggregationSetting("EAP11", SHOWCASES["EAP11"], rows=6_000),
 )
 
 
-def ranked(setting: Setting, rounds: int = 7) -> Ranked:
+def rank_placements(setting: AggregationSetting, rounds: int = 7) -> PlacementRanking:
     """Times every placement in turns."""
     tables = setting.tables()
     streams = {alias: stream(table, time="ts", unit="us") for alias, table in tables.items()}
@@ -120,20 +123,20 @@ def ranked(setting: Setting, rounds: int = 7) -> Ranked:
             found = collect(query, streams, plan)
             taken = time.process_time() - start
             answer = answer if answer is not None else found
-            if not same_rows(found, answer):
+            if not have_same_rows(found, answer):
                 raise InternalError(f"plan {plan_name(early, len(tables))} gives other rows")
             if turn:  # the first turn warms up
                 name = plan_name(early, len(tables))
                 seconds[name] = min(taken, seconds.get(name, taken))
     numbers = {setting.aliases.index(alias) for alias in explain(query, streams).plan.early}
-    return Ranked(setting, seconds, plan_name(numbers, len(tables)))
+    return PlacementRanking(setting, seconds, plan_name(numbers, len(tables)))
 
 
-def seconds_per_row(matches: int, rows: int = 100_000, groups: int = 150) -> float:
+def measure_seconds_per_row(matches: int, rows: int = 100_000, groups: int = 150) -> float:
     """Seconds per row of a two-way COUNT with early aggregation on both sides, when a row has so many matches."""
     keys = 10
     each = Input(3000, matches * keys, groups=groups, selectivity=1 / keys)
-    setting = Setting("matches", (each, Input(3000, matches * keys, groups=1, selectivity=1 / keys)), rows)
+    setting = AggregationSetting("matches", (each, Input(3000, matches * keys, groups=1, selectivity=1 / keys)), rows)
     streams = {alias: stream(table, time="ts", unit="us") for alias, table in setting.tables().items()}
     plan, query = Plan(early=setting.aliases), setting.query()
     collect(query, streams, plan)

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 import watersmeet as wm
 from watersmeet.errors import WatersmeetError
-from watersmeet_lab.bench.answers import Answer
-from watersmeet_lab.bench.measure import Measured, measure
-from watersmeet_lab.bench.results import Comparison, System
-from watersmeet_lab.bench.workloads import CommonKey, Workload, opening
+from watersmeet_lab.bench.answers import ExpectedRows
+from watersmeet_lab.bench.measure import CallMeasurement, measure_call
+from watersmeet_lab.bench.results import PeerComparison, SystemResult
+from watersmeet_lab.bench.workloads import CommonKeyStreams, JoinWorkload, first_rows
 
 REPEATS = 3
 WARM_UP_ROWS = 2_000
@@ -23,65 +23,78 @@ Tables = Mapping[str, pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
-class Finite:
+class FiniteRunResult:
     """Both systems on a workload's rows as finite tables, the rows themselves, and why a system is missing."""
 
-    answer: Answer
-    systems: tuple[System, ...]
+    answer: ExpectedRows
+    systems: tuple[SystemResult, ...]
     skipped: Mapping[str, str]
 
 
-def beside_duckdb(workload: Workload) -> Comparison:
+def compare_with_duckdb(workload: JoinWorkload) -> PeerComparison:
     """The two alone, for a look at nothing but the engine."""
     tables = workload.tables()
-    found = finite(workload, tables)
-    return Comparison(
-        workload.name, _rows_in(tables), found.answer.rows, workload.seed, found.systems, found.skipped, workload.said
+    found = run_on_finite_tables(workload, tables)
+    return PeerComparison(
+        workload.name,
+        _count_rows(tables),
+        found.answer.rows,
+        workload.seed,
+        found.systems,
+        found.skipped,
+        workload.said,
     )
 
 
-def finite(workload: Workload, tables: Tables, repeats: int = REPEATS) -> Finite:
+def run_on_finite_tables(workload: JoinWorkload, tables: Tables, repeats: int = REPEATS) -> FiniteRunResult:
     """Ours and DuckDB's, on all cores and on one, in turns: the best of a few repeats of each. Refuses figures when
     their rows differ.
     """
-    collect_ours(workload, opening(tables, WARM_UP_ROWS))
-    answers: list[Answer] = []
+    collect_with_watersmeet(workload, first_rows(tables, WARM_UP_ROWS))
+    answers: list[ExpectedRows] = []
 
     def checked(name: str, found: pa.Table) -> None:
         if not answers:
-            answers.append(Answer.of(workload, found))
+            answers.append(ExpectedRows.of(workload, found))
         answers[0].check_table(name, found)
 
-    calls: dict[str, Callable[[], pa.Table]] = {"watersmeet-embedded": lambda: collect_ours(workload, tables)}
+    calls: dict[str, Callable[[], pa.Table]] = {
+        "watersmeet-embedded": lambda: collect_with_watersmeet(workload, tables)
+    }
     try:
-        calls |= {name: _duckdb(workload, tables, threads) for name, threads in _DUCKDB.items()}
+        calls |= {name: _duckdb_call(workload, tables, threads) for name, threads in _DUCKDB_THREADS.items()}
         skipped = {}
     except WatersmeetError as error:
         skipped = {"duckdb": str(error)}
-    best = {name: _timed(name, call, checked) for name, call in calls.items()}
+    best = {name: _time_and_check(name, call, checked) for name, call in calls.items()}
     for _ in range(repeats - 1):
         for name, call in calls.items():
-            best[name] = min(best[name], _timed(name, call, None), key=lambda each: each.seconds)
-    systems = [System(name, _rows_in(tables) / each.seconds, peak_bytes=each.peak_bytes) for name, each in best.items()]
-    return Finite(answers[0], (_with_latency(systems[0], workload, tables), *systems[1:]), skipped)
+            best[name] = min(best[name], _time_and_check(name, call, None), key=lambda each: each.seconds)
+    systems = [
+        SystemResult(name, _count_rows(tables) / each.seconds, peak_bytes=each.peak_bytes)
+        for name, each in best.items()
+    ]
+    return FiniteRunResult(answers[0], (_measure_batch_latency(systems[0], workload, tables), *systems[1:]), skipped)
 
 
-def collect_ours(workload: Workload, tables: Tables) -> pa.Table:
+def collect_with_watersmeet(workload: JoinWorkload, tables: Tables) -> pa.Table:
     return wm.collect(
         workload.join.ours(), {name: wm.stream(table, time="ts", unit="us") for name, table in tables.items()}
     )
 
 
-def seconds_per_row(workload: CommonKey) -> float:
+def embedded_seconds_per_row(workload: CommonKeyStreams) -> float:
     """Our time per input row, the best of a few repeats."""
     tables, work = workload.tables(), workload.workload("growth", batches=3)
-    return min(measure(lambda: collect_ours(work, tables)).seconds for _ in range(REPEATS)) / _rows_in(tables)
+    return min(
+        measure_call(lambda: collect_with_watersmeet(work, tables)).seconds for _ in range(REPEATS)
+    ) / _count_rows(tables)
 
 
-_DUCKDB = {"duckdb": os.cpu_count() or 1, "duckdb-1-thread": 1}
+_DUCKDB_THREADS = {"duckdb": os.cpu_count() or 1, "duckdb-1-thread": 1}
 
 
-def _duckdb(workload: Workload, tables: Tables, threads: int) -> Callable[[], pa.Table]:
+def _duckdb_call(workload: JoinWorkload, tables: Tables, threads: int) -> Callable[[], pa.Table]:
     try:
         import duckdb
     except ImportError:
@@ -96,17 +109,19 @@ def _duckdb(workload: Workload, tables: Tables, threads: int) -> Callable[[], pa
     return call
 
 
-def _timed(name: str, call: Callable[[], pa.Table], look: Callable[[str, pa.Table], None] | None) -> Measured[None]:
+def _time_and_check(
+    name: str, call: Callable[[], pa.Table], look: Callable[[str, pa.Table], None] | None
+) -> CallMeasurement[None]:
     """Lets go of the rows once they were looked at: a second copy of them would count as memory of the next
     measurement.
     """
-    measured = measure(call)
+    measured = measure_call(call)
     if look is not None:
         look(name, measured.result)
-    return Measured(None, measured.seconds, measured.peak_bytes)
+    return CallMeasurement(None, measured.seconds, measured.peak_bytes)
 
 
-def _with_latency(system: System, workload: Workload, tables: Tables) -> System:
+def _measure_batch_latency(system: SystemResult, workload: JoinWorkload, tables: Tables) -> SystemResult:
     """The same rows batch by batch: how long a batch takes, and what is kept between batches."""
     run = wm.run(
         workload.join.ours(),
@@ -114,7 +129,7 @@ def _with_latency(system: System, workload: Workload, tables: Tables) -> System:
     )
     took_ms, state_bytes = [], 0
     for number in range(workload.batches):
-        batch = {name: batch_of(table, number, workload.batches) for name, table in tables.items()}
+        batch = {name: slice_batch(table, number, workload.batches) for name, table in tables.items()}
         start = time.perf_counter()
         run.advance(batch)
         took_ms.append((time.perf_counter() - start) * 1000)
@@ -123,11 +138,11 @@ def _with_latency(system: System, workload: Workload, tables: Tables) -> System:
     return replace(system, p50_ms=p50_ms, p99_ms=p99_ms, state_bytes=state_bytes)
 
 
-def batch_of(table: pa.Table, number: int, batches: int) -> pa.Table:
+def slice_batch(table: pa.Table, number: int, batches: int) -> pa.Table:
     """One of so many parts of a stream."""
     start, end = (table.num_rows * place // batches for place in (number, number + 1))
     return table.slice(start, end - start)
 
 
-def _rows_in(tables: Tables) -> int:
+def _count_rows(tables: Tables) -> int:
     return sum(table.num_rows for table in tables.values())

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from watersmeet_lab.bench.embedded import seconds_per_row
-from watersmeet_lab.bench.workloads import FEWEST_BATCHES, CommonKey
+from watersmeet_lab.bench.embedded import embedded_seconds_per_row
+from watersmeet_lab.bench.workloads import MIN_BATCHES, CommonKeyStreams
 
 #: Rows of both streams together, in a batch of the benchmark of large windows.
 BATCH_ROWS = 1_000_000
@@ -19,13 +19,13 @@ LARGE_WINDOW_S = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class GrowthPoint:
     """Our time per row at one size. `over_first` is against the smallest size, `allowed` how much larger it may be."""
 
     grows: str
     engine: str
     size: int
-    seconds_per_row: float
+    embedded_seconds_per_row: float
     over_first: float
     allowed: float
 
@@ -39,60 +39,65 @@ class Point:
         )
 
 
-def large_window(rows_in_state: int, seed: int = 0) -> CommonKey:
+def large_window_streams(rows_in_state: int, seed: int = 0) -> CommonKeyStreams:
     """Two streams whose windows hold so many rows together once they are full, of which a probe meets one."""
     each = rows_in_state // 2
     rows = max(each * 6 // 5, min(5 * each, 5 * BATCH_ROWS // 2))
-    return CommonKey(
+    return CommonKeyStreams(
         rows=rows, keys=each, rows_per_s=max(1, each // LARGE_WINDOW_S), window_s=LARGE_WINDOW_S, seed=seed
     )
 
 
-def batches_of(workload: CommonKey) -> int:
-    return max(FEWEST_BATCHES, workload.streams * workload.rows // BATCH_ROWS)
+def batch_count(workload: CommonKeyStreams) -> int:
+    return max(MIN_BATCHES, workload.streams * workload.rows // BATCH_ROWS)
 
 
-def growth(scale: float, per_row_on_spark: Callable[[CommonKey], float] | None = None) -> Iterator[Point]:
+def measure_growth(
+    scale: float, per_row_on_spark: Callable[[CommonKeyStreams], float] | None = None
+) -> Iterator[GrowthPoint]:
     """Embedded; streams and windows on Spark as well, where windows are state that is kept between batches."""
-    seconds_per_row(CommonKey(rows=2_000, keys=1_000))  # builds the kernels
-    streams = {n: _streams(n, scale) for n in range(2, 7)}
-    yield from _points("streams", "embedded", streams, seconds_per_row, _met)
-    matches = {n: replace(_streams(2, scale), keys=max(1, _rows(scale) // (4 * n))) for n in (1, 2, 4, 8, 16)}
-    yield from _points("matches", "embedded", matches, seconds_per_row, float)
+    embedded_seconds_per_row(CommonKeyStreams(rows=2_000, keys=1_000))  # builds the kernels
+    streams = {n: _stream_growth_workload(n, scale) for n in range(2, 7)}
+    yield from _measure_sizes("streams", "embedded", streams, embedded_seconds_per_row, _other_streams)
+    matches = {
+        n: replace(_stream_growth_workload(2, scale), keys=max(1, _rows_per_stream(scale) // (4 * n)))
+        for n in (1, 2, 4, 8, 16)
+    }
+    yield from _measure_sizes("matches", "embedded", matches, embedded_seconds_per_row, float)
     windows = {
-        round(millions * 1_000_000 * scale): large_window(round(millions * 1_000_000 * scale))
+        round(millions * 1_000_000 * scale): large_window_streams(round(millions * 1_000_000 * scale))
         for millions in (1, 5, 20)
     }
-    yield from _points("rows in windows", "embedded", windows, seconds_per_row, lambda _: 2.0)
+    yield from _measure_sizes("rows in windows", "embedded", windows, embedded_seconds_per_row, lambda _: 2.0)
     if per_row_on_spark is not None:
-        yield from _points("streams", "Spark", streams, per_row_on_spark, _met)
-        yield from _points("rows in windows", "Spark", windows, per_row_on_spark, lambda _: 2.0)
+        yield from _measure_sizes("streams", "Spark", streams, per_row_on_spark, _other_streams)
+        yield from _measure_sizes("rows in windows", "Spark", windows, per_row_on_spark, lambda _: 2.0)
 
 
-def _points(
+def _measure_sizes(
     grows: str,
     engine: str,
-    sizes: dict[int, CommonKey],
-    per_row: Callable[[CommonKey], float],
+    sizes: dict[int, CommonKeyStreams],
+    per_row: Callable[[CommonKeyStreams], float],
     allowed: Callable[[int], float],
-) -> Iterator[Point]:
+) -> Iterator[GrowthPoint]:
     first = None
     for size, workload in sizes.items():
         seconds = per_row(workload)
         first = first or seconds
-        yield Point(grows, engine, size, seconds, seconds / first, allowed(size))
+        yield GrowthPoint(grows, engine, size, seconds, seconds / first, allowed(size))
 
 
-def _met(streams: int) -> float:
+def _other_streams(streams: int) -> float:
     """The streams a row has to meet: time may grow with them, linearly."""
     return float(streams - 1)
 
 
-def _streams(streams: int, scale: float) -> CommonKey:
+def _stream_growth_workload(streams: int, scale: float) -> CommonKeyStreams:
     """A quarter of each stream is in its window, and a probe meets one row of every other."""
-    rows = _rows(scale)
-    return CommonKey(streams=streams, rows=rows, keys=rows // 4, rows_per_s=max(1, rows // 40), window_s=10)
+    rows = _rows_per_stream(scale)
+    return CommonKeyStreams(streams=streams, rows=rows, keys=rows // 4, rows_per_s=max(1, rows // 40), window_s=10)
 
 
-def _rows(scale: float) -> int:
+def _rows_per_stream(scale: float) -> int:
     return max(2_000, round(1_000_000 * scale))

@@ -18,7 +18,7 @@ _ALIAS = re.compile(r"\b([a-z])\.")
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class PairBound:
     """`low_us <= other.ts - one.ts <= high_us`."""
 
     one: str
@@ -28,37 +28,37 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class SlidingWindow:
     """Rows pairwise at most `length_us` apart: the same sliding window on every stream."""
 
     length_us: int
 
-    def bounds(self, aliases: str) -> tuple[Bound, ...]:
-        return tuple(Bound(one, other, -self.length_us, self.length_us) for one, other in combinations(aliases, 2))
+    def bounds(self, aliases: str) -> tuple[PairBound, ...]:
+        return tuple(PairBound(one, other, -self.length_us, self.length_us) for one, other in combinations(aliases, 2))
 
 
 @dataclass(frozen=True, slots=True)
-class After:
+class LookBackWindow:
     """Rows of the first stream follow rows of each other one, at most so long after them."""
 
     lengths_us: Mapping[str, int]
 
-    def bounds(self, aliases: str) -> tuple[Bound, ...]:
-        return tuple(Bound(aliases[0], other, -self.lengths_us[other], 0) for other in aliases[1:])
+    def bounds(self, aliases: str) -> tuple[PairBound, ...]:
+        return tuple(PairBound(aliases[0], other, -self.lengths_us[other], 0) for other in aliases[1:])
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class TumblingTile:
     """Rows in the same tumbling window. No row of a benchmark falls on the instant between two, where systems differ."""
 
     length_us: int
 
-    def bounds(self, aliases: str) -> tuple[Bound, ...]:
+    def bounds(self, aliases: str) -> tuple[PairBound, ...]:
         return ()
 
 
 @dataclass(frozen=True, slots=True)
-class Band:
+class ValueBand:
     """`ABS(one - other) < width` on columns of whole numbers from zero on, where there is no equality."""
 
     one: str
@@ -67,7 +67,7 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class JoinAggregate:
     """AVG, COUNT, MAX or SUM of a column, once per tumbling window."""
 
     function: str
@@ -76,18 +76,18 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class JoinStep:
     """What becomes decidable when the rows of `alias` join those of the sources before it."""
 
     alias: str
     stream: str
     equal: tuple[tuple[str, str], ...]
     where: tuple[str, ...]
-    bounds: tuple[Bound, ...]
+    bounds: tuple[PairBound, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class WindowJoin:
+class PortableJoin:
     """Sources by alias (one letter each), joined in that order by systems that join two at a time.
 
     With aggregates, `outputs` are the groups, the windows are tiles, and each row carries its tile's end as `as_of`.
@@ -98,15 +98,15 @@ class WindowJoin:
     """
 
     sources: Mapping[str, str]
-    windows: Range | After | Tile
+    windows: SlidingWindow | LookBackWindow | TumblingTile
     outputs: tuple[tuple[str, str], ...]
     equal: tuple[tuple[str, str], ...] = ()
     where: tuple[str, ...] = ()
-    band: Band | None = None
-    aggregates: tuple[Aggregate, ...] = ()
+    band: ValueBand | None = None
+    aggregates: tuple[JoinAggregate, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.aggregates and not isinstance(self.windows, Tile):
+        if self.aggregates and not isinstance(self.windows, TumblingTile):
             raise InputError("the systems agree on aggregates over tumbling windows only")
 
     @property
@@ -117,7 +117,7 @@ class WindowJoin:
     def streams(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.sources.values()))
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[JoinStep, ...]:
         return tuple(self._step(self.aliases[: number + 1]) for number in range(len(self.sources)))
 
     def ours(self) -> str:
@@ -132,7 +132,7 @@ class WindowJoin:
             text += f" GROUP BY {', '.join(expression for expression, _ in self.outputs)}"
         return text + (
             f" EVERY {self.windows.length_us} MICROSECONDS"
-            if self.aggregates and isinstance(self.windows, Tile)
+            if self.aggregates and isinstance(self.windows, TumblingTile)
             else ""
         )
 
@@ -144,25 +144,25 @@ class WindowJoin:
         )
         text = f"FROM {first.stream} AS {first.alias}{joins}"
         text += f" WHERE {' AND '.join(first.where)}" if first.where else ""
-        if not self.aggregates or not isinstance(self.windows, Tile):
+        if not self.aggregates or not isinstance(self.windows, TumblingTile):
             return f"SELECT {', '.join(self._selected())} {text}"
         end = f"({first.alias}.ts // {self.windows.length_us} + 1) * {self.windows.length_us} AS as_of"
         return f"SELECT {end}, {', '.join(self._selected())} {text} GROUP BY ALL"
 
-    def _step(self, known: str) -> Step:
+    def _step(self, known: str) -> JoinStep:
         before, alias = known[:-1], known[-1]
-        equal = tuple(pair for pair in self.equal if _newest(" ".join(pair), known) == alias)
-        where = tuple(text for text in self.where if _newest(text, known) == alias)
+        equal = tuple(pair for pair in self.equal if _last_alias(" ".join(pair), known) == alias)
+        where = tuple(text for text in self.where if _last_alias(text, known) == alias)
         bounds = tuple(
             each
             for each in self.windows.bounds(self.aliases)
             if {each.one, each.other} <= {*known} and alias in (each.one, each.other)
         )
-        return Step(alias, self.sources[alias], equal, where, bounds if before else ())
+        return JoinStep(alias, self.sources[alias], equal, where, bounds if before else ())
 
-    def _plainly(self, step: Step) -> list[str]:
+    def _plainly(self, step: JoinStep) -> list[str]:
         conditions = [f"{one} = {other}" for one, other in step.equal]
-        if isinstance(self.windows, Tile):
+        if isinstance(self.windows, TumblingTile):
             conditions.append(
                 f"{self.aliases[0]}.ts // {self.windows.length_us} = {step.alias}.ts // {self.windows.length_us}"
             )
@@ -187,13 +187,13 @@ class WindowJoin:
         """An evaluation at the end of a tile looks back over it; a row that looks for others looks back to its tile's
         start.
         """
-        if isinstance(self.windows, After):
+        if isinstance(self.windows, LookBackWindow):
             return ""
-        kind = "TUMBLE" if isinstance(self.windows, Tile) and not self.aggregates else "RANGE"
+        kind = "TUMBLE" if isinstance(self.windows, TumblingTile) and not self.aggregates else "RANGE"
         return f"[{kind} {self.windows.length_us} MICROSECONDS]"
 
     def _constraints(self) -> str:
-        if not isinstance(self.windows, After):
+        if not isinstance(self.windows, LookBackWindow):
             return ""
         pairs = (
             f"DWINDOW ({other}, {self.aliases[0]}) = {us} MICROSECONDS" for other, us in self.windows.lengths_us.items()
@@ -201,7 +201,7 @@ class WindowJoin:
         return f" {' AND '.join(pairs)}"
 
 
-def _newest(text: str, known: str) -> str | None:
+def _last_alias(text: str, known: str) -> str | None:
     """The alias among `known` that comes last, when the text speaks of no other ones."""
     spoken_of = set(_ALIAS.findall(text))
     return max(spoken_of, key=known.index) if spoken_of and spoken_of <= set(known) else None

@@ -17,12 +17,12 @@ from watersmeet.operators.keys import encode_keys
 
 T = TypeVar("T")
 
-_STATUS = Path("/proc/self/status")
-_CLEAR = Path("/proc/self/clear_refs")
+_STATUS_FILE = Path("/proc/self/status")
+_CLEAR_REFS_FILE = Path("/proc/self/clear_refs")
 
 
 @dataclass(frozen=True, slots=True)
-class Measured(Generic[T]):
+class CallMeasurement(Generic[T]):
     """A call's result, its seconds, and the bytes by which the process grew at its peak (0 where the system does not
     tell).
     """
@@ -32,27 +32,27 @@ class Measured(Generic[T]):
     peak_bytes: int
 
 
-def measure(call: Callable[[], T]) -> Measured[T]:
+def measure_call(call: Callable[[], T]) -> CallMeasurement[T]:
     gc.collect()
     pa.default_memory_pool().release_unused()
-    before = _resident("VmRSS")
-    _forget_peak()
+    before = _memory_bytes("VmRSS")
+    _reset_peak_memory()
     start = time.perf_counter()
     result = call()
     seconds = time.perf_counter() - start
-    return Measured(result, seconds, max(0, _resident("VmHWM") - before))
+    return CallMeasurement(result, seconds, max(0, _memory_bytes("VmHWM") - before))
 
 
-def same_rows(left: pa.Table, right: pa.Table) -> bool:
+def have_same_rows(left: pa.Table, right: pa.Table) -> bool:
     """Whether two tables of fixed-width columns hold the same bag of rows, by count and by the sum of a hash per row."""
     return (
         left.num_rows == right.num_rows
         and left.column_names == right.column_names
-        and _checksum(left) == _checksum(right)
+        and _key_checksum(left) == _key_checksum(right)
     )
 
 
-def _checksum(table: pa.Table) -> int:
+def _key_checksum(table: pa.Table) -> int:
     total = 0
     for batch in table.to_batches(max_chunksize=1 << 20):
         codes = np.zeros(batch.num_rows, np.int64)
@@ -62,13 +62,13 @@ def _checksum(table: pa.Table) -> int:
     return total % 2**64
 
 
-def _resident(field: str) -> int:
-    if not _STATUS.exists():
+def _memory_bytes(field: str) -> int:
+    if not _STATUS_FILE.exists():
         return 0
-    line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(field))
+    line = next(line for line in _STATUS_FILE.read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) * 1024
 
 
-def _forget_peak() -> None:
-    if _CLEAR.exists():
-        _CLEAR.write_text("5")
+def _reset_peak_memory() -> None:
+    if _CLEAR_REFS_FILE.exists():
+        _CLEAR_REFS_FILE.write_text("5")

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from watersmeet.runtime.background import BackgroundThread
 from watersmeet.runtime.processes import held_bytes
 
-_EVERY_S = 1.0
+_SAMPLE_INTERVAL_S = 1.0
 
 
 @dataclass(slots=True)
-class Peak:
+class PeakMemory:
     """`peak_bytes` is None where the system does not tell."""
 
     peak_bytes: int | None = None
@@ -26,12 +26,12 @@ class Peak:
 
 
 @contextmanager
-def watched() -> Iterator[Peak]:
+def watch_peak_memory() -> Iterator[PeakMemory]:
     """The peak over the time inside."""
-    peak, done = Peak(), threading.Event()
+    peak, done = PeakMemory(), threading.Event()
 
     def watch() -> None:
-        while not done.wait(_EVERY_S):
+        while not done.wait(_SAMPLE_INTERVAL_S):
             peak.look()
 
     watcher = BackgroundThread("the memory watch", watch).start()

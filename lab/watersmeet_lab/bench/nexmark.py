@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Nexmark:
+class NexmarkSite:
     """The three streams of `events` events. Equal fields give equal rows on every machine.
 
     >>> site = Nexmark(events=100)
@@ -56,8 +56,8 @@ class Nexmark:
             {
                 "ts": self._times(at),
                 "id": FIRST_PERSON + number,
-                "name": _picked(_NAMES, rng, at.size),
-                "state": _picked(_STATES, rng, at.size),
+                "name": _choose_words(_NAMES, rng, at.size),
+                "state": _choose_words(_STATES, rng, at.size),
             }
         )
 
@@ -70,7 +70,8 @@ class Nexmark:
             {
                 "ts": times,
                 "id": FIRST_AUCTION + np.arange(at.size),
-                "seller": FIRST_PERSON + _recent(rng, newest_person, ACTIVE_PEOPLE, hot_share=0.75, hot_every=100),
+                "seller": FIRST_PERSON
+                + _choose_recent(rng, newest_person, ACTIVE_PEOPLE, hot_share=0.75, hot_every=100),
                 "category": FIRST_CATEGORY + rng.integers(0, CATEGORIES, at.size),
                 "reserve": rng.integers(100, 10_000, at.size),
                 "expires": times + rng.integers(1, 2 * self._open_us, at.size),
@@ -84,9 +85,9 @@ class Nexmark:
             {
                 "ts": self._times(at),
                 "auction": FIRST_AUCTION
-                + _recent(rng, self._auctions_before(at), OPEN_AUCTIONS, hot_share=0.5, hot_every=100),
+                + _choose_recent(rng, self._auctions_before(at), OPEN_AUCTIONS, hot_share=0.5, hot_every=100),
                 "bidder": FIRST_PERSON
-                + _recent(rng, self._people_before(at), ACTIVE_PEOPLE, hot_share=0.75, hot_every=100),
+                + _choose_recent(rng, self._people_before(at), ACTIVE_PEOPLE, hot_share=0.75, hot_every=100),
                 "price": np.exp(rng.uniform(np.log(100), np.log(1_000_000), at.size)).astype(np.int64),
             }
         )
@@ -111,7 +112,7 @@ class Nexmark:
         return at // EVENTS * AUCTIONS + AUCTIONS - 1
 
 
-def _recent(rng: np.random.Generator, newest: Ints, active: int, *, hot_share: float, hot_every: int) -> Ints:
+def _choose_recent(rng: np.random.Generator, newest: Ints, active: int, *, hot_share: float, hot_every: int) -> Ints:
     """One of the last `active` numbers up to the newest; with probability `hot_share` the latest multiple of
     `hot_every`.
     """
@@ -120,7 +121,7 @@ def _recent(rng: np.random.Generator, newest: Ints, active: int, *, hot_share: f
     return np.where(rng.random(newest.size) < hot_share, hot, spread)
 
 
-def _picked(words: tuple[str, ...], rng: np.random.Generator, rows: int) -> pa.Array:
+def _choose_words(words: tuple[str, ...], rng: np.random.Generator, rows: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(rng.integers(0, len(words), rows).astype(np.int32), list(words)).cast(
         pa.string()
     )

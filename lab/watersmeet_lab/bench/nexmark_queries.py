@@ -12,71 +12,71 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from watersmeet_lab.bench.joins import After, Aggregate, Tile, WindowJoin
-from watersmeet_lab.bench.nexmark import FIRST_CATEGORY, Nexmark
-from watersmeet_lab.bench.workloads import FEWEST_BATCHES, SECOND_US, START_US, Workload
+from watersmeet_lab.bench.joins import JoinAggregate, LookBackWindow, PortableJoin, TumblingTile
+from watersmeet_lab.bench.nexmark import FIRST_CATEGORY, NexmarkSite
+from watersmeet_lab.bench.workloads import MIN_BATCHES, SECOND_US, START_US, JoinWorkload
 
 WINDOW_US = 10 * SECOND_US
-TALLY_US = SECOND_US
+TILE_US = SECOND_US
 #: So many auctions of one seller are open within it as a person's bid is to meet; the hot seller opens most of them.
-LISTED_US = 1_000
+LISTING_WINDOW_US = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class NexmarkQuery:
     """A query's join, how many events of the site it is asked about, and what it leaves out of NEXMark's."""
 
-    join: WindowJoin
+    join: PortableJoin
     events: int
     said: str
     batches: int = 4
 
 
-def _named(alias: str, *columns: str) -> tuple[tuple[str, str], ...]:
+def _alias_columns(alias: str, *columns: str) -> tuple[tuple[str, str], ...]:
     return tuple((f"{alias}.{column}", f"{alias}_{column}") for column in columns)
 
 
 QUERIES = {
-    4: Asked(
-        WindowJoin(
+    4: NexmarkQuery(
+        PortableJoin(
             {"b": "bid", "a": "auction"},
-            Tile(TALLY_US),
+            TumblingTile(TILE_US),
             (("a.category", "category"),),
             equal=(("b.auction", "a.id"),),
             where=("b.ts >= a.ts", "b.ts <= a.expires"),
-            aggregates=(Aggregate("AVG", "b.price", "price"), Aggregate("MAX", "b.price", "highest")),
+            aggregates=(JoinAggregate("AVG", "b.price", "price"), JoinAggregate("MAX", "b.price", "highest")),
         ),
         5_000_000,
         "average and highest bid per category and tumbling window of a second, over bids on auctions opened in the same window; NEXMark"
         " first takes the highest bid of each auction, and has no window",
     ),
-    7: Asked(
-        WindowJoin(
+    7: NexmarkQuery(
+        PortableJoin(
             {"b": "bid"},
-            Tile(TALLY_US),
+            TumblingTile(TILE_US),
             (),
-            aggregates=(Aggregate("MAX", "b.price", "price"), Aggregate("COUNT", "b.price", "bids")),
+            aggregates=(JoinAggregate("MAX", "b.price", "price"), JoinAggregate("COUNT", "b.price", "bids")),
         ),
         10_000_000,
         "the highest price and the number of bids per tumbling window of a second; NEXMark joins the price back to the bids that made it",
     ),
-    8: Asked(
-        WindowJoin(
+    8: NexmarkQuery(
+        PortableJoin(
             {"a": "auction", "p": "person"},
-            Tile(WINDOW_US),
-            (("p.id", "person"), ("p.name", "name"), *_named("a", "id", "ts")),
+            TumblingTile(WINDOW_US),
+            (("p.id", "person"), ("p.name", "name"), *_alias_columns("a", "id", "ts")),
             equal=(("a.seller", "p.id"),),
         ),
         100_000_000,
         "people with each auction they opened in the tumbling window of ten seconds in which they registered; NEXMark names each once",
     ),
-    9: Asked(
-        WindowJoin(
+    9: NexmarkQuery(
+        PortableJoin(
             {"b": "bid", "a": "auction"},
-            After({"a": WINDOW_US}),
+            LookBackWindow({"a": WINDOW_US}),
             (
-                *_named("a", "id", "seller", "category", "reserve", "ts", "expires"),
-                *_named("b", "bidder", "price", "ts"),
+                *_alias_columns("a", "id", "seller", "category", "reserve", "ts", "expires"),
+                *_alias_columns("b", "bidder", "price", "ts"),
             ),
             equal=(("b.auction", "a.id"),),
             where=("b.ts <= a.expires",),
@@ -84,13 +84,13 @@ QUERIES = {
         20_000_000,
         "every bid made while its auction was open, at most ten seconds after it opened; NEXMark keeps the highest of each auction",
     ),
-    20: Asked(
-        WindowJoin(
+    20: NexmarkQuery(
+        PortableJoin(
             {"b": "bid", "a": "auction"},
-            After({"a": WINDOW_US}),
+            LookBackWindow({"a": WINDOW_US}),
             (
-                *_named("b", "auction", "bidder", "price", "ts"),
-                *_named("a", "seller", "category", "reserve", "ts", "expires"),
+                *_alias_columns("b", "auction", "bidder", "price", "ts"),
+                *_alias_columns("a", "seller", "category", "reserve", "ts", "expires"),
             ),
             equal=(("b.auction", "a.id"),),
             where=(f"a.category = {FIRST_CATEGORY}",),
@@ -99,14 +99,14 @@ QUERIES = {
         "bids with their auction where its category is one of five, at most ten seconds after it opened; NEXMark has no window",
         batches=6,
     ),
-    23: Asked(
-        WindowJoin(
+    23: NexmarkQuery(
+        PortableJoin(
             {"b": "bid", "a": "auction", "p": "person"},
-            After({"a": LISTED_US, "p": WINDOW_US}),
+            LookBackWindow({"a": LISTING_WINDOW_US, "p": WINDOW_US}),
             (
-                *_named("b", "auction", "price", "ts"),
-                *_named("p", "id", "name", "state"),
-                *_named("a", "id", "category", "reserve", "expires"),
+                *_alias_columns("b", "auction", "price", "ts"),
+                *_alias_columns("p", "id", "name", "state"),
+                *_alias_columns("a", "id", "category", "reserve", "expires"),
             ),
             equal=(("b.bidder", "a.seller"), ("b.bidder", "p.id")),
         ),
@@ -117,11 +117,11 @@ QUERIES = {
 }
 
 
-def nexmark(number: int, scale: float = 1.0) -> Workload:
+def nexmark_workload(number: int, scale: float = 1.0) -> JoinWorkload:
     """A query over the site's events. Half an event's distance keeps every time off the instants between two windows,
     and the epoch, whose rows Spark and Flink take for late, is long past.
     """
     asked = QUERIES[number]
-    site = Nexmark(events=max(5_000, round(asked.events * scale)), offset_us=START_US + 10)
-    batches = max(FEWEST_BATCHES, round(asked.batches * min(1.0, scale)))
-    return Workload(f"nexmark-{number}", asked.join, site.table, batches, site.seed, asked.said)
+    site = NexmarkSite(events=max(5_000, round(asked.events * scale)), offset_us=START_US + 10)
+    batches = max(MIN_BATCHES, round(asked.batches * min(1.0, scale)))
+    return JoinWorkload(f"nexmark-{number}", asked.join, site.table, batches, site.seed, asked.said)

@@ -8,13 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from watersmeet.errors import WatersmeetError
-from watersmeet_lab.bench.results import PEERS, Comparison, System, commit, load, machine, versions
+from watersmeet_lab.bench.results import (
+    PEER_SYSTEMS,
+    PeerComparison,
+    SystemResult,
+    current_commit,
+    describe_machine,
+    list_versions,
+    load_comparison,
+)
 
 _COLOURS = {"watersmeet": "#c44e52", "spark": "#4878a8", "flink": "#55a868", "duckdb": "#999999"}
 _PAGE, _GROWTH = "README.md", "growth.json"
 
 
-def kept(folder: Path) -> set[str]:
+def list_saved_workloads(folder: Path) -> set[str]:
     """The workloads that a folder has results of."""
     return {path.stem for path in folder.glob("*.json")}
 
@@ -22,11 +30,11 @@ def kept(folder: Path) -> set[str]:
 def write_page(folder: Path) -> Path:
     """Writes the page and the plots anew from the results in the folder."""
     paths = [path for path in sorted(folder.glob("*.json")) if path.name != _GROWTH]
-    found = [load(path) for path in paths]
+    found = [load_comparison(path) for path in paths]
     for each in found:
-        plotted(each, folder / f"{each.workload}.svg")
+        plot_comparison(each, folder / f"{each.workload}.svg")
     page = folder / _PAGE
-    page.write_text(_page(found, [json.loads(path.read_text()) for path in paths]) + _growth(folder))
+    page.write_text(_page_text(found, [json.loads(path.read_text()) for path in paths]) + _growth_section(folder))
     return page
 
 
@@ -34,13 +42,18 @@ def save_growth(points: Sequence[Mapping[str, Any]], folder: Path) -> Path:
     """Keeps how our time per row grows, with the machine it was measured on, and draws it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / _GROWTH
-    about = {"points": list(points), "machine": machine(), "versions": versions(), "commit": commit()}
+    about = {
+        "points": list(points),
+        "machine": describe_machine(),
+        "versions": list_versions(),
+        "commit": current_commit(),
+    }
     path.write_text(json.dumps(about, indent=2) + "\n")
     curves: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for point in points:
         curve = curves.setdefault(point["grows"], {}).setdefault(point["engine"], [])
         curve.append((point["size"], point["seconds_per_row"] * 1e9))
-    figure = _figure(3.2 * max(1, len(curves)), 2.8)
+    figure = _new_figure(3.2 * max(1, len(curves)), 2.8)
     for number, (grows, engines) in enumerate(curves.items()):
         axes = figure.add_subplot(1, len(curves), number + 1)
         for engine, curve in engines.items():
@@ -54,9 +67,9 @@ def save_growth(points: Sequence[Mapping[str, Any]], folder: Path) -> Path:
     return path
 
 
-def plotted(found: Comparison, path: Path) -> Path:
+def plot_comparison(found: PeerComparison, path: Path) -> Path:
     """Rows per second of every system, and beside it what its processes held at most."""
-    figure = _figure(9, 0.9 + 0.35 * len(found.systems))
+    figure = _new_figure(9, 0.9 + 0.35 * len(found.systems))
     systems = found.systems[::-1]
     names, colours = [each.name for each in systems], [_COLOURS[each.name.partition("-")[0]] for each in systems]
     speed, memory = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
@@ -73,7 +86,7 @@ def plotted(found: Comparison, path: Path) -> Path:
     return path
 
 
-def _figure(width: float, height: float) -> Any:
+def _new_figure(width: float, height: float) -> Any:
     try:
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
@@ -84,7 +97,7 @@ def _figure(width: float, height: float) -> Any:
     return figure
 
 
-def _growth(folder: Path) -> str:
+def _growth_section(folder: Path) -> str:
     if not (folder / _GROWTH).exists():
         return ""
     points = json.loads((folder / _GROWTH).read_text())["points"]
@@ -107,8 +120,8 @@ def _growth(folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _page(found: list[Comparison], saved: list[dict[str, Any]]) -> str:
-    head = ["workload", "rows in", "rows out", "ours on Spark", "embedded", *(f"times {peer}" for peer in PEERS)]
+def _page_text(found: list[PeerComparison], saved: list[dict[str, Any]]) -> str:
+    head = ["workload", "rows in", "rows out", "ours on Spark", "embedded", *(f"times {peer}" for peer in PEER_SYSTEMS)]
     lines = [
         "# Beside peers",
         "",
@@ -118,22 +131,22 @@ def _page(found: list[Comparison], saved: list[dict[str, Any]]) -> str:
         "",
         f"| {' | '.join(head)} |",
         f"|{' --- |' * len(head)}",
-        *map(_row, found),
+        *map(_summary_row, found),
     ]
     for each, about in zip(found, saved, strict=True):
-        lines += ["", f"## {each.workload}", "", *_section(each, about)]
+        lines += ["", f"## {each.workload}", "", *_workload_section(each, about)]
     return "\n".join(lines) + "\n"
 
 
-def _row(found: Comparison) -> str:
+def _summary_row(found: PeerComparison) -> str:
     speeds = {each.name: f"{each.rows_per_s:,.0f}" for each in found.systems}
     ours = [speeds.get(name, "–") for name in ("watersmeet-spark", "watersmeet-embedded")]
-    ratios = [f"{found.ratio[peer]:.2f}" if peer in found.ratio else "–" for peer in PEERS]
+    ratios = [f"{found.ratio[peer]:.2f}" if peer in found.ratio else "–" for peer in PEER_SYSTEMS]
     cells = [f"[{found.workload}](#{found.workload})", f"{found.rows_in:,}", f"{found.rows_out:,}", *ours, *ratios]
     return f"| {' | '.join(cells)} |"
 
 
-def _section(found: Comparison, about: dict[str, Any]) -> list[str]:
+def _workload_section(found: PeerComparison, about: dict[str, Any]) -> list[str]:
     said = [f"{found.said[0].upper()}{found.said[1:]}.", ""] if found.said else []
     missing = [f"Left out: {peer} ({reason})." for peer, reason in found.skipped.items()]
     machine = about["machine"]
@@ -143,7 +156,7 @@ def _section(found: Comparison, about: dict[str, Any]) -> list[str]:
         *said,
         "| system | rows per s | p50 ms | p99 ms | peak MB | state MB |",
         "| --- | --- | --- | --- | --- | --- |",
-        *map(_system, found.systems),
+        *map(_system_row, found.systems),
         "",
         *([*missing, ""] if missing else []),
         f"![{found.workload}]({found.workload}.svg)",
@@ -152,7 +165,7 @@ def _section(found: Comparison, about: dict[str, Any]) -> list[str]:
     ]
 
 
-def _system(each: System) -> str:
+def _system_row(each: SystemResult) -> str:
     latency = [f"{value:,.0f}" if value is not None else "–" for value in (each.p50_ms, each.p99_ms)]
     held = [f"{value / 1e6:,.0f}" if value is not None else "–" for value in (each.peak_bytes, each.state_bytes)]
     return f"| {' | '.join([each.name, f'{each.rows_per_s:,.0f}', *latency, *held])} |"

@@ -7,10 +7,10 @@ import time
 import watersmeet as wm
 
 #: What planning may take, in seconds, by the number of streams.
-BARS_S = {2: 0.1, 4: 0.1, 6: 0.1, 8: 2.0, 12: 2.0}
+MAX_PLANNING_S = {2: 0.1, 4: 0.1, 6: 0.1, 8: 2.0, 12: 2.0}
 
 
-def planning_s(streams: int, repeats: int = 3) -> float:
+def measure_planning_s(streams: int, repeats: int = 3) -> float:
     """The best of a few repeats for a query over so many streams on a common key, each of another rate."""
     names = "abcdefghijkl"[:streams]
     sources = ", ".join(f"{name} [RANGE 10 SECONDS]" for name in names)

@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass
 import watersmeet as wm
 from watersmeet.errors import InputError, listing
 from watersmeet.kernels.compile import kernel_times
-from watersmeet.runtime.embedded.metrics import collect_with_metrics
-from watersmeet_lab.bench.catalogue import CATALOGUE, FINITE
-from watersmeet_lab.bench.embedded import WARM_UP_ROWS, collect_ours
-from watersmeet_lab.bench.workloads import Workload, opening
+from watersmeet.runtime.embedded.run import collect_with_metrics
+from watersmeet_lab.bench.catalogue import CATALOGUE, DUCKDB_ONLY
+from watersmeet_lab.bench.embedded import WARM_UP_ROWS, collect_with_watersmeet
+from watersmeet_lab.bench.workloads import JoinWorkload, first_rows
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class TimeProfile:
     """Seconds by part. Parts of one table need not add up to the whole: operators are seconds of CPU, kernels are
     inside operators.
     """
@@ -39,21 +39,21 @@ class Profile:
         return "\n".join(lines)
 
 
-def profiled(name: str, scale: float) -> Iterator[Profile]:
+def profile_workload(name: str, scale: float) -> Iterator[TimeProfile]:
     """Embedded, and on Spark unless the workload is one of the engine alone."""
-    known = CATALOGUE | FINITE
+    known = CATALOGUE | DUCKDB_ONLY
     if name not in known:
         raise InputError(f'there is no workload "{name}" to profile', hint=f"workloads: {listing(list(known))}")
     workload = known[name](scale)
-    yield embedded_profile(workload)
+    yield profile_embedded(workload)
     if name in CATALOGUE:
-        yield _on_spark(workload)
+        yield _profile_on_spark(workload)
 
 
-def embedded_profile(workload: Workload) -> Profile:
+def profile_embedded(workload: JoinWorkload) -> TimeProfile:
     """One run over the finite tables. Planning and the first build of kernels are not in it."""
     tables = workload.tables()
-    collect_ours(workload, opening(tables, WARM_UP_ROWS))
+    collect_with_watersmeet(workload, first_rows(tables, WARM_UP_ROWS))
     run = wm.run(workload.join.ours(), {name: wm.stream(table, time="ts", unit="us") for name, table in tables.items()})
     operators: dict[str, float] = {}
     start = time.perf_counter()
@@ -65,21 +65,26 @@ def embedded_profile(workload: Workload) -> Profile:
     whole_s = time.perf_counter() - start
     by_kernel = {f"{name} ({kernels.calls[name]:,} calls)": seconds for name, seconds in kernels.seconds.items()}
     by_kernel["outside kernels"] = whole_s - sum(kernels.seconds.values())
-    return Profile(
-        workload.name, "embedded", whole_s, {"operators": _descending(operators), "kernels": _descending(by_kernel)}
+    return TimeProfile(
+        workload.name,
+        "embedded",
+        whole_s,
+        {"operators": _sort_descending(operators), "kernels": _sort_descending(by_kernel)},
     )
 
 
-def _on_spark(workload: Workload) -> Profile:
-    from watersmeet_lab.bench.spark.beside import ours_on_spark
-    from watersmeet_lab.bench.spark.profile import by_batch, phases
-    from watersmeet_lab.bench.spark.session import session
+def _profile_on_spark(workload: JoinWorkload) -> TimeProfile:
+    from watersmeet_lab.bench.spark.beside import run_watersmeet_on_spark
+    from watersmeet_lab.bench.spark.profile import mean_phase_seconds, phase_seconds_by_batch
+    from watersmeet_lab.bench.spark.session import benchmark_session
 
-    ran = ours_on_spark(session(), workload)
-    tables = {"a batch, on average": phases(ran)}
-    tables |= {f"batch {number}, summed over cores": spent for number, spent in enumerate(by_batch(ran), start=1)}
-    return Profile(workload.name, "on Spark", tables["a batch, on average"]["whole trigger"], tables)
+    ran = run_watersmeet_on_spark(benchmark_session(), workload)
+    tables = {"a batch, on average": mean_phase_seconds(ran)}
+    tables |= {
+        f"batch {number}, summed over cores": spent for number, spent in enumerate(phase_seconds_by_batch(ran), start=1)
+    }
+    return TimeProfile(workload.name, "on Spark", tables["a batch, on average"]["whole trigger"], tables)
 
 
-def _descending(parts: Mapping[str, float]) -> dict[str, float]:
+def _sort_descending(parts: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(parts.items(), key=lambda part: -part[1]))

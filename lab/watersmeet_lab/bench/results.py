@@ -17,12 +17,12 @@ from watersmeet.files import read_text_file
 from watersmeet_lab.bench.peers.flink import FLINK_VERSION
 
 OURS = ("watersmeet-spark", "watersmeet-embedded")
-PEERS = ("spark", "flink", "duckdb")
+PEER_SYSTEMS = ("spark", "flink", "duckdb")
 _PACKAGES = ("pyspark", "pyarrow", "numba", "numpy", "duckdb")
 
 
 @dataclass(frozen=True, slots=True)
-class System:
+class SystemResult:
     """One system on one workload. Figures it cannot give are None.
 
     Latency is from a batch's start to its rows being written. `peak_bytes` is the most memory its processes held.
@@ -41,7 +41,7 @@ class System:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class PeerComparison:
     """All systems on one workload, after their rows were found to be the same; `skipped` says who is missing and why,
     `said` what else a reader has to know.
 
@@ -54,23 +54,23 @@ class Comparison:
     rows_in: int
     rows_out: int
     seed: int
-    systems: tuple[System, ...]
+    systems: tuple[SystemResult, ...]
     skipped: Mapping[str, str] = field(default_factory=dict)
     said: str = ""
 
     @property
-    def ours(self) -> System:
+    def ours(self) -> SystemResult:
         return next(system for name in OURS for system in self.systems if system.name == name)
 
     @property
     def ratio(self) -> dict[str, float]:
         """Ours over the best of each peer's settings: on Spark where we ran there, embedded otherwise."""
-        best = {peer: [s.rows_per_s for s in self.systems if s.name.partition("-")[0] == peer] for peer in PEERS}
+        best = {peer: [s.rows_per_s for s in self.systems if s.name.partition("-")[0] == peer] for peer in PEER_SYSTEMS}
         return {peer: self.ours.rows_per_s / max(speeds) for peer, speeds in best.items() if speeds}
 
     def __str__(self) -> str:
         lines = [f"{self.workload}: {self.rows_in:,} rows in, {self.rows_out:,} out, the same from all", f"  {_HEADER}"]
-        lines += [f"  {_line(each)}" for each in self.systems]
+        lines += [f"  {_format_system(each)}" for each in self.systems]
         lines += [f"  {peer} is left out: {reason}" for peer, reason in self.skipped.items()]
         if self.ratio:
             lines.append(
@@ -92,35 +92,43 @@ class Comparison:
         }
 
     @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> Comparison:
-        systems = tuple(System(**system) for system in saved["systems"])
+    def from_dict(cls, saved: Mapping[str, Any]) -> PeerComparison:
+        systems = tuple(SystemResult(**system) for system in saved["systems"])
         about = {"skipped": saved.get("skipped", {}), "said": saved.get("said", "")}
         return cls(saved["workload"], saved["rows_in"], saved["rows_out"], saved["seed"], systems, **about)
 
 
-def save(comparison: Comparison, folder: Path) -> Path:
+def save_comparison(comparison: PeerComparison, folder: Path) -> Path:
     """One file per workload, with the machine, the versions and the commit it was measured with."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{comparison.workload}.json"
     path.write_text(
-        json.dumps({**comparison.to_dict(), "machine": machine(), "versions": versions(), "commit": commit()}, indent=2)
+        json.dumps(
+            {
+                **comparison.to_dict(),
+                "machine": describe_machine(),
+                "versions": list_versions(),
+                "commit": current_commit(),
+            },
+            indent=2,
+        )
         + "\n"
     )
     return path
 
 
-def load(path: Path) -> Comparison:
+def load_comparison(path: Path) -> PeerComparison:
     """Return a saved benchmark."""
     text = read_text_file(path, "benchmark file")
     try:
-        return Comparison.from_dict(json.loads(text))
+        return PeerComparison.from_dict(json.loads(text))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f'"{path}" is not a saved benchmark: {error}', hint="watersmeet bench NAME --save FOLDER writes one"
         ) from None
 
 
-def differences(before: Comparison, after: Comparison) -> Iterator[str]:
+def list_differences(before: PeerComparison, after: PeerComparison) -> Iterator[str]:
     """How each system, and our ratio to each peer, moved between two runs of one workload."""
     if (before.workload, before.rows_in, before.seed) != (after.workload, after.rows_in, after.seed):
         raise InputError(f"{before.workload} and {after.workload} are not the same workload with the same rows")
@@ -139,7 +147,7 @@ def differences(before: Comparison, after: Comparison) -> Iterator[str]:
 _HEADER = f"{'':<26}{'rows per s':>12}{'p50 ms':>10}{'p99 ms':>10}{'peak MB':>10}{'state MB':>10}"
 
 
-def _line(system: System) -> str:
+def _format_system(system: SystemResult) -> str:
     latency = "".join(
         f"{'–' if value is None else format(value, ',.0f'):>10}" for value in (system.p50_ms, system.p99_ms)
     )
@@ -150,7 +158,7 @@ def _line(system: System) -> str:
     return f"{system.name:<26}{system.rows_per_s:>12,.0f}{latency}{held}"
 
 
-def machine() -> dict[str, Any]:
+def describe_machine() -> dict[str, Any]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cores": os.cpu_count(),
@@ -160,7 +168,7 @@ def machine() -> dict[str, Any]:
     }
 
 
-def versions() -> dict[str, str]:
+def list_versions() -> dict[str, str]:
     found = {"python": platform.python_version(), "apache-flink": FLINK_VERSION}
     for package in _PACKAGES:
         try:
@@ -170,7 +178,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def commit() -> str | None:
+def current_commit() -> str | None:
     """The commit of the sources that ran, where they are in a repository; with a plus sign when they were changed
     since.
     """

@@ -10,30 +10,30 @@ from typing import Any
 
 from watersmeet.errors import InputError, listing
 from watersmeet_lab.bench import early_aggregation as early
-from watersmeet_lab.bench.adaptive import adapted
-from watersmeet_lab.bench.catalogue import CATALOGUE, FINITE
-from watersmeet_lab.bench.counters import share_of_counting
-from watersmeet_lab.bench.embedded import beside_duckdb
-from watersmeet_lab.bench.growth import batches_of, growth
-from watersmeet_lab.bench.planning import BARS_S, planning_s
+from watersmeet_lab.bench.adaptive import measure_adaptation
+from watersmeet_lab.bench.catalogue import CATALOGUE, DUCKDB_ONLY
+from watersmeet_lab.bench.counters import measure_counting_share
+from watersmeet_lab.bench.embedded import compare_with_duckdb
+from watersmeet_lab.bench.growth import batch_count, measure_growth
+from watersmeet_lab.bench.planning import MAX_PLANNING_S, measure_planning_s
 from watersmeet_lab.bench.regret import report
-from watersmeet_lab.bench.regret.measure import measured
-from watersmeet_lab.bench.regret.workloads import SUITE
-from watersmeet_lab.bench.results import Comparison
-from watersmeet_lab.bench.workloads import CommonKey, Workload
+from watersmeet_lab.bench.regret.measure import measure_regret
+from watersmeet_lab.bench.regret.workloads import REGRET_WORKLOADS
+from watersmeet_lab.bench.results import PeerComparison
+from watersmeet_lab.bench.workloads import CommonKeyStreams, JoinWorkload
 from watersmeet_lab.workloads import golab, kang_limited
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class BenchmarkFinding:
     """A line of a benchmark's report, and the same as plain values."""
 
     text: str
     values: dict[str, Any]
-    comparison: Comparison | None = None  # where peers ran as well
+    comparison: PeerComparison | None = None  # where peers ran as well
 
 
-def table_8() -> Iterator[Finding]:
+def run_table_8() -> Iterator[BenchmarkFinding]:
     """The first paper's Table 8: tuples per second by algorithm, best and worst order, ours beside the paper's."""
     best, worst = golab.table_8_plans(golab.BEST_ORDER), golab.table_8_plans(golab.WORST_ORDER)
     for label, (paper_best, paper_worst) in golab.TABLE_8.items():
@@ -44,42 +44,44 @@ def table_8() -> Iterator[Finding]:
             f"{label:<18} best {ours[0]:>11,.0f} per s (paper {paper_best:>6,}; {ours[0] / paper_best:6,.0f} times)"
             f"   worst {ours[1]:>11,.0f} per s (paper {paper_worst:>5,})   best/worst {ours[0] / ours[1]:4.1f}"
         )
-        yield Finding(
+        yield BenchmarkFinding(
             text, {"workload": "table-8", "row": label, "best_rows_per_s": ours[0], "worst_rows_per_s": ours[1]}
         )
 
 
-def counters() -> Iterator[Finding]:
+def run_counters() -> Iterator[BenchmarkFinding]:
     """What exact counters cost the nested loops."""
-    share = share_of_counting()
-    yield Finding(f"counting takes {share:.1%} of the eager hash join's time", {"workload": "counters", "share": share})
+    share = measure_counting_share()
+    yield BenchmarkFinding(
+        f"counting takes {share:.1%} of the eager hash join's time", {"workload": "counters", "share": share}
+    )
 
 
-def regret() -> Iterator[Finding]:
+def run_regret() -> Iterator[BenchmarkFinding]:
     """How far the chosen plan is from the best of its space, on 32 workloads; also drawn, in build/regret.svg."""
     found = []
-    for workload in SUITE:
-        found.append(measured(workload))
-        yield Finding(report.line(found[-1]), report.values_of(found[-1]))
-    yield Finding(report.verdict(found), {"workload": "all", **report.summary(found)})
-    path = report.plotted(found, Path("build/regret.svg"))
-    yield Finding(f"measured against predicted times of all plans: {path}", {"plot": str(path)})
+    for workload in REGRET_WORKLOADS:
+        found.append(measure_regret(workload))
+        yield BenchmarkFinding(report.format_regret(found[-1]), report.regret_values(found[-1]))
+    yield BenchmarkFinding(report.format_verdict(found), {"workload": "all", **report.summarize_regrets(found)})
+    path = report.plot_regrets(found, Path("build/regret.svg"))
+    yield BenchmarkFinding(f"measured against predicted times of all plans: {path}", {"plot": str(path)})
 
 
-def planning() -> Iterator[Finding]:
+def run_planning() -> Iterator[BenchmarkFinding]:
     """What finding a plan takes, for two to twelve streams."""
-    for streams, bar_s in BARS_S.items():
-        seconds = planning_s(streams)
+    for streams, bar_s in MAX_PLANNING_S.items():
+        seconds = measure_planning_s(streams)
         text = f"{streams:>2} streams planned in {seconds * 1e3:7.1f} ms (bar {bar_s * 1e3:,.0f} ms)"
-        yield Finding(text, {"workload": "planning", "streams": streams, "seconds": seconds})
+        yield BenchmarkFinding(text, {"workload": "planning", "streams": streams, "seconds": seconds})
 
 
-def early_aggregation() -> Iterator[Finding]:
+def run_early_aggregation() -> Iterator[BenchmarkFinding]:
     """The fourth paper's default setting, and one in which each plan is the best: all plans, the pick, and time against
     matches per row.
     """
-    for setting in (early.DEFAULT, *early.CLEAR):
-        found = early.ranked(setting)
+    for setting in (early.PAPER_SETTING, *early.CLEAR_SETTINGS):
+        found = early.rank_placements(setting)
         times = "  ".join(f"{name} {seconds * 1e3:8.1f} ms" for name, seconds in found.seconds.items())
         text = (
             f"{setting.name:<8} {times}   best {found.best} by {found.margin - 1:.0%}, picked {found.picked}, "
@@ -91,27 +93,27 @@ def early_aggregation() -> Iterator[Finding]:
             "seconds": found.seconds,
             "picked": found.picked,
         }
-        yield Finding(text, {**values, "best": found.best, "margin": found.margin, "gain": found.gain})
+        yield BenchmarkFinding(text, {**values, "best": found.best, "margin": found.margin, "gain": found.gain})
     first = None
     for matches in (300, 1000, 3000):
-        per_row = early.seconds_per_row(matches)
+        per_row = early.measure_seconds_per_row(matches)
         first = first or per_row
         text = f"{matches:>5} matches per row  {per_row * 1e9:7.1f} ns per row  {per_row / first:5.2f} times the fewest matches'"
-        yield Finding(text, {"workload": "early-aggregation", "matches": matches, "seconds_per_row": per_row})
+        yield BenchmarkFinding(text, {"workload": "early-aggregation", "matches": matches, "seconds_per_row": per_row})
 
 
-def allocation() -> Iterator[Finding]:
+def run_allocation() -> Iterator[BenchmarkFinding]:
     """The third paper's Figures 5 to 7: rows out per second of every strategy, predicted and measured."""
     for bar in kang_limited.bars():
         text = f"figure {bar.figure}  {bar.strategy:<12} predicted {bar.predicted_per_s:6.1f} per s   measured {bar.measured_per_s:6.1f}"
-        yield Finding(text, {"workload": "allocation", **asdict(bar)})
+        yield BenchmarkFinding(text, {"workload": "allocation", **asdict(bar)})
 
 
-def adaptive() -> Iterator[Finding]:
+def run_adaptive() -> Iterator[BenchmarkFinding]:
     """A rate that jumps fifty-fold mid-run: CPU per batch afterwards, beside the right plan from the start and the
     wrong one kept.
     """
-    found = adapted()
+    found = measure_adaptation()
     text = (
         f"adaptive: {found.adaptive_s * 1e3:.2f} ms per batch after the jump, {found.ratio:.2f} times the right plan's"
         f" {found.right_s * 1e3:.2f} ms; the plan before the jump takes {found.wrong_s * 1e3:.2f} ms\n"
@@ -124,17 +126,19 @@ def adaptive() -> Iterator[Finding]:
         "wrong_s": found.wrong_s,
         "steady_changes": found.steady_changes,
     }
-    yield Finding(text, {"workload": "adaptive", **values, "decisions": [each.to_dict() for each in found.decisions]})
+    yield BenchmarkFinding(
+        text, {"workload": "adaptive", **values, "decisions": [each.to_dict() for each in found.decisions]}
+    )
 
 
-BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
-    "table-8": table_8,
-    "counters": counters,
-    "regret": regret,
-    "planning": planning,
-    "early-aggregation": early_aggregation,
-    "allocation": allocation,
-    "adaptive": adaptive,
+BENCHMARKS: dict[str, Callable[[], Iterator[BenchmarkFinding]]] = {
+    "table-8": run_table_8,
+    "counters": run_counters,
+    "regret": run_regret,
+    "planning": run_planning,
+    "early-aggregation": run_early_aggregation,
+    "allocation": run_allocation,
+    "adaptive": run_adaptive,
 }
 
 
@@ -142,19 +146,23 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Finding]]] = {
 ALL, PEERS = "all", "peers"
 
 
-def findings(
+def run_benchmarks(
     name: str, scale: float = 1.0, done: Container[str] = (), without: Sequence[str] = ()
-) -> Iterator[Finding]:
+) -> Iterator[BenchmarkFinding]:
     """The findings of one benchmark, of those beside peers, or of all, but for those that are `done`.
 
     `scale` shortens the streams of those beside peers, for a quick look; peers named in `without` are left out.
     """
-    beside_peers: dict[str, Callable[[], Iterator[Finding]]] = {
-        **{each: partial(_beside_duckdb, workload, scale) for each, workload in FINITE.items()},
-        **{each: partial(_beside_all, workload, scale, without) for each, workload in CATALOGUE.items()},
-        "aggregation-join": partial(_aggregation_on_spark, scale),
+    beside_peers: dict[str, Callable[[], Iterator[BenchmarkFinding]]] = {
+        **{each: partial(_run_against_duckdb, workload, scale) for each, workload in DUCKDB_ONLY.items()},
+        **{each: partial(_run_against_peers, workload, scale, without) for each, workload in CATALOGUE.items()},
+        "aggregation-join": partial(_run_aggregation_join, scale),
     }
-    known = BENCHMARKS | {"growth": partial(_growth, scale), "overload": partial(_overload, scale)} | beside_peers
+    known = (
+        BENCHMARKS
+        | {"growth": partial(_run_growth, scale), "overload": partial(_run_overload_benchmark, scale)}
+        | beside_peers
+    )
     groups = {ALL: known, PEERS: beside_peers}
     if name not in known and name not in groups:
         raise InputError(f'there is no benchmark "{name}"', hint=f"benchmarks: {listing([*known, *groups])}")
@@ -163,47 +171,56 @@ def findings(
             yield from known[chosen]()
 
 
-def _growth(scale: float) -> Iterator[Finding]:
+def _run_growth(scale: float) -> Iterator[BenchmarkFinding]:
     """Our time per row as windows, streams and matches grow."""
 
-    def on_spark(workload: CommonKey) -> float:
-        from watersmeet_lab.bench.spark.beside import ours_on_spark
-        from watersmeet_lab.bench.spark.session import session
+    def on_spark(workload: CommonKeyStreams) -> float:
+        from watersmeet_lab.bench.spark.beside import run_watersmeet_on_spark
+        from watersmeet_lab.bench.spark.session import benchmark_session
 
-        return 1 / ours_on_spark(session(), workload.workload("growth", batches_of(workload))).rows_per_s
+        return (
+            1
+            / run_watersmeet_on_spark(
+                benchmark_session(), workload.workload("growth", batch_count(workload))
+            ).rows_per_s
+        )
 
-    for point in growth(scale, on_spark):
-        yield Finding(str(point), point.to_dict())
+    for point in measure_growth(scale, on_spark):
+        yield BenchmarkFinding(str(point), point.to_dict())
 
 
-def _beside_duckdb(workload: Callable[[float], Workload], scale: float) -> Iterator[Finding]:
+def _run_against_duckdb(workload: Callable[[float], JoinWorkload], scale: float) -> Iterator[BenchmarkFinding]:
     """The embedded engine beside DuckDB, in one process."""
-    found = beside_duckdb(workload(scale))
-    yield Finding(str(found), found.to_dict(), found)
+    found = compare_with_duckdb(workload(scale))
+    yield BenchmarkFinding(str(found), found.to_dict(), found)
 
 
-def _beside_all(workload: Callable[[float], Workload], scale: float, without: Sequence[str]) -> Iterator[Finding]:
+def _run_against_peers(
+    workload: Callable[[float], JoinWorkload], scale: float, without: Sequence[str]
+) -> Iterator[BenchmarkFinding]:
     """Ours on Spark and embedded beside all peers."""
-    from watersmeet_lab.bench.spark.beside import beside
+    from watersmeet_lab.bench.spark.beside import compare_with_peers
 
     asked = workload(scale)
-    found = beside(replace(asked, without={**asked.without, **dict.fromkeys(without, "it was not asked in this run")}))
-    yield Finding(str(found), found.to_dict(), found.comparison)
+    found = compare_with_peers(
+        replace(asked, without={**asked.without, **dict.fromkeys(without, "it was not asked in this run")})
+    )
+    yield BenchmarkFinding(str(found), found.to_dict(), found.comparison)
 
 
-def _aggregation_on_spark(scale: float) -> Iterator[Finding]:
+def _run_aggregation_join(scale: float) -> Iterator[BenchmarkFinding]:
     """Counts per group over a join, beside Spark's own join and windowed count."""
-    from watersmeet_lab.bench.spark.aggregation import CountJoin, counted_beside_spark
+    from watersmeet_lab.bench.spark.aggregation import CountJoinWorkload, compare_counts_with_spark
 
-    found = counted_beside_spark(CountJoin(batches=max(3, round(CountJoin().batches * scale))))
-    yield Finding(str(found), found.to_dict(), found.comparison)
+    found = compare_counts_with_spark(CountJoinWorkload(batches=max(3, round(CountJoinWorkload().batches * scale))))
+    yield BenchmarkFinding(str(found), found.to_dict(), found.comparison)
 
 
-def _overload(scale: float) -> Iterator[Finding]:
+def _run_overload_benchmark(scale: float) -> Iterator[BenchmarkFinding]:
     """A query on Spark flooded with twice what it can take: batch times, what is kept, and what the model says could
     be.
     """
-    from watersmeet_lab.bench.spark.overload import Flood, flooded
+    from watersmeet_lab.bench.spark.overload import OverloadWorkload, run_overload
 
-    found = flooded(Flood(batches=max(8, round(Flood().batches * scale))))
-    yield Finding(str(found), found.to_dict())
+    found = run_overload(OverloadWorkload(batches=max(8, round(OverloadWorkload().batches * scale))))
+    yield BenchmarkFinding(str(found), found.to_dict())

@@ -9,18 +9,18 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import InputError
-from watersmeet_lab.bench.joins import Range, WindowJoin
+from watersmeet_lab.bench.joins import PortableJoin, SlidingWindow
 
 ALIASES = "abcdefgh"
-INSTANTS = frozenset({"ts", "expires", "as_of"})
+TIME_COLUMNS = frozenset({"ts", "expires", "as_of"})
 SECOND_US = 1_000_000
-FEWEST_BATCHES = 3
+MIN_BATCHES = 3
 #: Streams start long after the epoch: Spark and Flink take rows at it for late.
 START_US = 1_000 * SECOND_US
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class JoinWorkload:
     """A join over streams that come in so many batches, all of them in time order and in step with each other.
 
     Times are microseconds; `make` gives the rows of a stream by its name. `said` is what a reader has to know about the
@@ -28,7 +28,7 @@ class Workload:
     """
 
     name: str
-    join: WindowJoin
+    join: PortableJoin
     make: Callable[[str], pa.Table]
     batches: int
     seed: int = 0
@@ -36,9 +36,9 @@ class Workload:
     without: Mapping[str, str] = field(default_factory=dict)  # peers that are not asked, and why
 
     def __post_init__(self) -> None:
-        if self.batches < FEWEST_BATCHES:
+        if self.batches < MIN_BATCHES:
             raise InputError(
-                f"{self.name}: the first batch warms up, so there have to be at least {FEWEST_BATCHES}, not {self.batches}"
+                f"{self.name}: the first batch warms up, so there have to be at least {MIN_BATCHES}, not {self.batches}"
             )
 
     def tables(self) -> dict[str, pa.Table]:
@@ -46,17 +46,20 @@ class Workload:
 
     def instants_out(self) -> tuple[str, ...]:
         """The columns of a result that are times."""
-        return ("as_of", *(name for expression, name in self.join.outputs if expression.partition(".")[2] in INSTANTS))
+        return (
+            "as_of",
+            *(name for expression, name in self.join.outputs if expression.partition(".")[2] in TIME_COLUMNS),
+        )
 
 
-def opening(tables: Mapping[str, pa.Table], rows: int) -> dict[str, pa.Table]:
+def first_rows(tables: Mapping[str, pa.Table], rows: int) -> dict[str, pa.Table]:
     """The first few rows of each stream, all of them up to about the same time."""
     most = max(table.num_rows for table in tables.values())
     return {name: table.slice(0, rows * table.num_rows // max(rows, most)) for name, table in tables.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class RandomStream:
     """A stream at uniformly random times, in order: whole numbers below a count in each column, and the row's number in
     `id`.
 
@@ -78,14 +81,14 @@ class Flow:
         return pa.table({"ts": times, **columns, "id": np.arange(self.rows)})
 
 
-def flowing(streams: Mapping[str, Flow], seed: int = 0) -> Callable[[str], pa.Table]:
+def stream_tables(streams: Mapping[str, RandomStream], seed: int = 0) -> Callable[[str], pa.Table]:
     """The rows of each stream by its name."""
     numbers = {name: number for number, name in enumerate(streams)}
     return lambda name: streams[name].table(seed, numbers[name])
 
 
 @dataclass(frozen=True, slots=True)
-class CommonKey:
+class CommonKeyStreams:
     """Streams of three int64 columns (`ts`, `k`, `id`) that arrive in time order and join on `k` over equal RANGE
     windows.
     """
@@ -107,18 +110,18 @@ class CommonKey:
         return {alias: self.table(alias) for alias in self.aliases}
 
     def table(self, alias: str) -> pa.Table:
-        return Flow(self.rows, self.rows_per_s, {"k": self.keys}, self.hot_share).table(
+        return RandomStream(self.rows, self.rows_per_s, {"k": self.keys}, self.hot_share).table(
             self.seed, self.aliases.index(alias)
         )
 
-    def join(self) -> WindowJoin:
+    def join(self) -> PortableJoin:
         """Every column of every stream once; the key of the first stands for all."""
         outputs = (
             ("a.k", "k"),
             *((f"{alias}.{name}", f"{alias}_{name}") for alias in self.aliases for name in ("ts", "id")),
         )
-        window = Range(self.window_us or self.window_s * SECOND_US)
-        return WindowJoin(
+        window = SlidingWindow(self.window_us or self.window_s * SECOND_US)
+        return PortableJoin(
             {alias: alias for alias in self.aliases},
             window,
             outputs,
@@ -128,5 +131,5 @@ class CommonKey:
     def query(self) -> str:
         return self.join().ours()
 
-    def workload(self, name: str, batches: int, said: str = "") -> Workload:
-        return Workload(name, self.join(), self.table, batches, self.seed, said)
+    def workload(self, name: str, batches: int, said: str = "") -> JoinWorkload:
+        return JoinWorkload(name, self.join(), self.table, batches, self.seed, said)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from watersmeet.cli.errors import exit_on_error
+from watersmeet.cli.exit import exit_on_error
 
 MOST_SCALE = 1_000
 

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import typer
 
-from watersmeet_lab.bench.pages import kept, save_growth, write_page
-from watersmeet_lab.bench.results import differences, load, save
-from watersmeet_lab.bench.suite import findings
+from watersmeet_lab.bench.pages import list_saved_workloads, save_growth, write_page
+from watersmeet_lab.bench.results import list_differences, load_comparison, save_comparison
+from watersmeet_lab.bench.suite import run_benchmarks
 
 
 def bench(name: str, scale: float, *, as_json: bool, keep: Path | None, resume: bool, without: Sequence[str]) -> None:
-    done = kept(keep) if resume and keep is not None else ()
+    done = list_saved_workloads(keep) if resume and keep is not None else ()
     grown = []
-    for finding in findings(name, scale, done, without):
+    for finding in run_benchmarks(name, scale, done, without):
         typer.echo(json.dumps(finding.values) if as_json else finding.text)
         if keep is not None and finding.comparison is not None:
-            save(finding.comparison, keep)
+            save_comparison(finding.comparison, keep)
             write_page(keep)
         if finding.values.get("workload") == "growth":
             grown.append(finding.values)
@@ -31,12 +31,12 @@ def bench(name: str, scale: float, *, as_json: bool, keep: Path | None, resume: 
 def compare(saved: Sequence[Path]) -> None:
     if len(saved) != 2:
         raise typer.BadParameter("name two saved results to compare")
-    for line in differences(*map(load, saved)):
+    for line in list_differences(*map(load_comparison, saved)):
         typer.echo(line)
 
 
 def profile(name: str, scale: float, *, as_json: bool) -> None:
-    from watersmeet_lab.bench.profile import profiled
+    from watersmeet_lab.bench.profile import profile_workload
 
-    for found in profiled(name, scale):
+    for found in profile_workload(name, scale):
         typer.echo(json.dumps(found.to_dict()) if as_json else str(found))

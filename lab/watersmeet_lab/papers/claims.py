@@ -50,13 +50,13 @@ class Claim:
             "id": self.id,
             "kind": self.kind,
             "statement": self.statement,
-            "paper": _plain(self.paper),
-            "ours": _plain(ours),
+            "paper": _to_plain_values(self.paper),
+            "ours": _to_plain_values(ours),
             "holds": self.holds,
         }
 
 
-def exact(
+def exact_claim(
     name: str, statement: str, paper: float | Sequence[float], ours: float | Sequence[float], digits: int = 0
 ) -> Claim:
     """A claim that our figures, rounded to the paper's digits, are the paper's.
@@ -64,21 +64,21 @@ def exact(
     >>> exact("t.2", "the cost of a plan", paper=47976.9, ours=47976.923, digits=1).holds
     True
     """
-    printed = _rounded(paper, digits)
-    found = _rounded(ours, digits)
+    printed = _round_value(paper, digits)
+    found = _round_value(ours, digits)
     holds = printed == found
     return Claim(
         name, "exact", statement, printed, found, holds, "" if holds else "the cost model gives another figure"
     )
 
 
-def words(name: str, statement: str, paper: Value, ours: Value) -> Claim:
+def words_claim(name: str, statement: str, paper: Value, ours: Value) -> Claim:
     """An exact claim about something that is no number: an order, a set of plans."""
     holds = paper == ours
     return Claim(name, "exact", statement, paper, ours, holds, "" if holds else "the cost model gives another answer")
 
 
-def shape(
+def shape_claim(
     name: str,
     statement: str,
     paper: Value,
@@ -92,11 +92,11 @@ def shape(
     return Claim(name, "shape", statement, paper, ours, holds, difference if holds else reason)
 
 
-def _rounded(value: float | Sequence[float], digits: int) -> Value:
+def _round_value(value: float | Sequence[float], digits: int) -> Value:
     if isinstance(value, Sequence):
-        return tuple(_rounded(each, digits) for each in value)
+        return tuple(_round_value(each, digits) for each in value)
     return float(round(value, digits)) if digits else round(value)
 
 
-def _plain(value: Value) -> Any:
-    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+def _to_plain_values(value: Value) -> Any:
+    return [_to_plain_values(each) for each in value] if isinstance(value, tuple) else value

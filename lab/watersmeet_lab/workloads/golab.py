@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import watersmeet as wm
 from watersmeet.algebra.plan import Plan
-from watersmeet.operators.window_join.tactics.tactic import Tally
+from watersmeet.operators.window_join.work_counters import Tally
 from watersmeet.runtime.embedded import run as embedded
 
 

@@ -23,7 +23,7 @@ from watersmeet.operators.window_join.admission import Delta
 from watersmeet.operators.window_join.config import MeetConfig
 from watersmeet.operators.window_join.driver import step
 from watersmeet.operators.window_join.state import empty_state
-from watersmeet.operators.window_join.tactics.tactic import Tally
+from watersmeet.operators.window_join.work_counters import Tally
 from watersmeet.planner.models.profile import Structure
 
 BATCHES, WINDOW_BATCHES = 12, 4

@@ -19,7 +19,7 @@ from watersmeet.calibration.streams import FIELDS, joined
 from watersmeet.calibration.timing import timed
 from watersmeet.operators.window_join.config import MeetConfig
 from watersmeet.operators.window_join.tactics.registry import settled_config
-from watersmeet.operators.window_join.tactics.tactic import Tally
+from watersmeet.operators.window_join.work_counters import Tally
 from watersmeet.planner.models.profile import Structure
 from watersmeet.sql import bind, parse
 

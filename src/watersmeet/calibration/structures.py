@@ -27,7 +27,7 @@ from watersmeet.calibration.timing import Timed, timed
 from watersmeet.operators.window_join.config import MeetConfig
 from watersmeet.operators.window_join.pane import Pane
 from watersmeet.operators.window_join.tactics.registry import tactic_of
-from watersmeet.operators.window_join.tactics.tactic import Tally
+from watersmeet.operators.window_join.work_counters import Tally
 from watersmeet.planner.models.kang import btree_path_rows, ttree_path_rows
 from watersmeet.planner.models.profile import Structure
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from watersmeet.cli.errors import exit_on_error
+from watersmeet.cli.exit import exit_on_error
 from watersmeet.errors import InputError
 
 ENTRY_POINTS = "watersmeet.commands"

@@ -18,7 +18,7 @@ import typer
 import watersmeet as wm
 from watersmeet.cli.budget import declared_budget
 from watersmeet.cli.declare import Reading, declared_sources
-from watersmeet.cli.errors import INTERRUPTED, exit_on_error
+from watersmeet.cli.exit import INTERRUPTED, exit_on_error
 from watersmeet.cli.jobfile import JobFile, read_job
 from watersmeet.cli.lab import add_lab_commands
 from watersmeet.cli.show import console

@@ -24,10 +24,8 @@ from watersmeet.dashboard.live import Live
 from watersmeet.errors import InputError
 from watersmeet.metrics.batch import BatchFigures
 from watersmeet.runtime.embedded.incremental import Growing, Outbox, Progress, grow
-from watersmeet.runtime.embedded.metrics import run_batch_with_metrics
-from watersmeet.runtime.embedded.run import EmbeddedRun
-from watersmeet.sinks.part_files import PartFiles
-from watersmeet.sinks.tables import FORMATS, check_target, json_line, write
+from watersmeet.runtime.embedded.run import EmbeddedRun, run_batch_with_metrics
+from watersmeet.sinks.result_files import FORMATS, PartFiles, check_target, json_line, write
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import Inbox
 from watersmeet.sources.feeds import PathFeed, feed_of

@@ -18,22 +18,6 @@ from numba.extending import register_jitable
 
 from watersmeet.errors import InternalError
 from watersmeet.kernels.compile import piece
-from watersmeet.kernels.tree_entries import (
-    Words,
-    copy_entries,
-    copy_words,
-    drop_entry,
-    entries_below,
-    give_back,
-    is_entry,
-    keys_below,
-    move_down,
-    move_up,
-    put_entry,
-    range_end,
-    take_free,
-    write_rows,
-)
 from watersmeet.kernels.tree_nodes import (
     COUNT,
     FREE,
@@ -52,6 +36,20 @@ from watersmeet.kernels.tree_nodes import (
     UP,
     USED,
     USED_INNER,
+    Words,
+    copy_entries,
+    copy_words,
+    drop_entry,
+    entries_below,
+    give_back,
+    is_entry,
+    keys_below,
+    move_down,
+    move_up,
+    put_entry,
+    range_end,
+    take_free,
+    write_rows,
 )
 
 _HEAD = 3

@@ -25,9 +25,9 @@ def has_exact_codes(kind: pa.DataType) -> bool:
 def encode_keys(keys: pa.Array) -> NDArray[np.int64]:
     """One code per key. Keys are not null: a null key meets nothing, so such rows are gone before.
 
-    >>> key_codes(pa.array([1, 1, -3])).tolist()
+    >>> encode_keys(pa.array([1, 1, -3])).tolist()
     [1, 1, -3]
-    >>> a, b = key_codes(pa.array([0.0, -0.0])).tolist()
+    >>> a, b = encode_keys(pa.array([0.0, -0.0])).tolist()
     >>> a == b
     True
     """

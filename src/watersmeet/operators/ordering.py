@@ -19,7 +19,7 @@ PartitionKey = tuple[str | None, ...]
 def sort_stream_rows(times_us: NDArray[np.int64], columns: list[pa.Array]) -> NDArray[np.int64]:
     """Row numbers in ≺ order.
 
-    >>> stream_order(np.array([5, 3, 5]), [pa.array(["b", "x", None])]).tolist()
+    >>> sort_stream_rows(np.array([5, 3, 5]), [pa.array(["b", "x", None])]).tolist()
     [1, 2, 0]
     """
     by_time = np.argsort(times_us, kind="stable")
@@ -33,9 +33,9 @@ def sort_stream_rows(times_us: NDArray[np.int64], columns: list[pa.Array]) -> ND
 def rank_values(column: pa.Array) -> NDArray[np.int64]:
     """Return numbers that compare as the column's values do: equal values share one, nulls are 0 and come first.
 
-    >>> order_codes(pa.array([0.0, float("nan"), None, -0.0])).tolist()
+    >>> rank_values(pa.array([0.0, float("nan"), None, -0.0])).tolist()
     [1, 2, 0, 1]
-    >>> order_codes(pa.array([[2], [1, 5], None, [1], []])).tolist()
+    >>> rank_values(pa.array([[2], [1, 5], None, [1], []])).tolist()
     [4, 3, 0, 2, 1]
     """
     column = _to_plain_type(column)
@@ -54,7 +54,7 @@ def rank_values(column: pa.Array) -> NDArray[np.int64]:
 def group_by_partition(columns: list[pa.Array], length: int) -> tuple[NDArray[np.int64], list[PartitionKey]]:
     """PARTITION BY: a group number per row, and each group's values. NULLs are one group, so are NaNs, and −0.0 is 0.0.
 
-    >>> groups, values = partition_groups([pa.array(["x", "y", "x"])], 3)
+    >>> groups, values = group_by_partition([pa.array(["x", "y", "x"])], 3)
     >>> [values[group] for group in groups]
     [('x',), ('y',), ('x',)]
     """

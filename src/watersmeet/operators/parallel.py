@@ -44,7 +44,7 @@ def parallel_map(work: Callable[[Item], Result], items: Sequence[Item], rows: in
     """`[work(item) for item in items]`, in parts side by side where there are cores and enough rows.
 
     >>> with on_cores(2):
-    ...     each(lambda number: number * number, range(5), FEWEST_ROWS)
+    ...     parallel_map(lambda number: number * number, range(5), MIN_PARALLEL_ROWS)
     [0, 1, 4, 9, 16]
     """
     cores = min(_cores.get(), len(items))
@@ -64,7 +64,7 @@ def pipelined_map(
     there are.
 
     >>> with on_cores(2):
-    ...     list(ahead(lambda number: number * number, range(5), lambda number: FEWEST_ROWS))
+    ...     list(pipelined_map(lambda number: number * number, range(5), lambda number: MIN_PARALLEL_ROWS))
     [0, 1, 4, 9, 16]
     """
     cores = _cores.get()
@@ -88,7 +88,7 @@ def parallel_flat_map(work: Callable[[Item], Iterator[Result]], items: Iterable[
     bounded however many results an item has.
 
     >>> with on_cores(2):
-    ...     list(spread(lambda count: iter("abc"[:count]), [1, 3, 2], FEWEST_ROWS))
+    ...     list(parallel_flat_map(lambda count: iter("abc"[:count]), [1, 3, 2], MIN_PARALLEL_ROWS))
     ['a', 'a', 'b', 'c', 'a', 'b']
     """
     cores = _cores.get()
@@ -111,7 +111,7 @@ def parallel_flat_map(work: Callable[[Item], Iterator[Result]], items: Iterable[
 def prefetch(items: Iterator[Item]) -> Iterator[Item]:
     """The items; the next few are made while one is in use.
 
-    >>> list(made_ahead(iter("abc")))
+    >>> list(prefetch(iter("abc")))
     ['a', 'b', 'c']
     """
     over = object()
@@ -127,7 +127,7 @@ def prefetch_next(items: Iterator[Item]) -> Iterator[Item]:
     itself.
 
     >>> with on_cores(2):
-    ...     list(next_made_ahead(iter("abc")))
+    ...     list(prefetch_next(iter("abc")))
     ['a', 'b', 'c']
     """
     if _cores.get() < 2:

@@ -32,7 +32,7 @@ LONG_DIGITS = 18
 def hash_rows(table: pa.Table) -> Int64s:
     """The identity of every row.
 
-    >>> row_identities(pa.table({"k": [1, None], "name": ["a", None]})).tolist()
+    >>> hash_rows(pa.table({"k": [1, None], "name": ["a", None]})).tolist()
     [-8527884376001292090, 42]
     """
     hashes = np.full(table.num_rows, SPARK_SEED, np.int64)

@@ -21,8 +21,8 @@ from watersmeet.algebra.expressions import Column, Expr
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.errors import InternalError
 from watersmeet.operators.expressions import evaluate
-from watersmeet.operators.window_join.comparisons import comparison_sides, is_orderable, is_range
 from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.join_predicates import comparison_sides, is_orderable, is_range
 from watersmeet.operators.window_join.tactics.plan_defaults import default_index
 from watersmeet.planner.estimates import Check, Workload
 from watersmeet.planner.models.kang import btree_path_rows, ttree_path_rows

@@ -6,11 +6,13 @@ dot, and move it in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from watersmeet.errors import InputError, InternalError
 from watersmeet.sources.files import data_files, is_directory, list_data_files, read_files
@@ -116,3 +118,18 @@ def describe_input(stream: Path, name: str) -> InputFile:
     except OSError as error:
         raise InputError(f'"{place}" cannot be read: {error.strerror or error}') from error
     return InputFile(name, found.st_size, found.st_mtime_ns)
+
+
+#: When the first file is said to have been written; the others follow second by second.
+_FIRST_S = 1_700_000_000
+
+
+def write_numbered(directory: Path, batches: Iterable[pa.Table]) -> None:
+    """Times of change are in the files' order: Spark reads them by these, and files written at once would all have the
+    same.
+    """
+    directory.mkdir(parents=True)
+    for number, table in enumerate(batches):
+        path = directory / f"{number:05d}.parquet"
+        pq.write_table(table, path)
+        os.utime(path, (_FIRST_S + number,) * 2)

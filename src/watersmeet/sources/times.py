@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from watersmeet.algebra.schema import TIME_UNITS_NS, check_time_type
 from watersmeet.algebra.windows import MAX_TIME_US
 from watersmeet.errors import InputError, listing
-from watersmeet.operators.expressions.parse import instant_us
+from watersmeet.operators.expressions.parse import parse_instant_us
 from watersmeet.operators.expressions.uniques import map_unique
 
 Times = npt.NDArray[np.int64]
@@ -90,7 +90,7 @@ def parsed_times(where: str, table: pa.Table, time: str) -> pa.Table:
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return table
     texts = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    moments = map_unique(instant_us, texts, pa.int64())
+    moments = map_unique(parse_instant_us, texts, pa.int64())
     _refuse_garbage(where, time, texts, moments)
     zone = "UTC" if any(_has_zone(text) for text in texts[:1].to_pylist()) else None
     return table.set_column(table.column_names.index(time), time, moments.view(pa.timestamp("us", zone)))

@@ -12,16 +12,23 @@ from typer.testing import CliRunner
 from watersmeet.cli import main as cli
 from watersmeet.errors import InputError
 from watersmeet_lab.bench import embedded
-from watersmeet_lab.bench.answers import Answer, DifferentRowsError, checksum
-from watersmeet_lab.bench.catalogue import CATALOGUE, FINITE
-from watersmeet_lab.bench.embedded import beside_duckdb, collect_ours, finite
-from watersmeet_lab.bench.growth import Point, growth
-from watersmeet_lab.bench.joins import After, Aggregate, Band, Range, Tile, WindowJoin
-from watersmeet_lab.bench.pages import kept, save_growth, write_page
+from watersmeet_lab.bench.answers import DifferentRowsError, ExpectedRows, row_checksum
+from watersmeet_lab.bench.catalogue import CATALOGUE, DUCKDB_ONLY
+from watersmeet_lab.bench.embedded import collect_with_watersmeet, compare_with_duckdb, run_on_finite_tables
+from watersmeet_lab.bench.growth import GrowthPoint, measure_growth
+from watersmeet_lab.bench.joins import (
+    JoinAggregate,
+    LookBackWindow,
+    PortableJoin,
+    SlidingWindow,
+    TumblingTile,
+    ValueBand,
+)
+from watersmeet_lab.bench.pages import list_saved_workloads, save_growth, write_page
 from watersmeet_lab.bench.peers.flink_sql import flink_select
-from watersmeet_lab.bench.profile import embedded_profile
-from watersmeet_lab.bench.suite import findings
-from watersmeet_lab.bench.workloads import CommonKey, Workload
+from watersmeet_lab.bench.profile import profile_embedded
+from watersmeet_lab.bench.suite import run_benchmarks
+from watersmeet_lab.bench.workloads import CommonKeyStreams, JoinWorkload
 
 SCALE = 0.002
 SYSTEM = {"name", "rows_per_s", "p50_ms", "p99_ms", "peak_bytes", "state_bytes"}
@@ -30,54 +37,54 @@ SYSTEM = {"name", "rows_per_s", "p50_ms", "p99_ms", "peak_bytes", "state_bytes"}
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_the_embedded_engine_and_duckdb_give_the_same_rows(name: str) -> None:
     workload = CATALOGUE[name](SCALE if name not in ("nexmark-4", "nexmark-7") else 0.02)
-    found = finite(workload, workload.tables(), repeats=1)
+    found = run_on_finite_tables(workload, workload.tables(), repeats=1)
     assert found.answer.rows > 0
     assert {each.name for each in found.systems} == {"watersmeet-embedded", "duckdb", "duckdb-1-thread"}
 
 
 def test_systems_with_different_rows_get_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
-    workload = FINITE["embedded"](SCALE)
+    workload = DUCKDB_ONLY["embedded"](SCALE)
 
     def one_row_short(*given: object) -> pa.Table:
-        return collect_ours(workload, workload.tables()).slice(1)
+        return collect_with_watersmeet(workload, workload.tables()).slice(1)
 
-    monkeypatch.setattr(embedded, "collect_ours", one_row_short)
+    monkeypatch.setattr(embedded, "collect_with_watersmeet", one_row_short)
     with pytest.raises(DifferentRowsError, match="duckdb gives"):
-        beside_duckdb(workload)
+        compare_with_duckdb(workload)
 
 
 def test_a_row_that_differs_in_one_value_is_found() -> None:
     rows = pa.table({"a": [1, 2, 3], "b": [1, 1, 1]})
     other = pa.table({"a": [1, 2, 3], "b": [1, 1, 2]})
-    assert checksum(rows) == checksum(rows.take([2, 0, 1]))
-    assert checksum(rows) != checksum(other)
+    assert row_checksum(rows) == row_checksum(rows.take([2, 0, 1]))
+    assert row_checksum(rows) != row_checksum(other)
 
 
-def tallied() -> Workload:
-    join = WindowJoin({"a": "a"}, Tile(10), (), aggregates=(Aggregate("COUNT", "a.k", "n"),))
-    return Workload("tallied", join, CommonKey(rows=30).table, batches=3)
+def tallied() -> JoinWorkload:
+    join = PortableJoin({"a": "a"}, TumblingTile(10), (), aggregates=(JoinAggregate("COUNT", "a.k", "n"),))
+    return JoinWorkload("tallied", join, CommonKeyStreams(rows=30).table, batches=3)
 
 
 def test_of_an_aggregation_a_stream_shows_the_windows_that_are_over() -> None:
     #  as_of   10   20   30
     #  n        1    2    3
-    given = Answer.of(tallied(), pa.table({"as_of": [20, 10, 30], "n": [2, 1, 3]}))
-    given.check("over", 2, checksum(pa.table({"as_of": [10, 20], "n": [1, 2]})))
+    given = ExpectedRows.of(tallied(), pa.table({"as_of": [20, 10, 30], "n": [2, 1, 3]}))
+    given.check("over", 2, row_checksum(pa.table({"as_of": [10, 20], "n": [1, 2]})))
     with pytest.raises(DifferentRowsError):
-        given.check("others", 2, checksum(pa.table({"as_of": [10, 30], "n": [1, 3]})))
+        given.check("others", 2, row_checksum(pa.table({"as_of": [10, 30], "n": [1, 3]})))
 
 
 def test_of_an_aggregation_the_window_in_which_the_input_ends_is_left_out() -> None:
-    given = Answer.of(tallied(), pa.table({"as_of": [10, 20], "n": [1, 2]}))
+    given = ExpectedRows.of(tallied(), pa.table({"as_of": [10, 20], "n": [1, 2]}))
     given.check_table("all", pa.table({"as_of": [10, 20, 30], "n": [1, 2, 1]}))
     with pytest.raises(DifferentRowsError):
         given.check_table("too few", pa.table({"as_of": [10, 20, 30], "n": [1, 1, 1]}))
 
 
 def test_a_condition_stands_at_the_first_join_that_knows_all_it_speaks_of() -> None:
-    join = WindowJoin(
+    join = PortableJoin(
         {"a": "x", "b": "y", "c": "z"},
-        Range(5),
+        SlidingWindow(5),
         (),
         equal=(("a.k", "b.k"), ("a.j", "c.j")),
         where=("a.v > 1", "b.v < c.v"),
@@ -90,7 +97,9 @@ def test_a_condition_stands_at_the_first_join_that_knows_all_it_speaks_of() -> N
 
 
 def test_flink_is_asked_for_an_interval_join_exact_to_the_microsecond() -> None:
-    join = WindowJoin({"b": "bid", "a": "auction"}, After({"a": 90_001_000}), (("b.k", "k"),), equal=(("b.k", "a.k"),))
+    join = PortableJoin(
+        {"b": "bid", "a": "auction"}, LookBackWindow({"a": 90_001_000}), (("b.k", "k"),), equal=(("b.k", "a.k"),)
+    )
     assert flink_select(join) == (
         "SELECT b.k AS `k` FROM `bid` AS b JOIN `auction` AS a ON b.k = a.k"
         " AND a.et BETWEEN b.et + INTERVAL '-0 00:01:30.001' DAY TO SECOND(3) AND b.et + INTERVAL '0 00:00:00.000' DAY TO SECOND(3)"
@@ -99,14 +108,16 @@ def test_flink_is_asked_for_an_interval_join_exact_to_the_microsecond() -> None:
 
 
 def test_without_an_equality_flink_meets_in_cells() -> None:
-    text = flink_select(WindowJoin({"a": "a", "b": "b"}, Range(1_000_000), (), band=Band("a.x", "b.x", 7)))
+    text = flink_select(
+        PortableJoin({"a": "a", "b": "b"}, SlidingWindow(1_000_000), (), band=ValueBand("a.x", "b.x", 7))
+    )
     assert "a.cell = b.cell AND ABS(a.x - b.x) < 7" in text
     assert "UNNEST(ARRAY[`x` / 7 - 1, `x` / 7, `x` / 7 + 1])" in text
 
 
 def test_aggregates_want_tumbling_windows() -> None:
     with pytest.raises(InputError, match="tumbling"):
-        WindowJoin({"a": "a"}, Range(10), (), aggregates=(Aggregate("COUNT", "a.k", "n"),))
+        PortableJoin({"a": "a"}, SlidingWindow(10), (), aggregates=(JoinAggregate("COUNT", "a.k", "n"),))
 
 
 def test_the_last_line_of_json_has_systems_and_ratios() -> None:
@@ -121,7 +132,7 @@ def test_the_last_line_of_json_has_systems_and_ratios() -> None:
 def test_what_was_found_is_kept_with_a_plot_and_a_page_and_left_out_the_next_time(tmp_path: Path) -> None:
     command = ["bench", "embedded", "--scale", str(SCALE), "--save", str(tmp_path)]
     assert CliRunner().invoke(cli.app, command).exit_code == 0
-    assert kept(tmp_path) == {"embedded"}
+    assert list_saved_workloads(tmp_path) == {"embedded"}
     assert "<svg" in (tmp_path / "embedded.svg").read_text()
     assert "| watersmeet-embedded |" in (tmp_path / "README.md").read_text()
     again = CliRunner().invoke(cli.app, [*command, "--resume"])
@@ -129,24 +140,24 @@ def test_what_was_found_is_kept_with_a_plot_and_a_page_and_left_out_the_next_tim
 
 
 def test_a_profile_names_kernels_and_operators() -> None:
-    found = embedded_profile(FINITE["embedded"](SCALE))
+    found = profile_embedded(DUCKDB_ONLY["embedded"](SCALE))
     assert any(name.startswith("count_matches") for name in found.parts_s["kernels"])
     assert "rows out" in found.parts_s["operators"]
 
 
 def test_an_unknown_benchmark_is_answered_with_those_there_are() -> None:
     with pytest.raises(InputError, match="no benchmark") as refused:
-        next(findings("nexmark-99"))
+        next(run_benchmarks("nexmark-99"))
     assert "nexmark-9" in str(refused.value)
 
 
 @pytest.fixture(scope="module")
-def grown() -> list[Point]:
-    return list(growth(0.001))
+def grown() -> list[GrowthPoint]:
+    return list(measure_growth(0.001))
 
 
 @pytest.mark.xdist_group("growth")
-def test_growth_says_how_much_larger_than_the_smallest_a_time_per_row_is(grown: list[Point]) -> None:
+def test_growth_says_how_much_larger_than_the_smallest_a_time_per_row_is(grown: list[GrowthPoint]) -> None:
     assert [point.size for point in grown if point.grows == "streams"] == [2, 3, 4, 5, 6]
     assert all(
         point.over_first == 1.0 for point in grown if point.size == min(p.size for p in grown if p.grows == point.grows)
@@ -154,7 +165,7 @@ def test_growth_says_how_much_larger_than_the_smallest_a_time_per_row_is(grown: 
 
 
 @pytest.mark.xdist_group("growth")
-def test_growth_is_kept_and_drawn_on_the_page(grown: list[Point], tmp_path: Path) -> None:
+def test_growth_is_kept_and_drawn_on_the_page(grown: list[GrowthPoint], tmp_path: Path) -> None:
     save_growth([point.to_dict() for point in grown], tmp_path)
     write_page(tmp_path)
     assert "<svg" in (tmp_path / "growth.svg").read_text()

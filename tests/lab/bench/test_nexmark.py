@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from watersmeet_lab.bench.nexmark import AUCTIONS, BIDS, EVENTS, PEOPLE, Nexmark
+from watersmeet_lab.bench.nexmark import AUCTIONS, BIDS, EVENTS, PEOPLE, NexmarkSite
 
-SITE = Nexmark(events=50_000)
+SITE = NexmarkSite(events=50_000)
 
 
 def test_events_come_in_nexmarks_proportions() -> None:
@@ -30,5 +30,5 @@ def test_half_of_the_bids_go_to_hot_auctions() -> None:
 
 
 def test_the_same_seed_gives_the_same_rows() -> None:
-    assert Nexmark(events=5_000, seed=3).tables() == Nexmark(events=5_000, seed=3).tables()
-    assert Nexmark(events=5_000, seed=3).tables() != Nexmark(events=5_000, seed=4).tables()
+    assert NexmarkSite(events=5_000, seed=3).tables() == NexmarkSite(events=5_000, seed=3).tables()
+    assert NexmarkSite(events=5_000, seed=3).tables() != NexmarkSite(events=5_000, seed=4).tables()

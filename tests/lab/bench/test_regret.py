@@ -8,39 +8,39 @@ import pytest
 
 from watersmeet.algebra.plan import Plan
 from watersmeet_lab.bench.regret import report
-from watersmeet_lab.bench.regret.measure import Regret, Timed, measured, rank_correlation
-from watersmeet_lab.bench.regret.workloads import SUITE
+from watersmeet_lab.bench.regret.measure import Regret, TimedPlan, measure_regret, rank_correlation
+from watersmeet_lab.bench.regret.workloads import REGRET_WORKLOADS
 
 
 def test_the_suite_covers_what_it_is_to_cover() -> None:
-    assert len(SUITE) >= 30
-    assert len({each.name for each in SUITE}) == len(SUITE)
-    assert {len(each.flows) for each in SUITE} == {2, 3, 4, 5, 6}
-    rates = [flow.rows_per_s for each in SUITE for flow in each.flows]
+    assert len(REGRET_WORKLOADS) >= 30
+    assert len({each.name for each in REGRET_WORKLOADS}) == len(REGRET_WORKLOADS)
+    assert {len(each.flows) for each in REGRET_WORKLOADS} == {2, 3, 4, 5, 6}
+    rates = [flow.rows_per_s for each in REGRET_WORKLOADS for flow in each.flows]
     assert max(rates) / min(rates) >= 1000
-    assert any(flow.skew for each in SUITE for flow in each.flows)
-    assert any("ROWS" in flow.window for each in SUITE for flow in each.flows)
-    assert any("=" not in each.where or "<" in each.where for each in SUITE)
-    assert any(each.batches > 1 for each in SUITE)
+    assert any(flow.skew for each in REGRET_WORKLOADS for flow in each.flows)
+    assert any("ROWS" in flow.window for each in REGRET_WORKLOADS for flow in each.flows)
+    assert any("=" not in each.where or "<" in each.where for each in REGRET_WORKLOADS)
+    assert any(each.batches > 1 for each in REGRET_WORKLOADS)
 
 
 @pytest.mark.parametrize("name", ["two-theta", "three-mixed"])
 def test_every_plan_of_a_small_workload_gives_the_same_rows(name: str, tmp_path: Path) -> None:
-    (workload,) = (each for each in SUITE if each.name == name)
-    found = measured(workload, most=12, repeats=1, scale=0.15)  # refuses plans whose rows differ
+    (workload,) = (each for each in REGRET_WORKLOADS if each.name == name)
+    found = measure_regret(workload, most=12, repeats=1, scale=0.15)  # refuses plans whose rows differ
     assert len(found.timed) > 1
     assert all(each.predicted_s > 0 for each in found.timed)
     assert found.chosen in found.timed
-    assert report.plotted([found], tmp_path / "regret.svg").read_text().startswith("<?xml")
+    assert report.plot_regrets([found], tmp_path / "regret.svg").read_text().startswith("<?xml")
 
 
 def test_regret_and_correlation_are_those_of_the_measured_times() -> None:
     times = [(1.0, 2.0), (2.0, 1.0), (3.0, 4.0), (4.0, 8.0)]
-    timed = tuple(Timed(Plan(drop_seed=number), *each) for number, each in enumerate(times))
+    timed = tuple(TimedPlan(Plan(drop_seed=number), *each) for number, each in enumerate(times))
     found = Regret("made up", 2, timed[0], timed, left_out=0)
     assert (found.regret, found.correlation, found.best) == (2.0, 0.8, timed[1])
-    assert report.summary([found]) == {"median_regret": 2.0, "worst_regret": 2.0, "median_correlation": 0.8}
-    assert "worst 2.00 (bar 1.50)" in report.verdict([found])
+    assert report.summarize_regrets([found]) == {"median_regret": 2.0, "worst_regret": 2.0, "median_correlation": 0.8}
+    assert "worst 2.00 (bar 1.50)" in report.format_verdict([found])
 
 
 def test_equal_values_share_their_rank() -> None:

@@ -7,18 +7,18 @@ import json
 import pytest
 
 from watersmeet.errors import InternalError
-from watersmeet_lab.papers.claims import Claim, exact, shape, words
+from watersmeet_lab.papers.claims import Claim, exact_claim, shape_claim, words_claim
 
 
 def test_a_figure_is_compared_to_the_digits_the_paper_prints() -> None:
-    assert exact("t.a", "cost", paper=47976.9, ours=47976.949, digits=1).holds
-    assert not exact("t.b", "cost", paper=47976.9, ours=47976.96, digits=1).holds
-    assert exact("t.c", "costs", paper=(150, 180), ours=[150.2, 179.8]).ours == (150, 180)
+    assert exact_claim("t.a", "cost", paper=47976.9, ours=47976.949, digits=1).holds
+    assert not exact_claim("t.b", "cost", paper=47976.9, ours=47976.96, digits=1).holds
+    assert exact_claim("t.c", "costs", paper=(150, 180), ours=[150.2, 179.8]).ours == (150, 180)
 
 
 def test_a_claim_has_one_of_three_verdicts() -> None:
     def verdict(*, holds: bool, difference: str = "") -> str:
-        return shape(
+        return shape_claim(
             "t.d", "A beats B", "twice", "by half", holds=holds, difference=difference, reason="B is better"
         ).verdict
 
@@ -30,14 +30,14 @@ def test_a_claim_has_one_of_three_verdicts() -> None:
 def test_what_does_not_hold_says_why() -> None:
     with pytest.raises(InternalError, match="nothing says why"):
         Claim("t.e", "shape", "A beats B", "twice", "not at all", holds=False)
-    assert words("t.f", "the best order", "1234", "2134").difference
+    assert words_claim("t.f", "the best order", "1234", "2134").difference
     with pytest.raises(InternalError, match="a name and a statement"):
         Claim("", "shape", "A beats B", "twice", "thrice", holds=True)
 
 
 def test_a_claim_as_json_has_six_fields_and_says_what_is_different() -> None:
-    claim = shape("t.g", "A beats B", "twice", "by half", holds=True, difference="by less")
+    claim = shape_claim("t.g", "A beats B", "twice", "by half", holds=True, difference="by less")
     told = json.loads(json.dumps(claim.to_dict()))
     assert list(told) == ["id", "kind", "statement", "paper", "ours", "holds"]
     assert told["ours"] == "by half; by less"
-    assert exact("t.h", "costs", paper=(1, 2), ours=(1, 2)).to_dict()["paper"] == [1, 2]
+    assert exact_claim("t.h", "costs", paper=(1, 2), ours=(1, 2)).to_dict()["paper"] == [1, 2]

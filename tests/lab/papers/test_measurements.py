@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from watersmeet.operators.window_join.tactics.registry import tactic_of
-from watersmeet.operators.window_join.tactics.tactic import Tally
+from watersmeet.operators.window_join.work_counters import Tally
 from watersmeet.planner.models.kang import TwoStreams
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.golab.figure_3 import FAST, best_plan

@@ -14,7 +14,7 @@ from tests.oracle import as_multiset, evaluations, every_instants, table_rows
 from tests.oracle.values import Instant
 from watersmeet.runtime.embedded.incremental import Growing, grow
 from watersmeet.runtime.embedded.run import bound_query
-from watersmeet.sinks.part_files import PartFiles
+from watersmeet.sinks.result_files import PartFiles
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import Inbox
 

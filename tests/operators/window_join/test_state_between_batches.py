@@ -17,7 +17,7 @@ from tests.properties.plans import plans_of
 from tests.volume import scale_volume
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import InputError
-from watersmeet.operators.window_join.blobs import state_bytes, state_from_bytes
+from watersmeet.operators.window_join.serialization import state_bytes, state_from_bytes
 from watersmeet.runtime.embedded.run import EmbeddedRun
 
 SEEDS = scale_volume(60)

@@ -14,7 +14,7 @@ from tests.properties.generators import generate
 from tests.properties.plans import _tree
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
-from watersmeet.operators.window_join.blobs import state_bytes, state_from_bytes
+from watersmeet.operators.window_join.serialization import state_bytes, state_from_bytes
 from watersmeet.sources.declarations import Stream
 
 QUERY = (

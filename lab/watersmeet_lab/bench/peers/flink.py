@@ -26,7 +26,7 @@ from watersmeet.errors import WatersmeetError
 FLINK_VERSION = "2.3.0"
 #: As Flink's users set it for speed: no copies of rows between operators, rows taken a few at a time where that helps
 #: (aggregations).
-SETTINGS = {
+FLINK_SETTINGS = {
     "parallelism.default": "2",
     "table.local-time-zone": "UTC",
     "pipeline.object-reuse": "true",
@@ -35,7 +35,7 @@ SETTINGS = {
     "table.exec.mini-batch.size": "5000",
 }
 #: A file per reader, each with rows from all along: readers take files in no order, and would find older rows late.
-FILES = 2
+FILES_PER_STREAM = 2
 _SCRIPT = Path(__file__).with_name("flink_job.py")
 _SQL_TYPES = {
     pa.int64(): "BIGINT",
@@ -46,7 +46,7 @@ _SQL_TYPES = {
 }
 
 
-class FlinkMissingError(WatersmeetError):
+class FlinkUnavailableError(WatersmeetError):
     """Flink cannot be had here; the benchmark goes on without it."""
 
 
@@ -62,14 +62,14 @@ class FlinkTable:
     time: str
 
 
-class _Told(TypedDict):
+class _FlinkReport(TypedDict):
     seconds: float
     scan_seconds: float
     peak_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
-class FlinkRan:
+class FlinkRunResult:
     """What a query took once Flink was up and warm, and what reading its input alone; its rows; the most memory its
     Java process held.
     """
@@ -80,7 +80,7 @@ class FlinkRan:
     peak_bytes: int
 
 
-def environment() -> Path:
+def ensure_flink_python() -> Path:
     """The Python of an environment with Flink in it; made when it is not there yet."""
     home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "watersmeet" / f"flink-{FLINK_VERSION}"
     python = home / "bin" / "python"
@@ -94,59 +94,65 @@ def environment() -> Path:
                 stdin=subprocess.DEVNULL,
             )
         except (OSError, subprocess.CalledProcessError) as failed:
-            raise FlinkMissingError(f"Flink {FLINK_VERSION} cannot be installed here: {_reason(failed)}") from None
+            raise FlinkUnavailableError(
+                f"Flink {FLINK_VERSION} cannot be installed here: {_failure_reason(failed)}"
+            ) from None
         (home / ".ready").touch()
     return python
 
 
-def run(streams: Mapping[str, pa.Table], select: str, result: pa.Schema) -> FlinkRan:
+def run_flink_query(streams: Mapping[str, pa.Table], select: str, result: pa.Schema) -> FlinkRunResult:
     """Runs a SELECT over the streams, from their first row to their last; each has its times in `ts`."""
-    environment()
+    ensure_flink_python()
     with tempfile.TemporaryDirectory(prefix="watersmeet-bench-") as made:
         folder = Path(made)
         out = folder / "out"
         job = {
-            "settings": SETTINGS,
-            "tables": [asdict(_written(name, table, folder, "ts")) for name, table in streams.items()],
+            "settings": FLINK_SETTINGS,
+            "tables": [asdict(_write_csv_files(name, table, folder, "ts")) for name, table in streams.items()],
             "path": str(out),
-            "columns": _columns(result),
+            "columns": _sql_columns(result),
             "select": select,
         }
-        about = _told(job, folder)
-        return FlinkRan(about["seconds"], about["scan_seconds"], _rows(out, result), about["peak_bytes"])
+        about = _run_job(job, folder)
+        return FlinkRunResult(about["seconds"], about["scan_seconds"], _read_rows(out, result), about["peak_bytes"])
 
 
-def _written(name: str, table: pa.Table, folder: Path, time: str) -> FlinkTable:
+def _write_csv_files(name: str, table: pa.Table, folder: Path, time: str) -> FlinkTable:
     """The stream's rows dealt out to CSV files, in the order they have."""
     into = folder / name
     into.mkdir(parents=True)
     options = pyarrow.csv.WriteOptions(include_header=False)
-    for number in range(FILES):
-        dealt = table.take(np.arange(number, table.num_rows, FILES))
+    for number in range(FILES_PER_STREAM):
+        dealt = table.take(np.arange(number, table.num_rows, FILES_PER_STREAM))
         pyarrow.csv.write_csv(dealt, into / f"part-{number:03d}.csv", options)
-    return FlinkTable(name, str(into), _columns(table.schema), time)
+    return FlinkTable(name, str(into), _sql_columns(table.schema), time)
 
 
-def _told(job: Mapping[str, object], folder: Path) -> _Told:
+def _run_job(job: Mapping[str, object], folder: Path) -> _FlinkReport:
     description = folder / "flink-job.json"
     description.write_text(json.dumps(job))
     told = subprocess.run(
-        [environment(), _SCRIPT, description], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        [ensure_flink_python(), _SCRIPT, description],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
     )
     if told.returncode:
-        raise WatersmeetError(f"Flink failed: {_cause(told.stderr)}")
-    about: _Told = json.loads(told.stdout.strip().splitlines()[-1])
+        raise WatersmeetError(f"Flink failed: {_innermost_cause(told.stderr)}")
+    about: _FlinkReport = json.loads(told.stdout.strip().splitlines()[-1])
     return about
 
 
-def _cause(said: str) -> str:
+def _innermost_cause(said: str) -> str:
     """The innermost cause of a Java stack trace, else the last line that names no place."""
     lines = [line.strip() for line in said.splitlines() if line.strip() and not line.strip().startswith("at ")]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     return (causes or lines or ["no reason given"])[-1]
 
 
-def _rows(out: Path, schema: pa.Schema) -> pa.Table:
+def _read_rows(out: Path, schema: pa.Schema) -> pa.Table:
     """Flink names its part files as it likes; a sink that got no row leaves none."""
     options = pyarrow.csv.ReadOptions(column_names=schema.names)
     types = pyarrow.csv.ConvertOptions(column_types=schema)
@@ -155,7 +161,7 @@ def _rows(out: Path, schema: pa.Schema) -> pa.Table:
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
-def _columns(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
+def _sql_columns(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
     return tuple((field.name, _sql_type(field.type)) for field in schema)
 
 
@@ -165,7 +171,7 @@ def _sql_type(kind: pa.DataType) -> str:
     return _SQL_TYPES[kind]
 
 
-def _reason(failed: OSError | subprocess.CalledProcessError) -> str:
+def _failure_reason(failed: OSError | subprocess.CalledProcessError) -> str:
     if isinstance(failed, subprocess.CalledProcessError):
         lines = failed.stderr.decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"pip ended with {failed.returncode}"

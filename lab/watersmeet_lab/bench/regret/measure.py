@@ -21,21 +21,21 @@ from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.space import plan_space
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.planning import at_hand, explained_on
-from watersmeet_lab.bench.measure import same_rows
+from watersmeet_lab.bench.measure import have_same_rows
 from watersmeet_lab.bench.regret.workloads import RegretWorkload
 
 #: A plan that is predicted to take longer is left out, and counted. Workloads are sized so that there is none.
-HOPELESS_S = 60.0
+MAX_PREDICTED_S = 60.0
 
 #: A run that has taken this many times the best one's time is not repeated.
-SLOW = 3.0
+SLOW_FACTOR = 3.0
 
 #: So many of the fastest plans, and the chosen one, are measured again in turns: regret is a ratio of two of them.
 FINALISTS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class TimedPlan:
     """A plan, its predicted and its measured CPU time for the whole workload."""
 
     plan: Plan
@@ -49,12 +49,12 @@ class Regret:
 
     workload: str
     streams: int
-    chosen: Timed
-    timed: tuple[Timed, ...]
+    chosen: TimedPlan
+    timed: tuple[TimedPlan, ...]
     left_out: int
 
     @property
-    def best(self) -> Timed:
+    def best(self) -> TimedPlan:
         return min(self.timed, key=lambda each: each.measured_s)
 
     @property
@@ -85,7 +85,7 @@ def _ranks(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[t
     return np.asarray(ranks - ranks.mean(), np.float64)
 
 
-def explanation_of(
+def explain_workload(
     workload: RegretWorkload, tables: dict[str, pa.Table], seconds: float
 ) -> tuple[BoundQuery, Explanation]:
     """What the optimizer says of the workload, having seen its rows and knowing how they come."""
@@ -95,7 +95,7 @@ def explanation_of(
     return bound, explained_on(bound, at_hand(bound, sources), {}, arriving=arriving)
 
 
-def measured(
+def measure_regret(
     workload: RegretWorkload, *, most: int = 200, repeats: int = 3, scale: float = 1.0, profile: Profile | None = None
 ) -> Regret:
     """The chosen plan beside the plans of the space. The fastest are measured again, in turns, so that luck decides
@@ -103,31 +103,31 @@ def measured(
     """
     rounds, seconds = workload.rounds(scale), workload.seconds * scale
     tables = {alias: pa.concat_tables([each[alias] for each in rounds]) for alias in workload.aliases}
-    bound, about = explanation_of(workload, tables, seconds)
+    bound, about = explain_workload(workload, tables, seconds)
     profile = profile or about.profile
     plans = dict.fromkeys((about.plan, *plan_space(bound, about.config, about.workload, profile, most)))
     predicted = {plan: costed(about.config, about.workload, profile, plan).cost.cpu_per_s * seconds for plan in plans}
-    kept = [plan for plan in plans if predicted[plan] <= HOPELESS_S or plan == about.plan]
-    wanted = _run(workload, tables, rounds, about.plan)[0]
+    kept = [plan for plan in plans if predicted[plan] <= MAX_PREDICTED_S or plan == about.plan]
+    wanted = _run_plan(workload, tables, rounds, about.plan)[0]
     gc.freeze()  # what is there by now stays: collecting before every run looks at the run's own garbage alone
     spent: dict[Plan, float] = {}
     for plan in kept:
-        rows, spent[plan] = _run(workload, tables, rounds, plan)
-        if not same_rows(rows, wanted):
+        rows, spent[plan] = _run_plan(workload, tables, rounds, plan)
+        if not have_same_rows(rows, wanted):
             raise WatersmeetError(f"{workload.name}: {plan} gives other rows than {about.plan}")
     for _ in range(repeats - 1):
-        limit = SLOW * min(spent.values())
+        limit = SLOW_FACTOR * min(spent.values())
         for plan in [each for each in kept if spent[each] <= limit or each == about.plan]:
-            spent[plan] = min(spent[plan], _run(workload, tables, rounds, plan)[1])
+            spent[plan] = min(spent[plan], _run_plan(workload, tables, rounds, plan)[1])
     finalists = sorted(kept, key=lambda plan: spent[plan])[:FINALISTS]
     for _ in range(2 * repeats):
         for plan in dict.fromkeys((about.plan, *finalists)):
-            spent[plan] = min(spent[plan], _run(workload, tables, rounds, plan)[1])
-    timed = {plan: Timed(plan, predicted[plan], spent[plan]) for plan in kept}
+            spent[plan] = min(spent[plan], _run_plan(workload, tables, rounds, plan)[1])
+    timed = {plan: TimedPlan(plan, predicted[plan], spent[plan]) for plan in kept}
     return Regret(workload.name, len(workload.flows), timed[about.plan], tuple(timed.values()), len(plans) - len(kept))
 
 
-def _run(
+def _run_plan(
     workload: RegretWorkload, tables: dict[str, pa.Table], rounds: list[dict[str, pa.Table]], plan: Plan
 ) -> tuple[pa.Table, float]:
     under_way = embedded.start(

@@ -10,10 +10,10 @@ from watersmeet.errors import WatersmeetError
 from watersmeet_lab.bench.regret.measure import Regret
 
 #: What the suite is to show.
-MEDIAN_REGRET, WORST_REGRET, MEDIAN_CORRELATION = 1.10, 1.5, 0.9
+MAX_MEDIAN_REGRET, MAX_WORST_REGRET, MIN_MEDIAN_CORRELATION = 1.10, 1.5, 0.9
 
 
-def line(found: Regret) -> str:
+def format_regret(found: Regret) -> str:
     left_out = f", {found.left_out} left out as hopeless" if found.left_out else ""
     return (
         f"{found.workload:<26} regret {found.regret:5.2f}  correlation {found.correlation:5.2f}  chosen {found.chosen.plan.algorithm:<11}"
@@ -22,7 +22,7 @@ def line(found: Regret) -> str:
     )
 
 
-def summary(found: Sequence[Regret]) -> dict[str, float]:
+def summarize_regrets(found: Sequence[Regret]) -> dict[str, float]:
     return {
         "median_regret": statistics.median(each.regret for each in found),
         "worst_regret": max(each.regret for each in found),
@@ -30,15 +30,15 @@ def summary(found: Sequence[Regret]) -> dict[str, float]:
     }
 
 
-def verdict(found: Sequence[Regret]) -> str:
-    values = summary(found)
+def format_verdict(found: Sequence[Regret]) -> str:
+    values = summarize_regrets(found)
     return (
-        f"{len(found)} workloads: regret median {values['median_regret']:.2f} (bar {MEDIAN_REGRET:.2f}), worst {values['worst_regret']:.2f}"
-        f" (bar {WORST_REGRET:.2f}), rank correlation median {values['median_correlation']:.2f} (bar {MEDIAN_CORRELATION:.2f})"
+        f"{len(found)} workloads: regret median {values['median_regret']:.2f} (bar {MAX_MEDIAN_REGRET:.2f}), worst {values['worst_regret']:.2f}"
+        f" (bar {MAX_WORST_REGRET:.2f}), rank correlation median {values['median_correlation']:.2f} (bar {MIN_MEDIAN_CORRELATION:.2f})"
     )
 
 
-def values_of(found: Regret) -> dict[str, object]:
+def regret_values(found: Regret) -> dict[str, object]:
     return {
         "workload": found.workload,
         "streams": found.streams,
@@ -53,7 +53,7 @@ def values_of(found: Regret) -> dict[str, object]:
     }
 
 
-def plotted(found: Sequence[Regret], path: Path) -> Path:
+def plot_regrets(found: Sequence[Regret], path: Path) -> Path:
     """Measured against predicted time of every plan, a panel for each workload; the chosen plan is marked."""
     try:
         from matplotlib.backends.backend_svg import FigureCanvasSVG

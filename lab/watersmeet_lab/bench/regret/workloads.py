@@ -15,7 +15,7 @@ VALUES = 1000  # of column x
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class RegretStream:
     """A stream: rows per second, its window, distinct values of its key, and the exponent of their skew (0: none)."""
 
     rows_per_s: float
@@ -29,7 +29,7 @@ class RegretWorkload:
     """Streams, what joins them, and how they come: `seconds` of stream in so many batches."""
 
     name: str
-    flows: tuple[Flow, ...]
+    flows: tuple[RegretStream, ...]
     where: str
     seconds: float
     batches: int = 1
@@ -70,57 +70,108 @@ class RegretWorkload:
         return pa.table(
             {
                 "ts": np.sort(rng.integers(0, int(seconds * 1e6), rows)),
-                "k": _keys(rng, flow, rows),
-                "j": _keys(rng, flow, rows),
+                "k": _draw_keys(rng, flow, rows),
+                "j": _draw_keys(rng, flow, rows),
                 "x": rng.integers(0, VALUES, rows),
                 "id": np.arange(rows),
             }
         )
 
 
-def _keys(rng: np.random.Generator, flow: Flow, rows: int) -> NDArray[np.int64]:
+def _draw_keys(rng: np.random.Generator, flow: RegretStream, rows: int) -> NDArray[np.int64]:
     if not flow.skew:
         return rng.integers(0, flow.distinct, rows)
     weights = np.arange(1, flow.distinct + 1, dtype=np.float64) ** -flow.skew
     return np.asarray(rng.choice(flow.distinct, rows, p=weights / weights.sum()), np.int64)
 
 
-def equal(aliases: str, column: str = "k") -> str:
+def equal_keys(aliases: str, column: str = "k") -> str:
     return " AND ".join(f"a.{column} = {alias}.{column}" for alias in aliases[1:])
 
 
 def _two_streams() -> list[RegretWorkload]:
     second, wide = "RANGE 1 SECOND", "RANGE 8 SECONDS"
     return [
-        RegretWorkload("two-even", (Flow(5000, second, 1000), Flow(5000, second, 1000)), equal("ab"), 5),
-        RegretWorkload("two-even-batches", (Flow(5000, second, 1000), Flow(5000, second, 1000)), equal("ab"), 5, 20),
-        RegretWorkload("two-thousandfold", (Flow(20_000, second, 500), Flow(20, wide, 500)), equal("ab"), 6),
         RegretWorkload(
-            "two-thousandfold-batches", (Flow(20, wide, 500), Flow(20_000, second, 500)), equal("ab"), 6, 12
-        ),
-        RegretWorkload("two-skewed", (Flow(3000, second, 5000, 1.0), Flow(3000, second, 5000, 1.0)), equal("ab"), 6),
-        RegretWorkload(
-            "two-skewed-batches", (Flow(3000, second, 5000, 1.1), Flow(300, wide, 5000, 1.1)), equal("ab"), 8, 8
+            "two-even", (RegretStream(5000, second, 1000), RegretStream(5000, second, 1000)), equal_keys("ab"), 5
         ),
         RegretWorkload(
-            "two-selected", (Flow(20_000, second, 300), Flow(5000, second, 300)), f"{equal('ab')} AND a.x < 30", 5
-        ),
-        RegretWorkload("two-theta", (Flow(2000, second, 10), Flow(2000, second, 10)), "a.x < b.x - 900", 4),
-        RegretWorkload(
-            "two-theta-batches", (Flow(3000, second, 10), Flow(300, wide, 10)), "a.x = b.x + 1 AND a.k < b.k", 6, 10
-        ),
-        RegretWorkload(
-            "two-band", (Flow(3000, second, 10), Flow(3000, second, 10)), "a.x BETWEEN b.x - 2 AND b.x + 2", 4
+            "two-even-batches",
+            (RegretStream(5000, second, 1000), RegretStream(5000, second, 1000)),
+            equal_keys("ab"),
+            5,
+            20,
         ),
         RegretWorkload(
-            "two-unlike", (Flow(500, second, 4), Flow(500, second, 4)), "a.k <> b.k AND a.x > b.x + 950", 8, 4
-        ),
-        RegretWorkload("two-rows", (Flow(10_000, "ROWS 2500", 900), Flow(10_000, "ROWS 2500", 900)), equal("ab"), 2),
-        RegretWorkload(
-            "two-rows-batches", (Flow(10_000, "ROWS 2000", 900), Flow(100, "ROWS 50", 900)), equal("ab"), 4, 10
+            "two-thousandfold", (RegretStream(20_000, second, 500), RegretStream(20, wide, 500)), equal_keys("ab"), 6
         ),
         RegretWorkload(
-            "two-rows-theta", (Flow(3000, "ROWS 300", 10), Flow(3000, "ROWS 300", 10)), "a.x > b.x + 980", 4
+            "two-thousandfold-batches",
+            (RegretStream(20, wide, 500), RegretStream(20_000, second, 500)),
+            equal_keys("ab"),
+            6,
+            12,
+        ),
+        RegretWorkload(
+            "two-skewed",
+            (RegretStream(3000, second, 5000, 1.0), RegretStream(3000, second, 5000, 1.0)),
+            equal_keys("ab"),
+            6,
+        ),
+        RegretWorkload(
+            "two-skewed-batches",
+            (RegretStream(3000, second, 5000, 1.1), RegretStream(300, wide, 5000, 1.1)),
+            equal_keys("ab"),
+            8,
+            8,
+        ),
+        RegretWorkload(
+            "two-selected",
+            (RegretStream(20_000, second, 300), RegretStream(5000, second, 300)),
+            f"{equal_keys('ab')} AND a.x < 30",
+            5,
+        ),
+        RegretWorkload(
+            "two-theta", (RegretStream(2000, second, 10), RegretStream(2000, second, 10)), "a.x < b.x - 900", 4
+        ),
+        RegretWorkload(
+            "two-theta-batches",
+            (RegretStream(3000, second, 10), RegretStream(300, wide, 10)),
+            "a.x = b.x + 1 AND a.k < b.k",
+            6,
+            10,
+        ),
+        RegretWorkload(
+            "two-band",
+            (RegretStream(3000, second, 10), RegretStream(3000, second, 10)),
+            "a.x BETWEEN b.x - 2 AND b.x + 2",
+            4,
+        ),
+        RegretWorkload(
+            "two-unlike",
+            (RegretStream(500, second, 4), RegretStream(500, second, 4)),
+            "a.k <> b.k AND a.x > b.x + 950",
+            8,
+            4,
+        ),
+        RegretWorkload(
+            "two-rows",
+            (RegretStream(10_000, "ROWS 2500", 900), RegretStream(10_000, "ROWS 2500", 900)),
+            equal_keys("ab"),
+            2,
+        ),
+        RegretWorkload(
+            "two-rows-batches",
+            (RegretStream(10_000, "ROWS 2000", 900), RegretStream(100, "ROWS 50", 900)),
+            equal_keys("ab"),
+            4,
+            10,
+        ),
+        RegretWorkload(
+            "two-rows-theta",
+            (RegretStream(3000, "ROWS 300", 10), RegretStream(3000, "ROWS 300", 10)),
+            "a.x > b.x + 980",
+            4,
         ),
     ]
 
@@ -129,42 +180,56 @@ def _three_streams() -> list[RegretWorkload]:
     second, wide = "RANGE 1 SECOND", "RANGE 8 SECONDS"
     chain = "a.k = b.k AND b.j = c.j"
     return [
-        RegretWorkload("three-even", tuple(Flow(3000, second, 3000) for _ in "abc"), equal("abc"), 6),
-        RegretWorkload("three-even-batches", tuple(Flow(3000, second, 3000) for _ in "abc"), equal("abc"), 6, 12),
+        RegretWorkload("three-even", tuple(RegretStream(3000, second, 3000) for _ in "abc"), equal_keys("abc"), 6),
         RegretWorkload(
-            "three-rates", (Flow(5000, second, 2000), Flow(500, second, 200), Flow(5, wide, 20)), equal("abc"), 8
+            "three-even-batches", tuple(RegretStream(3000, second, 3000) for _ in "abc"), equal_keys("abc"), 6, 12
+        ),
+        RegretWorkload(
+            "three-rates",
+            (RegretStream(5000, second, 2000), RegretStream(500, second, 200), RegretStream(5, wide, 20)),
+            equal_keys("abc"),
+            8,
         ),
         RegretWorkload(
             "three-rates-batches",
-            (Flow(5, wide, 20), Flow(500, second, 200), Flow(5000, second, 2000)),
-            equal("abc"),
+            (RegretStream(5, wide, 20), RegretStream(500, second, 200), RegretStream(5000, second, 2000)),
+            equal_keys("abc"),
             8,
             8,
         ),
         RegretWorkload(
-            "three-chain", (Flow(2000, second, 50), Flow(2000, second, 2000), Flow(200, second, 20)), chain, 6
+            "three-chain",
+            (RegretStream(2000, second, 50), RegretStream(2000, second, 2000), RegretStream(200, second, 20)),
+            chain,
+            6,
         ),
         RegretWorkload(
-            "three-chain-batches", (Flow(800, second, 300), Flow(100, wide, 300), Flow(800, second, 300)), chain, 6, 6
+            "three-chain-batches",
+            (RegretStream(800, second, 300), RegretStream(100, wide, 300), RegretStream(800, second, 300)),
+            chain,
+            6,
+            6,
         ),
-        RegretWorkload("three-skewed", tuple(Flow(800, second, 4000, 0.8) for _ in "abc"), equal("abc"), 8),
+        RegretWorkload(
+            "three-skewed", tuple(RegretStream(800, second, 4000, 0.8) for _ in "abc"), equal_keys("abc"), 8
+        ),
         RegretWorkload(
             "three-mixed",
-            (Flow(1000, second, 300), Flow(1000, second, 300), Flow(50, wide, 9)),
+            (RegretStream(1000, second, 300), RegretStream(1000, second, 300), RegretStream(50, wide, 9)),
             "a.k = b.k AND b.x < c.x - 900",
             6,
         ),
         RegretWorkload(
             "three-rows",
-            (Flow(3000, "ROWS 1000", 800), Flow(3000, second, 800), Flow(300, "ROWS 100", 80)),
-            equal("abc"),
+            (RegretStream(3000, "ROWS 1000", 800), RegretStream(3000, second, 800), RegretStream(300, "ROWS 100", 80)),
+            equal_keys("abc"),
             4,
             4,
         ),
         RegretWorkload(
             "three-selected",
-            tuple(Flow(4000, second, 400) for _ in "abc"),
-            f"{equal('abc')} AND a.x < 100 AND c.x < 200",
+            tuple(RegretStream(4000, second, 400) for _ in "abc"),
+            f"{equal_keys('abc')} AND a.x < 100 AND c.x < 200",
             4,
         ),
     ]
@@ -172,37 +237,56 @@ def _three_streams() -> list[RegretWorkload]:
 
 def _many_streams() -> list[RegretWorkload]:
     second, wide = "RANGE 1 SECOND", "RANGE 4 SECONDS"
-    table_5 = (Flow(1000, second, 500), Flow(100, second, 50), Flow(100, "RANGE 2 SECONDS", 40), Flow(300, second, 5))
+    table_5 = (
+        RegretStream(1000, second, 500),
+        RegretStream(100, second, 50),
+        RegretStream(100, "RANGE 2 SECONDS", 40),
+        RegretStream(300, second, 5),
+    )
     chain = "a.k = b.k AND b.j = c.j AND c.k = d.k"
     return [
-        RegretWorkload("four-even", tuple(Flow(1500, second, 1500) for _ in "abcd"), equal("abcd"), 5),
-        RegretWorkload("four-paper", table_5, equal("abcd"), 10, 4),
+        RegretWorkload("four-even", tuple(RegretStream(1500, second, 1500) for _ in "abcd"), equal_keys("abcd"), 5),
+        RegretWorkload("four-paper", table_5, equal_keys("abcd"), 10, 4),
         RegretWorkload(
             "four-rates",
-            (Flow(4000, second, 4000), Flow(400, second, 4000), Flow(40, wide, 400), Flow(4, wide, 40)),
-            equal("abcd"),
+            (
+                RegretStream(4000, second, 4000),
+                RegretStream(400, second, 4000),
+                RegretStream(40, wide, 400),
+                RegretStream(4, wide, 40),
+            ),
+            equal_keys("abcd"),
             8,
             4,
         ),
         RegretWorkload(
             "four-chain",
-            (Flow(400, second, 400), Flow(400, second, 200), Flow(60, wide, 200), Flow(400, second, 400)),
+            (
+                RegretStream(400, second, 400),
+                RegretStream(400, second, 200),
+                RegretStream(60, wide, 200),
+                RegretStream(400, second, 400),
+            ),
             chain,
             6,
         ),
-        RegretWorkload("five-even", tuple(Flow(1000, second, 1200) for _ in "abcde"), equal("abcde"), 5),
+        RegretWorkload("five-even", tuple(RegretStream(1000, second, 1200) for _ in "abcde"), equal_keys("abcde"), 5),
         RegretWorkload(
             "five-rates",
-            (Flow(3000, second, 900), *(Flow(100, wide, 900) for _ in "bcd"), Flow(3, wide, 9)),
-            equal("abcde"),
+            (RegretStream(3000, second, 900), *(RegretStream(100, wide, 900) for _ in "bcd"), RegretStream(3, wide, 9)),
+            equal_keys("abcde"),
             8,
             6,
         ),
-        RegretWorkload("six-even", tuple(Flow(600, second, 800) for _ in "abcdef"), equal("abcdef"), 5),
+        RegretWorkload("six-even", tuple(RegretStream(600, second, 800) for _ in "abcdef"), equal_keys("abcdef"), 5),
         RegretWorkload(
-            "six-rows", (Flow(1000, second, 900), *(Flow(200, "ROWS 200", 300) for _ in "bcdef")), equal("abcdef"), 5, 3
+            "six-rows",
+            (RegretStream(1000, second, 900), *(RegretStream(200, "ROWS 200", 300) for _ in "bcdef")),
+            equal_keys("abcdef"),
+            5,
+            3,
         ),
     ]
 
 
-SUITE: tuple[RegretWorkload, ...] = (*_two_streams(), *_three_streams(), *_many_streams())
+REGRET_WORKLOADS: tuple[RegretWorkload, ...] = (*_two_streams(), *_three_streams(), *_many_streams())

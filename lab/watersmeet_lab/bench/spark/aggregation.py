@@ -25,19 +25,19 @@ from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user
 
 import watersmeet as wm
 from watersmeet.errors import WatersmeetError
-from watersmeet.sources.numbered_files import write_numbered
-from watersmeet_lab.bench.answers import checksum
-from watersmeet_lab.bench.results import Comparison
-from watersmeet_lab.bench.spark.native import PROVIDER, PROVIDERS
-from watersmeet_lab.bench.spark.runs import Ran, run
-from watersmeet_lab.bench.spark.session import session
+from watersmeet.sources.directories import write_numbered
+from watersmeet_lab.bench.answers import row_checksum
+from watersmeet_lab.bench.results import PeerComparison
+from watersmeet_lab.bench.spark.native import STATE_STORE_PROVIDER, STATE_STORES
+from watersmeet_lab.bench.spark.runs import SparkRunResult, run_to_end
+from watersmeet_lab.bench.spark.session import benchmark_session
 
 WARM_UP_ROWS = 2_000
-SCHEMA = "ts timestamp, k long, g long"
+STREAM_SCHEMA = "ts timestamp, k long, g long"
 
 
 @dataclass(frozen=True, slots=True)
-class CountJoin:
+class CountJoinWorkload:
     """Two streams in which a probe meets `rows_per_s · window_s / keys` rows, counted by one of `groups` groups of the
     left stream.
 
@@ -89,17 +89,19 @@ class CountJoin:
 
 
 @dataclass(frozen=True, slots=True)
-class CountedBesideSpark:
+class CountComparison:
     """Ours over DataFrames of the same files as Spark's own, with each state store."""
 
-    workload: CountJoin
-    ours: Ran
-    native: tuple[Ran, ...]
+    workload: CountJoinWorkload
+    ours: SparkRunResult
+    native: tuple[SparkRunResult, ...]
 
     @property
-    def comparison(self) -> Comparison:
+    def comparison(self) -> PeerComparison:
         systems = tuple(each.system for each in (self.ours, *self.native))
-        return Comparison("aggregation-join", self.workload.rows_in, self.ours.rows_out, self.workload.seed, systems)
+        return PeerComparison(
+            "aggregation-join", self.workload.rows_in, self.ours.rows_out, self.workload.seed, systems
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return self.comparison.to_dict()
@@ -116,26 +118,30 @@ class CountedBesideSpark:
         return "\n".join(lines)
 
 
-def counted_beside_spark(workload: CountJoin) -> CountedBesideSpark:
+def compare_counts_with_spark(workload: CountJoinWorkload) -> CountComparison:
     """Runs both in one session, and refuses to give figures when either counted other pairs than there are. All have
     run on a few rows before any is measured.
     """
-    spark = session()
-    _counted(spark, replace(workload, batch_rows=min(WARM_UP_ROWS, workload.batch_rows)))
-    ours, native = _counted(spark, workload)
+    spark = benchmark_session()
+    _run_all_systems(spark, replace(workload, batch_rows=min(WARM_UP_ROWS, workload.batch_rows)))
+    ours, native = _run_all_systems(spark, workload)
     _check_ours(workload, ours)
     _check_native(workload, native)
-    return CountedBesideSpark(workload, ours, native)
+    return CountComparison(workload, ours, native)
 
 
-def _counted(spark: SparkSession, workload: CountJoin) -> tuple[Ran, tuple[Ran, ...]]:
-    with _written(workload) as folder:
-        streams = {name: wm.stream(_reader(spark, folder, name), time="ts") for name in "ab"}
-        ours = run("watersmeet-spark", wm.on_spark(workload.query(), streams, session=spark), 2 * workload.batch_rows)
-        return ours, tuple(_native(spark, workload, folder, provider) for provider in PROVIDERS)
+def _run_all_systems(
+    spark: SparkSession, workload: CountJoinWorkload
+) -> tuple[SparkRunResult, tuple[SparkRunResult, ...]]:
+    with _write_streams(workload) as folder:
+        streams = {name: wm.stream(_read_stream(spark, folder, name), time="ts") for name in "ab"}
+        ours = run_to_end(
+            "watersmeet-spark", wm.on_spark(workload.query(), streams, session=spark), 2 * workload.batch_rows
+        )
+        return ours, tuple(_run_native_count(spark, workload, folder, provider) for provider in STATE_STORES)
 
 
-def _check_ours(workload: CountJoin, ours: Ran) -> None:
+def _check_ours(workload: CountJoinWorkload, ours: SparkRunResult) -> None:
     """A Spark stream does not end: evaluations after the last watermark are left out on both sides."""
     size = workload.batch_rows
     pieces = {
@@ -149,32 +155,32 @@ def _check_ours(workload: CountJoin, ours: Ran) -> None:
         for batch in under_way.advance({name: each[at] for name, each in pieces.items()})
     ]
     rows = pa.Table.from_batches(found, under_way.result)
-    if (rows.num_rows, checksum(rows)) != (ours.rows_out, ours.checksum):
+    if (rows.num_rows, row_checksum(rows)) != (ours.rows_out, ours.checksum):
         raise WatersmeetError(
             f"on Spark {ours.rows_out:,} rows, embedded {rows.num_rows:,}, or others: there is nothing to compare"
         )
 
 
-def _check_native(workload: CountJoin, native: tuple[Ran, ...]) -> None:
+def _check_native(workload: CountJoinWorkload, native: tuple[SparkRunResult, ...]) -> None:
     """Seconds come out once the watermark has passed them, so the first so many of all counts."""
     wanted = workload.counts()
     for ran in native:
-        if ran.rows_out > wanted.num_rows or checksum(wanted.slice(0, ran.rows_out)) != ran.checksum:
+        if ran.rows_out > wanted.num_rows or row_checksum(wanted.slice(0, ran.rows_out)) != ran.checksum:
             raise WatersmeetError(f"{ran.name} counts other pairs than there are, so there is nothing to compare")
 
 
-def _native(spark: SparkSession, workload: CountJoin, folder: Path, provider: str) -> Ran:
-    before = spark.conf.get(PROVIDER)
-    spark.conf.set(PROVIDER, PROVIDERS[provider])
+def _run_native_count(spark: SparkSession, workload: CountJoinWorkload, folder: Path, provider: str) -> SparkRunResult:
+    before = spark.conf.get(STATE_STORE_PROVIDER)
+    spark.conf.set(STATE_STORE_PROVIDER, STATE_STORES[provider])
     try:
-        return run(f"spark-{provider}", native_count(spark, workload, folder), 2 * workload.batch_rows)
+        return run_to_end(f"spark-{provider}", native_count_frame(spark, workload, folder), 2 * workload.batch_rows)
     finally:
-        spark.conf.set(PROVIDER, str(before))
+        spark.conf.set(STATE_STORE_PROVIDER, str(before))
 
 
-def native_count(spark: SparkSession, workload: CountJoin, folder: Path) -> DataFrame:
+def native_count_frame(spark: SparkSession, workload: CountJoinWorkload, folder: Path) -> DataFrame:
     """Spark's own join, then a count per group and second of the left stream."""
-    a, b = (_named(_reader(spark, folder, name), name) for name in "ab")
+    a, b = (_with_alias(_read_stream(spark, folder, name), name) for name in "ab")
     window = F.expr(f"INTERVAL {workload.window_s} SECONDS")
     near = (F.col("a_ts") >= F.col("b_ts") - window) & (F.col("a_ts") <= F.col("b_ts") + window)
     joined = a.join(b, (F.col("a_k") == F.col("b_k")) & near).select("a_ts", "a_g")
@@ -182,18 +188,18 @@ def native_count(spark: SparkSession, workload: CountJoin, folder: Path) -> Data
     return counted.select(F.col("window.start").alias("second"), "a_g", "n")
 
 
-def _named(frame: DataFrame, alias: str) -> DataFrame:
+def _with_alias(frame: DataFrame, alias: str) -> DataFrame:
     return frame.select(*(F.col(name).alias(f"{alias}_{name}") for name in frame.columns)).withWatermark(
         f"{alias}_ts", "0 seconds"
     )
 
 
-def _reader(spark: SparkSession, folder: Path, name: str) -> DataFrame:
-    return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
+def _read_stream(spark: SparkSession, folder: Path, name: str) -> DataFrame:
+    return spark.readStream.schema(STREAM_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
 
 
 @contextmanager
-def _written(workload: CountJoin) -> Iterator[Path]:
+def _write_streams(workload: CountJoinWorkload) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
     try:
         for number, name in enumerate("ab"):

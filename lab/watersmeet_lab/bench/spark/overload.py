@@ -34,17 +34,17 @@ from watersmeet.runtime.planning import spark_plan
 from watersmeet.runtime.spark.batch_metrics import BatchMetrics, batches
 from watersmeet.runtime.spark.load_controller import KeepingUp
 from watersmeet.runtime.spark.plan_log import PlanLog
-from watersmeet_lab.bench.spark.session import session
+from watersmeet_lab.bench.spark.session import benchmark_session
 
 #: A file has the rows of so much of a stream.
-PIECE_S = 0.5
+FILE_SPAN_S = 0.5
 #: Batches after which those that follow have to be in time.
-SETTLING = 5
+SETTLING_BATCHES = 5
 _STREAMS = ("a", "b")
 
 
 @dataclass(frozen=True, slots=True)
-class Flood:
+class OverloadWorkload:
     """Two streams of the same rate over ten seconds, with so many keys that a row meets `rows_per_s · window_s / keys`
     others.
     """
@@ -62,12 +62,12 @@ class Flood:
 
     def write(self, folder: Path, rows_per_s: float, seconds: float) -> int:
         """Files of both streams, by number; returns how many each has."""
-        pieces, rows = math.ceil(seconds / PIECE_S), round(rows_per_s * PIECE_S)
+        pieces, rows = math.ceil(seconds / FILE_SPAN_S), round(rows_per_s * FILE_SPAN_S)
         for stream, name in enumerate(_STREAMS):
             (folder / name).mkdir(parents=True)
             for piece in range(pieces):
                 rng = np.random.default_rng([self.seed, stream, piece])
-                times = (np.arange(rows) / rows + piece) * PIECE_S * 1e6
+                times = (np.arange(rows) / rows + piece) * FILE_SPAN_S * 1e6
                 table = pa.table(
                     {
                         "ts": pa.array(times.astype(np.int64)).cast(pa.timestamp("us", "UTC")),
@@ -80,13 +80,13 @@ class Flood:
 
 
 @dataclass(frozen=True, slots=True)
-class Flooded:
+class OverloadResult:
     """How it went. `most_rows_out_per_s` is what the model sees at best on this machine, as fast as it was measured
     after each batch, in batches as long as their interval; `safely` in such that leave free what batches were measured
     to be off.
     """
 
-    flood: Flood
+    flood: OverloadWorkload
     sustained_rows_per_s: float
     batches: tuple[BatchMetrics, ...]
     decisions: tuple[Controls, ...]
@@ -102,7 +102,7 @@ class Flooded:
     @property
     def rows_out_per_s(self) -> float:
         """Results that came out per second of input, of all batches after the first ones."""
-        settled = self.batches[SETTLING:]
+        settled = self.batches[SETTLING_BATCHES:]
         seconds = sum(each.arrived["a"] for each in settled) / (2 * self.sustained_rows_per_s)
         return sum(each.results for each in settled) / seconds
 
@@ -145,7 +145,7 @@ class Flooded:
         settled = (
             "not settled" if self.settled_after is None else f"under the interval from batch {self.settled_after} on"
         )
-        lines.append(f"  {settled}; after {SETTLING} batches, {self.rows_out_per_s:,.0f} results per s:")
+        lines.append(f"  {settled}; after {SETTLING_BATCHES} batches, {self.rows_out_per_s:,.0f} results per s:")
         free = "what batches were off left free"
         for most, how in ((self.safely, free), (self.most_rows_out_per_s, "nothing left free")):
             lines.append(
@@ -154,23 +154,23 @@ class Flooded:
         return "\n".join(lines)
 
 
-def flooded(flood: Flood) -> Flooded:
+def run_overload(flood: OverloadWorkload) -> OverloadResult:
     """Looks for the sustained rate, then floods the query with twice that."""
-    spark = session()
-    sustained = _sustained(spark, flood)
-    with _folder() as folder:
+    spark = benchmark_session()
+    sustained = _find_sustained_rate(spark, flood)
+    with _temporary_folder() as folder:
         pieces = flood.write(folder / "ready", 2 * sustained, flood.batches * flood.trigger_s)
-        ran, keeping = _flooded(spark, flood, folder, pieces)
-    most = keeping.most_rows_out_per_s(dict.fromkeys(_STREAMS, 2 * sustained), SETTLING)
-    return Flooded(flood, sustained, ran, tuple(keeping.decisions), *most)
+        ran, keeping = _run_flooded_query(spark, flood, folder, pieces)
+    most = keeping.most_rows_out_per_s(dict.fromkeys(_STREAMS, 2 * sustained), SETTLING_BATCHES)
+    return OverloadResult(flood, sustained, ran, tuple(keeping.decisions), *most)
 
 
-def _sustained(spark: SparkSession, flood: Flood) -> float:
+def _find_sustained_rate(spark: SparkSession, flood: OverloadWorkload) -> float:
     """Rows per second and stream whose batches take just the trigger interval, between two rates that were measured."""
-    _seconds(spark, flood, flood.first_rows_per_s)  # processes begin, kernels are loaded
+    _measure_batch_s(spark, flood, flood.first_rows_per_s)  # processes begin, kernels are loaded
     before, rate = (0.0, 0.0), float(flood.first_rows_per_s)
     for _ in range(10):
-        seconds = _seconds(spark, flood, rate)
+        seconds = _measure_batch_s(spark, flood, rate)
         if seconds > flood.trigger_s and not before[0]:
             raise WatersmeetError(
                 f"{rate:,.0f} rows per second take {seconds:.1f} s already: the trigger interval is too short"
@@ -182,12 +182,13 @@ def _sustained(spark: SparkSession, flood: Flood) -> float:
     raise WatersmeetError(f"even {rate:,.0f} rows per second are no flood")
 
 
-def _seconds(spark: SparkSession, flood: Flood, rows_per_s: float) -> float:
+def _measure_batch_s(spark: SparkSession, flood: OverloadWorkload, rows_per_s: float) -> float:
     """What a batch of one trigger interval's rows takes once windows are full."""
-    with _folder() as folder:
+    with _temporary_folder() as folder:
         flood.write(folder / "in", rows_per_s, flood.window_s + 2 * flood.trigger_s)
         sources = {
-            n: wm.stream(folder / "in" / n, time="ts", follow=True, files_per_batch=_pieces(flood)) for n in _STREAMS
+            n: wm.stream(folder / "in" / n, time="ts", follow=True, files_per_batch=_files_per_trigger(flood))
+            for n in _STREAMS
         }
         writer = wm.on_spark(flood.query(), sources, session=spark).writeStream.format("noop")
         query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
@@ -196,16 +197,16 @@ def _seconds(spark: SparkSession, flood: Flood, rows_per_s: float) -> float:
         return full[-1].trigger_ms / 1e3
 
 
-def _pieces(flood: Flood) -> int:
-    return round(flood.trigger_s / PIECE_S)
+def _files_per_trigger(flood: OverloadWorkload) -> int:
+    return round(flood.trigger_s / FILE_SPAN_S)
 
 
-def _flooded(
-    spark: SparkSession, flood: Flood, folder: Path, pieces: int
+def _run_flooded_query(
+    spark: SparkSession, flood: OverloadWorkload, folder: Path, pieces: int
 ) -> tuple[tuple[BatchMetrics, ...], KeepingUp]:
     for name in _STREAMS:
         (folder / "in" / name).mkdir(parents=True)
-    _appear(folder, 0)
+    _link_file(folder, 0)
     sources = {name: wm.stream(folder / "in" / name, time="ts", follow=True) for name in _STREAMS}
     bound = bound_query(flood.query(), sources)
     keeping = KeepingUp(
@@ -223,24 +224,26 @@ def _flooded(
     began = time.monotonic()
     pause = threading.Event()
     for piece in range(1, pieces):
-        pause.wait(max(0.0, began + piece * PIECE_S - time.monotonic()))  # the flood's own clock; nothing waits for it
+        pause.wait(
+            max(0.0, began + piece * FILE_SPAN_S - time.monotonic())
+        )  # the flood's own clock; nothing waits for it
         if not query.isActive:
             break
-        _appear(folder, piece)
+        _link_file(folder, piece)
     query.processAllAvailable()
     query.stop()
     deciding.join()
     return tuple(batches(query)), keeping
 
 
-def _appear(folder: Path, piece: int) -> None:
+def _link_file(folder: Path, piece: int) -> None:
     for name in _STREAMS:
         file = f"{piece:05d}.parquet"
         os.link(folder / "ready" / name / file, folder / "in" / name / file)
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def _temporary_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
     try:
         yield folder

@@ -16,14 +16,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
 from watersmeet.runtime.spark.batch_metrics import BatchMetrics, metrics_of
-from watersmeet_lab.bench.memory import watched
-from watersmeet_lab.bench.results import System
+from watersmeet_lab.bench.memory import watch_peak_memory
+from watersmeet_lab.bench.results import SystemResult
 
-_ROWS, _SUM = "rows", "checksum"
+_ROW_COUNT, _CHECKSUM = "rows", "checksum"
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class SparkRunResult:
     """`seconds` and `rows_in` are of all batches after the first, in which the processes still warm up.
 
     `state_bytes` is what the operators say they keep: ours, or the state store with its files. `durations_ms` are the
@@ -46,25 +46,25 @@ class Ran:
         return self.rows_in / self.seconds
 
     @property
-    def system(self) -> System:
+    def system(self) -> SystemResult:
         """The same as the report has it; latency is a batch's, from its start to its rows being out."""
         p50_ms, p99_ms = np.percentile(self.trigger_ms, [50, 99]).tolist() if self.trigger_ms else (None, None)
-        return System(self.name, self.rows_per_s, p50_ms, p99_ms, self.peak_bytes, self.state_bytes)
+        return SystemResult(self.name, self.rows_per_s, p50_ms, p99_ms, self.peak_bytes, self.state_bytes)
 
 
-def run(name: str, frame: DataFrame, rows_per_batch: int) -> Ran:
+def run_to_end(name: str, frame: DataFrame, rows_per_batch: int) -> SparkRunResult:
     """Runs a streaming frame over everything there is, into a sink that takes the rows and throws them away."""
     names = sorted(frame.columns)
     hashed = F.xxhash64(*names).bitwiseAND(0xFFFFFFFF)
-    counted = frame.observe("bench", F.count(F.lit(1)).alias(_ROWS), F.sum(hashed).alias(_SUM))
+    counted = frame.observe("bench", F.count(F.lit(1)).alias(_ROW_COUNT), F.sum(hashed).alias(_CHECKSUM))
     checkpoint = Path(tempfile.mkdtemp(prefix="watersmeet-bench-"))
     try:
         writer = counted.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
         _collect_garbage(frame)
-        with watched() as memory:
+        with watch_peak_memory() as memory:
             query = writer.trigger(availableNow=True).start()
             query.awaitTermination()
-        return replace(_ran(name, query.recentProgress, rows_per_batch), peak_bytes=memory.peak_bytes)
+        return replace(_to_result(name, query.recentProgress, rows_per_batch), peak_bytes=memory.peak_bytes)
     finally:
         shutil.rmtree(checkpoint, ignore_errors=True)
 
@@ -75,26 +75,26 @@ def _collect_garbage(frame: DataFrame) -> None:
     jvm.java.lang.System.gc()
 
 
-def _ran(name: str, progress: list[Any], rows_per_batch: int) -> Ran:
+def _to_result(name: str, progress: list[Any], rows_per_batch: int) -> SparkRunResult:
     full = [each for each in progress if each["numInputRows"]]
     observed = [each["observedMetrics"]["bench"].asDict() for each in progress if "bench" in each["observedMetrics"]]
-    return Ran(
+    return SparkRunResult(
         name,
         rows_in=rows_per_batch * (len(full) - 1),
         seconds=sum(each["durationMs"]["triggerExecution"] for each in full[1:]) / 1000,
-        rows_out=sum(each[_ROWS] for each in observed),
-        checksum=sum(each[_SUM] or 0 for each in observed),
+        rows_out=sum(each[_ROW_COUNT] for each in observed),
+        checksum=sum(each[_CHECKSUM] or 0 for each in observed),
         batches=tuple(metrics_of(full)[1:]),
         trigger_ms=tuple(each["durationMs"]["triggerExecution"] for each in full[1:]),
-        state_bytes=max(map(_state_bytes, full), default=None),
+        state_bytes=max(map(_operator_state_bytes, full), default=None),
         durations_ms=tuple(dict(each["durationMs"]) for each in full[1:]),
     )
 
 
-def _state_bytes(progress: Any) -> int:
+def _operator_state_bytes(progress: Any) -> int:
     ours = metrics_of([progress])
-    return ours[0].state_bytes if ours else sum(map(_store_bytes, progress["stateOperators"]))
+    return ours[0].state_bytes if ours else sum(map(_state_store_bytes, progress["stateOperators"]))
 
 
-def _store_bytes(store: Any) -> int:
+def _state_store_bytes(store: Any) -> int:
     return int(store["memoryUsedBytes"]) + int(store["customMetrics"].get("rocksdbSstFileSize", 0))

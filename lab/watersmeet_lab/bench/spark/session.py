@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from watersmeet.runtime.spark.session import session as local_session
 
 #: The share of the machine's memory that is Java's; workers, the other peers and the answer need the rest.
-HEAP = 0.5
+HEAP_SHARE = 0.5
 
 
-def session() -> SparkSession:
+def benchmark_session() -> SparkSession:
     """A local session with half of the machine's memory; one that is active already is returned as it is."""
-    settings: dict[str, Any] = {"spark.driver.memory": f"{int(psutil.virtual_memory().total * HEAP) >> 20}m"}
+    settings: dict[str, Any] = {"spark.driver.memory": f"{int(psutil.virtual_memory().total * HEAP_SHARE) >> 20}m"}
     return local_session(**settings)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import watersmeet as wm
 from watersmeet.planner.models.ayad import Budget, PlanCost, PlanNode, WindowJoin, plan_cost
 from watersmeet_lab.papers.ayad.models import example_1_plans
-from watersmeet_lab.papers.claims import Claim, exact, shape, words
+from watersmeet_lab.papers.claims import Claim, exact_claim, shape_claim, words_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
 
@@ -68,29 +68,29 @@ def _stream(rng: np.random.Generator, rate: int, seconds: int) -> pa.Table:
 def _exact_claims(costs: dict[str, PlanCost]) -> list[Claim]:
     plans = [costs[name] for name in PLANS]
     return [
-        exact(
+        exact_claim(
             "ayad.example1.rates", "intermediate rates of plans a, b, c per second", (150, 180, 800), _intermediate()
         ),
-        exact(
+        exact_claim(
             "ayad.example1.buffers",
             "buffers of plans a, b, c in tuples",
             (80, 50, 130),
             [cost.memory_rows for cost in plans],
         ),
-        exact(
+        exact_claim(
             "ayad.example1.handled",
             "tuples per second the plans handle",
             (250, 280, 900),
             [cost.handled_rows_per_s for cost in plans],
         ),
-        exact(
+        exact_claim(
             "ayad.example1.utilisation",
             "utilisation in per cent at 0.5 ms a tuple; for c the paper prints 50, its own rates give 45",
             (12.5, 14.0, 45.0),
             [100 * cost.cpu for cost in plans],
             1,
         ),
-        exact(
+        exact_claim(
             "ayad.example1.output",
             "rows per second put out, whatever the plan",
             (1000,) * 3,
@@ -112,7 +112,7 @@ def _first_join(plan: PlanNode) -> WindowJoin:
 def _feasible() -> list[Claim]:
     printed = {0.0005: "a, b, c", 0.004: "a", 0.005: "none"}
     return [
-        words(
+        words_claim(
             f"ayad.example1.feasible.{1000 * row_s:g}ms",
             f"plans that are feasible at {1000 * row_s:g} ms a tuple",
             plans,
@@ -128,7 +128,7 @@ def _held(row_s: float) -> str:
 
 def _measured_claim(label: str, rate: float) -> Claim:
     expected = QUERIES[label][2]
-    return shape(
+    return shape_claim(
         f"ayad.example1.measured.{label.replace(' ', '')}",
         f"our engine puts out the rate the model gives for {label}",
         f"{expected} per second",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from watersmeet.planner.models.ayad import Budget, Selection, Source, plan_cost
-from watersmeet_lab.papers.claims import exact, words
+from watersmeet_lab.papers.claims import exact_claim, words_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Table
 
@@ -17,9 +17,9 @@ def figure_4(effort: Effort) -> Exhibit:
     costs = {name: plan_cost(plan) for name, plan in PLANS.items()}
     feasible = ", ".join(name for name, cost in costs.items() if Budget().holds(cost))
     claims = (
-        exact("ayad.figure4.a", "milliseconds per second of plan A: 500 and 250", 750, 1000 * costs["A"].cpu),
-        exact("ayad.figure4.b", "milliseconds per second of plan B: 250 and 1000", 1250, 1000 * costs["B"].cpu),
-        words("ayad.figure4.feasible", "the plan that is feasible", "A", feasible),
+        exact_claim("ayad.figure4.a", "milliseconds per second of plan A: 500 and 250", 750, 1000 * costs["A"].cpu),
+        exact_claim("ayad.figure4.b", "milliseconds per second of plan B: 250 and 1000", 1250, 1000 * costs["B"].cpu),
+        words_claim("ayad.figure4.feasible", "the plan that is feasible", "A", feasible),
     )
     rows = tuple(
         (name, 1000 * cost.cpu, "yes" if Budget().holds(cost) else "no", cost.output.rows_per_s)

@@ -7,7 +7,7 @@ from watersmeet.planner.models.ayad_drops import best_approximation, best_drops,
 from watersmeet_lab.papers.ayad.example_1 import WHOLE, rate_of
 from watersmeet_lab.papers.ayad.models import example_1, example_1_plans
 from watersmeet_lab.papers.ayad.models import figure_7 as modelled
-from watersmeet_lab.papers.claims import Claim, exact, shape
+from watersmeet_lab.papers.claims import Claim, exact_claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, Table, columns_of, model_lines
 
@@ -74,7 +74,7 @@ def _engine(measured: tuple[Line, ...]) -> Claim:
         for line in measured
         for row_s, rate in zip(line.x, line.y, strict=True)
     ]
-    return shape(
+    return shape_claim(
         "ayad.figure7.engine",
         "the engine puts out what the model says when it drops what the model says",
         "eq. 27",
@@ -91,11 +91,13 @@ def _coefficients() -> list[Claim]:
     known = {name: coefficients(plan) for name, plan in example_1_plans(1.0).items()}
     return [
         *(
-            exact(f"ayad.knapsack.{n}.cost", f"cost of A, B, C in plan ({n})", costs, [known[n][s][1] for s in "ABC"])
+            exact_claim(
+                f"ayad.knapsack.{n}.cost", f"cost of A, B, C in plan ({n})", costs, [known[n][s][1] for s in "ABC"]
+            )
             for n, costs in COSTS.items()
         ),
         *(
-            exact(
+            exact_claim(
                 f"ayad.knapsack.{n}.output", f"output of A, B, C in plan ({n})", OUTPUT, [known[n][s][0] for s in "ABC"]
             )
             for n in COSTS
@@ -105,37 +107,39 @@ def _coefficients() -> list[Claim]:
 
 def _points() -> list[Claim]:
     return [
-        exact(
+        exact_claim(
             "ayad.figure7.full",
             "all plans put out everything at 1 ms a tuple",
             (1000,) * 3,
             [output(plan, 0.001) for plan in "abc"],
         ),
-        exact("ayad.figure7.a.4ms", "plan (a) puts out everything up to 4 ms a tuple", 1000, output("a", 0.004)),
-        exact(
+        exact_claim("ayad.figure7.a.4ms", "plan (a) puts out everything up to 4 ms a tuple", 1000, output("a", 0.004)),
+        exact_claim(
             "ayad.figure7.ac.50ms", "(a) and (c) at 0.05 s a tuple", (200, 200), [output("a", 0.05), output("c", 0.05)]
         ),
-        exact("ayad.figure7.100ms", "all plans at 0.1 s a tuple", (100,) * 3, [output(plan, 0.1) for plan in "abc"]),
+        exact_claim(
+            "ayad.figure7.100ms", "all plans at 0.1 s a tuple", (100,) * 3, [output(plan, 0.1) for plan in "abc"]
+        ),
     ]
 
 
 def _crossings() -> list[Claim]:
     return [
-        exact(
+        exact_claim(
             "ayad.figure7.meet.ac",
             "seconds per tuple at which (c) comes up with (a)",
             0.05,
             meeting("a", "c", 0.01, 0.08),
             3,
         ),
-        exact(
+        exact_claim(
             "ayad.figure7.meet.bc",
             "seconds per tuple from which (c) beats (b); the text reads 0.022",
             0.021,
             meeting("b", "c", 0.01, 0.05),
             3,
         ),
-        exact(
+        exact_claim(
             "ayad.figure7.meet.all",
             "seconds per tuple from which all are equal; the text reads 0.097",
             0.1,
@@ -149,7 +153,7 @@ def _search() -> Claim:
     between = [0.025, 0.05, 0.09]
     better = {row_s: (output("b", row_s), output("c", row_s)) for row_s in between}
     found = {row_s: best_approximation(example_1(row_s)).output_rows_per_s for row_s in between}
-    return shape(
+    return shape_claim(
         "ayad.figure7.search",
         "the best plan to approximate is not the best feasible plan, so plans are searched with their drop boxes",
         "plan (b) costs less than (c) and yet puts out less from 0.022 to 0.095 s a tuple",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import watersmeet as wm
-from watersmeet_lab.papers.claims import shape
+from watersmeet_lab.papers.claims import shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, columns_of, model_lines
 from watersmeet_lab.papers.golab.models import figure_2 as modelled
@@ -26,14 +26,14 @@ def figure_2(effort: Effort) -> Exhibit:
         abs(there - here) / there for at in (0, 1) for there, here in zip(lines[at].y, lines[at + 2].y, strict=False)
     ]
     claims = (
-        shape(
+        shape_claim(
             "golab.figure2.scales",
             "MULTI-WAY needs fewer comparisons than NAIVE, and the gap widens with every window",
             "scales considerably better",
             "NAIVE needs " + ", ".join(f"{gain:.1f} times at n = {n}" for gain, n in zip(gains, windows, strict=True)),
             holds=all(gain > 1 for gain in gains[1:]) and gains == sorted(gains),
         ),
-        shape(
+        shape_claim(
             "golab.figure2.model",
             "comparisons that the loops count agree with the cost model",
             "cost model",

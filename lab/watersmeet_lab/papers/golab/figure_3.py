@@ -7,7 +7,7 @@ from itertools import permutations
 from watersmeet.algebra.plan import Plan
 from watersmeet.planner.models.golab import CommonAttribute, Intervals, Order, naive_lazy_nlj
 from watersmeet.planner.models.golab_orders import exhaustive, exhaustive_per_origin
-from watersmeet_lab.papers.claims import Claim, shape
+from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, columns_of, model_lines
 from watersmeet_lab.papers.golab.models import FOUR_EQUAL, ONE_FAST, figure_3a, figure_3b
@@ -83,21 +83,21 @@ def _claims_of_a(model: Figure, ours: Lines) -> list[Claim]:
     naive, lazily, general = (model.line(name) for name in NAMES)
     counted_naive, counted_lazy, counted_general = (ours[name].y for name in NAMES)
     return [
-        shape(
+        shape_claim(
             "golab.figure3a.order",
             "four equal streams: LAZY and GENERAL cost the same, NAIVE more at every τ",
             "LAZY = GENERAL < NAIVE",
             f"model: NAIVE {_ratios(naive, lazily)} times LAZY from τ = 1 to 50, LAZY = GENERAL",
             holds=_apart(lazily, general) < 1e-9 and all(a > b for a, b in zip(naive, lazily, strict=True)),
         ),
-        shape(
+        shape_claim(
             "golab.figure3a.rising",
             "four equal streams: the cost of LAZY rises with τ",
             "steadily increases",
             f"model: {lazily[0]:,.0f} to {lazily[-1]:,.0f} comparisons per unit of time",
             holds=list(lazily) == sorted(lazily),
         ),
-        shape(
+        shape_claim(
             "golab.figure3a.counted",
             "the same order when our loops are counted",
             "LAZY = GENERAL < NAIVE, rising with τ",
@@ -115,7 +115,7 @@ def _claims_of_b(model: Figure, ours: Lines) -> list[Claim]:
     crossed = next((tau for tau, n, z in zip(model.x, naive, lazily, strict=True) if n < z), None)
     equal_until = max((tau for tau, g, z in zip(model.x, general, lazily, strict=True) if z < g * 1.001), default=0)
     return [
-        shape(
+        shape_claim(
             "golab.figure3b.general",
             "one fast stream: GENERAL is the lowest at every τ",
             "lowest regardless of τ",
@@ -123,14 +123,14 @@ def _claims_of_b(model: Figure, ours: Lines) -> list[Claim]:
             "others",
             holds=all(g <= min(n, z) * (1 + 1e-9) for g, n, z in zip(general, naive, lazily, strict=True)),
         ),
-        shape(
+        shape_claim(
             "golab.figure3b.small",
             "one fast stream: LAZY equals GENERAL for small τ",
             "equal for small τ",
             f"model: equal up to τ = {equal_until:g}; {lazily[-1] / general[-1]:.2f} times GENERAL at τ = 50",
             holds=0 < equal_until < model.x[-1],
         ),
-        shape(
+        shape_claim(
             "golab.figure3b.crossing",
             "one fast stream: NAIVE overtakes LAZY for large τ, with S4 last",
             "NAIVE better than LAZY when τ is large",
@@ -145,7 +145,7 @@ def _counted_crossing(model: Figure, ours: Lines) -> Claim:
     naive, lazily, general = (ours[name].y for name in NAMES)
     taus = ours["LAZY"].x
     crossed = next((tau for tau, n, z in zip(taus, naive, lazily, strict=True) if n < z), None)
-    return shape(
+    return shape_claim(
         "golab.figure3b.counted",
         "the same crossing when our loops are counted",
         "NAIVE better than LAZY when τ is large",

@@ -4,7 +4,7 @@ expiration.
 
 from __future__ import annotations
 
-from watersmeet_lab.papers.claims import Claim, shape
+from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, columns_of
 from watersmeet_lab.papers.fits import fit
@@ -68,21 +68,21 @@ def _claims(rates: Rates, work: Rates) -> list[Claim]:
     inside = all(rates[name].x[0] < tau < rates[name].x[-1] for name, tau in best.items())
     ends = [last for _, last in ranges.values()]
     return [
-        shape(
+        shape_claim(
             "golab.figure4a.buckets",
             "more buckets sustain a higher rate",
             "NLJ < HASH2 < HASH10 < HASH30",
             ", ".join(f"{name} {peak:,.0f}" for name, peak in peaks.items()) + " tuples per second at best",
             holds=list(peaks.values()) == sorted(peaks.values()),
         ),
-        shape(
+        shape_claim(
             "golab.figure4a.falling-gains",
             "each further bucket gains less",
             "the greatest relative improvement is from NLJ to HASH2",
             f"per bucket added: {per_bucket[0]:.0%} to HASH2, {per_bucket[1]:.0%} to HASH10, {per_bucket[2]:.1%} to HASH30",
             holds=per_bucket == sorted(per_bucket, reverse=True),
         ),
-        shape(
+        shape_claim(
             "golab.figure4a.best-tau",
             "the best τ lies inside the range and grows with the number of buckets",
             ", ".join(f"{name} about {tau}" for name, tau in PAPER_BEST.items()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from watersmeet.planner.models.golab import CommonAttribute, Intervals, Stream
 from watersmeet.planner.models.golab_orders import exhaustive_per_origin
-from watersmeet_lab.papers.claims import Claim, shape
+from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, columns_of
 from watersmeet_lab.papers.fits import fit
@@ -95,7 +95,7 @@ def _claims(rates: Lines, work: Lines) -> list[Claim]:
     model = {name: modelled(name, 12) for name in at_12}
     return [
         _model_claim(model),
-        shape(
+        shape_claim(
             "golab.figure4b.skewed",
             "more buckets for the fast stream beat equally many, twelve on average",
             "5 to slow: over 10000; Equal: under 7000",
@@ -105,7 +105,7 @@ def _claims(rates: Lines, work: Lines) -> list[Claim]:
             + _explained(rates, work),
             reason=_explained(rates, work),
         ),
-        shape(
+        shape_claim(
             "golab.figure4b.five",
             "five buckets to each slow stream are the best division of twelve on average",
             "5 to slow is best, 10 to slow passes it later",
@@ -113,7 +113,7 @@ def _claims(rates: Lines, work: Lines) -> list[Claim]:
             holds=best == FIVE and at_12[FIVE] > (1 + TIE) * max(rate for name, rate in at_12.items() if name != FIVE),
             reason=_explained(rates, work),
         ),
-        shape(
+        shape_claim(
             "golab.figure4b.more",
             "the rate rises with the number of buckets when all windows have equally many",
             "increases gradually",
@@ -140,7 +140,7 @@ def modelled(strategy: str, average: float) -> float:
 
 
 def _model_claim(model: dict[str, float]) -> Claim:
-    return shape(
+    return shape_claim(
         "golab.figure4b.model",
         "by the cost model, five buckets to each slow stream are the best division of twelve on average",
         "5 to slow is best",

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 import watersmeet as wm
-from watersmeet_lab.papers.claims import Value, words
+from watersmeet_lab.papers.claims import Value, words_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Table
 
@@ -25,7 +25,7 @@ def table_3(effort: Effort) -> Exhibit:
     """The results for the two new rows of the third stream, by every lazy algorithm."""
     found = {name: results(name) for name in LAZY}
     claims = tuple(
-        words(
+        words_claim(
             f"golab.table3.{name}",
             f"{name} yields the two correct results of Table 3 and no other",
             _text(CORRECT),

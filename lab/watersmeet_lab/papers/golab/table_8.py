@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from watersmeet_lab.papers.claims import Claim, shape
+from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
 from watersmeet_lab.papers.golab.runs import TIE, fastest
@@ -92,7 +92,7 @@ def _plot(rates: dict[str, tuple[float, float]]) -> Plot:
 def _claims(rates: dict[str, tuple[float, float]], measured: Measured) -> list[Claim]:
     hashed, looped = rates["eager hash"][0], rates["eager NLJ"][0]
     return [
-        shape(
+        shape_claim(
             "golab.table8.hash",
             "the hash join takes far more tuples per second than the nested loops",
             "11540 : 1614 = 7.1 (eager)",
@@ -113,7 +113,7 @@ def _best_over_worst(measured: Measured, kind: str) -> Claim:
     work = [worst.comparisons_per_unit / best.comparisons_per_unit for best, worst in chosen.values()]
     printed = [TABLE_8[label][0] / TABLE_8[label][1] for label in chosen]
     fixed = [_fixed_share(best, worst) for best, worst in chosen.values()]
-    return shape(
+    return shape_claim(
         f"golab.table8.best-worst.{kind.lower()}",
         f"the best order of the {kind} join is 4 to 5 times the worst",
         f"{min(printed):.1f} to {max(printed):.1f}; by the model 5.4",
@@ -144,7 +144,7 @@ def _slower(measured: Measured, kind: str) -> Claim:
     work = [measured[label][0].comparisons_per_unit for label in labels]
     against = any(later > sooner * (1 + TIE) for sooner, later in pairwise(rates))
     more = f"comparisons rise by {work[1] / work[0] - 1:.1%} and {work[2] / work[1] - 1:.1%}"
-    return shape(
+    return shape_claim(
         f"golab.table8.tau.{kind.lower()}",
         f"a larger τ makes the {kind} join slower",
         " > ".join(f"{TABLE_8[label][0]}" for label in labels),

@@ -7,7 +7,7 @@ from itertools import permutations
 
 from watersmeet.planner.models.golab import CommonAttribute, Order, eager_nlj, intermediate_rows
 from watersmeet.planner.models.golab_orders import Found, ascending_join_sizes, exhaustive, fast_streams_up, global_cost
-from watersmeet_lab.papers.claims import Claim, exact, shape, words
+from watersmeet_lab.papers.claims import Claim, exact_claim, shape_claim, words_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Table
 from watersmeet_lab.papers.golab.models import TABLE_5, TABLE_6, TABLE_7
@@ -46,9 +46,13 @@ def table_5(effort: Effort) -> Exhibit:
     ranked = _ranked(TABLE_5)
     by_origin = eager_nlj(TABLE_5, _order("1234"))
     more = (
-        exact("golab.table5.by-origin", "cost of 1234 by origin (appendix B)", (3800, 3800, 2400, 6000), by_origin),
-        exact("golab.table5.rank", "rank of 2134 among the 24 orders", 5, ranked.index("2134") + 1),
-        exact("golab.table5.worst", "the worst order; the paper says nearly 90000", 86850, _cost(TABLE_5, ranked[-1])),
+        exact_claim(
+            "golab.table5.by-origin", "cost of 1234 by origin (appendix B)", (3800, 3800, 2400, 6000), by_origin
+        ),
+        exact_claim("golab.table5.rank", "rank of 2134 among the 24 orders", 5, ranked.index("2134") + 1),
+        exact_claim(
+            "golab.table5.worst", "the worst order; the paper says nearly 90000", 86850, _cost(TABLE_5, ranked[-1])
+        ),
     )
     return _table(PRINTED[5], more)
 
@@ -56,21 +60,21 @@ def table_5(effort: Effort) -> Exhibit:
 def table_6(effort: Effort) -> Exhibit:
     worst = _cost(TABLE_6, _ranked(TABLE_6)[-1])
     return _table(
-        PRINTED[6], (exact("golab.table6.worst", "the worst order; the paper says nearly 650000", 646050, worst),)
+        PRINTED[6], (exact_claim("golab.table6.worst", "the worst order; the paper says nearly 650000", 646050, worst),)
     )
 
 
 def table_7(effort: Effort) -> Exhibit:
     costs = [_cost(TABLE_7, order) for order in _ranked(TABLE_7)]
     return _table(
-        PRINTED[7], (exact("golab.table7.mean", "mean over all 24 orders", 63361.5, sum(costs) / len(costs), 1),)
+        PRINTED[7], (exact_claim("golab.table7.mean", "mean over all 24 orders", 63361.5, sum(costs) / len(costs), 1),)
     )
 
 
 def tables_10_and_11(effort: Effort) -> Exhibit:
     sizes = {members: intermediate_rows(TABLE_5, _order(members)) for members in SIZES}
     claims = tuple(
-        exact(f"golab.table10.phi{m}", f"φ{m} of Table 5's query", paper, sizes[m]) for m, paper in SIZES.items()
+        exact_claim(f"golab.table10.phi{m}", f"φ{m} of Table 5's query", paper, sizes[m]) for m, paper in SIZES.items()
     )
     rows = tuple((f"φ{members}", paper, sizes[members]) for members, paper in SIZES.items())
     table = Table(
@@ -81,11 +85,11 @@ def tables_10_and_11(effort: Effort) -> Exhibit:
 
 def _table(printed: Printed, more: tuple[Claim, ...]) -> Exhibit:
     claims = [
-        exact(f"{printed.id}.{order}", _COST.format(order), paper, _cost(printed.join, order), printed.digits)
+        exact_claim(f"{printed.id}.{order}", _COST.format(order), paper, _cost(printed.join, order), printed.digits)
         for order, paper in printed.costs.items()
     ]
     found, best = fast_streams_up(printed.join), exhaustive(printed.join)
-    claims.append(words(f"{printed.id}.best", "the best of the 24 orders", printed.best, _digits(best.order)))
+    claims.append(words_claim(f"{printed.id}.best", "the best of the 24 orders", printed.best, _digits(best.order)))
     claims.append(_finds(printed, found, best))
     title = f"Table {printed.number}: the cost of join orders"
     setting = "From the cost model: Eager Multi-Way NLJ, equi-join on a common attribute. " + "; ".join(
@@ -97,7 +101,7 @@ def _table(printed: Printed, more: tuple[Claim, ...]) -> Exhibit:
 
 def _finds(printed: Printed, found: Found, best: Found) -> Claim:
     first = ascending_join_sizes(printed.join)
-    return shape(
+    return shape_claim(
         f"{printed.id}.heuristic",
         "the augmented heuristic finds the best order, looking at far fewer than all",
         f"finds {printed.best}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet_lab.papers.claims import Claim, shape
+from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
 from watersmeet_lab.papers.hammad.pair_windows import GCA, LCA, refined, within_pairs
@@ -75,7 +75,7 @@ def _table(measured: Measured) -> Table:
 
 def _claim(others_s: float, by_name: dict[str, Served]) -> Claim:
     gca, lca = by_name[GCA], by_name[LCA]
-    return shape(
+    return shape_claim(
         f"hammad.figure13.{others_s:g}",
         f"LCA is faster than GCA where all windows but one are {others_s:g} s",
         "LCA outperforms GCA even for small variations",

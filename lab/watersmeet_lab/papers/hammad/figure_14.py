@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet_lab.papers.claims import Claim, shape
+from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
 from watersmeet_lab.papers.hammad.pair_windows import LCA, along_path, derived, refined
@@ -82,7 +82,7 @@ def _claims(measured: Measured) -> list[Claim]:
 def _claim(measured: Measured, label: str, fast: str, slow: str) -> Claim:
     won = {step: measured[step, label][fast].mean_us < measured[step, label][slow].mean_us for step in STEPS_MS}
     told = "; ".join(f"steps of {step} ms: {_told(measured[step, label])}" for step in STEPS_MS)
-    return shape(
+    return shape_claim(
         f"hammad.figure14.{label.replace(' ', '-')}",
         f"on a path of four with {label} rates {fast} beats {slow}",
         f"{fast} below {slow}",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet_lab.papers.claims import Claim, shape
+from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, Table
 from watersmeet_lab.papers.hammad.service import HW, MW, NLW, Served, algorithms, served
@@ -121,7 +121,7 @@ def _claims_of_a(measured: Measured) -> list[Claim]:
     )
     hashed = _ratios(measured, MW, HW, "mean_us")
     return [
-        shape(
+        shape_claim(
             "hammad.figure9a.order",
             "MW-join is faster than NLW-join when rates differ",
             "MW below NLW at every number of streams",
@@ -132,7 +132,7 @@ def _claims_of_a(measured: Measured) -> list[Claim]:
             else "not with two streams, where there is no order of loops to choose and the sweep costs more than it saves",
             reason="what the sweep costs per tuple outweighs the comparisons it saves",
         ),
-        shape(
+        shape_claim(
             "hammad.figure9a.ten",
             "MW-join is about ten times as fast as NLW-join when rates differ",
             "more than an order of magnitude",
@@ -144,7 +144,7 @@ def _claims_of_a(measured: Measured) -> list[Claim]:
             "its loops "
             "saves, shortest buffer first",
         ),
-        shape(
+        shape_claim(
             "hammad.figure9a.hw",
             "HW-join is the fastest",
             "achieves the best performance",
@@ -158,7 +158,7 @@ def _claims_of_a(measured: Measured) -> list[Claim]:
 def _claims_of_b(measured: Measured) -> list[Claim]:
     times, work = _ratios(measured, NLW, MW, "mean_us"), _ratios(measured, NLW, MW, "mean_comparisons")
     return [
-        shape(
+        shape_claim(
             "hammad.figure9b.converge",
             "with equal rates MW-join and NLW-join converge",
             "converge to each other",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from watersmeet_lab.papers.claims import Claim, shape
+from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, Table
 from watersmeet_lab.papers.hammad.service import HW, MW, NLW, Served, algorithms, served
@@ -103,7 +103,7 @@ def _claims(measured: dict[str, Both], toggled: Arrivals) -> list[Claim]:
     gains = {name: each.gain for name, each in measured.items()}
     slow, busy = _by_phase(measured[MW].toggled, toggled)
     return [
-        shape(
+        shape_claim(
             "hammad.figure9c.mw",
             "MW-join gains most when a stream becomes slow",
             "greatly improved",
@@ -111,7 +111,7 @@ def _claims(measured: dict[str, Both], toggled: Arrivals) -> list[Claim]:
             holds=gains[MW] > 1.5 and gains[MW] == max(gains.values()),
             reason="what a tuple costs besides comparisons is most of the service time at these rates",
         ),
-        shape(
+        shape_claim(
             "hammad.figure9c.others",
             "NLW-join and HW-join do not change much",
             "not changed significantly",
@@ -121,7 +121,7 @@ def _claims(measured: dict[str, Both], toggled: Arrivals) -> list[Claim]:
             if max(gains[NLW], gains[HW]) < 1.5
             else "they gain as well, because with D's buffer empty their loops end early; MW-join gains more",
         ),
-        shape(
+        shape_claim(
             "hammad.figure9c.at-once",
             "MW-join reacts at once: its work falls in the very blocks in which D is slow",
             "reacts rapidly",

@@ -4,7 +4,7 @@ and then.
 
 from __future__ import annotations
 
-from watersmeet_lab.papers.claims import Claim, shape
+from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, Table
 from watersmeet_lab.papers.hammad.service import HW, MW, NLW, RIPPLE, XJOIN, Served, algorithms, served
@@ -78,7 +78,7 @@ def _claims(measured: Measured) -> list[Claim]:
 def _faster(name: str, measured: Measured, fast: str, slow: str, paper: str) -> Claim:
     times = {ways: by_name[slow].mean_us / by_name[fast].mean_us for ways, by_name in measured.items()}
     work = {ways: by_name[slow].mean_comparisons / by_name[fast].mean_comparisons for ways, by_name in measured.items()}
-    return shape(
+    return shape_claim(
         name,
         f"{fast} serves a tuple faster than {slow}",
         paper,
@@ -91,7 +91,7 @@ def _faster(name: str, measured: Measured, fast: str, slow: str, paper: str) -> 
 
 def _does_not_build_up(number: int, name: str, measured: Measured) -> Claim:
     ratios = {ways: _late_over_early(by_name[name]) for ways, by_name in measured.items()}
-    return shape(
+    return shape_claim(
         f"hammad.figure{number}.steady.{name.split('-', maxsplit=1)[0].lower()}",
         f"the service time of {name} does not build up as tuples go by",
         "does not build up",
@@ -110,7 +110,7 @@ def _late_over_early(each: Served) -> float:
 def _ten_times(measured: Measured) -> Claim:
     ratios = {ways: by_name[NLW].mean_us / by_name[MW].mean_us for ways, by_name in measured.items()}
     work = {ways: by_name[NLW].mean_comparisons / by_name[MW].mean_comparisons for ways, by_name in measured.items()}
-    return shape(
+    return shape_claim(
         "hammad.figure7.ten",
         "MW-join is almost an order of magnitude faster than NLW-join on the stores",
         "almost ten times",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from watersmeet.planner.models.kang import TwoStreams
-from watersmeet_lab.papers.claims import Claim, shape
+from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
 from watersmeet_lab.papers.kang.models import PAIRS, TABLE_3
@@ -60,7 +60,7 @@ def _panel(name: str, costs: Costs) -> BarPanel:
 
 def _claim(name: str, printed: str, costs: Costs) -> Claim:
     by_estimate, by_measure = (min(costs, key=lambda pair, at=at: costs[pair][at]) for at in (0, 1))  # type: ignore[misc] # a lambda's default has no type
-    return shape(
+    return shape_claim(
         f"kang.figure4.{name}",
         f"the estimated winner is the measured winner, {name} workload",
         f"{printed} in both",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from watersmeet.planner.models.kang import TwoStreams
-from watersmeet_lab.papers.claims import Claim, shape
+from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, columns_of
 from watersmeet_lab.papers.kang.models import PAIRS
@@ -84,7 +84,7 @@ def _claims(theirs: Figure, ours: Figure) -> list[Claim]:
     estimated, seen = winners_along(theirs), winners_along(ours)
     rankings = [_agreement(theirs, ours, place) for place in range(len(ours.x))]
     return [
-        shape(
+        shape_claim(
             "kang.figure3.crossings",
             "the measured curves cross in the same order as the estimated ones",
             "TN, TH, HH, HT, NT in both",
@@ -97,7 +97,7 @@ def _claims(theirs: Figure, ours: Figure) -> list[Claim]:
             "range to win in",
             reason="the estimate and the measurement differ where two pairs cost nearly the same",
         ),
-        shape(
+        shape_claim(
             "kang.figure3.shape",
             "the cost model predicts the shape of the curves",
             "quite accurate",
@@ -133,7 +133,7 @@ def _asymmetric(ours: Figure) -> Claim:
         best = min((name for name in at if name[0] != name[1]), key=lambda name: at[name])
         symmetric = min(("HH", "TT"), key=lambda name: at[name])
         gains.append((1 - at[best] / at[symmetric], best, symmetric, ours.x[place]))
-    return shape(
+    return shape_claim(
         "kang.figure3.asymmetric",
         "where the rates differ, an asymmetric pair beats every symmetric one",
         "up to 53 % more efficient",

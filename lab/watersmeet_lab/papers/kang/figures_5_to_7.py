@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from watersmeet_lab.papers.claims import Claim, exact, shape, words
+from watersmeet_lab.papers.claims import Claim, exact_claim, shape_claim, words_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
 from watersmeet_lab.papers.kang.models import figure_5, figure_6, figure_7
@@ -60,10 +60,12 @@ def _claims(number: int, model: dict[str, float], ours: dict[str, float]) -> lis
     winners = tuple(name for name in printed if model[name] == best)
     return [
         *(
-            exact(f"kang.figure{number}.{name}", f"rows per second by {name}, {short}", rate, model[name], 1)
+            exact_claim(f"kang.figure{number}.{name}", f"rows per second by {name}, {short}", rate, model[name], 1)
             for name, rate in printed.items()
         ),
-        words(f"kang.figure{number}.winner", f"the best strategy, {short}", tuple(printed)[: len(winners)], winners),
+        words_claim(
+            f"kang.figure{number}.winner", f"the best strategy, {short}", tuple(printed)[: len(winners)], winners
+        ),
         _measured_claim(number, ours),
     ]
 
@@ -71,7 +73,7 @@ def _claims(number: int, model: dict[str, float], ours: dict[str, float]) -> lis
 def _measured_claim(number: int, ours: dict[str, float]) -> Claim:
     printed = PRINTED[number]
     errors = [abs(ours[name] - rate) / max(printed.values()) for name, rate in printed.items()]
-    return shape(
+    return shape_claim(
         f"kang.figure{number}.measured",
         f"our engine with drop boxes puts out what each strategy should, {SHORT[number]}",
         "the results conformed to the analysis",

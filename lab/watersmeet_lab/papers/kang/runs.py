@@ -20,7 +20,7 @@ from watersmeet.calibration.streams import A, B, even_keys, joined, odd_keys, pa
 from watersmeet.operators.window_join.config import MeetConfig
 from watersmeet.operators.window_join.pane import Int64s, Pane
 from watersmeet.operators.window_join.tactics.registry import tactic_of
-from watersmeet.operators.window_join.tactics.tactic import Tally
+from watersmeet.operators.window_join.work_counters import Tally
 from watersmeet.planner.models.kang import LETTERS, TwoStreams
 from watersmeet_lab.papers.effort import Effort
 

@@ -5,7 +5,7 @@ the same.
 from __future__ import annotations
 
 from watersmeet.planner.models.kang import best_pair, crossing, pair_cost, winners
-from watersmeet_lab.papers.claims import exact, words
+from watersmeet_lab.papers.claims import exact_claim, words_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Cell, Exhibit, Table
 from watersmeet_lab.papers.kang.models import PAIRS, TABLE_3
@@ -23,11 +23,11 @@ NAMES = ("skewed", "moderate", "even")
 def table_3(effort: Effort) -> Exhibit:
     costs = [tuple(pair_cost(pair, streams) for pair in PAIRS) for streams in TABLE_3]
     claims = [
-        exact(f"kang.table3.{name}", f"costs of {', '.join(PAIRS)}, {name} workload", printed, cost, 2)
+        exact_claim(f"kang.table3.{name}", f"costs of {', '.join(PAIRS)}, {name} workload", printed, cost, 2)
         for name, printed, cost in zip(NAMES, PRINTED, costs, strict=True)
     ]
     claims += [
-        words(
+        words_claim(
             f"kang.table3.{name}.winner",
             f"the cheapest pair, {name} workload",
             winner,
@@ -36,7 +36,7 @@ def table_3(effort: Effort) -> Exhibit:
         for name, winner, streams in zip(NAMES, WINNERS, TABLE_3, strict=True)
     ]
     claims.append(
-        exact(
+        exact_claim(
             "kang.eq8",
             "λa/λb at which TN and TH cost the same, B = 500: 13.6/(3B − 55)",
             0.0094,
@@ -45,7 +45,7 @@ def table_3(effort: Effort) -> Exhibit:
         )
     )
     claims.append(
-        words(
+        words_claim(
             "kang.figure2.winners",
             "winners over λa/λb from 0 up, windows of 5000",
             _WINNERS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from watersmeet.planner.models.tran import AggregationJoin
-from watersmeet_lab.papers.claims import Claim, shape
+from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Cell, Exhibit, LinePanel, Plot, Table, columns_of, model_lines
 from watersmeet_lab.papers.series import Figure
@@ -58,7 +58,7 @@ def _settings(best: str) -> str:
 def _claim(best: str, figure: Figure) -> Claim:
     lowest = [figure.lowest(place) for place in range(len(figure.x))]
     second = min(line[-1] for name, line in figure.lines if name != best)
-    return shape(
+    return shape_claim(
         f"tran.figure10.{best.lower()}",
         f"{best} is the best plan at {_settings(best)}",
         f"{best} is best at every λ1 from 100 to 500",
@@ -70,7 +70,7 @@ def _claim(best: str, figure: Figure) -> Claim:
 def _measured_claim(best: str, costs: dict[str, float]) -> Claim:
     fastest = min(costs, key=lambda name: costs[name])
     behind = costs[best] / costs[fastest]
-    return shape(
+    return shape_claim(
         f"tran.figure10.{best.lower()}.measured",
         f"{best} is the best plan at {_settings(best)}, measured",
         f"{best} is best",

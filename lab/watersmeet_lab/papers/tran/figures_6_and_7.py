@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from watersmeet_lab.papers.claims import Claim, shape
+from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit
 from watersmeet_lab.papers.tran.measured import (
@@ -59,7 +59,7 @@ def _window(number: int, parts: Parts) -> Claim:
         for name in ("EAP10", "EAP11")
     )
     linear = all(_is_linear(figure.line(name)) for name in ("LAP", "EAP01"))
-    return shape(
+    return shape_claim(
         f"tran.figure{number}a.window",
         "LAP and EAP01 grow linearly with w1; EAP10 and EAP11 stop growing at 2000 rows",
         "constant as w1 exceeds 2000",
@@ -79,7 +79,7 @@ def _better(number: int, parts: Parts) -> Claim:
     ratios = {name: [ours / plain for ours, plain in zip(figure.line(name), late, strict=True)] for name in EARLY}
     beaten = all(ratio < 1 for each in ratios.values() for ratio in each)
     first = [name for name, each in ratios.items() if each[0] >= 1]
-    return shape(
+    return shape_claim(
         f"tran.figure{number}a.early",
         "early aggregation always beats late aggregation as w1 grows",
         "EAPs are always better than LAP",
@@ -95,7 +95,7 @@ def _groups(number: int, parts: Parts) -> Claim:
     figure = parts["b"]
     last = {name: figure.line(name)[-1] for name in ("LAP", *EARLY)}
     few = {name: figure.line(name)[0] for name in ("LAP", *EARLY)}
-    return shape(
+    return shape_claim(
         f"tran.figure{number}b.groups",
         "with many groups EAP10 approaches LAP and EAP11 approaches EAP01",
         "approaches",
@@ -109,7 +109,7 @@ def _groups(number: int, parts: Parts) -> Claim:
 
 def _rate(number: int, parts: Parts) -> Claim:
     rise = {name: line[-1] - line[0] for name, line in parts["c"].lines}
-    return shape(
+    return shape_claim(
         f"tran.figure{number}c.rate",
         "as λ1 grows, LAP and EAP10 rise faster than EAP01 and EAP11",
         "increase faster",
@@ -121,14 +121,14 @@ def _rate(number: int, parts: Parts) -> Claim:
 def _selectivity(hashed: Parts, nested: Parts) -> list[Claim]:
     eleven = nested["d"].line("EAP11")
     return [
-        shape(
+        shape_claim(
             "tran.figure6d.rising",
             "by hash all four plans cost more as the join matches more",
             "the costs of all four increase",
             "; ".join(told(name, line) for name, line in hashed["d"].lines),
             holds=all(rises(line) for _, line in hashed["d"].lines),
         ),
-        shape(
+        shape_claim(
             "tran.figure7d.falling",
             "by nested loops EAP11 costs less as the join matches more",
             "EAP11 decreases",
@@ -145,7 +145,7 @@ def _dearer(hashed: Parts, nested: Parts) -> Claim:
         for (_, few), (_, many) in zip(hashed[part].lines, nested[part].lines, strict=True)
         for cheap, dear in zip(few, many, strict=True)
     ]
-    return shape(
+    return shape_claim(
         "tran.figure7.dearer",
         "nested loops cost more than hashing",
         "the cost is higher",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from watersmeet.planner.models.tran import AggregationJoin, best_plan, plan_cost, plan_name
-from watersmeet_lab.papers.claims import Claim, shape
+from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Table
 from watersmeet_lab.papers.tran.measured import (
@@ -56,7 +56,7 @@ def _claims(number: int, parts: Parts) -> list[Claim]:
     lowest = {figure.lowest(place) for place in range(len(figure.x))}
     all_early = plan_name({0, 1, 2}, 3)
     return [
-        shape(
+        shape_claim(
             f"tran.figure{number}a.best",
             "aggregating every input early is best at the defaults",
             all_early,
@@ -64,7 +64,7 @@ def _claims(number: int, parts: Parts) -> list[Claim]:
             "= 300",
             holds=figure.lowest(len(figure.x) - 1) == all_early,
         ),
-        shape(
+        shape_claim(
             f"tran.figure{number}.trends",
             "the trends are those of two-way joins: plans without early aggregation of S1 grow with w1, the others stop",
             "the same trends",
@@ -78,7 +78,7 @@ def _claims(number: int, parts: Parts) -> list[Claim]:
 
 
 def _grows(gains: dict[int, float]) -> Claim:
-    return shape(
+    return shape_claim(
         "tran.figure8.inputs",
         "the gain of early aggregation grows with the number of inputs",
         "bigger than in the two-way case",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 
 from watersmeet.planner.models.tran import AggregationJoin, Input, plan_costs
-from watersmeet_lab.papers.claims import Claim, shape
+from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Line, LinePanel, Plot, Table, columns_of
 from watersmeet_lab.papers.series import Figure, figure_of
@@ -102,7 +102,7 @@ def rank_claim(name: str, statement: str, parts: Mapping[str, Ranked]) -> Claim:
         (slow, fast) for each in parts.values() for slow, fast, right in each.asked(each.model) if not right
     )
     mostly = ", ".join(f"{slow} is slower than {fast} ({count} times)" for (slow, fast), count in wrong.most_common(3))
-    return shape(
+    return shape_claim(
         name,
         statement,
         "the ranking is the same almost all the time",

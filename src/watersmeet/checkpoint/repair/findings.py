@@ -26,7 +26,7 @@ from watersmeet.checkpoint.contents import (
 )
 from watersmeet.checkpoint.framing import DamagedFileError
 from watersmeet.checkpoint.owner import owner_path, read_owner
-from watersmeet.sinks.part_files import part_files
+from watersmeet.sinks.result_files import part_files
 
 ASIDE = ".damaged"
 _START_AGAIN = "start again with a new checkpoint and a new output directory"

@@ -13,8 +13,7 @@ import watersmeet as wm
 from watersmeet.cli.demo.flights import Tables, days_of, streams_in
 from watersmeet.metrics.batch import BatchFigures, Observer
 from watersmeet.planner.explain import Explanation
-from watersmeet.runtime.embedded.metrics import collect_with_metrics
-from watersmeet.runtime.embedded.run import Sources
+from watersmeet.runtime.embedded.run import Sources, collect_with_metrics
 
 #: Query, streams and plan in, rows out; the observer sees every batch.
 Runs = Callable[[str, Sources, wm.Plan, Observer], pa.Table]

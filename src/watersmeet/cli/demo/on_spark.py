@@ -16,7 +16,7 @@ from watersmeet.cli.demo.engines import Engine
 from watersmeet.metrics.batch import Observer
 from watersmeet.runtime.embedded.run import Sources
 from watersmeet.sources.declarations import Relation, Stream
-from watersmeet.sources.numbered_files import write_numbered
+from watersmeet.sources.directories import write_numbered
 
 #: What Java is told when it is to run for a minute: the second compiler would take a third of all CPU time and never
 #: pay it back.

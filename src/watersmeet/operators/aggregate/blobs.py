@@ -23,7 +23,13 @@ from watersmeet.operators.aggregate.panes import Pane, few
 from watersmeet.operators.aggregate.result_set import SUM_COLUMNS, ResultSet
 from watersmeet.operators.aggregate.rows import WindowRows
 from watersmeet.operators.aggregate.state import AggregateState, Side, empty_state, rebuilt
-from watersmeet.operators.window_join.blobs import counter_from_values, counter_values, ipc_bytes, opened, packed
+from watersmeet.operators.window_join.serialization import (
+    counter_from_values,
+    counter_values,
+    ipc_bytes,
+    opened,
+    packed,
+)
 
 #: Columns of rows that are not saved with a pane.
 _TOLD = ("seqs", "entry")

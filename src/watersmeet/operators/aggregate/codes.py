@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators.keys import encode_keys, has_exact_codes
-from watersmeet.operators.window_join.comparisons import is_orderable, ordered_codes
+from watersmeet.operators.window_join.join_predicates import is_orderable, ordered_codes
 
 Int64s = NDArray[np.int64]
 

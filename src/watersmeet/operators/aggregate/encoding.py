@@ -20,7 +20,7 @@ from watersmeet.operators.aggregate.rows import OUTSIDE, WindowRows
 from watersmeet.operators.aggregate.validity import ends_of
 from watersmeet.operators.expressions import all_true, evaluate
 from watersmeet.operators.window_join.admission import Released
-from watersmeet.operators.window_join.comparisons import ordered_codes
+from watersmeet.operators.window_join.join_predicates import ordered_codes
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]

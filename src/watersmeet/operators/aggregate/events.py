@@ -20,7 +20,7 @@ from watersmeet.operators.aggregate.rows import WindowRows
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.aggregate.tables import changes_of
 from watersmeet.operators.expressions import all_true, evaluate
-from watersmeet.operators.window_join.tactics.tactic import Tally
+from watersmeet.operators.window_join.work_counters import Tally
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]

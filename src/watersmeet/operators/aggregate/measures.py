@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Expr
 from watersmeet.errors import InternalError, QueryError
-from watersmeet.operators.expressions.rows import expression_words
+from watersmeet.operators.expressions.rows import expression_excerpt
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
@@ -120,7 +120,9 @@ def total(measure: Measure, ints: Int64s, approx: Float64s, pairs: Float64s) -> 
 
 
 def overflow(measure: Measure, noun: str) -> QueryError:
-    return QueryError(f"{noun} overflow in the sum of {expression_words(_uncast(measure.arg))}", span=measure.arg.span)
+    return QueryError(
+        f"{noun} overflow in the sum of {expression_excerpt(_uncast(measure.arg))}", span=measure.arg.span
+    )
 
 
 def _uncast(arg: Expr) -> Expr:

@@ -34,7 +34,7 @@ from watersmeet.operators.window_join.admission import (
     without_late,
 )
 from watersmeet.operators.window_join.driver import Counters
-from watersmeet.operators.window_join.tactics.tactic import Tally
+from watersmeet.operators.window_join.work_counters import Tally
 
 Int64s = NDArray[np.int64]
 

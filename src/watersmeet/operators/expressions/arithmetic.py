@@ -10,69 +10,78 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.algebra.expressions import Arithmetic, Call, Expr, Negate
-from watersmeet.operators.expressions.rows import Array, Datum, Rows, call, null_rows, overflow, spread, with_nulls
-from watersmeet.operators.expressions.temporal import is_temporal, temporal_arithmetic
+from watersmeet.operators.expressions.rows import (
+    Array,
+    Datum,
+    EvaluationRows,
+    broadcast,
+    call_kernel,
+    find_null_rows,
+    overflow_error,
+    to_arrow,
+)
+from watersmeet.operators.expressions.temporal import add_or_subtract_times, is_temporal
 
 _CHECKED = {"+": "add_checked", "-": "subtract_checked", "*": "multiply_checked"}
 _PLAIN = {"+": "add", "-": "subtract", "*": "multiply"}
 
 
-def evaluate_arithmetic(node: Arithmetic, rows: Rows) -> Datum:
-    left, right = rows.datum(node.left), rows.datum(node.right)
+def evaluate_arithmetic(node: Arithmetic, rows: EvaluationRows) -> Datum:
+    left, right = rows.evaluate_datum(node.left), rows.evaluate_datum(node.right)
     if is_temporal(left.type) or is_temporal(right.type):
-        return temporal_arithmetic(node, left, right)
+        return add_or_subtract_times(node, left, right)
     if node.op == "/":
-        return _divided(node, left, right)
+        return _divide(node, left, right)
     if node.op == "%":
-        return _remainder(spread(left, rows.length), spread(right, rows.length))
-    return guarded(node, (_PLAIN if pa.types.is_floating(left.type) else _CHECKED)[node.op], left, right)
+        return _remainder(broadcast(left, rows.length), broadcast(right, rows.length))
+    return call_checked(node, (_PLAIN if pa.types.is_floating(left.type) else _CHECKED)[node.op], left, right)
 
 
-def evaluate_negate(node: Negate, rows: Rows) -> Datum:
-    arg = rows.datum(node.arg)
+def evaluate_negate(node: Negate, rows: EvaluationRows) -> Datum:
+    arg = rows.evaluate_datum(node.arg)
     if pa.types.is_unsigned_integer(arg.type):
-        return guarded(node, "subtract_checked", pa.scalar(0, arg.type), arg)
-    return guarded(node, "negate" if pa.types.is_floating(arg.type) else "negate_checked", arg)
+        return call_checked(node, "subtract_checked", pa.scalar(0, arg.type), arg)
+    return call_checked(node, "negate" if pa.types.is_floating(arg.type) else "negate_checked", arg)
 
 
-def evaluate_abs(node: Call, rows: Rows) -> Datum:
-    return guarded(node, "abs_checked", rows.datum(node.args[0]))
+def evaluate_abs(node: Call, rows: EvaluationRows) -> Datum:
+    return call_checked(node, "abs_checked", rows.evaluate_datum(node.args[0]))
 
 
-def evaluate_floor(node: Call, rows: Rows) -> Datum:
-    return _to_whole("floor", rows.datum(node.args[0]))
+def evaluate_floor(node: Call, rows: EvaluationRows) -> Datum:
+    return _round_to_whole("floor", rows.evaluate_datum(node.args[0]))
 
 
-def evaluate_ceil(node: Call, rows: Rows) -> Datum:
-    return _to_whole("ceil", rows.datum(node.args[0]))
+def evaluate_ceil(node: Call, rows: EvaluationRows) -> Datum:
+    return _round_to_whole("ceil", rows.evaluate_datum(node.args[0]))
 
 
-def evaluate_round(node: Call, rows: Rows) -> Datum:
+def evaluate_round(node: Call, rows: EvaluationRows) -> Datum:
     """To the nearest whole number, halves away from zero."""
-    return _to_whole("round", rows.datum(node.args[0]), pc.RoundOptions(0, "half_towards_infinity"))
+    return _round_to_whole("round", rows.evaluate_datum(node.args[0]), pc.RoundOptions(0, "half_towards_infinity"))
 
 
-def evaluate_sqrt(node: Call, rows: Rows) -> Datum:
+def evaluate_sqrt(node: Call, rows: EvaluationRows) -> Datum:
     """The square root; NaN below zero."""
-    return call("sqrt", rows.datum(node.args[0]))
+    return call_kernel("sqrt", rows.evaluate_datum(node.args[0]))
 
 
-def guarded(node: Expr, kernel: str, *args: Datum) -> Array:
+def call_checked(node: Expr, kernel: str, *args: Datum) -> Array:
     """A checked kernel, whose complaint becomes an error that shows the expression."""
     try:
-        return call(kernel, *args)
+        return call_kernel(kernel, *args)
     except pa.ArrowInvalid as error:
         noun = "decimal" if pa.types.is_decimal(args[0].type) else "integer"
-        raise overflow(node, noun) from error
+        raise overflow_error(node, noun) from error
 
 
 def null_where_zero(divisor: Datum) -> Array:
     zero = pa.scalar(Decimal(0), divisor.type) if pa.types.is_decimal(divisor.type) else pa.scalar(0, divisor.type)
-    return call("if_else", call("equal", divisor, zero), pa.scalar(None, divisor.type), divisor)
+    return call_kernel("if_else", call_kernel("equal", divisor, zero), pa.scalar(None, divisor.type), divisor)
 
 
-def _divided(node: Arithmetic, left: Datum, right: Datum) -> Array:
-    return guarded(
+def _divide(node: Arithmetic, left: Datum, right: Datum) -> Array:
+    return call_checked(
         node, "divide" if pa.types.is_floating(left.type) else "divide_checked", left, null_where_zero(right)
     )
 
@@ -84,13 +93,15 @@ def _remainder(left: Array, right: Array) -> Array:
     [1, -1, 1, None]
     """
     divisor = null_where_zero(right)
-    nulls = null_rows(left, divisor)
+    nulls = find_null_rows(left, divisor)
     if pa.types.is_decimal(left.type):
         return _decimal_remainder(left, divisor)
     filler = pa.scalar(1, left.type)
-    dividends, divisors = (call("coalesce", side, filler).to_numpy(zero_copy_only=False) for side in (left, divisor))
+    dividends, divisors = (
+        call_kernel("coalesce", side, filler).to_numpy(zero_copy_only=False) for side in (left, divisor)
+    )
     with np.errstate(invalid="ignore"):
-        return with_nulls(np.fmod(dividends, divisors), nulls, left.type)
+        return to_arrow(np.fmod(dividends, divisors), nulls, left.type)
 
 
 def _decimal_remainder(left: Array, right: Array) -> Array:
@@ -103,9 +114,9 @@ def _decimal_remainder(left: Array, right: Array) -> Array:
     return pa.array(values, pa.decimal128(38, scale))
 
 
-def _to_whole(kernel: str, arg: Datum, options: pc.FunctionOptions | None = None) -> Datum:
+def _round_to_whole(kernel: str, arg: Datum, options: pc.FunctionOptions | None = None) -> Datum:
     if pa.types.is_integer(arg.type):
         return arg
     if pa.types.is_decimal(arg.type):
-        return call(kernel, arg, options=options)
-    return call(kernel, arg.cast(pa.float64()), options=options)
+        return call_kernel(kernel, arg, options=options)
+    return call_kernel(kernel, arg.cast(pa.float64()), options=options)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from watersmeet.algebra.expressions import Call
 from watersmeet.errors import InternalError
 from watersmeet.operators.expressions import arithmetic, conditional, strings, temporal
-from watersmeet.operators.expressions.rows import Datum, Rows
+from watersmeet.operators.expressions.rows import Datum, EvaluationRows
 
-FUNCTIONS: Mapping[str, Callable[[Call, Rows], Datum]] = {
+FUNCTIONS: Mapping[str, Callable[[Call, EvaluationRows], Datum]] = {
     "ABS": arithmetic.evaluate_abs,
     "FLOOR": arithmetic.evaluate_floor,
     "CEIL": arithmetic.evaluate_ceil,
@@ -40,7 +40,7 @@ FUNCTIONS: Mapping[str, Callable[[Call, Rows], Datum]] = {
 }
 
 
-def evaluate_call(node: Call, rows: Rows) -> Datum:
+def evaluate_call(node: Call, rows: EvaluationRows) -> Datum:
     function = FUNCTIONS.get(node.name)
     if function is None:
         raise InternalError(f"no evaluator for the function {node.name}")

@@ -15,60 +15,71 @@ import pyarrow as pa
 from watersmeet.algebra.expressions import And, Call, Case, Expr, Not, Or
 from watersmeet.errors import QueryError
 from watersmeet.operators.expressions.compare import compare
-from watersmeet.operators.expressions.rows import Array, Bools, Datum, Numbers, Rows, call, null_rows, true_rows
+from watersmeet.operators.expressions.rows import (
+    Array,
+    Bools,
+    Datum,
+    EvaluationRows,
+    RowNumbers,
+    call_kernel,
+    find_null_rows,
+    find_true_rows,
+)
 
 #: Rows whose value is settled and the value they have.
-Piece = tuple[Numbers, Array]
+RowPiece = tuple[RowNumbers, Array]
 
 
-def evaluate_and(node: And, rows: Rows) -> Datum:
-    return _lazily(node.args, rows, "and_kleene", lambda flags: true_rows(call("invert", flags)))
+def evaluate_and(node: And, rows: EvaluationRows) -> Datum:
+    return _fold_with_fallback(
+        node.args, rows, "and_kleene", lambda flags: find_true_rows(call_kernel("invert", flags))
+    )
 
 
-def evaluate_or(node: Or, rows: Rows) -> Datum:
-    return _lazily(node.args, rows, "or_kleene", true_rows)
+def evaluate_or(node: Or, rows: EvaluationRows) -> Datum:
+    return _fold_with_fallback(node.args, rows, "or_kleene", find_true_rows)
 
 
-def evaluate_not(node: Not, rows: Rows) -> Datum:
-    return call("invert", rows.datum(node.arg))
+def evaluate_not(node: Not, rows: EvaluationRows) -> Datum:
+    return call_kernel("invert", rows.evaluate_datum(node.arg))
 
 
-def evaluate_case(node: Case, rows: Rows) -> Datum:
+def evaluate_case(node: Case, rows: EvaluationRows) -> Datum:
     """Filter, evaluate, scatter: every row goes to its first true branch, every branch sees its own rows."""
-    pieces: list[Piece] = []
+    pieces: list[RowPiece] = []
     left = np.arange(rows.length)
     for condition, result in node.branches:
-        taken = rows.only(left).truth(condition)
-        pieces.append((left[taken], rows.only(left[taken]).value(result)))
+        taken = rows.select(left).evaluate_predicate(condition)
+        pieces.append((left[taken], rows.select(left[taken]).evaluate_array(result)))
         left = left[~taken]
-    otherwise = pa.nulls(len(left)) if node.default is None else rows.only(left).value(node.default)
+    otherwise = pa.nulls(len(left)) if node.default is None else rows.select(left).evaluate_array(node.default)
     return scatter([*pieces, (left, otherwise)])
 
 
-def evaluate_coalesce(node: Call, rows: Rows) -> Datum:
+def evaluate_coalesce(node: Call, rows: EvaluationRows) -> Datum:
     """The first argument that is not NULL."""
     try:
-        return call("coalesce", *(rows.datum(arg) for arg in node.args))
+        return call_kernel("coalesce", *(rows.evaluate_datum(arg) for arg in node.args))
     except QueryError:
-        return _coalesce_carefully(node.args, rows)
+        return _coalesce_missing_rows(node.args, rows)
 
 
-def evaluate_nullif(node: Call, rows: Rows) -> Datum:
+def evaluate_nullif(node: Call, rows: EvaluationRows) -> Datum:
     """NULL where the two are equal, else the first."""
-    first, second = (rows.value(arg) for arg in node.args)
-    same = true_rows(_as_array(compare("=", first, second)))
-    return call("if_else", pa.array(same), pa.scalar(None, first.type), first)
+    first, second = (rows.evaluate_array(arg) for arg in node.args)
+    same = find_true_rows(_as_array(compare("=", first, second)))
+    return call_kernel("if_else", pa.array(same), pa.scalar(None, first.type), first)
 
 
-def evaluate_greatest(node: Call, rows: Rows) -> Datum:
-    return reduce(lambda best, other: _better(best, other, "<"), (rows.value(arg) for arg in node.args))
+def evaluate_greatest(node: Call, rows: EvaluationRows) -> Datum:
+    return reduce(lambda best, other: _pick_better(best, other, "<"), (rows.evaluate_array(arg) for arg in node.args))
 
 
-def evaluate_least(node: Call, rows: Rows) -> Datum:
-    return reduce(lambda best, other: _better(best, other, ">"), (rows.value(arg) for arg in node.args))
+def evaluate_least(node: Call, rows: EvaluationRows) -> Datum:
+    return reduce(lambda best, other: _pick_better(best, other, ">"), (rows.evaluate_array(arg) for arg in node.args))
 
 
-def scatter(pieces: list[Piece]) -> Array:
+def scatter(pieces: list[RowPiece]) -> Array:
     """One array out of pieces that cover the rows 0, 1, 2, … between them.
 
     >>> scatter([(np.array([2]), pa.array(["c"])), (np.array([0, 1]), pa.array(["a", "b"]))]).to_pylist()
@@ -82,41 +93,47 @@ def scatter(pieces: list[Piece]) -> Array:
     return pa.concat_arrays(arrays).take(place)
 
 
-def _lazily(args: tuple[Expr, ...], rows: Rows, kernel: str, decides: Callable[[Array], Bools]) -> Datum:
+def _fold_with_fallback(
+    args: tuple[Expr, ...], rows: EvaluationRows, kernel: str, decides: Callable[[Array], Bools]
+) -> Datum:
     try:
-        return reduce(lambda left, right: call(kernel, left, right), (rows.datum(arg) for arg in args))
+        return reduce(lambda left, right: call_kernel(kernel, left, right), (rows.evaluate_datum(arg) for arg in args))
     except QueryError:
-        return _carefully(args, rows, kernel, decides)
+        return _fold_undecided_rows(args, rows, kernel, decides)
 
 
-def _carefully(args: tuple[Expr, ...], rows: Rows, kernel: str, decides: Callable[[Array], Bools]) -> Array:
+def _fold_undecided_rows(
+    args: tuple[Expr, ...], rows: EvaluationRows, kernel: str, decides: Callable[[Array], Bools]
+) -> Array:
     """From left to right, each argument on the rows that are not decided yet; raises what a row that gets there raises."""
-    pieces: list[Piece] = []
+    pieces: list[RowPiece] = []
     left = np.arange(rows.length)
-    so_far = rows.value(args[0])
+    so_far = rows.evaluate_array(args[0])
     for arg in args[1:]:
         decided = decides(so_far)
         pieces.append((left[decided], so_far.filter(pa.array(decided))))
         left, so_far = left[~decided], so_far.filter(pa.array(~decided))
-        so_far = call(kernel, so_far, rows.only(left).value(arg))
+        so_far = call_kernel(kernel, so_far, rows.select(left).evaluate_array(arg))
     return scatter([*pieces, (left, so_far)])
 
 
-def _coalesce_carefully(args: tuple[Expr, ...], rows: Rows) -> Array:
-    pieces: list[Piece] = []
+def _coalesce_missing_rows(args: tuple[Expr, ...], rows: EvaluationRows) -> Array:
+    pieces: list[RowPiece] = []
     left = np.arange(rows.length)
     for arg in args:
-        values = rows.only(left).value(arg)
-        missing = null_rows(values)
+        values = rows.select(left).evaluate_array(arg)
+        missing = find_null_rows(values)
         pieces.append((left[~missing], values.filter(pa.array(~missing))))
         left = left[missing]
     return scatter([*pieces, (left, pa.nulls(len(left)))])
 
 
-def _better(best: Array, other: Array, op: str) -> Array:
+def _pick_better(best: Array, other: Array, op: str) -> Array:
     """Whichever of the two wins, NULL counting as no candidate: `best op other` says that the other does."""
-    replaced = call("or", call("is_null", best), call("coalesce", compare(op, best, other), pa.scalar(False)))
-    return call("if_else", replaced, other, best)
+    replaced = call_kernel(
+        "or", call_kernel("is_null", best), call_kernel("coalesce", compare(op, best, other), pa.scalar(False))
+    )
+    return call_kernel("if_else", replaced, other, best)
 
 
 def _as_array(value: Datum) -> Array:

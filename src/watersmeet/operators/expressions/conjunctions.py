@@ -18,12 +18,12 @@ import pyarrow as pa
 from watersmeet.algebra.expressions import Column, Expr
 from watersmeet.errors import QueryError
 from watersmeet.operators.expressions.evaluator import EVALUATORS
-from watersmeet.operators.expressions.rows import Array, Bools, Numbers, Rows
+from watersmeet.operators.expressions.rows import Array, Bools, EvaluationRows, RowNumbers
 
 Columns = Callable[[Column], Array]
 
 #: Evaluations that may raise before an early test stops looking for the rows to blame and keeps the rest.
-MOST_RAISED = 64
+MAX_ERRORS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,9 @@ def all_true(predicates: Sequence[Expr], columns: Columns, length: int) -> Bools
     array([ True, False])
     """
     keep = np.zeros(length, np.bool_)
-    _Search(tuple(predicates), Rows(columns, length, EVALUATORS), keep, None).look(np.arange(length))
+    _ConjunctionTest(tuple(predicates), EvaluationRows(columns, length, EVALUATORS), keep, None).test_rows(
+        np.arange(length)
+    )
     return keep
 
 
@@ -56,25 +58,25 @@ def maybe_true(predicates: Sequence[Expr], columns: Columns, length: int) -> Ear
     them.
     """
     keep = np.zeros(length, np.bool_)
-    search = _Search(tuple(predicates), Rows(columns, length, EVALUATORS), keep, MOST_RAISED)
-    search.look(np.arange(length))
+    search = _ConjunctionTest(tuple(predicates), EvaluationRows(columns, length, EVALUATORS), keep, MAX_ERRORS)
+    search.test_rows(np.arange(length))
     return EarlyTest(keep, tuple(search.raised))
 
 
 def evaluate_or_null(expr: Expr, columns: Columns, length: int) -> tuple[Array, Bools]:
     """Return the values of an expression, NULL on rows where it raises, and those rows."""
-    rows, errs = Rows(columns, length, EVALUATORS), np.zeros(length, np.bool_)
+    rows, errs = EvaluationRows(columns, length, EVALUATORS), np.zeros(length, np.bool_)
     try:
-        return rows.value(expr), errs
+        return rows.evaluate_array(expr), errs
     except QueryError:
         pieces = list(_values_by_halves(expr, rows, np.arange(length), errs))
     kind = next((values.type for values in pieces if not pa.types.is_null(values.type)), pa.null())
     return pa.concat_arrays([values if values.type == kind else pa.nulls(len(values), kind) for values in pieces]), errs
 
 
-def _values_by_halves(expr: Expr, rows: Rows, numbers: Numbers, errs: Bools) -> list[Array]:
+def _values_by_halves(expr: Expr, rows: EvaluationRows, numbers: RowNumbers, errs: Bools) -> list[Array]:
     try:
-        return [rows.only(numbers).value(expr)]
+        return [rows.select(numbers).evaluate_array(expr)]
     except QueryError:
         if numbers.size == 1:
             errs[numbers] = True
@@ -85,30 +87,30 @@ def _values_by_halves(expr: Expr, rows: Rows, numbers: Numbers, errs: Bools) -> 
 
 
 @dataclass(slots=True)
-class _Search:
+class _ConjunctionTest:
     """Tests predicates on blocks of rows. With `patience` None an error that counts is raised; else its block is kept."""
 
     predicates: tuple[Expr, ...]
-    rows: Rows
+    rows: EvaluationRows
     keep: Bools
-    patience: int | None
+    errors_left: int | None
     raised: dict[Expr, None] = field(default_factory=dict)
 
-    def look(self, numbers: Numbers) -> None:
+    def test_rows(self, numbers: RowNumbers) -> None:
         left, errors = self._reject(numbers)
         if not errors or not left.size:
             self.keep[left] = True
-        elif self.patience is None and (len(errors) == 1 or left.size == 1):
+        elif self.errors_left is None and (len(errors) == 1 or left.size == 1):
             raise next(iter(errors.values()))  # no other conjunct rejects any of these rows
-        elif left.size == 1 or (self.patience is not None and self.patience <= 0):
+        elif left.size == 1 or (self.errors_left is not None and self.errors_left <= 0):
             self.raised |= dict.fromkeys(errors)
             self.keep[left] = True
         else:
             middle = left.size // 2
-            self.look(left[:middle])
-            self.look(left[middle:])
+            self.test_rows(left[:middle])
+            self.test_rows(left[middle:])
 
-    def _reject(self, numbers: Numbers) -> tuple[Numbers, dict[Expr, QueryError]]:
+    def _reject(self, numbers: RowNumbers) -> tuple[RowNumbers, dict[Expr, QueryError]]:
         """Return the rows that no predicate is known to reject, and the predicates that still raise on them."""
         left, open_predicates = numbers, list(self.predicates)
         while True:
@@ -118,10 +120,10 @@ class _Search:
                 if not left.size:
                     break
                 try:
-                    holds = self.rows.only(left).truth(predicate)
+                    holds = self.rows.select(left).evaluate_predicate(predicate)
                 except QueryError as error:
                     errors[predicate] = error
-                    self.patience = None if self.patience is None else self.patience - 1
+                    self.errors_left = None if self.errors_left is None else self.errors_left - 1
                 else:
                     left = left if holds.all() else left[holds]
             if not errors or left.size == before or not left.size:

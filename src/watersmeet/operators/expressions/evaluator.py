@@ -36,7 +36,7 @@ from watersmeet.operators.expressions.compare import (
     evaluate_is_null,
 )
 from watersmeet.operators.expressions.conditional import evaluate_and, evaluate_case, evaluate_not, evaluate_or
-from watersmeet.operators.expressions.rows import Array, Bools, Datum, Rows
+from watersmeet.operators.expressions.rows import Array, Bools, Datum, EvaluationRows
 from watersmeet.operators.expressions.strings import evaluate_like
 
 
@@ -50,7 +50,7 @@ def evaluate(expr: Expr, columns: Callable[[Column], Array], length: int) -> Arr
     >>> evaluate(doubled, lambda column: pa.array([1, None, 3]), 3).to_pylist()
     [2, None, 6]
     """
-    return Rows(columns, length, EVALUATORS).value(expr)
+    return EvaluationRows(columns, length, EVALUATORS).evaluate_array(expr)
 
 
 def is_true(expr: Expr, columns: Callable[[Column], Array], length: int) -> Bools:
@@ -60,24 +60,24 @@ def is_true(expr: Expr, columns: Callable[[Column], Array], length: int) -> Bool
     >>> is_true(cheap, lambda column: pa.array([1, None, 3]), 3)
     array([ True, False, False])
     """
-    return Rows(columns, length, EVALUATORS).truth(expr)
+    return EvaluationRows(columns, length, EVALUATORS).evaluate_predicate(expr)
 
 
-def _column(column: Column, rows: Rows) -> Datum:
+def _evaluate_column(column: Column, rows: EvaluationRows) -> Datum:
     values = rows.column(column)
     if len(values) != rows.length:
         raise InternalError(f'column "{column.name}" has {len(values)} values for {rows.length} rows')
     return values
 
 
-def _literal(literal: Literal, rows: Rows) -> Datum:
+def _evaluate_literal(literal: Literal, rows: EvaluationRows) -> Datum:
     constant: Datum = pa.scalar(literal.value, literal.type)
     return constant
 
 
-EVALUATORS: Mapping[type[Expr], Callable[[Any, Rows], Datum]] = {
-    Column: _column,
-    Literal: _literal,
+EVALUATORS: Mapping[type[Expr], Callable[[Any, EvaluationRows], Datum]] = {
+    Column: _evaluate_column,
+    Literal: _evaluate_literal,
     Comparison: evaluate_comparison,
     Between: evaluate_between,
     In: evaluate_in,

@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.operators.expressions.rows import Array, Bools, call, null_rows, with_nulls
+from watersmeet.operators.expressions.rows import Array, Bools, call_kernel, find_null_rows, to_arrow
 from watersmeet.operators.expressions.uniques import map_unique
 
-_EXACT = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
-_WIDEST = 38
+_EXACT_CONTEXT = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
+_MAX_PRECISION = 38
 
 #: Integers up to this size are doubles, and so are powers of ten up to this exponent.
 _EXACT_INTEGER = 2**53
@@ -28,7 +28,7 @@ def to_integer(values: Array, kind: pa.DataType) -> Array:
     Arrow's safe cast refuses fractions and whatever is out of range, so cutting off first leaves it the range to check.
     """
     if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
-        values = call("trunc", values)
+        values = call_kernel("trunc", values)
     return values.cast(kind)
 
 
@@ -54,11 +54,11 @@ def decimals_to_doubles(values: Array) -> Array:
     unscaled, is_exact = _exact_unscaled(values)
     scale = values.type.scale
     doubles = unscaled / float(10**scale) if scale >= 0 else unscaled * float(10**-scale)
-    nulls = null_rows(values)
+    nulls = find_null_rows(values)
     slow = ~is_exact & ~nulls
     if slow.any():
         doubles[slow] = map_unique(float, values.filter(pa.array(slow)), pa.float64()).to_numpy()
-    return with_nulls(doubles, nulls, pa.float64())
+    return to_arrow(doubles, nulls, pa.float64())
 
 
 def _exact_unscaled(values: Array) -> tuple[npt.NDArray[np.float64], Bools]:
@@ -76,23 +76,23 @@ def _exact_unscaled(values: Array) -> tuple[npt.NDArray[np.float64], Bools]:
 def to_decimal(values: Array, kind: pa.Decimal128Type[Any, Any]) -> Array:
     """Rounded half away from zero to the wanted scale; what has too many digits raises."""
     if pa.types.is_floating(values.type):
-        return map_unique(lambda number: exact_decimal(number, kind.scale), values, kind)
+        return map_unique(lambda number: quantize_exactly(number, kind.scale), values, kind)
     if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
         values = values.cast(pa.int64() if pa.types.is_boolean(values.type) else values.type).cast(
-            pa.decimal128(_WIDEST, 0)
+            pa.decimal128(_MAX_PRECISION, 0)
         )
     if values.type.scale > kind.scale:
-        values = call("round", values, options=pc.RoundOptions(kind.scale, "half_towards_infinity"))
+        values = call_kernel("round", values, options=pc.RoundOptions(kind.scale, "half_towards_infinity"))
     return values.cast(kind)
 
 
-def exact_decimal(number: float | str, scale: int) -> Decimal:
+def quantize_exactly(number: float | str, scale: int) -> Decimal:
     """A number with `scale` digits after the point, halves away from zero.
 
-    >>> exact_decimal(0.125, 2)
+    >>> quantize_exactly(0.125, 2)
     Decimal('0.13')
     """
     value = Decimal(number)
     if not value.is_finite():
         raise OverflowError(f"{number} is no decimal")
-    return value.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
+    return value.quantize(Decimal(1).scaleb(-scale), context=_EXACT_CONTEXT)

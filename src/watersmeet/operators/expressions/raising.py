@@ -22,10 +22,10 @@ def may_raise(expr: Expr, no_rows: Callable[[Column], Array]) -> bool:
     >>> may_raise(Arithmetic("+", x, x), lambda column: pa.array([], pa.float64()))
     False
     """
-    return any(_raises(node, no_rows) for node in walk(expr))
+    return any(_node_may_raise(node, no_rows) for node in walk(expr))
 
 
-def _raises(node: Expr, no_rows: Callable[[Column], Array]) -> bool:
+def _node_may_raise(node: Expr, no_rows: Callable[[Column], Array]) -> bool:
     if isinstance(node, Arithmetic | Negate):
         return not pa.types.is_floating(evaluate(node, no_rows, 0).type)
     return isinstance(node, Cast | Call)

@@ -19,18 +19,18 @@ Scalar: TypeAlias = "pa.Scalar[Any]"
 #: A value per row, or one value for all rows (constants stay scalars as long as Arrow's kernels take them).
 Datum: TypeAlias = "pa.Array[Any] | pa.Scalar[Any]"
 Bools = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class EvaluationRows:
     """`length` rows, their columns on demand, and the evaluator of every kind of node."""
 
     column: Callable[[Column], Array]
     length: int
-    evaluators: Mapping[type[Expr], Callable[[Any, Rows], Datum]]
+    evaluators: Mapping[type[Expr], Callable[[Any, EvaluationRows], Datum]]
 
-    def datum(self, expr: Expr) -> Datum:
+    def evaluate_datum(self, expr: Expr) -> Datum:
         """The expression's value, a scalar where it is the same for all rows.
 
         Without rows there are no scalars either: an expression no row reaches must not raise.
@@ -39,17 +39,17 @@ class Rows:
         if evaluator is None:
             raise InternalError(f"{type(expr).__name__} cannot be evaluated row by row")
         found = evaluator(expr, self)
-        return found if self.length else spread(found, 0)
+        return found if self.length else broadcast(found, 0)
 
-    def value(self, expr: Expr) -> Array:
+    def evaluate_array(self, expr: Expr) -> Array:
         """The expression's value as one array of `length` values."""
-        return spread(self.datum(expr), self.length)
+        return broadcast(self.evaluate_datum(expr), self.length)
 
-    def truth(self, expr: Expr) -> Bools:
+    def evaluate_predicate(self, expr: Expr) -> Bools:
         """Where the predicate is true; NULL is not true."""
-        return true_rows(self.value(expr))
+        return find_true_rows(self.evaluate_array(expr))
 
-    def only(self, numbers: Numbers) -> Rows:
+    def select(self, numbers: RowNumbers) -> EvaluationRows:
         """The rows with these numbers, in this order. A column is gathered when first asked for, and once."""
         if len(numbers) == self.length and (np.diff(numbers) == 1).all():
             return self
@@ -60,10 +60,10 @@ class Rows:
                 picked[wanted] = self.column(wanted).take(numbers)
             return picked[wanted]
 
-        return Rows(column, len(numbers), self.evaluators)
+        return EvaluationRows(column, len(numbers), self.evaluators)
 
 
-def call(function: str, *args: Datum, options: pc.FunctionOptions | None = None) -> Array:
+def call_kernel(function: str, *args: Datum, options: pc.FunctionOptions | None = None) -> Array:
     """An Arrow kernel by name: its result is a scalar only where every argument is one.
 
     The published stubs know neither all kernels nor scalars among their arguments, so the kernels are called here and
@@ -73,58 +73,58 @@ def call(function: str, *args: Datum, options: pc.FunctionOptions | None = None)
     return found
 
 
-def spread(value: Datum, length: int) -> Array:
+def broadcast(value: Datum, length: int) -> Array:
     """One value for all rows becomes a value per row."""
     if not isinstance(value, pa.Scalar):
         return value
     if not value.is_valid:
-        return nulls_of(value.type, length)
+        return make_nulls(value.type, length)
     anything: Any = value  # the stubs list scalars by type, and this may be any
     repeated: Array = pa.repeat(anything, length)
     return repeated
 
 
-def nulls_of(kind: Any, length: int) -> Array:
+def make_nulls(kind: Any, length: int) -> Array:
     """`length` NULLs of a type (typed `Any`, since the stubs list the types one by one)."""
     found: Array = pa.nulls(length, kind)
     return found
 
 
-def constant_of(value: Datum) -> Any:
+def constant_value(value: Datum) -> Any:
     """The Python value of a constant; None for NULL and for what differs from row to row."""
     return value.as_py() if isinstance(value, pa.Scalar) else None
 
 
-def true_rows(flags: Array) -> Bools:
+def find_true_rows(flags: Array) -> Bools:
     """A boolean array as numpy, NULL as False."""
     if pa.types.is_null(flags.type):
         return np.zeros(len(flags), np.bool_)
-    found: Bools = call("coalesce", flags, pa.scalar(False)).to_numpy(zero_copy_only=False)
+    found: Bools = call_kernel("coalesce", flags, pa.scalar(False)).to_numpy(zero_copy_only=False)
     return found
 
 
-def int_values(values: Array) -> Numbers:
+def to_int64(values: Array) -> RowNumbers:
     """The 64-bit integers (or times, or durations) of an array, 0 where it is null."""
     plain = values.view(pa.int64())
-    filled: Numbers = call("coalesce", plain, pa.scalar(0)).to_numpy(zero_copy_only=False)
+    filled: RowNumbers = call_kernel("coalesce", plain, pa.scalar(0)).to_numpy(zero_copy_only=False)
     return filled
 
 
-def null_rows(*values: Array) -> Bools:
+def find_null_rows(*values: Array) -> Bools:
     """Rows in which any of the arrays is null."""
     found = np.zeros(len(values[0]), np.bool_)
     for array in values:
         if array.null_count:
-            found |= call("is_null", array).to_numpy(zero_copy_only=False)
+            found |= call_kernel("is_null", array).to_numpy(zero_copy_only=False)
     return found
 
 
-def with_nulls(values: npt.NDArray[Any], nulls: Bools, kind: pa.DataType) -> Array:
+def to_arrow(values: npt.NDArray[Any], nulls: Bools, kind: pa.DataType) -> Array:
     """A numpy array as Arrow, null where `nulls` says so."""
     return pa.array(values, type=kind, mask=nulls if nulls.any() else None)
 
 
-def expression_words(expr: Expr) -> str:
+def expression_excerpt(expr: Expr) -> str:
     """The expression as an error message shows it."""
     from watersmeet.algebra.render import expression_text
 
@@ -132,5 +132,5 @@ def expression_words(expr: Expr) -> str:
     return text if len(text) <= 200 else text[:197] + "..."
 
 
-def overflow(expr: Expr, noun: str = "integer") -> QueryError:
-    return QueryError(f"{noun} overflow in {expression_words(expr)}", span=expr.span)
+def overflow_error(expr: Expr, noun: str = "integer") -> QueryError:
+    return QueryError(f"{noun} overflow in {expression_excerpt(expr)}", span=expr.span)

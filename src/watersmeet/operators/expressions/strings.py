@@ -11,89 +11,95 @@ import pyarrow.compute as pc
 
 from watersmeet.algebra.expressions import Call, Expr, Like
 from watersmeet.errors import QueryError
-from watersmeet.operators.expressions.rows import Array, Datum, Rows, call, constant_of, spread
-from watersmeet.operators.expressions.uniques import all_ascii, map_unique, map_unique_rows
+from watersmeet.operators.expressions.rows import Array, Datum, EvaluationRows, broadcast, call_kernel, constant_value
+from watersmeet.operators.expressions.uniques import is_all_ascii, map_unique, map_unique_rows
 
 #: No Arrow string is longer, so a position beyond says no more than this one.
-_FAR = 2**31
-_LONGEST_PATTERN = 10_000
+_MAX_POSITION = 2**31
+_MAX_PATTERN_LENGTH = 10_000
 
 
-def evaluate_lower(node: Call, rows: Rows) -> Datum:
-    return _in_case(rows.value(node.args[0]), "utf8_lower", str.lower)
+def evaluate_lower(node: Call, rows: EvaluationRows) -> Datum:
+    return _change_case(rows.evaluate_array(node.args[0]), "utf8_lower", str.lower)
 
 
-def evaluate_upper(node: Call, rows: Rows) -> Datum:
-    return _in_case(rows.value(node.args[0]), "utf8_upper", str.upper)
+def evaluate_upper(node: Call, rows: EvaluationRows) -> Datum:
+    return _change_case(rows.evaluate_array(node.args[0]), "utf8_upper", str.upper)
 
 
-def evaluate_length(node: Call, rows: Rows) -> Datum:
-    arg = rows.datum(node.args[0])
+def evaluate_length(node: Call, rows: EvaluationRows) -> Datum:
+    arg = rows.evaluate_datum(node.args[0])
     is_bytes = (
         pa.types.is_binary(arg.type) or pa.types.is_large_binary(arg.type) or pa.types.is_fixed_size_binary(arg.type)
     )
-    return call("binary_length" if is_bytes else "utf8_length", arg).cast(pa.int64())
+    return call_kernel("binary_length" if is_bytes else "utf8_length", arg).cast(pa.int64())
 
 
-def evaluate_trim(node: Call, rows: Rows) -> Datum:
-    return call("utf8_trim", rows.datum(node.args[0]), options=pc.TrimOptions(" "))
+def evaluate_trim(node: Call, rows: EvaluationRows) -> Datum:
+    return call_kernel("utf8_trim", rows.evaluate_datum(node.args[0]), options=pc.TrimOptions(" "))
 
 
-def evaluate_ltrim(node: Call, rows: Rows) -> Datum:
-    return call("utf8_ltrim", rows.datum(node.args[0]), options=pc.TrimOptions(" "))
+def evaluate_ltrim(node: Call, rows: EvaluationRows) -> Datum:
+    return call_kernel("utf8_ltrim", rows.evaluate_datum(node.args[0]), options=pc.TrimOptions(" "))
 
 
-def evaluate_rtrim(node: Call, rows: Rows) -> Datum:
-    return call("utf8_rtrim", rows.datum(node.args[0]), options=pc.TrimOptions(" "))
+def evaluate_rtrim(node: Call, rows: EvaluationRows) -> Datum:
+    return call_kernel("utf8_rtrim", rows.evaluate_datum(node.args[0]), options=pc.TrimOptions(" "))
 
 
-def evaluate_concat(node: Call, rows: Rows) -> Datum:
+def evaluate_concat(node: Call, rows: EvaluationRows) -> Datum:
     """All arguments one after the other; NULL if any is NULL."""
-    parts = [rows.datum(arg) for arg in node.args]
-    return call("binary_join_element_wise", *parts, pa.scalar("", parts[0].type), options=pc.JoinOptions("emit_null"))
+    parts = [rows.evaluate_datum(arg) for arg in node.args]
+    return call_kernel(
+        "binary_join_element_wise", *parts, pa.scalar("", parts[0].type), options=pc.JoinOptions("emit_null")
+    )
 
 
-def evaluate_substring(node: Call, rows: Rows) -> Datum:
+def evaluate_substring(node: Call, rows: EvaluationRows) -> Datum:
     """SUBSTRING(text, start [, count]): counted from 1; 0 is taken as 1, a negative start counts from the end."""
-    text, *positions = (rows.datum(arg) for arg in node.args)
-    constants = [constant_of(position) for position in positions]
+    text, *positions = (rows.evaluate_datum(arg) for arg in node.args)
+    constants = [constant_value(position) for position in positions]
     if None not in constants:
-        return _sliced(text, *constants)
-    arrays = [spread(part, rows.length) for part in (text, *positions)]
-    return map_unique_rows(substring, arrays, text.type)
+        return _slice_text(text, *constants)
+    arrays = [broadcast(part, rows.length) for part in (text, *positions)]
+    return map_unique_rows(slice_string, arrays, text.type)
 
 
-def evaluate_replace(node: Call, rows: Rows) -> Datum:
+def evaluate_replace(node: Call, rows: EvaluationRows) -> Datum:
     """REPLACE(text, search, replacement): every occurrence from the left; an empty search changes nothing."""
-    text, search, replacement = (rows.datum(arg) for arg in node.args)
-    old, new = constant_of(search), constant_of(replacement)
+    text, search, replacement = (rows.evaluate_datum(arg) for arg in node.args)
+    old, new = constant_value(search), constant_value(replacement)
     if old and new is not None:
-        return call("replace_substring", text, options=pc.ReplaceSubstringOptions(old, new))
-    return map_unique_rows(_replace, [spread(part, rows.length) for part in (text, search, replacement)], text.type)
+        return call_kernel("replace_substring", text, options=pc.ReplaceSubstringOptions(old, new))
+    return map_unique_rows(
+        _replace_occurrences, [broadcast(part, rows.length) for part in (text, search, replacement)], text.type
+    )
 
 
-def evaluate_starts_with(node: Call, rows: Rows) -> Datum:
-    return _matched(node.args, rows, "starts_with", str.startswith)
+def evaluate_starts_with(node: Call, rows: EvaluationRows) -> Datum:
+    return _match_part(node.args, rows, "starts_with", str.startswith)
 
 
-def evaluate_ends_with(node: Call, rows: Rows) -> Datum:
-    return _matched(node.args, rows, "ends_with", str.endswith)
+def evaluate_ends_with(node: Call, rows: EvaluationRows) -> Datum:
+    return _match_part(node.args, rows, "ends_with", str.endswith)
 
 
-def evaluate_contains(node: Call, rows: Rows) -> Datum:
-    return _matched(node.args, rows, "match_substring", lambda text, part: part in text)
+def evaluate_contains(node: Call, rows: EvaluationRows) -> Datum:
+    return _match_part(node.args, rows, "match_substring", lambda text, part: part in text)
 
 
-def evaluate_like(node: Like, rows: Rows) -> Datum:
-    if len(node.pattern) > _LONGEST_PATTERN:
+def evaluate_like(node: Like, rows: EvaluationRows) -> Datum:
+    if len(node.pattern) > _MAX_PATTERN_LENGTH:
         raise QueryError(
             f"a LIKE pattern of {len(node.pattern)} characters is too long",
             span=node.span,
-            hint=f"at most {_LONGEST_PATTERN}",
+            hint=f"at most {_MAX_PATTERN_LENGTH}",
         )
     try:
-        return call(
-            "match_substring_regex", rows.datum(node.arg), options=pc.MatchSubstringOptions(like_regex(node.pattern))
+        return call_kernel(
+            "match_substring_regex",
+            rows.evaluate_datum(node.arg),
+            options=pc.MatchSubstringOptions(like_regex(node.pattern)),
         )
     except pa.ArrowInvalid as error:
         raise QueryError("this LIKE pattern is too long to be searched for", span=node.span) from error
@@ -114,43 +120,45 @@ def like_regex(pattern: str) -> str:
         elif sign == "_":
             parts.append(".")
         else:
-            parts.append(_literally(next(signs, sign) if sign == "\\" else sign))
+            parts.append(_escape_for_regex(next(signs, sign) if sign == "\\" else sign))
     return rf"\A(?s:{''.join(parts)})\z"
 
 
-def substring(text: str, start: int, count: int = _FAR) -> str:
+def slice_string(text: str, start: int, count: int = _MAX_POSITION) -> str:
     """The definition `_sliced` follows, for positions that differ from row to row.
 
-    >>> substring("stream", 2, 3), substring("stream", -2), substring("stream", -8, 3)
+    >>> slice_string("stream", 2, 3), slice_string("stream", -2), slice_string("stream", -8, 3)
     ('tre', 'am', 's')
     """
     first = start - 1 if start > 0 else start and len(text) + start
     return text[max(first, 0) : max(first + max(count, 0), 0)]
 
 
-def _sliced(text: Datum, start: int, count: int = _FAR) -> Array:
-    start, count = max(-_FAR, min(start, _FAR)), max(0, min(count, _FAR))
+def _slice_text(text: Datum, start: int, count: int = _MAX_POSITION) -> Array:
+    start, count = max(-_MAX_POSITION, min(start, _MAX_POSITION)), max(0, min(count, _MAX_POSITION))
     first = start - 1 if start > 0 else start
     last = None if first < 0 <= first + count else first + count
-    return call("utf8_slice_codeunits", text, options=pc.SliceOptions(first, last))
+    return call_kernel("utf8_slice_codeunits", text, options=pc.SliceOptions(first, last))
 
 
-def _replace(text: str, search: str, replacement: str) -> str:
+def _replace_occurrences(text: str, search: str, replacement: str) -> str:
     return text.replace(search, replacement) if search else text
 
 
-def _in_case(values: Array, ascii_kernel: str, function: Callable[[str], str]) -> Array:
+def _change_case(values: Array, ascii_kernel: str, function: Callable[[str], str]) -> Array:
     """Python's case rules (ß becomes SS); Arrow's kernel where there is nothing but ASCII, for which the two agree."""
-    return call(ascii_kernel, values) if all_ascii(values) else map_unique(function, values, values.type)
+    return call_kernel(ascii_kernel, values) if is_all_ascii(values) else map_unique(function, values, values.type)
 
 
-def _matched(args: tuple[Expr, ...], rows: Rows, kernel: str, function: Callable[[str, str], Any]) -> Datum:
-    text, part = (rows.datum(arg) for arg in args)
-    word = constant_of(part)
+def _match_part(
+    args: tuple[Expr, ...], rows: EvaluationRows, kernel: str, function: Callable[[str, str], Any]
+) -> Datum:
+    text, part = (rows.evaluate_datum(arg) for arg in args)
+    word = constant_value(part)
     if word is not None:
-        return call(kernel, text, options=pc.MatchSubstringOptions(word))
-    return map_unique_rows(function, [spread(text, rows.length), spread(part, rows.length)], pa.bool_())
+        return call_kernel(kernel, text, options=pc.MatchSubstringOptions(word))
+    return map_unique_rows(function, [broadcast(text, rows.length), broadcast(part, rows.length)], pa.bool_())
 
 
-def _literally(sign: str) -> str:
+def _escape_for_regex(sign: str) -> str:
     return re.escape(sign) if sign.isascii() and sign != "\0" else r"\x00" if sign == "\0" else sign

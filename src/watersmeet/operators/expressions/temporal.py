@@ -15,13 +15,13 @@ from watersmeet.errors import QueryError
 from watersmeet.operators.expressions.rows import (
     Array,
     Datum,
-    Numbers,
-    Rows,
-    call,
-    expression_words,
-    int_values,
-    null_rows,
-    with_nulls,
+    EvaluationRows,
+    RowNumbers,
+    call_kernel,
+    expression_excerpt,
+    find_null_rows,
+    to_arrow,
+    to_int64,
 )
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
@@ -35,68 +35,68 @@ def is_temporal(kind: pa.DataType) -> bool:
     return bool(pa.types.is_temporal(kind))
 
 
-def temporal_arithmetic(node: Arithmetic, left: Datum, right: Datum) -> Datum:
+def add_or_subtract_times(node: Arithmetic, left: Datum, right: Datum) -> Datum:
     """Times and durations, both sides in one unit: `time ± duration` is a time, `time - time` a duration."""
     try:
-        return call(_CHECKED[node.op], left, right)
+        return call_kernel(_CHECKED[node.op], left, right)
     except pa.ArrowInvalid as error:
-        raise QueryError(f"time out of range in {expression_words(node)}", span=node.span) from error
+        raise QueryError(f"time out of range in {expression_excerpt(node)}", span=node.span) from error
 
 
-def rescaled(values: Array, unit: TimeUnit) -> Array:
+def convert_unit(values: Array, unit: TimeUnit) -> Array:
     """Timestamps or durations in another unit, rounded down. Raises `pa.ArrowInvalid` when they do not fit.
 
-    >>> rescaled(pa.array([-1, 1999], pa.timestamp("ns")), "us").cast(pa.int64()).to_pylist()
+    >>> convert_unit(pa.array([-1, 1999], pa.timestamp("ns")), "us").cast(pa.int64()).to_pylist()
     [-1, 1]
     """
     old, new = _TICKS_PER_SECOND[values.type.unit], _TICKS_PER_SECOND[unit]
     kind = pa.duration(unit) if pa.types.is_duration(values.type) else pa.timestamp(unit, values.type.tz)
     if old <= new:
         return values.cast(kind)
-    return with_nulls(int_values(values) // (old // new), null_rows(values), pa.int64()).view(kind)
+    return to_arrow(to_int64(values) // (old // new), find_null_rows(values), pa.int64()).view(kind)
 
 
-def evaluate_year(node: Call, rows: Rows) -> Datum:
-    return _calendar(node, rows, lambda months: months // 12)
+def evaluate_year(node: Call, rows: EvaluationRows) -> Datum:
+    return _calendar_field(node, rows, lambda months: months // 12)
 
 
-def evaluate_month(node: Call, rows: Rows) -> Datum:
-    return _calendar(node, rows, lambda months: months % 12 + 1)
+def evaluate_month(node: Call, rows: EvaluationRows) -> Datum:
+    return _calendar_field(node, rows, lambda months: months % 12 + 1)
 
 
-def evaluate_day(node: Call, rows: Rows) -> Datum:
-    times = _naive(rows.value(node.args[0]))
-    days = int_values(times).view(f"datetime64[{times.type.unit}]").astype("datetime64[D]")
+def evaluate_day(node: Call, rows: EvaluationRows) -> Datum:
+    times = _drop_timezone(rows.evaluate_array(node.args[0]))
+    days = to_int64(times).view(f"datetime64[{times.type.unit}]").astype("datetime64[D]")
     of_month = (days - days.astype("datetime64[M]")).astype(np.int64) + 1
-    return with_nulls(of_month, null_rows(times), pa.int64())
+    return to_arrow(of_month, find_null_rows(times), pa.int64())
 
 
-def evaluate_hour(node: Call, rows: Rows) -> Datum:
-    return _clock(node, rows, lambda seconds: seconds // 3600 % 24)
+def evaluate_hour(node: Call, rows: EvaluationRows) -> Datum:
+    return _clock_field(node, rows, lambda seconds: seconds // 3600 % 24)
 
 
-def evaluate_minute(node: Call, rows: Rows) -> Datum:
-    return _clock(node, rows, lambda seconds: seconds // 60 % 60)
+def evaluate_minute(node: Call, rows: EvaluationRows) -> Datum:
+    return _clock_field(node, rows, lambda seconds: seconds // 60 % 60)
 
 
-def evaluate_second(node: Call, rows: Rows) -> Datum:
-    return _clock(node, rows, lambda seconds: seconds % 60)
+def evaluate_second(node: Call, rows: EvaluationRows) -> Datum:
+    return _clock_field(node, rows, lambda seconds: seconds % 60)
 
 
-def _calendar(node: Call, rows: Rows, field: Callable[[Numbers], Numbers]) -> Array:
+def _calendar_field(node: Call, rows: EvaluationRows, field: Callable[[RowNumbers], RowNumbers]) -> Array:
     """A field of the months since the year 0. Numpy's calendar, because Arrow's years wrap beyond 32767."""
-    times = _naive(rows.value(node.args[0]))
-    months = int_values(times).view(f"datetime64[{times.type.unit}]").astype("datetime64[M]").astype(np.int64)
-    return with_nulls(field(months + _MONTHS_TO_1970), null_rows(times), pa.int64())
+    times = _drop_timezone(rows.evaluate_array(node.args[0]))
+    months = to_int64(times).view(f"datetime64[{times.type.unit}]").astype("datetime64[M]").astype(np.int64)
+    return to_arrow(field(months + _MONTHS_TO_1970), find_null_rows(times), pa.int64())
 
 
-def _clock(node: Call, rows: Rows, field: Callable[[Numbers], Numbers]) -> Array:
-    times = _naive(rows.value(node.args[0]))
-    seconds = int_values(times) // _TICKS_PER_SECOND[times.type.unit]
-    return with_nulls(field(seconds), null_rows(times), pa.int64())
+def _clock_field(node: Call, rows: EvaluationRows, field: Callable[[RowNumbers], RowNumbers]) -> Array:
+    times = _drop_timezone(rows.evaluate_array(node.args[0]))
+    seconds = to_int64(times) // _TICKS_PER_SECOND[times.type.unit]
+    return to_arrow(field(seconds), find_null_rows(times), pa.int64())
 
 
-def _naive(values: Array) -> Array:
+def _drop_timezone(values: Array) -> Array:
     """Dates and zoned timestamps as timestamps without a zone, at the same instants."""
     if pa.types.is_timestamp(values.type):
         return values.view(pa.timestamp(values.type.unit))

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.operators.expressions.rows import Array, Numbers, call, null_rows, true_rows, with_nulls
+from watersmeet.operators.expressions.rows import (
+    Array,
+    RowNumbers,
+    call_kernel,
+    find_null_rows,
+    find_true_rows,
+    to_arrow,
+)
 
 
 def map_unique(function: Callable[[Any], Any], values: Array, kind: pa.DataType) -> Array:
@@ -28,7 +35,7 @@ def map_unique_rows(function: Callable[..., Any], arrays: list[Array], kind: pa.
     >>> map_unique_rows(str.startswith, [pa.array(["ab", "ab"]), pa.array(["a", None])], pa.bool_()).to_pylist()
     [True, None]
     """
-    nulls = null_rows(*arrays)
+    nulls = find_null_rows(*arrays)
     present = np.flatnonzero(~nulls)
     encoded = [array.take(present).dictionary_encode() for array in arrays]
     first, code = _distinct_rows([column.indices.to_numpy(zero_copy_only=False) for column in encoded])
@@ -36,14 +43,14 @@ def map_unique_rows(function: Callable[..., Any], arrays: list[Array], kind: pa.
     mapped: Array = pa.array([function(*row) for row in zip(*samples, strict=True)], kind)
     place = np.zeros(len(nulls), np.int64)
     place[present] = code
-    return mapped.take(with_nulls(place, nulls, pa.int64()))
+    return mapped.take(to_arrow(place, nulls, pa.int64()))
 
 
-def all_ascii(values: Array) -> bool:
-    return bool(true_rows(call("coalesce", call("string_is_ascii", values), pa.scalar(True))).all())
+def is_all_ascii(values: Array) -> bool:
+    return bool(find_true_rows(call_kernel("coalesce", call_kernel("string_is_ascii", values), pa.scalar(True))).all())
 
 
-def _distinct_rows(codes: list[Any]) -> tuple[Numbers, Numbers]:
+def _distinct_rows(codes: list[Any]) -> tuple[RowNumbers, RowNumbers]:
     """The number of one row of each distinct combination of codes, and which combination each row has.
 
     Codes are folded from the left and made dense after each column, so that the product never leaves int64.

@@ -31,7 +31,7 @@ from watersmeet.operators.row_identity import hash_rows
 from watersmeet.operators.shed.estimates import SampledInput, SampledJoin
 from watersmeet.operators.shed.groups import GroupRows, Key, Row, emptied, grouped, result_fields
 from watersmeet.operators.window_join.admission import Delta
-from watersmeet.operators.window_join.blobs import ipc_bytes
+from watersmeet.operators.window_join.serialization import ipc_bytes
 from watersmeet.sql.typing import type_of
 
 Int64s = NDArray[np.int64]

@@ -18,7 +18,7 @@ from watersmeet.algebra.expressions import Aggregate, Column, Expr
 from watersmeet.errors import PlanError
 from watersmeet.operators.aggregate.outputs import GROUP, GroupOutputs, aggregate_name, key_name
 from watersmeet.operators.expressions import evaluate, is_true
-from watersmeet.operators.expressions.casts import converted
+from watersmeet.operators.expressions.casts import convert
 from watersmeet.operators.ordering import rank_values
 from watersmeet.operators.shed.estimates import Estimates, SampledJoin
 
@@ -176,7 +176,7 @@ def _extreme(values: pa.Array, present: NDArray[np.bool_], group: Int64s, groups
 def _floats(values: pa.Array) -> NDArray[np.float64]:
     if pa.types.is_duration(values.type):
         raise PlanError("sums of intervals are not estimated", hint="sum a number of seconds instead, or drop nothing")
-    return np.asarray(converted(values, pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False), np.float64)
+    return np.asarray(convert(values, pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False), np.float64)
 
 
 def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:

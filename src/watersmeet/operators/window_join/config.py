@@ -26,8 +26,15 @@ from watersmeet.errors import InternalError, PlanError, listing
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.expressions.raising import may_raise
 from watersmeet.operators.keys import has_exact_codes
-from watersmeet.operators.window_join.comparisons import Theta, comparison_sides, is_orderable, is_range, spread_between
-from watersmeet.operators.window_join.join_predicates import EqualityClasses, equality_classes
+from watersmeet.operators.window_join.join_predicates import (
+    EqualityClasses,
+    Theta,
+    comparison_sides,
+    equality_classes,
+    is_orderable,
+    is_range,
+    spread_between,
+)
 
 
 @dataclass(frozen=True, slots=True)

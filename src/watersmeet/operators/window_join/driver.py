@@ -23,8 +23,8 @@ from watersmeet.operators.window_join.matches import Combinations, column_of
 from watersmeet.operators.window_join.pane import Pane, Panes
 from watersmeet.operators.window_join.state import InputState, MeetState
 from watersmeet.operators.window_join.tactics.registry import tactic_of
-from watersmeet.operators.window_join.tactics.tactic import Memory, Tally
-from watersmeet.operators.window_join.work_counters import KEEP, PROBE, ROWS_OUT, TAKE_IN, Watch
+from watersmeet.operators.window_join.tactics.tactic import Memory
+from watersmeet.operators.window_join.work_counters import KEEP, PROBE, ROWS_OUT, TAKE_IN, Tally, Watch
 
 Returned = TypeVar("Returned")
 

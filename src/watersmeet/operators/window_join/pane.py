@@ -20,7 +20,7 @@ from watersmeet.kernels.gather import gather_int64
 from watersmeet.kernels.grouped_run import group_rows, running_maximum
 from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators.expressions import evaluate
-from watersmeet.operators.window_join.comparisons import ordered_codes
+from watersmeet.operators.window_join.join_predicates import ordered_codes
 
 Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from watersmeet.operators.parallel import cpu_seconds
 
 Item = TypeVar("Item")
@@ -64,3 +67,31 @@ class Watch:
 
     def _spend(self, operator: str, number: int, seconds: float) -> None:
         self.spent_s[operator, number] = self.spent_s.get((operator, number), 0.0) + seconds
+
+
+@dataclass
+class Tally:
+    """Work done so far: by origin and target, and by window. Zero where a tactic does not count.
+
+    `tested` are the matches, partial or whole, that predicates were evaluated on outside of the kernels, by origin.
+    """
+
+    inputs: int
+    watch: Watch = field(default_factory=Watch)
+    comparisons: NDArray[np.int64] = field(init=False)
+    probes: NDArray[np.int64] = field(init=False)
+    touched: NDArray[np.int64] = field(init=False)
+    inserts: NDArray[np.int64] = field(init=False)
+    expirations: NDArray[np.int64] = field(init=False)
+    tested: NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        pair, single = (self.inputs, self.inputs), (self.inputs,)
+        self.comparisons, self.probes, self.touched = (np.zeros(pair, np.int64) for _ in range(3))
+        self.inserts, self.expirations, self.tested = (np.zeros(single, np.int64) for _ in range(3))
+
+    def add(self, other: Tally) -> None:
+        for name in ("comparisons", "probes", "touched", "inserts", "expirations", "tested"):
+            mine = getattr(self, name)
+            mine += getattr(other, name)
+        self.watch.add(other.watch)

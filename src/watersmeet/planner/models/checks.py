@@ -1,4 +1,4 @@
-"""Numbers that cannot be are refused where a value is made, so that no formula ever has to ask."""
+"""Validation of statistics, weights and orders where a value is built, so that no formula has to check them again."""
 
 from __future__ import annotations
 
@@ -10,42 +10,43 @@ LARGEST = 1e20
 
 
 def check_positive(value: float, what: str, error: type[WatersmeetError] = InputError) -> None:
-    """Refuses what is not a finite number above zero.
+    """Require a finite number above zero.
 
     >>> check_positive(0, "the rate of a stream")
     Traceback (most recent call last):
     watersmeet.errors.InputError: the rate of a stream must be a number above zero, got 0
+
     """
     if not (is_number(value) and value > 0):
         raise error(f"{what} must be a number above zero, got {value!r}")
 
 
 def check_not_negative(value: float, what: str, error: type[WatersmeetError] = InputError) -> None:
-    """Refuses what is not a finite number of at least zero."""
+    """Require a finite number of at least zero."""
     if not (is_number(value) and value >= 0):
         raise error(f"{what} must be a number of at least zero, got {value!r}")
 
 
 def check_share(value: float, what: str, error: type[WatersmeetError] = InputError) -> None:
-    """Refuses what is not a number from zero to one."""
+    """Require a number from zero to one."""
     if not (is_number(value) and 0 <= value <= 1):
         raise error(f"{what} must be between zero and one, got {value!r}")
 
 
 def check_selectivity(value: float, what: str) -> None:
-    """Refuses what is not a number above zero and up to one: a predicate that nothing passes has no plan worth costing."""
+    """Require a number above zero and at most one; a predicate that no row passes has no plan worth costing."""
     if not (is_number(value) and 0 < value <= 1):
         raise InputError(f"{what} must be above zero and at most one, got {value!r}")
 
 
 def check_whole(value: int, at_least: int, what: str) -> None:
-    """Refuses what is not a whole number of at least `at_least`."""
+    """Require a whole number of at least `at_least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
         raise InputError(f"{what} must be a whole number of at least {at_least}, got {value!r}")
 
 
 def check_window(window_rows: float | None, window_s: float | None, what: str) -> None:
-    """Refuses a window that does not have exactly one of a number of rows and a length in seconds."""
+    """Require exactly one of a number of rows and a length in seconds."""
     for size in (window_rows, window_s):
         if size is not None:
             check_positive(size, what)
@@ -54,11 +55,12 @@ def check_window(window_rows: float | None, window_s: float | None, what: str) -
 
 
 def check_order(order: Sequence[int], streams: int) -> None:
-    """Refuses an order that does not name every stream once.
+    """Require an order that names every stream once.
 
     >>> check_order((0, 2), streams=3)
     Traceback (most recent call last):
     watersmeet.errors.PlanError: an order of 3 streams names each of 0 to 2 once, got 0, 2
+
     """
     if len(order) != streams or set(order) != set(range(streams)):
         raise PlanError(
@@ -67,7 +69,8 @@ def check_order(order: Sequence[int], streams: int) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Whether this is a number a statistic or a weight can have; truth values, NaN and what would overflow in a product
-    are not.
+    """Return whether a statistic or a weight can have this value.
+
+    Booleans, NaN and numbers that would overflow in a product are not valid.
     """
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST

@@ -1,14 +1,18 @@
-"""What an aggregation over a join costs on our kernels when some of its inputs are aggregated before the join.
+"""Cost of an aggregation over a join on our kernels, exact with early aggregation or estimated from a shed join.
 
-The shape is the fourth paper's (`cost.tran`), generalised to any number of inputs and to evaluation at intervals:
+The exact model has the shape of the fourth paper's (`models.tran`), generalised to any number of inputs and to
+evaluation at intervals:
 
-- A row enters and leaves its window once each. On an input that aggregates early it is counted in its group first.
-- All rows of one early group that come and go between two evaluations are one change; on other inputs every row is one.
-- A change probes the other inputs one after the other. On an early input it meets groups, at most one per combination
-  of carried values;
-  on the others it meets rows.
-- Every result is one update of the query's aggregation set, found by hashing: there is no chain of groups to walk, so
+- A row enters and leaves its window once each. On an input that aggregates early it is first counted in its group.
+- All rows of one early group that come and go between two evaluations are one change. On other inputs every row is one.
+- A change probes the other inputs in order. On an early input it matches groups, at most one per combination of carried
+  values. On the others it matches rows.
+- Every result is one update of the query's aggregation set, found by hashing. There is no chain of groups to walk, so
   α/Bg is 1.
+
+Estimates from a shed join need the rows of every combination. So the combinations are stored while they are inside
+their windows, and every evaluation regroups all of them. Estimating therefore often costs more than the exact
+aggregation, which updates its groups once per change.
 
 References: Tran, Lee, "Transformation of Continuous Aggregation Join Queries over Data Streams", section 6.3, eqs. 1 to
 4.
@@ -23,18 +27,17 @@ from dataclasses import dataclass, fields
 from watersmeet.errors import PlanError
 from watersmeet.planner.models.checks import check_not_negative, check_positive
 
-#: Rows of input j that a change of inputs already bound meets, or groups where j aggregates early: (bound, j) → number.
+#: Rows of input j that match a change of the bound inputs, or groups if j aggregates early: (bound, j) → number.
 Matches = Callable[[frozenset[int], int], float]
 
 
 @dataclass(frozen=True, slots=True)
 class EarlyInput:
-    """An input as the model sees it: rows per second after selection, rows in its window, groups its rows can fall into
-    (g/σ).
+    """An input of the model: rows per second after selection, rows in its window, groups its rows fall into (g/σ).
 
-    `passes` is how often a row is handled: twice where it enters and leaves, once where it never leaves. `order` is how
-    its changes probe the others. `carried` is how many combinations of values an arrival elsewhere can tell apart in it
-    (g).
+    `passes` counts how often a row is handled: twice if it enters and leaves, once if it never leaves. `order` is the
+    order in which its changes probe the other inputs. `carried` is the number of value combinations that an arrival on
+    another input distinguishes in it (g).
     """
 
     rows_per_s: float
@@ -55,7 +58,7 @@ class EarlyInput:
 
 @dataclass(frozen=True, slots=True)
 class EarlyWeights:
-    """Seconds per row taken in, per row counted in its early group, per change, per probe, and per result."""
+    """Seconds per row ingested, per row counted in its early group, per change, per probe, and per result."""
 
     row_s: float = 4.0e-7
     early_row_s: float = 1.2e-7
@@ -70,7 +73,7 @@ class EarlyWeights:
 
 @dataclass(frozen=True, slots=True)
 class InputCost:
-    """What one input's rows cost per second, by what is done: keeping them, and joining their changes."""
+    """Cost of one input per second: storing its rows, and joining their changes."""
 
     keep_s: float
     join_s: float
@@ -79,11 +82,12 @@ class InputCost:
 
 
 def changes_per_s(each: EarlyInput, interval_s: float, *, early: bool) -> float:
-    """Changes of an input per second: its rows, or, aggregated early, the groups that rows fall into in an interval.
+    """Estimate the changes of an input per second: its rows, or the early groups that rows fall into per interval.
 
     >>> rows = EarlyInput(300, 5000, early_groups=10, carried=1, passes=2, order=(1,))
     >>> changes_per_s(rows, 1.0, early=False), round(changes_per_s(rows, 1.0, early=True), 3)
     (600.0, 10.0)
+
     """
     rows = each.rows_per_s * each.passes * interval_s
     if not early or rows == 0:
@@ -92,7 +96,9 @@ def changes_per_s(each: EarlyInput, interval_s: float, *, early: bool) -> float:
 
 
 def groups_hit(groups: float, rows: float) -> float:
-    """How many of g groups r rows fall into: g·(1 − (1 − 1/g)^r), never more than the rows. The paper takes min(r, g).
+    """Estimate how many of g groups r rows fall into: g·(1 − (1 − 1/g)^r), never more than r.
+
+    The paper uses min(r, g).
 
     >>> round(groups_hit(150, 500), 1), groups_hit(1, 500), round(groups_hit(1e9, 500), 1)
     (144.7, 1.0, 500.0)
@@ -107,7 +113,7 @@ def groups_hit(groups: float, rows: float) -> float:
 def input_costs(
     inputs: Sequence[EarlyInput], early: Collection[int], matches: Matches, interval_s: float, weights: EarlyWeights
 ) -> list[InputCost]:
-    """What every input costs under the plan that aggregates the inputs `early` before the join."""
+    """Estimate the cost of every input under the plan that aggregates the inputs `early` before the join."""
     return [_input_cost(inputs, k, early, matches, interval_s, weights) for k in range(len(inputs))]
 
 
@@ -135,8 +141,7 @@ def _input_cost(
 
 @dataclass(frozen=True, slots=True)
 class EstimateWeights:
-    """Seconds of one evaluation, per combination inside its windows, per combination that is not valid yet, and per
-    group.
+    """Seconds per evaluation, per combination inside its windows, per combination that is not valid yet, and per group.
 
     The defaults were measured with three aggregates over a join of two shed streams. Calibration does not measure them.
     """
@@ -153,7 +158,7 @@ class EstimateWeights:
 
 @dataclass(frozen=True, slots=True)
 class EstimateLoad:
-    """Quantities of the evaluations: how many per second, and how many combinations and groups each of them sees."""
+    """Load of the evaluations: how many per second, and how many combinations and groups each of them visits."""
 
     evaluations_per_s: float
     combinations: float

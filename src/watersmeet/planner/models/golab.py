@@ -1,14 +1,14 @@
 """Comparisons per unit of time of multi-way window joins that store no intermediate result.
 
 One formula covers every algorithm of the paper. For the new rows of one origin, the loops run over the windows in some
-order in which the origin stands at any place. With `φ(outer)` the composite rows that reach a loop and `scanned` the
-rows the loop looks at for each,
+order. The origin may have any position in it. Let `φ(outer)` be the composite rows that reach a loop and `scanned` the
+rows that the loop visits for each of them. Then
 
     comparisons = executions · Σ over the loops but the first of φ(outer loops) · scanned(loop)
 
-where the origin's window counts as one row, executed λ times per unit of time (eager), or as λτ rows, executed 1/τ
-times (lazy). The first loop compares nothing. Eager, Lazy, Naive, General and Hash differ only in the order, in τ and
-in what is scanned.
+The origin's window counts as one row, executed λ times per unit of time (eager), or as λτ rows, executed 1/τ times
+(lazy). The first loop compares nothing. Eager, Lazy, Naive, General and Hash differ only in the order, in τ and in
+`scanned`.
 
 References: Golab, Özsu, "Processing Sliding Window Multi-Joins in Continuous Queries over Data Streams", section 4.2
 and appendix A.
@@ -36,15 +36,15 @@ Order = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream and its window, in the paper's (λ, T, v); a count window has `window_rows` (C) instead of `window_s`
-    (T).
+    """A stream and its window, in the paper's (λ, T, v); a count window has `window_rows` (C) instead of `window_s` (T).
 
-    `buckets` (b) is 1 where there is no hash index. `theta` is the selectivity of a predicate other than equality that
-    ties this window to the common attribute; None means equality. `weight` is what one comparison with this window
-    costs beside a plain one.
+    `buckets` (b) is 1 without a hash index. `theta` is the selectivity of a predicate other than equality that ties
+    this window to the common attribute; None means equality. `weight` is the cost of one comparison with this window
+    relative to a plain one.
 
     >>> Stream(10, 100, 500).rows(), Stream(10, None, 500, window_rows=300).rows(slack_s=5)
     (1000.0, 350)
+
     """
 
     rows_per_s: float
@@ -65,7 +65,7 @@ class Stream:
             check_selectivity(self.theta, "the selectivity of a theta predicate")
 
     def rows(self, slack_s: float = 0.0) -> float:
-        """Rows in the window when it is looked at, `slack_s` of them past their time: λ(T + slack), or C + λ·slack."""
+        """Return the rows in the window at evaluation, `slack_s` of them expired: λ(T + slack), or C + λ·slack."""
         if self.window_s is None:
             assert self.window_rows is not None
             return self.window_rows + self.rows_per_s * slack_s
@@ -74,10 +74,11 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """How often joins are evaluated (τ; 0 is eager) and how often expired rows leave (as often, unless said otherwise).
+    """Evaluation interval (τ; 0 is eager) and expiration interval (the same unless given).
 
     >>> Intervals(5).slack_s, Intervals(5, 15).slack_s, Intervals(0, 10).slack_s
     (5.0, 10.0, 5.0)
+
     """
 
     evaluate_s: float = 0.0
@@ -94,7 +95,7 @@ class Intervals:
 
     @property
     def slack_s(self) -> float:
-        """By how much a window is longer than its length when a join looks at it, on average.
+        """Mean excess of a window over its length when a join reads it.
 
         Since the last expiration τ, 2τ, … up to the expiration interval e have passed: (τ + e)/2. The paper has e = τ,
         hence T + τ.
@@ -106,24 +107,24 @@ EAGER = Intervals()
 
 
 class Join(Protocol):
-    """The streams of a join and how its predicates tie them together."""
+    """The streams of a join and the selectivity of the predicates between them."""
 
     @property
     def streams(self) -> tuple[Stream, ...]: ...
 
     def selectivity(self, members: Sequence[int]) -> float:
-        """The share of all combinations of the members' rows that satisfy the predicates among them."""
+        """Return the share of all combinations of the members' rows that satisfy the predicates among them."""
 
     def leads_to(self, outer: Sequence[int], target: int) -> bool:
-        """Whether a row of the outer streams fixes the value to look up in the target's hash index."""
+        """Return whether a row of the outer streams fixes the value to look up in the target's hash index."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommonAttribute:
-    """All streams joined on one attribute: by equality, or by a theta predicate where a stream has one.
+    """All streams joined on one attribute: by equality, or by a theta predicate if a stream has one.
 
     Containment of value sets: a stream with v distinct values has the first v of a common list. So min(v) values occur
-    in all of the members, each in a share 1/v of a member's rows, and `selectivity = min(v) / Π v`.
+    in all members, each in a share 1/v of a member's rows, and `selectivity = min(v) / Π v`.
 
     >>> CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50))).selectivity((0, 1))
     0.002
@@ -140,7 +141,7 @@ class CommonAttribute:
     def selectivity(self, members: Sequence[int]) -> float:
         equal = [self.streams[member].distinct for member in members if self.streams[member].theta is None]
         if not equal:
-            return 1.0  # theta predicates tie a stream to the common attribute, and nobody here has it
+            return 1.0  # theta predicates tie a stream to the common attribute, which no member has
         thetas = [theta for member in members if (theta := self.streams[member].theta) is not None]
         return min(equal) / math.prod(equal) * math.prod(thetas)
 
@@ -149,7 +150,7 @@ class CommonAttribute:
 
 
 def intermediate_rows(join: Join, members: Sequence[int], intervals: Intervals = EAGER) -> float:
-    """φ: the expected rows of the join of these windows, whatever the order they are joined in.
+    """Estimate φ: the rows of the join of these windows, which do not depend on the join order.
 
     >>> intermediate_rows(CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50))), (0, 1))
     200.0
@@ -160,18 +161,20 @@ def intermediate_rows(join: Join, members: Sequence[int], intervals: Intervals =
 
 
 def result_rows_per_s(join: Join) -> float:
-    """Results per unit of time: each arrival meets the other windows as they are at that instant, so evaluation
-    intervals do not matter.
+    """Estimate results per unit of time.
+
+    Each arrival matches the other windows as they are at that instant, so evaluation intervals do not matter.
 
     >>> result_rows_per_s(CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50))))
     4.0
+
     """
     whole = intermediate_rows(join, range(len(join.streams)))
     return math.fsum(stream.rows_per_s * whole / stream.rows() for stream in join.streams)
 
 
 def origin_comparisons(join: Join, origin: int, order: Order, intervals: Intervals = EAGER) -> float:
-    """Comparisons per unit of time for the new rows of one origin, which may stand at any place of the order.
+    """Estimate comparisons per unit of time for the new rows of one origin, at any position of the order.
 
     >>> three = CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50), Stream(1, 200, 40)))
     >>> origin_comparisons(three, origin=0, order=(0, 1, 2))
@@ -189,8 +192,9 @@ def origin_comparisons(join: Join, origin: int, order: Order, intervals: Interva
 
 
 def origin_rows(join: Join, origin: int, intervals: Intervals) -> tuple[tuple[float, ...], float]:
-    """The rows of each window when new rows of the origin are joined (of the origin's, only the new ones), and how
-    often that happens.
+    """Return the rows of each window when new rows of the origin are joined, and the executions per unit of time.
+
+    Of the origin's window, only the new rows count.
     """
     if not 0 <= origin < len(join.streams):
         raise PlanError(f"there is no stream {origin} among {len(join.streams)}")
@@ -201,20 +205,20 @@ def origin_rows(join: Join, origin: int, intervals: Intervals) -> tuple[tuple[fl
 
 
 def loop_comparisons(join: Join, rows: Sequence[float], outer: Order, target: int) -> float:
-    """Comparisons of one loop in one execution, given the rows of every window; only which loops are outside matters,
-    not their order.
+    """Estimate the comparisons of one loop in one execution, from the rows of every window.
+
+    Only the set of outer loops matters, not their order.
     """
     composites = math.prod(rows[member] for member in outer) * join.selectivity(outer)
     return composites * scanned_rows(join, rows, outer, target) * join.streams[target].weight
 
 
 def scanned_rows(join: Join, rows: Sequence[float], outer: Order, target: int) -> float:
-    """Rows a loop looks at for one composite row from the loops outside it: the window, or one of its b buckets.
+    """Estimate the rows that a loop scans for one composite row of the outer loops: the window, or one of its b buckets.
 
-    A bucket holds at least the rows that match: buckets beyond the number of values save nothing more. Matches do not
-    depend on b.
+    A bucket holds at least the matching rows, so more buckets than values save nothing. Matches do not depend on b.
 
-    References: Golab, Özsu, sections 3.4 and 5.3 (T/b). The bound from below is ours.
+    References: Golab, Özsu, sections 3.4 and 5.3 (T/b). The lower bound is ours.
     """
     if join.streams[target].buckets == 1 or not join.leads_to(outer, target):
         return rows[target]
@@ -223,17 +227,19 @@ def scanned_rows(join: Join, rows: Sequence[float], outer: Order, target: int) -
 
 
 def origin_first(origin: int, global_order: Order) -> Order:
-    """The order for one origin: the origin outermost, then the global order.
+    """Return the order for one origin: the origin outermost, then the global order.
 
     >>> origin_first(2, (0, 1, 2, 3))
     (2, 0, 1, 3)
+
     """
     return (origin, *(each for each in global_order if each != origin))
 
 
 def eager_nlj(join: Join, global_order: Order) -> tuple[float, ...]:
-    """Eager Multi-Way NLJ by origin, C1, C2, …; with buckets it is the Multi-Way Hash Join, with some of them the
-    hybrid.
+    """Estimate Eager Multi-Way NLJ by origin, C1, C2, ….
+
+    With buckets on all windows it is the Multi-Way Hash Join, with buckets on some of them the hybrid.
 
     >>> [round(cost) for cost in eager_nlj(CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50), Stream(1, 200, 40))), (0, 1, 2))]
     [1400, 1400, 1200]
@@ -244,46 +250,56 @@ def eager_nlj(join: Join, global_order: Order) -> tuple[float, ...]:
 
 
 def lazy_nlj(join: Join, global_order: Order, intervals: Intervals) -> tuple[float, ...]:
-    """Lazy Multi-Way NLJ by origin, L1, L2, …: as eager, with windows of T + τ. References: Golab, Özsu, appendix A, L."""
+    """Estimate Lazy Multi-Way NLJ by origin, L1, L2, …: as eager, with windows of T + τ.
+
+    References: Golab, Özsu, appendix A, L.
+    """
     return per_origin(
         join, [origin_first(origin, global_order) for origin in range(len(join.streams))], _lazy(intervals)
     )
 
 
 def naive_eager_nlj(join: Join, global_order: Order) -> tuple[float, ...]:
-    """Naive Multi-Way NLJ by origin, G1, G2, …: one order whatever the origin. References: Golab, Özsu, appendix A, G."""
+    """Estimate Naive Multi-Way NLJ by origin, G1, G2, …: one order for all origins.
+
+    References: Golab, Özsu, appendix A, G.
+    """
     return per_origin(join, [global_order] * len(join.streams), EAGER)
 
 
 def naive_lazy_nlj(join: Join, global_order: Order, intervals: Intervals) -> tuple[float, ...]:
-    """Naive Multi-Way NLJ every τ by origin, H1, H2, …. References: Golab, Özsu, appendix A, H."""
+    """Estimate Naive Multi-Way NLJ every τ by origin, H1, H2, ….
+
+    References: Golab, Özsu, appendix A, H.
+    """
     return per_origin(join, [global_order] * len(join.streams), _lazy(intervals))
 
 
 def general_lazy_nlj(join: Join, orders: Sequence[Order], intervals: Intervals) -> tuple[float, ...]:
-    """General Lazy Multi-Way NLJ by origin: any order for each, its new rows at any place. References: Golab, Özsu,
-    section 3.3.
+    """Estimate General Lazy Multi-Way NLJ by origin: any order for each, its new rows at any position.
+
+    References: Golab, Özsu, section 3.3.
     """
     return per_origin(join, orders, _lazy(intervals))
 
 
 def per_origin(join: Join, orders: Sequence[Order], intervals: Intervals = EAGER) -> tuple[float, ...]:
-    """Comparisons per unit of time for each origin, each with an order of its own; the plan costs their sum."""
+    """Estimate comparisons per unit of time for each origin with its own order; the plan costs their sum."""
     if len(orders) != len(join.streams):
         raise PlanError(f"{len(join.streams)} origins need as many orders, got {len(orders)}")
     return tuple(origin_comparisons(join, origin, order, intervals) for origin, order in enumerate(orders))
 
 
 def expiration_checks_per_s(join: Join, intervals: Intervals = EAGER) -> float:
-    """List heads looked at per unit of time to let expired rows leave: each row once, and every bucket each time, empty
-    or not.
+    """Estimate list heads visited per unit of time to evict expired rows: each row once, and every bucket each time.
 
-    Expiration takes place at every arrival (eager) or every e. This is why many buckets want a longer interval.
+    Empty buckets are visited too. Expiration takes place at every arrival (eager) or every e. So many buckets call for
+    a longer interval.
 
     >>> expiration_checks_per_s(CommonAttribute((Stream(1, 100, 50, buckets=10),) * 2), Intervals(5))
     6.0
 
-    References: Golab, Özsu, section 4.1 (in words).
+    References: Golab, Özsu, section 4.1 (in prose).
     """
     arrivals_per_s = math.fsum(stream.rows_per_s for stream in join.streams)
     every_s = intervals.evaluate_s if intervals.expire_s is None else intervals.expire_s

@@ -1,12 +1,14 @@
-"""What keeping and probing a window costs per unit of time, by index structure, and which pair of structures suits two
-streams.
+"""Cost of storing and probing a window, by index structure, and the best pair of structures for two streams.
 
-A join of streams A and B splits into two directions that know nothing of each other: window B is probed by arrivals of
-A and updated by arrivals of B, and the other way round. So each window gets the structure that suits its own two rates.
-`TN` means a T-tree on window A and a list on window B.
+The weight factors say how many seconds it takes to touch one row when a window is probed (P) and when it is updated
+(I).
+
+A join of streams A and B splits into two independent directions. Arrivals of A probe window B, and arrivals of B update
+it; the other direction is the mirror image. So each window gets the structure that suits its own two rates. `TN` means
+a T-tree on window A and a list on window B.
 
 References: Kang, Naughton, Viglas, "Evaluating Window Joins over Unbounded Streams", section 4, Tables 1 and 3, Figure
-2.
+2; sections 4.1 and 4.2 for the weight factors.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class StructureWeights:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """P and I of each structure, the rows in a hash bucket (B/|B|) and in a tree node (N)."""
+    """P and I of each structure, rows per hash bucket (B/|B|) and rows per tree node (N)."""
 
     list: StructureWeights
     hash: StructureWeights
@@ -49,7 +51,7 @@ class Weights:
         check_whole(self.node_rows, 2, "the rows of a tree node")
 
 
-#: The weights the paper measured (eq. 7). It does not name their unit, so costs with them compare only with each other.
+#: The weights that the paper measured (eq. 7). It does not name their unit, so such costs compare only with each other.
 PAPER_WEIGHTS = Weights(
     list=StructureWeights(3e-4, 1e-4),
     hash=StructureWeights(5.5e-4, 7.8e-4),
@@ -59,9 +61,10 @@ PAPER_WEIGHTS = Weights(
 
 
 def fitted_weight(touched_rows: Sequence[float], seconds: Sequence[float]) -> float:
-    """The weight that makes `touched rows · weight` fit measured seconds best: least squares through the origin.
+    """Fit the weight for which `touched rows · weight` is closest to measured seconds.
 
-    Feed it the points of a probe-only workload at rising rates for P, of an update-only workload for I.
+    Least squares through the origin. Pass the points of a probe-only workload at rising rates for P, of an update-only
+    workload for I.
 
     >>> fitted_weight([1000, 2000, 3000], [0.5, 1.0, 1.5])
     0.0005
@@ -79,13 +82,13 @@ def fitted_weight(touched_rows: Sequence[float], seconds: Sequence[float]) -> fl
     return math.fsum(products) / math.fsum(touched * touched for touched in touched_rows)
 
 
-#: The paper's letters for the structures, as plans name them.
+#: Structure names used in plans, by the paper's letters.
 LETTERS = {"N": "list", "H": "hash", "B": "btree", "T": "ttree"}
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A window of `rows`, filled at `arrivals_per_s` and probed at `probes_per_s`."""
+    """Load of one window of `rows` rows, filled at `arrivals_per_s` and probed at `probes_per_s`."""
 
     rows: float
     arrivals_per_s: float
@@ -99,7 +102,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class TwoStreams:
-    """The workload of a join of A and B: rows in each window and arrivals on each stream."""
+    """Workload of a join of A and B: rows in each window and arrivals on each stream."""
 
     rows_a: float
     rows_b: float
@@ -114,12 +117,12 @@ class TwoStreams:
 
     @property
     def loads(self) -> tuple[Load, Load]:
-        """What window A and window B have to bear: each is filled by its own stream and probed by the other."""
+        """Loads of window A and window B: each is filled by its own stream and probed by the other."""
         return Load(self.rows_a, self.a_per_s, self.b_per_s), Load(self.rows_b, self.b_per_s, self.a_per_s)
 
 
 def list_cost(load: Load, weights: Weights) -> float:
-    """A probe touches every row of the window, an update one.
+    """Estimate the cost of a list: a probe touches every row of the window, an update touches one.
 
     >>> round(list_cost(Load(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
     0.4996
@@ -130,8 +133,9 @@ def list_cost(load: Load, weights: Weights) -> float:
 
 
 def hash_cost(load: Load, weights: Weights) -> float:
-    """A probe touches the rows of one bucket. Buckets keep arrival order, so the oldest row is found at once: an update
-    touches one.
+    """Estimate the cost of a hash index: a probe touches the rows of one bucket, an update touches one row.
+
+    Buckets keep arrival order, so an update finds the oldest row at once.
 
     >>> round(hash_cost(Load(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
     1.5679
@@ -142,7 +146,7 @@ def hash_cost(load: Load, weights: Weights) -> float:
 
 
 def btree_cost(load: Load, weights: Weights) -> float:
-    """A probe or an update goes down the whole height, with a binary search in each node.
+    """Estimate the cost of a B+tree: a probe or an update visits one node per level, with a binary search in each.
 
     >>> round(btree_cost(Load(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
     7.2727
@@ -154,32 +158,36 @@ def btree_cost(load: Load, weights: Weights) -> float:
 
 
 def ttree_cost(load: Load, weights: Weights) -> float:
-    """A probe or an update passes one node less than the height, with 1.5 comparisons each, then searches one node.
+    """Estimate the cost of a T-tree: 1.5 comparisons per node on the path, then a search in one node.
+
+    Probes and updates cost the same. The path has one node less than the height of the tree.
 
     >>> round(ttree_cost(Load(rows=9500, arrivals_per_s=2, probes_per_s=998), PAPER_WEIGHTS), 4)
     4.169
 
-    References: Kang, Naughton, Viglas, eq. 6. It prints the update as 2·1.5·(…) + ⌈log2 N⌉; insertion and invalidation
-    each search the tree, so the whole bracket is doubled. Only that gives Table 3.
+    References: Kang, Naughton, Viglas, eq. 6. The paper prints the update as 2·1.5·(…) + ⌈log2 N⌉. Insertion and
+    invalidation each search the tree, so the whole bracket is doubled. Only this reading gives Table 3.
     """
     touched = ttree_path_rows(load.rows, weights.node_rows)
     return _cost(load, weights.ttree, probe_rows=touched, update_rows=touched)
 
 
 def btree_path_rows(rows: float, node_rows: int) -> float:
-    """(⌈log_{N+1} ⌈n/N⌉⌉ + 1) · ⌈log2 N⌉: the nodes from the root to a leaf, times a binary search in each.
+    """Count rows compared from root to leaf: (⌈log_{N+1} ⌈n/N⌉⌉ + 1) · ⌈log2 N⌉, a binary search per node.
 
     >>> btree_path_rows(5000, node_rows=100)
     14
+
     """
     return (_ceil_log(math.ceil(rows / node_rows), node_rows + 1) + 1) * _ceil_log(node_rows, 2)
 
 
 def ttree_path_rows(rows: float, node_rows: int) -> float:
-    """1.5 · (⌈log2 ⌈n/N⌉⌉ − 1) + ⌈log2 N⌉; a tree of a single node has none to pass.
+    """Count rows compared on a T-tree path: 1.5 · (⌈log2 ⌈n/N⌉⌉ − 1) + ⌈log2 N⌉; a tree of one node has no path.
 
     >>> ttree_path_rows(5000, node_rows=100), ttree_path_rows(50, node_rows=100)
     (14.5, 7.0)
+
     """
     return 1.5 * max(_ceil_log(math.ceil(rows / node_rows), 2) - 1, 0) + _ceil_log(node_rows, 2)
 
@@ -188,15 +196,16 @@ STRUCTURE_COSTS = {"list": list_cost, "hash": hash_cost, "btree": btree_cost, "t
 
 
 def structure_cost(structure: str, load: Load, weights: Weights = PAPER_WEIGHTS) -> float:
-    """Cost per unit of time of a window kept in the structure of this name or letter."""
+    """Estimate the cost per unit of time of a window in the structure of this name or letter."""
     return STRUCTURE_COSTS[_name(structure)](load, weights)
 
 
 def index_cost(index: Index, load: Load, weights: Weights) -> float:
-    """Cost per unit of time of a window under a plan's index, with its own buckets or node size.
+    """Estimate the cost per unit of time of a window under a plan's index, with its own buckets or node size.
 
     >>> round(index_cost(Index("hash", 50), Load(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
     1.5679
+
     """
     bucket_rows = max(load.rows / index.size, 1.0) if index.kind == "hash" else weights.bucket_rows
     node_rows = index.size if index.kind in ("btree", "ttree") else weights.node_rows
@@ -205,7 +214,7 @@ def index_cost(index: Index, load: Load, weights: Weights) -> float:
 
 
 def pair_cost(pair: str, streams: TwoStreams, weights: Weights = PAPER_WEIGHTS) -> float:
-    """Cost per unit of time of a join whose window A has the first structure and window B the second.
+    """Estimate the cost per unit of time of a join whose window A has the first structure and window B the second.
 
     >>> round(pair_cost("TN", TwoStreams(9500, 500, 2, 998)), 2)
     4.67
@@ -218,18 +227,21 @@ def pair_cost(pair: str, streams: TwoStreams, weights: Weights = PAPER_WEIGHTS) 
 
 
 def best_pair(streams: TwoStreams, weights: Weights = PAPER_WEIGHTS, letters: str = "NHBT") -> str:
-    """The cheapest pair of structures; the directions are independent, so each window's best makes the best pair.
+    """Return the cheapest pair of structures.
+
+    The directions are independent, so the best structure of each window makes the best pair.
 
     >>> best_pair(TwoStreams(7000, 3000, 800, 200), letters="NHT")
     'HT'
+
     """
     return "".join(min(letters, key=lambda letter: structure_cost(letter, load, weights)) for load in streams.loads)
 
 
 def crossing(first: str, second: str, rows: float, weights: Weights = PAPER_WEIGHTS) -> float:
-    """Probes per arrival at which two structures on a window of `rows` cost the same; refused where they never do.
+    """Return the probes per arrival at which two structures on a window of `rows` cost the same.
 
-    Costs are linear in both rates, so there is one such ratio at most.
+    Costs are linear in both rates, so there is at most one such ratio. Raise `PlanError` if there is none.
 
     >>> round(crossing("N", "H", rows=500), 4)
     0.0094
@@ -245,16 +257,15 @@ def crossing(first: str, second: str, rows: float, weights: Weights = PAPER_WEIG
 def winners(
     rows_a: float, rows_b: float, weights: Weights = PAPER_WEIGHTS, letters: str = "NHT"
 ) -> tuple[tuple[str, float], ...]:
-    """The best pair for every ratio λa/λb from 0 up, each with the ratio up to which it is best.
+    """Return the best pair for every ratio λa/λb from 0 up, each with the ratio up to which it is best.
 
     >>> [pair for pair, _ in winners(5000, 5000)]
     ['TN', 'TH', 'HH', 'HT', 'NT']
 
     References: Kang, Naughton, Viglas, Figure 2.
     """
-    on_a = {
-        1 / ratio for ratio in _crossings(rows_a, weights, letters)
-    }  # window A is probed by b: its ratio is upside down
+    # b probes window A, so the ratio of window A is inverted
+    on_a = {1 / ratio for ratio in _crossings(rows_a, weights, letters)}
     ratios = sorted(on_a | set(_crossings(rows_b, weights, letters)))
     edges = [0.0, *ratios, 2 * ratios[-1] if ratios else 1.0]
     between = [((low + high) / 2, high) for low, high in pairwise(edges)]
@@ -276,12 +287,12 @@ def _crossing_or_none(first: str, second: str, rows: float, weights: Weights) ->
 
 
 def _cost(load: Load, weights: StructureWeights, probe_rows: float, update_rows: float) -> float:
-    """Each arrival is inserted once and expired once, hence the 2."""
+    """Add probes and updates. Each arrival is inserted once and expired once, hence the 2."""
     return load.probes_per_s * probe_rows * weights.probe_s + 2 * load.arrivals_per_s * update_rows * weights.update_s
 
 
 def _ceil_log(value: int, base: int) -> int:
-    """The smallest whole power of the base that reaches the value; exact where floating-point logarithms are not."""
+    """Return the smallest integer power of the base that reaches the value, without floating-point logarithms."""
     power, reached = 0, 1
     while reached < value:
         power, reached = power + 1, reached * base

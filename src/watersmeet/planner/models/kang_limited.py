@@ -1,7 +1,7 @@
-"""A window join that cannot have all it needs: who gets the probes, who gets the memory, and what comes out.
+"""A window join under limited CPU and memory: which stream gets the probes, which the memory, and the output rate.
 
-A `Pair` holds a quantity for stream A and for stream B. What is served or kept is taken to be a random sample of what
-arrives.
+A `Pair` holds a quantity for stream A and for stream B. The probed and stored rows are assumed to be a random sample of
+the arrivals.
 
 References: Kang, Naughton, Viglas, section 5.2, Figures 5 to 7.
 """
@@ -26,16 +26,17 @@ class Pair(NamedTuple):
 
 NOTHING = Pair(0.0, 0.0)
 
-#: Rounds in which probes and windows are improved in turn, and the share that stands for none in a quotient.
+#: Rounds in which probes and windows are improved in turn.
 _VARIANCE_ROUNDS = 20
-_NEXT_TO_NOTHING = 1e-9
+#: Smallest share in a quotient, so that nothing is divided by zero.
+_MIN_SHARE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class LimitedJoin:
     """A join of two streams: arrivals per second, rows of the full windows, and the selectivity σ = min(σa, σb).
 
-    A window may hold no rows: that of a stream whose rows are never the earlier one of a pair.
+    A window may hold no rows if rows of its stream are never the earlier row of a pair.
     """
 
     rows_per_s: Pair
@@ -50,7 +51,7 @@ class LimitedJoin:
 
 
 def output_rows_per_s(probes_per_s: Pair, window_rows: Pair, selectivity: float) -> float:
-    """σ(λa·B + λb·A): each probe meets the share σ of the other window.
+    """Estimate the output rate σ(λa·B + λb·A): each probe matches the share σ of the other window.
 
     >>> output_rows_per_s(Pair(100, 0), Pair(100, 200), 0.01)
     200.0
@@ -78,7 +79,7 @@ MEMORY_STRATEGIES: dict[str, Callable[[LimitedJoin], Pair]] = {
 
 
 def served_rates(join: LimitedJoin, service_per_s: float, strategy: str, at_least: Pair = NOTHING) -> Pair:
-    """Probes per second of each stream when only `service_per_s` (μ) can be served, by a strategy's name.
+    """Divide the service rate `service_per_s` (μ) into probes per second of each stream, by the named strategy.
 
     >>> served_rates(LimitedJoin(Pair(800, 200), Pair(100, 200), 0.01), 100, "by rate")
     Pair(a=80.0, b=20.0)
@@ -89,7 +90,7 @@ def served_rates(join: LimitedJoin, service_per_s: float, strategy: str, at_leas
 
 
 def kept_rows(join: LimitedJoin, memory_rows: float, strategy: str, at_least: Pair = NOTHING) -> Pair:
-    """Rows kept of each window when only `memory_rows` (M) fit, by a strategy's name.
+    """Divide the memory `memory_rows` (M) into rows stored of each window, by the named strategy.
 
     >>> kept_rows(LimitedJoin(Pair(10, 50), Pair(1000, 1000), 0.005), 1000, "MaxA")
     Pair(a=1000.0, b=0.0)
@@ -100,8 +101,9 @@ def kept_rows(join: LimitedJoin, memory_rows: float, strategy: str, at_least: Pa
 
 
 def best_served_rates(join: LimitedJoin, service_per_s: float, at_least: Pair = NOTHING) -> Pair:
-    """All probes that the minimum of the other leaves from the smaller window into the larger: output grows by σ(B − A)
-    per probe moved.
+    """Give all probes beyond the other stream's minimum to the stream that probes the larger window.
+
+    The output grows by σ(B − A) per probe moved.
 
     >>> best_served_rates(LimitedJoin(Pair(800, 200), Pair(500, 1000), 0.01), 100, at_least=Pair(10, 10))
     Pair(a=90.0, b=10.0)
@@ -112,8 +114,9 @@ def best_served_rates(join: LimitedJoin, service_per_s: float, at_least: Pair = 
 
 
 def best_kept_rows(join: LimitedJoin, memory_rows: float, at_least: Pair = NOTHING) -> Pair:
-    """All memory that the minimum of the other leaves to the slower stream's window: output grows by σ(λb − λa) per row
-    moved.
+    """Give all memory beyond the other stream's minimum to the window of the slower stream.
+
+    The output grows by σ(λb − λa) per row moved.
 
     >>> best_kept_rows(LimitedJoin(Pair(10, 50), Pair(1000, 1000), 0.005), 1000)
     Pair(a=1000.0, b=0.0)
@@ -125,7 +128,7 @@ def best_kept_rows(join: LimitedJoin, memory_rows: float, at_least: Pair = NOTHI
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Who probes, who is kept, and what comes out."""
+    """Probes per second and window rows of each stream, with the resulting output rate."""
 
     probes_per_s: Pair
     window_rows: Pair
@@ -133,6 +136,7 @@ class Allocation:
 
 
 def allocate(join: LimitedJoin, probes_per_s: Pair, window_rows: Pair) -> Allocation:
+    """Return the allocation with its output rate."""
     return Allocation(probes_per_s, window_rows, output_rows_per_s(probes_per_s, window_rows, join.selectivity))
 
 
@@ -143,10 +147,10 @@ def best_allocation(
     at_least_per_s: Pair = NOTHING,
     at_least_rows: Pair = NOTHING,
 ) -> Allocation:
-    """Both short: one stream gets the window, the other the probes, σμM where neither limit binds.
+    """Return the allocation with the highest output when both CPU and memory are limited.
 
-    Output is linear in the probes for given windows and in the windows for given probes, so the best is one of the four
-    extremes.
+    One stream gets the window, the other the probes. The output is σμM if neither limit binds. It is linear in the
+    probes for given windows and in the windows for given probes, so the best allocation is one of the four extremes.
 
     >>> best_allocation(LimitedJoin(Pair(50, 50), Pair(500, 500), 0.01), 10, 100).output_rows_per_s
     10.0
@@ -174,50 +178,52 @@ def least_variance_allocation(
 ) -> Allocation:
     """Divide probes and memory so that the estimated number of pairs has the smallest variance.
 
-    A pair of a direction is kept with the chance x·w, its probe share times its window share, so the variance grows as
-    Σ N/(x·w) over the two directions, where N = λ·W·σ is the number of pairs. For given windows the best probe share is
-    proportional to √(W/w) of the window that is probed, and for given probes the best window share is proportional to
-    √(λ/x) of the stream that probes it; the two are improved in turn. No direction is shut off, as the largest output
-    would have it: its pairs could not be estimated.
+    A pair of a direction is kept with the probability x·w, its probe share times its window share. So the variance
+    grows as Σ N/(x·w) over the two directions, where N = λ·W·σ is the number of pairs. For given windows, the best
+    probe share is proportional to √(W/w) of the probed window. For given probes, the best window share is proportional
+    to √(λ/x) of the probing stream. The two are improved in turn.
+
+    The allocation with the largest output would shut off one direction. This one never does, because the pairs of that
+    direction could not be estimated.
 
     >>> least_variance_allocation(LimitedJoin(Pair(800, 200), Pair(100, 100), 0.01), 100, 200).probes_per_s
     Pair(a=80.0, b=20.0)
+
     """
     windows = divide(memory_rows, join.window_rows, at_least_rows, at_most=join.window_rows)
     probes = join.rows_per_s
     for _ in range(_VARIANCE_ROUNDS):
         held = [
-            max(kept / full, _NEXT_TO_NOTHING) if full else 1.0
-            for kept, full in zip(windows, join.window_rows, strict=True)
+            max(kept / full, _MIN_SHARE) if full else 1.0 for kept, full in zip(windows, join.window_rows, strict=True)
         ]
         needed = [math.sqrt(full / share) for full, share in zip(join.window_rows, held, strict=True)]
-        wanted = Pair(*(rate * need for rate, need in zip(join.rows_per_s, reversed(needed), strict=True)))
-        probes = divide(service_per_s, wanted, at_least_per_s, at_most=join.rows_per_s)
-        served = [max(probing / rate, _NEXT_TO_NOTHING) for probing, rate in zip(probes, join.rows_per_s, strict=True)]
+        proportion = Pair(*(rate * need for rate, need in zip(join.rows_per_s, reversed(needed), strict=True)))
+        probes = divide(service_per_s, proportion, at_least_per_s, at_most=join.rows_per_s)
+        served = [max(probing / rate, _MIN_SHARE) for probing, rate in zip(probes, join.rows_per_s, strict=True)]
         needed = [math.sqrt(rate / share) for rate, share in zip(join.rows_per_s, served, strict=True)]
-        wanted = Pair(*(full * need for full, need in zip(join.window_rows, reversed(needed), strict=True)))
-        windows = divide(memory_rows, wanted, at_least_rows, at_most=join.window_rows)
+        proportion = Pair(*(full * need for full, need in zip(join.window_rows, reversed(needed), strict=True)))
+        windows = divide(memory_rows, proportion, at_least_rows, at_most=join.window_rows)
     return allocate(join, probes, windows)
 
 
-def divide(total: float, wanted: Pair, at_least: Pair, at_most: Pair) -> Pair:
-    """Divide `total` in the proportion `wanted`, within each side's least and most. One side's excess goes to the
-    other.
+def divide(total: float, proportion: Pair, at_least: Pair, at_most: Pair) -> Pair:
+    """Divide `total` in the given proportion, within the minimum and maximum of each side.
 
-    If neither side wants any, both get the same.
+    The excess of one side goes to the other. If both proportions are zero, both sides get the same.
 
-    >>> divide(100, wanted=Pair(3, 1), at_least=NOTHING, at_most=Pair(60, 80))
+    >>> divide(100, proportion=Pair(3, 1), at_least=NOTHING, at_most=Pair(60, 80))
     Pair(a=60.0, b=40.0)
+
     """
-    check_not_negative(total, "what there is to divide", PlanError)
+    check_not_negative(total, "the amount to divide", PlanError)
     for least, most in zip(at_least, at_most, strict=True):
-        check_not_negative(least, "a demanded minimum", PlanError)
+        check_not_negative(least, "a minimum", PlanError)
         if least > most:
-            raise PlanError(f"a minimum of {least:g} is demanded where there are only {most:g}")
+            raise PlanError(f"a minimum of {least:g} exceeds the {most:g} available")
     if sum(at_least) > total:
-        raise PlanError(f"minimums of {at_least.a:g} and {at_least.b:g} are more than the {total:g} there is")
+        raise PlanError(f"minimums of {at_least.a:g} and {at_least.b:g} exceed the {total:g} available")
     total = min(total, sum(at_most))
-    share_a = total * (wanted.a / (wanted.a + wanted.b) if any(wanted) else 0.5)
+    share_a = total * (proportion.a / (proportion.a + proportion.b) if any(proportion) else 0.5)
     a = min(max(share_a, at_least.a, total - at_most.b), at_most.a, total - at_least.b)
     return Pair(float(a), float(total - a))
 

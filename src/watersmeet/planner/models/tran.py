@@ -1,19 +1,18 @@
-"""What an aggregation over a join costs per unit of time when some of its inputs are aggregated before the join.
+"""Cost per unit of time of an aggregation over a join, with some of its inputs aggregated before the join.
 
-A plan is the set of inputs that carry an early aggregation (EA) operator: none is the late aggregation plan (LAP), and
-there are 2^m plans for m inputs. Each row is handled once when it enters its window and once when it leaves (hence the
-paper's factor of two). To handle a row of input k under the plan E is to
+A plan is the set of inputs that carry an early aggregation (EA) operator. The empty set is the late aggregation plan
+(LAP). There are 2^m plans for m inputs. Each row is handled once when it enters its window and once when it leaves
+(hence the paper's factor of two). To handle a row of input k under the plan E is to
 
     update window k                                       U
     update the aggregation set of k, if k is in E         (α_k / B_k) · Ug
     find its matches in every other input j               (α_j / B_j) · P if j is in E, (w_j / B_j) · P otherwise
-    update the query's aggregation set with each result   Π over j ≠ k of (n_j if j is in E, m_j otherwise) · (α / Bg) ·
-    Ug
+    update the query's aggregation set with each result   Π over j ≠ k of (n_j if j is in E, m_j otherwise) · (α / Bg) · Ug
 
-The paper gives this for two inputs. For m inputs its algorithm (Figure 5, step 3) looks the row itself up once in each
-of the other inputs and combines what it finds: probes add up, matches multiply. With two inputs both the sum and the
-product have one term, which is the paper's formula. Nested loops touch all rows of the probed window or aggregation
-set, not one bucket: there B_j = 1 in the third line, and only there, because aggregation sets are hashed either way.
+The paper gives this for two inputs. For m inputs its algorithm (Figure 5, step 3) looks up the row once in each of the
+other inputs and combines the matches: probes add up, matches multiply. With two inputs both the sum and the product
+have one term, which is the paper's formula. Nested loops touch all rows of the probed window or aggregation set, not
+one bucket. So B_j = 1 in the third line, and only there, because aggregation sets are hashed in either case.
 
 References: Tran, Lee, "Transformation of Continuous Aggregation Join Queries over Data Streams", sections 6.3 and 7.1,
 eqs. 1 to 22.
@@ -33,15 +32,15 @@ from watersmeet.planner.models.checks import check_not_negative, check_positive,
 Method = Literal["hash", "nested loops"]
 
 #: The most inputs whose plans are listed one by one.
-MOST_INPUTS = 12
+MOST_INPUTS = 12  # 4,096 plans
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
     """A joined stream: λ rows per second, w rows in its window, g groups of its own, join selectivity σ.
 
-    g is 1 where no grouping attribute comes from this stream. A relation is an input of rate zero. `passes` is how
-    often a row is handled: twice in a sliding window, once where rows do not leave one by one (landmark and tumbling
+    g is 1 if no grouping attribute comes from this stream. A relation is an input of rate zero. `passes` counts how
+    often a row is handled: twice in a sliding window, once if rows do not leave one by one (landmark and tumbling
     windows).
     """
 
@@ -64,9 +63,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class AggregationWeights:
-    """Seconds per row probed (P) and per window updated (U), by join method, and per group looked at in an aggregation
-    set (Ug).
-    """
+    """Seconds per row probed (P) and per window updated (U), by join method, and per group visited (Ug)."""
 
     nested_probe_s: float = 1.0
     hash_probe_s: float = 1.0
@@ -79,7 +76,7 @@ class AggregationWeights:
             check_not_negative(weight, "a weight of the aggregation model")
 
 
-#: The paper tunes its weights per experiment and prints none of them. With all of them equal its rankings come out.
+#: The paper tunes its weights per experiment and prints none of them. Equal weights reproduce its rankings.
 UNIT_WEIGHTS = AggregationWeights()
 
 
@@ -88,7 +85,7 @@ class AggregationJoin:
     """An aggregation over the join of these inputs; hash tables have at most `most_buckets` (B) buckets.
 
     The paper hashes the query's aggregation set on the grouping attribute of the first input alone; "all" hashes it on
-    all of them.
+    the grouping attributes of all inputs.
     """
 
     inputs: tuple[Input, ...]
@@ -107,14 +104,15 @@ class AggregationJoin:
 
 
 def result_groups(join: AggregationJoin) -> float:
-    """α: groups in the query's aggregation set, at most the product of what each input can bring. References: Tran,
-    Lee, eq. 13.
+    """Return α: groups in the query's aggregation set, at most the product over the inputs.
+
+    References: Tran, Lee, eq. 13.
     """
     return math.prod(min(each.window_rows, each.groups) for each in join.inputs)
 
 
 def early_groups(each: Input) -> float:
-    """α_i: rows of an input's aggregation set, grouped by its grouping and its join attributes.
+    """Return α_i: rows of an input's aggregation set, grouped by its grouping and its join attributes.
 
     >>> early_groups(Input(300, 5000, groups=150, selectivity=0.1))
     1500.0
@@ -125,36 +123,46 @@ def early_groups(each: Input) -> float:
 
 
 def window_matches(each: Input) -> float:
-    """m_i: rows of the window that match an arrival elsewhere. References: Tran, Lee, eqs. 16 and 17."""
+    """Return m_i: rows of the window that match an arrival on another input.
+
+    References: Tran, Lee, eqs. 16 and 17.
+    """
     return each.selectivity * each.window_rows
 
 
 def early_matches(each: Input) -> float:
-    """n_i: rows of the aggregation set that match an arrival elsewhere, one per group. References: Tran, Lee, eqs. 18
-    and 19.
+    """Return n_i: rows of the aggregation set that match an arrival on another input, one per group.
+
+    References: Tran, Lee, eqs. 18 and 19.
     """
     return min(window_matches(each), each.groups)
 
 
 def join_buckets(each: Input, most_buckets: int) -> float:
-    """B_i: buckets on the join attribute, one per value up to B. References: Tran, Lee, eqs. 20 and 21."""
+    """Return B_i: buckets on the join attribute, one per value up to B.
+
+    References: Tran, Lee, eqs. 20 and 21.
+    """
     return min(1 / each.selectivity, most_buckets)
 
 
 def group_buckets(join: AggregationJoin) -> float:
-    """Bg: buckets of the query's aggregation set, one per value it is hashed on up to B. References: Tran, Lee, eq. 22."""
+    """Return Bg: buckets of the query's aggregation set, one per hashed value up to B.
+
+    References: Tran, Lee, eq. 22.
+    """
     values = join.inputs[0].groups if join.hashed_on == "first" else math.prod(each.groups for each in join.inputs)
     return min(values, join.most_buckets)
 
 
 def plan_cost(join: AggregationJoin, early: Collection[int] = (), weights: AggregationWeights = UNIT_WEIGHTS) -> float:
-    """Cost per unit of time of the plan with early aggregation on the inputs `early`; none of them is the LAP.
+    """Estimate the cost per unit of time of the plan that aggregates the inputs `early` before the join; none is the LAP.
 
     >>> two = AggregationJoin((Input(300, 5000, 150, 0.1), Input(300, 5000, 1, 0.1)))
     >>> plan_cost(two), plan_cost(two, early={1})
     (1201200.0, 603000.0)
 
-    References: Tran, Lee, eqs. 5 to 12. Eq. 6 prints α1/Bg and α/B2 where α1/B1 and α/Bg are meant, as eq. 10 has them.
+    References: Tran, Lee, eqs. 5 to 12. Eq. 6 prints α1/Bg and α/B2 for α1/B1 and α/Bg, which eq. 10 has.
     """
     if not set(early) <= set(range(len(join.inputs))):
         raise PlanError(f"early aggregation on input {max(early)}, but there are {len(join.inputs)}, numbered from 0")
@@ -164,7 +172,7 @@ def plan_cost(join: AggregationJoin, early: Collection[int] = (), weights: Aggre
 
 
 def row_cost(join: AggregationJoin, k: int, early: Collection[int], weights: AggregationWeights) -> float:
-    """Cost of handling one row of input k once, as it enters or leaves its window."""
+    """Estimate the cost of handling one row of input k once, as it enters or leaves its window."""
     others = [j for j in range(len(join.inputs)) if j != k]
     keep_own = _group_chain(join, k) * weights.group_s if k in early else 0.0
     probes = math.fsum(_probed_rows(join, j, early) for j in others)
@@ -175,19 +183,21 @@ def row_cost(join: AggregationJoin, k: int, early: Collection[int], weights: Agg
 
 
 def plan_name(early: Collection[int], inputs: int) -> str:
-    """The paper's name of a plan.
+    """Return the paper's name of a plan.
 
     >>> plan_name({1}, inputs=2), plan_name((), inputs=2)
     ('EAP01', 'LAP')
+
     """
     return "EAP" + "".join("01"[k in early] for k in range(inputs)) if early else "LAP"
 
 
 def all_plans(inputs: int) -> list[frozenset[int]]:
-    """All 2^m plans, the LAP first.
+    """List all 2^m plans, the LAP first.
 
     >>> [plan_name(early, 2) for early in all_plans(2)]
     ['LAP', 'EAP01', 'EAP10', 'EAP11']
+
     """
     if inputs > MOST_INPUTS:
         raise PlanError(
@@ -197,18 +207,18 @@ def all_plans(inputs: int) -> list[frozenset[int]]:
 
 
 def plan_costs(join: AggregationJoin, weights: AggregationWeights = UNIT_WEIGHTS) -> dict[str, float]:
-    """The cost of every plan by its name."""
+    """Estimate the cost of every plan, by plan name."""
     count = len(join.inputs)
     return {plan_name(early, count): plan_cost(join, early, weights) for early in all_plans(count)}
 
 
 def best_plan(join: AggregationJoin, weights: AggregationWeights = UNIT_WEIGHTS) -> frozenset[int]:
-    """The cheapest of all 2^m plans, as the set of inputs that aggregate early; the one with fewer operators of equals."""
+    """Return the inputs that aggregate early in the cheapest of all 2^m plans; on a tie, the plan with fewer operators."""
     return min(all_plans(len(join.inputs)), key=lambda early: (plan_cost(join, early, weights), len(early)))
 
 
 def _group_chain(join: AggregationJoin, k: int) -> float:
-    """Rows of an aggregation set that share a bucket."""
+    """Return the rows of an aggregation set that share a bucket."""
     return early_groups(join.inputs[k]) / join_buckets(join.inputs[k], join.most_buckets)
 
 

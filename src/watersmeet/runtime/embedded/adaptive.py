@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.operators.shed.sampling import drop_boxes
-from watersmeet.operators.window_join.tactics.tactic import Tally
+from watersmeet.operators.window_join.work_counters import Tally
 from watersmeet.planner.arrivals import Arriving
 from watersmeet.planner.budget import Budget
 from watersmeet.planner.costing import Costed, PlanCost

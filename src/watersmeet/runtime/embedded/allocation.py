@@ -40,7 +40,7 @@ from watersmeet.operators.window_join.config import MeetConfig
 from watersmeet.operators.window_join.driver import Counters, Stepped, step
 from watersmeet.operators.window_join.state import MeetState, empty_state
 from watersmeet.operators.window_join.tactics.registry import settled_config
-from watersmeet.operators.window_join.tactics.tactic import Tally
+from watersmeet.operators.window_join.work_counters import Tally
 from watersmeet.planner.estimates import Workload, length_to_seconds
 from watersmeet.planner.models.kang_limited import (
     NOTHING,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
@@ -13,6 +14,7 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, Query
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InputError
+from watersmeet.metrics.batch import BatchFigures, Observer
 from watersmeet.operators.aggregate import blobs as aggregate_blobs
 from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config
 from watersmeet.operators.aggregate.state import AggregateState, rebuilt
@@ -20,15 +22,15 @@ from watersmeet.operators.aggregate.state import empty_state as aggregate_state
 from watersmeet.operators.aggregate.state import with_relation as aggregate_relation
 from watersmeet.operators.aggregate.step import Stepped as Aggregated
 from watersmeet.operators.aggregate.step import step as aggregate_step
-from watersmeet.operators.parallel import on_cores
+from watersmeet.operators.parallel import cpu_seconds, on_cores
 from watersmeet.operators.shed.sampling import DropBox, drop_boxes
-from watersmeet.operators.window_join import blobs as meet_blobs
+from watersmeet.operators.window_join import serialization as join_serialization
 from watersmeet.operators.window_join.admission import Delta, without_shed
 from watersmeet.operators.window_join.config import MeetConfig
 from watersmeet.operators.window_join.driver import Stepped, step, with_relation
 from watersmeet.operators.window_join.state import MeetState, empty_state
 from watersmeet.operators.window_join.tactics.registry import settled_config
-from watersmeet.operators.window_join.tactics.tactic import Tally
+from watersmeet.operators.window_join.work_counters import ALL, PROBE, Tally
 from watersmeet.runtime.embedded.adaptive import Adaptive, Decision, Overload
 from watersmeet.runtime.planning import plan_of, planning_rows
 from watersmeet.runtime.watermark import Lateness, Watermark
@@ -108,11 +110,11 @@ class EmbeddedRun:
         """Serialize everything that later batches depend on, besides the watermark. Each kind of run overrides both
         directions.
         """
-        return meet_blobs.state_bytes(self.state)
+        return join_serialization.state_bytes(self.state)
 
     def restore_state(self, blob: bytes) -> None:
         """Take over the state that `save_state` of a run of the same query returned."""
-        self.state = meet_blobs.state_from_bytes(self.config, blob)
+        self.state = join_serialization.state_from_bytes(self.config, blob)
 
     def batches(self) -> Iterator[list[pa.RecordBatch]]:
         for tables in self.rounds():
@@ -343,3 +345,59 @@ def lateness_of(config: MeetConfig | AggregateConfig, sources: Sources) -> dict[
         if isinstance(source, Stream):
             found[config.inputs[i].name] = Lateness(source.lateness_us, source.idle_us)
     return found
+
+
+def collect_with_metrics(run: EmbeddedRun, observe: Observer) -> pa.Table:
+    """All results of an embedded run over finite data, every batch shown to the observer when it is over."""
+    results: list[pa.RecordBatch] = []
+    waiting: dict[str, pa.Table] = {}
+    number = 0
+    for tables in run.rounds():  # one round behind, to know which is the last
+        if waiting:
+            found, figures = run_batch_with_metrics(run, number, waiting)
+            observe(figures)
+            results += found
+            number += 1
+        waiting = tables
+    found, figures = run_batch_with_metrics(run, number, waiting, last=True)
+    observe(figures)
+    return run.gathered(results + found)
+
+
+def run_batch_with_metrics(
+    run: EmbeddedRun, batch: int, tables: Mapping[str, pa.Table], *, last: bool = False
+) -> tuple[list[pa.RecordBatch], BatchFigures]:
+    """One batch of an embedded run, with its figures."""
+    spent = dict(run.tally.watch.spent_s)
+    started, before_s = time.perf_counter(), cpu_seconds()
+    results = run.advance(tables, last=last)
+    took_s, spent_s = time.perf_counter() - started, cpu_seconds() - before_s
+    figures = BatchFigures(
+        batch=batch,
+        ended_s=time.time(),
+        took_s=took_s,
+        rows_in={name: table.num_rows for name, table in tables.items()},
+        rows_out=sum(each.num_rows for each in results),
+        late={name: entry.late for name, entry in run.batch_ledger.items()},
+        shed={name: entry.shed for name, entry in run.batch_ledger.items()},
+        state_rows=run.state_rows,
+        state_bytes=run.state_bytes,
+        watermark_us=run.watermark.value_us if run.watermark.value_us > -FOREVER_US else None,
+        newest_us=max(run.watermark.newest_us.values(), default=None),
+        operators_s=_operators(run, spent, spent_s),
+        plan=run.config.plan,
+    )
+    return results, figures
+
+
+def _operators(run: EmbeddedRun, before: Mapping[tuple[str, int], float], worked_s: float) -> dict[str, float]:
+    """Seconds of this batch by operator; work of no single input goes by the operator's name alone, and `batches` is
+    what is left.
+    """
+    aliases = {each.number: f" {each.alias}" for each in run.config.inputs} | {ALL: ""}
+    spent = {key: seconds - before.get(key, 0.0) for key, seconds in run.tally.watch.spent_s.items()}
+    by_origin = sum(
+        seconds for (operator, number), seconds in spent.items() if operator == PROBE and number != ALL
+    )  # in the sum of all probes
+    rest = max(0.0, worked_s - (sum(spent.values()) - by_origin))
+    return {**{operator + aliases[number]: seconds for (operator, number), seconds in spent.items()}, "batches": rest}

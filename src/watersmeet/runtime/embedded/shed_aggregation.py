@@ -17,7 +17,7 @@ from watersmeet.operators.window_join.admission import Delta
 from watersmeet.operators.window_join.driver import Stepped, step, with_relation
 from watersmeet.operators.window_join.state import empty_state
 from watersmeet.operators.window_join.tactics.registry import settled_config
-from watersmeet.operators.window_join.tactics.tactic import Tally
+from watersmeet.operators.window_join.work_counters import Tally
 from watersmeet.runtime.embedded.run import EmbeddedRun, Sources, lateness_of, whole
 from watersmeet.runtime.watermark import Watermark
 

@@ -1,10 +1,9 @@
-"""One bucket of a query: packets of a batch in, results out, with the watermark that every other bucket computes as
-well.
+"""One bucket of a query: it takes the packets of a batch and emits results.
 
 The watermark needs the newest time of every stream over the whole batch, and a bucket sees only its own rows. So every
-bucket gets the clock of every task that read a part of a stream, and keeps its own copy of the watermark: the copies
-are equal, because they are the same function of the same clocks. Nothing about them depends on when or where a bucket
-runs, so a replay decides the same.
+task that reads a part of a stream sends its clock to every bucket, and every bucket keeps its own copy of the
+watermark. All copies are equal, because they are the same function of the same clocks. They do not depend on when or
+where a bucket runs, so a replay decides the same.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Metrics = dict[str, int]
 
 @dataclass(frozen=True)
 class BucketState:
-    """The operator's state, and the watermark at the start of the next batch."""
+    """State of the operator, and the watermark at the start of the next batch."""
 
     inner: object
     watermark: Watermark
@@ -42,7 +41,11 @@ class BucketState:
 
 @dataclass(frozen=True)
 class Bucket:
-    """What a bucket has to know of the query. `streams` are the physical ones; several inputs may read one."""
+    """The part of a query that every bucket runs.
+
+    `streams` are the physical streams; several inputs may read one. `travelling` are the columns of each input that
+    arrive in packets.
+    """
 
     operator: Operator
     config: MeetConfig | AggregateConfig
@@ -58,26 +61,27 @@ class Bucket:
     def advance(
         self, label: int, state: BucketState, packets: Iterable[Packet], *, last: bool
     ) -> Generator[pa.RecordBatch, None, tuple[BucketState, Metrics]]:
-        """Joins one batch. `last` says that no other will come, so that what waits for the watermark is released."""
-        arrived = _Arrived(self, self.labels.index(label))
+        """Join one batch. `last` means that no batch follows, so rows that wait for the watermark are released."""
+        unpacked = _UnpackedBatch(self, self.labels.index(label))
         for packet in packets:
-            arrived.take(packet)
-        self._check_units(state.watermark, arrived.seen_us)
-        following = state.watermark.after(arrived.seen_us)
-        deltas = arrived.deltas()
+            unpacked.add(packet)
+        self._check_units(state.watermark, unpacked.seen_us)
+        following = state.watermark.after(unpacked.seen_us)
+        deltas = unpacked.deltas()
         start = time.perf_counter_ns()
         watermark_us = state.watermark.value_us
         future_us = FOREVER_US if last else following.value_us
         inner, counters = yield from self.operator.steps(
             state.inner, deltas, watermark_us, future_us, following.largest_us
         )
-        metrics = arrived.metrics(deltas, watermark_us, counters)
+        metrics = unpacked.metrics(deltas, watermark_us, counters)
         metrics["join_us"] = (time.perf_counter_ns() - start) // 1000
         return BucketState(inner, following), metrics
 
     def _check_units(self, watermark: Watermark, seen_us: Mapping[str, tuple[int, int]]) -> None:
-        """Check the first rows of each stream. The clocks cover the whole batch, so all buckets and the embedded host
-        decide alike.
+        """Check the time unit on the first rows of each stream.
+
+        The clocks cover the whole batch, so all buckets and the embedded host decide alike.
         """
         for number, name in enumerate(self.streams):
             if name in seen_us and name not in watermark.newest_us:
@@ -85,13 +89,13 @@ class Bucket:
                 refuse_likely_unit(name, source.time or "", source.fields, source.unit, *seen_us[name])
 
     def first_input(self, stream: int) -> int:
-        """The input whose rows stand for the stream's in the ledger: a self join reads its stream once per alias."""
+        """Return the input that is counted for a stream in the ledger: a self join has one input per alias."""
         return next(i for i in self.config.streams if self.config.inputs[i].name == self.streams[stream])
 
 
 @dataclass
-class _Arrived:
-    """The packets of one batch, sorted by what they carry."""
+class _UnpackedBatch:
+    """Packets of one batch, sorted by kind."""
 
     bucket: Bucket
     cell: int
@@ -101,16 +105,16 @@ class _Arrived:
     arrived: dict[int, int] = field(default_factory=dict)
     pack_us: int = 0
 
-    def take(self, packet: Packet) -> None:
+    def add(self, packet: Packet) -> None:
         if packet.kind == ROWS:
             self.tables.setdefault(packet.source, []).append(table_from_bytes(packet.blob))
         elif packet.kind == CLOCK:
-            self._clock(packet)
+            self._add_clock(packet)
         else:
             times = table_from_bytes(packet.blob).column(TIME).combine_chunks().to_numpy()
             self.only_times.setdefault((packet.kind, packet.source), []).append(times)
 
-    def _clock(self, packet: Packet) -> None:
+    def _add_clock(self, packet: Packet) -> None:
         if not packet.rows:
             return
         name = self.bucket.streams[packet.source]
@@ -134,30 +138,33 @@ class _Arrived:
         return np.concatenate([np.empty(0, np.int64), *self.only_times.get((kind, stream), [])])
 
     def metrics(self, deltas: dict[int, Delta], watermark_us: int, counters: Counters) -> Metrics:
-        """Count every row once over all buckets: copies of a row count in the first of its cells, and as shuffled rows."""
-        found: Metrics = {"results": counters.results, "pack_us": self.pack_us}
+        """Count every row once over all buckets.
+
+        A row that has copies counts in the first of its cells. Every copy counts as a shuffled row.
+        """
+        metrics: Metrics = {"results": counters.results, "pack_us": self.pack_us}
         for number in range(len(self.bucket.streams)):
             i = self.bucket.first_input(number)
             late = counters.late[i] if self.bucket.layout.is_first_copy(i, self.cell) else 0
             unwanted, shed = (self._times(kind, number) for kind in (UNWANTED, SHED))
             late += int(np.count_nonzero(unwanted < watermark_us)) + int(np.count_nonzero(shed < watermark_us))
-            found[f"arrived_{number}"] = self.arrived.get(number, 0)
-            found[f"late_{number}"] = late
-            found[f"shed_{number}"] = int(np.count_nonzero(shed >= watermark_us))
-        found |= {f"shuffled_{i}": len(delta) for i, delta in deltas.items()}
+            metrics[f"arrived_{number}"] = self.arrived.get(number, 0)
+            metrics[f"late_{number}"] = late
+            metrics[f"shed_{number}"] = int(np.count_nonzero(shed >= watermark_us))
+        metrics |= {f"shuffled_{i}": len(delta) for i, delta in deltas.items()}
         for name in ("probes", "comparisons", "touched"):
             counted = getattr(counters.tally, name)
-            found |= {
+            metrics |= {
                 f"{name}_{i}_{j}": int(counted[i, j])
                 for i in range(len(counted))
                 for j in range(len(counted))
                 if i != j
             }
-        return found | {
+        return metrics | {
             spent_name(*what): round(seconds * 1e6) for what, seconds in counters.tally.watch.spent_s.items()
         }
 
 
 def spent_name(operator: str, number: int) -> str:
-    """The metric of an operator's time on an input, or on all of them."""
+    """Return the name of the metric for an operator's time on one input, or on all inputs."""
     return f"{operator.replace(' ', '_')}_{'all' if number == ALL else number}_us"

@@ -1,18 +1,31 @@
-"""How a query is spread over buckets: a grid whose axes are equality classes, group keys of one input, or the rows of
-one input.
+"""The grid of buckets: choose it, place rows on it, label its cells and store it in the checkpoint.
 
-A row goes to every cell that agrees with what is known of it: on the axis of a class it has a key in, to the coordinate
-of that key; on the axis of an input's own rows, to the coordinate of the row; along all other axes, to every
-coordinate. The rows of a result agree on every class, so they meet in exactly one cell. One class that all inputs share
-costs no copies; no class at all means that one input is split and the others are copied. Which shares the axes get is
-decided by the number of rows that have to travel.
+**Axes.** An axis is an equality class, the group keys of one input, or the rows of one input. Each axis fixes a row's
+coordinate or copies the row:
 
-An aggregation's groups are whole in their cells when the group keys say where on every axis a result is: an axis along
-a class that is grouped by, or along an input's own group keys. Otherwise a cell has parts of groups, which a second
-step adds up.
+- on the axis of a class in which the row has a key, the coordinate of that key;
+- on the axis of its own input's rows, the coordinate of the row;
+- on every other axis, all coordinates.
+
+The rows of a result agree on every class, so they meet in exactly one cell. One class that all inputs share needs no
+copies. Without any class, one input is split and the others are copied. The shares of the axes minimize the number of
+shuffled rows.
+
+**Groups.** A group is whole in one cell if the group keys fix the coordinate of its results on every axis. Such an
+axis lies along a class that is grouped by, or along an input's own group keys. Otherwise a cell has partial groups,
+which a second step adds up.
+
+**Labels.** Spark places a group by `pmod(murmur3(label), partitions)`. Buckets numbered 0, 1, 2, … would share
+partitions and leave others idle. So labels are integers that Spark's hash puts on distinct partitions.
+
+**Storage.** State is stored by bucket label. The rates of the streams may differ at every start, and with them the best
+grid. So the grid of a query's first start is stored next to Spark's own logs before the first batch, and every later
+start uses it. Every bucket also keeps the grid in its header (`state_store`). If the stored grid is lost, a restart
+with another grid is refused, and no row is lost.
 
 References: Afrati, Ullman, "Optimizing joins in a map-reduce environment" (shares); Okcan, Riedewald, "Processing
-theta-joins using MapReduce" (the grid of two inputs' rows).
+theta-joins using MapReduce" (the grid of two inputs' rows); Appleby, MurmurHash3, the 32-bit variant, with the seed
+Spark uses.
 """
 
 from __future__ import annotations
@@ -36,8 +49,10 @@ Int64s = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """`share` coordinates along an equality class (`key_class`), or along the rows of input `split`: along the values
-    of `keys` in them.
+    """One axis of the grid, with `share` coordinates.
+
+    It lies along an equality class (`key_class`) or along the rows of input `split`. With `keys`, rows of that input
+    are placed by the values of these expressions.
     """
 
     share: int
@@ -48,7 +63,7 @@ class Axis:
 
     def __post_init__(self) -> None:
         if self.share < 1 or (self.key_class is None) == (self.split is None):
-            raise InternalError("an axis stands for one class or for one input, with at least one coordinate")
+            raise InternalError("an axis belongs to one class or to one input and has at least one coordinate")
 
     def coordinates(self, codes: Int64s) -> Int64s:
         seed = np.full(codes.size, self.share, np.int64)
@@ -57,19 +72,19 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """What GROUP BY says of places: the classes whose key is grouped by, and the group keys that are an input's own."""
+    """Classes whose key is in GROUP BY, and the group keys that belong to one input each."""
 
     classes: frozenset[int]
     keys: Mapping[int, tuple[Expr, ...]]
 
     def is_whole_in(self, layout: Layout) -> bool:
-        """Whether all results of a group are in one cell."""
+        """Return whether all results of a group are in one cell."""
         return all(axis.key_class in self.classes if axis.split is None else bool(axis.keys) for axis in layout.axes)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The grid. Cells are numbered with the first axis varying slowest."""
+    """A grid of cells, one per bucket. Cells are numbered with the first axis varying slowest."""
 
     axes: tuple[Axis, ...] = ()
 
@@ -81,7 +96,7 @@ class Layout:
         return [math.prod(axis.share for axis in self.axes[at + 1 :]) for at in range(len(self.axes))]
 
     def copies(self, number: int) -> list[int]:
-        """What to add to a row's first cell to reach all its cells: 0 alone when no axis copies the input."""
+        """Return the offsets from a row's first cell to all its cells: only 0 if no axis copies the input."""
         offsets = [0]
         for axis, stride in zip(self.axes, self.strides(), strict=True):
             if number not in axis.members:
@@ -89,7 +104,7 @@ class Layout:
         return offsets
 
     def is_first_copy(self, number: int, cell: int) -> bool:
-        """Whether rows of this input that are in the cell are counted there: every row is, in one of its cells."""
+        """Return whether this cell counts the rows of an input. Every row is counted in exactly one of its cells."""
         return all(
             number in axis.members or cell // stride % axis.share == 0
             for axis, stride in zip(self.axes, self.strides(), strict=True)
@@ -97,7 +112,7 @@ class Layout:
 
 
 def grouping_of(config: AggregateConfig) -> Grouping:
-    """Return which equality classes are grouped by, and which inputs have group keys of their own."""
+    """Return the equality classes that are grouped by, and the inputs that have their own group keys."""
     grouped = frozenset(
         number
         for number, keys in enumerate(config.join.classes.keys)
@@ -110,27 +125,26 @@ def grouping_of(config: AggregateConfig) -> Grouping:
 def choose_layout(
     config: MeetConfig, buckets: int, rows_per_s: Sequence[float] | None = None, grouping: Grouping | None = None
 ) -> Layout:
-    """Return the grid of `buckets` cells that shuffles the fewest rows; one cell where rows are counted over the whole
-    stream.
+    """Return the grid of `buckets` cells that shuffles the fewest rows.
 
-    `rows_per_s` are the rates by input; equal ones are assumed where nothing is known. Adding up the parts of groups
-    counts as if every row travelled once more.
+    A query that counts the rows of a whole stream gets one cell. `rows_per_s` are the rates by input; without them,
+    equal rates are assumed. Adding up partial groups counts as if every row were shuffled once more.
     """
     if config.waits_for_watermark or buckets == 1:
         return Layout()
     rates = list(rows_per_s) if rows_per_s is not None else [1.0] * len(config.inputs)
-    grids = _grids(buckets, axes_of(config, grouping))
-    return min(grids, key=lambda grid: _travelling(config, grid, rates, grouping))
+    grids = _list_grids(buckets, axes_of(config, grouping))
+    return min(grids, key=lambda grid: _rank_grid(config, grid, rates, grouping))
 
 
-def _travelling(config: MeetConfig, grid: Layout, rates: list[float], grouping: Grouping | None) -> tuple[float, int]:
-    """Rows that travel per second; between equals, the grid with fewer axes. Relations do not travel."""
+def _rank_grid(config: MeetConfig, grid: Layout, rates: list[float], grouping: Grouping | None) -> tuple[float, int]:
+    """Return the rows shuffled per second, then the number of axes as a tie-breaker. Relations are not shuffled."""
     again = 0 if grouping is None or grouping.is_whole_in(grid) else 1
     return sum(rates[i] * (len(grid.copies(i)) + again) for i in config.streams), len(grid.axes)
 
 
 def axes_of(config: MeetConfig, grouping: Grouping | None = None) -> list[Axis]:
-    """Return every axis that a grid of the query can have, with one coordinate each."""
+    """List every axis that a grid of the query can have, with one coordinate each."""
     group_keys = {} if grouping is None else grouping.keys
     axes = [Axis(1, frozenset(members), key_class=c) for c, members in enumerate(config.classes.keys)]
     axes += [Axis(1, frozenset({i}), split=i, keys=group_keys[i]) for i in config.streams if i in group_keys]
@@ -140,22 +154,22 @@ def axes_of(config: MeetConfig, grouping: Grouping | None = None) -> list[Axis]:
 def shuffle_of(
     config: MeetConfig, grid: Layout, rows: Sequence[float], *, is_total: bool, grouping: Grouping | None = None
 ) -> Shuffle:
-    """Return what a grid shuffles when its inputs bring so many rows: in all, or per second."""
+    """Return the shuffle of a grid whose inputs have `rows` rows, in total or per second."""
     inputs = tuple(ShuffledInput(config.inputs[i].alias, i, rows[i], len(grid.copies(i))) for i in config.streams)
     return Shuffle(
         inputs, grid.cells, is_total=is_total, merges_groups=grouping is not None and not grouping.is_whole_in(grid)
     )
 
 
-def _grids(buckets: int, axes: list[Axis]) -> Iterator[Layout]:
-    for shares in _factorisations(buckets, len(axes)):
+def _list_grids(buckets: int, axes: list[Axis]) -> Iterator[Layout]:
+    for shares in _factorize(buckets, len(axes)):
         yield Layout(tuple(replace(axis, share=share) for share, axis in zip(shares, axes, strict=True) if share > 1))
 
 
-def _factorisations(number: int, places: int) -> Iterator[tuple[int, ...]]:
-    """Every way to write a number as an ordered product of `places` factors.
+def _factorize(number: int, places: int) -> Iterator[tuple[int, ...]]:
+    """Yield every way to write a number as an ordered product of `places` factors.
 
-    >>> sorted(_factorisations(4, 2))
+    >>> sorted(_factorize(4, 2))
     [(1, 4), (2, 2), (4, 1)]
     """
     if places == 1:
@@ -163,5 +177,5 @@ def _factorisations(number: int, places: int) -> Iterator[tuple[int, ...]]:
         return
     for factor in range(1, number + 1):
         if number % factor == 0:
-            for rest in _factorisations(number // factor, places - 1):
+            for rest in _factorize(number // factor, places - 1):
                 yield (factor, *rest)

@@ -24,7 +24,7 @@ from watersmeet.operators.window_join.driver import Counters as MeetCounters
 from watersmeet.operators.window_join.driver import steps, with_relation
 from watersmeet.operators.window_join.serialization import SavedPart, state_from_parts, state_parts
 from watersmeet.operators.window_join.state import MeetState, empty_state, without_dead_rows
-from watersmeet.operators.window_join.tactics.tactic import Tally
+from watersmeet.operators.window_join.work_counters import Tally
 from watersmeet.runtime.spark.packets import table_from_bytes
 
 

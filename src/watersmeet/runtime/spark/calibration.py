@@ -30,7 +30,7 @@ from watersmeet.runtime.spark.batch_metrics import metrics_of
 from watersmeet.runtime.spark.host import on_spark
 from watersmeet.runtime.spark.session import session
 from watersmeet.sources.declarations import stream
-from watersmeet.sources.numbered_files import write_numbered
+from watersmeet.sources.directories import write_numbered
 
 #: Batches of the shorter and of the longer run of a load.
 FEW, MANY = 1, 4

@@ -1,4 +1,8 @@
-"""How a query is arranged on Spark: what is packed of each stream, how it is spread, and what a bucket does with it."""
+"""The execution plan of a query on Spark.
+
+It says which rows and columns of each stream are packed, on which grid of buckets they are placed, and which operator
+a bucket runs.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +44,9 @@ Config = MeetConfig | AggregateConfig
 
 @dataclass(frozen=True)
 class Arrangement:
-    """One packer per physical stream, the bucket they pack for, what a checkpoint of the query belongs to, and, where
-    buckets have parts of groups, who adds them up.
+    """One packer per physical stream, the bucket that all of them pack for, and the signature of a checkpoint.
+
+    `merger` adds up partial groups. It is None where every bucket has whole groups.
     """
 
     bound: BoundQuery
@@ -52,10 +57,10 @@ class Arrangement:
 
     @property
     def relation_bytes(self) -> int:
-        """Size of the relations, which travel with the query."""
+        """Size of the relations, which are sent to workers with the query."""
         operator = self.bucket.operator
-        of_join = operator.join if isinstance(operator, ShedOperator) else operator
-        return sum(map(len, of_join.relations.values())) if isinstance(of_join, MeetOperator | AggregateOperator) else 0
+        inner = operator.join if isinstance(operator, ShedOperator) else operator
+        return sum(map(len, inner.relations.values())) if isinstance(inner, MeetOperator | AggregateOperator) else 0
 
     def stream(self, sources: Sources, packer: Packer) -> Stream:
         source = sources[packer.name]
@@ -75,16 +80,16 @@ def arranged(
     stats: Mapping[str, StreamStats] | None = None,
     checkpoint: GridStore | None = None,
 ) -> Arrangement:
-    """Arrange a query over its sources; refuse a pinned plan that cannot run it. `log` has plans for later batches.
+    """Build the execution plan of a query over its sources; refuse a pinned plan that cannot run it.
 
-    Rows that are counted are looked at one stream at a time, so queries with ROWS windows run in one bucket. `stats`
-    are declared statistics. `checkpoint` stores the grid of a streaming query.
+    A ROWS window counts the rows of a whole stream, so a query with one runs in a single bucket. `log` has the plans
+    of later batches. `stats` are declared statistics. `checkpoint` stores the grid of a streaming query.
     """
     if bound.is_aggregation and plan is not None and drop_boxes(bound, plan):
-        return _shed(bound, sources, plan, partitions)
+        return _build_shedding_aggregation(bound, sources, plan, partitions)
     plan = spark_plan(bound, sources, plan, stats)
     config: Config = aggregate_config(bound, plan) if bound.is_aggregation else settled_config(bound, plan)
-    layout = _layout(bound, config, sources, buckets, stats or {}, checkpoint)
+    layout = _load_or_choose_grid(bound, config, sources, buckets, stats or {}, checkpoint)
     labels = bucket_labels(layout.cells, partitions)
     merger = None
     if isinstance(config, AggregateConfig) and not grouping_of(config).is_whole_in(layout):
@@ -92,16 +97,18 @@ def arranged(
         config = replace(config, partial=True)
     boxes = drop_boxes(bound, config.plan)
     packers = tuple(
-        _packer(config, number, name, layout, labels, boxes.get(name), _planned(bound, config, name, log))
-        for number, name in enumerate(_streams(config))
+        _build_packer(
+            config, number, name, layout, labels, boxes.get(name), _build_planned_drops(bound, config, name, log)
+        )
+        for number, name in enumerate(_list_stream_names(config))
     )
     return Arrangement(
-        bound, packers, _bucket(config, sources, packers), _signature(bound, packers, partitions), merger
+        bound, packers, _build_bucket(config, sources, packers), _build_signature(bound, packers, partitions), merger
     )
 
 
-def _shed(bound: BoundQuery, sources: Sources, plan: Plan, partitions: int) -> Arrangement:
-    """An aggregation that drops rows: the join below it in one bucket, which makes estimates of what it finds."""
+def _build_shedding_aggregation(bound: BoundQuery, sources: Sources, plan: Plan, partitions: int) -> Arrangement:
+    """Build the plan of an aggregation that sheds rows: one bucket runs the join and estimates the aggregates."""
     shed = shed_aggregation(bound, plan)
     config = settled_config(shed.bound, plan)
     layout, boxes = choose_layout(config, 1), drop_boxes(bound, plan)
@@ -109,44 +116,46 @@ def _shed(bound: BoundQuery, sources: Sources, plan: Plan, partitions: int) -> A
     labels = bucket_labels(layout.cells, partitions)
     packers = tuple(
         replace(
-            _packer(config, number, name, layout, labels, boxes.get(name), None),
+            _build_packer(config, number, name, layout, labels, boxes.get(name), None),
             identity=fields[name],
             with_hidden=True,
         )
-        for number, name in enumerate(_streams(config))
+        for number, name in enumerate(_list_stream_names(config))
     )
-    bucket = _bucket(config, sources, packers)
+    bucket = _build_bucket(config, sources, packers)
     if not isinstance(bucket.operator, MeetOperator) or not isinstance(bucket.config, MeetConfig):
-        raise InternalError("rows are shed below a join")
-    operator, shown = ShedOperator(bucket.operator, shed), replace(bucket.config, result=shed.result)
+        raise InternalError("a shedding aggregation runs on top of a join")
+    operator, config = ShedOperator(bucket.operator, shed), replace(bucket.config, result=shed.result)
     return Arrangement(
         bound,
         packers,
-        replace(bucket, operator=operator, config=shown),
-        _shed_signature(bound, packers, partitions, plan),
+        replace(bucket, operator=operator, config=config),
+        _build_shedding_signature(bound, packers, partitions, plan),
     )
 
 
-def _shed_signature(bound: BoundQuery, packers: tuple[Packer, ...], partitions: int, plan: Plan) -> dict[str, str]:
-    """Estimates rest on one share per stream, so a checkpoint belongs to what is dropped as well."""
+def _build_shedding_signature(
+    bound: BoundQuery, packers: tuple[Packer, ...], partitions: int, plan: Plan
+) -> dict[str, str]:
+    """Return the signature of a shedding aggregation: its estimates assume one shed share per stream throughout."""
     dropped = ", ".join(f"{name} {share}" for name, share in plan.drop)
-    return {**_signature(bound, packers, partitions), "what is dropped": f"{dropped} by seed {plan.drop_seed}"}
+    return {**_build_signature(bound, packers, partitions), "what is dropped": f"{dropped} by seed {plan.drop_seed}"}
 
 
-def _streams(config: Config) -> list[str]:
+def _list_stream_names(config: Config) -> list[str]:
     return list(dict.fromkeys(config.inputs[i].name for i in config.streams))
 
 
 def by_plan(bound: BoundQuery, bucket: Bucket, plan: Plan) -> Bucket:
-    """The bucket with its join run by another plan. What is dropped is dropped on the way to it (`dropping`)."""
+    """Return the bucket with its join run by another plan. Rows are shed earlier, while they are packed."""
     if not isinstance(bucket.operator, MeetOperator) or not isinstance(bucket.config, MeetConfig):
-        raise PlanError("the plan of an aggregation does not change while it runs on Spark")
+        raise PlanError("the plan of an aggregation cannot change while it runs on Spark")
     refuse_another_seed(bucket.config.plan, plan)
-    config = _remaining(settled_config(bound, plan))
+    config = _drop_packed_selections(settled_config(bound, plan))
     return replace(bucket, operator=replace(bucket.operator, config=config), config=config)
 
 
-def _layout(
+def _load_or_choose_grid(
     bound: BoundQuery,
     config: Config,
     sources: Sources,
@@ -156,8 +165,7 @@ def _layout(
 ) -> Layout:
     """Return the grid of a query: the one its checkpoint was started with, or the one that shuffles the fewest rows.
 
-    Rates that are measured may differ at the next start. So a streaming query goes by them only if its checkpoint
-    stores the grid.
+    Measured rates may differ at the next start. So a streaming query uses them only if its checkpoint stores the grid.
     """
     join, grouping = (config, None) if isinstance(config, MeetConfig) else (config.join, grouping_of(config))
     read = [sources[each.schema.name] for each in bound.sources]
@@ -177,11 +185,11 @@ def _layout(
     return layout
 
 
-def _planned(bound: BoundQuery, config: Config, name: str, log: PlanLog | None) -> PlannedDrops | None:
+def _build_planned_drops(bound: BoundQuery, config: Config, name: str, log: PlanLog | None) -> PlannedDrops | None:
     return None if log is None else PlannedDrops(bound, name, config.plan, log)
 
 
-def _packer(
+def _build_packer(
     config: Config,
     number: int,
     name: str,
@@ -190,13 +198,13 @@ def _packer(
     box: DropBox | None,
     planned: PlannedDrops | None,
 ) -> Packer:
-    """A self join reads its stream once."""
+    """Build the packer of one stream. A self join has several inputs but reads its stream once."""
     inputs = [config.inputs[i] for i in config.streams if config.inputs[i].name == name]
     return Packer(
         stream=number,
         name=name,
         time=inputs[0].time or "",
-        inputs=tuple(_packed_input(config, each) for each in inputs),
+        inputs=tuple(_build_packed_input(config, each) for each in inputs),
         layout=layout,
         labels=labels,
         box=box,
@@ -206,26 +214,32 @@ def _packer(
     )
 
 
-def _packed_input(config: Config, source: MeetInput) -> PackedInput:
-    if not _selects_first(source):
+def _build_packed_input(config: Config, source: MeetInput) -> PackedInput:
+    if not _is_selected_while_packing(source):
         return PackedInput(source.number, tuple(source.fields.names), keys=())
-    names = dict.fromkeys([*names_read(_after_packing(source)), source.time or ""])
+    names = dict.fromkeys([*names_read(_drop_selection(source)), source.time or ""])
     return PackedInput(source.number, tuple(names), source.keys, source.selection, source.operands)
 
 
-def _selects_first(source: MeetInput) -> bool:
-    """Whether rows that fail WHERE need not travel. Those of ROWS windows are counted first."""
+def _is_selected_while_packing(source: MeetInput) -> bool:
+    """Return whether rows that fail WHERE can be dropped while packing. A ROWS window counts them first."""
     return not isinstance(source.window, RowsWindow)
 
 
-def _bucket(config: Config, sources: Sources, packers: tuple[Packer, ...]) -> Bucket:
-    relations = {i: table_bytes(_relation(config, config.inputs[i], sources)) for i in _relations(config)}
-    remaining = _remaining(config) if isinstance(config, MeetConfig) else replace(config, join=_remaining(config.join))
+def _build_bucket(config: Config, sources: Sources, packers: tuple[Packer, ...]) -> Bucket:
+    relations = {
+        i: table_bytes(_read_relation(config, config.inputs[i], sources)) for i in _list_relation_inputs(config)
+    }
+    remaining = (
+        _drop_packed_selections(config)
+        if isinstance(config, MeetConfig)
+        else replace(config, join=_drop_packed_selections(config.join))
+    )
     return Bucket(
-        operator=_operator(remaining, relations),
+        operator=_build_operator(remaining, relations),
         config=remaining,
         travelling=dict(
-            sorted((each.number, _travelling(config, each)) for packer in packers for each in packer.inputs)
+            sorted((each.number, _build_packed_schema(config, each)) for packer in packers for each in packer.inputs)
         ),
         streams=tuple(packer.name for packer in packers),
         lateness=lateness_of(config, sources),
@@ -234,21 +248,24 @@ def _bucket(config: Config, sources: Sources, packers: tuple[Packer, ...]) -> Bu
     )
 
 
-def _operator(config: Config, relations: dict[int, bytes]) -> Operator:
+def _build_operator(config: Config, relations: dict[int, bytes]) -> Operator:
     if isinstance(config, MeetConfig):
         return MeetOperator(config, relations)
     return AggregateOperator(config, relations)
 
 
-def _remaining(config: MeetConfig) -> MeetConfig:
-    """The join that is left to do once rows are packed: selections that were done there are done."""
-    inputs = (_after_packing(each) if each.is_stream and _selects_first(each) else each for each in config.inputs)
+def _drop_packed_selections(config: MeetConfig) -> MeetConfig:
+    """Return the join that a bucket runs: without the selections that packing has already applied."""
+    inputs = (
+        _drop_selection(each) if each.is_stream and _is_selected_while_packing(each) else each for each in config.inputs
+    )
     return replace(config, inputs=tuple(inputs))
 
 
-def _after_packing(source: MeetInput) -> MeetInput:
-    """The input without its selection. One that can raise stays: packing sends the rows it raises on, late ones among
-    them.
+def _drop_selection(source: MeetInput) -> MeetInput:
+    """Return the input without its selection, unless the selection can raise.
+
+    Packing sends the rows it raises on to the bucket, late ones included. The bucket drops the late rows first.
     """
     if source.selection is not None and may_raise(
         source.selection, lambda column: pa.nulls(0, source.fields.field(column.name).type)
@@ -257,22 +274,23 @@ def _after_packing(source: MeetInput) -> MeetInput:
     return replace(source, selection=None)
 
 
-def _relations(config: Config) -> list[int]:
+def _list_relation_inputs(config: Config) -> list[int]:
     return [each.number for each in config.inputs if not each.is_stream]
 
 
-def _relation(config: Config, source: MeetInput, sources: Sources) -> pa.Table:
+def _read_relation(config: Config, source: MeetInput, sources: Sources) -> pa.Table:
     table = whole(sources[source.name])
     return table.select(names_read(source)) if isinstance(config, MeetConfig) else table
 
 
-def _travelling(config: Config, each: PackedInput) -> pa.Schema:
+def _build_packed_schema(config: Config, each: PackedInput) -> pa.Schema:
     return pa.schema([config.inputs[each.number].fields.field(name) for name in each.columns])
 
 
-def _signature(bound: BoundQuery, packers: tuple[Packer, ...], partitions: int) -> dict[str, str]:
-    """What a checkpoint belongs to. State is the windows, so the plan is no part of it; it lies under the buckets'
-    labels, which are.
+def _build_signature(bound: BoundQuery, packers: tuple[Packer, ...], partitions: int) -> dict[str, str]:
+    """Return the facts that a checkpoint depends on, by the name that an error message gives them.
+
+    State is the windows, so the plan is not among them. State is stored by bucket label, so the labels are.
     """
     schemas = {source.schema.name: source.schema.fields for source in bound.sources}
     columns = {
@@ -284,16 +302,16 @@ def _signature(bound: BoundQuery, packers: tuple[Packer, ...], partitions: int) 
     }
     buckets = len(packers[0].labels)
     spread = {"spark.sql.shuffle.partitions": str(partitions)} if buckets > 1 else {}
-    grid = {"the grid of its buckets": _grid(bound, packers[0].layout)} if buckets > 1 else {}
+    grid = {"the grid of its buckets": _format_grid(bound, packers[0].layout)} if buckets > 1 else {}
     return {"the query": str(bound.query), **times, **spread, "the number of buckets": str(buckets), **grid, **columns}
 
 
-def _grid(bound: BoundQuery, layout: Layout) -> str:
-    """The axes in words: two arrangements of a query have the same ones just when every row goes to the same buckets."""
-    return " × ".join(f"{axis.share} by {_axis(bound, axis)}" for axis in layout.axes)
+def _format_grid(bound: BoundQuery, layout: Layout) -> str:
+    """Return the axes as text. It is equal for two plans of a query just when both place every row alike."""
+    return " × ".join(f"{axis.share} by {_format_axis(bound, axis)}" for axis in layout.axes)
 
 
-def _axis(bound: BoundQuery, axis: Axis) -> str:
+def _format_axis(bound: BoundQuery, axis: Axis) -> str:
     aliases = ", ".join(bound.sources[number].alias for number in sorted(axis.members))
     if axis.split is None:
         return f"equality {axis.key_class} of {aliases}"

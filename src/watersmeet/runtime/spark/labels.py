@@ -8,31 +8,31 @@ References: Appleby, MurmurHash3, the 32-bit variant, with the seed Spark uses.
 
 from __future__ import annotations
 
-_MASK = 0xFFFFFFFF
+_MASK_32 = 0xFFFFFFFF
 _SEED = 42
 
 
 def bucket_labels(buckets: int, partitions: int) -> tuple[int, ...]:
-    """One label per bucket, dealt out over the partitions in turns. The label 0 is always among them.
+    """Return one label per bucket. Labels are assigned to the partitions in turn; label 0 is always among them.
 
     >>> labels = bucket_labels(4, 4)
     >>> sorted(partition_of(label, 4) for label in labels)
     [0, 1, 2, 3]
     """
-    waiting: dict[int, list[int]] = {partition: [] for partition in range(partitions)}
-    most = -(-buckets // partitions)
+    by_partition: dict[int, list[int]] = {partition: [] for partition in range(partitions)}
+    per_partition = -(-buckets // partitions)
     label = 0
-    while sum(len(found) for found in waiting.values()) < most * partitions:
-        found = waiting[partition_of(label, partitions)]
-        if len(found) < most:
-            found.append(label)
+    while sum(map(len, by_partition.values())) < per_partition * partitions:
+        labels = by_partition[partition_of(label, partitions)]
+        if len(labels) < per_partition:
+            labels.append(label)
         label += 1
-    in_turns = [found[turn] for turn in range(most) for found in waiting.values()]
-    return tuple(sorted(in_turns, key=lambda each: (each != 0, in_turns.index(each)))[:buckets])
+    in_turn = [labels[turn] for turn in range(per_partition) for labels in by_partition.values()]
+    return tuple(sorted(in_turn, key=lambda each: (each != 0, in_turn.index(each)))[:buckets])
 
 
 def partition_of(label: int, partitions: int) -> int:
-    """The partition Spark gives a group with this INT key.
+    """Return the partition that Spark assigns to a group with this INT key.
 
     >>> partition_of(0, 1_000_000)
     211791
@@ -42,14 +42,14 @@ def partition_of(label: int, partitions: int) -> int:
 
 
 def _murmur3(value: int) -> int:
-    mixed = (value * 0xCC9E2D51) & _MASK
-    mixed = (_rotated(mixed, 15) * 0x1B873593) & _MASK
-    state = (_rotated(_SEED ^ mixed, 13) * 5 + 0xE6546B64) & _MASK
+    mixed = (value * 0xCC9E2D51) & _MASK_32
+    mixed = (_rotate_left(mixed, 15) * 0x1B873593) & _MASK_32
+    state = (_rotate_left(_SEED ^ mixed, 13) * 5 + 0xE6546B64) & _MASK_32
     state ^= 4
-    state = ((state ^ state >> 16) * 0x85EBCA6B) & _MASK
-    state = ((state ^ state >> 13) * 0xC2B2AE35) & _MASK
+    state = ((state ^ state >> 16) * 0x85EBCA6B) & _MASK_32
+    state = ((state ^ state >> 13) * 0xC2B2AE35) & _MASK_32
     return state ^ state >> 16
 
 
-def _rotated(value: int, bits: int) -> int:
-    return ((value << bits) | (value >> (32 - bits))) & _MASK
+def _rotate_left(value: int, bits: int) -> int:
+    return ((value << bits) | (value >> (32 - bits))) & _MASK_32

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.errors import InputError
-from watersmeet.operators.expressions.temporal import rescaled
+from watersmeet.operators.expressions.temporal import convert_unit
 
 _STAND_INS = {
     pa.uint8(): pa.int16(),
@@ -84,5 +84,5 @@ def _converted(values: Any, kind: pa.DataType) -> Any:
     if values.type == kind:
         return values
     if isinstance(values.type, pa.TimestampType) and isinstance(kind, pa.TimestampType):
-        return rescaled(values, "us").view(kind)
+        return convert_unit(values, "us").view(kind)
     return values.cast(kind)

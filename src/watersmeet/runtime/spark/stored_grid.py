@@ -18,20 +18,21 @@ from watersmeet.files import write_atomically
 from watersmeet.operators.window_join.config import MeetConfig
 from watersmeet.runtime.spark.bucket_grid import Axis, Grouping, Layout, axes_of
 
-KIND = "grid"
-_RESTORE = "restore it from a copy, or delete it and start with the statistics that the query was first started with"
+GRID_FRAME = "grid"
+_RESTORE_GRID = "restore it from a copy, or delete it and start with the statistics of the query's first start"
 
 
 @dataclass(frozen=True, slots=True)
 class GridStore:
-    """The file of a checkpoint that has the grid of its buckets."""
+    """File of a checkpoint that holds the grid of its buckets."""
 
     checkpoint: Path
 
     @classmethod
     def at(cls, location: str | Path) -> GridStore:
-        """Return the store of a checkpoint location, as Spark writes it; refuse one that this process cannot read and
-        write.
+        """Return the store of a checkpoint location, given as Spark writes it.
+
+        Refuse a location that this process cannot read and write.
         """
         text = str(location)
         scheme, separator, _ = text.partition(":")
@@ -44,7 +45,7 @@ class GridStore:
 
     @property
     def has_started(self) -> bool:
-        """Whether a batch of the query was ever planned: then its state may lie in the checkpoint."""
+        """Whether a batch of the query was ever planned: then the checkpoint may contain its state."""
         offsets = self.checkpoint / "offsets"
         return offsets.is_dir() and any(file.name.isdigit() for file in offsets.iterdir())
 
@@ -53,30 +54,32 @@ class GridStore:
         if not self._file.exists():
             return None
         try:
-            header = read_frame(self._file, KIND).header
+            header = read_frame(self._file, GRID_FRAME).header
             if header["query"] != query:
                 return None  # the headers of its buckets name the difference
-            return Layout(tuple(_axis(each, config, grouping) for each in header["axes"]))
+            return Layout(tuple(_find_axis(each, config, grouping) for each in header["axes"]))
         except DamagedFileError as error:
-            raise DamagedFileError(error.place, error.wrong, hint=_RESTORE) from error
+            raise DamagedFileError(error.place, error.wrong, hint=_RESTORE_GRID) from error
         except (KeyError, TypeError, ValueError) as error:
-            raise DamagedFileError(self._file, "is damaged: its grid does not fit the query", hint=_RESTORE) from error
+            raise DamagedFileError(
+                self._file, "is damaged: its grid does not fit the query", hint=_RESTORE_GRID
+            ) from error
 
     def save(self, query: str, grid: Layout) -> None:
-        """Write the grid in one step: it is there as a whole or not at all."""
+        """Write the grid atomically."""
         axes = [
             {"share": axis.share, "class": axis.key_class, "input": axis.split, "by_group": bool(axis.keys)}
             for axis in grid.axes
         ]
-        write_atomically(self._file, encode_frame(KIND, {"query": query, "axes": axes})[0])
+        write_atomically(self._file, encode_frame(GRID_FRAME, {"query": query, "axes": axes})[0])
 
     @property
     def _file(self) -> Path:
         return self.checkpoint / "watersmeet" / "grid.json"
 
 
-def _axis(saved: dict[str, Any], config: MeetConfig, grouping: Grouping | None) -> Axis:
+def _find_axis(saved: dict[str, Any], config: MeetConfig, grouping: Grouping | None) -> Axis:
     for axis in axes_of(config, grouping):
         if (axis.key_class, axis.split, bool(axis.keys)) == (saved["class"], saved["input"], saved["by_group"]):
             return replace(axis, share=int(saved["share"]))
-    raise ValueError("an axis that the query does not have")
+    raise ValueError("the query does not have this axis")

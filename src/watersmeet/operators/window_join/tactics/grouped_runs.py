@@ -12,8 +12,8 @@ from watersmeet.operators import parallel as cores
 from watersmeet.operators.window_join.config import MeetConfig
 from watersmeet.operators.window_join.matches import Combinations, combinations, origin_pieces
 from watersmeet.operators.window_join.pane import Pane, Panes
-from watersmeet.operators.window_join.tactics.tactic import Reach, Search, Tactic, Tally, refuse_knobs
-from watersmeet.operators.window_join.work_counters import PROBE
+from watersmeet.operators.window_join.tactics.tactic import Reach, Search, Tactic, refuse_knobs
+from watersmeet.operators.window_join.work_counters import PROBE, Tally
 
 
 def settle(config: MeetConfig, plan: Plan) -> Search:

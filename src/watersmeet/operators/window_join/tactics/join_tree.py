@@ -25,7 +25,8 @@ from watersmeet.operators.window_join.config import MeetConfig
 from watersmeet.operators.window_join.matches import Combinations
 from watersmeet.operators.window_join.pane import Pane, Panes, stacked
 from watersmeet.operators.window_join.tactics.joined_rows import Joined, Link, in_order, meeting, together
-from watersmeet.operators.window_join.tactics.tactic import Memory, Reach, Search, Tactic, Tally, refuse, refuse_knobs
+from watersmeet.operators.window_join.tactics.tactic import Memory, Reach, Search, Tactic, refuse, refuse_knobs
+from watersmeet.operators.window_join.work_counters import Tally
 
 Node = tuple[Tree, Tree]
 

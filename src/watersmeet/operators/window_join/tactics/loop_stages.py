@@ -37,7 +37,8 @@ from watersmeet.kernels.nested_loops import join_arrivals
 from watersmeet.operators.expressions import maybe_true
 from watersmeet.operators.window_join.config import MeetConfig
 from watersmeet.operators.window_join.matches import Combinations, column_of
-from watersmeet.operators.window_join.tactics.tactic import Reach, Tally
+from watersmeet.operators.window_join.tactics.tactic import Reach
+from watersmeet.operators.window_join.work_counters import Tally
 
 #: Matches a kernel call returns at most, so that memory stays bounded.
 MOST_ROWS = 1 << 16

@@ -3,47 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError, listing
 from watersmeet.operators.window_join.config import MeetConfig
 from watersmeet.operators.window_join.matches import Combinations
 from watersmeet.operators.window_join.pane import Pane, Panes
-from watersmeet.operators.window_join.work_counters import Watch
+from watersmeet.operators.window_join.work_counters import Tally
 
 Reach = dict[int, Panes]
-
-
-@dataclass
-class Tally:
-    """Work done so far: by origin and target, and by window. Zero where a tactic does not count.
-
-    `tested` are the matches, partial or whole, that predicates were evaluated on outside of the kernels, by origin.
-    """
-
-    inputs: int
-    watch: Watch = field(default_factory=Watch)
-    comparisons: NDArray[np.int64] = field(init=False)
-    probes: NDArray[np.int64] = field(init=False)
-    touched: NDArray[np.int64] = field(init=False)
-    inserts: NDArray[np.int64] = field(init=False)
-    expirations: NDArray[np.int64] = field(init=False)
-    tested: NDArray[np.int64] = field(init=False)
-
-    def __post_init__(self) -> None:
-        pair, single = (self.inputs, self.inputs), (self.inputs,)
-        self.comparisons, self.probes, self.touched = (np.zeros(pair, np.int64) for _ in range(3))
-        self.inserts, self.expirations, self.tested = (np.zeros(single, np.int64) for _ in range(3))
-
-    def add(self, other: Tally) -> None:
-        for name in ("comparisons", "probes", "touched", "inserts", "expirations", "tested"):
-            mine = getattr(self, name)
-            mine += getattr(other, name)
-        self.watch.add(other.watch)
 
 
 #: Old panes by input, new pane by stream, and where to count: yields combinations with the panes their row numbers

@@ -14,28 +14,31 @@ References: Hammad, Aref, Elmagarmid, "Joining multiple data streams with window
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from watersmeet.algebra.expressions import Expr, sources_of
 from watersmeet.algebra.plan import DEFAULT_BUCKETS, Index, Plan
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.kernels.wjoin.extend import Thetas
+from watersmeet.kernels.wjoin.extend import Thetas, extend_nested, extend_swept
 from watersmeet.kernels.wjoin.hw_join import hw_join, hw_scans
 from watersmeet.kernels.wjoin.mw_join import mw_join, mw_scans
 from watersmeet.kernels.wjoin.nlw_join import nlw_join, nlw_scans
 from watersmeet.kernels.wjoin.outputs import Counters, WindowJoin
 from watersmeet.kernels.wjoin.ripple_join import ripple_join, ripple_scans
-from watersmeet.kernels.wjoin.scans import Scanned
+from watersmeet.kernels.wjoin.scans import Scanned, Scans, room_for_scans
 from watersmeet.kernels.wjoin.xjoin import xjoin, xjoin_scans
+from watersmeet.operators.expressions import maybe_true
 from watersmeet.operators.window_join.config import MeetConfig
-from watersmeet.operators.window_join.matches import PIECE_ROWS, Combinations, refined, within_bounds
-from watersmeet.operators.window_join.pane import Int64s, Pane, Panes
+from watersmeet.operators.window_join.matches import PIECE_ROWS, Combinations, column_of, refined, within_bounds
+from watersmeet.operators.window_join.pane import Int32s, Int64s, Pane, Panes
+from watersmeet.operators.window_join.tactics.loop_stages import MOST_ROWS
 from watersmeet.operators.window_join.tactics.nested_loops import OPS, indexes_for
-from watersmeet.operators.window_join.tactics.staged_scans import Rows, StagedScans
-from watersmeet.operators.window_join.tactics.tactic import Reach, Search, Tactic, Tally, refuse, refuse_knobs
+from watersmeet.operators.window_join.tactics.tactic import Reach, Search, Tactic, refuse, refuse_knobs
+from watersmeet.operators.window_join.work_counters import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,3 +251,126 @@ RIPPLE_JOIN = _tactic("ripple-join", RIPPLE, _clean_up, local=False)
 XJOIN = _tactic("xjoin", X, _hash_and_clean_up, local=False)
 
 W_JOINS = (NLW_JOIN, HW_JOIN, MW_JOIN, GCA, LCA, RIPPLE_JOIN, XJOIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of all streams as the kernels take them; `numbers` gives back the meet's own row numbers."""
+
+    times: Int64s
+    codes: Int64s
+    offsets: Int64s
+    old: Int64s
+    numbers: list[Int32s]
+    thetas: Thetas
+
+
+@dataclass
+class StagedScans:
+    """The scans of one search and the predicates that are tested between them."""
+
+    config: MeetConfig
+    reach: Reach
+    rows: Rows
+    reach_us: Int64s
+    tally: Tally
+    is_sweep: bool
+    knows_windows: bool
+    scans: Scans = field(init=False)
+    raised: dict[Expr, None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.scans = room_for_scans(self.rows.times.size, self.rows.old.size)
+
+    @property
+    def final(self) -> tuple[Expr, ...]:
+        """Predicates that raised on a partial match: whole matches show whether the error counts."""
+        return tuple(self.raised)
+
+    def matches(self, scanned: Scanned) -> Iterator[Combinations]:
+        """Yield the whole matches of the recorded rows, in pieces, with all predicates tested that raised nowhere."""
+        recorded = int(self.scans.used[0])
+        streams = self.rows.old.size
+        for start in range(0, recorded, MOST_ROWS):
+            at = np.arange(start, min(start + MOST_ROWS, recorded), dtype=np.int32)
+            partials = np.zeros((streams + 1, at.size), np.int32)
+            partials[self.scans.origin[at], np.arange(at.size)] = self.scans.row[at]
+            partials[streams] = at
+            yield from self._grow(scanned, partials, 0)
+
+    def _grow(self, scanned: Scanned, partials: Int32s, depth: int) -> Iterator[Combinations]:
+        streams = self.rows.old.size
+        for grown in self._extend(scanned, partials, depth):
+            left = self._test(grown, depth)
+            if not left.shape[1]:
+                continue
+            if depth < streams - 2:
+                yield from self._grow(scanned, left, depth + 1)
+            else:
+                yield self._combinations(left, range(streams))
+
+    def _extend(self, scanned: Scanned, partials: Int32s, depth: int) -> Iterator[Int32s]:
+        rows, tally, streams = self.rows, self.tally, self.rows.old.size
+        extend = extend_swept if self.is_sweep else extend_nested
+        checked_from = 0 if self.knows_windows else streams - 2
+        compared = tally.comparisons if self.knows_windows else np.zeros_like(tally.comparisons)
+        room = max(MOST_ROWS, int(np.diff(rows.offsets).max()))
+        following = 0
+        while following < partials.shape[1]:
+            out, touched = np.empty((streams + 1, room), np.int32), tally.touched.copy()
+            used, following = extend(
+                scanned.times,
+                scanned.codes,
+                scanned.numbers,
+                rows.times,
+                rows.codes,
+                rows.offsets,
+                rows.old,
+                self.reach_us,
+                self.scans,
+                rows.thetas,
+                depth,
+                checked_from,
+                partials,
+                following,
+                tally.probes,
+                tally.touched,
+                compared,
+                out,
+            )
+            if not self.knows_windows:  # codes are compared first and the window is checked last
+                tally.comparisons += tally.touched - touched
+            if used:
+                yield np.ascontiguousarray(out[:, :used])
+
+    def _test(self, grown: Int32s, depth: int) -> Int32s:
+        """Keep the matches that may still become results, by the predicates that the stream bound last makes possible."""
+        if not self.config.residuals:
+            return grown
+        at = grown[-1]
+        bound = (1 << self.scans.origin[at].astype(np.int64)) | (
+            1 << self.scans.loops[at, : depth + 1].astype(np.int64)
+        ).sum(axis=1)
+        kinds = bound * self.rows.old.size + self.scans.loops[at, depth]
+        keep = np.ones(at.size, np.bool_)
+        for kind in np.unique(kinds).tolist():
+            inputs, target = divmod(kind, self.rows.old.size)
+            checks = tuple(check for check in self.config.residuals if self._is_bound(check, inputs, target))
+            if checks:
+                its = np.flatnonzero(kinds == kind)
+                keep[its] = self._holds(grown[:, its], inputs, checks)
+        return grown if keep.all() else np.ascontiguousarray(grown[:, keep])
+
+    def _is_bound(self, check: Expr, inputs: int, target: int) -> bool:
+        read = [self.config.aliases[alias] for alias in sources_of(check)]
+        return target in read and all(inputs >> i & 1 for i in read)
+
+    def _holds(self, rows: Int32s, inputs: int, checks: tuple[Expr, ...]) -> NDArray[np.bool_]:
+        found = self._combinations(rows, [i for i in range(self.rows.old.size) if inputs >> i & 1])
+        test = maybe_true(checks, lambda column: column_of(self.config, self.reach, found, column), len(found))
+        self.raised |= dict.fromkeys(test.raised)
+        self.tally.tested[0] += len(found)
+        return test.keep
+
+    def _combinations(self, rows: Int32s, inputs: range | list[int]) -> Combinations:
+        return Combinations({i: self.rows.numbers[i][rows[i]] for i in inputs}, {}, None, None)

@@ -6,7 +6,9 @@ import datetime as dt
 import json
 import math
 import os
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from watersmeet.errors import InputError
-from watersmeet.files import flush_directory
+from watersmeet.files import flush_directory, make_directory
 
 _ROWS_AT_ONCE = 10_000
 
@@ -78,3 +80,52 @@ _WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
 
 #: Suffixes of the formats that can be written.
 FORMATS = tuple(_WRITERS)
+
+
+_PART = re.compile(r"part-(\d{10,})\.(?:" + "|".join(each[1:] for each in FORMATS) + ")", re.ASCII)
+
+
+def part_files(directory: Path) -> dict[int, list[Path]]:
+    """Return the part files of a directory by batch."""
+    found: dict[int, list[Path]] = {}
+    try:
+        for file in sorted(directory.iterdir()) if directory.is_dir() else ():
+            named = _PART.fullmatch(file.name)
+            if named is not None:
+                found.setdefault(int(named[1]), []).append(file)
+    except OSError as error:
+        raise InputError(f'output directory "{directory}" cannot be read: {error.strerror or error}') from error
+    return found
+
+
+@dataclass(frozen=True)
+class PartFiles:
+    """`part-0000000012.parquet` holds the rows of batch 12; a batch without rows has no file."""
+
+    directory: Path
+    suffix: str = ".parquet"
+
+    def __post_init__(self) -> None:
+        if self.suffix not in FORMATS:
+            raise InputError(f'"{self.suffix}" is no known format', hint=f"known formats: {', '.join(FORMATS)}")
+        if self.directory.exists() and not self.directory.is_dir():
+            raise InputError(
+                f'"{self.directory}" is a file, and a query that goes on writes a directory with a file per batch',
+                hint="name a directory, and choose the format with --format",
+            )
+
+    def put(self, batch: int, rows: pa.Table) -> None:
+        """Write the rows of a batch. They replace all that an earlier run of the batch wrote, in whatever format."""
+        target = self._part(batch, self.suffix)
+        try:
+            make_directory(self.directory)
+            if rows.num_rows:
+                write(rows, target)
+            for suffix in FORMATS:
+                if suffix != self.suffix or not rows.num_rows:
+                    self._part(batch, suffix).unlink(missing_ok=True)
+        except OSError as error:
+            raise InputError(f'"{self.directory}" cannot be written: {error.strerror or error}') from error
+
+    def _part(self, batch: int, suffix: str) -> Path:
+        return self.directory / f"part-{batch:010d}{suffix}"
