@@ -6,7 +6,7 @@ import itertools
 from random import Random
 
 from watersmeet.planner import orders
-from watersmeet.planner.orders import best_order
+from watersmeet.planner.costing import best_order
 
 
 def test_the_order_found_over_subsets_costs_as_little_as_the_best_of_all() -> None:

@@ -16,7 +16,7 @@ from watersmeet.runtime import planning
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.planning import InputRates
 from watersmeet.runtime.spark import execution_plan as arrangement
-from watersmeet.runtime.spark.stored_grid import GridStore
+from watersmeet.runtime.spark.bucket_grid import GridStore
 
 from .mutants import Mutant, Original, Patch
 

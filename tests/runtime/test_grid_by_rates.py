@@ -16,8 +16,8 @@ import watersmeet as wm
 from watersmeet.runtime.embedded.run import bound_query
 
 pytest.importorskip("pyspark")
+from watersmeet.runtime.spark.bucket_grid import GridStore
 from watersmeet.runtime.spark.execution_plan import Arrangement, arranged
-from watersmeet.runtime.spark.stored_grid import GridStore
 
 THETA = (
     "SELECT big.id AS a, small.id AS b FROM big [RANGE 1 SECOND], small [RANGE 1 SECOND] WHERE big.x < small.x - 990"

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import watersmeet as wm
 from tests.spark.queries import rows_of, rows_of_table, run_to_the_end
 from watersmeet.cli import main as cli
-from watersmeet.runtime.spark.spark_errors import in_one_sentence
+from watersmeet.runtime.spark.spark_errors import summarize_error
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -110,8 +110,8 @@ def stops_with(said: str, frame: Any, folder: Path) -> None:
     """
     with pytest.raises(StreamingQueryException) as raised:
         run_to_the_end(frame, folder)
-    assert said in str(in_one_sentence(raised.value))
-    assert "\n\tat " not in str(in_one_sentence(raised.value))
+    assert said in str(summarize_error(raised.value))
+    assert "\n\tat " not in str(summarize_error(raised.value))
     assert [path.name for path in (folder / "checkpoint" / "commits").glob("[0-9]*")] == ["0"]
     assert [path.name for path in (folder / "out" / "_spark_metadata").glob("[0-9]*")] == ["0"]
 

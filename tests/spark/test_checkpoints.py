@@ -17,7 +17,7 @@ from watersmeet.checkpoint.store import locked
 from watersmeet.cli.spark import OnSpark, grow
 from watersmeet.runtime.embedded.run import bound_query
 from watersmeet.runtime.spark.execution_plan import arranged
-from watersmeet.runtime.spark.spark_errors import told_apart
+from watersmeet.runtime.spark.spark_errors import translate_errors
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -53,7 +53,7 @@ def test_another_query_is_refused_with_what_differs(spark: SparkSession, tmp_pat
     other = text.replace("1 SECOND]", "2 SECONDS]", 1)
     with (
         pytest.raises(wm.InputError, match=r"belongs to another query: the query was .*1 SECOND.*, and is .*2 SECONDS"),
-        told_apart(),
+        translate_errors(),
     ):
         run_once(spark, tmp_path, other)
 
@@ -62,7 +62,7 @@ def test_another_time_column_is_refused(spark: SparkSession, tmp_path: Path) -> 
     written(tmp_path, 0)
     run_once(spark, tmp_path)
     written(tmp_path, 1)
-    with pytest.raises(wm.InputError, match='the time of "a" was ts, and is at'), told_apart():
+    with pytest.raises(wm.InputError, match='the time of "a" was ts, and is at'), translate_errors():
         run_once(spark, tmp_path, time="at")
 
 
@@ -72,7 +72,7 @@ def test_columns_of_another_type_are_refused(spark: SparkSession, tmp_path: Path
     changed = rows(1).set_column(2, "k", pa.array([0.5] * 8))
     for number in (0, 1):
         written(tmp_path, number, changed)
-    with pytest.raises(wm.InputError, match=r'"a" was .*k int64.*, and is .*k double'), told_apart():
+    with pytest.raises(wm.InputError, match=r'"a" was .*k int64.*, and is .*k double'), translate_errors():
         run_once(spark, tmp_path)
 
 
@@ -80,7 +80,7 @@ def test_another_number_of_buckets_is_refused(spark: SparkSession, tmp_path: Pat
     written(tmp_path, 0)
     run_once(spark, tmp_path)
     written(tmp_path, 1)
-    with pytest.raises(wm.InputError, match="the number of buckets was 2, and is 3"), told_apart():
+    with pytest.raises(wm.InputError, match="the number of buckets was 2, and is 3"), translate_errors():
         run_once(spark, tmp_path, buckets=3)
 
 
@@ -92,7 +92,7 @@ def test_another_number_of_partitions_is_refused_where_it_would_move_buckets(
     written(tmp_path, 1)
     other = spark.newSession()
     other.conf.set(PARTITIONS, 5)
-    with pytest.raises(wm.InputError, match=r"spark\.sql\.shuffle\.partitions was 2, and is 5"), told_apart():
+    with pytest.raises(wm.InputError, match=r"spark\.sql\.shuffle\.partitions was 2, and is 5"), translate_errors():
         run_once(other, tmp_path, buckets=4)
 
 

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
 import watersmeet as wm
+from watersmeet.runtime.spark.bucket_grid import bucket_labels, partition_of
 from watersmeet.runtime.spark.execution import collected
-from watersmeet.runtime.spark.labels import bucket_labels, partition_of
 from watersmeet.runtime.spark.session import ROCKSDB
 
 pytestmark = pytest.mark.xdist_group("spark")

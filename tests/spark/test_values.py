@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from tests.spark.queries import rows_of, rows_of_table
-from watersmeet.runtime.spark.spark_errors import told_apart
+from watersmeet.runtime.spark.spark_errors import translate_errors
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -72,7 +72,7 @@ def test_integer_times_that_look_like_another_unit_are_refused(spark: SparkSessi
     }
     with (
         pytest.raises(wm.WatersmeetError, match='column "ts" of stream "a" has integers that look like seconds'),
-        told_apart(),
+        translate_errors(),
     ):
         wm.on_spark(NEAR, streams, session=spark, plan=wm.plan()).toArrow()
 

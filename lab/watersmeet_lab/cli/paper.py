@@ -17,10 +17,10 @@ from rich.text import Text
 
 import watersmeet as wm
 from watersmeet.calibration.calibrate import cpu_name
-from watersmeet.cli.show import console, printable
+from watersmeet.cli.terminal import console, printable
 from watersmeet.errors import InputError
 from watersmeet_lab.papers.claims import Claim
-from watersmeet_lab.papers.effort import effort
+from watersmeet_lab.papers.effort import choose_effort
 from watersmeet_lab.papers.registry import Paper, chosen, reproduced
 from watersmeet_lab.papers.report import VERDICTS, Shown, write
 
@@ -55,7 +55,7 @@ def progress(screen: Console) -> Iterator[Callable[[str], None]]:
 
 
 def _all(papers: tuple[Paper, ...], say: Callable[[str], None], *, quick: bool) -> list[Shown]:
-    return list(reproduced(papers, effort(say, quick=quick)))
+    return list(reproduced(papers, choose_effort(say, quick=quick)))
 
 
 def _refuse_file(out: Path) -> None:

@@ -33,5 +33,5 @@ class Effort:
         return (values[0], values[-1]) if self.quick else values
 
 
-def effort(say: Callable[[str], None], *, quick: bool) -> Effort:
+def choose_effort(say: Callable[[str], None], *, quick: bool) -> Effort:
     return Effort(share=0.02, repeats=1, quick=True, say=say) if quick else Effort(say=say)

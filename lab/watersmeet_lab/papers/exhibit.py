@@ -8,7 +8,7 @@ from typing import Literal
 
 from watersmeet.errors import InternalError
 from watersmeet_lab.papers.claims import Claim
-from watersmeet_lab.papers.series import Figure
+from watersmeet_lab.papers.series import FigureLines
 
 #: Where a line or a bar comes from: a cost model, a run of our operators, or the paper's own print.
 Origin = Literal["model", "ours", "paper"]
@@ -97,12 +97,12 @@ class Exhibit:
     plots: tuple[Plot, ...] = ()
 
 
-def model_lines(figure: Figure, names: Sequence[str] | None = None) -> tuple[Line, ...]:
+def model_lines(figure: FigureLines, names: Sequence[str] | None = None) -> tuple[Line, ...]:
     """The lines of a figure out of the cost model."""
     return tuple(Line(name, figure.x, y, "model") for name, y in figure.lines if names is None or name in names)
 
 
-def columns_of(name: str, title: str, lines: Sequence[Line], axis: str) -> Table:
+def lines_table(name: str, title: str, lines: Sequence[Line], axis: str) -> Table:
     """The points of lines that share their places, as a table."""
     places = sorted({x for line in lines for x in line.x})
     heights = [dict(zip(line.x, line.y, strict=True)) for line in lines]

@@ -9,7 +9,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class LinearFit:
     """A time as a constant and so much per unit of each quantity, and the share of its variance over the points that
     this explains.
     """
@@ -24,7 +24,7 @@ class Fit:
         )
 
 
-def fit(times: Sequence[float], *quantities: Sequence[float]) -> Fit:
+def fit_linear(times: Sequence[float], *quantities: Sequence[float]) -> LinearFit:
     """
     >>> found = fit([5.0, 7.0, 9.0, 11.0], [1, 2, 3, 4])
     >>> round(found.constant, 6), round(found.per_unit[0], 6), round(found.explained, 6), round(found.at(10), 6)
@@ -35,4 +35,4 @@ def fit(times: Sequence[float], *quantities: Sequence[float]) -> Fit:
     weights = np.linalg.lstsq(known, measured, rcond=None)[0]
     left, spread = float(np.sum((measured - known @ weights) ** 2)), float(np.sum((measured - measured.mean()) ** 2))
     constant, *per_unit = weights.tolist()
-    return Fit(constant, tuple(per_unit), 1 - left / spread if spread else 1.0)
+    return LinearFit(constant, tuple(per_unit), 1 - left / spread if spread else 1.0)

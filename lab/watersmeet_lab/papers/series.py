@@ -8,7 +8,7 @@ from watersmeet.errors import InputError, InternalError, listing
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class FigureLines:
     """Lines over a common horizontal axis.
 
     >>> Figure("tau_s", (1, 2), (("LAZY", (3.0, 4.0)),)).line("LAZY")
@@ -36,13 +36,13 @@ class Figure:
         return min(self.lines, key=lambda named: named[1][place])[0]
 
 
-def figure_of(axis: str, points: dict[float, dict[str, float]]) -> Figure:
+def figure_from_points(axis: str, points: dict[float, dict[str, float]]) -> FigureLines:
     """A figure out of the values of all lines per point of the axis.
 
     >>> figure_of("n", {2: {"NAIVE": 5.0, "MULTI-WAY": 4.0}}).lowest(0)
     'MULTI-WAY'
     """
     names = list(next(iter(points.values()), {}))
-    return Figure(
+    return FigureLines(
         axis, tuple(points), tuple((name, tuple(values[name] for values in points.values())) for name in names)
     )

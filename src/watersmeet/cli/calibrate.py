@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from watersmeet.calibration import calibrated, current, save
-from watersmeet.cli.show import console, printable
 from watersmeet.cli.spark import quiet_spark
+from watersmeet.cli.terminal import console, printable
 from watersmeet.planner.models.profile import SCALARS, STRUCTURES, Profile, SparkCosts
 
 _STRUCTURE_MEANINGS = {

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from types import FrameType
+from typing import Any, TextIO
 
 import typer
 
-from watersmeet.cli.show import printable
+from watersmeet.cli.terminal import printable
 from watersmeet.errors import InternalError, WatersmeetError, WatersmeetWarning, abbreviate
 
 INTERRUPTED = 130
@@ -60,3 +63,30 @@ def _show_warning(
 
 def _say(message: str) -> None:
     typer.echo("watersmeet: " + "\n".join(printable(line) for line in message.split("\n")), err=True)
+
+
+class Stopped(KeyboardInterrupt):
+    """The query was stopped on request, cleanly."""
+
+
+@contextmanager
+def stopping(event: threading.Event | None = None) -> Iterator[threading.Event]:
+    """Yield an event, a given one or a new one, that Ctrl-C or SIGTERM sets. Outside the main thread signals are left
+    alone.
+    """
+    stop = event or threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def wish(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before: dict[signal.Signals, Any] = {each: signal.signal(each, wish) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -16,12 +16,11 @@ from typing import Annotated
 import typer
 
 import watersmeet as wm
-from watersmeet.cli.budget import declared_budget
 from watersmeet.cli.declare import Reading, declared_sources
 from watersmeet.cli.exit import INTERRUPTED, exit_on_error
-from watersmeet.cli.jobfile import JobFile, read_job
+from watersmeet.cli.jobfile import JobFile, declared_budget, read_job
 from watersmeet.cli.lab import add_lab_commands
-from watersmeet.cli.show import console
+from watersmeet.cli.terminal import console
 from watersmeet.errors import InputError
 from watersmeet.files import read_text_file
 from watersmeet.runtime.java import why_no_java

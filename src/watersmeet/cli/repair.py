@@ -12,7 +12,7 @@ import typer
 
 from watersmeet.checkpoint.repair import Finding, find_problems
 from watersmeet.checkpoint.store import locked
-from watersmeet.cli.show import console, printable
+from watersmeet.cli.terminal import console, printable
 from watersmeet.errors import InputError
 
 

@@ -16,9 +16,18 @@ import typer
 import watersmeet as wm
 from watersmeet.algebra.query import Query
 from watersmeet.cli import spark
-from watersmeet.cli.live import View, live_view
-from watersmeet.cli.show import console, counted, late_rows, printable, rows_as_table, several, shed_rows
-from watersmeet.cli.stopping import Stopped, stopping
+from watersmeet.cli.exit import Stopped, stopping
+from watersmeet.cli.terminal import (
+    View,
+    console,
+    counted,
+    late_rows,
+    live_view,
+    printable,
+    rows_as_table,
+    several,
+    shed_rows,
+)
 from watersmeet.cli.ui import shown_for, watched
 from watersmeet.dashboard.live import Live
 from watersmeet.errors import InputError
@@ -26,10 +35,9 @@ from watersmeet.metrics.batch import BatchFigures
 from watersmeet.runtime.embedded.incremental import Growing, Outbox, Progress, grow
 from watersmeet.runtime.embedded.run import EmbeddedRun, run_batch_with_metrics
 from watersmeet.sinks.result_files import FORMATS, PartFiles, check_target, json_line, write
-from watersmeet.sources.declarations import Relation, Stream
+from watersmeet.sources.declarations import Relation, Stream, split_tables_by_time
 from watersmeet.sources.directories import Inbox
 from watersmeet.sources.feeds import PathFeed, feed_of
-from watersmeet.sources.pieces import pieces
 
 CONSOLE, MEMORY = "console", "memory"
 
@@ -195,7 +203,7 @@ def _rounds(started: EmbeddedRun) -> Iterator[tuple[dict[str, pa.Table], bool]]:
     tables = {name: pa.concat_tables(source.batches()) for name, source in streams.items()}
     started.check_units(tables)
     waiting: dict[str, pa.Table] | None = None
-    for piece in iter([tables]) if started.evaluates_at_batch_ends else pieces(tables, streams):
+    for piece in iter([tables]) if started.evaluates_at_batch_ends else split_tables_by_time(tables, streams):
         if waiting is not None:
             yield waiting, False
         waiting = piece

@@ -15,7 +15,7 @@ import pyarrow as pa
 import watersmeet as wm
 from watersmeet.checkpoint.owner import check_output, claim_output, is_new_on_spark, spark_owner
 from watersmeet.checkpoint.store import locked
-from watersmeet.cli.show import console
+from watersmeet.cli.terminal import console
 from watersmeet.metrics.batch import Observer
 from watersmeet.runtime.embedded.run import Sources
 from watersmeet.runtime.java import check_java

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import watersmeet as wm
 from watersmeet.algebra.query import Query
-from watersmeet.cli.show import console, printable
-from watersmeet.cli.stopping import stopping
+from watersmeet.cli.exit import stopping
+from watersmeet.cli.terminal import console, printable
 from watersmeet.dashboard.app import Shown
 from watersmeet.dashboard.live import Live
 from watersmeet.dashboard.serve import DEFAULT_PORT, serving

@@ -19,7 +19,8 @@ from watersmeet.operators.shed.aggregation import shed_config
 from watersmeet.operators.shed.sampling import drop_boxes
 from watersmeet.operators.window_join.config import MeetConfig, MeetInput
 from watersmeet.operators.window_join.tactics.registry import settled_config
-from watersmeet.planner.costing import Costed, Part, costed
+from watersmeet.planner.budget import Costed
+from watersmeet.planner.costing import Part, costed
 from watersmeet.planner.early import BATCH_S, early_candidates, early_costed
 from watersmeet.planner.estimates import InputEstimate, Workload, length_to_seconds
 from watersmeet.planner.feasibility import Remedies, find_remedies

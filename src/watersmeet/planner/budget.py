@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError, listing
-from watersmeet.planner.costing import PlanCost
+from watersmeet.planner.budget import Part
 
 OBJECTIVES = ("cpu", "memory")
 
@@ -56,3 +57,46 @@ def bytes_text(count: float) -> str:
         if count >= size:
             return f"{count / size:,.1f} {unit}"
     return f"{count:,.0f} bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One operator's share of the cost, with the rows it handles per second."""
+
+    name: str
+    cpu_per_s: float
+    rows_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCost:
+    """Seconds of CPU per second of stream, by operator; bytes and rows of state; rows out per second.
+
+    Estimates of a shedding aggregation rest on `combinations_per_s` combinations of kept rows; None for every other
+    query.
+    """
+
+    parts: tuple[Part, ...]
+    state_rows: float
+    state_bytes: float
+    rows_out_per_s: float
+    combinations_per_s: float | None = None
+
+    @property
+    def answer_per_s(self) -> float:
+        """The quantity that shedding preserves as much of as it can: rows out, or the combinations that estimates rest
+        on.
+        """
+        return self.rows_out_per_s if self.combinations_per_s is None else self.combinations_per_s
+
+    @property
+    def cpu_per_s(self) -> float:
+        return sum(part.cpu_per_s for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Costed:
+    """A plan with its predicted cost."""
+
+    plan: Plan
+    cost: PlanCost

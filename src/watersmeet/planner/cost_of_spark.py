@@ -7,10 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from watersmeet.operators.window_join.config import MeetConfig
-from watersmeet.planner.costing import Costed
+from watersmeet.planner.budget import Costed, Part
 from watersmeet.planner.estimates import Workload
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.parts import Part
 
 
 @dataclass(frozen=True, slots=True)

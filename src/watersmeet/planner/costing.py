@@ -10,6 +10,7 @@ References: Kang, Naughton, Viglas, section 3; Golab, Özsu, section 4.2; Ayad, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Protocol
@@ -24,52 +25,90 @@ from watersmeet.operators.window_join.tactics.plan_defaults import (
     open_parts,
     with_orders,
 )
+from watersmeet.planner.budget import Costed, Part, PlanCost
 from watersmeet.planner.cost_of_loops import LoopsModel
 from watersmeet.planner.cost_of_runs import RunsModel
 from watersmeet.planner.cost_of_trees import TreeModel
 from watersmeet.planner.estimates import Workload
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.orders import Ordered, best_order
-from watersmeet.planner.parts import Part
+
+#: Up to so many inputs every order is considered, by dynamic programming over subsets: n · 2ⁿ steps.
+MOST_EXACT = 8
+
+#: What a loop costs, given the set of inputs bound before it, how many combinations of them there are, and the input it
+#: binds.
+LoopCost = Callable[[frozenset[int], float, int], float]
+#: How many combinations there are once the input is bound, per combination before.
+Growth = Callable[[frozenset[int], int], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """An order of the other inputs, its cost per row of the origin, and whether it is known to be the best."""
+
+    order: tuple[int, ...]
+    cost: float
+    exact: bool
+
+
+#: Whether an algorithm can bind the input after the set of inputs bound so far.
+Allowed = Callable[[frozenset[int], int], bool]
+
+
+def best_order(
+    origin: int,
+    inputs: int,
+    loop_cost: LoopCost,
+    growth: Growth,
+    allowed: Allowed | None = None,
+    preferred: Sequence[int] = (),
+) -> Ordered:
+    """Return the cheapest order among those allowed, or among all of them when none is allowed; between equals the
+    `preferred` one.
+
+    The cost of a loop depends on the set bound before it, not on the order of that set. So only the best way to each
+    set counts.
+    """
+    targets = [*preferred, *(i for i in range(inputs) if i not in preferred)]
+    if inputs > MOST_EXACT:
+        return _greedy(origin, inputs, loop_cost, growth, allowed)
+    start = frozenset({origin})
+    best: dict[frozenset[int], tuple[float, float, tuple[int, ...]]] = {start: (0.0, 1.0, ())}
+    for _ in range(inputs - 1):
+        reached: dict[frozenset[int], tuple[float, float, tuple[int, ...]]] = {}
+        for known, (cost, rows, order) in best.items():
+            for target in targets:
+                if target in known or (allowed is not None and not allowed(known, target)):
+                    continue
+                grown = known | {target}
+                found = cost + loop_cost(known, rows, target)
+                if grown not in reached or found < reached[grown][0]:
+                    reached[grown] = found, rows * growth(known, target), (*order, target)
+        if not reached:
+            return best_order(origin, inputs, loop_cost, growth, preferred=preferred)
+        best = reached
+    ((cost, _, order),) = best.values()
+    return Ordered(order, cost, exact=True)
+
+
+def _greedy(origin: int, inputs: int, loop_cost: LoopCost, growth: Growth, allowed: Allowed | None = None) -> Ordered:
+    """Add the input that leaves the fewest combinations; the cheapest loop among equals."""
+    known, cost, rows = frozenset({origin}), 0.0, 1.0
+    order: tuple[int, ...] = ()
+    while len(known) < inputs:
+        left = [i for i in range(inputs) if i not in known]
+        left = [i for i in left if allowed is None or allowed(known, i)] or left
+        target = min(left, key=lambda i: (growth(known, i), loop_cost(known, rows, i), i))
+        cost += loop_cost(known, rows, target)
+        rows *= growth(known, target)
+        order, known = (*order, target), known | {target}
+    return Ordered(order, cost, exact=False)
+
 
 __all__ = ["Costed", "Part", "PlanCost", "costed"]
 
 #: Every global order is tried for so many inputs at most.
 MOST_PERMUTED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class PlanCost:
-    """Seconds of CPU per second of stream, by operator; bytes and rows of state; rows out per second.
-
-    Estimates of a shedding aggregation rest on `combinations_per_s` combinations of kept rows; None for every other
-    query.
-    """
-
-    parts: tuple[Part, ...]
-    state_rows: float
-    state_bytes: float
-    rows_out_per_s: float
-    combinations_per_s: float | None = None
-
-    @property
-    def answer_per_s(self) -> float:
-        """The quantity that shedding preserves as much of as it can: rows out, or the combinations that estimates rest
-        on.
-        """
-        return self.rows_out_per_s if self.combinations_per_s is None else self.combinations_per_s
-
-    @property
-    def cpu_per_s(self) -> float:
-        return sum(part.cpu_per_s for part in self.parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Costed:
-    """A plan with its predicted cost."""
-
-    plan: Plan
-    cost: PlanCost
 
 
 class Model(Protocol):

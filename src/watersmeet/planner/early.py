@@ -13,7 +13,8 @@ from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.windows import LandmarkWindow, TumbleWindow
 from watersmeet.operators.aggregate.config import AggregateConfig, why_not_early
 from watersmeet.operators.window_join.config import probing_order
-from watersmeet.planner.costing import Costed, Part, PlanCost
+from watersmeet.planner.budget import Costed, PlanCost
+from watersmeet.planner.costing import Part
 from watersmeet.planner.estimates import Workload
 from watersmeet.planner.models.early_aggregation import EarlyInput, EarlyWeights, input_costs
 from watersmeet.planner.models.tran import plan_name

@@ -19,9 +19,8 @@ from watersmeet.operators.window_join.tactics.plan_defaults import open_parts
 from watersmeet.operators.window_join.tactics.registry import settled_config
 from watersmeet.planner.aggregation_costs import AggregationCosts, hold_full_windows
 from watersmeet.planner.arrivals import Arriving
-from watersmeet.planner.budget import Budget, bytes_text
+from watersmeet.planner.budget import Budget, Costed, PlanCost, bytes_text
 from watersmeet.planner.cost_of_spark import Shuffle
-from watersmeet.planner.costing import Costed, PlanCost
 from watersmeet.planner.early import early_notes
 from watersmeet.planner.estimates import Workload, workload_of
 from watersmeet.planner.explain_html import explanation_html

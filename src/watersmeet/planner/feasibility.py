@@ -11,8 +11,7 @@ from typing import Any
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
-from watersmeet.planner.budget import bytes_text
-from watersmeet.planner.costing import PlanCost
+from watersmeet.planner.budget import PlanCost, bytes_text
 from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
 from watersmeet.planner.overload import Approximation, Situation, approximate, window_scale
 

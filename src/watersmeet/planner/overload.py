@@ -27,9 +27,9 @@ from watersmeet.algebra.windows import FOREVER_US, RowsWindow
 from watersmeet.errors import PlanError, listing
 from watersmeet.operators.shed.sampling import DropBox
 from watersmeet.operators.window_join.config import MeetConfig
-from watersmeet.planner.budget import Budget
+from watersmeet.planner.budget import Budget, Costed, PlanCost
 from watersmeet.planner.cost_of_spark import Shuffle, on_spark
-from watersmeet.planner.costing import Costed, Part, PlanCost, costed
+from watersmeet.planner.costing import Part, costed
 from watersmeet.planner.estimates import InputEstimate, Workload
 from watersmeet.planner.models.ayad_drops import (
     LAST_STEP,

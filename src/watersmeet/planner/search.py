@@ -18,9 +18,9 @@ from watersmeet.errors import InternalError
 from watersmeet.operators.window_join.config import MeetConfig, meet_config
 from watersmeet.operators.window_join.tactics.plan_defaults import fill_intervals
 from watersmeet.operators.window_join.tactics.registry import tactic_of
-from watersmeet.planner.budget import Budget
+from watersmeet.planner.budget import Budget, Costed
 from watersmeet.planner.cost_of_trees import TreeModel
-from watersmeet.planner.costing import Costed, costed
+from watersmeet.planner.costing import costed
 from watersmeet.planner.estimates import Workload
 from watersmeet.planner.filling import MOST_MIXED, can_run, sized_index
 from watersmeet.planner.models.profile import Profile

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from watersmeet.algebra.schema import TIME_UNITS_NS, check_time_type
 from watersmeet.algebra.windows import MAX_TIME_US
 from watersmeet.errors import InputError, listing
-from watersmeet.operators.expressions.parse import parse_instant_us
-from watersmeet.operators.expressions.uniques import map_unique
+from watersmeet.operators.expressions.casts import parse_instant_us
+from watersmeet.operators.expressions.rows import map_unique
 
 Times = npt.NDArray[np.int64]
 

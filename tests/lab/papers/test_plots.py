@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from watersmeet.errors import InternalError
-from watersmeet_lab.papers.exhibit import BarPanel, Bars, Line, LinePanel, Plot, Table, columns_of
+from watersmeet_lab.papers.exhibit import BarPanel, Bars, Line, LinePanel, Plot, Table, lines_table
 from watersmeet_lab.papers.plots import draw
 
 LINES = (
@@ -35,7 +35,7 @@ def test_the_same_values_give_the_same_files(tmp_path: Path) -> None:
 
 
 def test_a_table_of_lines_has_a_row_per_place() -> None:
-    table = columns_of("t", "T", [*LINES[:1], Line("EAP", (10.0,), (3.0,))], "τ")
+    table = lines_table("t", "T", [*LINES[:1], Line("EAP", (10.0,), (3.0,))], "τ")
     assert table.columns == ("τ", "LAP (model)", "EAP (ours)")
     assert table.rows == ((1.0, 5.0, ""), (10.0, 7.0, 3.0))
 

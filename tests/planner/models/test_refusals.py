@@ -39,7 +39,7 @@ from watersmeet.planner.models.kang import (
 from watersmeet.planner.models.kang_limited import LimitedJoin, Pair
 from watersmeet.planner.models.tran import AggregationJoin, AggregationWeights, Input
 from watersmeet_lab.papers.golab.models import FOUR_EQUAL
-from watersmeet_lab.papers.series import Figure
+from watersmeet_lab.papers.series import FigureLines
 
 NAN, INF = float("nan"), float("inf")
 A = Source("a", 1, window_rows=1)
@@ -155,7 +155,7 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: Budget(headroom=1), "leaves nothing to compute with"),
     (lambda: Budget(headroom=NAN), "between zero and one"),
     (lambda: Budget(memory_rows=NAN), "above zero rows"),
-    (lambda: Figure("x", (1,), ()).line("LAP"), 'no line "LAP"'),
+    (lambda: FigureLines("x", (1,), ()).line("LAP"), 'no line "LAP"'),
 ]
 
 
@@ -167,4 +167,4 @@ def test_a_mistake_is_named(mistake: Callable[[], object], complaint: str) -> No
 
 def test_a_figure_with_a_line_that_is_too_short_is_our_bug() -> None:
     with pytest.raises(InternalError, match="does not have 2 points"):
-        Figure("x", (1, 2), (("a", (1.0,)),))
+        FigureLines("x", (1, 2), (("a", (1.0,)),))

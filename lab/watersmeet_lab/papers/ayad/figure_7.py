@@ -9,7 +9,7 @@ from watersmeet_lab.papers.ayad.models import example_1, example_1_plans
 from watersmeet_lab.papers.ayad.models import figure_7 as modelled
 from watersmeet_lab.papers.claims import Claim, exact_claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
-from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, Table, columns_of, model_lines
+from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, Table, lines_table, model_lines
 
 #: Cost per tuple-time of A, B and C when each is kept whole; the output they bring is the same in every plan.
 COSTS = {"a": (60, 120, 70), "b": (10, 60, 210), "c": (110, 20, 770)}
@@ -33,8 +33,8 @@ def figure_7(effort: Effort) -> Exhibit:
         (*_coefficients(), *_points(), *_crossings(), _search(), _engine(measured)),
         (
             _knapsack(),
-            columns_of("figure-7", "Figure 7: rows per second", model_lines(figure), "seconds per tuple"),
-            columns_of("figure-7-measured", "Figure 7: rows per second, measured", measured, "seconds per tuple"),
+            lines_table("figure-7", "Figure 7: rows per second", model_lines(figure), "seconds per tuple"),
+            lines_table("figure-7-measured", "Figure 7: rows per second, measured", measured, "seconds per tuple"),
         ),
         (Plot("figure-7", "Figure 7: output with drop boxes", (panel,)),),
     )

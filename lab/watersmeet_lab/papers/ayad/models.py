@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from watersmeet.planner.models.ayad import PlanNode, SideCosts, Source, WindowJoin
 from watersmeet.planner.models.ayad_drops import best_drops
 from watersmeet.planner.models.ayad_search import JoinQuery, Tie, cost_per_row
-from watersmeet_lab.papers.series import Figure, figure_of
+from watersmeet_lab.papers.series import FigureLines, figure_from_points
 
 A, B, C = (Source(name, rate, window_rows=10) for name, rate in (("A", 10), ("B", 20), ("C", 70)))
 MILLISECONDS = tuple(step / 1000 for step in range(1, 121))
@@ -37,9 +37,9 @@ def example_1_plans(row_s: float) -> dict[str, PlanNode]:
     }
 
 
-def figure_7(rows_s: Sequence[float] = MILLISECONDS) -> Figure:
+def figure_7(rows_s: Sequence[float] = MILLISECONDS) -> FigureLines:
     """The highest output rate of each plan with its drop boxes, over the seconds a join takes per row."""
-    return figure_of("row_s", {row_s: _outputs(row_s) for row_s in rows_s})
+    return figure_from_points("row_s", {row_s: _outputs(row_s) for row_s in rows_s})
 
 
 def _outputs(row_s: float) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import watersmeet as wm
 from watersmeet_lab.papers.claims import shape_claim
 from watersmeet_lab.papers.effort import Effort
-from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, columns_of, model_lines
+from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, lines_table, model_lines
 from watersmeet_lab.papers.golab.models import figure_2 as modelled
 from watersmeet_lab.papers.golab.runs import counted, named
 from watersmeet_lab.workloads.golab import StreamSpec
@@ -52,7 +52,7 @@ def figure_2(effort: Effort) -> Exhibit:
         "windows "
         "both algorithms are the same loops.",
         claims,
-        (columns_of("figure-2", "Comparisons per unit of time", lines, "windows"),),
+        (lines_table("figure-2", "Comparisons per unit of time", lines, "windows"),),
         (plot,),
     )
 

@@ -9,10 +9,10 @@ from watersmeet.planner.models.golab import CommonAttribute, Intervals, Order, n
 from watersmeet.planner.models.golab_orders import exhaustive, exhaustive_per_origin
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
-from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, columns_of, model_lines
+from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, lines_table, model_lines
 from watersmeet_lab.papers.golab.models import FOUR_EQUAL, ONE_FAST, figure_3a, figure_3b
 from watersmeet_lab.papers.golab.runs import counted, lazy
-from watersmeet_lab.papers.series import Figure
+from watersmeet_lab.papers.series import FigureLines
 from watersmeet_lab.workloads.golab import StreamSpec
 
 NAMES = ("NAIVE", "LAZY", "GENERAL")
@@ -44,7 +44,7 @@ def figure_3(effort: Effort) -> Exhibit:
         f"dots: what our loops counted over {_units(effort)} units of time, in the same orders.",
         (*_claims_of_a(models[0], equal), *_claims_of_b(models[1], fast)),
         tuple(
-            columns_of(
+            lines_table(
                 f"figure-3{part}", f"Figure 3{part}: comparisons per unit of time, counted", tuple(ours.values()), "τ"
             )
             for part, ours in (("a", equal), ("b", fast))
@@ -79,7 +79,7 @@ def _units(effort: Effort) -> int:
     return effort.rows(_UNITS, least=100)
 
 
-def _claims_of_a(model: Figure, ours: Lines) -> list[Claim]:
+def _claims_of_a(model: FigureLines, ours: Lines) -> list[Claim]:
     naive, lazily, general = (model.line(name) for name in NAMES)
     counted_naive, counted_lazy, counted_general = (ours[name].y for name in NAMES)
     return [
@@ -110,7 +110,7 @@ def _claims_of_a(model: Figure, ours: Lines) -> list[Claim]:
     ]
 
 
-def _claims_of_b(model: Figure, ours: Lines) -> list[Claim]:
+def _claims_of_b(model: FigureLines, ours: Lines) -> list[Claim]:
     naive, lazily, general = (model.line(name) for name in NAMES)
     crossed = next((tau for tau, n, z in zip(model.x, naive, lazily, strict=True) if n < z), None)
     equal_until = max((tau for tau, g, z in zip(model.x, general, lazily, strict=True) if z < g * 1.001), default=0)
@@ -141,7 +141,7 @@ def _claims_of_b(model: Figure, ours: Lines) -> list[Claim]:
     ]
 
 
-def _counted_crossing(model: Figure, ours: Lines) -> Claim:
+def _counted_crossing(model: FigureLines, ours: Lines) -> Claim:
     naive, lazily, general = (ours[name].y for name in NAMES)
     taus = ours["LAZY"].x
     crossed = next((tau for tau, n, z in zip(taus, naive, lazily, strict=True) if n < z), None)

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
-from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, columns_of
-from watersmeet_lab.papers.fits import fit
+from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, lines_table
+from watersmeet_lab.papers.fits import fit_linear
 from watersmeet_lab.papers.golab.runs import TIE, fastest, lazy, origin_first
 from watersmeet_lab.workloads.golab import StreamSpec, scaled, unit_us
 
@@ -37,7 +37,7 @@ def figure_4a(effort: Effort) -> Exhibit:
         "CPU time. "
         f"τ = {TAUS[0]:g} is one row.",
         tuple(_claims(rates, work)),
-        (columns_of("figure-4a", "Figure 4a: tuples per second", tuple(rates.values()), "τ"),),
+        (lines_table("figure-4a", "Figure 4a: tuples per second", tuple(rates.values()), "τ"),),
         (Plot("figure-4a", "Figure 4a: input rate over the interval τ", panels),),
     )
 
@@ -99,7 +99,9 @@ def _claims(rates: Rates, work: Rates) -> list[Claim]:
 def _explained(rates: Rates, work: Rates) -> str:
     """What a longer interval saves and what it costs, by a fit of each curve."""
     passes = {name: [1 / (tau * unit_us(STREAMS)) for tau in line.x] for name, line in rates.items()}
-    fits = {name: fit([1e9 / rate for rate in line.y], work[name].y, passes[name]) for name, line in rates.items()}
+    fits = {
+        name: fit_linear([1e9 / rate for rate in line.y], work[name].y, passes[name]) for name, line in rates.items()
+    }
     hashed = [name for name in rates if name != "NLJ"]
     grown = {name: max(line.y) / line.y[0] - 1 for name, line in work.items()}
     shares = [abs(fits[name].per_unit[1]) * passes[name][1] * rates[name].y[1] / 1e9 for name in rates]

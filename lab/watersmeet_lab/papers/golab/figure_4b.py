@@ -6,8 +6,8 @@ from watersmeet.planner.models.golab import CommonAttribute, Intervals, Stream
 from watersmeet.planner.models.golab_orders import exhaustive_per_origin
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
-from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, columns_of
-from watersmeet_lab.papers.fits import fit
+from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, lines_table
+from watersmeet_lab.papers.fits import fit_linear
 from watersmeet_lab.papers.golab.runs import TIE, fastest, lazy, origin_first
 from watersmeet_lab.workloads.golab import Ran, StreamSpec, scaled, unit_us
 
@@ -39,7 +39,7 @@ def figure_4b(effort: Effort) -> Exhibit:
         "were full; tuples per second of CPU time.",
         tuple(_claims(rates, work)),
         tuple(
-            columns_of(f"figure-4b{suffix}", f"Figure 4b: {title}", tuple(lines.values()), "average buckets")
+            lines_table(f"figure-4b{suffix}", f"Figure 4b: {title}", tuple(lines.values()), "average buckets")
             for suffix, title, lines in (
                 ("", "tuples per second", rates),
                 ("-comparisons", "comparisons per tuple", work),
@@ -155,7 +155,7 @@ def _explained(rates: Lines, work: Lines) -> str:
     points = [
         (1e9 / rate, compared) for name in rates for rate, compared in zip(rates[name].y, work[name].y, strict=True)
     ]
-    found = fit([time for time, _ in points], [compared for _, compared in points])
+    found = fit_linear([time for time, _ in points], [compared for _, compared in points])
     compared = {name: dict(zip(line.x, line.y, strict=True))[12.0] for name, line in work.items()}
     fitted = {name: found.at(compared[name]) for name in compared if name != ONE}
     return (

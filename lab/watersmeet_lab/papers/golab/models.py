@@ -17,7 +17,7 @@ from watersmeet.planner.models.golab import (
     naive_lazy_nlj,
 )
 from watersmeet.planner.models.golab_orders import exhaustive, exhaustive_per_origin
-from watersmeet_lab.papers.series import Figure, figure_of
+from watersmeet_lab.papers.series import FigureLines, figure_from_points
 
 TABLE_5 = CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50), Stream(1, 200, 40), Stream(3, 100, 5)))
 TABLE_6 = CommonAttribute((Stream(100, 100, 200), Stream(1, 100, 200), Stream(1, 100, 20), Stream(3, 100, 2)))
@@ -28,19 +28,19 @@ FOUR_EQUAL = CommonAttribute((EQUAL_STREAM,) * 4)
 ONE_FAST = CommonAttribute((EQUAL_STREAM,) * 3 + (Stream(10, 100, 50),))
 
 
-def figure_2(windows: Sequence[int] = range(2, 11)) -> Figure:
+def figure_2(windows: Sequence[int] = range(2, 11)) -> FigureLines:
     """Eager evaluation of 2, 3, … equal windows: MULTI-WAY against NAIVE."""
-    return figure_of("windows", {count: _eager_costs(count) for count in windows})
+    return figure_from_points("windows", {count: _eager_costs(count) for count in windows})
 
 
-def figure_3a(taus_s: Sequence[float] = range(1, 51)) -> Figure:
+def figure_3a(taus_s: Sequence[float] = range(1, 51)) -> FigureLines:
     """Four equal windows: the best order of NAIVE, LAZY and GENERAL as τ grows."""
-    return figure_of("tau_s", {tau_s: lazy_costs(FOUR_EQUAL, tau_s) for tau_s in taus_s})
+    return figure_from_points("tau_s", {tau_s: lazy_costs(FOUR_EQUAL, tau_s) for tau_s in taus_s})
 
 
-def figure_3b(taus_s: Sequence[float] = range(1, 51)) -> Figure:
+def figure_3b(taus_s: Sequence[float] = range(1, 51)) -> FigureLines:
     """As 3a, the fourth stream ten times as fast."""
-    return figure_of("tau_s", {tau_s: lazy_costs(ONE_FAST, tau_s) for tau_s in taus_s})
+    return figure_from_points("tau_s", {tau_s: lazy_costs(ONE_FAST, tau_s) for tau_s in taus_s})
 
 
 def lazy_costs(join: CommonAttribute, tau_s: float) -> dict[str, float]:

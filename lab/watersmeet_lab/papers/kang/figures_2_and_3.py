@@ -5,12 +5,12 @@ from __future__ import annotations
 from watersmeet.planner.models.kang import TwoStreams
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
-from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, columns_of
+from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, lines_table
 from watersmeet_lab.papers.kang.models import PAIRS
 from watersmeet_lab.papers.kang.models import figure_2 as modelled
 from watersmeet_lab.papers.kang.runs import measured
 from watersmeet_lab.papers.kang.weights import calibrated, estimated_figure, weights_table
-from watersmeet_lab.papers.series import Figure, figure_of
+from watersmeet_lab.papers.series import FigureLines, figure_from_points
 
 RATES = (0.5, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 250.0, 500.0, 750.0, 900.0, 950.0, 980.0, 990.0, 995.0, 998.0, 999.5)
 ROWS = 5000
@@ -29,7 +29,7 @@ def figures_2_and_3(effort: Effort) -> Exhibit:
         points[a_per_s] = measured(
             effort, TwoStreams(ROWS, ROWS, a_per_s, 1000 - a_per_s), PAIRS, effort.rows(_SECONDS, least=4)
         )
-    ours, theirs = figure_of("a_per_s", points), estimated_figure(PAIRS, rates, ROWS, weights)
+    ours, theirs = figure_from_points("a_per_s", points), estimated_figure(PAIRS, rates, ROWS, weights)
     return Exhibit(
         "Figures 2 and 3: estimated and measured costs",
         f"Windows of {ROWS:,} rows each, ten rows per bucket, a hundred per node, 1,000 arrivals per second in all, of which λa are A's. "
@@ -40,7 +40,7 @@ def figures_2_and_3(effort: Effort) -> Exhibit:
         tuple(_claims(theirs, ours)),
         (
             weights_table(weights),
-            columns_of(
+            lines_table(
                 "figure-3",
                 "Figure 3: CPU seconds per second, measured",
                 [Line(name, ours.x, line) for name, line in ours.lines],
@@ -51,7 +51,7 @@ def figures_2_and_3(effort: Effort) -> Exhibit:
     )
 
 
-def _plot(theirs: Figure, ours: Figure) -> Plot:
+def _plot(theirs: FigureLines, ours: FigureLines) -> Plot:
     x_label, y_label = "λa / λb", "ms of CPU per second"
     panels = tuple(
         LinePanel(title, x_label, unit, _lines(figure, scale), log_x=True, log_y=True)
@@ -64,12 +64,12 @@ def _plot(theirs: Figure, ours: Figure) -> Plot:
     return Plot("figures-2-and-3", "Figures 2 and 3: cost of eight pairs of structures", panels)
 
 
-def _lines(figure: Figure, scale: float) -> tuple[Line, ...]:
+def _lines(figure: FigureLines, scale: float) -> tuple[Line, ...]:
     ratios = tuple(a_per_s / (1000 - a_per_s) for a_per_s in figure.x)
     return tuple(Line(name, ratios, tuple(scale * y for y in line)) for name, line in figure.lines)
 
 
-def winners_along(figure: Figure) -> list[str]:
+def winners_along(figure: FigureLines) -> list[str]:
     """The lowest line at each place, in the order in which they come; a winner by a hair does not end another's run."""
     found: list[str] = []
     for place in range(len(figure.x)):
@@ -80,7 +80,7 @@ def winners_along(figure: Figure) -> list[str]:
     return found
 
 
-def _claims(theirs: Figure, ours: Figure) -> list[Claim]:
+def _claims(theirs: FigureLines, ours: FigureLines) -> list[Claim]:
     estimated, seen = winners_along(theirs), winners_along(ours)
     rankings = [_agreement(theirs, ours, place) for place in range(len(ours.x))]
     return [
@@ -111,7 +111,7 @@ def _claims(theirs: Figure, ours: Figure) -> list[Claim]:
     ]
 
 
-def _agreement(theirs: Figure, ours: Figure, place: int) -> float:
+def _agreement(theirs: FigureLines, ours: FigureLines, place: int) -> float:
     """The share of all two lines that both figures put in the same order here, but for those that are nearly equal when
     measured.
     """
@@ -125,7 +125,7 @@ def _agreement(theirs: Figure, ours: Figure, place: int) -> float:
     return alike / asked if asked else 1.0
 
 
-def _asymmetric(ours: Figure) -> Claim:
+def _asymmetric(ours: FigureLines) -> Claim:
     ends = (0, len(ours.x) - 1)
     gains = []
     for place in ends:

@@ -18,7 +18,7 @@ from watersmeet.planner.models.kang_limited import (
     output_rows_per_s,
     served_rates,
 )
-from watersmeet_lab.papers.series import Figure, figure_of
+from watersmeet_lab.papers.series import FigureLines, figure_from_points
 
 TABLE_3 = (TwoStreams(9500, 500, 2, 998), TwoStreams(7000, 3000, 800, 200), TwoStreams(4000, 6000, 550, 450))
 PAIRS = ("HH", "TT", "HT", "TH", "HN", "NH", "TN", "NT")
@@ -31,13 +31,13 @@ FIGURE_7 = LimitedJoin(Pair(10, 10), Pair(100, 100), 0.01)
 def figure_2(
     a_of_thousand: Sequence[float] = (0.5, 1, 5, 10, *range(50, 951, 50), 990, 995, 999, 999.5),
     weights: Weights = PAPER_WEIGHTS,
-) -> Figure:
+) -> FigureLines:
     """Cost of the eight pairs over the share of A in 1000 arrivals per second, windows of 5000 rows."""
     points = {}
     for a_per_s in a_of_thousand:
         streams = TwoStreams(5000, 5000, a_per_s, 1000 - a_per_s)
         points[a_per_s] = {pair: pair_cost(pair, streams, weights) for pair in PAIRS}
-    return figure_of("a_per_s", points)
+    return figure_from_points("a_per_s", points)
 
 
 def figure_5(service_per_s: float = 100) -> dict[str, float]:

@@ -11,7 +11,7 @@ from watersmeet.planner.models.profile import Structure
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Table
 from watersmeet_lab.papers.kang.runs import BUCKET_ROWS, NODE_ROWS
-from watersmeet_lab.papers.series import Figure, figure_of
+from watersmeet_lab.papers.series import FigureLines, figure_from_points
 
 Structures = dict[str, Structure]
 
@@ -53,10 +53,10 @@ def estimated(pair: str, streams: TwoStreams, weights: Structures) -> float:
     return math.fsum(window_cost(kind, load, weights[kind]) for kind, load in zip(kinds, streams.loads, strict=True))
 
 
-def estimated_figure(pairs: tuple[str, ...], rates: tuple[float, ...], rows: float, weights: Structures) -> Figure:
+def estimated_figure(pairs: tuple[str, ...], rates: tuple[float, ...], rows: float, weights: Structures) -> FigureLines:
     """Every pair over the share of A in a thousand arrivals per second."""
     points = {a: {pair: estimated(pair, TwoStreams(rows, rows, a, 1000 - a), weights) for pair in pairs} for a in rates}
-    return figure_of("a_per_s", points)
+    return figure_from_points("a_per_s", points)
 
 
 def weights_table(weights: Structures) -> Table:

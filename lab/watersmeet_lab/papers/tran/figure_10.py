@@ -5,8 +5,8 @@ from __future__ import annotations
 from watersmeet.planner.models.tran import AggregationJoin
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
-from watersmeet_lab.papers.exhibit import Cell, Exhibit, LinePanel, Plot, Table, columns_of, model_lines
-from watersmeet_lab.papers.series import Figure
+from watersmeet_lab.papers.exhibit import Cell, Exhibit, LinePanel, Plot, Table, lines_table, model_lines
+from watersmeet_lab.papers.series import FigureLines
 from watersmeet_lab.papers.tran.models import SHOWCASES
 from watersmeet_lab.papers.tran.models import figure_10 as modelled
 from watersmeet_lab.papers.tran.runs import measured
@@ -37,7 +37,7 @@ def figure_10(effort: Effort) -> Exhibit:
         (
             _measured_table(ours),
             *(
-                columns_of(f"figure-10-{best.lower()}", f"Figure 10, {best} best", model_lines(figure), "λ1")
+                lines_table(f"figure-10-{best.lower()}", f"Figure 10, {best} best", model_lines(figure), "λ1")
                 for best, figure in figures.items()
             ),
         ),
@@ -55,7 +55,7 @@ def _settings(best: str) -> str:
     return f"g {one.groups:g}/{two.groups:g}, σ {one.selectivity:g}, w {one.window_rows:g}"
 
 
-def _claim(best: str, figure: Figure) -> Claim:
+def _claim(best: str, figure: FigureLines) -> Claim:
     lowest = [figure.lowest(place) for place in range(len(figure.x))]
     second = min(line[-1] for name, line in figure.lines if name != best)
     return shape_claim(

@@ -12,8 +12,8 @@ from itertools import permutations
 from watersmeet.planner.models.tran import AggregationJoin, Input, plan_costs
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
-from watersmeet_lab.papers.exhibit import Line, LinePanel, Plot, Table, columns_of
-from watersmeet_lab.papers.series import Figure, figure_of
+from watersmeet_lab.papers.exhibit import Line, LinePanel, Plot, Table, lines_table
+from watersmeet_lab.papers.series import FigureLines, figure_from_points
 from watersmeet_lab.papers.tran.kernels import kernel_costs
 from watersmeet_lab.papers.tran.parts import AXES, PARTS
 from watersmeet_lab.papers.tran.runs import measured
@@ -49,11 +49,11 @@ THREE_WAY_PLACES = Places((100, 200, 300), (3, 81, 2187), (100, 300, 600), (0.00
 class Ranked:
     """A part measured and modelled at the same places: by the paper's model, and by that of our kernels."""
 
-    ours: Figure
-    model: Figure
-    kernels: Figure
+    ours: FigureLines
+    model: FigureLines
+    kernels: FigureLines
 
-    def asked(self, model: Figure) -> Iterator[tuple[str, str, bool]]:
+    def asked(self, model: FigureLines) -> Iterator[tuple[str, str, bool]]:
         """All two plans that differ, here and in a model, and whether both rank them alike; the one that is slower here
         comes first.
         """
@@ -64,7 +64,7 @@ class Ranked:
                 if here > 1 + _TIE and abs(there - 1) > _SAME:
                     yield one, other, there > 1
 
-    def agreement(self, model: Figure) -> tuple[int, int]:
+    def agreement(self, model: FigureLines) -> tuple[int, int]:
         """How many of those are ranked alike, and how many there are."""
         found = [alike for _, _, alike in self.asked(model)]
         return sum(found), len(found)
@@ -87,9 +87,9 @@ def parts_measured(effort: Effort, number: int, inputs: Inputs, places: Places) 
 def ranked(effort: Effort, values: tuple[float, ...], inputs_at: Callable[[float], Inputs]) -> Ranked:
     joins = {value: AggregationJoin(inputs_at(value)) for value in values}
     return Ranked(
-        figure_of("value", {value: measured(effort, join) for value, join in joins.items()}),
-        figure_of("value", {value: plan_costs(join) for value, join in joins.items()}),
-        figure_of("value", {value: kernel_costs(join) for value, join in joins.items()}),
+        figure_from_points("value", {value: measured(effort, join) for value, join in joins.items()}),
+        figure_from_points("value", {value: plan_costs(join) for value, join in joins.items()}),
+        figure_from_points("value", {value: kernel_costs(join) for value, join in joins.items()}),
     )
 
 
@@ -144,7 +144,7 @@ def measured_plot(number: int, title: str, parts: Mapping[str, Ranked]) -> Plot:
 
 def measured_tables(number: int, parts: Mapping[str, Ranked]) -> tuple[Table, ...]:
     return tuple(
-        columns_of(
+        lines_table(
             f"figure-{number}{part}-measured",
             f"Figure {number}{part}, measured: CPU seconds per second",
             [Line(name, each.ours.x, line) for name, line in each.ours.lines],

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from watersmeet.errors import InputError, listing
 from watersmeet.planner.models.tran import UNIT_WEIGHTS, AggregationJoin, AggregationWeights, Input, Method, plan_costs
-from watersmeet_lab.papers.series import Figure, figure_of
+from watersmeet_lab.papers.series import FigureLines, figure_from_points
 
 #: Figures 6 and 7: two inputs, the grouping attribute in the first.
 TWO_WAY = (Input(300, 5000, groups=150, selectivity=0.1), Input(300, 5000, groups=1, selectivity=0.1))
@@ -35,31 +35,31 @@ _SELECTIVITIES = (0.0005, 0.005, 0.05, 0.5)
 Inputs = tuple[Input, ...]
 
 
-def figure_6(part: str, weights: AggregationWeights = UNIT_WEIGHTS) -> Figure:
+def figure_6(part: str, weights: AggregationWeights = UNIT_WEIGHTS) -> FigureLines:
     """Two-way hash join over (a) w1, (b) g1, (c) λ1 with λ2 = 500, (d) both σ. Of (a), the caption has w2 = 2000, the
     text 5000.
     """
     return _two_way(part, "hash", weights)
 
 
-def figure_7(part: str, weights: AggregationWeights = UNIT_WEIGHTS) -> Figure:
+def figure_7(part: str, weights: AggregationWeights = UNIT_WEIGHTS) -> FigureLines:
     """As Figure 6, by nested loops."""
     return _two_way(part, "nested loops", weights)
 
 
-def figure_8(part: str, weights: AggregationWeights = UNIT_WEIGHTS) -> Figure:
+def figure_8(part: str, weights: AggregationWeights = UNIT_WEIGHTS) -> FigureLines:
     """Three-way hash join over (a) w1, (b) g1, (c) λ1, (d) all σ; eight plans."""
     return _three_way(part, "hash", weights)
 
 
-def figure_9(part: str, weights: AggregationWeights = UNIT_WEIGHTS) -> Figure:
+def figure_9(part: str, weights: AggregationWeights = UNIT_WEIGHTS) -> FigureLines:
     """As Figure 8, by nested loops."""
     return _three_way(part, "nested loops", weights)
 
 
 def figure_10(
     best: str, weights: AggregationWeights = UNIT_WEIGHTS, a_per_s: Sequence[float] = range(100, 501, 50)
-) -> Figure:
+) -> FigureLines:
     """Two-way nested loops over λ1, in the setting in which the plan of this name is to be the best."""
     if best not in SHOWCASES:
         raise InputError(f'Figure 10 has no part for "{best}"', hint=f"parts: {listing(list(SHOWCASES))}")
@@ -67,13 +67,13 @@ def figure_10(
     return _lines("rows_per_s", a_per_s, lambda rate: (replace(first, rows_per_s=rate), *rest), "nested loops", weights)
 
 
-def _two_way(part: str, method: Method, weights: AggregationWeights) -> Figure:
+def _two_way(part: str, method: Method, weights: AggregationWeights) -> FigureLines:
     return _part(
         part, TWO_WAY, method, weights, windows=range(1000, 5001, 1000), rates=range(100, 901, 100), other_rate=500
     )
 
 
-def _three_way(part: str, method: Method, weights: AggregationWeights) -> Figure:
+def _three_way(part: str, method: Method, weights: AggregationWeights) -> FigureLines:
     return _part(
         part, THREE_WAY, method, weights, windows=range(100, 301, 50), rates=range(100, 601, 100), other_rate=200
     )
@@ -87,7 +87,7 @@ def _part(
     windows: Sequence[float],
     rates: Sequence[float],
     other_rate: float,
-) -> Figure:
+) -> FigureLines:
     """Parts a to c vary the first input alone, part d all of them."""
     first, *rest = inputs
     others = tuple(replace(each, rows_per_s=other_rate) for each in rest)
@@ -114,5 +114,7 @@ def _lines(
     inputs_at: Callable[[float], Inputs],
     method: Method,
     weights: AggregationWeights,
-) -> Figure:
-    return figure_of(axis, {value: plan_costs(AggregationJoin(inputs_at(value), method), weights) for value in values})
+) -> FigureLines:
+    return figure_from_points(
+        axis, {value: plan_costs(AggregationJoin(inputs_at(value), method), weights) for value in values}
+    )

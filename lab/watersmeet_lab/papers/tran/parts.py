@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from watersmeet_lab.papers.exhibit import LinePanel, Plot, Table, columns_of, model_lines
-from watersmeet_lab.papers.series import Figure
+from watersmeet_lab.papers.exhibit import LinePanel, Plot, Table, lines_table, model_lines
+from watersmeet_lab.papers.series import FigureLines
 
 PARTS = ("a", "b", "c", "d")
 AXES = {
@@ -17,10 +17,10 @@ AXES = {
 _LOG = ("b", "d")
 
 #: A figure's lines out of the cost model, by part.
-Parts = dict[str, Figure]
+Parts = dict[str, FigureLines]
 
 
-def parts_of(modelled: Callable[[str], Figure]) -> Parts:
+def parts_of(modelled: Callable[[str], FigureLines]) -> Parts:
     return {part: modelled(part) for part in PARTS}
 
 
@@ -41,7 +41,9 @@ def plot_of(number: int, title: str, parts: Parts) -> Plot:
 
 def tables_of(number: int, parts: Parts) -> tuple[Table, ...]:
     return tuple(
-        columns_of(f"figure-{number}{part}", f"Figure {number}{part}: cost per second", model_lines(figure), AXES[part])
+        lines_table(
+            f"figure-{number}{part}", f"Figure {number}{part}: cost per second", model_lines(figure), AXES[part]
+        )
         for part, figure in parts.items()
     )
 

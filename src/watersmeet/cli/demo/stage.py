@@ -13,7 +13,7 @@ import watersmeet as wm
 from watersmeet.cli.demo.check import count_rows
 from watersmeet.cli.demo.engines import EMBEDDED, Engine
 from watersmeet.cli.demo.flights import Tables, instants_us
-from watersmeet.cli.show import several
+from watersmeet.cli.terminal import several
 from watersmeet.metrics.batch import BatchFigures, Observer
 from watersmeet.planner.explain import Explanation
 

@@ -20,8 +20,8 @@ from watersmeet.cli.demo.engines import EMBEDDED, Engine, predicted_by_part, sec
 from watersmeet.cli.demo.flights import flights
 from watersmeet.cli.demo.on_spark import FOR_A_MINUTE
 from watersmeet.cli.demo.stage import Stage, same_rows
-from watersmeet.cli.show import rows_as_table
 from watersmeet.cli.spark import quiet_spark
+from watersmeet.cli.terminal import rows_as_table
 from watersmeet.cli.ui import shown_for, watched
 from watersmeet.metrics.batch import BatchFigures, Observer
 

@@ -14,6 +14,109 @@ from numpy.typing import NDArray
 from watersmeet.kernels.compile import piece
 from watersmeet.kernels.hashing import mix
 
+FIRST_US = np.int64(-(2**63))
+LAST_US = np.int64(2**63 - 1)
+
+
+@piece
+def capped_reach(
+    offsets: NDArray[np.int64], old: NDArray[np.int64], window_us: int, reach_us: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Per stream, how far its rows reach: its own window, never more than the window of all pairs. Refuses what no
+    caller may pass.
+    """
+    if old.size < 2 or reach_us.size != old.size or offsets.size != old.size + 1:
+        raise ValueError(
+            "a window join takes two or more streams, with one reach, one count of old rows and one offset each"
+        )
+    reach = np.empty(old.size, np.int64)
+    for stream in range(old.size):
+        reach[stream] = min(window_us, reach_us[stream])
+        if reach[stream] < 0:
+            raise ValueError("a window cannot be shorter than zero")
+    return reach
+
+
+@piece
+def before(time_us: int, reach_us: int) -> int:
+    """The earliest time within reach. Asked before subtracting: the compiler takes it that a difference never wraps."""
+    return FIRST_US if time_us < FIRST_US + reach_us else time_us - reach_us  # type: ignore[return-value] # numba's int
+
+
+@piece
+def after(time_us: int, reach_us: int) -> int:
+    """The latest time within reach."""
+    return LAST_US if time_us > LAST_US - reach_us else time_us + reach_us  # type: ignore[return-value] # numba's int
+
+
+NONE = -1
+
+
+class Arrivals(NamedTuple):
+    """Per stream: its next new row, where its rows stop, the time before which none of those still to come can be, and
+    if any are.
+    """
+
+    next_row: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    last_us: NDArray[np.int64]
+    to_come: NDArray[np.bool_]
+
+
+@piece
+def arrivals_of(times: NDArray[np.int64], offsets: NDArray[np.int64], old: NDArray[np.int64]) -> Arrivals:
+    n = old.size
+    arrivals = Arrivals(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.bool_))
+    for stream in range(n):
+        arrivals.next_row[stream] = offsets[stream] + old[stream]
+        arrivals.stop[stream] = offsets[stream + 1]
+    first = next_stream(times, arrivals)
+    for stream in range(n):
+        leave(arrivals, stream)
+        if first != NONE:
+            arrivals.last_us[stream] = times[arrivals.next_row[first]]
+    return arrivals
+
+
+@piece
+def next_stream(times: NDArray[np.int64], arrivals: Arrivals) -> int:
+    """The stream whose new row arrives next, or NONE."""
+    chosen, chosen_us = NONE, LAST_US
+    for stream in range(arrivals.next_row.size):
+        row = arrivals.next_row[stream]
+        if row < arrivals.stop[stream] and (chosen == NONE or times[row] < chosen_us):
+            chosen, chosen_us = stream, times[row]
+    return chosen
+
+
+@piece
+def arrive(times: NDArray[np.int64], arrivals: Arrivals, stream: int) -> int:
+    """Takes the stream's next row: the paper's "update V"."""
+    row: int = arrivals.next_row[stream]
+    arrivals.next_row[stream] = row + 1
+    arrivals.last_us[stream] = times[row]
+    return row
+
+
+@piece
+def leave(arrivals: Arrivals, stream: int) -> None:
+    """Once its last new row has been joined, a stream no longer holds back the others' buffers: nothing of it is to
+    come in this call.
+    """
+    arrivals.to_come[stream] = arrivals.next_row[stream] < arrivals.stop[stream]
+
+
+@piece
+def out_before(arrivals: Arrivals, reach: NDArray[np.int64], stream: int) -> int:
+    """The paper's IsOut as a bound: rows of the stream before it are farther than its reach from the last row of every
+    other stream.
+    """
+    bound_us = LAST_US
+    for other in range(reach.size):
+        if other != stream and arrivals.to_come[other]:
+            bound_us = min(bound_us, before(arrivals.last_us[other], reach[stream]))
+    return bound_us  # type: ignore[return-value] # numba's int
+
 
 class Buffers(NamedTuple):
     """Bucket b of stream s has the number `first_bucket[s] + b` and holds the places `front … filled - 1`."""

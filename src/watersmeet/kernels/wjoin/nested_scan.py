@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.kernels.compile import piece
-from watersmeet.kernels.wjoin.buffers import Buffers
+from watersmeet.kernels.wjoin.buffers import FIRST_US, LAST_US, Buffers, after, before
 from watersmeet.kernels.wjoin.outputs import Counters, fill_others, with_room
-from watersmeet.kernels.wjoin.reach import FIRST_US, LAST_US, after, before
 from watersmeet.kernels.wjoin.scans import Scans
 
 _BEGIN = -1

@@ -25,11 +25,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.kernels.compile import IN_INT64, INT, kernel, piece
-from watersmeet.kernels.wjoin.arrivals import NONE, arrivals_of, arrive, leave, next_stream, out_before
-from watersmeet.kernels.wjoin.buffers import Buffers, buffers_of, expire
+from watersmeet.kernels.wjoin.buffers import (
+    NONE,
+    Buffers,
+    arrivals_of,
+    arrive,
+    buffers_of,
+    capped_reach,
+    expire,
+    leave,
+    next_stream,
+    out_before,
+)
 from watersmeet.kernels.wjoin.nested_scan import join_arrival, scan_of
 from watersmeet.kernels.wjoin.outputs import Counters, WindowJoin, finished, no_rows, no_work
-from watersmeet.kernels.wjoin.reach import capped_reach
 from watersmeet.kernels.wjoin.scans import SCANS, Scanned, Scans, no_scans
 
 

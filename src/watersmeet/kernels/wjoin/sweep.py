@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.kernels.compile import piece
-from watersmeet.kernels.wjoin.reach import FIRST_US, LAST_US, after, before
+from watersmeet.kernels.wjoin.buffers import FIRST_US, LAST_US, after, before
 
 
 class Sweep(NamedTuple):

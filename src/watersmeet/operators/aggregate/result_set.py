@@ -22,7 +22,7 @@ from watersmeet.operators.aggregate.measures import COUNTED, total
 from watersmeet.operators.aggregate.outputs import aggregate_name, key_name
 from watersmeet.operators.aggregate.partials import partial_batch
 from watersmeet.operators.expressions import evaluate, is_true
-from watersmeet.operators.expressions.numbers import decimals_to_doubles
+from watersmeet.operators.expressions.casts import decimals_to_doubles
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]

@@ -6,22 +6,32 @@ fit.
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
+import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from watersmeet.algebra.expressions import Cast
 from watersmeet.errors import QueryError
-from watersmeet.operators.expressions.numbers import to_decimal, to_float, to_integer
-from watersmeet.operators.expressions.parse import parse_text
 from watersmeet.operators.expressions.rows import (
     Array,
+    Bools,
     Datum,
     EvaluationRows,
     broadcast,
+    call_kernel,
     expression_excerpt,
+    find_null_rows,
     make_nulls,
+    map_unique,
+    to_arrow,
 )
 from watersmeet.operators.expressions.temporal import convert_unit
 
@@ -57,9 +67,9 @@ def convert(values: Array, kind: pa.DataType) -> Array:
         return make_nulls(kind, len(values))
     if _is_text(values.type) and not (_is_text(kind) or _is_bytes(kind)):
         return parse_text(values, kind)
-    for is_kind, convert in _RULES:
+    for is_kind, convert_to_kind in _RULES:
         if is_kind(kind):
-            return convert(values, kind)
+            return convert_to_kind(values, kind)
     return values.cast(kind)
 
 
@@ -115,3 +125,158 @@ _RULES: tuple[tuple[Callable[[pa.DataType], bool], Callable[..., Array]], ...] =
     (pa.types.is_timestamp, _to_timestamp),
     (pa.types.is_duration, _to_duration),
 )
+
+
+_EXACT_CONTEXT = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
+_MAX_PRECISION = 38
+
+#: Integers up to this size are doubles, and so are powers of ten up to this exponent.
+_EXACT_INTEGER = 2**53
+_EXACT_EXPONENT = 22
+
+
+def to_integer(values: Array, kind: pa.DataType) -> Array:
+    """Cut off towards zero; what does not fit, NaN included, raises.
+
+    Arrow's safe cast refuses fractions and whatever is out of range, so cutting off first leaves it the range to check.
+    """
+    if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
+        values = call_kernel("trunc", values)
+    return values.cast(kind)
+
+
+def to_float(values: Array, kind: pa.DataType) -> Array:
+    """Convert to the nearest float: integers beyond 2**53 round, doubles too large for a single become infinite."""
+    if pa.types.is_decimal(values.type):
+        values = decimals_to_doubles(values)
+    return values.cast(kind, safe=False)
+
+
+def decimals_to_doubles(values: Array) -> Array:
+    """Convert each decimal to its nearest double, correctly rounded.
+
+    Arrow's own cast multiplies by a rounded power of ten, so it misses the nearest double in about one of eight
+    decimals of two places. IEEE 754 division rounds correctly, so dividing two exact doubles is enough. Decimals that
+    have no such quotient take Python's exact conversion, once per distinct value.
+
+    >>> decimals_to_doubles(pa.array([Decimal("1.15"), None], pa.decimal128(7, 2))).to_pylist()
+    [1.15, None]
+    """
+    if values.type.bit_width < 128:
+        values = values.cast(pa.decimal128(values.type.precision, values.type.scale))
+    unscaled, is_exact = _exact_unscaled(values)
+    scale = values.type.scale
+    doubles = unscaled / float(10**scale) if scale >= 0 else unscaled * float(10**-scale)
+    nulls = find_null_rows(values)
+    slow = ~is_exact & ~nulls
+    if slow.any():
+        doubles[slow] = map_unique(float, values.filter(pa.array(slow)), pa.float64()).to_numpy()
+    return to_arrow(doubles, nulls, pa.float64())
+
+
+def _exact_unscaled(values: Array) -> tuple[npt.NDArray[np.float64], Bools]:
+    """Return the unscaled decimals as doubles, and where both they and their power of ten are exact."""
+    width = values.type.bit_width // 64
+    buffer = values.buffers()[1]
+    words = np.frombuffer(buffer, np.int64) if buffer is not None and buffer.size else np.zeros(0, np.int64)
+    words = words[: (values.offset + len(values)) * width].reshape(-1, width)[values.offset :]
+    lowest = words[:, 0]
+    fits = (words[:, 1:] == (lowest >> 63)[:, None]).all(axis=1)
+    fits &= (lowest >= -_EXACT_INTEGER) & (lowest <= _EXACT_INTEGER)
+    return lowest.astype(np.float64), fits if abs(values.type.scale) <= _EXACT_EXPONENT else np.zeros_like(fits)
+
+
+def to_decimal(values: Array, kind: pa.Decimal128Type[Any, Any]) -> Array:
+    """Rounded half away from zero to the wanted scale; what has too many digits raises."""
+    if pa.types.is_floating(values.type):
+        return map_unique(lambda number: quantize_exactly(number, kind.scale), values, kind)
+    if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
+        values = values.cast(pa.int64() if pa.types.is_boolean(values.type) else values.type).cast(
+            pa.decimal128(_MAX_PRECISION, 0)
+        )
+    if values.type.scale > kind.scale:
+        values = call_kernel("round", values, options=pc.RoundOptions(kind.scale, "half_towards_infinity"))
+    return values.cast(kind)
+
+
+def quantize_exactly(number: float | str, scale: int) -> Decimal:
+    """A number with `scale` digits after the point, halves away from zero.
+
+    >>> quantize_exactly(0.125, 2)
+    Decimal('0.13')
+    """
+    value = Decimal(number)
+    if not value.is_finite():
+        raise OverflowError(f"{number} is no decimal")
+    return value.quantize(Decimal(1).scaleb(-scale), context=_EXACT_CONTEXT)
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+#: No 64-bit integer has more digits, leading zeros aside; Python refuses to read thousands of them.
+_MAX_DIGITS = 4_000
+_BOOLEANS = {"true": True, "false": False}
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+def parse_text(values: Array, kind: pa.DataType) -> Array:
+    """Each text as a value of `kind`, NULL where it is none.
+
+    >>> parse_text(pa.array(["12", "1e3", "x", None]), pa.float64()).to_pylist()
+    [12.0, 1000.0, None, None]
+    """
+    if pa.types.is_timestamp(kind):
+        return (
+            map_unique(parse_instant_us, values, pa.int64())
+            .view(pa.timestamp("us"))
+            .cast(pa.timestamp(kind.unit), safe=False)
+            .view(kind)
+        )
+    return map_unique(_text_parser(kind), values, kind)
+
+
+def parse_instant_us(text: str) -> int | None:
+    """An ISO 8601 date or time as microseconds since the epoch, UTC unless it says otherwise; None when it is none.
+
+    >>> parse_instant_us("1970-01-01T00:00:01Z"), parse_instant_us("1970-01-01 01:00:00+01:00"), parse_instant_us("soon")
+    (1000000, 0, None)
+    """
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (moment.replace(tzinfo=moment.tzinfo or dt.UTC) - _EPOCH) // _MICROSECOND
+
+
+def _text_parser(kind: pa.DataType) -> Callable[[str], Any]:
+    if pa.types.is_integer(kind):
+        return lambda text: _parse_integer(text, kind)
+    if pa.types.is_floating(kind):
+        return lambda text: float(text) if _NUMBER.fullmatch(text) else None
+    if pa.types.is_decimal(kind):
+        return lambda text: _parse_decimal(text, kind.scale)
+    if pa.types.is_boolean(kind):
+        return lambda text: _BOOLEANS.get(text.lower())
+    if pa.types.is_date(kind):
+        return _parse_date
+    raise pa.ArrowNotImplementedError(f"text to {kind}")
+
+
+def _parse_integer(text: str, kind: pa.DataType) -> int | None:
+    if not _WHOLE.fullmatch(text) or len(text) > _MAX_DIGITS:
+        return None
+    value, bits = int(text), kind.bit_width
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1)) if pa.types.is_signed_integer(kind) else (0, 2**bits)
+    return value if low <= value < high else None
+
+
+def _parse_decimal(text: str, scale: int) -> Decimal | None:
+    return quantize_exactly(text, scale) if _NUMBER.fullmatch(text) else None
+
+
+def _parse_date(text: str) -> dt.date | None:
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        return None

@@ -11,8 +11,17 @@ import pyarrow.compute as pc
 
 from watersmeet.algebra.expressions import Call, Expr, Like
 from watersmeet.errors import QueryError
-from watersmeet.operators.expressions.rows import Array, Datum, EvaluationRows, broadcast, call_kernel, constant_value
-from watersmeet.operators.expressions.uniques import is_all_ascii, map_unique, map_unique_rows
+from watersmeet.operators.expressions.rows import (
+    Array,
+    Datum,
+    EvaluationRows,
+    broadcast,
+    call_kernel,
+    constant_value,
+    is_all_ascii,
+    map_unique,
+    map_unique_rows,
+)
 
 #: No Arrow string is longer, so a position beyond says no more than this one.
 _MAX_POSITION = 2**31

@@ -81,7 +81,7 @@ class Combinations:
         )
 
 
-Doubt = Callable[[Combinations], NDArray[np.bool_]]
+Recheck = Callable[[Combinations], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -133,17 +133,17 @@ def refined(
     `compared` are the equality classes whose codes the kernel compared. The number of combinations that predicates are
     evaluated on is added to `tested`.
     """
-    doubts: list[Doubt] = []
+    doubts: list[Recheck] = []
     for key_class, members in enumerate(config.classes.keys):
         exact = key_class in config.exact_classes
         if not (exact and key_class in compared):
             first, *others = members
-            same = _same_codes if exact else _same_keys
+            same = have_equal_codes if exact else have_equal_keys
             doubts.extend(partial(same, reach, key_class, first, other) for other in others)
-    found = _without_doubt(doubts, found)
+    found = apply_rechecks(doubts, found)
     if predicates and len(found):
         tested += len(found)
-        found = found.take_true(_holds(config, reach, predicates, found))
+        found = found.take_true(predicates_hold(config, reach, predicates, found))
     return found
 
 
@@ -195,7 +195,7 @@ def _grow(
         return
     for piece in _pieces(probe):
         grown = _bind(config, reach, bound, step, probe, piece, bool(rest))
-        grown = _without_doubt(_doubts(config, reach, step), grown)
+        grown = apply_rechecks(_doubts(config, reach, step), grown)
         if step.checks or (grown.retest and not rest):
             count(step.target, 0, 0, len(grown))
             grown = (
@@ -319,10 +319,10 @@ def _tested_whole(
 ) -> Combinations:
     """Keep the whole combinations that are results; raise if one would be, but for a predicate that raises on it."""
     predicates = tuple(dict.fromkeys((*predicates, *found.retest)))
-    return found.take_true(_holds(config, reach, predicates, found))
+    return found.take_true(predicates_hold(config, reach, predicates, found))
 
 
-def _without_doubt(doubts: list[Doubt], found: Combinations) -> Combinations:
+def apply_rechecks(doubts: list[Recheck], found: Combinations) -> Combinations:
     for doubt in doubts:
         if not len(found):
             break
@@ -332,19 +332,19 @@ def _without_doubt(doubts: list[Doubt], found: Combinations) -> Combinations:
     return found
 
 
-def _doubts(config: MeetConfig, reach: dict[int, Panes], step: Step) -> list[Doubt]:
+def _doubts(config: MeetConfig, reach: dict[int, Panes], step: Step) -> list[Recheck]:
     """Tests of a step's candidates that the kernel leaves open: validity, and keys behind equal codes. The cheapest
     comes first.
     """
-    doubts: list[Doubt] = []
+    doubts: list[Recheck] = []
     if any(each.has_ends for each in config.inputs):
         doubts.append(_still_valid)
     composite = len(step.key_classes) > 1
     for key_class, provider in zip(step.key_classes, step.providers, strict=True):
         if key_class not in config.exact_classes:
-            doubts.append(partial(_same_keys, reach, key_class, provider, step.target))
+            doubts.append(partial(have_equal_keys, reach, key_class, provider, step.target))
         elif composite:
-            doubts.append(partial(_same_codes, reach, key_class, provider, step.target))
+            doubts.append(partial(have_equal_codes, reach, key_class, provider, step.target))
     return doubts
 
 
@@ -354,19 +354,19 @@ def _still_valid(found: Combinations) -> NDArray[np.bool_]:
     return found.latest <= found.end
 
 
-def _same_keys(
+def have_equal_keys(
     reach: dict[int, Panes], key_class: int, here: int, there: int, found: Combinations
 ) -> NDArray[np.bool_]:
     return compare_keys(reach[here].keys(key_class, found.rows[here]), reach[there].keys(key_class, found.rows[there]))
 
 
-def _same_codes(
+def have_equal_codes(
     reach: dict[int, Panes], key_class: int, here: int, there: int, found: Combinations
 ) -> NDArray[np.bool_]:
     return np.equal(reach[here].codes(key_class, found.rows[here]), reach[there].codes(key_class, found.rows[there]))
 
 
-def _holds(
+def predicates_hold(
     config: MeetConfig, reach: dict[int, Panes], predicates: tuple[Expr, ...], found: Combinations
 ) -> NDArray[np.bool_]:
     return all_true(predicates, lambda column: column_of(config, reach, found, column), len(found))

@@ -26,8 +26,7 @@ from watersmeet.algebra.query import BoundQuery
 from watersmeet.operators.shed.sampling import drop_boxes
 from watersmeet.operators.window_join.work_counters import Tally
 from watersmeet.planner.arrivals import Arriving
-from watersmeet.planner.budget import Budget
-from watersmeet.planner.costing import Costed, PlanCost
+from watersmeet.planner.budget import Budget, Costed, PlanCost
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import Wishes
 from watersmeet.planner.overload import Situation

@@ -33,12 +33,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Expr
-from watersmeet.errors import InternalError
+from watersmeet.checkpoint.framing import DamagedFileError, encode_frame, read_frame
+from watersmeet.errors import InputError, InternalError
+from watersmeet.files import write_atomically
 from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.window_join.config import MeetConfig
@@ -179,3 +183,117 @@ def _factorize(number: int, places: int) -> Iterator[tuple[int, ...]]:
         if number % factor == 0:
             for rest in _factorize(number // factor, places - 1):
                 yield (factor, *rest)
+
+
+_MASK_32 = 0xFFFFFFFF
+_SEED = 42
+
+
+def bucket_labels(buckets: int, partitions: int) -> tuple[int, ...]:
+    """Return one label per bucket. Labels are assigned to the partitions in turn; label 0 is always among them.
+
+    >>> labels = bucket_labels(4, 4)
+    >>> sorted(partition_of(label, 4) for label in labels)
+    [0, 1, 2, 3]
+    """
+    by_partition: dict[int, list[int]] = {partition: [] for partition in range(partitions)}
+    per_partition = -(-buckets // partitions)
+    label = 0
+    while sum(map(len, by_partition.values())) < per_partition * partitions:
+        labels = by_partition[partition_of(label, partitions)]
+        if len(labels) < per_partition:
+            labels.append(label)
+        label += 1
+    in_turn = [labels[turn] for turn in range(per_partition) for labels in by_partition.values()]
+    return tuple(sorted(in_turn, key=lambda each: (each != 0, in_turn.index(each)))[:buckets])
+
+
+def partition_of(label: int, partitions: int) -> int:
+    """Return the partition that Spark assigns to a group with this INT key.
+
+    >>> partition_of(0, 1_000_000)
+    211791
+    """
+    signed = _murmur3(label)
+    return (signed - (1 << 32) if signed >> 31 else signed) % partitions
+
+
+def _murmur3(value: int) -> int:
+    mixed = (value * 0xCC9E2D51) & _MASK_32
+    mixed = (_rotate_left(mixed, 15) * 0x1B873593) & _MASK_32
+    state = (_rotate_left(_SEED ^ mixed, 13) * 5 + 0xE6546B64) & _MASK_32
+    state ^= 4
+    state = ((state ^ state >> 16) * 0x85EBCA6B) & _MASK_32
+    state = ((state ^ state >> 13) * 0xC2B2AE35) & _MASK_32
+    return state ^ state >> 16
+
+
+def _rotate_left(value: int, bits: int) -> int:
+    return ((value << bits) | (value >> (32 - bits))) & _MASK_32
+
+
+GRID_FRAME = "grid"
+_RESTORE_GRID = "restore it from a copy, or delete it and start with the statistics of the query's first start"
+
+
+@dataclass(frozen=True, slots=True)
+class GridStore:
+    """File of a checkpoint that holds the grid of its buckets."""
+
+    checkpoint: Path
+
+    @classmethod
+    def at(cls, location: str | Path) -> GridStore:
+        """Return the store of a checkpoint location, given as Spark writes it.
+
+        Refuse a location that this process cannot read and write.
+        """
+        text = str(location)
+        scheme, separator, _ = text.partition(":")
+        if separator and len(scheme) > 1 and scheme != "file" and not Path(text).is_absolute():
+            raise InputError(
+                f'the grid of buckets cannot be stored in "{text}": only a checkpoint in a file system of this machine can hold it',
+                hint="leave checkpoint out and declare the rates of the streams with stats",
+            )
+        return cls(Path("/" + text.removeprefix("file:").lstrip("/") if scheme == "file" else text))
+
+    @property
+    def has_started(self) -> bool:
+        """Whether a batch of the query was ever planned: then the checkpoint may contain its state."""
+        offsets = self.checkpoint / "offsets"
+        return offsets.is_dir() and any(file.name.isdigit() for file in offsets.iterdir())
+
+    def load(self, query: str, config: MeetConfig, grouping: Grouping | None) -> Layout | None:
+        """Return the stored grid of this query, or None where there is none."""
+        if not self._file.exists():
+            return None
+        try:
+            header = read_frame(self._file, GRID_FRAME).header
+            if header["query"] != query:
+                return None  # the headers of its buckets name the difference
+            return Layout(tuple(_find_axis(each, config, grouping) for each in header["axes"]))
+        except DamagedFileError as error:
+            raise DamagedFileError(error.place, error.wrong, hint=_RESTORE_GRID) from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedFileError(
+                self._file, "is damaged: its grid does not fit the query", hint=_RESTORE_GRID
+            ) from error
+
+    def save(self, query: str, grid: Layout) -> None:
+        """Write the grid atomically."""
+        axes = [
+            {"share": axis.share, "class": axis.key_class, "input": axis.split, "by_group": bool(axis.keys)}
+            for axis in grid.axes
+        ]
+        write_atomically(self._file, encode_frame(GRID_FRAME, {"query": query, "axes": axes})[0])
+
+    @property
+    def _file(self) -> Path:
+        return self.checkpoint / "watersmeet" / "grid.json"
+
+
+def _find_axis(saved: dict[str, Any], config: MeetConfig, grouping: Grouping | None) -> Axis:
+    for axis in axes_of(config, grouping):
+        if (axis.key_class, axis.split, bool(axis.keys)) == (saved["class"], saved["input"], saved["by_group"]):
+            return replace(axis, share=int(saved["share"]))
+    raise ValueError("the query does not have this axis")

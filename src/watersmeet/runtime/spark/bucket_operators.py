@@ -7,7 +7,7 @@ what is gone.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -16,12 +16,14 @@ import pyarrow as pa
 from watersmeet.operators.aggregate import parts as aggregate_parts
 from watersmeet.operators.aggregate import state as aggregate_state
 from watersmeet.operators.aggregate.config import AggregateConfig
+from watersmeet.operators.aggregate.parts import Part as SavedWhole
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.aggregate.step import step as aggregate_step
+from watersmeet.operators.shed.aggregation import ShedAggregation, ShedConfig
 from watersmeet.operators.window_join.admission import Delta
 from watersmeet.operators.window_join.config import MeetConfig
 from watersmeet.operators.window_join.driver import Counters as MeetCounters
-from watersmeet.operators.window_join.driver import steps, with_relation
+from watersmeet.operators.window_join.driver import drained, steps, with_relation
 from watersmeet.operators.window_join.serialization import SavedPart, state_from_parts, state_parts
 from watersmeet.operators.window_join.state import MeetState, empty_state, without_dead_rows
 from watersmeet.operators.window_join.work_counters import Tally
@@ -134,3 +136,45 @@ class AggregateOperator:
 
     def restored(self, saved: Sequence[SavedPart]) -> AggregateState:
         return aggregate_parts.state_from_parts(self.config, saved)
+
+
+ESTIMATES = "estimates"
+
+
+@dataclass(frozen=True)
+class ShedState:
+    """The join's windows, and the combinations that are or will be inside them."""
+
+    meet: MeetState
+    aggregation: ShedAggregation
+
+
+@dataclass(frozen=True)
+class ShedOperator:
+    """`join` gives combinations, with the identity and the time of each of their rows."""
+
+    join: MeetOperator
+    shed: ShedConfig
+
+    def empty(self) -> ShedState:
+        return ShedState(self.join.empty(), ShedAggregation(self.shed))
+
+    def steps(
+        self, state: ShedState, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int
+    ) -> Steps:
+        found, (meet, counters) = drained(self.join.steps(state.meet, deltas, watermark_us, future_us, largest_us))
+        aggregation = replace(
+            state.aggregation
+        )  # its fields are set anew, never changed, so the state before stays as it was
+        shown = aggregation.step(found, largest_us, future_us)
+        yield from shown
+        return ShedState(meet, aggregation), replace(counters, results=sum(batch.num_rows for batch in shown))
+
+    def parts(self, state: ShedState) -> Sequence[Part]:
+        combinations = state.aggregation
+        saved = SavedWhole(0, ESTIMATES, combinations, combinations.begins_us.size, combinations.to_bytes)
+        return [saved, *self.join.parts(state.meet)]
+
+    def restored(self, saved: Sequence[SavedPart]) -> ShedState:
+        first, *rest = saved
+        return ShedState(self.join.restored(rest), ShedAggregation.from_bytes(self.shed, first.blob))

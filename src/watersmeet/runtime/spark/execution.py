@@ -23,7 +23,7 @@ from watersmeet.metrics.batch import BatchFigures, Observer
 from watersmeet.runtime.embedded.run import Sources
 from watersmeet.runtime.spark.batch_metrics import BatchMetrics, batches, ledger_of
 from watersmeet.runtime.spark.host import on_spark
-from watersmeet.runtime.spark.spark_errors import in_one_sentence
+from watersmeet.runtime.spark.spark_errors import summarize_error
 
 #: How often the query is asked how far it is.
 POLL_S = 0.25
@@ -77,7 +77,7 @@ def watch(query: StreamingQuery, stop: threading.Event, observe: Observer, plan:
         query.stop()
     failure = query.exception()
     if failure is not None and not stop.is_set():
-        raise in_one_sentence(failure)
+        raise summarize_error(failure)
     return rows_out
 
 
@@ -137,4 +137,4 @@ def collected(frame: DataFrame) -> pa.Table:
     try:
         return frame.toArrow()
     except PySparkException as error:
-        raise in_one_sentence(error) from error
+        raise summarize_error(error) from error

@@ -26,15 +26,12 @@ from watersmeet.runtime.embedded.run import Sources, lateness_of, whole
 from watersmeet.runtime.embedded.shed_aggregation import shed_aggregation
 from watersmeet.runtime.planning import NOTHING_AT_HAND, input_rates, planning_rows, spark_plan
 from watersmeet.runtime.spark.bucket import Bucket
-from watersmeet.runtime.spark.bucket_grid import Axis, Layout, choose_layout, grouping_of
-from watersmeet.runtime.spark.bucket_operators import AggregateOperator, MeetOperator, Operator
-from watersmeet.runtime.spark.labels import bucket_labels
+from watersmeet.runtime.spark.bucket_grid import Axis, GridStore, Layout, bucket_labels, choose_layout, grouping_of
+from watersmeet.runtime.spark.bucket_operators import AggregateOperator, MeetOperator, Operator, ShedOperator
 from watersmeet.runtime.spark.merger import Merger
 from watersmeet.runtime.spark.packets import table_bytes
 from watersmeet.runtime.spark.packing import PackedInput, Packer
 from watersmeet.runtime.spark.plan_log import PlanLog
-from watersmeet.runtime.spark.shed_operator import ShedOperator
-from watersmeet.runtime.spark.stored_grid import GridStore
 from watersmeet.runtime.spark.task_batch import PlannedDrops, refuse_another_seed
 from watersmeet.sources.declarations import Stream
 from watersmeet.stats.stream_stats import StreamStats

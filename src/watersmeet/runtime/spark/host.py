@@ -22,6 +22,7 @@ from watersmeet.algebra.query import Query
 from watersmeet.errors import InputError
 from watersmeet.runtime.embedded.run import Sources, bound_query
 from watersmeet.runtime.spark.batch_metrics import metric_names, observed, observed_merge
+from watersmeet.runtime.spark.bucket_grid import GridStore
 from watersmeet.runtime.spark.cleanup import remove_ended_runs
 from watersmeet.runtime.spark.emission import BLOB, BUCKET, ROUND, ListedRows, PartsOfGroups
 from watersmeet.runtime.spark.execution_plan import Arrangement, arranged
@@ -32,7 +33,6 @@ from watersmeet.runtime.spark.processor import BucketProcessor, run_finite
 from watersmeet.runtime.spark.session import check_session, check_table_size, choose_partitions
 from watersmeet.runtime.spark.session import session as local_session
 from watersmeet.runtime.spark.spark_types import spark_fields
-from watersmeet.runtime.spark.stored_grid import GridStore
 from watersmeet.runtime.spark.worker_check import check_workers, local_directories
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.stats.stream_stats import StreamStats

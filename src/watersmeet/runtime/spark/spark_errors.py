@@ -27,7 +27,7 @@ class SparkError(InputError):
 
 
 @contextmanager
-def told_apart() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Whatever runs inside raises a `WatersmeetError` where the mistake is the caller's, and Spark's own error where it
     is not.
     """
@@ -46,10 +46,10 @@ def summarize_spark_errors() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
-        raise in_one_sentence(error) from error
+        raise summarize_error(error) from error
 
 
-def in_one_sentence(error: Exception) -> WatersmeetError:
+def summarize_error(error: Exception) -> WatersmeetError:
     """The caller's mistake if it is one, else what Spark says first: for those who are shown a sentence and no stack."""
     words = str(error).strip().splitlines()
     said = words[0][:_LONGEST_SENTENCE] if words else type(error).__name__
