@@ -13,10 +13,8 @@ import watersmeet as wm
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.tactics.registry import settled_config
-from watersmeet.planner.arrivals import Arriving
-from watersmeet.planner.controller import BatchReport, Controller, Controls, PlanModel
-from watersmeet.planner.estimates import workload_of
-from watersmeet.planner.machine_fit import Fit, Point
+from watersmeet.planner.controller import BatchReport, Controller, Controls, Fit, PlanModel, Point
+from watersmeet.planner.estimates import Arriving, workload_of
 from watersmeet.planner.models.profile import Profile, Structure
 from watersmeet.planner.overload import Situation
 from watersmeet.runtime.statistics import completed, schema_of_stats

@@ -304,8 +304,11 @@ MUTANTS = (
     _mutant("-0.0 is not 0.0 among keys", keys, "_encode_floats", _zeros_differ),
     _mutant("NaN keys meet nothing", keys, "_encode_floats", _nan_meets_nothing),
     _mutant("floats compare as IEEE 754 has it", compare, "_compare_floats", _ieee_floats),
-    _mutant("a window ends one instant early", matches, "_still_valid", _valid_before_the_end),
-    _mutant("predicates over several sources are not checked", matches, "_holds", _unchecked),
+    _mutant("a window ends one instant early", grouped_runs, "_still_valid", _valid_before_the_end),
+    Mutant(
+        "predicates over several sources are not checked",
+        (Patch(matches, "predicates_hold", _unchecked), Patch(grouped_runs, "predicates_hold", _unchecked)),
+    ),
     Mutant(
         "hashes are trusted",
         (Patch(keys, "hash_slices", _one_bucket), Patch(matches, "compare_keys", _everything_equal)),

@@ -13,12 +13,12 @@ import numpy as np
 from watersmeet.errors import QueryError
 from watersmeet.operators.expressions import EarlyTest, all_true, evaluate, evaluate_or_null, is_true
 from watersmeet.operators.window_join import admission, config, driver, matches, pane
-from watersmeet.operators.window_join.tactics import joined_rows, loop_stages, w_joins
+from watersmeet.operators.window_join.tactics import grouped_runs, joined_rows, loop_stages, w_joins
 
 from .mutants import Mutant, Original, Patch
 
 #: Every module that tests partial matches.
-EARLY = (matches, joined_rows, loop_stages, w_joins)
+EARLY = (grouped_runs, joined_rows, loop_stages, w_joins)
 
 
 def _mutant(mistake: str, owner: Any, attribute: str, broken: Callable[[Any], Any]) -> Mutant:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from watersmeet.operators import ordering
 from watersmeet.operators.aggregate import result_set
-from watersmeet.operators.expressions import numbers
+from watersmeet.operators.expressions import casts
 from watersmeet.operators.window_join import admission
 from watersmeet.runtime import planning
 from watersmeet.runtime.embedded import run as embedded
@@ -105,14 +105,14 @@ def _every_source_visible(_: Original) -> Original:
 
 #: Caught by generated cases.
 VALUE_MUTANTS = (
-    _mutant("decimals go through Arrow's cast", numbers, "decimals_to_doubles", _arrows_cast),
+    _mutant("decimals go through Arrow's cast", casts, "decimals_to_doubles", _arrows_cast),
     _mutant(
         "decimals are multiplied by a negative power of ten",
-        numbers,
+        casts,
         "decimals_to_doubles",
         _multiplied_by_a_negative_power,
     ),
-    _mutant("integers beyond 2**53 count as exact doubles", numbers, "_EXACT_INTEGER", lambda _: 2**62),
+    _mutant("integers beyond 2**53 count as exact doubles", casts, "_EXACT_INTEGER", lambda _: 2**62),
     _mutant("unit s read as ms", times, "TIME_UNITS_NS", _unit_sizes(s=1_000_000)),
     _mutant("unit ms read as us", times, "TIME_UNITS_NS", _unit_sizes(ms=1_000)),
     _mutant("unit ns read as us", times, "TIME_UNITS_NS", _unit_sizes(ns=1_000)),

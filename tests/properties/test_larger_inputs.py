@@ -13,7 +13,8 @@ import pytest
 
 from tests.volume import scale_volume
 from watersmeet.operators import parallel as cores
-from watersmeet.operators.window_join import admission, matches, state
+from watersmeet.operators.window_join import admission, state
+from watersmeet.operators.window_join.tactics import grouped_runs
 
 from .arrivals import in_any_batches, within_lateness
 from .duckdb_oracle import duckdb_rows, opened, portable
@@ -43,7 +44,7 @@ def test_larger_inputs_give_duckdbs_rows(connection: duckdb.DuckDBPyConnection, 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_cutting_work_into_tiny_pieces_changes_nothing(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matches, "PIECE_ROWS", 1 + chunk % 3)
+    monkeypatch.setattr(grouped_runs, "PIECE_ROWS", 1 + chunk % 3)
     monkeypatch.setattr(cores, "MIN_PARALLEL_ROWS", 1 + chunk % 2 * 100)
     monkeypatch.setattr(admission, "STRETCH_ROWS", 1 + chunk % 4)
     monkeypatch.setattr(state, "_SMALL_ROWS", chunk % 5)

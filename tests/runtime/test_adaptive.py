@@ -13,12 +13,12 @@ import pytest
 import watersmeet as wm
 from watersmeet.runtime.embedded.adaptive import Decision
 from watersmeet.runtime.embedded.run import EmbeddedRun
-from watersmeet_lab.workloads.jump import QUERY, Jump
+from watersmeet_lab.workloads.jump import JUMP_QUERY, RateJump
 
-JUMP = Jump(rows_per_s=400, batches=40, at=20)
+JUMP = RateJump(rows_per_s=400, batches=40, at=20)
 
 
-def joined(run: EmbeddedRun, workload: Jump) -> tuple[list[tuple[int, ...]], list[int]]:
+def joined(run: EmbeddedRun, workload: RateJump) -> tuple[list[tuple[int, ...]], list[int]]:
     """The rows, sorted, and the work (rows probed and met) of every batch."""
     tables = {name: workload.tables(name) for name in "abc"}
     rows: list[tuple[int, ...]] = []
@@ -34,7 +34,7 @@ def joined(run: EmbeddedRun, workload: Jump) -> tuple[list[tuple[int, ...]], lis
 
 @pytest.fixture(scope="module")
 def adapted() -> tuple[EmbeddedRun, list[tuple[int, ...]], list[int]]:
-    run = wm.run(QUERY, JUMP.streams())
+    run = wm.run(JUMP_QUERY, JUMP.streams())
     return (run, *joined(run, JUMP))
 
 
@@ -56,7 +56,7 @@ def test_a_rate_that_jumps_fifty_fold_changes_the_plan_within_two_evaluations(
 
 def test_the_rows_are_those_without_any_change(adapted: tuple[EmbeddedRun, list[tuple[int, ...]], list[int]]) -> None:
     _, rows, _ = adapted
-    pinned = wm.run(QUERY, JUMP.streams(), plan=wm.plan("eager-nlj"))
+    pinned = wm.run(JUMP_QUERY, JUMP.streams(), plan=wm.plan("eager-nlj"))
     assert rows == joined(pinned, JUMP)[0]
     assert len(rows) > 100
 
@@ -65,8 +65,8 @@ def test_after_the_change_the_work_is_that_of_a_run_that_started_with_the_right_
     adapted: tuple[EmbeddedRun, list[tuple[int, ...]], list[int]],
 ) -> None:
     run, _, work = adapted
-    right = joined(wm.run(QUERY, JUMP.streams(), plan=run.config.plan), JUMP)[1]
-    wrong = joined(wm.run(QUERY, JUMP.streams(), plan=changes_back(run)), JUMP)[1]
+    right = joined(wm.run(JUMP_QUERY, JUMP.streams(), plan=run.config.plan), JUMP)[1]
+    wrong = joined(wm.run(JUMP_QUERY, JUMP.streams(), plan=changes_back(run)), JUMP)[1]
     after = slice(JUMP.at + 2, JUMP.batches)
     assert sum(work[after]) <= 1.1 * sum(right[after])
     assert sum(wrong[after]) > 2 * sum(right[after])
@@ -80,7 +80,7 @@ def changes_back(run: EmbeddedRun) -> wm.Plan:
 
 def test_a_replay_decides_the_same(adapted: tuple[EmbeddedRun, list[tuple[int, ...]], list[int]]) -> None:
     run, rows, _ = adapted
-    again = wm.run(QUERY, JUMP.streams())
+    again = wm.run(JUMP_QUERY, JUMP.streams())
     assert joined(again, JUMP)[0] == rows
     assert again.decisions == run.decisions
 
@@ -88,26 +88,26 @@ def test_a_replay_decides_the_same(adapted: tuple[EmbeddedRun, list[tuple[int, .
 @pytest.mark.parametrize("seed", range(3))
 def test_a_steady_stream_does_not_make_the_plan_go_back_and_forth(seed: int) -> None:
     steady = replace(JUMP, at=10**6, seed=seed)
-    run = wm.run(QUERY, steady.streams())
+    run = wm.run(JUMP_QUERY, steady.streams())
     joined(run, steady)
     assert len(changes(run)) <= 1, "at most once, when the first rows have come"
     assert all(decision.batch <= 20 for decision in run.decisions), "windows are full after ten batches"
 
 
 def test_a_pinned_plan_is_never_changed() -> None:
-    run = wm.run(QUERY, JUMP.streams(), plan=wm.plan("runs"))
+    run = wm.run(JUMP_QUERY, JUMP.streams(), plan=wm.plan("runs"))
     joined(run, JUMP)
     assert not run.decisions
     assert run.config.plan.algorithm == "runs"
 
 
 def test_drop_rates_come_with_the_overload_and_go_with_it() -> None:
-    calm, flood = Jump(rows_per_s=3000, batches=15, at=10**6), Jump(rows_per_s=3000, batches=30, at=15)
-    unlimited = wm.run(QUERY, flood.streams())
+    calm, flood = RateJump(rows_per_s=3000, batches=15, at=10**6), RateJump(rows_per_s=3000, batches=30, at=15)
+    unlimited = wm.run(JUMP_QUERY, flood.streams())
     joined(unlimited, flood)
     before, after = unlimited.decisions[0].best_cpu_per_s, unlimited.decisions[-1].best_cpu_per_s
     assert before < 0.7 * after
-    run = wm.run(QUERY, flood.streams(), budget=wm.Budget(processors=(before + after) / 2), shed=True)
+    run = wm.run(JUMP_QUERY, flood.streams(), budget=wm.Budget(processors=(before + after) / 2), shed=True)
     assert not run.config.plan.drop
     joined(run, flood)
     shedding = next(decision for decision in changes(run) if decision.plan.drop)

@@ -16,18 +16,18 @@ import pytest
 import watersmeet as wm
 from watersmeet.errors import PlanError
 from watersmeet.runtime.embedded.allocation import Shares, collect_allocated, role_box
-from watersmeet_lab.workloads.kang_limited import Bar, bars
+from watersmeet_lab.workloads.kang_limited import StrategyOutput, measure_strategies
 
 QUERY = "SELECT a.ts AS x, b.ts AS y FROM a [RANGE 30 MICROSECONDS], b [RANGE 50 MICROSECONDS] WHERE a.k = b.k"
 
 
 @pytest.fixture(scope="module")
-def measured() -> list[Bar]:
-    return list(bars(seconds=200))
+def measured() -> list[StrategyOutput]:
+    return list(measure_strategies(seconds=200))
 
 
 @pytest.mark.parametrize("figure", [5, 6, 7])
-def test_the_measured_output_of_each_strategy_ranks_as_predicted(measured: list[Bar], figure: int) -> None:
+def test_the_measured_output_of_each_strategy_ranks_as_predicted(measured: list[StrategyOutput], figure: int) -> None:
     shown = [bar for bar in measured if bar.figure == figure]
     for one in shown:
         for other in shown:

@@ -10,11 +10,9 @@ from rich.console import Console
 
 import watersmeet as wm
 from watersmeet.cli.demo import steps
-from watersmeet.cli.demo.check import QUERY
-from watersmeet.cli.demo.engines import Engine
-from watersmeet.cli.demo.flights import Tables, flights, instants_us
-from watersmeet.cli.demo.on_spark import SPARK
-from watersmeet.cli.demo.stage import Stage
+from watersmeet.cli.demo.engines import SPARK, Engine
+from watersmeet.cli.demo.flights import QUERY, Tables, flights, instants_us
+from watersmeet.cli.demo.steps import Stage
 from watersmeet.metrics.batch import BatchFigures, Observer
 from watersmeet.runtime.embedded.run import Sources
 

@@ -13,7 +13,7 @@ from watersmeet.errors import WatersmeetError
 from watersmeet.operators.parallel import cpu_seconds
 from watersmeet.runtime.embedded.adaptive import Decision
 from watersmeet.runtime.embedded.run import EmbeddedRun
-from watersmeet_lab.workloads.jump import QUERY, Jump
+from watersmeet_lab.workloads.jump import JUMP_QUERY, RateJump
 
 #: After a jump the window of the fast stream fills for so many batches of a second.
 _WINDOW_FILL_BATCHES = 10
@@ -35,18 +35,18 @@ class AdaptationResult:
         return self.adaptive_s / self.right_s
 
 
-def measure_adaptation(workload: Jump | None = None) -> AdaptationResult:
-    workload = workload or Jump(rows_per_s=5_000, batches=100, at=40)
-    scout = wm.run(QUERY, workload.streams())
+def measure_adaptation(workload: RateJump | None = None) -> AdaptationResult:
+    workload = workload or RateJump(rows_per_s=5_000, batches=100, at=40)
+    scout = wm.run(JUMP_QUERY, workload.streams())
     before = scout.config.plan
     _cpu_s_per_batch([scout], workload)
     runs = [
-        wm.run(QUERY, workload.streams()),
-        wm.run(QUERY, workload.streams(), plan=scout.config.plan),
-        wm.run(QUERY, workload.streams(), plan=before),
+        wm.run(JUMP_QUERY, workload.streams()),
+        wm.run(JUMP_QUERY, workload.streams(), plan=scout.config.plan),
+        wm.run(JUMP_QUERY, workload.streams(), plan=before),
     ]
     adaptive_s, right_s, wrong_s = _cpu_s_per_batch(runs, workload)
-    steady = wm.run(QUERY, replace(workload, at=workload.batches).streams())
+    steady = wm.run(JUMP_QUERY, replace(workload, at=workload.batches).streams())
     _cpu_s_per_batch([steady], replace(workload, at=workload.batches))
     late_changes = [
         decision for decision in steady.decisions if decision.changed and decision.batch > _WINDOW_FILL_BATCHES
@@ -54,7 +54,7 @@ def measure_adaptation(workload: Jump | None = None) -> AdaptationResult:
     return AdaptationResult(adaptive_s, right_s, wrong_s, tuple(runs[0].decisions), len(late_changes))
 
 
-def _cpu_s_per_batch(runs: list[EmbeddedRun], workload: Jump) -> list[float]:
+def _cpu_s_per_batch(runs: list[EmbeddedRun], workload: RateJump) -> list[float]:
     """CPU seconds per batch of every run once the jump is digested; refused if their rows differ."""
     tables = {name: workload.tables(name) for name in "abc"}
     spent, rows = [0.0] * len(runs), [0] * len(runs)

@@ -43,7 +43,7 @@ def measure_counting_share(rows: int = 200_000, repeats: int = 21) -> float:
             spent = {}
             for kernel in (counting, silent) if turn % 2 else (silent, counting):
                 setattr(loop_engine, _KERNEL, kernel)
-                spent[kernel] = golab.run(golab.TABLE_5, plan, rows, only_count=True).cpu_s_per_row
+                spent[kernel] = golab.run_join(golab.TABLE_5, plan, rows, only_count=True).cpu_s_per_row
             parts.append(1 - spent[silent] / spent[counting])
     finally:
         setattr(loop_engine, _KERNEL, counting)

@@ -37,8 +37,8 @@ def run_table_8() -> Iterator[BenchmarkFinding]:
     """The first paper's Table 8: tuples per second by algorithm, best and worst order, ours beside the paper's."""
     best, worst = golab.table_8_plans(golab.BEST_ORDER), golab.table_8_plans(golab.WORST_ORDER)
     for label, (paper_best, paper_worst) in golab.TABLE_8.items():
-        golab.run(golab.TABLE_5, best[label], 10_000)
-        ours = [max(golab.run(golab.TABLE_5, plan, rows).rows_per_s for _ in range(3)) for plan, rows in
+        golab.run_join(golab.TABLE_5, best[label], 10_000)
+        ours = [max(golab.run_join(golab.TABLE_5, plan, rows).rows_per_s for _ in range(3)) for plan, rows in
                 ((best[label], 300_000), (worst[label], 100_000))]  # fmt: skip
         text = (
             f"{label:<18} best {ours[0]:>11,.0f} per s (paper {paper_best:>6,}; {ours[0] / paper_best:6,.0f} times)"
@@ -104,7 +104,7 @@ def run_early_aggregation() -> Iterator[BenchmarkFinding]:
 
 def run_allocation() -> Iterator[BenchmarkFinding]:
     """The third paper's Figures 5 to 7: rows out per second of every strategy, predicted and measured."""
-    for bar in kang_limited.bars():
+    for bar in kang_limited.measure_strategies():
         text = f"figure {bar.figure}  {bar.strategy:<12} predicted {bar.predicted_per_s:6.1f} per s   measured {bar.measured_per_s:6.1f}"
         yield BenchmarkFinding(text, {"workload": "allocation", **asdict(bar)})
 

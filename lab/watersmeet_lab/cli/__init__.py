@@ -40,7 +40,7 @@ def paper(
     from watersmeet_lab.cli import paper as papers
 
     with exit_on_error():
-        papers.paper(name, out, quick=quick, as_json=as_json)
+        papers.write_paper_report(name, out, quick=quick, as_json=as_json)
 
 
 def bench(
@@ -69,8 +69,8 @@ def bench(
 
     with exit_on_error():
         if name == "compare":
-            benches.compare(results or [])
+            benches.compare_results(results or [])
         elif profile:
-            benches.profile(name, scale, as_json=as_json)
+            benches.show_profile(name, scale, as_json=as_json)
         else:
-            benches.bench(name, scale, as_json=as_json, keep=save, resume=resume, without=without or [])
+            benches.run_and_save(name, scale, as_json=as_json, keep=save, resume=resume, without=without or [])

@@ -13,7 +13,9 @@ from watersmeet_lab.bench.results import list_differences, load_comparison, save
 from watersmeet_lab.bench.suite import run_benchmarks
 
 
-def bench(name: str, scale: float, *, as_json: bool, keep: Path | None, resume: bool, without: Sequence[str]) -> None:
+def run_and_save(
+    name: str, scale: float, *, as_json: bool, keep: Path | None, resume: bool, without: Sequence[str]
+) -> None:
     done = list_saved_workloads(keep) if resume and keep is not None else ()
     grown = []
     for finding in run_benchmarks(name, scale, done, without):
@@ -28,14 +30,14 @@ def bench(name: str, scale: float, *, as_json: bool, keep: Path | None, resume: 
         write_page(keep)
 
 
-def compare(saved: Sequence[Path]) -> None:
+def compare_results(saved: Sequence[Path]) -> None:
     if len(saved) != 2:
         raise typer.BadParameter("name two saved results to compare")
     for line in list_differences(*map(load_comparison, saved)):
         typer.echo(line)
 
 
-def profile(name: str, scale: float, *, as_json: bool) -> None:
+def show_profile(name: str, scale: float, *, as_json: bool) -> None:
     from watersmeet_lab.bench.profile import profile_workload
 
     for found in profile_workload(name, scale):

@@ -21,31 +21,31 @@ from watersmeet.cli.terminal import console, printable
 from watersmeet.errors import InputError
 from watersmeet_lab.papers.claims import Claim
 from watersmeet_lab.papers.effort import choose_effort
-from watersmeet_lab.papers.registry import Paper, chosen, reproduced
-from watersmeet_lab.papers.report import VERDICTS, Shown, write
+from watersmeet_lab.papers.registry import PaperEntry, find_papers, reproduce_papers
+from watersmeet_lab.papers.report import VERDICTS, ReproducedPaper, write_report
 
 _STYLES = {"holds": "green", "holds with a difference": "yellow", "does not hold": "red"}
 
 
-def paper(name: str, out: Path, *, quick: bool, as_json: bool) -> None:
+def write_paper_report(name: str, out: Path, *, quick: bool, as_json: bool) -> None:
     """Reproduces the paper of this name, or all of them, and writes the report into the folder."""
-    papers = chosen(name)
+    papers = find_papers(name)
     _refuse_file(out)
-    with progress(console(stderr=True)) as say:
-        shown = _all(papers, say, quick=quick)
+    with report_progress(console(stderr=True)) as say:
+        shown = _reproduce_all(papers, say, quick=quick)
         say("drawing plots and writing the report")
-        index = write(shown, _made(quick=quick), out)
+        index = write_report(shown, _describe_run(quick=quick), out)
     claims = [claim for each in shown for claim in each.claims]
     if as_json:
         typer.echo(json.dumps([claim.to_dict() for claim in claims], indent=1, ensure_ascii=False))
         return
     screen = console()
-    screen.print(_as_table(claims))
-    screen.print(f"{_counted(claims)}; the report is {printable(str(index))}", markup=False, soft_wrap=True)
+    screen.print(_claims_table(claims))
+    screen.print(f"{_count_verdicts(claims)}; the report is {printable(str(index))}", markup=False, soft_wrap=True)
 
 
 @contextmanager
-def progress(screen: Console) -> Iterator[Callable[[str], None]]:
+def report_progress(screen: Console) -> Iterator[Callable[[str], None]]:
     """One line that says what is under way, on stderr, where it cannot mix with what programs read."""
     if not screen.is_terminal:
         yield lambda words: screen.print(words, markup=False, style="dim")
@@ -54,8 +54,8 @@ def progress(screen: Console) -> Iterator[Callable[[str], None]]:
         yield lambda words: status.update(Text(words))
 
 
-def _all(papers: tuple[Paper, ...], say: Callable[[str], None], *, quick: bool) -> list[Shown]:
-    return list(reproduced(papers, choose_effort(say, quick=quick)))
+def _reproduce_all(papers: tuple[PaperEntry, ...], say: Callable[[str], None], *, quick: bool) -> list[ReproducedPaper]:
+    return list(reproduce_papers(papers, choose_effort(say, quick=quick)))
 
 
 def _refuse_file(out: Path) -> None:
@@ -63,7 +63,7 @@ def _refuse_file(out: Path) -> None:
         raise InputError(f'the report goes into a folder, and "{out}" is a file', hint="name another with --out")
 
 
-def _made(*, quick: bool) -> str:
+def _describe_run(*, quick: bool) -> str:
     today = dt.datetime.now(dt.UTC).date().isoformat()
     how = "Made quickly, with small runs: measured figures say little. " if quick else ""
     return (
@@ -73,7 +73,7 @@ def _made(*, quick: bool) -> str:
     )
 
 
-def _as_table(claims: list[Claim]) -> Table:
+def _claims_table(claims: list[Claim]) -> Table:
     shown = Table(box=None, header_style="bold", pad_edge=False)
     for column in ("claim", "verdict", "statement"):
         shown.add_column(column, no_wrap=column != "statement")
@@ -82,6 +82,6 @@ def _as_table(claims: list[Claim]) -> Table:
     return shown
 
 
-def _counted(claims: list[Claim]) -> str:
+def _count_verdicts(claims: list[Claim]) -> str:
     counts = Counter(claim.verdict for claim in claims)
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)

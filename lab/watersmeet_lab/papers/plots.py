@@ -46,7 +46,7 @@ LINE_STYLES: dict[Origin, dict[str, Any]] = {
     "paper": {"linestyle": ":", "marker": "D", "markerfacecolor": "white"},
 }
 #: The one origin of a plot needs no telling apart.
-ONLY: dict[str, Any] = {"linestyle": "-", "marker": "o"}
+SINGLE_ORIGIN_STYLE: dict[str, Any] = {"linestyle": "-", "marker": "o"}
 BAR_STYLES: dict[Origin, dict[str, Any]] = {
     "model": {"alpha": 0.55},
     "ours": {},
@@ -54,7 +54,7 @@ BAR_STYLES: dict[Origin, dict[str, Any]] = {
 }
 
 #: What the origins are called in a legend.
-CALLED: dict[Origin, str] = {"model": "model", "ours": "measured", "paper": "paper"}
+ORIGIN_LABELS: dict[Origin, str] = {"model": "model", "ours": "measured", "paper": "paper"}
 
 _PANEL_WIDTH, _PANEL_HEIGHT, _LEGEND_HEIGHT, _TITLE_HEIGHT = 4.3, 3.0, 0.24, 0.4
 _MOST_COLUMNS = 3
@@ -65,11 +65,11 @@ _MOST_COUNTS, _LARGEST_COUNT = 9, 20
 _DOTS_PER_INCH = 110
 
 
-def draw(plot: Plot, folder: Path) -> tuple[Path, Path]:
+def draw_plot(plot: Plot, folder: Path) -> tuple[Path, Path]:
     """Writes the plot as SVG and PNG into the folder."""
     svg, png = folder / f"{plot.name}.svg", folder / f"{plot.name}.png"
     with mpl.rc_context(STYLE):  # type: ignore[arg-type] # names are checked when they are set
-        figure = _figure(plot)
+        figure = _build_figure(plot)
         figure.savefig(svg, metadata={"Date": None, "Creator": None})
         figure.set_layout_engine("none")  # everything is in its place by now
         figure.savefig(png, dpi=_DOTS_PER_INCH, metadata={"Software": None})
@@ -77,21 +77,21 @@ def draw(plot: Plot, folder: Path) -> tuple[Path, Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PlotLook:
     """The colour of every name, and whether line styles have to tell origins apart."""
 
     colours: dict[str, str]
     origins: tuple[Origin, ...]
 
     def line(self, origin: Origin) -> dict[str, Any]:
-        return LINE_STYLES[origin] if len(self.origins) > 1 else ONLY
+        return LINE_STYLES[origin] if len(self.origins) > 1 else SINGLE_ORIGIN_STYLE
 
 
-def _figure(plot: Plot) -> Figure:
+def _build_figure(plot: Plot) -> Figure:
     columns = min(len(plot.panels), _MOST_COLUMNS if len(plot.panels) != 4 else 2)
     rows = -(-len(plot.panels) // columns)
-    look, per_row = _look(plot), _keys_per_row(columns)
-    handles = _legend(plot, look)
+    look, per_row = _choose_look(plot), _keys_per_row(columns)
+    handles = _legend_handles(plot, look)
     below = _LEGEND_HEIGHT * -(-len(handles) // per_row) + 0.1
     height = rows * _PANEL_HEIGHT + below + _TITLE_HEIGHT
     figure = Figure(figsize=(columns * _PANEL_WIDTH + 0.2, height), layout="constrained")
@@ -99,7 +99,7 @@ def _figure(plot: Plot) -> Figure:
     figure.get_layout_engine().set(rect=(0.01, below / height, 0.98, 1 - below / height))  # type: ignore[union-attr,call-arg] # constrained
     figure.suptitle(plot.title, fontsize=11, x=0.02, ha="left", weight="bold")
     for number, panel in enumerate(plot.panels, start=1):
-        _panel(figure.add_subplot(rows, columns, number), panel, look)
+        _draw_panel(figure.add_subplot(rows, columns, number), panel, look)
     figure.legend(handles=handles, loc="lower center", ncols=min(len(handles), per_row))
     return figure
 
@@ -108,13 +108,13 @@ def _keys_per_row(columns: int) -> int:
     return {1: 3, 2: 6}.get(columns, 9)
 
 
-def _look(plot: Plot) -> Look:
-    shown = _shown(plot)
+def _choose_look(plot: Plot) -> PlotLook:
+    shown = _list_series(plot)
     names, origins = dict.fromkeys(name for name, _ in shown), dict.fromkeys(origin for _, origin in shown)
-    return Look({name: PALETTE[number % len(PALETTE)] for number, name in enumerate(names)}, tuple(origins))
+    return PlotLook({name: PALETTE[number % len(PALETTE)] for number, name in enumerate(names)}, tuple(origins))
 
 
-def _shown(plot: Plot) -> list[tuple[str, Origin]]:
+def _list_series(plot: Plot) -> list[tuple[str, Origin]]:
     """Names and origins in the order in which they first appear."""
     found: dict[tuple[str, Origin], None] = {}
     for panel in plot.panels:
@@ -123,10 +123,12 @@ def _shown(plot: Plot) -> list[tuple[str, Origin]]:
     return list(found)
 
 
-def _legend(plot: Plot, look: Look) -> list[Artist]:
+def _legend_handles(plot: Plot, look: PlotLook) -> list[Artist]:
     """A key per name; where lines of one name have several origins, a key for each origin too."""
     if isinstance(plot.panels[0], BarPanel):
-        return [Patch(facecolor=look.colours[name], label=name, **BAR_STYLES[origin]) for name, origin in _shown(plot)]
+        return [
+            Patch(facecolor=look.colours[name], label=name, **BAR_STYLES[origin]) for name, origin in _list_series(plot)
+        ]
     names: list[Artist] = [
         Line2D([], [], color=colour, label=name, linewidth=3) for name, colour in look.colours.items()
     ]
@@ -134,31 +136,34 @@ def _legend(plot: Plot, look: Look) -> list[Artist]:
         return names
     return [
         *names,
-        *(Line2D([], [], color="#404040", label=CALLED[origin], **LINE_STYLES[origin]) for origin in look.origins),
+        *(
+            Line2D([], [], color="#404040", label=ORIGIN_LABELS[origin], **LINE_STYLES[origin])
+            for origin in look.origins
+        ),
     ]
 
 
-def _panel(axes: Axes, panel: Panel, look: Look) -> None:
+def _draw_panel(axes: Axes, panel: Panel, look: PlotLook) -> None:
     axes.set_title(panel.title, loc="left")
     axes.set_ylabel(panel.y_label)
     if isinstance(panel, LinePanel):
-        _lines(axes, panel, look)
-        _scale(axes.xaxis, axes.set_xscale, log=panel.log_x)
-        _count_on(axes.xaxis, panel)
+        _draw_lines(axes, panel, look)
+        _format_axis(axes.xaxis, axes.set_xscale, log=panel.log_x)
+        _mark_counts(axes.xaxis, panel)
     else:
-        _bars(axes, panel, look)
-    _scale(axes.yaxis, axes.set_yscale, log=panel.log_y)
+        _draw_bars(axes, panel, look)
+    _format_axis(axes.yaxis, axes.set_yscale, log=panel.log_y)
     if not panel.log_y:
         axes.set_ylim(bottom=0)
 
 
-def _lines(axes: Axes, panel: LinePanel, look: Look) -> None:
+def _draw_lines(axes: Axes, panel: LinePanel, look: PlotLook) -> None:
     axes.set_xlabel(panel.x_label)
     for line in panel.lines:
         axes.plot(line.x, line.y, color=look.colours[line.name], **look.line(line.origin))
 
 
-def _bars(axes: Axes, panel: BarPanel, look: Look) -> None:
+def _draw_bars(axes: Axes, panel: BarPanel, look: PlotLook) -> None:
     width = 0.8 / len(panel.bars)
     for number, bars in enumerate(panel.bars):
         places = [at - 0.4 + width * (number + 0.5) for at in range(len(panel.categories))]
@@ -173,7 +178,7 @@ def _bars(axes: Axes, panel: BarPanel, look: Look) -> None:
     axes.grid(visible=False, axis="x")
 
 
-def _scale(axis: Axis, set_scale: Callable[[str], None], *, log: bool) -> None:
+def _format_axis(axis: Axis, set_scale: Callable[[str], None], *, log: bool) -> None:
     """Numbers as they are read, not as powers, and few of them."""
     if log:
         set_scale("log")
@@ -182,10 +187,10 @@ def _scale(axis: Axis, set_scale: Callable[[str], None], *, log: bool) -> None:
         axis.set_minor_formatter(NullFormatter())
     else:
         axis.set_major_locator(MaxNLocator(6))
-    axis.set_major_formatter(lambda value, _: number(value))
+    axis.set_major_formatter(lambda value, _: format_number(value))
 
 
-def _count_on(axis: Axis, panel: LinePanel) -> None:
+def _mark_counts(axis: Axis, panel: LinePanel) -> None:
     """Where the axis counts a few things, such as streams, every count is marked and nothing in between."""
     places = sorted({x for line in panel.lines for x in line.x})
     if (
@@ -197,7 +202,7 @@ def _count_on(axis: Axis, panel: LinePanel) -> None:
         axis.set_ticks(places)
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """
     >>> number(20000.0), number(0.5), number(0.0005), number(3e7)
     ('20,000', '0.5', '0.0005', '30 M')

@@ -9,13 +9,13 @@ from watersmeet.errors import InputError, listing
 from watersmeet_lab.papers import ayad, golab, hammad, kang, tran
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit
-from watersmeet_lab.papers.report import Shown
+from watersmeet_lab.papers.report import ReproducedPaper
 
 Reproduction = Callable[[Effort], Exhibit]
 
 
 @dataclass(frozen=True, slots=True)
-class Paper:
+class PaperEntry:
     """A paper by its short name, and a function for each of its tables and figures."""
 
     name: str
@@ -24,15 +24,19 @@ class Paper:
 
 
 PAPERS = (
-    Paper(
+    PaperEntry(
         "golab",
         "Golab, Özsu: Processing sliding window multi-joins in continuous queries over data streams",
         golab.EXHIBITS,
     ),
-    Paper("hammad", "Hammad, Aref, Elmagarmid: Joining multiple data streams with window constraints", hammad.EXHIBITS),
-    Paper("kang", "Kang, Naughton, Viglas: Evaluating window joins over unbounded streams", kang.EXHIBITS),
-    Paper("tran", "Tran, Lee: Transformation of continuous aggregation join queries over data streams", tran.EXHIBITS),
-    Paper(
+    PaperEntry(
+        "hammad", "Hammad, Aref, Elmagarmid: Joining multiple data streams with window constraints", hammad.EXHIBITS
+    ),
+    PaperEntry("kang", "Kang, Naughton, Viglas: Evaluating window joins over unbounded streams", kang.EXHIBITS),
+    PaperEntry(
+        "tran", "Tran, Lee: Transformation of continuous aggregation join queries over data streams", tran.EXHIBITS
+    ),
+    PaperEntry(
         "ayad",
         "Ayad, Naughton: Static optimization of conjunctive queries with sliding windows over infinite streams",
         ayad.EXHIBITS,
@@ -40,7 +44,7 @@ PAPERS = (
 )
 
 
-def chosen(name: str) -> tuple[Paper, ...]:
+def find_papers(name: str) -> tuple[PaperEntry, ...]:
     """The paper of this name, or all of them.
 
     >>> [paper.name for paper in chosen("kang")]
@@ -54,7 +58,7 @@ def chosen(name: str) -> tuple[Paper, ...]:
     return found
 
 
-def reproduced(papers: tuple[Paper, ...], effort: Effort) -> Iterator[Shown]:
+def reproduce_papers(papers: tuple[PaperEntry, ...], effort: Effort) -> Iterator[ReproducedPaper]:
     """Each paper's tables and figures, one paper after the other."""
     for paper in papers:
-        yield Shown(paper.name, paper.citation, tuple(reproduce(effort) for reproduce in paper.reproductions))
+        yield ReproducedPaper(paper.name, paper.citation, tuple(reproduce(effort) for reproduce in paper.reproductions))

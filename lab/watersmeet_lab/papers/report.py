@@ -11,13 +11,13 @@ from pathlib import Path
 
 from watersmeet_lab.papers.claims import Claim, Value
 from watersmeet_lab.papers.exhibit import Cell, Exhibit, Table
-from watersmeet_lab.papers.plots import draw
+from watersmeet_lab.papers.plots import draw_plot
 
 VERDICTS = ("holds", "holds with a difference", "does not hold")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ReproducedPaper:
     """A paper as it was reproduced."""
 
     name: str
@@ -29,26 +29,26 @@ class Shown:
         return [claim for exhibit in self.exhibits for claim in exhibit.claims]
 
 
-def write(papers: Sequence[Shown], made: str, out: Path) -> Path:
+def write_report(papers: Sequence[ReproducedPaper], made: str, out: Path) -> Path:
     """Writes the report into the folder and returns the index; `made` says where and how it was made."""
     out.mkdir(parents=True, exist_ok=True)
     for paper in papers:
         _write_paper(paper, out / paper.name)
-    claims = [_detailed(claim) for paper in papers for claim in paper.claims]
+    claims = [_claim_details(claim) for paper in papers for claim in paper.claims]
     (out / "claims.json").write_text(json.dumps(claims, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     index = out / "README.md"
-    index.write_text(_index(papers, made), encoding="utf-8")
+    index.write_text(_index_page(papers, made), encoding="utf-8")
     return index
 
 
-def shown(value: Value | Cell) -> str:
+def format_value(value: Value | Cell) -> str:
     """A figure as a reader wants it.
 
     >>> shown(16000), shown((0.123456, 7.0)), shown("TN"), shown(2.5e-7)
     ('16,000', '0.1235, 7', 'TN', '2.5e-07')
     """
     if isinstance(value, tuple):
-        return ", ".join(shown(each) for each in value)
+        return ", ".join(format_value(each) for each in value)
     if isinstance(value, str):
         return value
     if value and abs(value) < 1e-3:
@@ -56,65 +56,71 @@ def shown(value: Value | Cell) -> str:
     return f"{value:,.4f}".rstrip("0").rstrip(".") if abs(value) < 1000 else f"{value:,.1f}".removesuffix(".0")
 
 
-def _detailed(claim: Claim) -> dict[str, object]:
+def _claim_details(claim: Claim) -> dict[str, object]:
     return {**claim.to_dict(), "verdict": claim.verdict, "difference": claim.difference}
 
 
-def _write_paper(paper: Shown, folder: Path) -> None:
+def _write_paper(paper: ReproducedPaper, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     lines = [f"# {paper.citation}", "", "[All papers](../README.md)", ""]
     for exhibit in paper.exhibits:
         lines += [f"## {exhibit.title}", "", exhibit.setting, ""]
         for plot in exhibit.plots:
-            svg, png = draw(plot, folder)
+            svg, png = draw_plot(plot, folder)
             lines += [f"![{plot.title}]({svg.name})", "", f"[PNG]({png.name})", ""]
         for table in exhibit.tables:
-            lines += [f"**{table.title}** ([CSV]({_write_csv(table, folder).name}))", "", *_markdown(table), ""]
+            lines += [f"**{table.title}** ([CSV]({_write_csv(table, folder).name}))", "", *_markdown_table(table), ""]
             (folder / f"{table.name}.md").write_text(
-                "\n".join([f"# {table.title}", "", *_markdown(table), ""]), encoding="utf-8"
+                "\n".join([f"# {table.title}", "", *_markdown_table(table), ""]), encoding="utf-8"
             )
-        lines += [*_verdicts(exhibit.claims), ""]
+        lines += [*_verdict_table(exhibit.claims), ""]
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
 
 
-def _verdicts(claims: Iterable[Claim]) -> list[str]:
+def _verdict_table(claims: Iterable[Claim]) -> list[str]:
     rows = tuple(
         (
             claim.id,
             claim.kind,
             claim.statement,
-            shown(claim.paper),
-            shown(claim.ours),
-            f"**{claim.verdict}**" + _because(claim),
+            format_value(claim.paper),
+            format_value(claim.ours),
+            f"**{claim.verdict}**" + _difference_suffix(claim),
         )
         for claim in claims
     )
     return (
-        _markdown(Table("claims", "", ("claim", "kind", "statement", "paper", "ours", "verdict"), rows)) if rows else []
+        _markdown_table(Table("claims", "", ("claim", "kind", "statement", "paper", "ours", "verdict"), rows))
+        if rows
+        else []
     )
 
 
-def _because(claim: Claim) -> str:
+def _difference_suffix(claim: Claim) -> str:
     return f": {claim.difference}" if claim.difference else ""
 
 
-def _index(papers: Sequence[Shown], made: str) -> str:
-    counted = tuple((f"[{paper.citation}]({paper.name}/README.md)", *_counts(paper.claims)) for paper in papers)
+def _index_page(papers: Sequence[ReproducedPaper], made: str) -> str:
+    counted = tuple((f"[{paper.citation}]({paper.name}/README.md)", *_verdict_counts(paper.claims)) for paper in papers)
     lines = ["# The papers, reproduced", "", *_PREFACE, "", made, ""]
-    lines += [*_markdown(Table("papers", "", ("paper", "exact claims that hold", *VERDICTS), counted)), ""]
+    lines += [*_markdown_table(Table("papers", "", ("paper", "exact claims that hold", *VERDICTS), counted)), ""]
     lines += ["## What is different", ""]
     different = [claim for paper in papers for claim in paper.claims if claim.difference]
     rows = tuple(
-        (claim.id, claim.statement, f"**{claim.verdict}**", shown(claim.ours), claim.difference) for claim in different
+        (claim.id, claim.statement, f"**{claim.verdict}**", format_value(claim.ours), claim.difference)
+        for claim in different
     )
     lines += (
-        _markdown(Table("different", "", ("claim", "statement", "verdict", "ours", "why"), rows))
+        _markdown_table(Table("different", "", ("claim", "statement", "verdict", "ours", "why"), rows))
         if rows
         else ["Nothing."]
     )
     for paper in papers:
         lines += ["", f"## {paper.citation}", ""]
-        lines += [f"- [{exhibit.title}]({paper.name}/README.md#{_anchor(exhibit.title)})" for exhibit in paper.exhibits]
+        lines += [
+            f"- [{exhibit.title}]({paper.name}/README.md#{_heading_anchor(exhibit.title)})"
+            for exhibit in paper.exhibits
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -125,13 +131,13 @@ _PREFACE = (
 )
 
 
-def _counts(claims: list[Claim]) -> tuple[Cell, ...]:
+def _verdict_counts(claims: list[Claim]) -> tuple[Cell, ...]:
     verdicts = Counter(claim.verdict for claim in claims)
     precise = [claim for claim in claims if claim.kind == "exact"]
     return (f"{sum(claim.holds for claim in precise)} of {len(precise)}", *(verdicts[name] for name in VERDICTS))
 
 
-def _anchor(title: str) -> str:
+def _heading_anchor(title: str) -> str:
     """The name a heading gets in a Markdown page.
 
     >>> _anchor("Figures 5, 6: limited")
@@ -149,14 +155,18 @@ def _write_csv(table: Table, folder: Path) -> Path:
     return path
 
 
-def _markdown(table: Table) -> list[str]:
+def _markdown_table(table: Table) -> list[str]:
     rule = ["---" if _is_text(table, at) else "---:" for at in range(len(table.columns))]
-    return [_row(table.columns), _row(rule), *(_row([shown(cell) for cell in row]) for row in table.rows)]
+    return [
+        _markdown_row(table.columns),
+        _markdown_row(rule),
+        *(_markdown_row([format_value(cell) for cell in row]) for row in table.rows),
+    ]
 
 
 def _is_text(table: Table, column: int) -> bool:
     return any(isinstance(row[column], str) and row[column] for row in table.rows)
 
 
-def _row(cells: Iterable[str]) -> str:
+def _markdown_row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"

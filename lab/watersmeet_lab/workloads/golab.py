@@ -44,7 +44,7 @@ TABLE_8 = {
 BEST_ORDER, WORST_ORDER = ("s1", "s2", "s3", "s4"), ("s4", "s3", "s2", "s1")
 
 
-def scaled(streams: tuple[StreamSpec, ...], factor: int) -> tuple[StreamSpec, ...]:
+def scale_streams(streams: tuple[StreamSpec, ...], factor: int) -> tuple[StreamSpec, ...]:
     """As many times the rows in every window, and as many times the values: each row meets as many others as before.
 
     >>> scaled((StreamSpec(1, 100, 50),), 20)
@@ -53,7 +53,7 @@ def scaled(streams: tuple[StreamSpec, ...], factor: int) -> tuple[StreamSpec, ..
     return tuple(StreamSpec(stream.rate * factor, stream.window, stream.distinct * factor) for stream in streams)
 
 
-def names(streams: tuple[StreamSpec, ...]) -> list[str]:
+def stream_names(streams: tuple[StreamSpec, ...]) -> list[str]:
     return [f"s{number}" for number in range(1, len(streams) + 1)]
 
 
@@ -62,7 +62,7 @@ def unit_us(streams: tuple[StreamSpec, ...]) -> int:
     return sum(stream.rate for stream in streams)
 
 
-def arrivals(
+def generate_arrivals(
     streams: tuple[StreamSpec, ...], rows: int, seed: int = 0, *, balanced: bool = False
 ) -> dict[str, pa.Table]:
     """One row per tick from a random stream, with probability in proportion to its rate; its value uniform in 1 …
@@ -76,32 +76,34 @@ def arrivals(
     rates = np.array([stream.rate for stream in streams], np.float64)
     source = rng.choice(len(streams), rows, p=rates / rates.sum())
     tables = {}
-    for number, (name, stream) in enumerate(zip(names(streams), streams, strict=True)):
+    for number, (name, stream) in enumerate(zip(stream_names(streams), streams, strict=True)):
         ticks = np.flatnonzero(source == number)
         values = (
-            _decks(rng, stream.distinct, ticks.size) if balanced else rng.integers(1, stream.distinct + 1, ticks.size)
+            _shuffled_decks(rng, stream.distinct, ticks.size)
+            if balanced
+            else rng.integers(1, stream.distinct + 1, ticks.size)
         )
         tables[name] = pa.table({"ts": ticks, "attr": values})
     return tables
 
 
-def _decks(rng: np.random.Generator, distinct: int, rows: int) -> NDArray[np.int64]:
+def _shuffled_decks(rng: np.random.Generator, distinct: int, rows: int) -> NDArray[np.int64]:
     decks = rng.permuted(np.tile(np.arange(1, distinct + 1), (rows // distinct + 1, 1)), axis=1)
     return np.asarray(decks.reshape(-1)[:rows], np.int64)
 
 
-def query(streams: tuple[StreamSpec, ...]) -> str:
+def join_query(streams: tuple[StreamSpec, ...]) -> str:
     unit = unit_us(streams)
-    select = ", ".join(f"{name}.ts AS {name}" for name in names(streams))
+    select = ", ".join(f"{name}.ts AS {name}" for name in stream_names(streams))
     sources = ", ".join(
-        f"{name} [RANGE {s.window * unit} MICROSECONDS]" for name, s in zip(names(streams), streams, strict=True)
+        f"{name} [RANGE {s.window * unit} MICROSECONDS]" for name, s in zip(stream_names(streams), streams, strict=True)
     )
-    equal = " AND ".join(f"s1.attr = {name}.attr" for name in names(streams)[1:])
+    equal = " AND ".join(f"s1.attr = {name}.attr" for name in stream_names(streams)[1:])
     return f"SELECT {select} FROM {sources} WHERE {equal}"
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class GolabRunResult:
     """A run after the windows were full: rows per second, and what the join counted per unit of time."""
 
     rows_per_s: float
@@ -110,7 +112,7 @@ class Ran:
     comparisons_per_unit: float
 
 
-def run(
+def run_join(
     streams: tuple[StreamSpec, ...],
     plan: Plan,
     rows: int,
@@ -118,30 +120,32 @@ def run(
     seed: int = 0,
     balanced: bool = False,
     only_count: bool = False,
-) -> Ran:
+) -> GolabRunResult:
     """Fills the windows first and then measures, as the paper does. With `only_count`, results are found but no columns
     are gathered.
     """
     unit = unit_us(streams)
     fill = max(stream.window for stream in streams) * unit
-    tables = arrivals(streams, fill + rows, seed, balanced=balanced)
+    tables = generate_arrivals(streams, fill + rows, seed, balanced=balanced)
     sources = {name: wm.stream(table, time="ts", unit="us") for name, table in tables.items()}
-    under_way = embedded.start(query(streams), sources, plan)
+    under_way = embedded.start(join_query(streams), sources, plan)
     if only_count:
         under_way.config = replace(under_way.config, outputs=(), result=pa.schema([]))
     under_way.advance({name: table.filter(table["ts"].to_numpy() < fill) for name, table in tables.items()})
     measured = {name: table.filter(table["ts"].to_numpy() >= fill) for name, table in tables.items()}
-    before = _total(under_way.tally)
+    before = _total_comparisons(under_way.tally)
     start, start_cpu = time.perf_counter(), time.process_time()
     results = sum(batch.num_rows for batch in under_way.advance(measured))
     seconds, cpu_s = time.perf_counter() - start, time.process_time() - start_cpu
-    return Ran(rows / seconds, cpu_s / rows, results, (_total(under_way.tally) - before) / (rows / unit))
+    return GolabRunResult(
+        rows / seconds, cpu_s / rows, results, (_total_comparisons(under_way.tally) - before) / (rows / unit)
+    )
 
 
 def table_8_plans(order: tuple[str, ...], streams: tuple[StreamSpec, ...] = TABLE_5) -> dict[str, Plan]:
     """The six rows of Table 8, on the query of Table 5: five buckets per window."""
     unit = unit_us(streams)
-    buckets = dict.fromkeys(names(streams), "hash(5)")
+    buckets = dict.fromkeys(stream_names(streams), "hash(5)")
     plans = {
         "eager NLJ": wm.plan("eager-nlj", order=order),
         "eager hash": wm.plan("eager-hash", order=order, indexes=buckets),
@@ -156,5 +160,5 @@ def table_8_plans(order: tuple[str, ...], streams: tuple[StreamSpec, ...] = TABL
     return {label: plans[label] for label in TABLE_8}
 
 
-def _total(tally: Tally) -> int:
+def _total_comparisons(tally: Tally) -> int:
     return int(tally.comparisons.sum())

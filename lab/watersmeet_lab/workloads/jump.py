@@ -16,7 +16,7 @@ import pyarrow as pa
 import watersmeet as wm
 
 WINDOW_S = 10
-QUERY = f"""
+JUMP_QUERY = f"""
     SELECT a.id AS a_id, b.id AS b_id, c.id AS c_id
     FROM a [RANGE {WINDOW_S} SECONDS], b [RANGE {WINDOW_S} SECONDS], c [RANGE {WINDOW_S} SECONDS]
     WHERE a.k = b.k AND a.j = c.j AND b.m = c.m
@@ -24,7 +24,7 @@ QUERY = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class Jump:
+class RateJump:
     """Batches of one second each; b's rate is `times` as high from the batch `at` on (never, if that is beyond the
     last).
     """

@@ -19,7 +19,7 @@ from watersmeet_lab.papers.kang.models import FIGURE_5, FIGURE_6, FIGURE_7
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class StrategyOutput:
     """A strategy in a figure: rows per second as predicted, and as the join of real rows put out."""
 
     figure: int
@@ -28,22 +28,22 @@ class Bar:
     measured_per_s: float
 
 
-def bars(seconds: int = 400, seed: int = 0) -> Iterator[Bar]:
+def measure_strategies(seconds: int = 400, seed: int = 0) -> Iterator[StrategyOutput]:
     """Every bar of the three figures, on streams that run for so many seconds after their windows have filled."""
     figures = (
         (5, FIGURE_5, Limits(service_per_s=100), [(name, name, BEST) for name in CPU_STRATEGIES]),
         (6, FIGURE_6, Limits(memory_rows=1000), [(name, BEST, name) for name in MEMORY_STRATEGIES]),
-        (7, FIGURE_7, Limits(service_per_s=10, memory_rows=100), _both_short()),
+        (7, FIGURE_7, Limits(service_per_s=10, memory_rows=100), _two_limit_strategies()),
     )
     for figure, join, limits, strategies in figures:
         slow = 10 if figure > 5 else 1  # tens of rows per second need longer to average out
-        rows = Rows(join, seconds * slow, seed)
+        rows = LimitedStreams(join, seconds * slow, seed)
         for name, probes, windows in strategies:
             found = divided(join, limits, probes, windows)
-            yield Bar(figure, name, found.output_rows_per_s, rows.joined_per_s(*shares_of(join, found)))
+            yield StrategyOutput(figure, name, found.output_rows_per_s, rows.joined_per_s(*shares_of(join, found)))
 
 
-class Rows:
+class LimitedStreams:
     """Two streams of a figure's rates, arriving evenly in time, with keys such that a pair is equal with its
     selectivity.
     """
@@ -68,7 +68,7 @@ class Rows:
         return float(np.count_nonzero(newest >= self.fill_us)) / self.seconds
 
 
-def _both_short() -> list[tuple[str, str, str]]:
+def _two_limit_strategies() -> list[tuple[str, str, str]]:
     """Name, who probes, whose window is held: as the figure names them, the window first."""
     named = [(f"{windows}/{probes}", probes, windows) for windows in ("MaxA", "MaxB") for probes in ("MaxB", "MaxA")]
     return [*named, ("equal", "equal", "equal")]

@@ -25,9 +25,8 @@ from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_con
 from watersmeet.operators.aggregate.state import empty_state
 from watersmeet.operators.aggregate.step import step
 from watersmeet.operators.window_join.admission import Delta
-from watersmeet.planner.arrivals import Arriving
 from watersmeet.planner.early import early_costed
-from watersmeet.planner.estimates import workload_of
+from watersmeet.planner.estimates import Arriving, workload_of
 from watersmeet.planner.models.early_aggregation import EarlyWeights
 from watersmeet.sql import bind, parse
 from watersmeet.stats.estimate import Estimate, Provenance

@@ -188,8 +188,7 @@ def demo(
 ) -> None:
     """The main job on real data: a year of departures from three airports, joined and checked."""
     from watersmeet.cli.demo import steps
-    from watersmeet.cli.demo.engines import EMBEDDED
-    from watersmeet.cli.demo.on_spark import SPARK
+    from watersmeet.cli.demo.engines import EMBEDDED, SPARK
 
     with exit_on_error():
         if engine is None and why_no_java() is not None:

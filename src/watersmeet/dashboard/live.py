@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from watersmeet.algebra.plan import Plan
-from watersmeet.dashboard.words import plan_words
+from watersmeet.dashboard.view import plan_words
 from watersmeet.metrics.batch import BatchFigures
 
 #: Batches kept for the charts; totals count all of them.

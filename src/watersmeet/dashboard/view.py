@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from watersmeet.dashboard.picture import picture
-from watersmeet.dashboard.words import plan_words
+from watersmeet.algebra.plan import Plan, Tree
 from watersmeet.planner.explain import Explanation
 
 #: Plans that lost and are listed; the rest is counted.
@@ -78,3 +79,137 @@ def _losers(about: Explanation) -> list[dict[str, Any]]:
         }
         for each in about.others[:LISTED]
     ]
+
+
+def plan_words(plan: Plan) -> str:
+    """The algorithm and the knobs that are not at their defaults.
+
+    >>> from watersmeet.api import plan
+    >>> plan_words(plan("window-join", indexes={"a": "hash(5)", "b": "list"}, evaluate="5 s", drop={"a": 0.25}))
+    'window-join (a hash(5), b list; every 5 s; drops 25% of a)'
+    """
+    details = [
+        ", ".join(f"{alias} {index}" for alias, index in plan.indexes),
+        f"every {plan.evaluate_us / 1e6:g} s" if plan.evaluate_us else "",
+        f"tree {tree_words(plan.tree)}" if plan.tree is not None else "",
+        f"aggregates {', '.join(plan.early)} early" if plan.early else "",
+        ", ".join(f"drops {share * 100:.3g}% of {name}" for name, share in plan.drop if share),
+    ]
+    said = "; ".join(detail for detail in details if detail)
+    return f"{plan.algorithm} ({said})" if said else plan.algorithm
+
+
+def tree_words(tree: Tree) -> str:
+    """
+    >>> tree_words((("a", "b"), "c"))
+    '((a ⋈ b) ⋈ c)'
+    """
+    return tree if isinstance(tree, str) else f"({tree_words(tree[0])} ⋈ {tree_words(tree[1])})"
+
+
+#: Operators that an input bears: names that are it, and a beginning of one.
+_OF_INPUT = ("take in {}", "count {}", "select {}", "lay out {}")
+_KEPT_AS = "keep {} as "
+
+#: Work once per batch and probe: it is measured with the probes, so they share it.
+_OF_PROBES = ("batches of probes", "batches of loops")
+
+
+#: Names of operators with their predicted seconds per second.
+Operators = tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A box of the picture: which column it stands in, which cards lead to it, and what it costs."""
+
+    key: str
+    column: int
+    title: str
+    lines: tuple[str, ...]
+    after: tuple[str, ...]
+    predicted_s: float
+    measured: tuple[str, ...]
+    operators: Operators
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "key": self.key,
+            "column": self.column,
+            "title": self.title,
+            "lines": list(self.lines),
+            "after": list(self.after),
+            "predicted_s": self.predicted_s,
+            "measured": list(self.measured),
+            "operators": [{"name": name, "predicted_s": seconds} for name, seconds in self.operators],
+        }
+
+
+def picture(about: Mapping[str, Any]) -> list[Card]:
+    """The cards of an explanation (`Explanation.to_dict()`), inputs first, rows out last."""
+    left = {part["name"]: float(part["cpu_per_s"]) for part in about["cost"]["operators"]}
+    inputs = [_input_card(each, left) for each in about["inputs"]]
+    origins = {alias: order for alias, order in about["orders"].items() if order or f"probe {alias}" in left}
+    shared = tuple(
+        (name, seconds / max(1, len(origins))) for name, seconds in _taken(left, lambda name: name in _OF_PROBES)
+    )
+    probes = [_probe_card(alias, order, left, shared) for alias, order in origins.items()]
+    out_operators = _taken(left, lambda name: name == "rows out")
+    others = [_other_card(name, seconds, inputs) for name, seconds in left.items()]
+    after = tuple(card.key for card in (*probes, *others) if card.after) or tuple(card.key for card in inputs)
+    rows_out = about["cost"]["rows_out_per_s"]
+    out = _card("out", 2, "rows out", (f"{_count(rows_out)} rows per second",), after, out_operators, ("rows out",))
+    return [*inputs, *probes, *others, out]
+
+
+def _input_card(each: Mapping[str, Any], left: dict[str, float]) -> Card:
+    alias, name = each["alias"], each["source"]
+    mine = {*(each.format(alias) for each in _OF_INPUT), f"shed from {name}", f"shed from {alias}"}
+    operators = _taken(left, lambda operator: operator in mine or operator.startswith(_KEPT_AS.format(alias)))
+    rate, held = each["rows_per_s"], each["held_rows"]
+    lines = (
+        f"[{each['window']}]" if each["window"] else f"keeps {each['keeps']}",
+        f"{_count(rate['value'])} rows per second, {rate['provenance']}",
+        f"{_count(held['value'])} rows held, {held['provenance']}",
+    )
+    measured = (f"take in {alias}", f"keep {alias}")
+    return _card(f"input {alias}", 0, alias if alias == name else f"{name} as {alias}", lines, (), operators, measured)
+
+
+def _probe_card(alias: str, order: list[str], left: dict[str, float], shared: Operators) -> Card:
+    operators = shared + _taken(left, lambda name: name == f"probe {alias}" or name.startswith(f"probe {alias} → "))
+    lines = (" → ".join([alias, *order]),)
+    after = tuple(f"input {each}" for each in (alias, *order))
+    return _card(f"probe {alias}", 1, f"a new row of {alias}", lines, after, operators, (f"probe {alias}",))
+
+
+def _other_card(name: str, seconds: float, inputs: list[Card]) -> Card:
+    if name == "batches":  # no rows flow through it
+        return _card("other batches", 1, "every batch", (), (), ((name, seconds),), (name,))
+    return _card(f"other {name}", 1, name, (), tuple(card.key for card in inputs), ((name, seconds),), (name,))
+
+
+def _card(
+    key: str,
+    column: int,
+    title: str,
+    lines: tuple[str, ...],
+    after: tuple[str, ...],
+    operators: Operators,
+    measured: tuple[str, ...],
+) -> Card:
+    return Card(key, column, title, lines, after, sum(seconds for _, seconds in operators), measured, operators)
+
+
+def _taken(left: dict[str, float], wanted: Any) -> Operators:
+    """The operators a card is for, taken out of those left."""
+    names = [name for name in left if wanted(name)]
+    return tuple((name, left.pop(name)) for name in names)
+
+
+def _count(value: float) -> str:
+    """
+    >>> _count(1234567.0), _count(0.25)
+    ('1,234,567', '0.25')
+    """
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

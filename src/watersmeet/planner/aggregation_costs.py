@@ -23,10 +23,9 @@ from watersmeet.planner.budget import Costed
 from watersmeet.planner.costing import Part, costed
 from watersmeet.planner.early import BATCH_S, early_candidates, early_costed
 from watersmeet.planner.estimates import InputEstimate, Workload, length_to_seconds
-from watersmeet.planner.feasibility import Remedies, find_remedies
 from watersmeet.planner.models.ayad_drops import Wishes
 from watersmeet.planner.models.early_aggregation import EstimateLoad, EstimateWeights, estimation_cost_per_s
-from watersmeet.planner.overload import Approximation, Situation, approximate
+from watersmeet.planner.overload import Approximation, Remedies, Situation, approximate, find_remedies
 from watersmeet.planner.search import searched
 from watersmeet.stats.estimate import derived
 from watersmeet.stats.stream_stats import StreamStats

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.window_join.admission import STRETCH_ROWS
 from watersmeet.operators.window_join.config import MeetConfig, MeetInput
-from watersmeet.planner.arrivals import Arriving
 from watersmeet.planner.budget import Part
-from watersmeet.planner.estimates import Workload, length_to_seconds
+from watersmeet.planner.estimates import Arriving, Workload, length_to_seconds
 from watersmeet.planner.models.profile import Profile
 
 _MOST_PANES = 12.0

@@ -18,17 +18,15 @@ from watersmeet.operators.window_join.config import MeetConfig, MeetInput
 from watersmeet.operators.window_join.tactics.plan_defaults import open_parts
 from watersmeet.operators.window_join.tactics.registry import settled_config
 from watersmeet.planner.aggregation_costs import AggregationCosts, hold_full_windows
-from watersmeet.planner.arrivals import Arriving
 from watersmeet.planner.budget import Budget, Costed, PlanCost, bytes_text
 from watersmeet.planner.cost_of_spark import Shuffle
 from watersmeet.planner.early import early_notes
-from watersmeet.planner.estimates import Workload, workload_of
+from watersmeet.planner.estimates import Arriving, Workload, workload_of
 from watersmeet.planner.explain_html import explanation_html
-from watersmeet.planner.feasibility import Remedies, remedies
 from watersmeet.planner.filling import fill_plan
 from watersmeet.planner.models.ayad_drops import Wishes
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.overload import Situation
+from watersmeet.planner.overload import Remedies, Situation, remedies
 from watersmeet.planner.samples import Samples
 from watersmeet.planner.search import searched
 from watersmeet.stats.estimate import Estimate

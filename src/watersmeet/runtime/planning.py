@@ -23,10 +23,9 @@ from watersmeet.calibration.store import current as current_profile
 from watersmeet.operators.aggregate.config import aggregate_config
 from watersmeet.operators.window_join.config import MeetConfig, meet_config
 from watersmeet.operators.window_join.tactics.registry import settled_config
-from watersmeet.planner.arrivals import Arriving
 from watersmeet.planner.budget import Budget
 from watersmeet.planner.cost_of_spark import Shuffle
-from watersmeet.planner.estimates import workload_of
+from watersmeet.planner.estimates import Arriving, workload_of
 from watersmeet.planner.explain import Explanation, explained
 from watersmeet.planner.filling import fill_plan
 from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes

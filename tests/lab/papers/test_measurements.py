@@ -11,35 +11,42 @@ from watersmeet.planner.models.kang import TwoStreams
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.golab.figure_3 import FAST, best_plan
 from watersmeet_lab.papers.golab.models import FOUR_EQUAL, ONE_FAST
-from watersmeet_lab.papers.golab.runs import fastest, lazy
+from watersmeet_lab.papers.golab.runs import lazy_plan, run_fastest
 from watersmeet_lab.papers.hammad import service, streams
-from watersmeet_lab.papers.hammad.pair_windows import GCA, LCA, along_path, derived, refined, within_pairs
+from watersmeet_lab.papers.hammad.pair_windows import (
+    GCA,
+    LCA,
+    along_path,
+    path_pair_windows,
+    refined_kernel,
+    within_pairs,
+)
 from watersmeet_lab.papers.kang import runs
-from watersmeet_lab.papers.tran.figures_8_and_9 import gain
+from watersmeet_lab.papers.tran.figures_8_and_9 import early_aggregation_gain
 from watersmeet_lab.workloads.golab import StreamSpec
 
 
-def results(arrivals: streams.Arrivals, algorithm: service.Algorithm, block: int) -> int:
+def results(arrivals: streams.ArrivalSequence, algorithm: service.TimedKernel, block: int) -> int:
     found = 0
     for start in range(0, len(arrivals), block):
-        rows = service._rows(arrivals, algorithm, start, min(block, len(arrivals) - start))
+        rows = service._block_rows(arrivals, algorithm, start, min(block, len(arrivals) - start))
         found += algorithm.join(rows).rows.shape[1]
     return found
 
 
 @pytest.mark.parametrize("name", [service.NLW, service.MW, service.HW, service.RIPPLE, service.XJOIN])
 def test_blocks_find_what_one_call_finds(name: str) -> None:
-    arrivals = streams.poisson([300.0, 200.0, 100.0], rows=1500, values=10)
-    whole = service.algorithms([service.NLW], 50_000, [50_000] * 3)[service.NLW]
-    algorithm = service.algorithms([name], 50_000, [50_000] * 3)[name]
+    arrivals = streams.poisson_arrivals([300.0, 200.0, 100.0], rows=1500, values=10)
+    whole = service.list_kernels([service.NLW], 50_000, [50_000] * 3)[service.NLW]
+    algorithm = service.list_kernels([name], 50_000, [50_000] * 3)[name]
     assert results(arrivals, algorithm, block=100) == results(arrivals, whole, block=1500) > 0
 
 
 def test_global_and_local_windows_keep_the_same_results() -> None:
-    arrivals = streams.poisson([300.0] * 3, rows=900, values=8)
+    arrivals = streams.poisson_arrivals([300.0] * 3, rows=900, values=8)
     pairs = np.array([[0, 60, 20], [60, 0, 20], [20, 20, 0]], np.int64) * 1000
     found = {
-        name: results(arrivals, refined(name, pairs, within_pairs(pairs)), block=100)
+        name: results(arrivals, refined_kernel(name, pairs, within_pairs(pairs)), block=100)
         for name in (GCA, LCA, service.NLW)
     }
     assert len(set(found.values())) == 1
@@ -50,17 +57,17 @@ def test_a_path_is_found_forwards_and_backwards() -> None:
     steps = np.array([10, 5], np.int64)
     times = [np.array([0, 20, 0, 0]), np.array([10, 12, 10, 11]), np.array([15, 8, 16, 15])]
     assert along_path(steps)(times).tolist() == [True, True, False, False]
-    assert derived(steps).max() == 15
+    assert path_pair_windows(steps).max() == 15
 
 
 def test_a_stream_that_toggles_brings_as_many_rows_fast_as_slow() -> None:
-    arrivals = streams.toggling([100.0], low_per_s=10, high_per_s=1000, every=50, rows=4000, values=3)
+    arrivals = streams.toggling_arrivals([100.0], low_per_s=10, high_per_s=1000, every=50, rows=4000, values=3)
     gaps = np.diff(arrivals.times[arrivals.stream == 1])
     assert np.median(gaps[:40]) > 20 * np.median(gaps[60:90])
 
 
 def test_stores_are_closed_at_night() -> None:
-    arrivals = streams.stores(2, rows=5000, items=10, rows_per_hour=50)
+    arrivals = streams.store_arrivals(2, rows=5000, items=10, rows_per_hour=50)
     hours = arrivals.times / streams.HOUR_US % 24
     assert hours.min() >= 7.5
     assert hours.max() <= 20
@@ -69,7 +76,7 @@ def test_stores_are_closed_at_night() -> None:
 
 @pytest.mark.parametrize("pair", ["HH", "TN", "BT"])
 def test_the_windows_of_two_streams_stay_full(pair: str) -> None:
-    case = runs.case(pair, TwoStreams(200, 100, a_per_s=20, b_per_s=50), seconds=10)
+    case = runs.build_join_case(pair, TwoStreams(200, 100, a_per_s=20, b_per_s=50), seconds=10)
     tally = Tally(2)
     for _, found in tactic_of(case.config.plan).settle(case.config, case.config.plan)(
         case.config, case.old, case.new, tally
@@ -88,10 +95,10 @@ def test_plans_of_figure_3_evaluate_as_often_as_said() -> None:
 
 def test_plans_are_compared_on_the_same_rows() -> None:
     streams_of_three = (StreamSpec(2, 50, 20),) * 3
-    plan = lazy("lazy-nlj", streams_of_three, 5, (0, 1, 2))
-    ran = fastest(Effort(repeats=3), streams_of_three, {"one": plan, "other": plan}, rows=2000)
+    plan = lazy_plan("lazy-nlj", streams_of_three, 5, (0, 1, 2))
+    ran = run_fastest(Effort(repeats=3), streams_of_three, {"one": plan, "other": plan}, rows=2000)
     assert ran["one"].comparisons_per_unit == ran["other"].comparisons_per_unit
 
 
 def test_more_inputs_gain_more() -> None:
-    assert gain(3) > 2 * gain(2)
+    assert early_aggregation_gain(3) > 2 * early_aggregation_gain(2)

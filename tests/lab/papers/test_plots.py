@@ -8,7 +8,7 @@ import pytest
 
 from watersmeet.errors import InternalError
 from watersmeet_lab.papers.exhibit import BarPanel, Bars, Line, LinePanel, Plot, Table, lines_table
-from watersmeet_lab.papers.plots import draw
+from watersmeet_lab.papers.plots import draw_plot
 
 LINES = (
     Line("LAP", (1.0, 10.0), (5.0, 7.0), "model"),
@@ -28,7 +28,7 @@ PLOT = Plot(
 def test_the_same_values_give_the_same_files(tmp_path: Path) -> None:
     for name in ("once", "again"):
         (tmp_path / name).mkdir()
-        draw(PLOT, tmp_path / name)
+        draw_plot(PLOT, tmp_path / name)
     for suffix in ("svg", "png"):
         once, again = ((tmp_path / name / f"both.{suffix}").read_bytes() for name in ("once", "again"))
         assert once == again

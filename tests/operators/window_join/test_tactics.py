@@ -11,7 +11,7 @@ import watersmeet as wm
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.tactics.registry import TACTICS
-from watersmeet_lab.workloads.golab import TABLE_5, TABLE_6, TABLE_7, StreamSpec, names, run, unit_us
+from watersmeet_lab.workloads.golab import TABLE_5, TABLE_6, TABLE_7, StreamSpec, run_join, stream_names, unit_us
 
 THREE_WAY = """
     SELECT s1.ts AS a, s2.ts AS b, s3.ts AS c
@@ -95,15 +95,15 @@ def test_one_window_for_all_pairs_is_asked_of_the_merge_join_only_where_the_pape
 
 @pytest.mark.parametrize("streams", [TABLE_5, TABLE_6, TABLE_7], ids=["table 5", "table 6", "table 7"])
 def test_counted_comparisons_agree_with_the_papers_formula_for_all_24_orders(streams: tuple[StreamSpec, ...]) -> None:
-    for order in itertools.permutations(names(streams)):
+    for order in itertools.permutations(stream_names(streams)):
         plan, rows = wm.plan("eager-nlj", order=order), 4000 * unit_us(streams)
-        counted = run(streams, plan, rows, balanced=True, only_count=True).comparisons_per_unit
+        counted = run_join(streams, plan, rows, balanced=True, only_count=True).comparisons_per_unit
         assert counted == pytest.approx(_comparisons(streams, order), rel=0.05), order
 
 
 def _comparisons(streams: tuple[StreamSpec, ...], order: tuple[str, ...]) -> float:
     """Section 4.2: the sum over origins of what each loop scans, for the rows that the loops above pass down."""
-    by_name = dict(zip(names(streams), streams, strict=True))
+    by_name = dict(zip(stream_names(streams), streams, strict=True))
     total = 0.0
     for origin in order:
         passed, distinct = float(by_name[origin].rate), by_name[origin].distinct

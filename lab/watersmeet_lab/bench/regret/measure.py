@@ -14,8 +14,8 @@ import watersmeet as wm
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import WatersmeetError
-from watersmeet.planner.arrivals import Arriving
 from watersmeet.planner.costing import costed
+from watersmeet.planner.estimates import Arriving
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.space import plan_space

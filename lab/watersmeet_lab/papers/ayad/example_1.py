@@ -23,7 +23,7 @@ QUERIES = {
     "A × C": ("a [ROWS 10], c [ROWS 10]", "", 800),
     "A ⋈ B ⋈ C": ("a [ROWS 10], b [ROWS 10], c [ROWS 10]", "a.a = b.a AND b.b = c.b", 1000),
 }
-WHOLE = "A ⋈ B ⋈ C"
+WHOLE_QUERY = "A ⋈ B ⋈ C"
 _SECONDS = 1000
 _SECOND_US = 1_000_000
 
@@ -32,24 +32,30 @@ def example_1(effort: Effort) -> Exhibit:
     effort.say("ayad, Example 1: output rates of the engine")
     costs = {name: plan_cost(plan) for name, plan in example_1_plans(0.0005).items()}
     seconds = effort.rows(_SECONDS, least=100)
-    measured = {label: rate_of(label, seconds) for label in QUERIES}
+    measured = {label: measure_output_rate(label, seconds) for label in QUERIES}
     return Exhibit(
         "Example 1: three plans",
         "[ROWS 10] three times, λ 10, 20 and 70, selectivities 0.5 and 0.2; from the cost model. The output rates were measured as well: "
         f"{seconds} seconds of streams with two values of a and five of b, run by our engine.",
-        (*_exact_claims(costs), *_feasible(), *(_measured_claim(label, rate) for label, rate in measured.items())),
+        (
+            *_exact_claims(costs),
+            *_feasibility_claims(),
+            *(_engine_rate_claim(label, rate) for label, rate in measured.items()),
+        ),
         (_table(costs), _measured_table(measured)),
         (_plot(costs, measured),),
     )
 
 
-def rate_of(label: str, seconds: int, kept: Mapping[str, float] | None = None) -> float:
+def measure_output_rate(label: str, seconds: int, kept: Mapping[str, float] | None = None) -> float:
     """Rows per second the engine puts out for a query of `QUERIES`; `kept` is the share of A, B and C that drop boxes
     let through.
     """
     sources, predicate, _ = QUERIES[label]
     rng = np.random.default_rng(0)
-    streams = {name: wm.stream(_stream(rng, rate, seconds), time="ts", unit="us") for name, rate in RATES.items()}
+    streams = {
+        name: wm.stream(_random_stream(rng, rate, seconds), time="ts", unit="us") for name, rate in RATES.items()
+    }
     used = {name: stream for name, stream in streams.items() if f"{name} [" in sources}
     select = ", ".join(f"{name}.ts AS {name}" for name in used)
     plan = wm.plan(drop={name.lower(): 1 - share for name, share in (kept or {}).items()})
@@ -57,7 +63,7 @@ def rate_of(label: str, seconds: int, kept: Mapping[str, float] | None = None) -
     return int(rows.num_rows) / seconds
 
 
-def _stream(rng: np.random.Generator, rate: int, seconds: int) -> pa.Table:
+def _random_stream(rng: np.random.Generator, rate: int, seconds: int) -> pa.Table:
     count = rate * seconds
     times = np.sort(rng.integers(0, seconds * _SECOND_US, count))
     return pa.table(
@@ -69,7 +75,10 @@ def _exact_claims(costs: dict[str, PlanCost]) -> list[Claim]:
     plans = [costs[name] for name in PLANS]
     return [
         exact_claim(
-            "ayad.example1.rates", "intermediate rates of plans a, b, c per second", (150, 180, 800), _intermediate()
+            "ayad.example1.rates",
+            "intermediate rates of plans a, b, c per second",
+            (150, 180, 800),
+            _intermediate_rates(),
         ),
         exact_claim(
             "ayad.example1.buffers",
@@ -99,7 +108,7 @@ def _exact_claims(costs: dict[str, PlanCost]) -> list[Claim]:
     ]
 
 
-def _intermediate() -> list[float]:
+def _intermediate_rates() -> list[float]:
     return [plan_cost(_first_join(plan)).output.rows_per_s for plan in example_1_plans(0.0005).values()]
 
 
@@ -109,24 +118,24 @@ def _first_join(plan: PlanNode) -> WindowJoin:
     return next(each for each in (plan.left, plan.right) if isinstance(each, WindowJoin))
 
 
-def _feasible() -> list[Claim]:
+def _feasibility_claims() -> list[Claim]:
     printed = {0.0005: "a, b, c", 0.004: "a", 0.005: "none"}
     return [
         words_claim(
             f"ayad.example1.feasible.{1000 * row_s:g}ms",
             f"plans that are feasible at {1000 * row_s:g} ms a tuple",
             plans,
-            _held(row_s),
+            _list_feasible_plans(row_s),
         )
         for row_s, plans in printed.items()
     ]
 
 
-def _held(row_s: float) -> str:
+def _list_feasible_plans(row_s: float) -> str:
     return ", ".join(name for name, plan in example_1_plans(row_s).items() if Budget().holds(plan_cost(plan))) or "none"
 
 
-def _measured_claim(label: str, rate: float) -> Claim:
+def _engine_rate_claim(label: str, rate: float) -> Claim:
     expected = QUERIES[label][2]
     return shape_claim(
         f"ayad.example1.measured.{label.replace(' ', '')}",
@@ -139,7 +148,7 @@ def _measured_claim(label: str, rate: float) -> Claim:
 
 
 def _table(costs: dict[str, PlanCost]) -> Table:
-    inner = dict(zip(PLANS, _intermediate(), strict=True))
+    inner = dict(zip(PLANS, _intermediate_rates(), strict=True))
     rows = tuple(
         (
             f"({name}) {PLANS[name]}",

@@ -7,7 +7,7 @@ from watersmeet_lab.papers.claims import shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, lines_table, model_lines
 from watersmeet_lab.papers.golab.models import figure_2 as modelled
-from watersmeet_lab.papers.golab.runs import counted, named
+from watersmeet_lab.papers.golab.runs import count_comparisons, stream_names_in_order
 from watersmeet_lab.workloads.golab import StreamSpec
 
 ALGORITHMS = {"MULTI-WAY": "eager-nlj", "NAIVE": "naive-nlj"}
@@ -19,7 +19,7 @@ def figure_2(effort: Effort) -> Exhibit:
     effort.say("golab, Figure 2: comparisons of the loops as windows are added")
     model = model_lines(modelled(range(2, 8)))
     windows = (2, 3) if effort.quick else (2, 3, 4, 5)
-    lines = (*model, *(_measured(name, windows, effort) for name in ALGORITHMS))
+    lines = (*model, *(_count_by_windows(name, windows, effort) for name in ALGORITHMS))
     multi, naive = lines[2], lines[3]
     gains = [ours / theirs for ours, theirs in zip(naive.y, multi.y, strict=True)]
     errors = [
@@ -57,11 +57,15 @@ def figure_2(effort: Effort) -> Exhibit:
     )
 
 
-def _measured(name: str, windows: tuple[int, ...], effort: Effort) -> Line:
+def _count_by_windows(name: str, windows: tuple[int, ...], effort: Effort) -> Line:
     counts = []
     for count in windows:
         streams = (StreamSpec(1, 100, 50),) * count
-        counts.append(counted(streams, wm.plan(ALGORITHMS[name], order=named(streams, range(count))), _units(effort)))
+        counts.append(
+            count_comparisons(
+                streams, wm.plan(ALGORITHMS[name], order=stream_names_in_order(streams, range(count))), _units(effort)
+            )
+        )
     return Line(name, tuple(map(float, windows)), tuple(counts))
 
 

@@ -11,7 +11,7 @@ from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, lines_table, model_lines
 from watersmeet_lab.papers.golab.models import FOUR_EQUAL, ONE_FAST, figure_3a, figure_3b
-from watersmeet_lab.papers.golab.runs import counted, lazy
+from watersmeet_lab.papers.golab.runs import count_comparisons, lazy_plan
 from watersmeet_lab.papers.series import FigureLines
 from watersmeet_lab.workloads.golab import StreamSpec
 
@@ -29,7 +29,7 @@ def figure_3(effort: Effort) -> Exhibit:
     effort.say("golab, Figure 3: comparisons of the lazy algorithms")
     taus = effort.some(TAUS)
     models = figure_3a(), figure_3b()
-    equal, fast = _measured(EQUAL, FOUR_EQUAL, taus, effort), _measured(FAST, ONE_FAST, taus, effort)
+    equal, fast = _count_by_tau(EQUAL, FOUR_EQUAL, taus, effort), _count_by_tau(FAST, ONE_FAST, taus, effort)
     panels = tuple(
         LinePanel(title, "τ", "comparisons per unit of time", (*model_lines(model), *ours.values()))
         for title, model, ours in (
@@ -42,7 +42,7 @@ def figure_3(effort: Effort) -> Exhibit:
         "T = 100, λ = 1, v = 50, four windows; in (b) λ4 = 10. Each algorithm in the best of its orders at that τ. Dashed: the cost "
         "model; "
         f"dots: what our loops counted over {_units(effort)} units of time, in the same orders.",
-        (*_claims_of_a(models[0], equal), *_claims_of_b(models[1], fast)),
+        (*_equal_stream_claims(models[0], equal), *_fast_stream_claims(models[1], fast)),
         tuple(
             lines_table(
                 f"figure-3{part}", f"Figure 3{part}: comparisons per unit of time, counted", tuple(ours.values()), "τ"
@@ -58,18 +58,24 @@ def best_plan(name: str, streams: tuple[StreamSpec, ...], join: CommonAttribute,
     intervals = Intervals(tau)
     if name == "NAIVE":
         orders: list[Order] = list(permutations(range(len(streams))))
-        return lazy(
+        return lazy_plan(
             "naive-nlj", streams, tau, min(orders, key=lambda order: sum(naive_lazy_nlj(join, order, intervals)))
         )
     if name == "LAZY":
-        return lazy("lazy-nlj", streams, tau, exhaustive(join, intervals).order)
-    return lazy("general-lazy-nlj", streams, tau, [found.order for found in exhaustive_per_origin(join, intervals)])
+        return lazy_plan("lazy-nlj", streams, tau, exhaustive(join, intervals).order)
+    return lazy_plan(
+        "general-lazy-nlj", streams, tau, [found.order for found in exhaustive_per_origin(join, intervals)]
+    )
 
 
-def _measured(streams: tuple[StreamSpec, ...], join: CommonAttribute, taus: tuple[float, ...], effort: Effort) -> Lines:
+def _count_by_tau(
+    streams: tuple[StreamSpec, ...], join: CommonAttribute, taus: tuple[float, ...], effort: Effort
+) -> Lines:
     return {
         name: Line(
-            name, taus, tuple(counted(streams, best_plan(name, streams, join, tau), _units(effort)) for tau in taus)
+            name,
+            taus,
+            tuple(count_comparisons(streams, best_plan(name, streams, join, tau), _units(effort)) for tau in taus),
         )
         for name in NAMES
     }
@@ -79,7 +85,7 @@ def _units(effort: Effort) -> int:
     return effort.rows(_UNITS, least=100)
 
 
-def _claims_of_a(model: FigureLines, ours: Lines) -> list[Claim]:
+def _equal_stream_claims(model: FigureLines, ours: Lines) -> list[Claim]:
     naive, lazily, general = (model.line(name) for name in NAMES)
     counted_naive, counted_lazy, counted_general = (ours[name].y for name in NAMES)
     return [
@@ -87,8 +93,9 @@ def _claims_of_a(model: FigureLines, ours: Lines) -> list[Claim]:
             "golab.figure3a.order",
             "four equal streams: LAZY and GENERAL cost the same, NAIVE more at every τ",
             "LAZY = GENERAL < NAIVE",
-            f"model: NAIVE {_ratios(naive, lazily)} times LAZY from τ = 1 to 50, LAZY = GENERAL",
-            holds=_apart(lazily, general) < 1e-9 and all(a > b for a, b in zip(naive, lazily, strict=True)),
+            f"model: NAIVE {_format_ratios(naive, lazily)} times LAZY from τ = 1 to 50, LAZY = GENERAL",
+            holds=_largest_ratio_error(lazily, general) < 1e-9
+            and all(a > b for a, b in zip(naive, lazily, strict=True)),
         ),
         shape_claim(
             "golab.figure3a.rising",
@@ -101,8 +108,8 @@ def _claims_of_a(model: FigureLines, ours: Lines) -> list[Claim]:
             "golab.figure3a.counted",
             "the same order when our loops are counted",
             "LAZY = GENERAL < NAIVE, rising with τ",
-            f"NAIVE {_ratios(counted_naive, counted_lazy)} times LAZY; LAZY {counted_lazy[0]:,.0f} to {counted_lazy[-1]:,.0f}",
-            holds=_apart(counted_lazy, counted_general) < 0.02
+            f"NAIVE {_format_ratios(counted_naive, counted_lazy)} times LAZY; LAZY {counted_lazy[0]:,.0f} to {counted_lazy[-1]:,.0f}",
+            holds=_largest_ratio_error(counted_lazy, counted_general) < 0.02
             and all(a > b for a, b in zip(counted_naive, counted_lazy, strict=True))
             and list(counted_lazy) == sorted(counted_lazy),
             difference=f"at the largest τ ours are {counted_lazy[-1] / lazily[-1]:.2f} of the model's: " + _WHY_LESS,
@@ -110,7 +117,7 @@ def _claims_of_a(model: FigureLines, ours: Lines) -> list[Claim]:
     ]
 
 
-def _claims_of_b(model: FigureLines, ours: Lines) -> list[Claim]:
+def _fast_stream_claims(model: FigureLines, ours: Lines) -> list[Claim]:
     naive, lazily, general = (model.line(name) for name in NAMES)
     crossed = next((tau for tau, n, z in zip(model.x, naive, lazily, strict=True) if n < z), None)
     equal_until = max((tau for tau, g, z in zip(model.x, general, lazily, strict=True) if z < g * 1.001), default=0)
@@ -137,11 +144,11 @@ def _claims_of_b(model: FigureLines, ours: Lines) -> list[Claim]:
             f"model: NAIVE is cheaper from τ = {crossed:g} on" if crossed else "model: NAIVE is never cheaper",
             holds=crossed is not None and naive[0] > lazily[0] and naive[-1] < lazily[-1],
         ),
-        _counted_crossing(model, ours),
+        _crossing_claim(model, ours),
     ]
 
 
-def _counted_crossing(model: FigureLines, ours: Lines) -> Claim:
+def _crossing_claim(model: FigureLines, ours: Lines) -> Claim:
     naive, lazily, general = (ours[name].y for name in NAMES)
     taus = ours["LAZY"].x
     crossed = next((tau for tau, n, z in zip(taus, naive, lazily, strict=True) if n < z), None)
@@ -149,7 +156,7 @@ def _counted_crossing(model: FigureLines, ours: Lines) -> Claim:
         "golab.figure3b.counted",
         "the same crossing when our loops are counted",
         "NAIVE better than LAZY when τ is large",
-        f"NAIVE {_ratios(naive, lazily)} times LAZY from τ = {taus[0]:g} to {taus[-1]:g}, GENERAL {_ratios(general, lazily)} times",
+        f"NAIVE {_format_ratios(naive, lazily)} times LAZY from τ = {taus[0]:g} to {taus[-1]:g}, GENERAL {_format_ratios(general, lazily)} times",
         holds=crossed is not None,
         reason=f"at τ = {taus[-1]:g} LAZY makes {lazily[-1]:,.0f} comparisons where the model has {model.line('LAZY')[-1]:,.0f}, NAIVE "
         f"{naive[-1]:,.0f} where it has {model.line('NAIVE')[-1]:,.0f}: {_WHY_LESS}; so LAZY does not become dear enough for the others "
@@ -163,9 +170,9 @@ _WHY_LESS = (
 )
 
 
-def _apart(these: tuple[float, ...], those: tuple[float, ...]) -> float:
+def _largest_ratio_error(these: tuple[float, ...], those: tuple[float, ...]) -> float:
     return max(abs(a / b - 1) for a, b in zip(these, those, strict=True))
 
 
-def _ratios(these: tuple[float, ...], those: tuple[float, ...]) -> str:
+def _format_ratios(these: tuple[float, ...], those: tuple[float, ...]) -> str:
     return f"{these[0] / those[0]:.1f} to {these[-1] / those[-1]:.1f}"

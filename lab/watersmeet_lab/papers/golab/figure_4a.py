@@ -8,11 +8,11 @@ from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, lines_table
 from watersmeet_lab.papers.fits import fit_linear
-from watersmeet_lab.papers.golab.runs import TIE, fastest, lazy, origin_first
-from watersmeet_lab.workloads.golab import StreamSpec, scaled, unit_us
+from watersmeet_lab.papers.golab.runs import TIE_SHARE, lazy_plan, origin_first_orders, run_fastest
+from watersmeet_lab.workloads.golab import StreamSpec, scale_streams, unit_us
 
 SCALE = 20
-STREAMS = scaled((StreamSpec(1, 100, 50),) * 4, SCALE)
+STREAMS = scale_streams((StreamSpec(1, 100, 50),) * 4, SCALE)
 BUCKETS = {"NLJ": 1, "HASH2": 2, "HASH10": 10, "HASH30": 30}
 TAUS = (1 / unit_us(STREAMS), 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 50.0)
 #: Where the paper says each is at its best.
@@ -24,7 +24,7 @@ Rates = dict[str, Line]
 
 def figure_4a(effort: Effort) -> Exhibit:
     effort.say("golab, Figure 4a: input rate over τ")
-    rates, work = _measured(effort)
+    rates, work = _measure_rates(effort)
     panels = (
         LinePanel("input rate", "τ", "tuples per second", tuple(rates.values()), log_x=True),
         LinePanel("comparisons", "τ", "comparisons per tuple", tuple(work.values()), log_x=True, log_y=True),
@@ -42,14 +42,14 @@ def figure_4a(effort: Effort) -> Exhibit:
     )
 
 
-def _measured(effort: Effort) -> tuple[Rates, Rates]:
+def _measure_rates(effort: Effort) -> tuple[Rates, Rates]:
     taus = effort.some(TAUS)
     plans = {}
     for name, buckets in BUCKETS.items():
         for tau in taus:
-            hashed = lazy("lazy-hash", STREAMS, tau, origin_first(STREAMS), (buckets,) * 4)
-            plans[f"{name}/{tau}"] = lazy("lazy-nlj", STREAMS, tau, (0, 1, 2, 3)) if name == "NLJ" else hashed
-    ran = fastest(effort, STREAMS, plans, effort.rows(_ROWS))
+            hashed = lazy_plan("lazy-hash", STREAMS, tau, origin_first_orders(STREAMS), (buckets,) * 4)
+            plans[f"{name}/{tau}"] = lazy_plan("lazy-nlj", STREAMS, tau, (0, 1, 2, 3)) if name == "NLJ" else hashed
+    ran = run_fastest(effort, STREAMS, plans, effort.rows(_ROWS))
     rates = {name: Line(name, taus, tuple(1 / ran[f"{name}/{tau}"].cpu_s_per_row for tau in taus)) for name in BUCKETS}
     per_row = 1 / unit_us(STREAMS)
     work = {
@@ -64,7 +64,7 @@ def _claims(rates: Rates, work: Rates) -> list[Claim]:
     best = {name: line.x[line.y.index(max(line.y))] for name, line in rates.items()}
     gains = [peaks["HASH2"] / peaks["NLJ"], peaks["HASH10"] / peaks["HASH2"], peaks["HASH30"] / peaks["HASH10"]]
     per_bucket = [(gains[0] - 1) / 1, (gains[1] - 1) / 8, (gains[2] - 1) / 20]
-    ranges = {name: _near_best(line) for name, line in rates.items()}
+    ranges = {name: _near_best_range(line) for name, line in rates.items()}
     inside = all(rates[name].x[0] < tau < rates[name].x[-1] for name, tau in best.items())
     ends = [last for _, last in ranges.values()]
     return [
@@ -86,17 +86,17 @@ def _claims(rates: Rates, work: Rates) -> list[Claim]:
             "golab.figure4a.best-tau",
             "the best τ lies inside the range and grows with the number of buckets",
             ", ".join(f"{name} about {tau}" for name, tau in PAPER_BEST.items()),
-            f"within {TIE:.0%} of the best rate: "
+            f"within {TIE_SHARE:.0%} of the best rate: "
             + ", ".join(f"{name} from τ = {a:g} to {b:g}" for name, (a, b) in ranges.items()),
             holds=inside and ends == sorted(ends) and ends[-1] > ends[0],
-            difference=f"the curves are nearly flat up to their best, which comes earlier than in the paper: {_explained(rates, work)}",
+            difference=f"the curves are nearly flat up to their best, which comes earlier than in the paper: {_explain_curves(rates, work)}",
             reason=f"the best is at τ = {', '.join(f'{tau:g} ({name})' for name, tau in best.items())} on curves that are nearly flat: "
-            + _explained(rates, work),
+            + _explain_curves(rates, work),
         ),
     ]
 
 
-def _explained(rates: Rates, work: Rates) -> str:
+def _explain_curves(rates: Rates, work: Rates) -> str:
     """What a longer interval saves and what it costs, by a fit of each curve."""
     passes = {name: [1 / (tau * unit_us(STREAMS)) for tau in line.x] for name, line in rates.items()}
     fits = {
@@ -117,7 +117,7 @@ def _explained(rates: Rates, work: Rates) -> str:
     )
 
 
-def _near_best(line: Line) -> tuple[float, float]:
+def _near_best_range(line: Line) -> tuple[float, float]:
     """The first and the last τ at which the rate is near its best."""
-    near = [tau for tau, rate in zip(line.x, line.y, strict=True) if rate >= (1 - TIE) * max(line.y)]
+    near = [tau for tau, rate in zip(line.x, line.y, strict=True) if rate >= (1 - TIE_SHARE) * max(line.y)]
     return near[0], near[-1]

@@ -8,11 +8,11 @@ from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, lines_table
 from watersmeet_lab.papers.fits import fit_linear
-from watersmeet_lab.papers.golab.runs import TIE, fastest, lazy, origin_first
-from watersmeet_lab.workloads.golab import Ran, StreamSpec, scaled, unit_us
+from watersmeet_lab.papers.golab.runs import TIE_SHARE, lazy_plan, origin_first_orders, run_fastest
+from watersmeet_lab.workloads.golab import GolabRunResult, StreamSpec, scale_streams, unit_us
 
 SCALE = 10
-STREAMS = scaled((*(StreamSpec(1, 100, 50),) * 3, StreamSpec(50, 100, 50)), SCALE)
+STREAMS = scale_streams((*(StreamSpec(1, 100, 50),) * 3, StreamSpec(50, 100, 50)), SCALE)
 TAU = 5
 AVERAGES = (2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 13.0)
 EQUAL, ONE, FIVE, TEN = "Equal", "1 to slow", "5 to slow", "10 to slow"
@@ -24,7 +24,7 @@ Lines = dict[str, Line]
 
 def figure_4b(effort: Effort) -> Exhibit:
     effort.say("golab, Figure 4b: buckets for the fast stream")
-    rates, work = _measured(effort)
+    rates, work = _measure_rates(effort)
     x_label = "average number of buckets per window"
     panels = (
         LinePanel("input rate", x_label, "tuples per second", tuple(rates.values())),
@@ -49,7 +49,7 @@ def figure_4b(effort: Effort) -> Exhibit:
     )
 
 
-def allocation(strategy: str, average: float) -> tuple[int, ...] | None:
+def allocate_buckets(strategy: str, average: float) -> tuple[int, ...] | None:
     """Buckets of the three slow windows and the fast one, or None where the fast one would get fewer than the slow.
 
     >>> allocation("5 to slow", 12), allocation("Equal", 12), allocation("10 to slow", 8)
@@ -60,16 +60,19 @@ def allocation(strategy: str, average: float) -> tuple[int, ...] | None:
     return (slow, slow, slow, fast) if fast >= slow else None
 
 
-def _measured(effort: Effort) -> tuple[Lines, Lines]:
+def _measure_rates(effort: Effort) -> tuple[Lines, Lines]:
     averages = (12.0, 13.0) if effort.quick else AVERAGES
     chosen = {
-        (name, at): buckets for name in (EQUAL, *SLOW_BUCKETS) for at in averages if (buckets := allocation(name, at))
+        (name, at): buckets
+        for name in (EQUAL, *SLOW_BUCKETS)
+        for at in averages
+        if (buckets := allocate_buckets(name, at))
     }
     plans = {
-        f"{name}/{at}": lazy("lazy-hash", STREAMS, TAU, origin_first(STREAMS), buckets)
+        f"{name}/{at}": lazy_plan("lazy-hash", STREAMS, TAU, origin_first_orders(STREAMS), buckets)
         for (name, at), buckets in chosen.items()
     }
-    ran = fastest(effort, STREAMS, plans, effort.rows(_ROWS))
+    ran = run_fastest(effort, STREAMS, plans, effort.rows(_ROWS))
     per_row = 1 / unit_us(STREAMS)
 
     def line(name: str, quantity: str) -> Line:
@@ -81,7 +84,7 @@ def _measured(effort: Effort) -> tuple[Lines, Lines]:
     }
 
 
-def _quantity(ran: Ran, quantity: str, per_row: float) -> float:
+def _quantity(ran: GolabRunResult, quantity: str, per_row: float) -> float:
     return 1 / ran.cpu_s_per_row if quantity == "rate" else ran.comparisons_per_unit * per_row
 
 
@@ -92,7 +95,7 @@ def _claims(rates: Lines, work: Lines) -> list[Claim]:
     told = ", ".join(
         f"{name} {rate:,.0f} tuples per second ({compared[name]:,.0f} comparisons each)" for name, rate in at_12.items()
     )
-    model = {name: modelled(name, 12) for name in at_12}
+    model = {name: model_comparisons(name, 12) for name in at_12}
     return [
         _model_claim(model),
         shape_claim(
@@ -100,18 +103,19 @@ def _claims(rates: Lines, work: Lines) -> list[Claim]:
             "more buckets for the fast stream beat equally many, twelve on average",
             "5 to slow: over 10000; Equal: under 7000",
             told,
-            holds=at_12[skewed] > at_12[EQUAL] * (1 + TIE),
+            holds=at_12[skewed] > at_12[EQUAL] * (1 + TIE_SHARE),
             difference=f"{skewed} is {at_12[skewed] / at_12[EQUAL]:.2f} times Equal, less than the paper's factor: "
-            + _explained(rates, work),
-            reason=_explained(rates, work),
+            + _explain_rates(rates, work),
+            reason=_explain_rates(rates, work),
         ),
         shape_claim(
             "golab.figure4b.five",
             "five buckets to each slow stream are the best division of twelve on average",
             "5 to slow is best, 10 to slow passes it later",
             f"{best} is best; {told}",
-            holds=best == FIVE and at_12[FIVE] > (1 + TIE) * max(rate for name, rate in at_12.items() if name != FIVE),
-            reason=_explained(rates, work),
+            holds=best == FIVE
+            and at_12[FIVE] > (1 + TIE_SHARE) * max(rate for name, rate in at_12.items() if name != FIVE),
+            reason=_explain_rates(rates, work),
         ),
         shape_claim(
             "golab.figure4b.more",
@@ -123,14 +127,14 @@ def _claims(rates: Lines, work: Lines) -> list[Claim]:
     ]
 
 
-def modelled(strategy: str, average: float) -> float:
+def model_comparisons(strategy: str, average: float) -> float:
     """Comparisons per tuple by the cost model, each origin in its best order, in which the fast stream's new rows come
     last.
 
     >>> round(modelled("5 to slow", 12)), round(modelled("Equal", 12))
     (824, 1579)
     """
-    buckets = allocation(strategy, average)
+    buckets = allocate_buckets(strategy, average)
     assert buckets is not None
     streams = tuple(
         Stream(each.rate, each.window, each.distinct, buckets=b) for each, b in zip(STREAMS, buckets, strict=True)
@@ -150,7 +154,7 @@ def _model_claim(model: dict[str, float]) -> Claim:
     )
 
 
-def _explained(rates: Lines, work: Lines) -> str:
+def _explain_rates(rates: Lines, work: Lines) -> str:
     """Where the time goes, by all divisions and averages measured."""
     points = [
         (1e9 / rate, compared) for name in rates for rate, compared in zip(rates[name].y, work[name].y, strict=True)
@@ -163,11 +167,11 @@ def _explained(rates: Lines, work: Lines) -> str:
         f"{found.explained:.0%} of their variance; the combinations it finds on the way are the same in every division and are in the "
         f"constant, {found.constant / fitted[FIVE]:.0%} of its time with 5 to slow; so by the fit "
         + ", ".join(f"{name} takes {time:,.0f} ns" for name, time in fitted.items())
-        + _repeated(rates)
+        + _repeat_difference(rates)
     )
 
 
-def _repeated(rates: Lines) -> str:
+def _repeat_difference(rates: Lines) -> str:
     """How far apart the two measurements of the plan are that stands in two lines."""
     both = [dict(zip(rates[name].x, rates[name].y, strict=True)).get(10.0) for name in (EQUAL, TEN)]
     if both[0] is None or both[1] is None:

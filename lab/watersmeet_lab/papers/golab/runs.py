@@ -8,46 +8,48 @@ import watersmeet as wm
 from watersmeet.algebra.plan import Plan
 from watersmeet.planner.models.golab import Order
 from watersmeet_lab.papers.effort import Effort
-from watersmeet_lab.workloads.golab import Ran, StreamSpec, names, run, unit_us
+from watersmeet_lab.workloads.golab import GolabRunResult, StreamSpec, run_join, stream_names, unit_us
 
 #: Rates closer than this are not told apart: the same plan on the same rows repeats to a few parts in a hundred on a
 #: busy machine.
-TIE = 0.05
+TIE_SHARE = 0.05
 
 
-def fastest(effort: Effort, streams: tuple[StreamSpec, ...], plans: Mapping[str, Plan], rows: int) -> dict[str, Ran]:
+def run_fastest(
+    effort: Effort, streams: tuple[StreamSpec, ...], plans: Mapping[str, Plan], rows: int
+) -> dict[str, GolabRunResult]:
     """The run of each plan that took the least CPU time; the plans take turns, and every run of every plan sees the
     same rows.
 
     With rows of its own for each turn, the least time would be that of the easiest rows, and plans would be compared on
     different data.
     """
-    best: dict[str, Ran] = {}
+    best: dict[str, GolabRunResult] = {}
     for turn in range(effort.repeats + 1):  # the first is for warming up
         for label, plan in plans.items():
-            ran = run(streams, plan, rows, balanced=True, only_count=True)
+            ran = run_join(streams, plan, rows, balanced=True, only_count=True)
             if turn and (label not in best or ran.cpu_s_per_row < best[label].cpu_s_per_row):
                 best[label] = ran
     return best
 
 
-def counted(streams: tuple[StreamSpec, ...], plan: Plan, units: int) -> float:
+def count_comparisons(streams: tuple[StreamSpec, ...], plan: Plan, units: int) -> float:
     """Comparisons per unit of time of a run over so many units. Values are dealt out in decks, so that short runs
     average out.
     """
-    return run(streams, plan, units * unit_us(streams), balanced=True, only_count=True).comparisons_per_unit
+    return run_join(streams, plan, units * unit_us(streams), balanced=True, only_count=True).comparisons_per_unit
 
 
-def origin_first(streams: tuple[StreamSpec, ...]) -> list[Order]:
+def origin_first_orders(streams: tuple[StreamSpec, ...]) -> list[Order]:
     """The streams in their own order, but for the origin, which comes first: one order per origin."""
     return [(origin, *(each for each in range(len(streams)) if each != origin)) for origin in range(len(streams))]
 
 
-def named(streams: tuple[StreamSpec, ...], order: Sequence[int]) -> list[str]:
-    return [names(streams)[each] for each in order]
+def stream_names_in_order(streams: tuple[StreamSpec, ...], order: Sequence[int]) -> list[str]:
+    return [stream_names(streams)[each] for each in order]
 
 
-def lazy(
+def lazy_plan(
     algorithm: str,
     streams: tuple[StreamSpec, ...],
     tau: float,
@@ -58,8 +60,10 @@ def lazy(
     interval = f"{round(tau * unit_us(streams))} microseconds"
     per_origin = [each for each in order if not isinstance(each, int)]
     orders = (
-        dict(zip(names(streams), (named(streams, each) for each in per_origin), strict=True)) if per_origin else None
+        dict(zip(stream_names(streams), (stream_names_in_order(streams, each) for each in per_origin), strict=True))
+        if per_origin
+        else None
     )
-    indexes = {name: f"hash({count})" for name, count in zip(names(streams), buckets, strict=False)}
-    chosen = orders or named(streams, [each for each in order if isinstance(each, int)])
+    indexes = {name: f"hash({count})" for name, count in zip(stream_names(streams), buckets, strict=False)}
+    chosen = orders or stream_names_in_order(streams, [each for each in order if isinstance(each, int)])
     return wm.plan(algorithm, order=chosen, indexes=indexes, evaluate=interval, expire=interval)

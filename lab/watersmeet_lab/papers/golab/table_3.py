@@ -23,13 +23,13 @@ QUERY = """
 
 def table_3(effort: Effort) -> Exhibit:
     """The results for the two new rows of the third stream, by every lazy algorithm."""
-    found = {name: results(name) for name in LAZY}
+    found = {name: collect_results(name) for name in LAZY}
     claims = tuple(
         words_claim(
             f"golab.table3.{name}",
             f"{name} yields the two correct results of Table 3 and no other",
-            _text(CORRECT),
-            _text(rows),
+            _format_rows(CORRECT),
+            _format_rows(rows),
         )
         for name, rows in found.items()
     )
@@ -38,11 +38,18 @@ def table_3(effort: Effort) -> Exhibit:
         "Windows of 100, S1 = {90, 100}, S2 = {150, 180}, S3 = {195, 205}, all with the same attribute, evaluated every 20. "
         "The row of 90 has expired when either row of S3 comes; the row of 100 when the second one does.",
         claims,
-        (Table("table-3", "Table 3, as our lazy algorithms answer it", ("algorithm", "results"), tuple(_rows(found))),),
+        (
+            Table(
+                "table-3",
+                "Table 3, as our lazy algorithms answer it",
+                ("algorithm", "results"),
+                tuple(_table_rows(found)),
+            ),
+        ),
     )
 
 
-def results(algorithm: str) -> tuple[tuple[int, ...], ...]:
+def collect_results(algorithm: str) -> tuple[tuple[int, ...], ...]:
     streams = {
         name: wm.stream(pa.table({"ts": pa.array(times, pa.int64()), "attr": [1, 1]}), time="ts", unit="us")
         for name, times in TIMES.items()
@@ -52,9 +59,9 @@ def results(algorithm: str) -> tuple[tuple[int, ...], ...]:
     return tuple(sorted(tuple(row.values()) for row in rows))
 
 
-def _text(rows: tuple[tuple[int, ...], ...]) -> Value:
+def _format_rows(rows: tuple[tuple[int, ...], ...]) -> Value:
     return " ".join(f"({', '.join(map(str, row))})" for row in rows)
 
 
-def _rows(found: dict[str, tuple[tuple[int, ...], ...]]) -> list[tuple[str, str]]:
-    return [(name, str(_text(rows))) for name, rows in found.items()]
+def _table_rows(found: dict[str, tuple[tuple[int, ...], ...]]) -> list[tuple[str, str]]:
+    return [(name, str(_format_rows(rows))) for name, rows in found.items()]

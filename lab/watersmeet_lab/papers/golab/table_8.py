@@ -7,15 +7,15 @@ from itertools import pairwise
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
-from watersmeet_lab.papers.golab.runs import TIE, fastest
+from watersmeet_lab.papers.golab.runs import TIE_SHARE, run_fastest
 from watersmeet_lab.workloads.golab import (
     BEST_ORDER,
     TABLE_5,
     TABLE_8,
     WORST_ORDER,
-    Ran,
+    GolabRunResult,
     StreamSpec,
-    scaled,
+    scale_streams,
     table_8_plans,
 )
 
@@ -24,14 +24,14 @@ from watersmeet_lab.workloads.golab import (
 SCALE = 10
 _ROWS = 20_000
 
-Measured = dict[str, tuple[Ran, Ran]]
+MeasuredOrders = dict[str, tuple[GolabRunResult, GolabRunResult]]
 
 
 def table_8(effort: Effort) -> Exhibit:
     """Six algorithms, each in the best and in the worst order of Table 5's query, with five buckets per window."""
     effort.say("golab, Table 8: tuples per second by algorithm")
     scale = effort.scale(SCALE)
-    measured = _measured(effort, scaled(TABLE_5, scale))
+    measured = _measure_orders(effort, scale_streams(TABLE_5, scale))
     rates = {label: (1 / best.cpu_s_per_row, 1 / worst.cpu_s_per_row) for label, (best, worst) in measured.items()}
     rows = tuple(
         (label, best, TABLE_8[label][0], worst, TABLE_8[label][1], best / worst, TABLE_8[label][0] / TABLE_8[label][1])
@@ -61,14 +61,14 @@ def table_8(effort: Effort) -> Exhibit:
     )
 
 
-def _measured(effort: Effort, streams: tuple[StreamSpec, ...]) -> Measured:
+def _measure_orders(effort: Effort, streams: tuple[StreamSpec, ...]) -> MeasuredOrders:
     orders = {"best": BEST_ORDER, "worst": WORST_ORDER}
     plans = {
         f"{label}/{place}": plan
         for place, order in orders.items()
         for label, plan in table_8_plans(order, streams).items()
     }
-    ran = fastest(effort, streams, plans, effort.rows(_ROWS))
+    ran = run_fastest(effort, streams, plans, effort.rows(_ROWS))
     return {label: (ran[f"{label}/best"], ran[f"{label}/worst"]) for label in TABLE_8}
 
 
@@ -89,7 +89,7 @@ def _plot(rates: dict[str, tuple[float, float]]) -> Plot:
     return Plot("table-8", "Table 8: tuples per second", panels)
 
 
-def _claims(rates: dict[str, tuple[float, float]], measured: Measured) -> list[Claim]:
+def _claims(rates: dict[str, tuple[float, float]], measured: MeasuredOrders) -> list[Claim]:
     hashed, looped = rates["eager hash"][0], rates["eager NLJ"][0]
     return [
         shape_claim(
@@ -102,17 +102,17 @@ def _claims(rates: dict[str, tuple[float, float]], measured: Measured) -> list[C
             if hashed > 5 * looped
             else "five buckets save four comparisons in five; a row's other costs are the same in both",
         ),
-        *(_best_over_worst(measured, kind) for kind in ("NLJ", "hash")),
-        *(_slower(measured, kind) for kind in ("NLJ", "hash")),
+        *(_best_to_worst_claim(measured, kind) for kind in ("NLJ", "hash")),
+        *(_larger_tau_claim(measured, kind) for kind in ("NLJ", "hash")),
     ]
 
 
-def _best_over_worst(measured: Measured, kind: str) -> Claim:
+def _best_to_worst_claim(measured: MeasuredOrders, kind: str) -> Claim:
     chosen = {label: pair for label, pair in measured.items() if kind in label}
     ratios = [worst.cpu_s_per_row / best.cpu_s_per_row for best, worst in chosen.values()]
     work = [worst.comparisons_per_unit / best.comparisons_per_unit for best, worst in chosen.values()]
     printed = [TABLE_8[label][0] / TABLE_8[label][1] for label in chosen]
-    fixed = [_fixed_share(best, worst) for best, worst in chosen.values()]
+    fixed = [_fixed_cost_share(best, worst) for best, worst in chosen.values()]
     return shape_claim(
         f"golab.table8.best-worst.{kind.lower()}",
         f"the best order of the {kind} join is 4 to 5 times the worst",
@@ -128,7 +128,7 @@ def _best_over_worst(measured: Measured, kind: str) -> Claim:
     )
 
 
-def _fixed_share(best: Ran, worst: Ran) -> float:
+def _fixed_cost_share(best: GolabRunResult, worst: GolabRunResult) -> float:
     """The part of a row's time in the best order that does not grow with comparisons, from the line through both
     points.
     """
@@ -137,12 +137,12 @@ def _fixed_share(best: Ran, worst: Ran) -> float:
     return max(0.0, fixed / best.cpu_s_per_row)
 
 
-def _slower(measured: Measured, kind: str) -> Claim:
+def _larger_tau_claim(measured: MeasuredOrders, kind: str) -> Claim:
     """Each step to a longer interval may be a tie; against the paper is only what is faster by more than a tie."""
     labels = (f"eager {kind}", f"lazy {kind}, τ = 5", f"lazy {kind}, τ = 10")
     rates = [1 / measured[label][0].cpu_s_per_row for label in labels]
     work = [measured[label][0].comparisons_per_unit for label in labels]
-    against = any(later > sooner * (1 + TIE) for sooner, later in pairwise(rates))
+    against = any(later > sooner * (1 + TIE_SHARE) for sooner, later in pairwise(rates))
     more = f"comparisons rise by {work[1] / work[0] - 1:.1%} and {work[2] / work[1] - 1:.1%}"
     return shape_claim(
         f"golab.table8.tau.{kind.lower()}",
@@ -152,6 +152,6 @@ def _slower(measured: Measured, kind: str) -> Claim:
         holds=not against and rates[2] < rates[0],
         difference=""
         if rates[0] > rates[1] > rates[2]
-        else f"one of the steps is within the {TIE:.0%} that cannot be told apart",
+        else f"one of the steps is within the {TIE_SHARE:.0%} that cannot be told apart",
         reason="comparisons rise as they should and the time does not; what makes up for them was not isolated",
     )

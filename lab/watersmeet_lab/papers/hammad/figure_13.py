@@ -7,33 +7,33 @@ import numpy as np
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
-from watersmeet_lab.papers.hammad.pair_windows import GCA, LCA, refined, within_pairs
-from watersmeet_lab.papers.hammad.service import Served, served
-from watersmeet_lab.papers.hammad.streams import SECOND_US, Int64s, poisson
+from watersmeet_lab.papers.hammad.pair_windows import GCA, LCA, refined_kernel, within_pairs
+from watersmeet_lab.papers.hammad.service import ServiceTimes, measure_service_times
+from watersmeet_lab.papers.hammad.streams import SECOND_US, Int64s, poisson_arrivals
 
 OTHERS_S = (0.8, 0.1)
 VALUES = 500
 _BLOCKS = 6
 
-Measured = dict[float, dict[str, Served]]
+Measured = dict[float, dict[str, ServiceTimes]]
 
 
 def figure_13(effort: Effort) -> Exhibit:
     effort.say("hammad, Figure 13: GCA and LCA")
     blocks = 1 if effort.quick else _BLOCKS
-    arrivals = poisson([1000.0] * 4, 4000 + 1000 * blocks, VALUES)
+    arrivals = poisson_arrivals([1000.0] * 4, 4000 + 1000 * blocks, VALUES)
     measured = {}
     for others_s in OTHERS_S:
         pairs = pair_windows_us(others_s)
-        chosen = {name: refined(name, pairs, within_pairs(pairs)) for name in (GCA, LCA)}
-        measured[others_s] = served(effort, arrivals, chosen, first=4000)
+        chosen = {name: refined_kernel(name, pairs, within_pairs(pairs)) for name in (GCA, LCA)}
+        measured[others_s] = measure_service_times(effort, arrivals, chosen, first=4000)
     return Exhibit(
         "Figure 13: global and local windows",
         f"Four streams of 1,000 per second, {VALUES} values; one pair has a window of 1 s, all others 0.8 s, then 0.1 s. GCA joins with "
         "1 s for all "
         "and refines, LCA with the largest window of each stream and refines. Kernels with refinement, blocks of 1,000 tuples, buffers "
         "full.",
-        tuple(_claim(others_s, by_name) for others_s, by_name in measured.items()),
+        tuple(_lca_claim(others_s, by_name) for others_s, by_name in measured.items()),
         (_table(measured),),
         (_plot(measured),),
     )
@@ -73,7 +73,7 @@ def _table(measured: Measured) -> Table:
     return Table("figure-13", "Figure 13: per tuple", ("other windows", "approach", "µs", "comparisons"), rows)
 
 
-def _claim(others_s: float, by_name: dict[str, Served]) -> Claim:
+def _lca_claim(others_s: float, by_name: dict[str, ServiceTimes]) -> Claim:
     gca, lca = by_name[GCA], by_name[LCA]
     return shape_claim(
         f"hammad.figure13.{others_s:g}",

@@ -7,9 +7,9 @@ import numpy as np
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
-from watersmeet_lab.papers.hammad.pair_windows import LCA, along_path, derived, refined
-from watersmeet_lab.papers.hammad.service import NLW, Served, served
-from watersmeet_lab.papers.hammad.streams import SECOND_US, poisson
+from watersmeet_lab.papers.hammad.pair_windows import LCA, along_path, path_pair_windows, refined_kernel
+from watersmeet_lab.papers.hammad.service import NLW, ServiceTimes, measure_service_times
+from watersmeet_lab.papers.hammad.streams import SECOND_US, poisson_arrivals
 
 NAMES = (NLW, LCA)
 RATES = {"similar": (450.0, 500.0, 550.0, 500.0), "very different": (1000.0, 700.0, 300.0, 10.0)}
@@ -20,12 +20,14 @@ SHORT_MS, LONG_MS = STEPS_MS
 _BLOCKS = 6
 
 #: By step and by rates.
-Measured = dict[tuple[int, str], dict[str, Served]]
+Measured = dict[tuple[int, str], dict[str, ServiceTimes]]
 
 
 def figure_14(effort: Effort) -> Exhibit:
     effort.say("hammad, Figure 14: path joins")
-    measured = {(step, label): _measured(effort, step, rates) for step in STEPS_MS for label, rates in RATES.items()}
+    measured = {
+        (step, label): _measure_rates(effort, step, rates) for step in STEPS_MS for label, rates in RATES.items()
+    }
     return Exhibit(
         "Figure 14: path joins",
         "The path A, B, C, D and back. The paper prints neither windows nor rates; here steps of "
@@ -41,12 +43,14 @@ def figure_14(effort: Effort) -> Exhibit:
     )
 
 
-def _measured(effort: Effort, step_ms: int, rates: tuple[float, ...]) -> dict[str, Served]:
+def _measure_rates(effort: Effort, step_ms: int, rates: tuple[float, ...]) -> dict[str, ServiceTimes]:
     blocks = 1 if effort.quick else _BLOCKS
     steps_us = np.full(3, step_ms * SECOND_US // 1000, np.int64)
-    chosen = {name: refined(name, derived(steps_us), along_path(steps_us)) for name in NAMES}
+    chosen = {name: refined_kernel(name, path_pair_windows(steps_us), along_path(steps_us)) for name in NAMES}
     fill = int(2 * sum(rates))
-    return served(effort, poisson(rates, fill + 1000 * blocks + 1, STEPS_MS[step_ms]), chosen, first=fill)
+    return measure_service_times(
+        effort, poisson_arrivals(rates, fill + 1000 * blocks + 1, STEPS_MS[step_ms]), chosen, first=fill
+    )
 
 
 def _plot(measured: Measured) -> Plot:
@@ -76,12 +80,12 @@ def _table(measured: Measured) -> Table:
 
 
 def _claims(measured: Measured) -> list[Claim]:
-    return [_claim(measured, "similar", NLW, LCA), _claim(measured, "very different", LCA, NLW)]
+    return [_faster_claim(measured, "similar", NLW, LCA), _faster_claim(measured, "very different", LCA, NLW)]
 
 
-def _claim(measured: Measured, label: str, fast: str, slow: str) -> Claim:
+def _faster_claim(measured: Measured, label: str, fast: str, slow: str) -> Claim:
     won = {step: measured[step, label][fast].mean_us < measured[step, label][slow].mean_us for step in STEPS_MS}
-    told = "; ".join(f"steps of {step} ms: {_told(measured[step, label])}" for step in STEPS_MS)
+    told = "; ".join(f"steps of {step} ms: {_format_times(measured[step, label])}" for step in STEPS_MS)
     return shape_claim(
         f"hammad.figure14.{label.replace(' ', '-')}",
         f"on a path of four with {label} rates {fast} beats {slow}",
@@ -96,7 +100,7 @@ def _claim(measured: Measured, label: str, fast: str, slow: str) -> Claim:
     )
 
 
-def _told(by_name: dict[str, Served]) -> str:
+def _format_times(by_name: dict[str, ServiceTimes]) -> str:
     return ", ".join(
         f"{name} {by_name[name].mean_us:.2f} µs ({by_name[name].mean_comparisons:,.0f} comparisons)" for name in NAMES
     )

@@ -9,8 +9,8 @@ import numpy as np
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, Table
-from watersmeet_lab.papers.hammad.service import HW, MW, NLW, Served, algorithms, served
-from watersmeet_lab.papers.hammad.streams import SECOND_US, Arrivals, poisson
+from watersmeet_lab.papers.hammad.service import HW, MW, NLW, ServiceTimes, list_kernels, measure_service_times
+from watersmeet_lab.papers.hammad.streams import SECOND_US, ArrivalSequence, poisson_arrivals
 
 NAMES = (NLW, MW, HW)
 STREAMS = (2, 3, 4, 5, 6)
@@ -18,14 +18,14 @@ STREAMS = (2, 3, 4, 5, 6)
 VALUES = {2: 200, 3: 400, 4: 500, 5: 500, 6: 500}
 _BLOCKS = 6
 
-Measured = dict[int, dict[str, Served]]
+Measured = dict[int, dict[str, ServiceTimes]]
 
 
 def figure_9a(effort: Effort) -> Exhibit:
     """Streams of very different rates: from 100 to 1000 per second, evenly spaced."""
     effort.say("hammad, Figure 9a: two to six streams of different rates")
     measured = {
-        count: _measured(effort, poisson(_rates(count), _rows(effort, _rates(count)), VALUES[count]))
+        count: _measure_streams(effort, poisson_arrivals(_rates(count), _rows(effort, _rates(count)), VALUES[count]))
         for count in STREAMS
     }
     return Exhibit(
@@ -33,7 +33,7 @@ def figure_9a(effort: Effort) -> Exhibit:
         "Rates evenly spaced between 100 and 1,000 per second, window 1 second (the paper does not print one), uniform integers; service "
         "time "
         "after the windows were full, blocks of 1,000 tuples. CPU time and comparisons of the kernels.",
-        tuple(_claims_of_a(measured)),
+        tuple(_different_rate_claims(measured)),
         (_table("figure-9a", measured),),
         (_plot("figure-9a", "Figure 9a: different rates", measured),),
     )
@@ -45,12 +45,12 @@ def figure_9b(effort: Effort) -> Exhibit:
     measured = {}
     for count in STREAMS:
         rates = [400.0] * count
-        measured[count] = _measured(effort, poisson(rates, _rows(effort, rates), VALUES[count]))
+        measured[count] = _measure_streams(effort, poisson_arrivals(rates, _rows(effort, rates), VALUES[count]))
     return Exhibit(
         "Figure 9b: two to six streams of equal rates",
         "All streams at 400 per second, window 1 second, values as in Figure 9a. The paper uses its stores here, whose average rates are "
         "alike.",
-        tuple(_claims_of_b(measured)),
+        tuple(_equal_rate_claims(measured)),
         (_table("figure-9b", measured),),
         (_plot("figure-9b", "Figure 9b: equal rates", measured),),
     )
@@ -66,10 +66,12 @@ def _rows(effort: Effort, rates: list[float]) -> int:
     return int(2 * sum(rates)) + 1000 * blocks + 1
 
 
-def _measured(effort: Effort, arrivals: Arrivals) -> dict[str, Served]:
+def _measure_streams(effort: Effort, arrivals: ArrivalSequence) -> dict[str, ServiceTimes]:
     blocks = 1 if effort.quick else _BLOCKS
     reach = [SECOND_US] * arrivals.streams
-    return served(effort, arrivals, algorithms(NAMES, SECOND_US, reach), first=len(arrivals) - 1000 * blocks)
+    return measure_service_times(
+        effort, arrivals, list_kernels(NAMES, SECOND_US, reach), first=len(arrivals) - 1000 * blocks
+    )
 
 
 def _plot(name: str, title: str, measured: Measured) -> Plot:
@@ -114,7 +116,7 @@ def _ratios(measured: Measured, over: str, under: str, quantity: str) -> list[fl
     return [getattr(each[over], quantity) / getattr(each[under], quantity) for each in measured.values()]
 
 
-def _claims_of_a(measured: Measured) -> list[Claim]:
+def _different_rate_claims(measured: Measured) -> list[Claim]:
     times, work = _ratios(measured, NLW, MW, "mean_us"), _ratios(measured, NLW, MW, "mean_comparisons")
     told = "NLW over MW: " + ", ".join(
         f"{t:.1f} ({w:.1f} in comparisons) at n = {n}" for t, w, n in zip(times, work, measured, strict=True)
@@ -155,7 +157,7 @@ def _claims_of_a(measured: Measured) -> list[Claim]:
     ]
 
 
-def _claims_of_b(measured: Measured) -> list[Claim]:
+def _equal_rate_claims(measured: Measured) -> list[Claim]:
     times, work = _ratios(measured, NLW, MW, "mean_us"), _ratios(measured, NLW, MW, "mean_comparisons")
     return [
         shape_claim(

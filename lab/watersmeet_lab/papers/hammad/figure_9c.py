@@ -9,8 +9,8 @@ import numpy as np
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, Table
-from watersmeet_lab.papers.hammad.service import HW, MW, NLW, Served, algorithms, served
-from watersmeet_lab.papers.hammad.streams import SECOND_US, Arrivals, poisson, toggling
+from watersmeet_lab.papers.hammad.service import HW, MW, NLW, ServiceTimes, list_kernels, measure_service_times
+from watersmeet_lab.papers.hammad.streams import SECOND_US, ArrivalSequence, poisson_arrivals, toggling_arrivals
 
 NAMES = (NLW, MW, HW)
 RATE, LOW, EVERY = 1000.0, 10.0, 100
@@ -20,11 +20,11 @@ _ROWS, _BUCKETS = 40_000, 8
 
 
 @dataclass(frozen=True, slots=True)
-class Both:
+class SteadyAndToggled:
     """The same algorithm on steady streams and with one that toggles."""
 
-    steady: Served
-    toggled: Served
+    steady: ServiceTimes
+    toggled: ServiceTimes
 
     @property
     def gain(self) -> float:
@@ -38,10 +38,16 @@ class Both:
 def figure_9c(effort: Effort) -> Exhibit:
     effort.say("hammad, Figure 9c: a stream that toggles")
     rows = effort.rows(_ROWS, least=4_000)
-    steady, toggled = poisson([RATE] * 4, rows, VALUES), toggling([RATE] * 3, LOW, RATE, EVERY, rows, VALUES)
-    chosen = algorithms(NAMES, WINDOW_US, [WINDOW_US] * 4, _BUCKETS)
-    plain, reacting = served(effort, steady, chosen, first=1000), served(effort, toggled, chosen, first=1000)
-    measured = {name: Both(plain[name], reacting[name]) for name in NAMES}
+    steady, toggled = (
+        poisson_arrivals([RATE] * 4, rows, VALUES),
+        toggling_arrivals([RATE] * 3, LOW, RATE, EVERY, rows, VALUES),
+    )
+    chosen = list_kernels(NAMES, WINDOW_US, [WINDOW_US] * 4, _BUCKETS)
+    plain, reacting = (
+        measure_service_times(effort, steady, chosen, first=1000),
+        measure_service_times(effort, toggled, chosen, first=1000),
+    )
+    measured = {name: SteadyAndToggled(plain[name], reacting[name]) for name in NAMES}
     return Exhibit(
         "Figure 9c: a stream whose rate toggles",
         f"Four streams of 1,000 per second; then stream D toggles between 10 and 1,000 per second after every {EVERY} of its rows. The "
@@ -57,7 +63,7 @@ def figure_9c(effort: Effort) -> Exhibit:
     )
 
 
-def _plot(measured: dict[str, Both], toggled: Arrivals) -> Plot:
+def _plot(measured: dict[str, SteadyAndToggled], toggled: ArrivalSequence) -> Plot:
     panels = tuple(
         LinePanel(
             title, "tuples", "µs per tuple", tuple(Line(name, *_points(each, kind)) for name, each in measured.items())
@@ -67,12 +73,12 @@ def _plot(measured: dict[str, Both], toggled: Arrivals) -> Plot:
     return Plot("figure-9c", "Figure 9c: sensitivity to a stream's rate", panels)
 
 
-def _points(each: Both, kind: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    chosen: Served = getattr(each, kind)
+def _points(each: SteadyAndToggled, kind: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    chosen: ServiceTimes = getattr(each, kind)
     return chosen.tuples, chosen.us
 
 
-def _table(measured: dict[str, Both]) -> Table:
+def _table(measured: dict[str, SteadyAndToggled]) -> Table:
     columns = (
         "algorithm",
         "steady, µs",
@@ -95,13 +101,13 @@ def _table(measured: dict[str, Both]) -> Table:
     return Table("figure-9c", "Figure 9c: per tuple", columns, rows)
 
 
-def _claims(measured: dict[str, Both], toggled: Arrivals) -> list[Claim]:
+def _claims(measured: dict[str, SteadyAndToggled], toggled: ArrivalSequence) -> list[Claim]:
     told = ", ".join(
         f"{name} {each.gain:.1f} times faster ({each.saved:.1f} times fewer comparisons)"
         for name, each in measured.items()
     )
     gains = {name: each.gain for name, each in measured.items()}
-    slow, busy = _by_phase(measured[MW].toggled, toggled)
+    slow, busy = _comparisons_by_phase(measured[MW].toggled, toggled)
     return [
         shape_claim(
             "hammad.figure9c.mw",
@@ -131,7 +137,7 @@ def _claims(measured: dict[str, Both], toggled: Arrivals) -> list[Claim]:
     ]
 
 
-def _by_phase(each: Served, arrivals: Arrivals) -> tuple[float, float]:
+def _comparisons_by_phase(each: ServiceTimes, arrivals: ArrivalSequence) -> tuple[float, float]:
     """Mean comparisons of the blocks in which D brings few rows, and of the others."""
     last = arrivals.streams - 1
     rows_of_d = np.array([np.count_nonzero(arrivals.stream[int(end) - 1000 : int(end)] == last) for end in each.tuples])

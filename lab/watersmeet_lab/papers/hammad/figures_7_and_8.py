@@ -7,24 +7,33 @@ from __future__ import annotations
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, Table
-from watersmeet_lab.papers.hammad.service import HW, MW, NLW, RIPPLE, XJOIN, Served, algorithms, served
-from watersmeet_lab.papers.hammad.streams import HOUR_US, stores
+from watersmeet_lab.papers.hammad.service import (
+    HW,
+    MW,
+    NLW,
+    RIPPLE,
+    XJOIN,
+    ServiceTimes,
+    list_kernels,
+    measure_service_times,
+)
+from watersmeet_lab.papers.hammad.streams import HOUR_US, store_arrivals
 
 WAYS = (2, 3, 4)
 FIGURES = {7: (NLW, MW, RIPPLE), 8: (HW, XJOIN)}
 _ROWS, _ITEMS, _ROWS_PER_HOUR = 40_000, 2_000, 1_250
 _BUCKETS = 16
 
-Measured = dict[int, dict[str, Served]]
+Measured = dict[int, dict[str, ServiceTimes]]
 
 
 def figures_7_and_8(effort: Effort) -> Exhibit:
     measured: Measured = {}
     for ways in WAYS:
         effort.say(f"hammad, Figures 7 and 8: service times of {ways} streams")
-        arrivals = stores(ways, effort.rows(_ROWS, least=12_000), _ITEMS, _ROWS_PER_HOUR)
-        measured[ways] = served(
-            effort, arrivals, algorithms((NLW, MW, HW, RIPPLE, XJOIN), HOUR_US, [HOUR_US] * ways, _BUCKETS)
+        arrivals = store_arrivals(ways, effort.rows(_ROWS, least=12_000), _ITEMS, _ROWS_PER_HOUR)
+        measured[ways] = measure_service_times(
+            effort, arrivals, list_kernels((NLW, MW, HW, RIPPLE, XJOIN), HOUR_US, [HOUR_US] * ways, _BUCKETS)
         )
     return Exhibit(
         "Figures 7 and 8: against ripple join and XJoin",
@@ -67,15 +76,15 @@ def _table(measured: Measured) -> Table:
 
 def _claims(measured: Measured) -> list[Claim]:
     return [
-        _faster("hammad.figure7.nlw", measured, NLW, RIPPLE, "outperforms the ripple join in all cases"),
-        _faster("hammad.figure7.mw", measured, MW, RIPPLE, "achieves the best performance"),
-        _faster("hammad.figure8.hw", measured, HW, XJOIN, "outperforms XJoin in all cases"),
-        *(_does_not_build_up(number, name, measured) for number, name in ((7, NLW), (7, MW), (8, HW))),
-        _ten_times(measured),
+        _faster_claim("hammad.figure7.nlw", measured, NLW, RIPPLE, "outperforms the ripple join in all cases"),
+        _faster_claim("hammad.figure7.mw", measured, MW, RIPPLE, "achieves the best performance"),
+        _faster_claim("hammad.figure8.hw", measured, HW, XJOIN, "outperforms XJoin in all cases"),
+        *(_steady_claim(number, name, measured) for number, name in ((7, NLW), (7, MW), (8, HW))),
+        _ten_times_claim(measured),
     ]
 
 
-def _faster(name: str, measured: Measured, fast: str, slow: str, paper: str) -> Claim:
+def _faster_claim(name: str, measured: Measured, fast: str, slow: str, paper: str) -> Claim:
     times = {ways: by_name[slow].mean_us / by_name[fast].mean_us for ways, by_name in measured.items()}
     work = {ways: by_name[slow].mean_comparisons / by_name[fast].mean_comparisons for ways, by_name in measured.items()}
     return shape_claim(
@@ -89,8 +98,8 @@ def _faster(name: str, measured: Measured, fast: str, slow: str, paper: str) -> 
     )
 
 
-def _does_not_build_up(number: int, name: str, measured: Measured) -> Claim:
-    ratios = {ways: _late_over_early(by_name[name]) for ways, by_name in measured.items()}
+def _steady_claim(number: int, name: str, measured: Measured) -> Claim:
+    ratios = {ways: _late_to_early_ratio(by_name[name]) for ways, by_name in measured.items()}
     return shape_claim(
         f"hammad.figure{number}.steady.{name.split('-', maxsplit=1)[0].lower()}",
         f"the service time of {name} does not build up as tuples go by",
@@ -101,13 +110,13 @@ def _does_not_build_up(number: int, name: str, measured: Measured) -> Claim:
     )
 
 
-def _late_over_early(each: Served) -> float:
+def _late_to_early_ratio(each: ServiceTimes) -> float:
     """By comparisons: what the buffers hold shows in them without any noise."""
     half = len(each.comparisons) // 2
     return max(each.comparisons[half:]) / max(each.comparisons[:half])
 
 
-def _ten_times(measured: Measured) -> Claim:
+def _ten_times_claim(measured: Measured) -> Claim:
     ratios = {ways: by_name[NLW].mean_us / by_name[MW].mean_us for ways, by_name in measured.items()}
     work = {ways: by_name[NLW].mean_comparisons / by_name[MW].mean_comparisons for ways, by_name in measured.items()}
     return shape_claim(

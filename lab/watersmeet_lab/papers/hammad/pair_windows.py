@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from watersmeet.kernels.wjoin.mw_join import mw_join
 from watersmeet.kernels.wjoin.nlw_join import nlw_join
 from watersmeet.kernels.wjoin.outputs import WindowJoin
-from watersmeet_lab.papers.hammad.service import NLW, Algorithm, Rows
+from watersmeet_lab.papers.hammad.service import NLW, KernelRows, TimedKernel
 from watersmeet_lab.papers.hammad.streams import Int64s
 
 GCA, LCA = "GCA", "LCA"
 
 #: Whether combinations, given as the times of their rows per stream, are results.
-Accept = Callable[[list[Int64s]], NDArray[np.bool_]]
+ResultFilter = Callable[[list[Int64s]], NDArray[np.bool_]]
 
 
-def refined(name: str, pairs_us: Int64s, accept: Accept) -> Algorithm:
+def refined_kernel(name: str, pairs_us: Int64s, accept: ResultFilter) -> TimedKernel:
     """MW-join with the largest window (GCA) or with each stream's largest (LCA), or NLW-join with each stream's
     largest; then refined.
     """
@@ -28,16 +28,16 @@ def refined(name: str, pairs_us: Int64s, accept: Accept) -> Algorithm:
     reach = np.full(len(largest), window_us, np.int64) if name == GCA else largest
     kernel = nlw_join if name == NLW else mw_join
 
-    def join(rows: Rows) -> WindowJoin:
+    def join(rows: KernelRows) -> WindowJoin:
         found = kernel(rows.times, rows.codes, rows.offsets, rows.old, window_us, reach)
         times = [rows.times[start + found.rows[stream]] for stream, start in enumerate(rows.offsets[:-1])]
         kept = found.rows[:, accept(times)]
         return WindowJoin(kept, found.counters)
 
-    return Algorithm(join, window_us)
+    return TimedKernel(join, window_us)
 
 
-def within_pairs(pairs_us: Int64s) -> Accept:
+def within_pairs(pairs_us: Int64s) -> ResultFilter:
     """Every two rows within the window of their pair."""
 
     def accept(times: list[Int64s]) -> NDArray[np.bool_]:
@@ -50,7 +50,7 @@ def within_pairs(pairs_us: Int64s) -> Accept:
     return accept
 
 
-def along_path(steps_us: Int64s) -> Accept:
+def along_path(steps_us: Int64s) -> ResultFilter:
     """Each row after its neighbour within the step's window, all forwards or all backwards."""
 
     def accept(times: list[Int64s]) -> NDArray[np.bool_]:
@@ -64,7 +64,7 @@ def along_path(steps_us: Int64s) -> Accept:
     return accept
 
 
-def derived(steps_us: Int64s) -> Int64s:
+def path_pair_windows(steps_us: Int64s) -> Int64s:
     """The windows of all pairs of a path: the sum of the steps between them.
 
     >>> derived(np.array([1, 2])).tolist()

@@ -26,7 +26,7 @@ from watersmeet.kernels.wjoin.outputs import WindowJoin
 from watersmeet.kernels.wjoin.ripple_join import CLEAN_UP_EVERY, ripple_join
 from watersmeet.kernels.wjoin.xjoin import xjoin
 from watersmeet_lab.papers.effort import Effort
-from watersmeet_lab.papers.hammad.streams import Arrivals, Int64s
+from watersmeet_lab.papers.hammad.streams import ArrivalSequence, Int64s
 
 BLOCK = 1000
 BUCKETS = 128
@@ -36,7 +36,7 @@ NLW, HW, MW, RIPPLE, XJOIN = "NLW-join", "HW-join", "MW-join", "ripple join", "X
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class KernelRows:
     """A kernel's arguments: rows stream after stream, and how many of each stream are old."""
 
     times: Int64s
@@ -46,18 +46,18 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Algorithm:
+class TimedKernel:
     """A kernel with its windows. One that cleans up only now and then holds everything since; the others what is in
     reach.
     """
 
-    join: Callable[[Rows], WindowJoin]
+    join: Callable[[KernelRows], WindowJoin]
     window_us: int
     cleans_up_every: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServiceTimes:
     """Per block: microseconds and comparisons per tuple. `passed_over` is the share of the rows looked at that are
     outside the window.
     """
@@ -76,21 +76,21 @@ class Served:
         return float(np.mean(self.comparisons))
 
 
-def algorithms(
+def list_kernels(
     names: Sequence[str], window_us: int, reach_us: Sequence[int], buckets: int = BUCKETS
-) -> dict[str, Algorithm]:
+) -> dict[str, TimedKernel]:
     """The kernels by the paper's names, with a reach per stream inside one window."""
     reach, tables = np.array(reach_us, np.int64), np.full(len(reach_us), buckets, np.int64)
     known = {
-        NLW: Algorithm(lambda r: nlw_join(r.times, r.codes, r.offsets, r.old, window_us, reach), window_us),
-        HW: Algorithm(lambda r: hw_join(r.times, r.codes, r.offsets, r.old, window_us, reach, tables), window_us),
-        MW: Algorithm(lambda r: mw_join(r.times, r.codes, r.offsets, r.old, window_us, reach), window_us),
-        RIPPLE: Algorithm(
+        NLW: TimedKernel(lambda r: nlw_join(r.times, r.codes, r.offsets, r.old, window_us, reach), window_us),
+        HW: TimedKernel(lambda r: hw_join(r.times, r.codes, r.offsets, r.old, window_us, reach, tables), window_us),
+        MW: TimedKernel(lambda r: mw_join(r.times, r.codes, r.offsets, r.old, window_us, reach), window_us),
+        RIPPLE: TimedKernel(
             lambda r: ripple_join(r.times, r.codes, r.offsets, r.old, window_us, reach, _NEVER),
             window_us,
             CLEAN_UP_EVERY,
         ),
-        XJOIN: Algorithm(
+        XJOIN: TimedKernel(
             lambda r: xjoin(r.times, r.codes, r.offsets, r.old, window_us, reach, tables, _NEVER),
             window_us,
             CLEAN_UP_EVERY,
@@ -99,31 +99,31 @@ def algorithms(
     return {name: known[name] for name in names}
 
 
-def served(
-    effort: Effort, arrivals: Arrivals, chosen: Mapping[str, Algorithm], first: int = 0, block: int = BLOCK
-) -> dict[str, Served]:
+def measure_service_times(
+    effort: Effort, arrivals: ArrivalSequence, chosen: Mapping[str, TimedKernel], first: int = 0, block: int = BLOCK
+) -> dict[str, ServiceTimes]:
     """The service times of each algorithm over the blocks from `first` on; the algorithms take turns in every block."""
     starts = range(first, len(arrivals) - block + 1, block)
     points: dict[str, list[tuple[float, float, float]]] = {name: [] for name in chosen}
     for start in starts:
         cases = {
-            name: (_rows(arrivals, each, start, block), _rows(arrivals, each, start, 1))
+            name: (_block_rows(arrivals, each, start, block), _block_rows(arrivals, each, start, 1))
             for name, each in chosen.items()
         }
-        spent = _least(effort, {name: (chosen[name].join, *case) for name, case in cases.items()})
+        spent = _measure_block(effort, {name: (chosen[name].join, *case) for name, case in cases.items()})
         for name, (seconds, comparisons, touched) in spent.items():
             points[name].append((1e6 * seconds / (block - 1), comparisons / block, touched / block))
     places = tuple(float(start + block) for start in starts)
-    return {name: _served(places, each) for name, each in points.items()}
+    return {name: _to_service_times(places, each) for name, each in points.items()}
 
 
-def _served(places: tuple[float, ...], points: list[tuple[float, float, float]]) -> Served:
+def _to_service_times(places: tuple[float, ...], points: list[tuple[float, float, float]]) -> ServiceTimes:
     us, comparisons, touched = (tuple(column) for column in zip(*points, strict=True))
-    return Served(places, us, comparisons, 1 - sum(comparisons) / sum(touched) if sum(touched) else 0.0)
+    return ServiceTimes(places, us, comparisons, 1 - sum(comparisons) / sum(touched) if sum(touched) else 0.0)
 
 
-def _least(
-    effort: Effort, cases: Mapping[str, tuple[Callable[[Rows], WindowJoin], Rows, Rows]]
+def _measure_block(
+    effort: Effort, cases: Mapping[str, tuple[Callable[[KernelRows], WindowJoin], KernelRows, KernelRows]]
 ) -> dict[str, tuple[float, float, float]]:
     """Seconds for the block beyond those for its first row, rows compared, and rows looked at."""
     gc.collect()
@@ -131,23 +131,23 @@ def _least(
     work = dict.fromkeys(cases, (0.0, 0.0))
     for _ in range(max(2, effort.repeats)):
         for name, (join, rows, first_row) in cases.items():
-            seconds, joined = _timed(join, rows)
+            seconds, joined = _time_call(join, rows)
             work[name] = float(joined.counters.comparisons.sum()), float(joined.counters.touched.sum())
             whole[name] = min(whole[name], seconds)
-            single[name] = min(single[name], _timed(join, first_row)[0])
+            single[name] = min(single[name], _time_call(join, first_row)[0])
     return {name: (max(0.0, whole[name] - single[name]), *work[name]) for name in cases}
 
 
-def _timed(join: Callable[[Rows], WindowJoin], rows: Rows) -> tuple[float, WindowJoin]:
+def _time_call(join: Callable[[KernelRows], WindowJoin], rows: KernelRows) -> tuple[float, WindowJoin]:
     start = time.process_time()
     joined = join(rows)
     return time.process_time() - start, joined
 
 
-def _rows(arrivals: Arrivals, algorithm: Algorithm, start: int, block: int) -> Rows:
+def _block_rows(arrivals: ArrivalSequence, algorithm: TimedKernel, start: int, block: int) -> KernelRows:
     """The rows in the buffers before the block, and the block's own."""
     new = np.arange(start, start + block)
-    since_us = _held_since_us(arrivals, algorithm, start)
+    since_us = _buffer_start_us(arrivals, algorithm, start)
     parts: list[Int64s] = []
     sizes, olds = [], []
     for stream in range(arrivals.streams):
@@ -157,7 +157,7 @@ def _rows(arrivals: Arrivals, algorithm: Algorithm, start: int, block: int) -> R
         sizes.append(its_old.size + its_new.size)
         olds.append(its_old.size)
     chosen = np.concatenate(parts)
-    return Rows(
+    return KernelRows(
         arrivals.times[chosen],
         arrivals.codes[chosen],
         np.cumsum([0, *sizes]).astype(np.int64),
@@ -165,7 +165,7 @@ def _rows(arrivals: Arrivals, algorithm: Algorithm, start: int, block: int) -> R
     )
 
 
-def _held_since_us(arrivals: Arrivals, algorithm: Algorithm, start: int) -> list[int]:
+def _buffer_start_us(arrivals: ArrivalSequence, algorithm: TimedKernel, start: int) -> list[int]:
     """Per stream, the time from which its rows are still in its buffer when the block comes, or were when buffers were
     last cleaned.
 
@@ -174,14 +174,14 @@ def _held_since_us(arrivals: Arrivals, algorithm: Algorithm, start: int) -> list
     """
     every = algorithm.cleans_up_every
     at = start if every is None else start // every * every
-    last_us = [_last_us(arrivals, stream, at) for stream in range(arrivals.streams)]
+    last_us = [_last_time_us(arrivals, stream, at) for stream in range(arrivals.streams)]
     return [
         min(last for other, last in enumerate(last_us) if other != stream) - algorithm.window_us
         for stream in range(len(last_us))
     ]
 
 
-def _last_us(arrivals: Arrivals, stream: int, at: int) -> int:
+def _last_time_us(arrivals: ArrivalSequence, stream: int, at: int) -> int:
     """The time of a stream's last row before the given place; before all rows where it has none yet."""
     behind = np.flatnonzero(arrivals.stream[:at][::-1] == stream)
     return int(arrivals.times[at - 1 - behind[0]]) if behind.size else int(arrivals.times[0])

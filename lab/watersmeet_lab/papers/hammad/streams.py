@@ -15,7 +15,7 @@ HOUR_US = 3_600 * SECOND_US
 
 
 @dataclass(frozen=True, slots=True)
-class Arrivals:
+class ArrivalSequence:
     """Rows of all streams in order of time: when, on which stream, with which value."""
 
     times: Int64s
@@ -27,27 +27,27 @@ class Arrivals:
         return self.times.size
 
 
-def poisson(rates_per_s: Sequence[float], rows: int, values: int, seed: int = 0) -> Arrivals:
+def poisson_arrivals(rates_per_s: Sequence[float], rows: int, values: int, seed: int = 0) -> ArrivalSequence:
     """Exponential gaps of a mean per stream, values uniform in a small range."""
     rng = np.random.default_rng(seed)
     seconds = 1.1 * rows / sum(rates_per_s)
     gaps = [rng.exponential(SECOND_US / rate, int(1.5 * rate * seconds) + 50) for rate in rates_per_s]
-    return merged([np.cumsum(each) for each in gaps], rows, values, rng)
+    return merge_streams([np.cumsum(each) for each in gaps], rows, values, rng)
 
 
-def toggling(
+def toggling_arrivals(
     steady_per_s: Sequence[float], low_per_s: float, high_per_s: float, every: int, rows: int, values: int
-) -> Arrivals:
+) -> ArrivalSequence:
     """Steady streams, and a last one whose rate toggles after every so many of its own rows."""
     rng = np.random.default_rng(0)
     most = rows  # more than enough of the last stream
     means = np.where(np.arange(most) // every % 2, SECOND_US / high_per_s, SECOND_US / low_per_s)
     seconds = 1.1 * rows / sum(steady_per_s)
     gaps = [rng.exponential(SECOND_US / rate, int(1.5 * rate * seconds) + 50) for rate in steady_per_s]
-    return merged([*(np.cumsum(each) for each in gaps), np.cumsum(rng.exponential(means))], rows, values, rng)
+    return merge_streams([*(np.cumsum(each) for each in gaps), np.cumsum(rng.exponential(means))], rows, values, rng)
 
 
-def stores(count: int, rows: int, items: int, rows_per_hour: float, seed: int = 0) -> Arrivals:
+def store_arrivals(count: int, rows: int, items: int, rows_per_hour: float, seed: int = 0) -> ArrivalSequence:
     """Sales of stores that open at 7:30 and close at 20:00, busiest in the middle of the day."""
     rng = np.random.default_rng(seed)
     opens_us, open_us = 7.5 * HOUR_US, 12.5 * HOUR_US
@@ -61,12 +61,16 @@ def stores(count: int, rows: int, items: int, rows_per_hour: float, seed: int = 
         )
         for _ in range(count)
     ]
-    return merged(times, rows, items, rng)
+    return merge_streams(times, rows, items, rng)
 
 
-def merged(times: Sequence[NDArray[np.float64]], rows: int, values: int, rng: np.random.Generator) -> Arrivals:
+def merge_streams(
+    times: Sequence[NDArray[np.float64]], rows: int, values: int, rng: np.random.Generator
+) -> ArrivalSequence:
     """The first rows of all streams together."""
     everything = np.concatenate(times)
     stream = np.repeat(np.arange(len(times)), [each.size for each in times])
     order = np.argsort(everything, kind="stable")[:rows]
-    return Arrivals(everything[order].astype(np.int64), stream[order], rng.integers(0, values, order.size), len(times))
+    return ArrivalSequence(
+        everything[order].astype(np.int64), stream[order], rng.integers(0, values, order.size), len(times)
+    )

@@ -7,9 +7,9 @@ from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
 from watersmeet_lab.papers.kang.models import PAIRS, TABLE_3
-from watersmeet_lab.papers.kang.runs import measured
+from watersmeet_lab.papers.kang.runs import measure_pairs
 from watersmeet_lab.papers.kang.table_3 import NAMES, WINNERS
-from watersmeet_lab.papers.kang.weights import Structures, calibrated, estimated
+from watersmeet_lab.papers.kang.weights import StructureWeights, calibrate_structures, estimate_pair_cost
 
 _SECONDS = 20
 
@@ -18,11 +18,11 @@ Costs = dict[str, tuple[float, float]]
 
 
 def figure_4(effort: Effort) -> Exhibit:
-    weights = calibrated(effort)
+    weights = calibrate_structures(effort)
     found = {}
     for name, streams in zip(NAMES, TABLE_3, strict=True):
         effort.say(f"kang, Figure 4: the {name} workload")
-        found[name] = _costs(effort, streams, weights)
+        found[name] = _pair_costs(effort, streams, weights)
     rows = tuple(
         (name, pair, 1e3 * estimate, 1e3 * spent, estimate / spent)
         for name, costs in found.items()
@@ -33,15 +33,15 @@ def figure_4(effort: Effort) -> Exhibit:
         "Figure 4: the workloads of Table 3, measured",
         f"Windows and rates of Table 3, {effort.rows(_SECONDS, least=4)} seconds' worth of tuples, CPU time; estimates with our "
         "calibrated weights.",
-        tuple(_claim(name, printed, found[name]) for name, printed in zip(NAMES, WINNERS, strict=True)),
+        tuple(_winner_claim(name, printed, found[name]) for name, printed in zip(NAMES, WINNERS, strict=True)),
         (Table("figure-4", "Figure 4: CPU per second", columns, rows),),
         (Plot("figure-4", "Figure 4: CPU per second of arrivals", tuple(_panel(name, found[name]) for name in NAMES)),),
     )
 
 
-def _costs(effort: Effort, streams: TwoStreams, weights: Structures) -> Costs:
-    spent = measured(effort, streams, PAIRS, effort.rows(_SECONDS, least=4))
-    return {pair: (estimated(pair, streams, weights), spent[pair]) for pair in PAIRS}
+def _pair_costs(effort: Effort, streams: TwoStreams, weights: StructureWeights) -> Costs:
+    spent = measure_pairs(effort, streams, PAIRS, effort.rows(_SECONDS, least=4))
+    return {pair: (estimate_pair_cost(pair, streams, weights), spent[pair]) for pair in PAIRS}
 
 
 def _panel(name: str, costs: Costs) -> BarPanel:
@@ -58,7 +58,7 @@ def _panel(name: str, costs: Costs) -> BarPanel:
     )
 
 
-def _claim(name: str, printed: str, costs: Costs) -> Claim:
+def _winner_claim(name: str, printed: str, costs: Costs) -> Claim:
     by_estimate, by_measure = (min(costs, key=lambda pair, at=at: costs[pair][at]) for at in (0, 1))  # type: ignore[misc] # a lambda's default has no type
     return shape_claim(
         f"kang.figure4.{name}",

@@ -8,8 +8,8 @@ from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, lines_table
 from watersmeet_lab.papers.kang.models import PAIRS
 from watersmeet_lab.papers.kang.models import figure_2 as modelled
-from watersmeet_lab.papers.kang.runs import measured
-from watersmeet_lab.papers.kang.weights import calibrated, estimated_figure, weights_table
+from watersmeet_lab.papers.kang.runs import measure_pairs
+from watersmeet_lab.papers.kang.weights import calibrate_structures, estimate_pair_costs, weights_table
 from watersmeet_lab.papers.series import FigureLines, figure_from_points
 
 RATES = (0.5, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 250.0, 500.0, 750.0, 900.0, 950.0, 980.0, 990.0, 995.0, 998.0, 999.5)
@@ -21,15 +21,15 @@ _TIE = 0.03
 
 def figures_2_and_3(effort: Effort) -> Exhibit:
     effort.say("kang, Figures 2 and 3: weight factors of our structures")
-    weights = calibrated(effort)
+    weights = calibrate_structures(effort)
     rates = (0.5, 500.0, 999.5) if effort.quick else RATES
     points = {}
     for a_per_s in rates:
         effort.say(f"kang, Figure 3: eight pairs at λa = {a_per_s:g}")
-        points[a_per_s] = measured(
+        points[a_per_s] = measure_pairs(
             effort, TwoStreams(ROWS, ROWS, a_per_s, 1000 - a_per_s), PAIRS, effort.rows(_SECONDS, least=4)
         )
-    ours, theirs = figure_from_points("a_per_s", points), estimated_figure(PAIRS, rates, ROWS, weights)
+    ours, theirs = figure_from_points("a_per_s", points), estimate_pair_costs(PAIRS, rates, ROWS, weights)
     return Exhibit(
         "Figures 2 and 3: estimated and measured costs",
         f"Windows of {ROWS:,} rows each, ten rows per bucket, a hundred per node, 1,000 arrivals per second in all, of which λa are A's. "
@@ -54,7 +54,7 @@ def figures_2_and_3(effort: Effort) -> Exhibit:
 def _plot(theirs: FigureLines, ours: FigureLines) -> Plot:
     x_label, y_label = "λa / λb", "ms of CPU per second"
     panels = tuple(
-        LinePanel(title, x_label, unit, _lines(figure, scale), log_x=True, log_y=True)
+        LinePanel(title, x_label, unit, _scale_lines(figure, scale), log_x=True, log_y=True)
         for title, unit, figure, scale in (
             ("Figure 2: the paper's weights", "cost per unit of time", modelled(), 1.0),
             ("Figure 2: our weights", y_label, theirs, 1e3),
@@ -64,12 +64,12 @@ def _plot(theirs: FigureLines, ours: FigureLines) -> Plot:
     return Plot("figures-2-and-3", "Figures 2 and 3: cost of eight pairs of structures", panels)
 
 
-def _lines(figure: FigureLines, scale: float) -> tuple[Line, ...]:
+def _scale_lines(figure: FigureLines, scale: float) -> tuple[Line, ...]:
     ratios = tuple(a_per_s / (1000 - a_per_s) for a_per_s in figure.x)
     return tuple(Line(name, ratios, tuple(scale * y for y in line)) for name, line in figure.lines)
 
 
-def winners_along(figure: FigureLines) -> list[str]:
+def list_winners(figure: FigureLines) -> list[str]:
     """The lowest line at each place, in the order in which they come; a winner by a hair does not end another's run."""
     found: list[str] = []
     for place in range(len(figure.x)):
@@ -81,8 +81,8 @@ def winners_along(figure: FigureLines) -> list[str]:
 
 
 def _claims(theirs: FigureLines, ours: FigureLines) -> list[Claim]:
-    estimated, seen = winners_along(theirs), winners_along(ours)
-    rankings = [_agreement(theirs, ours, place) for place in range(len(ours.x))]
+    estimated, seen = list_winners(theirs), list_winners(ours)
+    rankings = [_rank_agreement(theirs, ours, place) for place in range(len(ours.x))]
     return [
         shape_claim(
             "kang.figure3.crossings",
@@ -107,11 +107,11 @@ def _claims(theirs: FigureLines, ours: FigureLines) -> list[Claim]:
             if min(rankings) > 0.9
             else "where it is not, curves lie within a few parts in a hundred of each other or a tree is involved",
         ),
-        _asymmetric(ours),
+        _asymmetric_claim(ours),
     ]
 
 
-def _agreement(theirs: FigureLines, ours: FigureLines, place: int) -> float:
+def _rank_agreement(theirs: FigureLines, ours: FigureLines, place: int) -> float:
     """The share of all two lines that both figures put in the same order here, but for those that are nearly equal when
     measured.
     """
@@ -125,7 +125,7 @@ def _agreement(theirs: FigureLines, ours: FigureLines, place: int) -> float:
     return alike / asked if asked else 1.0
 
 
-def _asymmetric(ours: FigureLines) -> Claim:
+def _asymmetric_claim(ours: FigureLines) -> Claim:
     ends = (0, len(ours.x) - 1)
     gains = []
     for place in ends:

@@ -30,7 +30,7 @@ _KEYS = {A: even_keys, B: odd_keys}
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class JoinCase:
     """A join ready to run: its windows, the arrivals of so many seconds, and the first of them alone."""
 
     config: MeetConfig
@@ -40,16 +40,16 @@ class Case:
     seconds: float
 
 
-def measured(effort: Effort, streams: TwoStreams, pairs: Sequence[str], seconds: float) -> dict[str, float]:
+def measure_pairs(effort: Effort, streams: TwoStreams, pairs: Sequence[str], seconds: float) -> dict[str, float]:
     """CPU seconds per second of arrivals for each pair of structures; the pairs take turns."""
-    cases = {pair: case(pair, streams, seconds) for pair in pairs}
-    return _least(effort, cases)
+    cases = {pair: build_join_case(pair, streams, seconds) for pair in pairs}
+    return _measure_in_turns(effort, cases)
 
 
-def case(pair: str, streams: TwoStreams, seconds: float) -> Case:
+def build_join_case(pair: str, streams: TwoStreams, seconds: float) -> JoinCase:
     rates, rows = {A: streams.a_per_s, B: streams.b_per_s}, {A: int(streams.rows_a), B: int(streams.rows_b)}
     lengths_us = {i: round(rows[i] / rates[i] * _SECOND_US) for i in (A, B)}
-    indexes = {i: index(letter, rows[i]) for i, letter in zip((A, B), pair, strict=True)}
+    indexes = {i: structure_index(letter, rows[i]) for i, letter in zip((A, B), pair, strict=True)}
     plan = Plan("window-join", indexes=(("a", indexes[A]), ("b", indexes[B])))
     config = joined(plan, window_a_us=lengths_us[A], window_b_us=lengths_us[B])
     start_us = max(lengths_us.values())
@@ -62,16 +62,16 @@ def case(pair: str, streams: TwoStreams, seconds: float) -> Case:
         old[i] = pane(config, i, before, _KEYS[i](rng, before.size))
         new[i] = (after, _KEYS[i](rng, after.size))
     first = min((int(times[0]), i) for i, (times, _) in new.items() if times.size)[1]
-    return Case(
+    return JoinCase(
         config,
         [(old[A],), (old[B],)],
         {i: pane(config, i, *new[i]) for i in (A, B)},
-        {i: pane(config, i, *_cut(*new[i], 1 if i == first else 0)) for i in (A, B)},
+        {i: pane(config, i, *_first_rows(*new[i], 1 if i == first else 0)) for i in (A, B)},
         seconds,
     )
 
 
-def index(letter: str, rows: int) -> Index:
+def structure_index(letter: str, rows: int) -> Index:
     """The structure with the paper's ten rows per bucket and hundred per node.
 
     >>> str(index("H", 5000)), str(index("T", 5000)), str(index("N", 5000))
@@ -81,22 +81,22 @@ def index(letter: str, rows: int) -> Index:
     return Index(kind, {"hash": max(1, rows // BUCKET_ROWS), "btree": NODE_ROWS, "ttree": NODE_ROWS}.get(kind, 0))
 
 
-def _cut(times: Int64s, keys: Int64s, rows: int) -> tuple[Int64s, Int64s]:
+def _first_rows(times: Int64s, keys: Int64s, rows: int) -> tuple[Int64s, Int64s]:
     return times[:rows], keys[:rows]
 
 
-def _least(effort: Effort, cases: Mapping[str, Case]) -> dict[str, float]:
+def _measure_in_turns(effort: Effort, cases: Mapping[str, JoinCase]) -> dict[str, float]:
     whole, layout = dict.fromkeys(cases, np.inf), dict.fromkeys(cases, np.inf)
     for turn in range(effort.repeats + 1):
         gc.collect()
         for name, each in cases.items():
-            spent, laid_out = _seconds(each, each.new), _seconds(each, each.first)
+            spent, laid_out = _time_join(each, each.new), _time_join(each, each.first)
             if turn:  # the first round is for warming up
                 whole[name], layout[name] = min(whole[name], spent), min(layout[name], laid_out)
     return {name: max(0.0, whole[name] - layout[name]) / each.seconds for name, each in cases.items()}
 
 
-def _seconds(each: Case, new: dict[int, Pane]) -> float:
+def _time_join(each: JoinCase, new: dict[int, Pane]) -> float:
     search = tactic_of(each.config.plan).settle(each.config, each.config.plan)
     start = time.process_time()
     for _ in search(each.config, each.old, new, Tally(2)):

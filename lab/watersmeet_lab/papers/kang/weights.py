@@ -13,18 +13,18 @@ from watersmeet_lab.papers.exhibit import Table
 from watersmeet_lab.papers.kang.runs import BUCKET_ROWS, NODE_ROWS
 from watersmeet_lab.papers.series import FigureLines, figure_from_points
 
-Structures = dict[str, Structure]
+StructureWeights = dict[str, Structure]
 
 
-def calibrated(effort: Effort) -> Structures:
+def calibrate_structures(effort: Effort) -> StructureWeights:
     """Weights by structure: a probe-only and an update-only workload at rising rates, fitted. Measured once per process
     and effort.
     """
-    return _calibrated(effort.quick)
+    return _calibrate(effort.quick)
 
 
 @lru_cache
-def _calibrated(quick: bool) -> Structures:  # a key of the cache
+def _calibrate(quick: bool) -> StructureWeights:  # a key of the cache
     repeats = 2 if quick else 4
     found = {}
     for kind in structures.INDEXES:
@@ -47,19 +47,24 @@ def window_cost(kind: str, load: Load, weights: Structure) -> float:
     return probes + 2 * load.arrivals_per_s * touched * weights.update_s
 
 
-def estimated(pair: str, streams: TwoStreams, weights: Structures) -> float:
+def estimate_pair_cost(pair: str, streams: TwoStreams, weights: StructureWeights) -> float:
     """CPU seconds per second of a join whose window A has the first structure and window B the second."""
     kinds = [LETTERS[letter] for letter in pair]
     return math.fsum(window_cost(kind, load, weights[kind]) for kind, load in zip(kinds, streams.loads, strict=True))
 
 
-def estimated_figure(pairs: tuple[str, ...], rates: tuple[float, ...], rows: float, weights: Structures) -> FigureLines:
+def estimate_pair_costs(
+    pairs: tuple[str, ...], rates: tuple[float, ...], rows: float, weights: StructureWeights
+) -> FigureLines:
     """Every pair over the share of A in a thousand arrivals per second."""
-    points = {a: {pair: estimated(pair, TwoStreams(rows, rows, a, 1000 - a), weights) for pair in pairs} for a in rates}
+    points = {
+        a: {pair: estimate_pair_cost(pair, TwoStreams(rows, rows, a, 1000 - a), weights) for pair in pairs}
+        for a in rates
+    }
     return figure_from_points("a_per_s", points)
 
 
-def weights_table(weights: Structures) -> Table:
+def weights_table(weights: StructureWeights) -> Table:
     rows = tuple(
         (kind, 1e9 * each.compare_s, 1e9 * each.update_s, 1e9 * each.lookup_s) for kind, each in weights.items()
     )

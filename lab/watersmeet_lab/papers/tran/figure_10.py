@@ -9,7 +9,7 @@ from watersmeet_lab.papers.exhibit import Cell, Exhibit, LinePanel, Plot, Table,
 from watersmeet_lab.papers.series import FigureLines
 from watersmeet_lab.papers.tran.models import SHOWCASES
 from watersmeet_lab.papers.tran.models import figure_10 as modelled
-from watersmeet_lab.papers.tran.runs import measured
+from watersmeet_lab.papers.tran.runs import measure_plans
 
 #: Plans closer than this are taken for equal.
 _TIE = 0.1
@@ -18,7 +18,8 @@ _TIE = 0.1
 def figure_10(effort: Effort) -> Exhibit:
     effort.say("tran, Figure 10: every plan for real")
     ours = {
-        best: measured(effort, AggregationJoin(inputs), _seconds(effort, best)) for best, inputs in SHOWCASES.items()
+        best: measure_plans(effort, AggregationJoin(inputs), _seconds(effort, best))
+        for best, inputs in SHOWCASES.items()
     }
     figures = {best: modelled(best) for best in SHOWCASES}
     panels = tuple(
@@ -31,8 +32,8 @@ def figure_10(effort: Effort) -> Exhibit:
         "(b) follow "
         "its words: both numbers of groups high, and g1 low with g2 high. Measured at λ1 = 500, by hash.",
         (
-            *(_claim(best, figure) for best, figure in figures.items()),
-            *(_measured_claim(best, costs) for best, costs in ours.items()),
+            *(_model_winner_claim(best, figure) for best, figure in figures.items()),
+            *(_measured_winner_claim(best, costs) for best, costs in ours.items()),
         ),
         (
             _measured_table(ours),
@@ -55,7 +56,7 @@ def _settings(best: str) -> str:
     return f"g {one.groups:g}/{two.groups:g}, σ {one.selectivity:g}, w {one.window_rows:g}"
 
 
-def _claim(best: str, figure: FigureLines) -> Claim:
+def _model_winner_claim(best: str, figure: FigureLines) -> Claim:
     lowest = [figure.lowest(place) for place in range(len(figure.x))]
     second = min(line[-1] for name, line in figure.lines if name != best)
     return shape_claim(
@@ -67,7 +68,7 @@ def _claim(best: str, figure: FigureLines) -> Claim:
     )
 
 
-def _measured_claim(best: str, costs: dict[str, float]) -> Claim:
+def _measured_winner_claim(best: str, costs: dict[str, float]) -> Claim:
     fastest = min(costs, key=lambda name: costs[name])
     behind = costs[best] / costs[fastest]
     return shape_claim(

@@ -8,21 +8,28 @@ from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit
 from watersmeet_lab.papers.tran.measured import (
-    TWO_WAY_PLACES,
-    measured_plot,
-    measured_tables,
-    parts_measured,
+    TWO_WAY_POINTS,
+    measure_parts,
+    plot_measured_parts,
     rank_claim,
+    tabulate_measured_parts,
 )
 from watersmeet_lab.papers.tran.models import TWO_WAY, figure_6, figure_7
-from watersmeet_lab.papers.tran.parts import Parts, parts_of, plot_of, rises, tables_of, told
+from watersmeet_lab.papers.tran.parts import (
+    ModelParts,
+    format_ends,
+    is_rising,
+    model_parts,
+    plot_model_parts,
+    tabulate_model_parts,
+)
 
 EARLY = ("EAP01", "EAP10", "EAP11")
 
 
 def figures_6_and_7(effort: Effort) -> Exhibit:
-    hashed, nested = parts_of(figure_6), parts_of(figure_7)
-    ours = parts_measured(effort, 6, TWO_WAY, TWO_WAY_PLACES)
+    hashed, nested = model_parts(figure_6), model_parts(figure_7)
+    ours = measure_parts(effort, 6, TWO_WAY, TWO_WAY_POINTS)
     claims = [claim for number, parts in ((6, hashed), (7, nested)) for claim in _claims(number, parts)]
     return Exhibit(
         "Figures 6 and 7: two-way aggregation joins",
@@ -33,26 +40,31 @@ def figures_6_and_7(effort: Effort) -> Exhibit:
         "one second of stream, CPU time; there is none by nested loops.",
         (
             *claims,
-            *_selectivity(hashed, nested),
-            _dearer(hashed, nested),
+            *_selectivity_claims(hashed, nested),
+            _hash_claim(hashed, nested),
             rank_claim(
                 "tran.figure6.measured", "model and measurement rank the plans of a two-way join the same", ours
             ),
         ),
-        (*tables_of(6, hashed), *tables_of(7, nested), *measured_tables(6, ours)),
+        (*tabulate_model_parts(6, hashed), *tabulate_model_parts(7, nested), *tabulate_measured_parts(6, ours)),
         (
-            plot_of(6, "two-way hash join", hashed),
-            measured_plot(6, "two-way hash join", ours),
-            plot_of(7, "two-way nested loops", nested),
+            plot_model_parts(6, "two-way hash join", hashed),
+            plot_measured_parts(6, "two-way hash join", ours),
+            plot_model_parts(7, "two-way nested loops", nested),
         ),
     )
 
 
-def _claims(number: int, parts: Parts) -> list[Claim]:
-    return [_window(number, parts), _better(number, parts), _groups(number, parts), _rate(number, parts)]
+def _claims(number: int, parts: ModelParts) -> list[Claim]:
+    return [
+        _window_claim(number, parts),
+        _early_claim(number, parts),
+        _groups_claim(number, parts),
+        _rate_claim(number, parts),
+    ]
 
 
-def _window(number: int, parts: Parts) -> Claim:
+def _window_claim(number: int, parts: ModelParts) -> Claim:
     figure = parts["a"]
     flat = all(
         len(set(figure.line(name)[1:])) == 1 and figure.line(name)[0] < figure.line(name)[1]
@@ -63,7 +75,7 @@ def _window(number: int, parts: Parts) -> Claim:
         f"tran.figure{number}a.window",
         "LAP and EAP01 grow linearly with w1; EAP10 and EAP11 stop growing at 2000 rows",
         "constant as w1 exceeds 2000",
-        "; ".join(told(name, figure.line(name)) for name in ("LAP", "EAP01", "EAP10", "EAP11")),
+        "; ".join(format_ends(name, figure.line(name)) for name in ("LAP", "EAP01", "EAP10", "EAP11")),
         holds=flat and linear,
     )
 
@@ -73,7 +85,7 @@ def _is_linear(line: tuple[float, ...]) -> bool:
     return max(steps) - min(steps) < 1e-6 * max(line)
 
 
-def _better(number: int, parts: Parts) -> Claim:
+def _early_claim(number: int, parts: ModelParts) -> Claim:
     figure = parts["a"]
     late = figure.line("LAP")
     ratios = {name: [ours / plain for ours, plain in zip(figure.line(name), late, strict=True)] for name in EARLY}
@@ -91,7 +103,7 @@ def _better(number: int, parts: Parts) -> Claim:
     )
 
 
-def _groups(number: int, parts: Parts) -> Claim:
+def _groups_claim(number: int, parts: ModelParts) -> Claim:
     figure = parts["b"]
     last = {name: figure.line(name)[-1] for name in ("LAP", *EARLY)}
     few = {name: figure.line(name)[0] for name in ("LAP", *EARLY)}
@@ -107,7 +119,7 @@ def _groups(number: int, parts: Parts) -> Claim:
     )
 
 
-def _rate(number: int, parts: Parts) -> Claim:
+def _rate_claim(number: int, parts: ModelParts) -> Claim:
     rise = {name: line[-1] - line[0] for name, line in parts["c"].lines}
     return shape_claim(
         f"tran.figure{number}c.rate",
@@ -118,27 +130,27 @@ def _rate(number: int, parts: Parts) -> Claim:
     )
 
 
-def _selectivity(hashed: Parts, nested: Parts) -> list[Claim]:
+def _selectivity_claims(hashed: ModelParts, nested: ModelParts) -> list[Claim]:
     eleven = nested["d"].line("EAP11")
     return [
         shape_claim(
             "tran.figure6d.rising",
             "by hash all four plans cost more as the join matches more",
             "the costs of all four increase",
-            "; ".join(told(name, line) for name, line in hashed["d"].lines),
-            holds=all(rises(line) for _, line in hashed["d"].lines),
+            "; ".join(format_ends(name, line) for name, line in hashed["d"].lines),
+            holds=all(is_rising(line) for _, line in hashed["d"].lines),
         ),
         shape_claim(
             "tran.figure7d.falling",
             "by nested loops EAP11 costs less as the join matches more",
             "EAP11 decreases",
-            told("EAP11", eleven),
-            holds=rises(tuple(reversed(eleven))),
+            format_ends("EAP11", eleven),
+            holds=is_rising(tuple(reversed(eleven))),
         ),
     ]
 
 
-def _dearer(hashed: Parts, nested: Parts) -> Claim:
+def _hash_claim(hashed: ModelParts, nested: ModelParts) -> Claim:
     ratios = [
         dear / cheap
         for part in hashed

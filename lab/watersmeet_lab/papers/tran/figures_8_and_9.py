@@ -7,20 +7,27 @@ from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Table
 from watersmeet_lab.papers.tran.measured import (
-    THREE_WAY_PLACES,
-    measured_plot,
-    measured_tables,
-    parts_measured,
+    THREE_WAY_POINTS,
+    measure_parts,
+    plot_measured_parts,
     rank_claim,
+    tabulate_measured_parts,
 )
 from watersmeet_lab.papers.tran.models import THREE_WAY, figure_8, figure_9
-from watersmeet_lab.papers.tran.parts import Parts, parts_of, plot_of, rises, tables_of, told
+from watersmeet_lab.papers.tran.parts import (
+    ModelParts,
+    format_ends,
+    is_rising,
+    model_parts,
+    plot_model_parts,
+    tabulate_model_parts,
+)
 
 
 def figures_8_and_9(effort: Effort) -> Exhibit:
-    hashed, nested = parts_of(figure_8), parts_of(figure_9)
-    ours = parts_measured(effort, 8, THREE_WAY, THREE_WAY_PLACES)
-    gains = {inputs: gain(inputs) for inputs in (2, 3, 4, 5)}
+    hashed, nested = model_parts(figure_8), model_parts(figure_9)
+    ours = measure_parts(effort, 8, THREE_WAY, THREE_WAY_POINTS)
+    gains = {inputs: early_aggregation_gain(inputs) for inputs in (2, 3, 4, 5)}
     return Exhibit(
         "Figures 8 and 9: three-way aggregation joins",
         "From the cost model, all weights equal. Defaults: λ 200, w 300, g1 20, g2 = g3 = 1, σ 0.1. The paper gives formulas for two "
@@ -29,21 +36,26 @@ def figures_8_and_9(effort: Effort) -> Exhibit:
         (
             *_claims(8, hashed),
             *_claims(9, nested),
-            _grows(gains),
+            _gain_claim(gains),
             rank_claim(
                 "tran.figure8.measured", "model and measurement rank the plans of a three-way join the same", ours
             ),
         ),
-        (*tables_of(8, hashed), *tables_of(9, nested), *measured_tables(8, ours), _gains(gains)),
         (
-            plot_of(8, "three-way hash join", hashed),
-            measured_plot(8, "three-way hash join", ours),
-            plot_of(9, "three-way nested loops", nested),
+            *tabulate_model_parts(8, hashed),
+            *tabulate_model_parts(9, nested),
+            *tabulate_measured_parts(8, ours),
+            _gains_table(gains),
+        ),
+        (
+            plot_model_parts(8, "three-way hash join", hashed),
+            plot_measured_parts(8, "three-way hash join", ours),
+            plot_model_parts(9, "three-way nested loops", nested),
         ),
     )
 
 
-def gain(inputs: int) -> float:
+def early_aggregation_gain(inputs: int) -> float:
     """How many times the best plan's cost the late aggregation plan costs, by hash, every further input like the
     second.
     """
@@ -51,7 +63,7 @@ def gain(inputs: int) -> float:
     return plan_cost(join) / plan_cost(join, best_plan(join))
 
 
-def _claims(number: int, parts: Parts) -> list[Claim]:
+def _claims(number: int, parts: ModelParts) -> list[Claim]:
     figure = parts["a"]
     lowest = {figure.lowest(place) for place in range(len(figure.x))}
     all_early = plan_name({0, 1, 2}, 3)
@@ -68,24 +80,24 @@ def _claims(number: int, parts: Parts) -> list[Claim]:
             f"tran.figure{number}.trends",
             "the trends are those of two-way joins: plans without early aggregation of S1 grow with w1, the others stop",
             "the same trends",
-            "; ".join(told(name, figure.line(name)) for name in ("LAP", "EAP011", "EAP100", all_early)),
-            holds=rises(figure.line("LAP"))
-            and rises(figure.line("EAP011"))
+            "; ".join(format_ends(name, figure.line(name)) for name in ("LAP", "EAP011", "EAP100", all_early)),
+            holds=is_rising(figure.line("LAP"))
+            and is_rising(figure.line("EAP011"))
             and figure.line("EAP100")[-1] == figure.line("EAP100")[-2]
             and figure.line(all_early)[-1] == figure.line(all_early)[-2],
         ),
     ]
 
 
-def _grows(gains: dict[int, float]) -> Claim:
+def _gain_claim(gains: dict[int, float]) -> Claim:
     return shape_claim(
         "tran.figure8.inputs",
         "the gain of early aggregation grows with the number of inputs",
         "bigger than in the two-way case",
         ", ".join(f"{by:.1f} times with {inputs} inputs" for inputs, by in gains.items()),
-        holds=rises(tuple(gains.values())),
+        holds=is_rising(tuple(gains.values())),
     )
 
 
-def _gains(gains: dict[int, float]) -> Table:
+def _gains_table(gains: dict[int, float]) -> Table:
     return Table("gains", "Cost of late aggregation over the best plan", ("inputs", "times"), tuple(gains.items()))

@@ -9,13 +9,13 @@ from watersmeet.planner.models.tran import AggregationJoin, all_plans, plan_name
 _EVERY_S = 1.0
 
 
-def kernel_costs(join: AggregationJoin) -> dict[str, float]:
+def kernel_plan_costs(join: AggregationJoin) -> dict[str, float]:
     """Seconds per second of every plan, with the weights that come with the program."""
     count = len(join.inputs)
-    return {plan_name(early, count): _cost(join, early) for early in all_plans(count)}
+    return {plan_name(early, count): _plan_cost(join, early) for early in all_plans(count)}
 
 
-def _cost(join: AggregationJoin, early: frozenset[int]) -> float:
+def _plan_cost(join: AggregationJoin, early: frozenset[int]) -> float:
     inputs = [
         EarlyInput(
             each.rows_per_s,
@@ -23,7 +23,7 @@ def _cost(join: AggregationJoin, early: frozenset[int]) -> float:
             each.groups / each.selectivity,
             each.groups,
             each.passes,
-            _order(join, k, early),
+            _probe_order(join, k, early),
         )
         for k, each in enumerate(join.inputs)
     ]
@@ -31,7 +31,7 @@ def _cost(join: AggregationJoin, early: frozenset[int]) -> float:
     return sum(each.keep_s + each.join_s for each in costs)
 
 
-def _order(join: AggregationJoin, origin: int, early: frozenset[int]) -> tuple[int, ...]:
+def _probe_order(join: AggregationJoin, origin: int, early: frozenset[int]) -> tuple[int, ...]:
     """As `operators.meet.config.probing_order` has it where all inputs share one key."""
     others = [j for j in range(len(join.inputs)) if j != origin]
     return tuple(

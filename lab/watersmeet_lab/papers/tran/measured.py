@@ -14,21 +14,21 @@ from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Line, LinePanel, Plot, Table, lines_table
 from watersmeet_lab.papers.series import FigureLines, figure_from_points
-from watersmeet_lab.papers.tran.kernels import kernel_costs
+from watersmeet_lab.papers.tran.kernels import kernel_plan_costs
 from watersmeet_lab.papers.tran.parts import AXES, PARTS
-from watersmeet_lab.papers.tran.runs import measured
+from watersmeet_lab.papers.tran.runs import measure_plans
 
 #: Plans closer than this are taken for equal: measurements repeat to a few parts in a hundred.
 _TIE = 0.1
 #: Plans closer than this by the model are the same to it.
 _SAME = 0.001
-_LOG = ("b", "d")
+_LOG_PARTS = ("b", "d")
 
 Inputs = tuple[Input, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class AxisPoints:
     """Where on each axis a figure is measured, and the rate of the other streams in part (c)."""
 
     windows: tuple[float, ...]
@@ -41,12 +41,12 @@ class Places:
         return {"a": self.windows, "b": self.groups, "c": self.rates, "d": self.selectivities}[part]
 
 
-TWO_WAY_PLACES = Places((1000, 3000, 5000), (3, 81, 2187), (100, 500, 900), (0.0005, 0.005, 0.05, 0.5), 500)
-THREE_WAY_PLACES = Places((100, 200, 300), (3, 81, 2187), (100, 300, 600), (0.0005, 0.005, 0.05), 200)
+TWO_WAY_POINTS = AxisPoints((1000, 3000, 5000), (3, 81, 2187), (100, 500, 900), (0.0005, 0.005, 0.05, 0.5), 500)
+THREE_WAY_POINTS = AxisPoints((100, 200, 300), (3, 81, 2187), (100, 300, 600), (0.0005, 0.005, 0.05), 200)
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class ModelledMeasurements:
     """A part measured and modelled at the same places: by the paper's model, and by that of our kernels."""
 
     ours: FigureLines
@@ -70,33 +70,35 @@ class Ranked:
         return sum(found), len(found)
 
 
-def parts_measured(effort: Effort, number: int, inputs: Inputs, places: Places) -> dict[str, Ranked]:
+def measure_parts(effort: Effort, number: int, inputs: Inputs, places: AxisPoints) -> dict[str, ModelledMeasurements]:
     """All parts of a figure."""
     found = {}
     small = tuple(replace(each, window_rows=each.window_rows / 10) for each in inputs) if effort.quick else inputs
     for part in PARTS[:1] if effort.quick else PARTS:
         effort.say(f"tran, Figure {number}{part}: every plan for real")
-        found[part] = ranked(
+        found[part] = measure_and_model(
             effort,
             effort.some(places.of(part)),
-            lambda value, part=part: _varied(part, small, value, places.other_rate),
+            lambda value, part=part: _vary_inputs(part, small, value, places.other_rate),
         )  # type: ignore[misc] # a lambda's default has no type
     return found
 
 
-def ranked(effort: Effort, values: tuple[float, ...], inputs_at: Callable[[float], Inputs]) -> Ranked:
+def measure_and_model(
+    effort: Effort, values: tuple[float, ...], inputs_at: Callable[[float], Inputs]
+) -> ModelledMeasurements:
     joins = {value: AggregationJoin(inputs_at(value)) for value in values}
-    return Ranked(
-        figure_from_points("value", {value: measured(effort, join) for value, join in joins.items()}),
+    return ModelledMeasurements(
+        figure_from_points("value", {value: measure_plans(effort, join) for value, join in joins.items()}),
         figure_from_points("value", {value: plan_costs(join) for value, join in joins.items()}),
-        figure_from_points("value", {value: kernel_costs(join) for value, join in joins.items()}),
+        figure_from_points("value", {value: kernel_plan_costs(join) for value, join in joins.items()}),
     )
 
 
-def rank_claim(name: str, statement: str, parts: Mapping[str, Ranked]) -> Claim:
+def rank_claim(name: str, statement: str, parts: Mapping[str, ModelledMeasurements]) -> Claim:
     counts = {part: each.agreement(each.model) for part, each in parts.items()}
-    alike, asked = _summed(counts.values())
-    by_ours = _summed(each.agreement(each.kernels) for each in parts.values())
+    alike, asked = _sum_agreements(counts.values())
+    by_ours = _sum_agreements(each.agreement(each.kernels) for each in parts.values())
     share = alike / asked if asked else 1.0
     wrong = Counter(
         (slow, fast) for each in parts.values() for slow, fast, right in each.asked(each.model) if not right
@@ -109,12 +111,12 @@ def rank_claim(name: str, statement: str, parts: Mapping[str, Ranked]) -> Claim:
         f"{alike} of {asked} pairs of plans that differ by more than {_TIE:.0%} are ranked as the model ranks them ({share:.0%}); by part "
         + ", ".join(f"({part}) {right} of {of}" for part, (right, of) in counts.items()),
         holds=share > 0.8,
-        difference="" if share > 0.95 else f"against the model, {mostly}; {_by_kernels(by_ours)}",
-        reason=f"against the model, {mostly}; {_by_kernels(by_ours)}",
+        difference="" if share > 0.95 else f"against the model, {mostly}; {_explain_by_kernels(by_ours)}",
+        reason=f"against the model, {mostly}; {_explain_by_kernels(by_ours)}",
     )
 
 
-def _by_kernels(agreement: tuple[int, int]) -> str:
+def _explain_by_kernels(agreement: tuple[int, int]) -> str:
     return (
         f"the model of our kernels ranks {agreement[0]} of {agreement[1]} alike ({agreement[0] / max(1, agreement[1]):.0%}): in it every "
         "combination found so far probes on, where the paper's model has each row probe each input once, and what happens to a group "
@@ -122,19 +124,19 @@ def _by_kernels(agreement: tuple[int, int]) -> str:
     )
 
 
-def _summed(agreements: Iterable[tuple[int, int]]) -> tuple[int, int]:
+def _sum_agreements(agreements: Iterable[tuple[int, int]]) -> tuple[int, int]:
     found = list(agreements)
     return sum(right for right, _ in found), sum(of for _, of in found)
 
 
-def measured_plot(number: int, title: str, parts: Mapping[str, Ranked]) -> Plot:
+def plot_measured_parts(number: int, title: str, parts: Mapping[str, ModelledMeasurements]) -> Plot:
     panels = tuple(
         LinePanel(
             f"({part}) over {AXES[part]}",
             AXES[part],
             "ms of CPU per second",
             tuple(Line(name, each.ours.x, tuple(1e3 * y for y in line)) for name, line in each.ours.lines),
-            log_x=part in _LOG,
+            log_x=part in _LOG_PARTS,
             log_y=True,
         )
         for part, each in parts.items()
@@ -142,7 +144,7 @@ def measured_plot(number: int, title: str, parts: Mapping[str, Ranked]) -> Plot:
     return Plot(f"figure-{number}-measured", f"Figure {number}, measured: {title}", panels)
 
 
-def measured_tables(number: int, parts: Mapping[str, Ranked]) -> tuple[Table, ...]:
+def tabulate_measured_parts(number: int, parts: Mapping[str, ModelledMeasurements]) -> tuple[Table, ...]:
     return tuple(
         lines_table(
             f"figure-{number}{part}-measured",
@@ -154,7 +156,7 @@ def measured_tables(number: int, parts: Mapping[str, Ranked]) -> tuple[Table, ..
     )
 
 
-def _varied(part: str, inputs: Inputs, value: float, other_rate: float) -> Inputs:
+def _vary_inputs(part: str, inputs: Inputs, value: float, other_rate: float) -> Inputs:
     """As in the cost model's figures: parts a to c vary the first input alone, part d all of them."""
     first, *rest = inputs
     if part == "a":

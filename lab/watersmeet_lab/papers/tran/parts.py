@@ -17,14 +17,14 @@ AXES = {
 _LOG = ("b", "d")
 
 #: A figure's lines out of the cost model, by part.
-Parts = dict[str, FigureLines]
+ModelParts = dict[str, FigureLines]
 
 
-def parts_of(modelled: Callable[[str], FigureLines]) -> Parts:
+def model_parts(modelled: Callable[[str], FigureLines]) -> ModelParts:
     return {part: modelled(part) for part in PARTS}
 
 
-def plot_of(number: int, title: str, parts: Parts) -> Plot:
+def plot_model_parts(number: int, title: str, parts: ModelParts) -> Plot:
     panels = tuple(
         LinePanel(
             f"({part}) over {AXES[part]}",
@@ -39,7 +39,7 @@ def plot_of(number: int, title: str, parts: Parts) -> Plot:
     return Plot(f"figure-{number}", f"Figure {number}: {title}", panels)
 
 
-def tables_of(number: int, parts: Parts) -> tuple[Table, ...]:
+def tabulate_model_parts(number: int, parts: ModelParts) -> tuple[Table, ...]:
     return tuple(
         lines_table(
             f"figure-{number}{part}", f"Figure {number}{part}: cost per second", model_lines(figure), AXES[part]
@@ -48,11 +48,11 @@ def tables_of(number: int, parts: Parts) -> tuple[Table, ...]:
     )
 
 
-def rises(line: tuple[float, ...]) -> bool:
+def is_rising(line: tuple[float, ...]) -> bool:
     return list(line) == sorted(line)
 
 
-def told(name: str, line: tuple[float, ...]) -> str:
+def format_ends(name: str, line: tuple[float, ...]) -> str:
     """The ends of a line.
 
     >>> told("LAP", (1000.0, 2500.0))

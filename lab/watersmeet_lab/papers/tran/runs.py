@@ -22,19 +22,21 @@ _SECOND_US = 1_000_000
 Tables = Mapping[str, pa.Table]
 
 
-def measured(effort: Effort, join: AggregationJoin, seconds: int = 1) -> dict[str, float]:
+def measure_plans(effort: Effort, join: AggregationJoin, seconds: int = 1) -> dict[str, float]:
     """CPU seconds per second for every plan; the plans take turns, and the least of each counts."""
     names = [f"s{number}" for number in range(1, len(join.inputs) + 1)]
-    fill, rest = _arrivals(join, names, seconds)
+    fill, rest = _generate_arrivals(join, names, seconds)
     plans = {plan_name(early, len(names)): [names[at] for at in sorted(early)] for early in all_plans(len(names))}
     best = dict.fromkeys(plans, float("inf"))
     for _ in range(1 if effort.quick else 2):
         for label, early in plans.items():
-            best[label] = min(best[label], _seconds(query(join, names), names, early, fill, rest) / seconds)
+            best[label] = min(
+                best[label], _time_plan(aggregation_query(join, names), names, early, fill, rest) / seconds
+            )
     return best
 
 
-def query(join: AggregationJoin, names: list[str]) -> str:
+def aggregation_query(join: AggregationJoin, names: list[str]) -> str:
     """Groups by the grouping attribute of every input that has one, and sums an attribute of the first.
 
     Windows are a microsecond short of the time in which their rows arrive, so that they hold no row more.
@@ -56,7 +58,7 @@ def _window_us(rows: float, rows_per_s: float) -> int:
     return round(rows / rows_per_s * _SECOND_US) - 1
 
 
-def _arrivals(join: AggregationJoin, names: list[str], seconds: int) -> tuple[Tables, Tables]:
+def _generate_arrivals(join: AggregationJoin, names: list[str], seconds: int) -> tuple[Tables, Tables]:
     """The rows that fill the windows up to a whole second, and those of the seconds after it."""
     rng = np.random.default_rng(0)
     filled_s = 1 + int(max(each.window_rows / each.rows_per_s for each in join.inputs))
@@ -79,7 +81,7 @@ def _arrivals(join: AggregationJoin, names: list[str], seconds: int) -> tuple[Ta
     return fill, rest
 
 
-def _seconds(text: str, names: list[str], early: list[str], fill: Tables, rest: Tables) -> float:
+def _time_plan(text: str, names: list[str], early: list[str], fill: Tables, rest: Tables) -> float:
     """Windows are filled with everything aggregated early, which is quick, and then the plan changes to the one that is
     measured.
     """

@@ -19,8 +19,8 @@ from watersmeet.kernels.compile import IN_INT32, IN_INT64, INT, OUT_INT64_2D, ke
 from watersmeet.kernels.nested_loops import compare_codes
 from watersmeet.kernels.wjoin.buffers import FIRST_US, before
 from watersmeet.kernels.wjoin.nested_scan import set_period, take_matches
+from watersmeet.kernels.wjoin.outputs import SCANS, Scans
 from watersmeet.kernels.wjoin.period_scan import first_from, take_new_matches
-from watersmeet.kernels.wjoin.scans import SCANS, Scans
 
 
 class Thetas(NamedTuple):

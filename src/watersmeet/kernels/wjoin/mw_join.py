@@ -61,9 +61,18 @@ from numpy.typing import NDArray
 
 from watersmeet.kernels.compile import IN_INT64, INT, kernel, piece
 from watersmeet.kernels.wjoin.buffers import LAST_US, after, capped_reach
-from watersmeet.kernels.wjoin.outputs import Counters, WindowJoin, finished, no_rows, no_work
+from watersmeet.kernels.wjoin.outputs import (
+    SCANS,
+    Counters,
+    Scanned,
+    Scans,
+    WindowJoin,
+    finished,
+    no_rows,
+    no_scans,
+    no_work,
+)
 from watersmeet.kernels.wjoin.period_scan import has_partners, join_admitted, period_scan_of
-from watersmeet.kernels.wjoin.scans import SCANS, Scanned, Scans, no_scans
 from watersmeet.kernels.wjoin.sweep import Sweep, sweep_of
 
 _NONE = -1

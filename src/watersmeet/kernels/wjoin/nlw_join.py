@@ -38,8 +38,17 @@ from watersmeet.kernels.wjoin.buffers import (
     out_before,
 )
 from watersmeet.kernels.wjoin.nested_scan import join_arrival, scan_of
-from watersmeet.kernels.wjoin.outputs import Counters, WindowJoin, finished, no_rows, no_work
-from watersmeet.kernels.wjoin.scans import SCANS, Scanned, Scans, no_scans
+from watersmeet.kernels.wjoin.outputs import (
+    SCANS,
+    Counters,
+    Scanned,
+    Scans,
+    WindowJoin,
+    finished,
+    no_rows,
+    no_scans,
+    no_work,
+)
 
 
 @kernel(*[IN_INT64] * 4, INT, IN_INT64)

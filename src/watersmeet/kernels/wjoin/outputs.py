@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import combinations, product
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from watersmeet.kernels.compile import piece
@@ -91,3 +93,84 @@ def compared_all_touched(counters: Counters) -> None:
 @piece
 def finished(rows: NDArray[np.int32], count: int, counters: Counters) -> WindowJoin:
     return WindowJoin(rows[:, :count], counters)
+
+
+def window_join_definition(
+    times: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    old: NDArray[np.int64],
+    window_us: int,
+    reach_us: NDArray[np.int64],
+) -> list[tuple[int, ...]]:
+    """Combinations of one row per stream with equal codes, every two rows inside the window of both their streams, not
+    all of them old.
+
+    Two rows of streams s and r may be `min(window_us, reach_us[s], reach_us[r])` apart. With one window for all pairs
+    that is `max ts - min ts <= window_us`. Rows are numbered from the start of their own stream.
+
+    >>> times, codes = np.array([0, 50, 10, 60]), np.array([7, 7, 7, 7])
+    >>> window_join_definition(times, codes, np.array([0, 2, 4]), np.array([1, 1]), 10, np.array([10, 10]))
+    [(1, 1)]
+
+    References: Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with Window Constraints" (2002), sections 3 and
+    5.1.
+    """
+    apart = {
+        pair: min(window_us, int(reach_us[pair[0]]), int(reach_us[pair[1]]))
+        for pair in combinations(range(old.size), 2)
+    }
+    streams = [range(int(size)) for size in np.diff(offsets)]
+    start, before = offsets.tolist(), old.tolist()
+    time, code = times.tolist(), codes.tolist()
+    found = []
+    for rows in product(*streams):
+        places = [start[s] + row for s, row in enumerate(rows)]
+        same = len({code[place] for place in places}) == 1
+        fresh = any(row >= before[s] for s, row in enumerate(rows))
+        if same and fresh and all(abs(time[places[s]] - time[places[r]]) <= most for (s, r), most in apart.items()):
+            found.append(rows)
+    return found
+
+
+class Scans(NamedTuple):
+    """Per recorded row: its stream and number, the streams its loops go over, and from where to where each is scanned.
+
+    `fresh_by` is the last loop that has new rows to offer where the row itself is an old one (MW-join). `used[0]` rows
+    are recorded. Without room nothing is recorded: the join is done.
+    """
+
+    origin: NDArray[np.int32]
+    row: NDArray[np.int32]
+    fresh_by: NDArray[np.int32]
+    loops: NDArray[np.int32]  # 2-D: [recorded row, depth]
+    start: NDArray[np.int32]  # 2-D: [recorded row, stream]
+    stop: NDArray[np.int32]  # 2-D
+    used: NDArray[np.int64]
+
+
+_INT32S = types.Array(types.int32, 1, "C")
+_INT32S_2D = types.Array(types.int32, 2, "C")
+SCANS = types.BaseTuple.from_types([*[_INT32S] * 3, *[_INT32S_2D] * 3, types.Array(types.int64, 1, "C")], Scans)  # type: ignore[no-untyped-call]
+
+
+class Scanned(NamedTuple):
+    """The rows as the scans number them, and the work that does not depend on matches: insertions and expirations."""
+
+    times: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    numbers: NDArray[np.int32]
+    counters: Counters
+
+
+@piece
+def no_scans(streams: int) -> Scans:
+    nothing, nothing_2d = np.empty(0, np.int32), np.empty((0, streams), np.int32)
+    return Scans(nothing, nothing, nothing, nothing_2d, nothing_2d, nothing_2d, np.zeros(1, np.int64))
+
+
+def room_for_scans(rows: int, streams: int) -> Scans:
+    """Room for so many rows. Called by whoever calls a kernel, so not compiled."""
+    origin, row, fresh_by = (np.empty(rows, np.int32) for _ in range(3))
+    loops, start, stop = (np.empty((rows, streams), np.int32) for _ in range(3))
+    return Scans(origin, row, fresh_by, loops, start, stop, np.zeros(1, np.int64))

@@ -31,8 +31,18 @@ from watersmeet.kernels.wjoin.buffers import (
     out_before,
 )
 from watersmeet.kernels.wjoin.nested_scan import join_arrival, scan_of
-from watersmeet.kernels.wjoin.outputs import Counters, WindowJoin, compared_all_touched, finished, no_rows, no_work
-from watersmeet.kernels.wjoin.scans import SCANS, Scanned, Scans, no_scans
+from watersmeet.kernels.wjoin.outputs import (
+    SCANS,
+    Counters,
+    Scanned,
+    Scans,
+    WindowJoin,
+    compared_all_touched,
+    finished,
+    no_rows,
+    no_scans,
+    no_work,
+)
 
 #: New rows between two clean-ups, as in the paper's experiments.
 CLEAN_UP_EVERY = 10_000

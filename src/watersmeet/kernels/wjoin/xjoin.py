@@ -28,8 +28,18 @@ from watersmeet.kernels.wjoin.buffers import (
     probed_buckets,
 )
 from watersmeet.kernels.wjoin.nested_scan import join_arrival, scan_of
-from watersmeet.kernels.wjoin.outputs import Counters, WindowJoin, compared_all_touched, finished, no_rows, no_work
-from watersmeet.kernels.wjoin.scans import SCANS, Scanned, Scans, no_scans
+from watersmeet.kernels.wjoin.outputs import (
+    SCANS,
+    Counters,
+    Scanned,
+    Scans,
+    WindowJoin,
+    compared_all_touched,
+    finished,
+    no_rows,
+    no_scans,
+    no_work,
+)
 
 
 @kernel(*[IN_INT64] * 4, INT, *[IN_INT64] * 2, INT)

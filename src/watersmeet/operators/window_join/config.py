@@ -24,7 +24,7 @@ from watersmeet.algebra.query import BoundQuery, Output
 from watersmeet.algebra.windows import FOREVER_US, RowsWindow, TumbleWindow, Window
 from watersmeet.errors import InternalError, PlanError, listing
 from watersmeet.operators.expressions import evaluate
-from watersmeet.operators.expressions.raising import may_raise
+from watersmeet.operators.expressions.conjunctions import may_raise
 from watersmeet.operators.keys import has_exact_codes
 from watersmeet.operators.window_join.join_predicates import (
     EqualityClasses,

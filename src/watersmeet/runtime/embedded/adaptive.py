@@ -25,8 +25,8 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.operators.shed.sampling import drop_boxes
 from watersmeet.operators.window_join.work_counters import Tally
-from watersmeet.planner.arrivals import Arriving
 from watersmeet.planner.budget import Budget, Costed, PlanCost
+from watersmeet.planner.estimates import Arriving
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import Wishes
 from watersmeet.planner.overload import Situation

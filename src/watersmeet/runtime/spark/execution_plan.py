@@ -17,7 +17,7 @@ from watersmeet.algebra.windows import RowsWindow
 from watersmeet.errors import InternalError, PlanError
 from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config
 from watersmeet.operators.aggregate.merging import merging_config
-from watersmeet.operators.expressions.raising import may_raise
+from watersmeet.operators.expressions.conjunctions import may_raise
 from watersmeet.operators.shed.sampling import DropBox, drop_boxes
 from watersmeet.operators.window_join.admission import names_read
 from watersmeet.operators.window_join.config import MeetConfig, MeetInput

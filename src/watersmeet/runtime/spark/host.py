@@ -23,14 +23,13 @@ from watersmeet.errors import InputError
 from watersmeet.runtime.embedded.run import Sources, bound_query
 from watersmeet.runtime.spark.batch_metrics import metric_names, observed, observed_merge
 from watersmeet.runtime.spark.bucket_grid import GridStore
-from watersmeet.runtime.spark.cleanup import remove_ended_runs
 from watersmeet.runtime.spark.emission import BLOB, BUCKET, ROUND, ListedRows, PartsOfGroups
 from watersmeet.runtime.spark.execution_plan import Arrangement, arranged
 from watersmeet.runtime.spark.inputs import packed_stream
 from watersmeet.runtime.spark.merger import MergeProcessor, Merger, merge_finite
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.spark.processor import BucketProcessor, run_finite
-from watersmeet.runtime.spark.session import check_session, check_table_size, choose_partitions
+from watersmeet.runtime.spark.session import check_session, check_table_size, choose_partitions, remove_ended_runs
 from watersmeet.runtime.spark.session import session as local_session
 from watersmeet.runtime.spark.spark_types import spark_fields
 from watersmeet.runtime.spark.worker_check import check_workers, local_directories

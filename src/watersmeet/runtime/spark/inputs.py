@@ -7,23 +7,26 @@ are packed here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from watersmeet.errors import InputError
 from watersmeet.operators.parallel import prefetch
 from watersmeet.operators.row_identity import is_part_of_identity
 from watersmeet.operators.shed.sampling import DropBox
-from watersmeet.runtime.spark.finite import endless
-from watersmeet.runtime.spark.packets import PACKED, PACKED_DDL
+from watersmeet.runtime.spark.packets import PACKED, PACKED_DDL, table_bytes, table_from_bytes
 from watersmeet.runtime.spark.packing import PackedInput, Packer
 from watersmeet.runtime.spark.predicate_pushdown import column_of, translated
+from watersmeet.runtime.spark.session import is_first_in_session
 from watersmeet.runtime.spark.state_store import drop_ended_runs
 from watersmeet.sources.declarations import Stream
 from watersmeet.sources.feeds import PathFeed, SparkFeed
@@ -146,3 +149,63 @@ def _packed_tables(source: Stream, packer: Packer) -> pa.Table:
     rounds = enumerate(source.batches())
     packed = [batch for number, table in rounds for batch in packer.packed([table.select(packer.names_read())], number)]
     return pa.Table.from_batches(packed, PACKED)
+
+
+_ROUNDS = "rounds"
+_NUMBER = pa.schema([("round", pa.int32())])
+
+
+def endless(spark: SparkSession, packets: pa.Table) -> DataFrame:
+    """Return the packets as a streaming DataFrame that emits nothing once its rounds are over."""
+    last = max(packets.column("round").to_pylist(), default=-1)
+    blobs = [
+        table_bytes(packets.filter(pa.compute.equal(packets.column("round"), number))) for number in range(last + 1)
+    ]
+    if is_first_in_session(spark, "register rounds"):
+        spark.dataSource.register(RoundNumbers)
+    numbers = spark.readStream.format(RoundNumbers.name()).option(_ROUNDS, str(len(blobs))).load()
+    return numbers.mapInArrow(partial(_packets_of_rounds, blobs), PACKED_DDL)
+
+
+def _packets_of_rounds(blobs: Sequence[bytes], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Replace round numbers by packets. A micro-batch is one round, so packets no longer need its number."""
+    for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
+        packets = table_from_bytes(blobs[number])
+        together = packets.set_column(1, PACKED.field("round"), pa.nulls(len(packets), pa.int32()).fill_null(0))
+        yield from together.to_batches()
+
+
+class RoundNumbers(DataSource):
+    """Numbers from zero up to the option `rounds`, one per batch."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "watersmeet_rounds"
+
+    def schema(self) -> str:
+        return "round int"
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 # Spark's own name
+        return RoundReader(int(self.options[_ROUNDS]))
+
+
+class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reader of round numbers, from the first to the last."""
+
+    def __init__(self, rounds: int) -> None:
+        self._rounds = rounds
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"rounds": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: N802
+        return {"rounds": min(start["rounds"] + 1, self._rounds)}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Do nothing: no round is ever added."""
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return [InputPartition(number) for number in range(start["rounds"], end["rounds"])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist([{"round": partition.value}], _NUMBER)

@@ -25,9 +25,9 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import InputError, PlanError
 from watersmeet.operators.shed.sampling import drop_boxes
-from watersmeet.planner.arrivals import Arriving
 from watersmeet.planner.budget import Budget
 from watersmeet.planner.controller import BatchReport, Controller, Controls, PlanModel
+from watersmeet.planner.estimates import Arriving
 from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
 from watersmeet.planner.overload import Situation
 from watersmeet.runtime.background import BackgroundError, BackgroundThread

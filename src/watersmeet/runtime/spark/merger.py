@@ -23,12 +23,11 @@ from watersmeet.operators.aggregate.merging import merge
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.runtime.spark.bucket import BucketState
 from watersmeet.runtime.spark.bucket_operators import AggregateOperator
-from watersmeet.runtime.spark.cleanup import run_of_task
 from watersmeet.runtime.spark.emission import BLOB, BUCKET, ROUND, ListedRows
-from watersmeet.runtime.spark.frames import arrow_frame
 from watersmeet.runtime.spark.packets import table_from_bytes
-from watersmeet.runtime.spark.spark_types import spark_fields
+from watersmeet.runtime.spark.spark_types import arrow_frame, spark_fields
 from watersmeet.runtime.spark.state_store import StatefulStep, Store, drop_ended_runs
+from watersmeet.runtime.spark.task_batch import run_of_task
 from watersmeet.runtime.spark.worker_cache import LiveRuns
 from watersmeet.runtime.watermark import Lateness, Watermark
 

@@ -12,14 +12,13 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.runtime.spark.bucket import Bucket
-from watersmeet.runtime.spark.cleanup import run_of_task
 from watersmeet.runtime.spark.emission import Emission
 from watersmeet.runtime.spark.execution_plan import Arrangement, by_plan
-from watersmeet.runtime.spark.frames import arrow_frame
 from watersmeet.runtime.spark.packets import PACKED, Packet
 from watersmeet.runtime.spark.plan_log import PlanLog
+from watersmeet.runtime.spark.spark_types import arrow_frame
 from watersmeet.runtime.spark.state_store import StatefulStep, Store, drop_ended_runs
-from watersmeet.runtime.spark.task_batch import plan_of_task
+from watersmeet.runtime.spark.task_batch import plan_of_task, run_of_task
 from watersmeet.runtime.spark.worker_cache import LiveRuns
 
 _CARRIED = [name for name in PACKED.names if name != "bucket"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from pyspark.sql import SparkSession
 from watersmeet.errors import InputError, WatersmeetWarning, abbreviate
 from watersmeet.runtime.java import check_java
 from watersmeet.runtime.spark.spark_errors import SparkError
+from watersmeet.runtime.spark.worker_cache import LiveRuns, cached_runs, remove_run
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -259,3 +261,28 @@ def is_first_in_session(spark: SparkSession, what: str) -> bool:
         return False
     _done.add(key)
     return True
+
+
+#: Sessions in which queries were built, by application and session.
+_sessions: dict[tuple[str, str], SparkSession] = {}
+
+
+def remove_ended_runs(spark: SparkSession, directories: tuple[Path, ...]) -> LiveRuns:
+    """Remove what ended runs have cached in these directories; return the active runs of the session's application."""
+    cached = {
+        run for local in directories for run in cached_runs(local)
+    }  # first: a run is active before its tasks cache anything
+    live = LiveRuns(frozenset(_active_runs(spark)), time.time())
+    for local in directories:
+        for run in cached - live.runs:
+            remove_run(local, run)
+    return live
+
+
+def _active_runs(spark: SparkSession) -> set[str]:
+    """List the active runs of all sessions in which queries were built."""
+    application = application_of(spark)
+    for key in [key for key in _sessions if key[0] != application]:
+        del _sessions[key]
+    _sessions[application, spark._jsparkSession.sessionUUID()] = spark
+    return {str(query.runId) for session in _sessions.values() for query in session.streams.active}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 
 from watersmeet.errors import InputError
@@ -86,3 +87,33 @@ def _converted(values: Any, kind: pa.DataType) -> Any:
     if isinstance(values.type, pa.TimestampType) and isinstance(kind, pa.TimestampType):
         return convert_unit(values, "us").view(kind)
     return values.cast(kind)
+
+
+class _ArrowSeries(pd.Series):
+    """A column of Arrow's, which no conversion of values is applied to."""
+
+    @property
+    def _constructor(self) -> type[pd.Series]:
+        return _ArrowSeries
+
+    def apply(self, *_: Any, **__: Any) -> Any:
+        return self
+
+
+class _ArrowFrame(pd.DataFrame):
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:
+        return _ArrowFrame
+
+    @property
+    def _constructor_sliced(self) -> type[pd.Series]:
+        return _ArrowSeries
+
+
+def arrow_frame(batch: pa.RecordBatch) -> pd.DataFrame:
+    """The batch as a frame over the same memory."""
+    columns = {
+        name: pd.arrays.ArrowExtensionArray(column)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    }
+    return _ArrowFrame(columns, copy=False)

@@ -64,3 +64,14 @@ def refuse_another_seed(before: Plan, after: Plan) -> None:
             f"a running query drops by the seed {before.drop_seed}, and the new plan by {after.drop_seed}",
             hint="give the new plan the same drop_seed",
         )
+
+
+_RUN_ID = "spark.jobGroup.id"  # Spark runs all jobs of a streaming query in a group named by its run id
+
+
+def run_of_task() -> str:
+    """Return Spark's id of the streaming run that this task works for; on the driver, which only asks for an operator's
+    columns, none.
+    """
+    task = TaskContext.get()
+    return "" if task is None else task.getLocalProperty(_RUN_ID) or ""

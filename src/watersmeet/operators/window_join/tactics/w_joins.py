@@ -27,9 +27,8 @@ from watersmeet.kernels.wjoin.extend import Thetas, extend_nested, extend_swept
 from watersmeet.kernels.wjoin.hw_join import hw_join, hw_scans
 from watersmeet.kernels.wjoin.mw_join import mw_join, mw_scans
 from watersmeet.kernels.wjoin.nlw_join import nlw_join, nlw_scans
-from watersmeet.kernels.wjoin.outputs import Counters, WindowJoin
+from watersmeet.kernels.wjoin.outputs import Counters, Scanned, Scans, WindowJoin, room_for_scans
 from watersmeet.kernels.wjoin.ripple_join import ripple_join, ripple_scans
-from watersmeet.kernels.wjoin.scans import Scanned, Scans, room_for_scans
 from watersmeet.kernels.wjoin.xjoin import xjoin, xjoin_scans
 from watersmeet.operators.expressions import maybe_true
 from watersmeet.operators.window_join.config import MeetConfig
