@@ -20,8 +20,8 @@ from watersmeet.runtime.embedded import allocation
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.embedded.adaptive import Overload
 from watersmeet.runtime.embedded.run import EmbeddedRun, Sources
-from watersmeet.runtime.planning import explanation, spark_plan
-from watersmeet.runtime.statistics import schema_of_stats
+from watersmeet.runtime.planning import choose_spark_plan, explain_run
+from watersmeet.runtime.statistics import infer_schema_from_stats
 from watersmeet.sources.declarations import Duration, Relation, Stream, parse_duration_us, relation, stream
 from watersmeet.sql import bind, parse
 from watersmeet.stats.stream_stats import StreamStats
@@ -205,7 +205,7 @@ def keep_up(
 
     bound = embedded.bound_query(query, streams)
     trigger_s = parse_duration_us(trigger, "the trigger interval") / 1e6
-    own = spark_plan(bound, streams, _plan(plan), stats)
+    own = choose_spark_plan(bound, streams, _plan(plan), stats)
     return deciding(started, bound, plans, checkpoint, trigger_s, plan=own, stats=stats or {}, wishes=shed)
 
 
@@ -303,11 +303,13 @@ def _explained(
 ) -> Explanation:
     parsed = parse(query) if isinstance(query, str) else query
     schemas = {
-        name: schema_of_stats(parsed, name, source) if isinstance(source, StreamStats) else source.declared(name)
+        name: infer_schema_from_stats(parsed, name, source)
+        if isinstance(source, StreamStats)
+        else source.declared(name)
         for name, source in streams.items()
     }
     bound = bind(parsed, schemas)
-    return explanation(
+    return explain_run(
         bound,
         streams,
         declared=stats,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.dashboard.conftest import Running
 from tests.dashboard.test_beside_a_run import add, growing  # noqa: F401 # `growing` is a fixture
-from watersmeet.dashboard.connections import ConnectionLimits
+from watersmeet.dashboard.guard import ConnectionLimits
 from watersmeet.dashboard.serve import Address, serving
 
 MANY = 300

@@ -12,7 +12,7 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.operators.window_join import pane
 from watersmeet.operators.window_join.admission import Delta
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.driver import step
 from watersmeet.operators.window_join.pane import Pane, Run
 from watersmeet.operators.window_join.state import empty_state
@@ -24,7 +24,7 @@ AFTER = "SELECT a.id AS a, b.id AS b FROM a, b DWINDOW (a, b) = 3 SECONDS WHERE 
 BATCH_US, KEPT_US = 10_000_000, 3_000_000
 
 
-def config_of() -> MeetConfig:
+def config_of() -> JoinConfig:
     return settled_config(bind(parse(AFTER), {name: StreamSchema(name, FIELDS, "ts") for name in "ab"}), Plan())
 
 

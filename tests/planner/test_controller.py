@@ -17,7 +17,7 @@ from watersmeet.planner.controller import BatchReport, Controller, Controls, Fit
 from watersmeet.planner.estimates import Arriving, workload_of
 from watersmeet.planner.models.profile import Profile, Structure
 from watersmeet.planner.overload import Situation
-from watersmeet.runtime.statistics import completed, schema_of_stats
+from watersmeet.runtime.statistics import fill_missing_stats, infer_schema_from_stats
 from watersmeet.sql import bind, parse
 
 TRIGGER_S = 2.0
@@ -29,9 +29,9 @@ def model_of(rate: float) -> PlanModel:
     """Two streams of this many rows per second, as the optimizer estimates them."""
     parsed = parse(TEXT)
     known = {"a": wm.stats(rate=rate, distinct={"k": 20_000}), "b": wm.stats(rate=rate / 4, distinct={"k": 20_000})}
-    bound = bind(parsed, {name: schema_of_stats(parsed, name, each) for name, each in known.items()})
+    bound = bind(parsed, {name: infer_schema_from_stats(parsed, name, each) for name, each in known.items()})
     config = settled_config(bound, Plan())
-    workload = workload_of(bound, config, completed(bound, known), arriving=Arriving(TRIGGER_S))
+    workload = workload_of(bound, config, fill_missing_stats(bound, known), arriving=Arriving(TRIGGER_S))
     return PlanModel(Situation(config, workload, PROFILE, wm.Budget()), Plan())
 
 

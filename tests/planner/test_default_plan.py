@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 import watersmeet as wm
-from watersmeet.runtime.planning import FEW_ROWS
+from watersmeet.runtime.planning import MIN_PLANNING_ROWS
 from watersmeet.sources.declarations import Stream
 
 EQUI = "SELECT a.id AS a, b.id AS b FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k"
@@ -27,7 +27,7 @@ def streams(rows: int) -> dict[str, Stream]:
 
 def test_what_explain_shows_is_what_runs() -> None:
     for query in (EQUI, THETA):
-        for rows in (10, FEW_ROWS // 2, FEW_ROWS, 5000):
+        for rows in (10, MIN_PLANNING_ROWS // 2, MIN_PLANNING_ROWS, 5000):
             declared = streams(rows)
             assert wm.explain(query, declared).plan == wm.run(query, declared).config.plan
 
@@ -40,8 +40,8 @@ def test_comparisons_of_whole_windows_are_left_to_a_kernel_and_equalities_to_run
 def test_few_rows_are_joined_by_the_default_plan_and_explain_says_so() -> None:
     about = wm.explain(THETA, streams(20))
     assert about.plan.algorithm == "runs"
-    assert f"fewer than {FEW_ROWS} rows at hand" in str(about)
-    assert f"fewer than {FEW_ROWS} rows at hand" in " ".join(about.to_dict()["trace"])
+    assert f"fewer than {MIN_PLANNING_ROWS} rows at hand" in str(about)
+    assert f"fewer than {MIN_PLANNING_ROWS} rows at hand" in " ".join(about.to_dict()["trace"])
 
 
 def test_a_run_is_planned_again_when_its_rows_have_grown() -> None:

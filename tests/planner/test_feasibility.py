@@ -16,7 +16,7 @@ from watersmeet.planner.estimates import workload_of
 from watersmeet.planner.models.profile import Profile, Structure
 from watersmeet.planner.overload import Situation, approximate, best_shares, least_shares, thinned
 from watersmeet.planner.search import candidates
-from watersmeet.runtime.statistics import completed, schema_of_stats
+from watersmeet.runtime.statistics import fill_missing_stats, infer_schema_from_stats
 from watersmeet.sql import bind, parse
 
 TIMED = "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 20 SECONDS] WHERE a.k = b.k"
@@ -43,9 +43,9 @@ PROFILE = Profile(
 def situation(text: str, budget: wm.Budget) -> tuple[Situation, list[Plan]]:
     parsed = parse(text)
     stats = {source.name: STATS[source.name] for source in parsed.sources}
-    bound = bind(parsed, {name: schema_of_stats(parsed, name, known) for name, known in stats.items()})
+    bound = bind(parsed, {name: infer_schema_from_stats(parsed, name, known) for name, known in stats.items()})
     config = settled_config(bound, Plan())
-    workload = workload_of(bound, config, completed(bound, stats))
+    workload = workload_of(bound, config, fill_missing_stats(bound, stats))
     plans = [
         Plan(each.plan.algorithm, indexes=each.plan.indexes) for each in candidates(bound, config, workload, PROFILE)
     ]

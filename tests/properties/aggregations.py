@@ -27,10 +27,10 @@ from tests.oracle.values import Instant, event_times_us
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import TumbleWindow
 from watersmeet.errors import QueryError
-from watersmeet.operators.aggregate.blobs import state_bytes, state_from_bytes
-from watersmeet.operators.aggregate.compaction import compacted
-from watersmeet.operators.aggregate.config import AggregateConfig, why_not_early
-from watersmeet.operators.aggregate.parts import Part, state_from_parts, state_parts
+from watersmeet.operators.aggregate.blobs import deserialize_state, serialize_state
+from watersmeet.operators.aggregate.compaction import compact_state
+from watersmeet.operators.aggregate.config import AggregateConfig, early_refusal_reason
+from watersmeet.operators.aggregate.parts import AggregatePart, restore_from_parts, split_into_parts
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.window_join.serialization import SavedPart
 from watersmeet.runtime.embedded.run import AggregatedRun
@@ -172,7 +172,7 @@ def generate_aggregation(seed: int, *, every: bool = True) -> Aggregation:
 
 def early_plans(case: Case) -> list[Plan]:
     """All placements of early aggregation that the query allows; the late plan first."""
-    allowed = [item.alias for number, item in enumerate(case.items) if why_not_early(case.bound, number) is None]
+    allowed = [item.alias for number, item in enumerate(case.items) if early_refusal_reason(case.bound, number) is None]
     subsets = chain.from_iterable(combinations(allowed, size) for size in range(len(allowed) + 1))
     return [Plan(early=subset) for subset in subsets]
 
@@ -226,11 +226,11 @@ def emitted_arriving(rng: Random, case: Case, arrivals: Mapping[str, Arrival], p
     try:
         for number, tables in enumerate(rounds):
             if rng.random() < 0.3:
-                run.state = state_from_bytes(run.config, state_bytes(run.state))
+                run.state = deserialize_state(run.config, serialize_state(run.state))
             elif number and rng.random() < 0.3:
                 run.state = kept.restored(run.config)
             if rng.random() < 0.3:
-                run.state = compacted(run.config, run.state)
+                run.state = compact_state(run.config, run.state)
             if rng.random() < 0.3:
                 run.replan(rng.choice(plans))
             batches += run.advance(tables, last=number == len(rounds) - 1)
@@ -245,15 +245,15 @@ class KeptParts:
     """Parts of a state as a store keeps them: each written when it is first seen, and never again."""
 
     def __init__(self) -> None:
-        self._parts: list[tuple[Part, bytes]] = []
+        self._parts: list[tuple[AggregatePart, bytes]] = []
 
     def save(self, state: AggregateState) -> None:
         known = {id(part.value): blob for part, blob in self._parts}
-        self._parts = [(part, known.get(id(part.value)) or part.bytes()) for part in state_parts(state)]
+        self._parts = [(part, known.get(id(part.value)) or part.bytes()) for part in split_into_parts(state)]
 
     def restored(self, config: AggregateConfig) -> AggregateState:
-        state = state_from_parts(config, [SavedPart(part.number, part.kind, blob) for part, blob in self._parts])
-        saved = state_parts(state)
+        state = restore_from_parts(config, [SavedPart(part.number, part.kind, blob) for part, blob in self._parts])
+        saved = split_into_parts(state)
         assert [part.rows for part in saved] == [part.rows for part, _ in self._parts]
         self._parts = [(part, blob) for part, (_, blob) in zip(saved, self._parts, strict=True)]
         return state

@@ -46,5 +46,5 @@ MUTANTS = (
     ),
 )
 AGGREGATION_MUTANTS = (
-    Mutant("a row in RANGE 0 is valid for a microsecond", (Patch(encoding, "ends_of", _valid_for_a_microsecond),)),
+    Mutant("a row in RANGE 0 is valid for a microsecond", (Patch(encoding, "row_ends_us", _valid_for_a_microsecond),)),
 )

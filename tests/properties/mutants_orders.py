@@ -15,7 +15,7 @@ from watersmeet.planner import cost_of_spark, explain
 from watersmeet.runtime import planning
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.planning import InputRates
-from watersmeet.runtime.spark import execution_plan as arrangement
+from watersmeet.runtime.spark import execution_plan
 from watersmeet.runtime.spark.bucket_grid import GridStore
 
 from .mutants import Mutant, Original, Patch
@@ -61,9 +61,11 @@ def _other_orders(cost: Original) -> Original:
 MUTANTS = (
     _mutant("explain shows another order", explain.Explanation, "_orders", _other_orders),
     _mutant("a run fills a pinned plan without statistics", embedded, "plan_of", _leaves_pinned_plans_open),
-    _mutant("Spark fills a pinned plan without statistics", arrangement, "spark_plan", _leaves_pinned_spark_plans_open),
+    _mutant(
+        "Spark fills a pinned plan without statistics", execution_plan, "spark_plan", _leaves_pinned_spark_plans_open
+    ),
     _mutant("a run ignores declared statistics", embedded, "planning_rows", _ignores_declared),
-    _mutant("Spark ignores declared statistics", arrangement, "spark_plan", _ignores_declared_on_spark),
+    _mutant("Spark ignores declared statistics", execution_plan, "spark_plan", _ignores_declared_on_spark),
     _mutant("the default order crosses inputs before a band", config, "probing_order", _looks_at_equalities_only),
     _mutant(
         "the default tree joins sources in the order of FROM",
@@ -72,7 +74,7 @@ MUTANTS = (
         lambda join: lambda names: join(sorted(names)),
     ),
     _mutant("a changed plan keeps its open parts", embedded.EmbeddedRun, "_fill", lambda _: lambda run, plan: plan),
-    _mutant("the grid ignores rates", arrangement, "input_rates", _equal_rates),
+    _mutant("the grid ignores rates", execution_plan, "input_rates", _equal_rates),
     _mutant("explain predicts the grid of equal rates", planning, "input_rates", _equal_rates),
     _mutant("copies cost nothing", cost_of_spark.Shuffle, "copies", lambda _: property(lambda shuffle: {})),
     _mutant("a restart chooses a new grid", GridStore, "load", lambda _: lambda store, query, join, grouping: None),

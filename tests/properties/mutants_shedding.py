@@ -11,8 +11,8 @@ import pyarrow as pa
 from watersmeet import api
 from watersmeet.algebra.expressions import Comparison
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.operators.aggregate.config import join_below
-from watersmeet.operators.aggregate.outputs import group_outputs
+from watersmeet.operators.aggregate.config import build_join_below
+from watersmeet.operators.aggregate.outputs import build_group_outputs
 from watersmeet.operators.shed.aggregation import ShedAggregation
 from watersmeet.operators.shed.allocated import DIRECTION, AllocatedAggregation
 from watersmeet.operators.shed.estimates import SampledInput, SampledJoin
@@ -23,7 +23,7 @@ from watersmeet.runtime.embedded import allocation
 from watersmeet.runtime.embedded.allocation import AllocatedRun
 from watersmeet.runtime.embedded.run import EmbeddedRun
 from watersmeet.runtime.embedded.shed_aggregation import ShedAggregatedRun
-from watersmeet.runtime.planning import explanation
+from watersmeet.runtime.planning import explain_run
 from watersmeet.sql import bind, parse
 
 from . import shedding_checks as checks
@@ -148,8 +148,12 @@ def _judged_by_the_join(explained: Original) -> Original:
         if "wishes" not in knobs or not about.bound.is_aggregation:
             return about
         bound = bind(parse(query), {name: source.declared(name) for name, source in streams.items()})
-        return explanation(
-            join_below(bound, group_outputs(bound)), streams, plan=plan, budget=budget, wishes=knobs["wishes"]
+        return explain_run(
+            build_join_below(bound, build_group_outputs(bound)),
+            streams,
+            plan=plan,
+            budget=budget,
+            wishes=knobs["wishes"],
         )
 
     return replacement

@@ -30,7 +30,7 @@ def _shown_by(rule: Rule) -> Callable[[Original], Original]:
 
     def make(emit: Original) -> Original:
         def replacement(self: Any, as_of_us: Any, groups: Any, now: Any, then: Any) -> Any:
-            differs = result_set._differs(now, then)
+            differs = result_set._find_differing_groups(now, then)
             groups_left, now_left, then_left = groups[differs], now.take(differs), then.take(differs)
             shown, was_shown = self._find_shown(groups_left, now_left), self._find_shown(groups_left, then_left)
             having = self.config.shown.having
@@ -199,29 +199,31 @@ SHOWING_MUTANTS = (
         _restored_without(("shown_ints", "shown_approx", "shown_pairs")),
     ),
     _mutant("a restart forgets the MIN and MAX shown last", extremes.Extremes, "restore", _forget_shown_extreme),
-    _mutant("a tile is gone at its right end", encoding, "ends_of", _as_without_every),
-    _mutant("a tile stays one microsecond too long", encoding, "ends_of", _tiles_later_by(1)),
-    _mutant("a tile is as long after each row", encoding, "ends_of", _slide),
-    _mutant("tiles before the epoch end towards zero", encoding, "ends_of", _tiles_rounded_towards_zero),
+    _mutant("a tile is gone at its right end", encoding, "row_ends_us", _as_without_every),
+    _mutant("a tile stays one microsecond too long", encoding, "row_ends_us", _tiles_later_by(1)),
+    _mutant("a tile is as long after each row", encoding, "row_ends_us", _slide),
+    _mutant("tiles before the epoch end towards zero", encoding, "row_ends_us", _tiles_rounded_towards_zero),
     _mutant("a row at the tile's start counts at once", config, "starts_of", _as_without_every),
     _mutant("every row of a tile counts a microsecond late", config, "starts_of", _tiles_later_by(1)),
-    _mutant("tiles end as with EVERY where there is none", encoding, "ends_of", _as_with_every),
+    _mutant("tiles end as with EVERY where there is none", encoding, "row_ends_us", _as_with_every),
     _mutant("tiles start as with EVERY where there is none", config, "starts_of", _as_with_every),
     _mutant("the last tile is never shown", config, "last_instant_us", _end_at_the_largest_time),
     _mutant("the end of the input shows the shortest tile only", config, "last_instant_us", _end_with_the_first_tile),
-    _mutant("pair constraints compare first instants", step, "encoded", _first_instants_for_times),
-    _mutant("instants are looked for at times", step, "every_instants", _at_times),
+    _mutant("pair constraints compare first instants", step, "encode_rows", _first_instants_for_times),
+    _mutant("instants are looked for at times", step, "find_evaluation_instants", _at_times),
 )
 
 #: Caught by the hand-written timelines, which also run with nothing shed through the shedding aggregation.
 SHED_MUTANTS = (
     _mutant("a shedding run joins tiles that end before their instant", shed, "_with_hidden", _keep_tiles),
-    _mutant("a shedding run counts whatever a range as long as the tile finds", shed, "starts_of", _keep_ranges),
+    _mutant("a shedding run counts whatever a range as long as the tile finds", shed, "row_starts_us", _keep_ranges),
     _mutant("a shedding run never shows the last tile", shed, "last_instant_us", _end_at_the_largest_time),
-    _mutant("a shedding run starts tiles at once", shed, "starts_of", _as_without_every),
+    _mutant("a shedding run starts tiles at once", shed, "row_starts_us", _as_without_every),
 )
 
 #: Caught by the timeline that restarts between all batches: a restart has to fall on the very end of a tile.
 RESTART_MUTANTS = (
-    _mutant("a restart counts a row at the tile's start as inside", parts, "_still_here", _inside_from_their_times_on),
+    _mutant(
+        "a restart counts a row at the tile's start as inside", parts, "_drop_expired_rows", _inside_from_their_times_on
+    ),
 )

@@ -20,9 +20,7 @@ import pytest
 import watersmeet as wm
 from tests.oracle import as_multiset, table_rows
 from watersmeet.runtime.embedded.run import bound_query
-from watersmeet.runtime.spark import labels
-from watersmeet.runtime.spark import state_store as store
-from watersmeet.runtime.spark import task_batch as dropping
+from watersmeet.runtime.spark import bucket_grid, state_store, task_batch
 from watersmeet.runtime.spark.execution_plan import Arrangement, arranged
 from watersmeet.runtime.spark.packets import Packet, packets_of
 from watersmeet.runtime.spark.plan_log import PlanLog
@@ -100,7 +98,7 @@ class SparkHost:
 
     def pack(self, batch: int, tables: dict[str, pa.Table], tasks: int = 2) -> list[Packet]:
         """Pack a batch, each stream by several tasks."""
-        self.monkeypatch.setattr(dropping, "batch_of_task", lambda: batch)
+        self.monkeypatch.setattr(task_batch, "batch_of_task", lambda: batch)
         packets = []
         for packer in self.arrangement.packers:
             table = tables[packer.name].select(packer.names_read())
@@ -133,7 +131,7 @@ class SparkHost:
     def _run_bucket(
         self, label: int, worker: int, packets: list[Packet], attempt: Attempt
     ) -> tuple[list[pa.RecordBatch], dict[str, int]]:
-        self.monkeypatch.setattr(store, "_memory", self.memories[worker])
+        self.monkeypatch.setattr(state_store, "_memory", self.memories[worker])
         header, entries = Cell(self.headers.get(label)), Entries(dict(self.entries.get(label, {})))
         bucket = self.arrangement.bucket
         states = Store(header, entries, bucket, self.arrangement.signature, StatefulStep(self.run, "buckets"), True)
@@ -217,8 +215,8 @@ def check_store(host: SparkHost) -> None:
 def check_labels() -> None:
     """Buckets lie on distinct partitions as long as there are enough."""
     for partitions in (2, 4, 7):
-        found = labels.bucket_labels(partitions, partitions)
-        assert len({labels.partition_of(label, partitions) for label in found}) == partitions
+        found = bucket_grid.bucket_labels(partitions, partitions)
+        assert len({bucket_grid.partition_of(label, partitions) for label in found}) == partitions
 
 
 def check_replay(seed: int, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -14,12 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.algebra.plan import Plan
-from watersmeet.runtime.spark import bucket, labels, packing
-from watersmeet.runtime.spark import bucket_grid as layout
-from watersmeet.runtime.spark import integer_downcast as narrowing
-from watersmeet.runtime.spark import plan_log as plans
-from watersmeet.runtime.spark import state_store as store
-from watersmeet.runtime.spark import worker_cache as shelf
+from watersmeet.runtime.spark import bucket, bucket_grid, integer_downcast, packing, plan_log, state_store, worker_cache
 from watersmeet.runtime.spark.packets import Packet
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.watermark import Watermark
@@ -32,9 +27,9 @@ def _mutant(mistake: str, owner: Any, attribute: str, broken: Callable[[Any], An
 
 
 def _trusting(load: Original) -> Original:
-    def replacement(self: store.Store, label: int) -> store.Remembered:
-        cached = store._memory.pop((self.step, label), None)
-        found: store.Remembered = cached if cached is not None else load(self, label)
+    def replacement(self: state_store.Store, label: int) -> state_store.Remembered:
+        cached = state_store._memory.pop((self.step, label), None)
+        found: state_store.Remembered = cached if cached is not None else load(self, label)
         return found
 
     return replacement
@@ -43,9 +38,9 @@ def _trusting(load: Original) -> Original:
 def _keeping_after_a_failure(load: Original) -> Original:
     """A cached state stays where it is while a step changes it, under the token of the version before."""
 
-    def replacement(self: store.Store, label: int) -> store.Remembered:
-        loaded: store.Remembered = load(self, label)
-        store._memory[self.step, label] = loaded
+    def replacement(self: state_store.Store, label: int) -> state_store.Remembered:
+        loaded: state_store.Remembered = load(self, label)
+        state_store._memory[self.step, label] = loaded
         return loaded
 
     return replacement
@@ -77,7 +72,7 @@ def _counting_everywhere(clock: Original) -> Original:
 
 
 def _leaving_entries(save: Original) -> Original:
-    def replacement(self: store.Store, label: int, before: Any, state: Any) -> Any:
+    def replacement(self: state_store.Store, label: int, before: Any, state: Any) -> Any:
         kept = dict(self.entries.content)  # type: ignore[attr-defined] # the tests' own
         after = save(self, label, before, state)
         self.entries.content = kept | self.entries.content  # type: ignore[attr-defined]
@@ -118,7 +113,7 @@ def _wrapping(narrow: Original) -> Original:
 
 
 def _without_the_last_rows(by_cell: Original) -> Original:
-    def replacement(self: Any, grid: layout.Layout) -> Any:
+    def replacement(self: Any, grid: bucket_grid.Layout) -> Any:
         for cell, rows in by_cell(self, grid):
             yield cell, rows.slice(0, max(1, rows.num_rows - 1))
 
@@ -128,7 +123,7 @@ def _without_the_last_rows(by_cell: Original) -> Original:
 def _sharing_names(put: Original) -> Original:
     """Entries are cached under the name of the first one, as if a name belonged to a run."""
 
-    def replacement(self: shelf.Shelf, name: str, blob: bytes) -> None:
+    def replacement(self: worker_cache.Shelf, name: str, blob: bytes) -> None:
         put(self, name, blob)
         if self.folder is not None:
             for other in self.folder.iterdir():
@@ -153,35 +148,39 @@ def _late_at_once(advance: Original) -> Original:
 
 
 MUTANTS: tuple[Mutant, ...] = (
-    _mutant("a worker trusts cached state of another batch", store.Store, "load", _trusting),
-    _mutant("a worker keeps cached state while a step changes it", store.Store, "load", _keeping_after_a_failure),
+    _mutant("a worker trusts cached state of another batch", state_store.Store, "load", _trusting),
+    _mutant("a worker keeps cached state while a step changes it", state_store.Store, "load", _keeping_after_a_failure),
     _mutant("a label ignores one key", packing._Wanted, "_codes", _ignoring_a_key),
     _mutant("the bucket's clock skips one packing task", bucket._UnpackedBatch, "_add_clock", _first_clock_alone),
     _mutant("every bucket counts the rows that arrived", bucket._UnpackedBatch, "_add_clock", _counting_everywhere),
-    _mutant("copies of late rows count", layout.Layout, "is_first_copy", lambda _: lambda self, number, cell: True),
-    _mutant("a copied row goes to its first cell alone", layout.Layout, "copies", lambda _: lambda self, number: [0]),
+    _mutant(
+        "copies of late rows count", bucket_grid.Layout, "is_first_copy", lambda _: lambda self, number, cell: True
+    ),
+    _mutant(
+        "a copied row goes to its first cell alone", bucket_grid.Layout, "copies", lambda _: lambda self, number: [0]
+    ),
     _mutant("a bucket drops the last row of a packet", packing._Wanted, "by_cell", _without_the_last_rows),
-    _mutant("numbers wrap at 32 bits on their way", narrowing, "_narrow", _wrapping),
-    _mutant("a store keeps entries of state that expired", store.Store, "save", _leaving_entries),
+    _mutant("numbers wrap at 32 bits on their way", integer_downcast, "_narrow", _wrapping),
+    _mutant("a store keeps entries of state that expired", state_store.Store, "save", _leaving_entries),
     _mutant(
         "state from bytes forgets the watermark",
-        store,
+        state_store,
         "_watermark",
         lambda _: lambda owner, saved: Watermark.start(owner.lateness),
     ),
-    _mutant("cached entries share a name", shelf.Shelf, "put", _sharing_names),
+    _mutant("cached entries share a name", worker_cache.Shelf, "put", _sharing_names),
     _mutant("a row is judged by the watermark of its own batch", bucket.Bucket, "advance", _late_at_once),
-    _mutant("a replay uses the newest plan", plans.PlanLog, "settled_at", _newest_plan),
-    _mutant("a plan replaces that of a batch that has begun", plans.PlanLog, "_put", _replacing),
+    _mutant("a replay uses the newest plan", plan_log.PlanLog, "settled_at", _newest_plan),
+    _mutant("a plan replaces that of a batch that has begun", plan_log.PlanLog, "_put", _replacing),
     _mutant(
         "buckets are numbered from zero",
-        labels,
+        bucket_grid,
         "bucket_labels",
         lambda _: lambda buckets, partitions: tuple(range(buckets)),
     ),
     _mutant(
         "the checkpoint of another query is continued",
-        store,
+        state_store,
         "refuse_another_query",
         lambda _: lambda saved, mine: None,
     ),

@@ -10,7 +10,7 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.algebra.schema import StreamSchema
-from watersmeet.operators.window_join.config import MeetConfig, meet_config
+from watersmeet.operators.window_join.config import JoinConfig, build_join_config
 from watersmeet.runtime.spark.bucket_grid import Layout, choose_layout
 from watersmeet.runtime.spark.integer_downcast import widened
 from watersmeet.runtime.spark.packets import ROWS, packets_of, table_from_bytes
@@ -23,13 +23,13 @@ CHAIN = "a.x = b.x AND b.y = c.y"
 THETA = "a.x < b.x AND b.y < c.y"
 
 
-def config(where: str, sources: str = "abc") -> MeetConfig:
+def config(where: str, sources: str = "abc") -> JoinConfig:
     windows = ", ".join(f"{alias} [RANGE 1 SECOND]" for alias in sources)
     schemas = {alias: StreamSchema(alias, pa.schema(FIELDS), "ts") for alias in sources}
-    return meet_config(bind(wm.sql(f"SELECT a.id FROM {windows} WHERE {where}"), schemas))
+    return build_join_config(bind(wm.sql(f"SELECT a.id FROM {windows} WHERE {where}"), schemas))
 
 
-def cells_of(chosen: MeetConfig, layout: Layout, number: int, table: pa.Table) -> dict[int, set[int]]:
+def cells_of(chosen: JoinConfig, layout: Layout, number: int, table: pa.Table) -> dict[int, set[int]]:
     """The cells each row of an input goes to, by the row's id."""
     wanted = PackedInput(number, tuple(FIELDS), chosen.inputs[number].keys)
     packer = Packer(0, "s", "ts", (wanted,), layout, tuple(range(layout.cells)))
@@ -89,5 +89,5 @@ def test_every_row_is_counted_in_one_of_its_cells() -> None:
 
 def test_rows_that_are_counted_over_the_whole_stream_stay_together() -> None:
     schemas = {alias: StreamSchema(alias, pa.schema(FIELDS), "ts") for alias in "ab"}
-    rows = meet_config(bind(wm.sql("SELECT a.id FROM a [ROWS 2], b [RANGE 1 SECOND] WHERE a.x = b.x"), schemas))
+    rows = build_join_config(bind(wm.sql("SELECT a.id FROM a [ROWS 2], b [RANGE 1 SECOND] WHERE a.x = b.x"), schemas))
     assert choose_layout(rows, 8).cells == 1

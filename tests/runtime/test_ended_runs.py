@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.runtime.spark import state_store as store
+from watersmeet.runtime.spark import state_store
 from watersmeet.runtime.spark.bucket import BucketState
 from watersmeet.runtime.spark.state_store import Remembered, StatefulStep, drop_ended_runs
 from watersmeet.runtime.spark.worker_cache import CLOCK_SKEW_S, UNUSED_S, LiveRuns, Shelf, cached_runs, remove_ended
@@ -19,7 +19,7 @@ NOW_S = 1_000_000.0
 @pytest.fixture(autouse=True)
 def _local_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    monkeypatch.setattr(store, "_memory", {})
+    monkeypatch.setattr(state_store, "_memory", {})
 
 
 def used(local: Path, run: str, at_s: float) -> None:
@@ -28,7 +28,9 @@ def used(local: Path, run: str, at_s: float) -> None:
 
 
 def remember(run: str, step: str = "buckets", label: int = 0) -> None:
-    store._memory[StatefulStep(run, step), label] = Remembered("", 0, 0, BucketState(None, Watermark.start({})), (), {})
+    state_store._memory[StatefulStep(run, step), label] = Remembered(
+        "", 0, 0, BucketState(None, Watermark.start({})), (), {}
+    )
 
 
 def test_a_task_removes_runs_that_were_not_active_when_its_query_was_built(tmp_path: Path) -> None:
@@ -53,8 +55,8 @@ def test_a_worker_forgets_runs_whose_directory_is_gone() -> None:
         remember(run)
         remember(run, "groups", 7)
     drop_ended_runs(current="active")
-    assert {step.run for step, _ in store._memory} == {"active"}
-    assert len(store._memory) == 2
+    assert {step.run for step, _ in state_store._memory} == {"active"}
+    assert len(state_store._memory) == 2
 
 
 def test_without_a_local_directory_a_worker_remembers_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +64,7 @@ def test_without_a_local_directory_a_worker_remembers_one_run(monkeypatch: pytes
     for run in ("own", "other"):
         remember(run)
     drop_ended_runs(current="own")
-    assert {step.run for step, _ in store._memory} == {"own"}
+    assert {step.run for step, _ in state_store._memory} == {"own"}
 
 
 def test_an_entry_whose_directory_was_removed_meanwhile_is_not_cached(tmp_path: Path) -> None:

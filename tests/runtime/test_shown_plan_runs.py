@@ -16,7 +16,7 @@ import watersmeet as wm
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.tactics.registry import TACTICS
 from watersmeet.runtime.embedded.run import AggregatedRun, bound_query
-from watersmeet.runtime.planning import FEW_ROWS
+from watersmeet.runtime.planning import MIN_PLANNING_ROWS
 
 BAND = "a.x >= b.x - 2 AND a.x <= b.x + 2 AND b.x >= c.x - 2 AND b.x <= c.x + 2"
 #: Conditions by name, with the streams they join.
@@ -188,7 +188,7 @@ def test_directories_that_grow_are_planned_by_their_first_file(tmp_path: Path) -
     for seed, name in enumerate(names):
         (tmp_path / name).mkdir()
         pq.write_table(table(name, RATES[name], seed), tmp_path / name / "0.parquet")
-    assert sum(RATES[name] for name in names) >= FEW_ROWS
+    assert sum(RATES[name] for name in names) >= MIN_PLANNING_ROWS
     growing = {name: Stream(Inbox(tmp_path / name, "ts"), "ts") for name in names}
     followed = {name: wm.stream(tmp_path / name, time="ts", follow=True) for name in names}
     for plan in (None, wm.plan("eager-nlj"), wm.plan("tree")):

@@ -22,8 +22,7 @@ from watersmeet.errors import QueryError
 from watersmeet.runtime.embedded.run import bound_query
 from watersmeet.runtime.spark.emission import BLOB, ListedRows, PartsOfGroups
 from watersmeet.runtime.spark.execution_plan import Arrangement, arranged
-from watersmeet.runtime.spark.merger import merge_finite
-from watersmeet.runtime.spark.processor import run_finite
+from watersmeet.runtime.spark.processor import merge_finite, run_finite
 from watersmeet.runtime.spark.spark_types import spark_fields
 
 from ..properties.aggregations import (

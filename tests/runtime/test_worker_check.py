@@ -10,7 +10,7 @@ import pytest
 from pyspark import cloudpickle
 
 import watersmeet as wm
-from watersmeet.runtime.spark import worker_check as probe
+from watersmeet.runtime.spark import worker_check
 from watersmeet.runtime.spark.worker_check import WorkerPython, explain_failure, local_directories, refuse_worker
 
 
@@ -67,7 +67,7 @@ def test_other_failures_stay_what_they_are() -> None:
 
 def test_what_runs_in_workers_needs_nothing_of_this_package(tmp_path: Path) -> None:
     """A Python without the package runs it: site packages are off, and the pickle's own module is sent along."""
-    (tmp_path / "function.pickle").write_bytes(cloudpickle.dumps(probe._describe_by_value()))  # type: ignore[no-untyped-call] # it has no types
+    (tmp_path / "function.pickle").write_bytes(cloudpickle.dumps(worker_check._describe_by_value()))  # type: ignore[no-untyped-call] # it has no types
     library = Path(cloudpickle.__file__).parents[2]
     script = (
         f"import sys, pickle; sys.path.append({str(library)!r})\n"

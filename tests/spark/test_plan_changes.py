@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import watersmeet as wm
 from tests.spark.queries import forget_batch, rows_of, rows_of_table, run_to_the_end
 from watersmeet.runtime.embedded.run import bound_query
-from watersmeet.runtime.planning import default_plan, spark_plan
+from watersmeet.runtime.planning import choose_spark_plan, make_default_plan
 from watersmeet.runtime.spark.batch_metrics import BatchMetrics, batches
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.spark.task_batch import PlannedDrops, refuse_another_seed
@@ -118,6 +118,6 @@ def test_without_a_plan_the_first_file_of_a_followed_directory_decides(tmp_path:
     plans = {}
     for name in ("many", "few"):
         sources = {stream: wm.stream(tmp_path / name / stream, time="ts", follow=True) for stream in "ab"}
-        plans[name] = spark_plan(bound_query(text, sources), sources)
+        plans[name] = choose_spark_plan(bound_query(text, sources), sources)
     assert plans["many"].indexes
-    assert plans["few"] == default_plan(bound_query(text, sources))
+    assert plans["few"] == make_default_plan(bound_query(text, sources))

@@ -21,7 +21,7 @@ from watersmeet.algebra.schema import StreamSchema
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.calibration.fit import fitted
 from watersmeet.calibration.timing import timed
-from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config
+from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config
 from watersmeet.operators.aggregate.state import empty_state
 from watersmeet.operators.aggregate.step import step
 from watersmeet.operators.window_join.admission import Delta
@@ -111,7 +111,7 @@ def _bound(load: Load) -> BoundQuery:
 
 
 def _config(bound: BoundQuery, load: Load) -> AggregateConfig:
-    return aggregate_config(bound, Plan(early=load.early))
+    return build_aggregate_config(bound, Plan(early=load.early))
 
 
 def _run(config: AggregateConfig, batches: list[dict[int, Delta]]) -> int:

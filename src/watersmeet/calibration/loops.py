@@ -17,7 +17,7 @@ from watersmeet.calibration.around import BATCHES, WINDOW_BATCHES, Around, batch
 from watersmeet.calibration.fit import fitted
 from watersmeet.calibration.streams import FIELDS, joined
 from watersmeet.calibration.timing import timed
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.tactics.registry import settled_config
 from watersmeet.operators.window_join.work_counters import Tally
 from watersmeet.planner.models.profile import Structure
@@ -151,7 +151,7 @@ def scan_s(rows: int, repeats: int) -> float:
     return timed(lambda: run_of(config, batches), repeats).seconds / int(tally.comparisons.sum())
 
 
-def _common_key(streams: int, windows: list[str], plan: Plan | None = None) -> MeetConfig:
+def _common_key(streams: int, windows: list[str], plan: Plan | None = None) -> JoinConfig:
     names = "abcd"[:streams]
     sources = ", ".join(f"{name} [{window}]" for name, window in zip(names, windows, strict=True))
     where = " AND ".join(f"a.k = {name}.k" for name in names[1:])

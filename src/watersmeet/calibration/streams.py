@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.operators.window_join.admission import Delta, Released, pane_of
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.pane import Pane
 from watersmeet.operators.window_join.tactics.registry import settled_config
 from watersmeet.sql import bind, parse
@@ -23,7 +23,7 @@ _HOUR_US = 3_600_000_000
 _LARGEST_KEY = 1 << 40
 
 
-def joined(plan: Plan, *, window_a_us: int = _HOUR_US, window_b_us: int = _HOUR_US, where: str = "") -> MeetConfig:
+def joined(plan: Plan, *, window_a_us: int = _HOUR_US, window_b_us: int = _HOUR_US, where: str = "") -> JoinConfig:
     """The meet of `a` and `b` on their keys. Windows are an hour unless given, which no load is long enough to see the
     end of.
     """
@@ -42,7 +42,7 @@ def delta_of(times: Int64s, keys: Int64s) -> Delta:
     return Delta(table_of(times, keys), times)
 
 
-def pane(config: MeetConfig, number: int, times: Int64s, keys: Int64s) -> Pane:
+def pane(config: JoinConfig, number: int, times: Int64s, keys: Int64s) -> Pane:
     """Rows of an input as they stand in its window."""
     return pane_of(config.inputs[number], Released(table_of(times, keys), times, None))
 

@@ -24,7 +24,7 @@ from watersmeet.algebra.plan import DEFAULT_NODE_ROWS, Index, Plan
 from watersmeet.calibration.fit import fitted
 from watersmeet.calibration.streams import A, B, even_keys, joined, odd_keys, pane
 from watersmeet.calibration.timing import Timed, timed
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.pane import Pane
 from watersmeet.operators.window_join.tactics.registry import tactic_of
 from watersmeet.operators.window_join.work_counters import Tally
@@ -157,13 +157,13 @@ def _arriving(kind: str, load: Load, repeats: int, window_us: int) -> tuple[Time
 
 
 def _joined(
-    config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], hardly_any: dict[int, Pane], repeats: int
+    config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], hardly_any: dict[int, Pane], repeats: int
 ) -> tuple[Timed[Tally], Timed[Tally]]:
     """The join of all arrivals, and of a single one: that is what laying the windows out takes."""
     return timed(lambda: _search(config, old, new), repeats), timed(lambda: _search(config, old, hardly_any), repeats)
 
 
-def _search(config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane]) -> Tally:
+def _search(config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane]) -> Tally:
     tally = Tally(len(config.inputs))
     for _ in tactic_of(config.plan).settle(config, config.plan)(config, old, new, tally):
         pass
@@ -174,7 +174,7 @@ def _plan(kind: str) -> Plan:
     return Plan("window-join", indexes=(("b", INDEXES[kind]),))
 
 
-def _no_rows(config: MeetConfig, number: int) -> Pane:
+def _no_rows(config: JoinConfig, number: int) -> Pane:
     nothing = np.empty(0, np.int64)
     return pane(config, number, nothing, nothing)
 

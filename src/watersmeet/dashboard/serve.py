@@ -12,7 +12,7 @@ from functools import partial
 import uvicorn
 
 from watersmeet.dashboard.app import Shown, dashboard
-from watersmeet.dashboard.connections import ConnectionLimits, bounded_protocol
+from watersmeet.dashboard.guard import ConnectionLimits, bounded_protocol
 from watersmeet.errors import InputError
 from watersmeet.runtime.background import BackgroundThread
 

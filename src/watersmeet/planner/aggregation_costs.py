@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.windows import RangeWindow
-from watersmeet.operators.aggregate.config import AggregateConfig, join_below
-from watersmeet.operators.aggregate.outputs import group_outputs
+from watersmeet.operators.aggregate.config import AggregateConfig, build_join_below
+from watersmeet.operators.aggregate.outputs import build_group_outputs
 from watersmeet.operators.shed.aggregation import shed_config
 from watersmeet.operators.shed.sampling import drop_boxes
-from watersmeet.operators.window_join.config import MeetConfig, MeetInput
+from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.tactics.registry import settled_config
 from watersmeet.planner.budget import Costed
 from watersmeet.planner.costing import Part, costed
@@ -81,22 +81,22 @@ class AggregationCosts:
     def _shedding(self) -> Situation:
         """The same machine with the shedding aggregation on it; refuses queries that have no estimates."""
         shed_config(self.bound, {})
-        config = settled_config(join_below(self.bound, group_outputs(self.bound)), Plan())
+        config = settled_config(build_join_below(self.bound, build_group_outputs(self.bound)), Plan())
         return replace(
             self.situation, config=config, operator=lambda left, plan: self._cost_estimates(config, left, plan)
         )
 
-    def _join_plans(self, config: MeetConfig, pinned: Plan | None) -> list[Plan]:
+    def _join_plans(self, config: JoinConfig, pinned: Plan | None) -> list[Plan]:
         if pinned is not None:
             return [replace(pinned, early=(), drop=())]
         now = self.situation
-        joined = join_below(self.bound, group_outputs(self.bound))
+        joined = build_join_below(self.bound, build_group_outputs(self.bound))
         return [
             replace(each.plan, orders=())
             for each in searched(joined, config, now.workload, now.profile, now.budget).found
         ]
 
-    def _cost_estimates(self, config: MeetConfig, left: Workload, plan: Plan) -> Costed:
+    def _cost_estimates(self, config: JoinConfig, left: Workload, plan: Plan) -> Costed:
         """The join over the rows that are left, and the evaluations of what it finds."""
         joined = costed(config, left, self.situation.profile, plan)
         found_per_s = joined.cost.rows_out_per_s
@@ -141,7 +141,7 @@ def _drop_a_little(now: Situation, found: Approximation) -> Approximation:
     return replace(found, costed=Costed(plan, cost), keep=tuple(keep.items()))
 
 
-def hold_full_windows(config: MeetConfig, workload: Workload) -> Workload:
+def hold_full_windows(config: JoinConfig, workload: Workload) -> Workload:
     """The workload of a join as its aggregation holds it: every RANGE window in full, whatever other streams can still
     reach.
     """
@@ -151,14 +151,14 @@ def hold_full_windows(config: MeetConfig, workload: Workload) -> Workload:
     return replace(workload, inputs=inputs, _matches={}, _reach={}, _key_shares={})
 
 
-def _hold_full_window(source: MeetInput, each: InputEstimate, workload: Workload) -> InputEstimate:
+def _hold_full_window(source: JoinInput, each: InputEstimate, workload: Workload) -> InputEstimate:
     if not source.is_stream or not isinstance(source.window, RangeWindow):
         return each
     lasting_s = min(length_to_seconds(source.window.length_us), workload.arriving.horizon_s)
     return replace(each, held_rows=derived(each.kept_per_s.value * lasting_s, each.kept_per_s))
 
 
-def held_combinations(config: MeetConfig, workload: Workload, found_per_s: float) -> float:
+def held_combinations(config: JoinConfig, workload: Workload, found_per_s: float) -> float:
     """Estimate the combinations whose rows are all inside their windows at an instant.
 
     At most as many as are found while the longest window lasts; pair constraints make them fewer than the windows'

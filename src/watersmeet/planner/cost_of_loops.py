@@ -21,7 +21,7 @@ from watersmeet.algebra.expressions import Column, Expr
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.errors import InternalError
 from watersmeet.operators.expressions import evaluate
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.join_predicates import comparison_sides, is_orderable, is_range
 from watersmeet.operators.window_join.tactics.plan_defaults import default_index
 from watersmeet.planner.budget import Part
@@ -36,7 +36,7 @@ PATH_ROWS = {"btree": btree_path_rows, "ttree": ttree_path_rows}
 class LoopsModel:
     """Seconds of a loop and of upkeep, for one query, one profile and one plan's indexes and intervals."""
 
-    config: MeetConfig
+    config: JoinConfig
     workload: Workload
     profile: Profile
     plan: Plan

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.window_join.admission import STRETCH_ROWS
-from watersmeet.operators.window_join.config import MeetConfig, MeetInput
+from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.planner.budget import Part
 from watersmeet.planner.estimates import Arriving, Workload, length_to_seconds
 from watersmeet.planner.models.profile import Profile
@@ -24,7 +24,7 @@ _MOST_PANES = 12.0
 class RunsModel:
     """Seconds of a probe and of upkeep, for one query and one profile."""
 
-    config: MeetConfig
+    config: JoinConfig
     workload: Workload
     profile: Profile
     _lengths: dict[tuple[int, int], float] = field(default_factory=dict, repr=False)
@@ -110,7 +110,7 @@ class RunsModel:
             self._lengths[key] = each.kept_per_s.value * length_s
         return self._lengths[key]
 
-    def _only_probes(self, each: MeetInput) -> bool:
+    def _only_probes(self, each: JoinInput) -> bool:
         """Whether nobody looks up rows of the input: it is the last one in the batch rule, and they are gone before the
         next batch.
         """

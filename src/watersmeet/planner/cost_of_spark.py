@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.planner.budget import Costed, Part
 from watersmeet.planner.estimates import Workload
 from watersmeet.planner.models.profile import Profile
@@ -56,7 +56,7 @@ class Shuffle:
 
 
 def on_spark(
-    config: MeetConfig,
+    config: JoinConfig,
     workload: Workload,
     profile: Profile,
     each: Costed,

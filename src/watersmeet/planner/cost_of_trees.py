@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from watersmeet.algebra.plan import Tree, leaves
 from watersmeet.algebra.windows import RowsWindow
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.planner.budget import Part
 from watersmeet.planner.estimates import Check, Workload
 from watersmeet.planner.models.profile import Profile
@@ -36,7 +36,7 @@ class Flow:
 class TreeModel:
     """Costs of the nodes of any tree over a query's inputs, by the sets of inputs they join."""
 
-    config: MeetConfig
+    config: JoinConfig
     workload: Workload
     profile: Profile
     _shares: dict[frozenset[int], float] = field(default_factory=dict, repr=False)

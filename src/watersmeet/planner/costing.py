@@ -17,7 +17,7 @@ from typing import Protocol
 
 from watersmeet.algebra.plan import Plan, Tree
 from watersmeet.algebra.windows import RowsWindow
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.tactics.plan_defaults import (
     GLOBAL,
     PER_ORIGIN,
@@ -123,7 +123,7 @@ class Model(Protocol):
     def window_rows(self, target: int) -> float: ...
 
 
-def costed(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan) -> Costed:
+def costed(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> Costed:
     """Fill the tree or the orders that the plan leaves open with the cheapest ones, and predict the cost of the filled
     plan.
     """
@@ -153,7 +153,7 @@ def costed(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan)
     return Costed(plan, PlanCost(tuple(parts), state_rows, state_bytes, rows_out))
 
 
-def _costed_tree(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan, tree: Tree) -> Costed:
+def _costed_tree(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan, tree: Tree) -> Costed:
     """A tree has no orders to choose; its nodes keep rows of their own beside the base windows."""
     model = TreeModel(config, workload, profile)
     rows_out = _rows_out(config, workload)
@@ -166,7 +166,7 @@ def _costed_tree(config: MeetConfig, workload: Workload, profile: Profile, plan:
     return Costed(plan, PlanCost(tuple(parts), rows + kept_rows, size + kept_bytes, rows_out))
 
 
-def _rows_out(config: MeetConfig, workload: Workload) -> float:
+def _rows_out(config: JoinConfig, workload: Workload) -> float:
     return sum(workload.inputs[i].kept_per_s.value * _results(config, workload, i) for i in config.streams)
 
 
@@ -176,7 +176,7 @@ def _base_state(workload: Workload) -> tuple[float, float]:
     return rows, sum(each.held_rows.value * each.row_bytes.value for each in workload.inputs)
 
 
-def model_of(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan) -> Model:
+def model_of(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> Model:
     return (
         RunsModel(config, workload, profile)
         if plan.algorithm == "runs"
@@ -184,7 +184,7 @@ def model_of(config: MeetConfig, workload: Workload, profile: Profile, plan: Pla
     )
 
 
-def _with_global_order(config: MeetConfig, workload: Workload, model: Model, plan: Plan) -> Plan:
+def _with_global_order(config: JoinConfig, workload: Workload, model: Model, plan: Plan) -> Plan:
     """Fill an open global order: the cheapest of all orders for a few inputs, the structural one for many."""
     if plan.global_order or plan.orders or len(config.inputs) > MOST_PERMUTED:
         return fill_by_structure(config, plan)
@@ -197,7 +197,7 @@ def _with_global_order(config: MeetConfig, workload: Workload, model: Model, pla
     return replace(plan, global_order=min(permutations(each.alias for each in config.inputs), key=cpu_per_s))
 
 
-def _global_order(config: MeetConfig, model: Model, origin: int, names: tuple[str, ...]) -> Ordered:
+def _global_order(config: JoinConfig, model: Model, origin: int, names: tuple[str, ...]) -> Ordered:
     """Return one order of all windows with its cost per row of the origin, which is the only row scanned at its own
     loop.
 
@@ -213,7 +213,7 @@ def _global_order(config: MeetConfig, model: Model, origin: int, names: tuple[st
     return Ordered(tuple(target for target in order if target != origin), cost, exact=True)
 
 
-def _order(config: MeetConfig, model: Model, plan: Plan, origin: int) -> Ordered:
+def _order(config: JoinConfig, model: Model, plan: Plan, origin: int) -> Ordered:
     """Return the pinned order of an origin, or the cheapest one that the algorithm can run, with its cost per row of
     the origin.
     """
@@ -241,7 +241,7 @@ def _order(config: MeetConfig, model: Model, plan: Plan, origin: int) -> Ordered
     return Ordered(order, cost, exact=True)
 
 
-def _taken_in(config: MeetConfig, workload: Workload, profile: Profile) -> list[Part]:
+def _taken_in(config: JoinConfig, workload: Workload, profile: Profile) -> list[Part]:
     """Rows coming in and being selected, and what a batch takes whatever it holds."""
     parts = []
     for i in config.streams:
@@ -258,7 +258,7 @@ def _taken_in(config: MeetConfig, workload: Workload, profile: Profile) -> list[
     return parts
 
 
-def _results(config: MeetConfig, workload: Workload, origin: int) -> float:
+def _results(config: JoinConfig, workload: Workload, origin: int) -> float:
     """Combinations one row of the origin ends in; any order gives the same."""
     known, rows = frozenset({origin}), 1.0
     for target in (i for i in range(len(config.inputs)) if i != origin):

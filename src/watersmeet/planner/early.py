@@ -11,8 +11,8 @@ from watersmeet.algebra.expressions import Column, columns_of
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.windows import LandmarkWindow, TumbleWindow
-from watersmeet.operators.aggregate.config import AggregateConfig, why_not_early
-from watersmeet.operators.window_join.config import probing_order
+from watersmeet.operators.aggregate.config import AggregateConfig, early_refusal_reason
+from watersmeet.operators.window_join.config import choose_probe_order
 from watersmeet.planner.budget import Costed, PlanCost
 from watersmeet.planner.costing import Part
 from watersmeet.planner.estimates import Workload
@@ -66,7 +66,7 @@ def early_costed(
 
 def placements(bound: BoundQuery) -> list[tuple[int, ...]]:
     """Sets of inputs that can be aggregated early, none first: 2^m of them for m inputs that can."""
-    allowed = [i for i in range(len(bound.sources)) if why_not_early(bound, i) is None]
+    allowed = [i for i in range(len(bound.sources)) if early_refusal_reason(bound, i) is None]
     if len(allowed) > MOST_INPUTS:
         return [(), tuple(allowed)]
     return list(chain.from_iterable(combinations(allowed, size) for size in range(len(allowed) + 1)))
@@ -77,7 +77,7 @@ def early_notes(bound: BoundQuery, plan: Plan) -> list[str]:
     aliases = [source.alias for source in bound.sources]
     name = plan_name({aliases.index(alias) for alias in plan.early}, len(aliases))
     where = f"early aggregation on {', '.join(plan.early)}" if plan.early else "no early aggregation"
-    refused = [(alias, why_not_early(bound, i)) for i, alias in enumerate(aliases)]
+    refused = [(alias, early_refusal_reason(bound, i)) for i, alias in enumerate(aliases)]
     return [
         f"{name}: {where}",
         *(f'"{alias}" cannot be aggregated early: {reason}' for alias, reason in refused if reason is not None),
@@ -111,7 +111,7 @@ def _order(config: AggregateConfig, number: int, early: frozenset[int]) -> tuple
         return ()
     if config.plan.order(config.inputs[number].alias) is not None:
         return tuple(step.target for step in config.join.orders[number])
-    return probing_order(config.join.classes, config.join.aliases, config.join.bounds, number, early)
+    return choose_probe_order(config.join.classes, config.join.aliases, config.join.bounds, number, early)
 
 
 def _carried_columns(config: AggregateConfig, number: int) -> list[str]:

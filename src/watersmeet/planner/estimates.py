@@ -16,7 +16,7 @@ from watersmeet.algebra.expressions import Column, Expr, columns_of, sources_of
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.windows import FOREVER_US, LandmarkWindow, RangeWindow, RowsWindow, TumbleWindow
 from watersmeet.errors import InternalError
-from watersmeet.operators.window_join.config import MeetConfig, MeetInput
+from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.planner.samples import Samples
 from watersmeet.stats.estimate import Estimate, Provenance, derived
 from watersmeet.stats.selectivity import selectivity
@@ -136,7 +136,7 @@ class Workload:
         """The share of combinations that the predicates no class covers let through."""
         return derived(math.prod(each.share.value for each in self.checks), *(each.share for each in self.checks))
 
-    def matches(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
+    def matches(self, config: JoinConfig, known: frozenset[int], target: int) -> float:
         """Rows of the target that one combination of the known inputs meets, on average, by keys and times.
 
         As samples show, or by containment of value sets: of two attributes with v and w distinct values, a pair of rows
@@ -151,14 +151,14 @@ class Workload:
             )
         return found
 
-    def key_share(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
+    def key_share(self, config: JoinConfig, known: frozenset[int], target: int) -> float:
         """The share of the target's rows that have the keys of a combination of the known inputs."""
         found = self._key_shares.get((known, target))
         if found is None:
             found = self._key_shares[known, target] = self._all_classes_share(config, known, target)
         return found
 
-    def _all_classes_share(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
+    def _all_classes_share(self, config: JoinConfig, known: frozenset[int], target: int) -> float:
         share = 1.0
         for key_class, members in enumerate(config.classes.keys):
             providers = frozenset(i for i in known if i in members)
@@ -166,7 +166,7 @@ class Workload:
                 share *= self._class_share(config, key_class, providers, target)
         return share
 
-    def _class_share(self, config: MeetConfig, key_class: int, providers: frozenset[int], target: int) -> float:
+    def _class_share(self, config: JoinConfig, key_class: int, providers: frozenset[int], target: int) -> float:
         fewest = min(self.inputs[i].distinct[key_class].value for i in providers)
         evenly = 1 / max(fewest, self.inputs[target].distinct[key_class].value, 1.0)
         seen = self.samples.matching(config, key_class, providers, target, evenly)
@@ -178,23 +178,23 @@ class Workload:
             each.share.value for each in self.checks if target in each.inputs and each.inputs <= known | {target}
         )
 
-    def growth(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
+    def growth(self, config: JoinConfig, known: frozenset[int], target: int) -> float:
         """Combinations with the target, per combination without."""
         return self.matches(config, known, target) * self.passing(known, target)
 
-    def reachable_rows(self, config: MeetConfig, known: frozenset[int], target: int) -> float:
+    def reachable_rows(self, config: JoinConfig, known: frozenset[int], target: int) -> float:
         """Rows of the target inside the time bounds that the known inputs leave of its window, when a row arrives."""
         streams = [i for i in known if config.inputs[i].is_stream]
         return min((self._reachable_from(config, i, target) for i in streams), default=self.filled_rows(config, target))
 
-    def filled_rows(self, config: MeetConfig, number: int) -> float:
+    def filled_rows(self, config: JoinConfig, number: int) -> float:
         """Rows in a window on average, while it fills and after."""
         each = self.inputs[number]
         if not config.inputs[number].is_stream or not each.kept_per_s.value:
             return each.held_rows.value
         return each.kept_per_s.value * self.arriving.past_s(each.held_rows.value / each.kept_per_s.value)
 
-    def _reachable_from(self, config: MeetConfig, known: int, target: int) -> float:
+    def _reachable_from(self, config: JoinConfig, known: int, target: int) -> float:
         found = self._reach.get((known, target))
         if found is None:
             each, gap_us = self.inputs[target], self.gaps_us[target][known]
@@ -207,7 +207,7 @@ class Workload:
 
 def workload_of(
     bound: BoundQuery,
-    config: MeetConfig,
+    config: JoinConfig,
     stats: Mapping[str, StreamStats],
     samples: Samples | None = None,
     arriving: Arriving | None = None,
@@ -235,8 +235,8 @@ def workload_of(
 
 
 def _input(
-    config: MeetConfig,
-    source: MeetInput,
+    config: JoinConfig,
+    source: JoinInput,
     stats: StreamStats,
     samples: Samples,
     arriving: Arriving,
@@ -256,7 +256,7 @@ def _input(
 
 
 def _held_rows(
-    source: MeetInput, kept: Estimate, share: Estimate, stats: StreamStats, arriving: Arriving, every_us: int | None
+    source: JoinInput, kept: Estimate, share: Estimate, stats: StreamStats, arriving: Arriving, every_us: int | None
 ) -> Estimate:
     """Rows in a full window; no more than come at all."""
     steady = _steady_rows(source, kept, share, stats, every_us)
@@ -265,7 +265,7 @@ def _held_rows(
 
 
 def _steady_rows(
-    source: MeetInput, kept: Estimate, share: Estimate, stats: StreamStats, every_us: int | None
+    source: JoinInput, kept: Estimate, share: Estimate, stats: StreamStats, every_us: int | None
 ) -> Estimate:
     match source.window:
         case RowsWindow(count, partition_by):
@@ -308,7 +308,7 @@ def _mean_tile_us(length_us: int, every_us: int | None) -> float:
     return (length_us + (0 if every_us is None else math.gcd(length_us, every_us))) / 2
 
 
-def _kept_bytes(source: MeetInput, stats: StreamStats) -> Estimate:
+def _kept_bytes(source: JoinInput, stats: StreamStats) -> Estimate:
     """A kept row: the columns that are read later, a time, and a code per key."""
     whole = max(1, sum(_width(source.fields.field(name).type) for name in source.fields.names))
     kept = sum(_width(source.fields.field(name).type) for name in source.columns)
@@ -322,7 +322,7 @@ def _width(kind: pa.DataType) -> int:
         return 16  # text and other values of no fixed width
 
 
-def _class_distinct(source: MeetInput, held: Estimate, stats: StreamStats) -> dict[int, Estimate]:
+def _class_distinct(source: JoinInput, held: Estimate, stats: StreamStats) -> dict[int, Estimate]:
     """Distinct values of each key; an expression over several columns has at most the product of theirs."""
     found: dict[int, Estimate] = {}
     for key_class, expr in source.keys:

@@ -12,9 +12,9 @@ from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.render import query_text
 from watersmeet.algebra.windows import FOREVER_US, duration_text
 from watersmeet.errors import PlanError
-from watersmeet.operators.aggregate.config import aggregate_config
+from watersmeet.operators.aggregate.config import build_aggregate_config
 from watersmeet.operators.shed.sampling import drop_boxes
-from watersmeet.operators.window_join.config import MeetConfig, MeetInput
+from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.tactics.plan_defaults import open_parts
 from watersmeet.operators.window_join.tactics.registry import settled_config
 from watersmeet.planner.aggregation_costs import AggregationCosts, hold_full_windows
@@ -45,7 +45,7 @@ class Explanation:
     """
 
     bound: BoundQuery
-    config: MeetConfig
+    config: JoinConfig
     workload: Workload
     stats: Mapping[str, StreamStats]
     chosen: Costed
@@ -192,7 +192,7 @@ class Explanation:
             inputs[i].alias: [inputs[step.target].alias for step in self.config.orders[i]] for i in self.config.streams
         }
 
-    def _input(self, source: MeetInput) -> dict[str, Any]:
+    def _input(self, source: JoinInput) -> dict[str, Any]:
         each = self.workload.inputs[source.number]
         return {
             "alias": source.alias,
@@ -207,7 +207,7 @@ class Explanation:
             "distinct": {name: _estimate_dict(found) for name, found in self.stats[source.name].distinct.items()},
         }
 
-    def _keeps(self, source: MeetInput) -> str:
+    def _keeps(self, source: JoinInput) -> str:
         if not source.is_stream:
             return "the whole relation"
         if len(self.config.streams) == 1 and not source.has_ends:
@@ -253,7 +253,7 @@ def explained(
     """
     if bound.is_aggregation:
         sheds = plan is not None and bool(drop_boxes(bound, plan))
-        grouped = aggregate_config(
+        grouped = build_aggregate_config(
             bound, None if sheds else plan
         )  # what is shed is joined first, by any plan for joins
         workload = hold_full_windows(grouped.join, workload_of(bound, grouped.join, stats, samples, arriving))
@@ -312,7 +312,7 @@ def _explained_aggregation(
     others = tuple(each for each in found if sheds or each.plan.early != chosen.plan.early)
     notes = ("rows are shed: aggregates are estimates",) if sheds else tuple(early_notes(bound, chosen.plan))
     config = (
-        now.config if sheds else aggregate_config(bound, chosen.plan).join
+        now.config if sheds else build_aggregate_config(bound, chosen.plan).join
     )  # orders depend on which inputs are aggregated early
     trace = (f"{len(found)} placements of early aggregation compared by predicted CPU time",)
     helps = None

@@ -11,7 +11,7 @@ from itertools import product
 
 from watersmeet.algebra.plan import DEFAULT_NODE_ROWS, INDEX_KINDS, Index, Plan
 from watersmeet.errors import PlanError
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.tactics.plan_defaults import (
     ANY,
     fill_by_structure,
@@ -31,7 +31,7 @@ MOST_MIXED = 3
 MOST_BUCKETS = 1 << 20
 
 
-def fill_plan(config: MeetConfig, workload: Workload, profile: Profile, plan: Plan) -> Plan:
+def fill_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> Plan:
     """Return the cheapest full plan among those that agree with what the plan pins.
 
     `config` is the meet of this plan. Where its algorithm cannot run any of them, the defaults that need no statistics
@@ -45,7 +45,7 @@ def fill_plan(config: MeetConfig, workload: Workload, profile: Profile, plan: Pl
     return fill_by_structure(config, plan)
 
 
-def can_run(config: MeetConfig, plan: Plan) -> bool:
+def can_run(config: JoinConfig, plan: Plan) -> bool:
     """Whether the plan's algorithm accepts it; `config` has to be built for that algorithm."""
     try:
         tactic_of(plan).settle(config, plan)
@@ -54,7 +54,7 @@ def can_run(config: MeetConfig, plan: Plan) -> bool:
     return True
 
 
-def _fill_indexes(config: MeetConfig, workload: Workload, plan: Plan) -> Iterator[Plan]:
+def _fill_indexes(config: JoinConfig, workload: Workload, plan: Plan) -> Iterator[Plan]:
     """Yield the plan with every choice of indexes for the windows that it gives none."""
     parts = open_parts(plan)
     windows = [each for each in config.inputs if plan.index(each.alias) is None] if parts.indexes is not None else []

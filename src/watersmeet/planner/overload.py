@@ -27,7 +27,7 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import FOREVER_US, RowsWindow
 from watersmeet.errors import PlanError, listing
 from watersmeet.operators.shed.sampling import DropBox
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.planner.budget import Budget, Costed, PlanCost, bytes_text
 from watersmeet.planner.cost_of_spark import Shuffle, on_spark
 from watersmeet.planner.costing import Part, costed
@@ -89,7 +89,7 @@ class Approximation:
 class Situation:
     """What is to be run, on what. With the engine "spark", what Spark takes on top counts."""
 
-    config: MeetConfig
+    config: JoinConfig
     workload: Workload
     profile: Profile
     budget: Budget
@@ -145,7 +145,7 @@ class Situation:
         return {name: all(rows for each, rows in windows if each == name) for name, _ in windows}
 
 
-def thinned(config: MeetConfig, workload: Workload, keep: Mapping[str, float]) -> Workload:
+def thinned(config: JoinConfig, workload: Workload, keep: Mapping[str, float]) -> Workload:
     """The workload with a share of each stream kept, by stream name."""
     inputs = tuple(
         _thinner(each, keep.get(source.name, 1.0), counted=isinstance(source.window, RowsWindow))

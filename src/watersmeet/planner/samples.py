@@ -24,7 +24,7 @@ from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError
 from watersmeet.operators.expressions import maybe_true
 from watersmeet.operators.window_join.admission import Released, drop_raising_rows, pane_of
-from watersmeet.operators.window_join.config import MeetConfig, MeetInput
+from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.pane import Pane
 from watersmeet.stats.estimate import Estimate
 from watersmeet.stats.selectivity import sampled_selectivity
@@ -56,7 +56,7 @@ class Sample:
         return sampled_selectivity(np.arange(self.looked_at) < len(self.pane))
 
 
-def sample_of(source: MeetInput, table: pa.Table, times: Int64s) -> Sample:
+def sample_of(source: JoinInput, table: pa.Table, times: Int64s) -> Sample:
     """A sample of a table's rows; the same table gives the same sample, but two inputs that read it get different ones."""
     chosen = sample_rows(table.num_rows, SAMPLE_ROWS, seed=source.number)
     if chosen is not None:
@@ -75,7 +75,7 @@ class Samples:
     _shares: dict[tuple[int, frozenset[int]], tuple[float, float]] = field(default_factory=dict, repr=False)
 
     def matching(
-        self, config: MeetConfig, key_class: int, known: frozenset[int], target: int, evenly: float
+        self, config: JoinConfig, key_class: int, known: frozenset[int], target: int, evenly: float
     ) -> float | None:
         """The share of the target's rows that have the key which the known inputs have in common; None where no sample
         can tell.
@@ -96,7 +96,7 @@ class Samples:
         pairs_seen = len(self.by_input[target].pane) * len(self.by_input[next(iter(known))].pane)
         return max(hits, 0.5) / pairs_seen if pairs_seen * evenly >= ENOUGH_HITS else None
 
-    def holding(self, config: MeetConfig, check: Expr, given: tuple[Expr, ...] = ()) -> Estimate | None:
+    def holding(self, config: JoinConfig, check: Expr, given: tuple[Expr, ...] = ()) -> Estimate | None:
         """How often a predicate over several inputs holds where the given ones do, for rows as far apart as a result
         allows.
 
@@ -118,7 +118,7 @@ class Samples:
         ).keep  # errors count on results only, which these combinations need not be
         return sampled_selectivity(maybe_true((check,), column, TRIED).keep[left])
 
-    def _tried(self, config: MeetConfig, numbers: list[int]) -> dict[int, Int64s]:
+    def _tried(self, config: JoinConfig, numbers: list[int]) -> dict[int, Int64s]:
         """Rows at random, those after the first at random inside the time bounds that the first one sets, where there
         are any.
         """
@@ -142,7 +142,7 @@ class Samples:
             rows[other] = rng.integers(low, high)
         return rows
 
-    def _together(self, config: MeetConfig, key_class: int, inputs: frozenset[int]) -> tuple[float, float]:
+    def _together(self, config: JoinConfig, key_class: int, inputs: frozenset[int]) -> tuple[float, float]:
         """The share of combinations of one row each that have the same key, and how many of the samples' combinations
         that were.
         """
@@ -155,7 +155,7 @@ class Samples:
             found = self._shares[key_class, inputs] = (hits / float(sizes), hits)
         return found
 
-    def _class_counts(self, config: MeetConfig, key_class: int) -> dict[int, Floats]:
+    def _class_counts(self, config: JoinConfig, key_class: int) -> dict[int, Floats]:
         """How often each value occurs in each sample, values numbered alike; values of a single input are left out, but
         for its total.
         """

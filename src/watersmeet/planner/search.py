@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import permutations, product
+from random import Random
 
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.errors import InternalError
-from watersmeet.operators.window_join.config import MeetConfig, meet_config
+from watersmeet.errors import InternalError, PlanError
+from watersmeet.operators.window_join.config import JoinConfig, build_join_config
 from watersmeet.operators.window_join.tactics.plan_defaults import fill_intervals
-from watersmeet.operators.window_join.tactics.registry import tactic_of
+from watersmeet.operators.window_join.tactics.registry import settled_config, tactic_of
 from watersmeet.planner.budget import Budget, Costed
 from watersmeet.planner.cost_of_trees import TreeModel
 from watersmeet.planner.costing import costed
@@ -34,7 +35,7 @@ class Searching:
     """What rules work on: the query and what is known of it, the plans proposed so far, and those that have a cost."""
 
     bound: BoundQuery
-    config: MeetConfig
+    config: JoinConfig
     workload: Workload
     profile: Profile
     budget: Budget
@@ -143,7 +144,7 @@ RULES: tuple[Rule, ...] = (*PROPOSING, share_out_buckets, drop_what_cannot_run, 
 
 def searched(
     bound: BoundQuery,
-    config: MeetConfig,
+    config: JoinConfig,
     workload: Workload,
     profile: Profile,
     budget: Budget | None = None,
@@ -161,13 +162,13 @@ def searched(
 
 
 def candidates(
-    bound: BoundQuery, config: MeetConfig, workload: Workload, profile: Profile, budget: Budget | None = None
+    bound: BoundQuery, config: JoinConfig, workload: Workload, profile: Profile, budget: Budget | None = None
 ) -> list[Costed]:
     """All candidates with their costs, cheapest feasible first. Grouped runs always are one, so there is always a plan."""
     return list(searched(bound, config, workload, profile, budget).found)
 
 
-def open_plans(bound: BoundQuery, config: MeetConfig, workload: Workload, profile: Profile) -> list[Plan]:
+def open_plans(bound: BoundQuery, config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
     """All candidates, with the orders of their loops left open."""
     return list(searched(bound, config, workload, profile, rules=(*PROPOSING, drop_what_cannot_run)).plans)
 
@@ -236,10 +237,59 @@ def _within(search: Searching, plan: Plan, most: int) -> Plan:
     )
 
 
-def _configs(bound: BoundQuery) -> dict[bool, MeetConfig]:
+def _configs(bound: BoundQuery) -> dict[bool, JoinConfig]:
     """Return the meet with and without comparisons in the kernel."""
-    return {thetas: meet_config(bound, Plan(), kernel_thetas=thetas) for thetas in (False, True)}
+    return {thetas: build_join_config(bound, Plan(), kernel_thetas=thetas) for thetas in (False, True)}
 
 
-def _can_run(configs: dict[bool, MeetConfig], plan: Plan) -> bool:
+def _can_run(configs: dict[bool, JoinConfig], plan: Plan) -> bool:
     return can_run(configs[tactic_of(plan).kernel_thetas], plan)
+
+
+Orders = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def plan_space(
+    bound: BoundQuery, config: JoinConfig, workload: Workload, profile: Profile, most: int, seed: int = 0
+) -> list[Plan]:
+    """All plans that can run, if there are at most so many; else so many of them, drawn at random, each once."""
+    candidates = open_plans(bound, config, workload, profile)
+    orders = math.prod(math.factorial(len(config.inputs) - 1) for _ in config.streams)
+    if len(candidates) * orders <= most:
+        whole = (_ordered(plan, chosen) for plan in candidates for chosen in _all_orders(config))
+        return [plan for plan in dict.fromkeys(whole) if _runs(bound, plan)]
+    rng, found = Random(seed), dict[Plan, None]()
+    for _ in range(20 * most):
+        plan = _ordered(rng.choice(candidates), _random_orders(config, rng))
+        if plan not in found and _runs(bound, plan):
+            found[plan] = None
+        if len(found) == most:
+            break
+    return list(found)
+
+
+def _ordered(plan: Plan, orders: Orders) -> Plan:
+    return plan if plan.tree is not None else replace(plan, orders=orders)
+
+
+def _all_orders(config: JoinConfig) -> list[Orders]:
+    aliases = [each.alias for each in config.inputs]
+    per_origin = [
+        [(aliases[i], order) for order in permutations([alias for alias in aliases if alias != aliases[i]])]
+        for i in config.streams
+    ]
+    return [tuple(chosen) for chosen in product(*per_origin)]
+
+
+def _random_orders(config: JoinConfig, rng: Random) -> Orders:
+    aliases = [each.alias for each in config.inputs]
+    others = {aliases[i]: [alias for alias in aliases if alias != aliases[i]] for i in config.streams}
+    return tuple((origin, tuple(rng.sample(names, len(names)))) for origin, names in others.items())
+
+
+def _runs(bound: BoundQuery, plan: Plan) -> bool:
+    try:
+        settled_config(bound, plan)
+    except PlanError:
+        return False
+    return True

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.calibration.store import current as current_profile
-from watersmeet.operators.aggregate.config import aggregate_config
-from watersmeet.operators.window_join.config import MeetConfig, meet_config
+from watersmeet.operators.aggregate.config import build_aggregate_config
+from watersmeet.operators.window_join.config import JoinConfig, build_join_config
 from watersmeet.operators.window_join.tactics.registry import settled_config
 from watersmeet.planner.budget import Budget
 from watersmeet.planner.cost_of_spark import Shuffle
@@ -31,7 +31,7 @@ from watersmeet.planner.filling import fill_plan
 from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
 from watersmeet.planner.samples import Sample, Samples, sample_of
 from watersmeet.runtime.spark.bucket_grid import choose_layout, grouping_of, shuffle_of
-from watersmeet.runtime.statistics import columns_asked, completed
+from watersmeet.runtime.statistics import fill_missing_stats, list_columns_read
 from watersmeet.sources.declarations import Relation, Stream, event_times_us
 from watersmeet.sources.feeds import PathFeed, SparkFeed, TableFeed
 from watersmeet.sources.times import refuse_likely_unit
@@ -40,20 +40,20 @@ from watersmeet.stats.sample import measured
 from watersmeet.stats.stream_stats import ASSUMED_ROWS_PER_S, StreamStats, stats
 
 #: With fewer rows at hand than this every plan is done before the best one is found.
-FEW_ROWS = 500
+MIN_PLANNING_ROWS = 500
 
 #: Rows that are counted for distinct values when a run is planned.
-COUNTED_ROWS = 20_000
+MAX_COUNTED_ROWS = 20_000
 
 #: A run whose rows grew so many times since it was planned is planned again.
-GROWTH = 4
+REPLAN_GROWTH_FACTOR = 4
 
 Int64s = NDArray[np.int64]
-Known = Mapping[str, Stream | Relation | StreamStats]
+SourcesOrStats = Mapping[str, Stream | Relation | StreamStats]
 
 
 @dataclass(frozen=True)
-class AtHand:
+class PlanningSample:
     """Rows of the sources that can be looked at before the run, with their times; `whole` says that no others will
     come.
     """
@@ -75,7 +75,7 @@ class AtHand:
 
 
 #: No rows to look at: everything is assumed.
-NOTHING_AT_HAND = AtHand({}, {}, whole=False)
+EMPTY_SAMPLE = PlanningSample({}, {}, whole=False)
 
 
 @runtime_checkable
@@ -85,9 +85,9 @@ class Peekable(Protocol):
     def peek(self) -> pa.Table | None: ...
 
 
-def explanation(
+def explain_run(
     bound: BoundQuery,
-    sources: Known,
+    sources: SourcesOrStats,
     *,
     declared: Mapping[str, StreamStats] | None = None,
     plan: Plan | None = None,
@@ -98,20 +98,20 @@ def explanation(
     buckets: int | None = None,
 ) -> Explanation:
     """Explain which plan a run of the query over these sources would use, and why; on Spark, over so many buckets."""
-    hand, known = planning_rows(bound, sources, declared)
+    hand, known = read_planning_input(bound, sources, declared)
     if plan is None and engine == "spark" and bound.is_aggregation:
         default, reason = (
-            plan_of(bound, hand, known, engine=engine),
+            choose_plan(bound, hand, known, engine=engine),
             "an aggregation on Spark is planned by assumed statistics",
         )
-    elif plan is None and is_too_little(bound, hand, known):
+    elif plan is None and has_too_few_rows(bound, hand, known):
         default, reason = (
-            default_plan(bound),
-            f"fewer than {FEW_ROWS} rows at hand: the default plan is taken, nothing is compared",
+            make_default_plan(bound),
+            f"fewer than {MIN_PLANNING_ROWS} rows at hand: the default plan is taken, nothing is compared",
         )
     else:
         default, reason = None, ""
-    return explained_on(
+    return explain_sample(
         bound,
         hand,
         known,
@@ -121,22 +121,22 @@ def explanation(
         all_plans=all_plans,
         wishes=wishes,
         engine=engine,
-        shuffle=predicted_shuffle(bound, sources, hand, known, buckets)
+        shuffle=predict_shuffle(bound, sources, hand, known, buckets)
         if engine == "spark" and buckets is not None
         else None,
     )
 
 
-def predicted_shuffle(
-    bound: BoundQuery, sources: Known, hand: AtHand, known: Mapping[str, StreamStats], buckets: int
+def predict_shuffle(
+    bound: BoundQuery, sources: SourcesOrStats, hand: PlanningSample, known: Mapping[str, StreamStats], buckets: int
 ) -> Shuffle:
     """Predict which rows travel to the buckets of a query on Spark, along the grid that the rows and statistics at hand
     lead to.
     """
-    grouped = aggregate_config(bound) if bound.is_aggregation else None
-    config = meet_config(bound, Plan()) if grouped is None else grouped.join
+    grouped = build_aggregate_config(bound) if bound.is_aggregation else None
+    config = build_join_config(bound, Plan()) if grouped is None else grouped.join
     grouping = None if grouped is None else grouping_of(grouped)
-    rates = input_rates(bound, config, sources, hand, known)
+    rates = estimate_input_rates(bound, config, sources, hand, known)
     grid = choose_layout(config, buckets, rates.rows, grouping)
     return shuffle_of(config, grid, rates.rows, is_total=rates.is_total, grouping=grouping)
 
@@ -149,8 +149,12 @@ class InputRates:
     is_total: bool
 
 
-def input_rates(
-    bound: BoundQuery, config: MeetConfig, sources: Known, hand: AtHand, known: Mapping[str, StreamStats]
+def estimate_input_rates(
+    bound: BoundQuery,
+    config: JoinConfig,
+    sources: SourcesOrStats,
+    hand: PlanningSample,
+    known: Mapping[str, StreamStats],
 ) -> InputRates:
     """Return how many rows of each input pass its own predicates and travel.
 
@@ -158,13 +162,13 @@ def input_rates(
     as the fastest known one, so that streams of which nothing is known are equal.
     """
     workload = workload_of(
-        bound, config, _statistics(bound, hand, known), _samples(config, hand, known), hand.arriving()
+        bound, config, _collect_stats(bound, hand, known), _draw_samples(config, hand, known), hand.arriving()
     )
     shares = [
         each.kept_per_s.value / each.rows_per_s.value if each.rows_per_s.value else 1.0 for each in workload.inputs
     ]
     totals = {
-        each.name: None if each.name in known else _row_count(sources.get(each.name), hand, each.name)
+        each.name: None if each.name in known else _count_source_rows(sources.get(each.name), hand, each.name)
         for each in config.inputs
     }
     counts = [totals[each.name] if each.is_stream else 0 for each in config.inputs]
@@ -179,18 +183,18 @@ def input_rates(
     )
 
 
-def _row_count(source: Stream | Relation | StreamStats | None, hand: AtHand, name: str) -> int | None:
+def _count_source_rows(source: Stream | Relation | StreamStats | None, hand: PlanningSample, name: str) -> int | None:
     """Return the number of rows of a finite source, where it is known without reading it."""
     if source is None or isinstance(source, StreamStats):
         return None
     if isinstance(source.feed, SparkFeed):
         return source.feed.known_rows()
-    return hand.tables[name].num_rows if name in hand.tables and _is_whole(source) else None
+    return hand.tables[name].num_rows if name in hand.tables and _is_complete(source) else None
 
 
-def plan_of(
+def choose_plan(
     bound: BoundQuery,
-    hand: AtHand,
+    hand: PlanningSample,
     known: Mapping[str, StreamStats] | None = None,
     plan: Plan | None = None,
     *,
@@ -207,50 +211,52 @@ def plan_of(
     if bound.is_aggregation and plan is not None:
         return plan
     if bound.is_aggregation and engine == "spark":
-        return explained_on(bound, NOTHING_AT_HAND, {}).plan
+        return explain_sample(bound, EMPTY_SAMPLE, {}).plan
     if plan is not None:
-        return _filled(bound, hand, known, plan)
-    if is_too_little(bound, hand, known) or (len(bound.sources) == 1 and not bound.is_aggregation):
-        return default_plan(bound)
-    return explained_on(bound, hand, known, engine=engine).plan
+        return _fill_pinned_plan(bound, hand, known, plan)
+    if has_too_few_rows(bound, hand, known) or (len(bound.sources) == 1 and not bound.is_aggregation):
+        return make_default_plan(bound)
+    return explain_sample(bound, hand, known, engine=engine).plan
 
 
-def spark_plan(
+def choose_spark_plan(
     bound: BoundQuery,
     sources: Mapping[str, Stream | Relation],
     plan: Plan | None = None,
     stats: Mapping[str, StreamStats] | None = None,
 ) -> Plan:
     """Return the plan of a query on Spark, by declared statistics and the first rows of its sources; see `plan_of`."""
-    return plan_of(bound, *planning_rows(bound, sources, stats), plan, engine="spark")
+    return choose_plan(bound, *read_planning_input(bound, sources, stats), plan, engine="spark")
 
 
-def default_plan(bound: BoundQuery) -> Plan:
+def make_default_plan(bound: BoundQuery) -> Plan:
     """Return the plan that needs no statistics: grouped runs in the default order; for an aggregation, late
     aggregation.
     """
     return Plan() if bound.is_aggregation else settled_config(bound, Plan()).plan
 
 
-def is_too_little(bound: BoundQuery, hand: AtHand, known: Mapping[str, StreamStats]) -> bool:
+def has_too_few_rows(bound: BoundQuery, hand: PlanningSample, known: Mapping[str, StreamStats]) -> bool:
     """Whether there is too little to plan by: nothing is declared, and rows are few or not at hand for every source."""
-    return not known and (hand.rows < FEW_ROWS or any(each.schema.name not in hand.tables for each in bound.sources))
+    return not known and (
+        hand.rows < MIN_PLANNING_ROWS or any(each.schema.name not in hand.tables for each in bound.sources)
+    )
 
 
-def _filled(bound: BoundQuery, hand: AtHand, known: Mapping[str, StreamStats], plan: Plan) -> Plan:
+def _fill_pinned_plan(bound: BoundQuery, hand: PlanningSample, known: Mapping[str, StreamStats], plan: Plan) -> Plan:
     """Fill what a pinned plan of a join leaves open."""
     config = settled_config(bound, plan)
-    if config.plan == plan or is_too_little(bound, hand, known):
+    if config.plan == plan or has_too_few_rows(bound, hand, known):
         return config.plan
     workload = workload_of(
-        bound, config, _statistics(bound, hand, known), _samples(config, hand, known), hand.arriving()
+        bound, config, _collect_stats(bound, hand, known), _draw_samples(config, hand, known), hand.arriving()
     )
     return fill_plan(config, workload, current_profile(), plan)
 
 
-def planning_rows(
-    bound: BoundQuery, sources: Known, declared: Mapping[str, StreamStats] | None = None
-) -> tuple[AtHand, dict[str, StreamStats]]:
+def read_planning_input(
+    bound: BoundQuery, sources: SourcesOrStats, declared: Mapping[str, StreamStats] | None = None
+) -> tuple[PlanningSample, dict[str, StreamStats]]:
     """Return what a query is planned by: rows at hand, and declared statistics, which count before rows."""
     known = {
         **{name: source for name, source in sources.items() if isinstance(source, StreamStats)},
@@ -259,10 +265,10 @@ def planning_rows(
     rows = {
         name: source for name, source in sources.items() if not isinstance(source, StreamStats) and name not in known
     }
-    return at_hand(bound, rows), known
+    return read_planning_sample(bound, rows), known
 
 
-def at_hand(bound: BoundQuery, sources: Mapping[str, Stream | Relation]) -> AtHand:
+def read_planning_sample(bound: BoundQuery, sources: Mapping[str, Stream | Relation]) -> PlanningSample:
     """Return the first rows of the query's sources, where looking does not use them up or start a job elsewhere.
 
     Of a directory that grows, these are the rows of its first file.
@@ -274,7 +280,7 @@ def at_hand(bound: BoundQuery, sources: Mapping[str, Stream | Relation]) -> AtHa
         found = feed.peek() if isinstance(feed, Peekable) else None
         if found is not None:
             tables[name] = found
-    hand = timed_rows(tables, sources, whole=all(_is_whole(sources[name]) for name in names))
+    hand = build_sample(tables, sources, whole=all(_is_complete(sources[name]) for name in names))
     for name, times in hand.times.items():
         source = sources[name]
         if isinstance(source, Stream) and times.size:
@@ -282,23 +288,25 @@ def at_hand(bound: BoundQuery, sources: Mapping[str, Stream | Relation]) -> AtHa
     return hand
 
 
-def _is_whole(source: Stream | Relation) -> bool:
+def _is_complete(source: Stream | Relation) -> bool:
     """Whether the rows at hand are all rows of the source."""
     return isinstance(source.feed, TableFeed | PathFeed) and not (isinstance(source, Stream) and source.is_endless)
 
 
-def timed_rows(tables: Mapping[str, pa.Table], sources: Mapping[str, Stream | Relation], *, whole: bool) -> AtHand:
+def build_sample(
+    tables: Mapping[str, pa.Table], sources: Mapping[str, Stream | Relation], *, whole: bool
+) -> PlanningSample:
     streams = {name: source for name in tables if isinstance(source := sources[name], Stream)}
-    return AtHand(
+    return PlanningSample(
         tables,
         {name: event_times_us(name, tables[name], source.time, source.unit) for name, source in streams.items()},
         whole,
     )
 
 
-def explained_on(
+def explain_sample(
     bound: BoundQuery,
-    hand: AtHand,
+    hand: PlanningSample,
     known: Mapping[str, StreamStats],
     *,
     plan: Plan | None = None,
@@ -315,18 +323,18 @@ def explained_on(
 
     `rates` by stream name count before those that the rows themselves show.
     """
-    config = aggregate_config(bound).join if bound.is_aggregation else meet_config(bound, Plan())
+    config = build_aggregate_config(bound).join if bound.is_aggregation else build_join_config(bound, Plan())
     if plan is not None and not bound.is_aggregation:
-        plan = _filled(bound, hand, known, plan)
+        plan = _fill_pinned_plan(bound, hand, known, plan)
     return explained(
         bound,
-        _statistics(bound, hand, known, rates),
+        _collect_stats(bound, hand, known, rates),
         current_profile(),
         budget=budget,
         plan=plan,
         all_plans=all_plans,
         engine=engine,
-        samples=_samples(config, hand, known),
+        samples=_draw_samples(config, hand, known),
         arriving=arriving or hand.arriving(),
         reason=reason,
         wishes=wishes,
@@ -334,26 +342,26 @@ def explained_on(
     )
 
 
-def _statistics(
-    bound: BoundQuery, hand: AtHand, known: Mapping[str, StreamStats], rates: Mapping[str, float] | None = None
+def _collect_stats(
+    bound: BoundQuery, hand: PlanningSample, known: Mapping[str, StreamStats], rates: Mapping[str, float] | None = None
 ) -> dict[str, StreamStats]:
     """Return statistics by source name: declared, else measured on the rows at hand, else assumed."""
     found = {
-        name: known.get(name) or _measured(bound, hand, name)
+        name: known.get(name) or _measure_stats(bound, hand, name)
         for name in dict.fromkeys(each.schema.name for each in bound.sources)
     }
     for name, rate in (rates or {}).items():
         found[name] = replace(found[name], rows_per_s=Estimate(rate, Provenance.MEASURED))
-    return completed(bound, found)
+    return fill_missing_stats(bound, found)
 
 
-def _measured(bound: BoundQuery, hand: AtHand, name: str) -> StreamStats:
+def _measure_stats(bound: BoundQuery, hand: PlanningSample, name: str) -> StreamStats:
     if name not in hand.tables:
         return stats()
-    return measured(hand.tables[name], hand.times.get(name), columns_asked(bound, name), COUNTED_ROWS)
+    return measured(hand.tables[name], hand.times.get(name), list_columns_read(bound, name), MAX_COUNTED_ROWS)
 
 
-def _samples(config: MeetConfig, hand: AtHand, known: Mapping[str, StreamStats]) -> Samples:
+def _draw_samples(config: JoinConfig, hand: PlanningSample, known: Mapping[str, StreamStats]) -> Samples:
     """Samples of the sources that nothing else is declared of. What is declared counts, not what the rows at hand show."""
     found: dict[int, Sample] = {}
     for each in config.inputs:

@@ -39,7 +39,7 @@ _TEXT_FUNCTIONS = (
 )
 
 
-def completed(bound: BoundQuery, known: Mapping[str, StreamStats]) -> dict[str, StreamStats]:
+def fill_missing_stats(bound: BoundQuery, known: Mapping[str, StreamStats]) -> dict[str, StreamStats]:
     """Statistics by source name, checked against the sources' columns, with what is missing assumed and marked."""
     return {
         each.schema.name: known[each.schema.name].checked_against(each.schema).with_assumptions(each.schema)
@@ -47,7 +47,7 @@ def completed(bound: BoundQuery, known: Mapping[str, StreamStats]) -> dict[str, 
     }
 
 
-def columns_asked(bound: BoundQuery, name: str) -> list[str]:
+def list_columns_read(bound: BoundQuery, name: str) -> list[str]:
     """Columns that predicates, PARTITION BY, GROUP BY and aggregates read: the others' statistics change no plan."""
     mine = {each.alias: each for each in bound.sources if each.schema.name == name}
     exprs = [*([] if bound.where is None else [bound.where]), *bound.group_by]
@@ -63,7 +63,7 @@ def columns_asked(bound: BoundQuery, name: str) -> list[str]:
     return [column for column in dict.fromkeys([*read, *counted]) if not pa.types.is_nested(fields.field(column).type)]
 
 
-def schema_of_stats(query: Query, name: str, known: StreamStats) -> StreamSchema:
+def infer_schema_from_stats(query: Query, name: str, known: StreamStats) -> StreamSchema:
     """A schema for a stream of which only statistics are declared: the columns they or the query name.
 
     A column is text where the query uses it as text and a number elsewhere; that is enough to plan.
@@ -84,14 +84,14 @@ def schema_of_stats(query: Query, name: str, known: StreamStats) -> StreamSchema
         if source.name == name
         for column in getattr(source.window, "partition_by", ())
     ]
-    text = {column.name for expr in exprs for column in _text_columns(expr)}
+    text = {column.name for expr in exprs for column in _find_text_columns(expr)}
     names = dict.fromkeys(["ts", *known.columns, *(column.name for column in mine), *counted])
     return StreamSchema(
         name, pa.schema([(each, pa.string() if each in text and each != "ts" else pa.int64()) for each in names]), "ts"
     )
 
 
-def _text_columns(expr: Expr) -> list[Column]:
+def _find_text_columns(expr: Expr) -> list[Column]:
     """Columns that stand beside text, or in a function of text."""
     found: list[Column] = []
     for node in walk(expr):

@@ -13,8 +13,8 @@ import pytest
 import watersmeet as wm
 from tests.oracle import evaluations, every_instants, table_rows
 from tests.properties.aggregations import KeptParts
-from watersmeet.operators.aggregate.blobs import state_bytes, state_from_bytes
-from watersmeet.operators.aggregate.compaction import compacted
+from watersmeet.operators.aggregate.blobs import deserialize_state, serialize_state
+from watersmeet.operators.aggregate.compaction import compact_state
 from watersmeet.runtime.embedded.run import AggregatedRun, bound_query
 from watersmeet.runtime.embedded.shed_aggregation import start_shed_aggregation
 
@@ -205,11 +205,11 @@ def _in_batches(query: str, tables: Mapping[str, pa.Table], cuts: tuple[int, ...
         found += run.advance({name: table.slice(start, stop - start) for name, table in tables.items()})
         kept.save(run.state)
         if restart == "bytes":
-            run.state = state_from_bytes(run.config, state_bytes(run.state))
+            run.state = deserialize_state(run.config, serialize_state(run.state))
         elif restart == "parts":
             run.state = kept.restored(run.config)
         elif restart == "compacted":
-            run.state = compacted(run.config, run.state)
+            run.state = compact_state(run.config, run.state)
         elif restart == "another plan":
             run.replan(wm.plan(early=("a", "b")[: 1 + number % 2]))
     return pa.Table.from_batches([*found, *run.finish()], run.result)

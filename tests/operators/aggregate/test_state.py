@@ -8,7 +8,7 @@ import pytest
 import watersmeet as wm
 from watersmeet.errors import InputError
 from watersmeet.operators.aggregate import compaction, tables
-from watersmeet.operators.aggregate.blobs import state_bytes, state_from_bytes
+from watersmeet.operators.aggregate.blobs import deserialize_state, serialize_state
 from watersmeet.runtime.embedded.run import AggregatedRun
 
 QUERY = """SELECT a.k, COUNT(*) AS n, MAX(b.s) AS last FROM a [RANGE 5 MILLISECONDS], b [RANGE 5 MILLISECONDS]
@@ -30,12 +30,12 @@ def batch(number: int) -> dict[str, pa.Table]:
 
 
 def test_state_does_not_grow_with_values_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "GARBAGE", 50)
+    monkeypatch.setattr(compaction, "MAX_GARBAGE", 50)
     monkeypatch.setattr(tables, "_GARBAGE_ROWS", 50)
     run, sizes = running(), list[int]()
     for number in range(60):
         run.advance(batch(number))
-        sizes.append(len(state_bytes(run.state)))
+        sizes.append(len(serialize_state(run.state)))
     assert max(sizes[30:]) <= 1.2 * max(sizes[:30])
     assert run.state.result.numbers.used < 300
 
@@ -43,7 +43,7 @@ def test_state_does_not_grow_with_values_that_are_gone(monkeypatch: pytest.Monke
 def test_a_run_goes_on_from_bytes() -> None:
     one, other = running(), running()
     for number in range(5):
-        other.state = state_from_bytes(other.config, state_bytes(other.state))
+        other.state = deserialize_state(other.config, serialize_state(other.state))
         assert one.advance(batch(number)) == other.advance(batch(number))
 
 
@@ -51,6 +51,6 @@ def test_bytes_of_another_query_are_refused() -> None:
     run = running()
     other = running("SELECT COUNT(*) AS n FROM a [LANDMARK]", ())
     with pytest.raises(InputError, match="not of this query"):
-        state_from_bytes(other.config, state_bytes(run.state))
+        deserialize_state(other.config, serialize_state(run.state))
     with pytest.raises(InputError, match="damaged"):
-        state_from_bytes(run.config, state_bytes(run.state)[:-1] + b"?")
+        deserialize_state(run.config, serialize_state(run.state)[:-1] + b"?")

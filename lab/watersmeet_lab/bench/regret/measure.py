@@ -18,9 +18,9 @@ from watersmeet.planner.costing import costed
 from watersmeet.planner.estimates import Arriving
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.space import plan_space
+from watersmeet.planner.search import plan_space
 from watersmeet.runtime.embedded import run as embedded
-from watersmeet.runtime.planning import at_hand, explained_on
+from watersmeet.runtime.planning import explain_sample, read_planning_sample
 from watersmeet_lab.bench.measure import have_same_rows
 from watersmeet_lab.bench.regret.workloads import RegretWorkload
 
@@ -92,7 +92,7 @@ def explain_workload(
     sources = {alias: wm.stream(table, time="ts", unit="us") for alias, table in tables.items()}
     bound = embedded.bound_query(workload.query, sources)
     arriving = Arriving(seconds / workload.batches, seconds, is_assumed=False)
-    return bound, explained_on(bound, at_hand(bound, sources), {}, arriving=arriving)
+    return bound, explain_sample(bound, read_planning_sample(bound, sources), {}, arriving=arriving)
 
 
 def measure_regret(

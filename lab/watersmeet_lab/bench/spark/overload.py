@@ -30,7 +30,7 @@ import watersmeet as wm
 from watersmeet.errors import WatersmeetError
 from watersmeet.planner.controller import Controls
 from watersmeet.runtime.embedded.run import bound_query
-from watersmeet.runtime.planning import spark_plan
+from watersmeet.runtime.planning import choose_spark_plan
 from watersmeet.runtime.spark.batch_metrics import BatchMetrics, batches
 from watersmeet.runtime.spark.load_controller import KeepingUp
 from watersmeet.runtime.spark.plan_log import PlanLog
@@ -214,7 +214,7 @@ def _run_flooded_query(
         PlanLog(folder / "plans"),
         folder / "checkpoint",
         flood.trigger_s,
-        spark_plan(bound, sources),
+        choose_spark_plan(bound, sources),
         stats={name: wm.stats(distinct={"k": flood.keys}) for name in _STREAMS},
     )
     frame = wm.on_spark(flood.query(), sources, session=spark, plans=folder / "plans")

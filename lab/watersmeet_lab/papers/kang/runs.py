@@ -17,7 +17,7 @@ import numpy as np
 
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.calibration.streams import A, B, even_keys, joined, odd_keys, pane
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.pane import Int64s, Pane
 from watersmeet.operators.window_join.tactics.registry import tactic_of
 from watersmeet.operators.window_join.work_counters import Tally
@@ -33,7 +33,7 @@ _KEYS = {A: even_keys, B: odd_keys}
 class JoinCase:
     """A join ready to run: its windows, the arrivals of so many seconds, and the first of them alone."""
 
-    config: MeetConfig
+    config: JoinConfig
     old: list[tuple[Pane, ...]]
     new: dict[int, Pane]
     first: dict[int, Pane]

@@ -73,7 +73,7 @@ from watersmeet.kernels.wjoin.outputs import (
     no_work,
 )
 from watersmeet.kernels.wjoin.period_scan import has_partners, join_admitted, period_scan_of
-from watersmeet.kernels.wjoin.sweep import Sweep, sweep_of
+from watersmeet.kernels.wjoin.plane_sweep import Sweep, sweep_of
 
 _NONE = -1
 

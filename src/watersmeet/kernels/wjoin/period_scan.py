@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from watersmeet.kernels.compile import piece
 from watersmeet.kernels.wjoin.buffers import FIRST_US, before
 from watersmeet.kernels.wjoin.outputs import Counters, Scans, fill_others, with_room
-from watersmeet.kernels.wjoin.sweep import Sweep, first_at_least
+from watersmeet.kernels.wjoin.plane_sweep import Sweep, first_at_least
 
 _NEVER = -1
 _BEGIN = -1

@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from watersmeet.operators.aggregate.codes import ValueCodes, plain
-from watersmeet.operators.aggregate.config import Carried
+from watersmeet.operators.aggregate.codes import ValueCodes, decode_dictionary
+from watersmeet.operators.aggregate.config import CarriedAttributes
 from watersmeet.operators.aggregate.interner import Interner
 
 Int64s = NDArray[np.int64]
 
 
 @dataclass
-class ValueLists:
+class ValueColumns:
     """Values by number, one growing column per attribute."""
 
     types: tuple[pa.DataType, ...]
@@ -44,11 +44,11 @@ class ValueLists:
 class Attributes:
     """The carried attributes of one input: numbers of their combinations, and back."""
 
-    def __init__(self, carried: Carried):
+    def __init__(self, carried: CarriedAttributes):
         types = tuple(kind.value_type if pa.types.is_dictionary(kind) else kind for kind in carried.types)
         self.carried = carried
         self.coders = [ValueCodes.of(kind) for kind in types]
-        self.values = ValueLists(types)
+        self.values = ValueColumns(types)
         self._numbers = Interner(len(types) + 1)
         self._groups = Interner(carried.group_keys + 1)
         self._group_of: Int64s = np.empty(0, np.int64)
@@ -68,7 +68,7 @@ class Attributes:
 
     def numbers(self, columns: list[pa.Array], rows: int) -> Int64s:
         """The number of each row's combination of values."""
-        columns = [plain(column) for column in columns]
+        columns = [decode_dictionary(column) for column in columns]
         words = np.zeros((rows, len(columns) + 1), np.int64)
         for place, (coder, column) in enumerate(zip(self.coders, columns, strict=True)):
             words[:, place] = coder.codes(column)

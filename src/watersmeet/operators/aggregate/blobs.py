@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from watersmeet.errors import InputError
 from watersmeet.kernels.aggregation.arguments import DIRTY
 from watersmeet.operators.aggregate.attributes import Attributes
-from watersmeet.operators.aggregate.codes import Numbered, OrderCodes, ValueCodes
+from watersmeet.operators.aggregate.codes import OrderCodes, ValueCodes, ValueNumbering
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.extremes import Extremes
-from watersmeet.operators.aggregate.panes import Pane, few
+from watersmeet.operators.aggregate.panes import AggregatePane, merge_to_limit
 from watersmeet.operators.aggregate.result_set import SUM_COLUMNS, ResultSet
 from watersmeet.operators.aggregate.rows import WindowRows
-from watersmeet.operators.aggregate.state import AggregateState, Side, empty_state, rebuilt
+from watersmeet.operators.aggregate.state import AggregateState, InputState, empty_state, rebuild_tables
 from watersmeet.operators.window_join.serialization import (
     counter_from_values,
     counter_values,
@@ -32,66 +32,68 @@ from watersmeet.operators.window_join.serialization import (
 )
 
 #: Columns of rows that are not saved with a pane.
-_TOLD = ("seqs", "entry")
+_DERIVED_COLUMNS = ("seqs", "entry")
 
 Array = NDArray[Any]
-Parts = Iterator[pa.Table]
+PartTables = Iterator[pa.Table]
 
 
-class Saved(Enum):
+class SavedScope(Enum):
     """How much of a state is saved in one piece: all of it, or what is no pane (`aggregate.parts`)."""
 
     ALL = "all"
     REST = "rest"
 
 
-def state_bytes(state: AggregateState, saved: Saved = Saved.ALL) -> bytes:
+def serialize_state(state: AggregateState, saved: SavedScope = SavedScope.ALL) -> bytes:
     """The state, at any point between two steps."""
     parts: list[bytes] = []
     header: dict[str, Any] = {"kind": "aggregate", "evaluated_us": state.evaluated_us, "largest_us": state.largest_us}
     for each in state.classes:
-        _put_codes(each, parts)
-    header["sides"] = [_put_side(each, parts, saved) for each in state.sides]
-    _put_result(state.result, parts)
-    parts.append(_table({"row_times_us": state.row_times_us}))
+        _write_codes(each, parts)
+    header["sides"] = [_write_input(each, parts, saved) for each in state.sides]
+    _write_result(state.result, parts)
+    parts.append(_table_bytes({"row_times_us": state.row_times_us}))
     return packed(header, parts)
 
 
-def state_from_bytes(config: AggregateConfig, blob: bytes) -> AggregateState:
+def deserialize_state(config: AggregateConfig, blob: bytes) -> AggregateState:
     """The inverse of `state_bytes`, for the same query and any plan of it."""
     header, parts = opened(blob)
     if header.get("kind") != "aggregate" or len(header["sides"]) != len(config.inputs):
         raise InputError("the saved state is not of this query")
     state = empty_state(config)
     for each in state.classes:
-        _get_codes(each, parts)
+        _read_codes(each, parts)
     for number, (side, saved) in enumerate(zip(state.sides, header["sides"], strict=True)):
-        _get_side(config, number, side, saved, parts)
-    _get_result(state.result, parts)
-    state.row_times_us = _arrays(next(parts), {"row_times_us": state.row_times_us})["row_times_us"]
+        _read_input(config, number, side, saved, parts)
+    _read_result(state.result, parts)
+    state.row_times_us = _read_arrays(next(parts), {"row_times_us": state.row_times_us})["row_times_us"]
     state.evaluated_us, state.largest_us = header["evaluated_us"], header["largest_us"]
-    return rebuilt(config, state)
+    return rebuild_tables(config, state)
 
 
-def rows_bytes(rows: WindowRows) -> bytes:
+def serialize_rows(rows: WindowRows) -> bytes:
     """The rows of a pane, without what is told when they are read: entries, and places in streams whose rows are not
     counted.
     """
-    return _table({each.name: getattr(rows, each.name) for each in fields(WindowRows) if each.name not in _TOLD})
-
-
-def rows_from_bytes(like: WindowRows, blob: bytes | pa.Buffer) -> WindowRows:
-    table = pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
-    found = _arrays(
-        table, {each.name: getattr(like, each.name) for each in fields(WindowRows) if each.name not in _TOLD}
+    return _table_bytes(
+        {each.name: getattr(rows, each.name) for each in fields(WindowRows) if each.name not in _DERIVED_COLUMNS}
     )
-    return WindowRows(**found, **{name: np.zeros(table.num_rows, np.int64) for name in _TOLD})
 
 
-def _put_side(side: Side, parts: list[bytes], saved: Saved) -> dict[str, Any]:
-    rows = side.rows if saved is Saved.ALL or side.counter is not None else side.rows.take(np.empty(0, np.int64))
-    parts.append(_table({each.name: getattr(rows, each.name) for each in fields(WindowRows)}))
-    _put_attributes(side.attributes, parts)
+def deserialize_rows(like: WindowRows, blob: bytes | pa.Buffer) -> WindowRows:
+    table = pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
+    found = _read_arrays(
+        table, {each.name: getattr(like, each.name) for each in fields(WindowRows) if each.name not in _DERIVED_COLUMNS}
+    )
+    return WindowRows(**found, **{name: np.zeros(table.num_rows, np.int64) for name in _DERIVED_COLUMNS})
+
+
+def _write_input(side: InputState, parts: list[bytes], saved: SavedScope) -> dict[str, Any]:
+    rows = side.rows if saved is SavedScope.ALL or side.counter is not None else side.rows.take(np.empty(0, np.int64))
+    parts.append(_table_bytes({each.name: getattr(rows, each.name) for each in fields(WindowRows)}))
+    _write_attributes(side.attributes, parts)
     if side.waiting is not None:
         parts.append(ipc_bytes(side.waiting))
     return {
@@ -100,103 +102,107 @@ def _put_side(side: Side, parts: list[bytes], saved: Saved) -> dict[str, Any]:
     }
 
 
-def _get_side(config: AggregateConfig, number: int, side: Side, saved: dict[str, Any], parts: Parts) -> None:
+def _read_input(
+    config: AggregateConfig, number: int, side: InputState, saved: dict[str, Any], parts: PartTables
+) -> None:
     side.rows = WindowRows(
-        **_arrays(next(parts), {each.name: getattr(side.rows, each.name) for each in fields(WindowRows)})
+        **_read_arrays(next(parts), {each.name: getattr(side.rows, each.name) for each in fields(WindowRows)})
     )
-    side.panes = few([Pane(len(side.rows))])
-    _get_attributes(side.attributes, parts)
+    side.panes = merge_to_limit([AggregatePane(len(side.rows))])
+    _read_attributes(side.attributes, parts)
     side.waiting = next(parts) if saved["waiting"] else None
     side.counter = None if saved["counter"] is None else counter_from_values(config.inputs[number], saved["counter"])
 
 
-def _put_attributes(attributes: Attributes, parts: list[bytes]) -> None:
+def _write_attributes(attributes: Attributes, parts: list[bytes]) -> None:
     for coder in attributes.coders:
-        _put_codes(coder, parts)
+        _write_codes(coder, parts)
     columns = {f"v{place}": attributes.values.column(place) for place in range(len(attributes.coders))}
-    parts.append(ipc_bytes(pa.table({**_columns("words", attributes.words), **columns})))
+    parts.append(ipc_bytes(pa.table({**_split_columns("words", attributes.words), **columns})))
 
 
-def _get_attributes(attributes: Attributes, parts: Parts) -> None:
+def _read_attributes(attributes: Attributes, parts: PartTables) -> None:
     for coder in attributes.coders:
-        _get_codes(coder, parts)
+        _read_codes(coder, parts)
     table = next(parts)
-    words = _array("words", table, attributes.words)
+    words = _read_array("words", table, attributes.words)
     attributes.restore(words, [table.column(f"v{place}").combine_chunks() for place in range(len(attributes.coders))])
 
 
-def _put_result(result: ResultSet, parts: list[bytes]) -> None:
-    for coder in _coders(result):
-        _put_codes(coder, parts)
+def _write_result(result: ResultSet, parts: list[bytes]) -> None:
+    for coder in _list_coders(result):
+        _write_codes(coder, parts)
     groups = result.numbers.used
     dirty = np.zeros(groups, np.bool_)
     dirty[result.columns.dirty[: result.columns.clock[DIRTY]]] = True
     sums = {name: getattr(result.columns, name)[:groups] for name in SUM_COLUMNS}
-    parts.append(_table({"words": result.numbers.words, "dirty": dirty, **sums}))
+    parts.append(_table_bytes({"words": result.numbers.words, "dirty": dirty, **sums}))
     spanning = {f"v{place}": result.spanning_values.column(place) for place in range(len(result.spanning_codes))}
     parts.append(ipc_bytes(pa.table({"n": pa.array(np.arange(groups if spanning else 0)), **spanning})))
     for extremes in result.extremes.values():
-        _put_extremes(extremes, groups, parts)
+        _write_extremes(extremes, groups, parts)
 
 
-def _get_result(result: ResultSet, parts: Parts) -> None:
-    for coder in _coders(result):
-        _get_codes(coder, parts)
+def _read_result(result: ResultSet, parts: PartTables) -> None:
+    for coder in _list_coders(result):
+        _read_codes(coder, parts)
     like = {"words": result.numbers.words, "dirty": np.zeros(0, np.bool_)}
-    found = _arrays(next(parts), like | {name: getattr(result.columns, name) for name in SUM_COLUMNS})
+    found = _read_arrays(next(parts), like | {name: getattr(result.columns, name) for name in SUM_COLUMNS})
     spanning = next(parts)
     values = [spanning.column(f"v{place}").combine_chunks() for place in range(len(result.spanning_codes))]
     result.restore(found["words"], found["dirty"], {name: found[name] for name in SUM_COLUMNS}, values)
     for extremes in result.extremes.values():
-        _get_extremes(extremes, parts)
+        _read_extremes(extremes, parts)
 
 
-def _coders(result: ResultSet) -> list[ValueCodes | OrderCodes]:
+def _list_coders(result: ResultSet) -> list[ValueCodes | OrderCodes]:
     return [*result.spanning_codes, *result.order_codes]
 
 
-def _put_extremes(extremes: Extremes, groups: int, parts: list[bytes]) -> None:
+def _write_extremes(extremes: Extremes, groups: int, parts: list[bytes]) -> None:
     used = extremes.nodes.used
-    parts.append(_table({"words": extremes.nodes.words, "count": extremes.heaps.held[:used]}))
+    parts.append(_table_bytes({"words": extremes.nodes.words, "count": extremes.heaps.held[:used]}))
     shown = np.full(groups, -1, np.int64)
     shown[: min(groups, extremes.shown.size)] = extremes.shown[:groups]
-    parts.append(_table({"shown": shown}))
+    parts.append(_table_bytes({"shown": shown}))
 
 
-def _get_extremes(extremes: Extremes, parts: Parts) -> None:
-    found = _arrays(next(parts), {"words": extremes.nodes.words, "count": extremes.heaps.held})
-    shown = _arrays(next(parts), {"shown": extremes.shown})["shown"]
+def _read_extremes(extremes: Extremes, parts: PartTables) -> None:
+    found = _read_arrays(next(parts), {"words": extremes.nodes.words, "count": extremes.heaps.held})
+    shown = _read_arrays(next(parts), {"shown": extremes.shown})["shown"]
     extremes.restore(found["words"], found["count"], shown)
 
 
-def _put_codes(coder: ValueCodes | OrderCodes, parts: list[bytes]) -> None:
+def _write_codes(coder: ValueCodes | OrderCodes, parts: list[bytes]) -> None:
     if coder.numbered is not None:
         parts.append(ipc_bytes(pa.table({"value": coder.numbered.values})))
 
 
-def _get_codes(coder: ValueCodes | OrderCodes, parts: Parts) -> None:
+def _read_codes(coder: ValueCodes | OrderCodes, parts: PartTables) -> None:
     if coder.numbered is not None:
         values = next(parts).column("value").to_pylist()
-        coder.numbered = Numbered(coder.numbered.type, {value: number for number, value in enumerate(values)})
+        coder.numbered = ValueNumbering(coder.numbered.type, {value: number for number, value in enumerate(values)})
 
 
-def _table(arrays: dict[str, Array]) -> bytes:
-    columns = {name: column for place, values in arrays.items() for name, column in _columns(place, values).items()}
+def _table_bytes(arrays: dict[str, Array]) -> bytes:
+    columns = {
+        name: column for place, values in arrays.items() for name, column in _split_columns(place, values).items()
+    }
     return ipc_bytes(pa.table(columns))
 
 
-def _columns(name: str, values: Array) -> dict[str, pa.Array]:
+def _split_columns(name: str, values: Array) -> dict[str, pa.Array]:
     """A matrix as one column per column of it."""
     if values.ndim == 1:
         return {name: pa.array(values)}
     return {f"{name} {place}": pa.array(np.ascontiguousarray(values[:, place])) for place in range(values.shape[1])}
 
 
-def _arrays(table: pa.Table, like: dict[str, Array]) -> dict[str, Array]:
-    return {name: _array(name, table, example) for name, example in like.items()}
+def _read_arrays(table: pa.Table, like: dict[str, Array]) -> dict[str, Array]:
+    return {name: _read_array(name, table, example) for name, example in like.items()}
 
 
-def _array(name: str, table: pa.Table, like: Array) -> Array:
+def _read_array(name: str, table: pa.Table, like: Array) -> Array:
     """The array of this name, of the shape and type of another but for its length."""
     if like.ndim == 1:
         return np.array(table.column(name).to_numpy(), like.dtype)

@@ -24,7 +24,7 @@ Int64s = NDArray[np.int64]
 
 
 @dataclass
-class Numbered:
+class ValueNumbering:
     """Values of a type that does not fit a code, numbered in order of appearance."""
 
     type: pa.DataType
@@ -57,16 +57,16 @@ class ValueCodes:
     """Codes of one attribute's values: for equality, nulls as zero."""
 
     type: pa.DataType
-    numbered: Numbered | None = None
+    numbered: ValueNumbering | None = None
 
     @classmethod
     def of(cls, kind: pa.DataType) -> ValueCodes:
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
         exact = pa.types.is_null(plain) or has_exact_codes(plain)
-        return cls(plain, None if exact else Numbered(plain))
+        return cls(plain, None if exact else ValueNumbering(plain))
 
     def codes(self, values: pa.Array) -> Int64s:
-        return _on_present(plain(values), encode_keys if self.numbered is None else self.numbered.codes)
+        return _encode_present(decode_dictionary(values), encode_keys if self.numbered is None else self.numbered.codes)
 
 
 @dataclass
@@ -74,15 +74,17 @@ class OrderCodes:
     """Codes of one attribute's values that tell the order as well; nulls as zero. Codes can be turned back into values."""
 
     type: pa.DataType
-    numbered: Numbered | None = None
+    numbered: ValueNumbering | None = None
 
     @classmethod
     def of(cls, kind: pa.DataType) -> OrderCodes:
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-        return cls(plain, None if pa.types.is_null(plain) or is_orderable(plain) else Numbered(plain))
+        return cls(plain, None if pa.types.is_null(plain) or is_orderable(plain) else ValueNumbering(plain))
 
     def codes(self, values: pa.Array) -> Int64s:
-        return _on_present(plain(values), ordered_codes if self.numbered is None else self.numbered.codes)
+        return _encode_present(
+            decode_dictionary(values), ordered_codes if self.numbered is None else self.numbered.codes
+        )
 
     def order(self, codes: Int64s) -> Int64s:
         """Numbers that compare as the values do, as of now."""
@@ -94,31 +96,31 @@ class OrderCodes:
             return pa.nulls(codes.size)
         if self.numbered is not None:
             return self.numbered.values.take(pa.array(np.where(missing, 0, codes), mask=missing))
-        return _decoded(self.type, codes, missing)
+        return _decode_codes(self.type, codes, missing)
 
 
-def placing_codes(columns: Sequence[pa.Array], rows: int) -> Int64s:
+def combine_row_codes(columns: Sequence[pa.Array], rows: int) -> Int64s:
     """A code per row out of its values, nulls among them: rows of equal values have equal codes, wherever and whenever
     they are asked for.
 
-    >>> one, other, again = placing_codes([pa.array([1, None, 1]), pa.array(["x", "x", "x"])], 3).tolist()
+    >>> one, other, again = combine_row_codes([pa.array([1, None, 1]), pa.array(["x", "x", "x"])], 3).tolist()
     >>> one == again, one == other
     (True, False)
     """
     found = np.zeros(rows, np.int64)
-    for column in map(plain, columns):
+    for column in map(decode_dictionary, columns):
         if not pa.types.is_null(column.type):
-            found = combine_codes(found, _on_present(column, encode_keys))
+            found = combine_codes(found, _encode_present(column, encode_keys))
             found = combine_codes(found, np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.int64))
     return found
 
 
-def plain(values: pa.Array) -> pa.Array:
+def decode_dictionary(values: pa.Array) -> pa.Array:
     """Dictionary-encoded values as what they encode."""
     return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
 
 
-def _on_present(values: pa.Array, codes: Any) -> Int64s:
+def _encode_present(values: pa.Array, codes: Any) -> Int64s:
     if not values.null_count:
         return np.asarray(codes(values), np.int64) if len(values) else np.empty(0, np.int64)
     spread = np.zeros(len(values), np.int64)
@@ -128,7 +130,7 @@ def _on_present(values: pa.Array, codes: Any) -> Int64s:
     return spread
 
 
-def _decoded(kind: pa.DataType, codes: Int64s, missing: NDArray[np.bool_]) -> pa.Array:
+def _decode_codes(kind: pa.DataType, codes: Int64s, missing: NDArray[np.bool_]) -> pa.Array:
     if pa.types.is_floating(kind):
         bits = np.where(codes < 0, codes ^ np.int64(2**63 - 1), codes)
         return pa.array(bits.view(np.float64), mask=missing).cast(kind)

@@ -14,20 +14,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.operators.aggregate.attributes import Attributes
-from watersmeet.operators.aggregate.codes import Numbered, OrderCodes, ValueCodes
+from watersmeet.operators.aggregate.codes import OrderCodes, ValueCodes, ValueNumbering
 from watersmeet.operators.aggregate.config import AggregateConfig
-from watersmeet.operators.aggregate.panes import Pane, few
+from watersmeet.operators.aggregate.panes import AggregatePane, merge_to_limit
 from watersmeet.operators.aggregate.result_set import SUM_COLUMNS, ResultSet
-from watersmeet.operators.aggregate.state import AggregateState, empty_state, rebuilt
+from watersmeet.operators.aggregate.state import AggregateState, empty_state, rebuild_tables
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 #: Numbers in use may outnumber what is live by so many before they are given anew.
-GARBAGE = 1 << 16
+MAX_GARBAGE = 1 << 16
 
 
-def is_wasteful(state: AggregateState) -> bool:
+def needs_compaction(state: AggregateState) -> bool:
     """Whether most of what is remembered is of rows and groups that are gone."""
     result = state.result
     coders: list[ValueCodes | OrderCodes] = [*state.classes, *result.order_codes, *result.spanning_codes]
@@ -35,13 +35,13 @@ def is_wasteful(state: AggregateState) -> bool:
     remembered += [extremes.nodes.used for extremes in result.extremes.values()]
     remembered += [len(coder.numbered.known) for coder in coders if coder.numbered is not None]
     live = state.rows + int(np.count_nonzero(result.columns.ints[: result.numbers.used, 0]))
-    return max(remembered) > GARBAGE and max(remembered) > 4 * live + GARBAGE
+    return max(remembered) > MAX_GARBAGE and max(remembered) > 4 * live + MAX_GARBAGE
 
 
-def compacted(config: AggregateConfig, state: AggregateState) -> AggregateState:
+def compact_state(config: AggregateConfig, state: AggregateState) -> AggregateState:
     """The same state, with nothing in it that is not live."""
     fresh = empty_state(config)
-    live = _live_groups(state.result)
+    live = _find_live_groups(state.result)
     groups_of = _renumber_attributes(state, fresh, live)
     _renumber_keys(state, fresh)
     codes_of = _renumber_extremes(state, fresh)
@@ -49,13 +49,13 @@ def compacted(config: AggregateConfig, state: AggregateState) -> AggregateState:
     for side, new in zip(state.sides, fresh.sides, strict=True):
         new.rows, new.waiting, new.counter = side.rows, side.waiting, side.counter
         new.panes = (
-            few([Pane(len(side.rows))]) if side.counter is None else []
+            merge_to_limit([AggregatePane(len(side.rows))]) if side.counter is None else []
         )  # numbers of values have changed in all of them
     fresh.evaluated_us, fresh.largest_us, fresh.row_times_us = state.evaluated_us, state.largest_us, state.row_times_us
-    return rebuilt(config, fresh)
+    return rebuild_tables(config, fresh)
 
 
-def _live_groups(result: ResultSet) -> Int64s:
+def _find_live_groups(result: ResultSet) -> Int64s:
     """Groups that have rows, that were shown with rows, or that changed since."""
     used, columns = result.numbers.used, result.columns
     return np.flatnonzero((columns.ints[:used, 0] != 0) | (columns.shown_ints[:used, 0] != 0) | columns.is_dirty[:used])
@@ -73,7 +73,7 @@ def _renumber_attributes(state: AggregateState, fresh: AggregateState, live: Int
             words[:, state.result.grouped.index(number)] if number in state.result.grouped else np.empty(0, np.int64)
         )
         kept = np.unique(np.concatenate([side.rows.carried, old.examples(groups)]))
-        numbers = _taken(old, new.attributes, kept)
+        numbers = _copy_combinations(old, new.attributes, kept)
         side.rows = replace(side.rows, carried=numbers[np.searchsorted(kept, side.rows.carried)])
         moved = np.full(max(len(old), 1), -1, np.int64)
         moved[old.groups(kept)] = new.attributes.groups(numbers)
@@ -81,7 +81,7 @@ def _renumber_attributes(state: AggregateState, fresh: AggregateState, live: Int
     return groups_of
 
 
-def _taken(old: Attributes, new: Attributes, kept: Int64s) -> Int64s:
+def _copy_combinations(old: Attributes, new: Attributes, kept: Int64s) -> Int64s:
     columns = [old.values.take(place, kept) for place in range(len(old.coders))]
     return new.numbers(columns, kept.size)
 
@@ -90,7 +90,7 @@ def _renumber_keys(state: AggregateState, fresh: AggregateState) -> None:
     for key_class, (old, new) in enumerate(zip(state.classes, fresh.classes, strict=True)):
         if old.numbered is not None:
             kept = np.unique(np.concatenate([side.rows.words[:, key_class] for side in state.sides]))
-            new.numbered = _numbered(old.numbered, kept)
+            new.numbered = _keep_values(old.numbered, kept)
             for side in state.sides:
                 side.rows.words[:, key_class] = np.searchsorted(kept, side.rows.words[:, key_class])
 
@@ -109,16 +109,16 @@ def _renumber_extremes(state: AggregateState, fresh: AggregateState) -> dict[int
             if state.result.of_extreme[aggregate] == place
         ]
         kept = np.unique(np.concatenate([*held, *(side.rows.extremes[:, place] for side in state.sides)]))
-        new.numbered = _numbered(old.numbered, kept[kept < len(old.numbered.known)])
+        new.numbered = _keep_values(old.numbered, kept[kept < len(old.numbered.known)])
         for side in state.sides:
             side.rows.extremes[:, place] = np.searchsorted(kept, side.rows.extremes[:, place])
         codes_of[place] = kept
     return codes_of
 
 
-def _numbered(old: Numbered, kept: Int64s) -> Numbered:
+def _keep_values(old: ValueNumbering, kept: Int64s) -> ValueNumbering:
     values = old.values.take(pa.array(kept[kept < len(old.known)])).to_pylist()
-    return Numbered(old.type, {value: number for number, value in enumerate(values)})
+    return ValueNumbering(old.type, {value: number for number, value in enumerate(values)})
 
 
 def _move_result(
@@ -131,7 +131,7 @@ def _move_result(
         if coder.numbered is not None:
             column = len(old.grouped) + 2 * place
             kept = np.unique(words[:, column])
-            fresh.numbered = _numbered(coder.numbered, kept)
+            fresh.numbered = _keep_values(coder.numbered, kept)
             words[:, column] = np.searchsorted(kept, words[:, column])
     spanning = [old.spanning_values.take(place, live) for place in range(len(old.spanning_codes))]
     new.restore(

@@ -13,11 +13,11 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, Output
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError, PlanError, QueryError, listing
-from watersmeet.operators.aggregate.measures import COUNTED, Measure, kind_of
-from watersmeet.operators.aggregate.outputs import GROUP, GroupOutputs, aggregate_name, group_outputs, key_name
-from watersmeet.operators.aggregate.validity import Int64s, last_instant_us, starts_of
+from watersmeet.operators.aggregate.measures import COUNT_ONLY, Measure, measure_kind_of
+from watersmeet.operators.aggregate.outputs import GROUP, GroupOutputs, aggregate_name, build_group_outputs, key_name
+from watersmeet.operators.aggregate.validity import Int64s, last_instant_us, row_starts_us
 from watersmeet.operators.expressions import evaluate
-from watersmeet.operators.window_join.config import MeetConfig, MeetInput, meet_config
+from watersmeet.operators.window_join.config import JoinConfig, JoinInput, build_join_config
 from watersmeet.sql.typing import type_of
 
 AS_OF = "as_of"
@@ -25,7 +25,7 @@ AS_OF_TYPE = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True, slots=True)
-class Extreme:
+class ExtremeArgument:
     """The argument of MIN and MAX; `owner` as for a measure."""
 
     arg: Expr
@@ -34,7 +34,7 @@ class Extreme:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class CarriedAttributes:
     """What is kept of an input's rows besides keys and measures: its own group keys first, then whatever is read of
     single results.
     """
@@ -52,13 +52,13 @@ class Carried:
 class AggregateConfig:
     """Everything a step needs that is not data."""
 
-    join: MeetConfig
-    carried: tuple[Carried, ...]  # by input
+    join: JoinConfig
+    carried: tuple[CarriedAttributes, ...]  # by input
     spanning_keys: tuple[Expr, ...]  # group keys that read several inputs
     spanning_types: tuple[pa.DataType, ...]
     class_types: tuple[pa.DataType, ...]  # of join keys, by equality class
     measures: tuple[Measure, ...]
-    extremes: tuple[Extreme, ...]
+    extremes: tuple[ExtremeArgument, ...]
     shown: GroupOutputs
     result: pa.Schema
     later_by_us: tuple[tuple[int, ...], ...] | None  # what pair constraints say of the times of a result
@@ -72,7 +72,7 @@ class AggregateConfig:
         return self.join.plan
 
     @property
-    def inputs(self) -> tuple[MeetInput, ...]:
+    def inputs(self) -> tuple[JoinInput, ...]:
         return self.join.inputs
 
     @property
@@ -81,7 +81,7 @@ class AggregateConfig:
 
     def starts_of(self, number: int, times_us: Int64s) -> Int64s:
         """Return the first instant at which each row of an input is in its window."""
-        return starts_of(self.inputs[number].window, times_us, self.every_us)
+        return row_starts_us(self.inputs[number].window, times_us, self.every_us)
 
     def last_instant_us(self, largest_us: int) -> int:
         """Return the last instant that is evaluated when the input ends, given the largest time."""
@@ -94,17 +94,19 @@ class AggregateConfig:
         )
 
 
-def aggregate_config(bound: BoundQuery, plan: Plan | None = None, *, every_row: bool = False) -> AggregateConfig:
+def build_aggregate_config(bound: BoundQuery, plan: Plan | None = None, *, every_row: bool = False) -> AggregateConfig:
     """The aggregation that answers a query by a plan; a plan that cannot is refused with the reason."""
     plan = plan or Plan()
     _refuse_foreign_knobs(plan)
     _refuse_as_of(bound)
-    shown = group_outputs(bound)
+    shown = build_group_outputs(bound)
     spanning = tuple(key for key in shown.keys if len(sources_of(key)) > 1)
     arguments = [aggregate for aggregate in shown.aggregates if aggregate.arg is not None]
-    join = meet_config(join_below(bound, shown), plan, kernel_thetas=True, also_evaluated=_read_of_rows(shown))
-    measures = _measures(bound, join, arguments)
-    extremes = _extremes(bound, join, arguments)
+    join = build_join_config(
+        build_join_below(bound, shown), plan, kernel_thetas=True, also_evaluated=_list_row_expressions(shown)
+    )
+    measures = _build_measures(bound, join, arguments)
+    extremes = _build_extremes(bound, join, arguments)
     read_whole = [
         *join.residuals,
         *spanning,
@@ -113,22 +115,22 @@ def aggregate_config(bound: BoundQuery, plan: Plan | None = None, *, every_row: 
     ]
     return AggregateConfig(
         join=join,
-        carried=tuple(_carried(bound, shown, each.alias, read_whole) for each in join.inputs),
+        carried=tuple(_find_carried_attributes(bound, shown, each.alias, read_whole) for each in join.inputs),
         spanning_keys=spanning,
         class_types=tuple(type_of(next(iter(keys.values())), bound.sources) for keys in join.classes.keys),
         spanning_types=tuple(type_of(key, bound.sources) for key in spanning),
         measures=measures,
         extremes=extremes,
         shown=shown,
-        result=_result_schema(bound, shown),
-        later_by_us=pair_bounds_us(bound),
-        early=early_inputs(bound, plan),
+        result=_build_result_schema(bound, shown),
+        later_by_us=compute_pair_bounds_us(bound),
+        early=resolve_early_inputs(bound, plan),
         every_us=bound.query.every_us,
         every_row=every_row,
     )
 
 
-def early_inputs(bound: BoundQuery, plan: Plan) -> frozenset[int]:
+def resolve_early_inputs(bound: BoundQuery, plan: Plan) -> frozenset[int]:
     """The inputs a plan aggregates early; refuses those that cannot be."""
     number = {source.alias: i for i, source in enumerate(bound.sources)}
     found = set()
@@ -137,7 +139,7 @@ def early_inputs(bound: BoundQuery, plan: Plan) -> frozenset[int]:
             raise PlanError(
                 f'the plan aggregates "{alias}" early, which is not a source', hint=f"sources: {listing(list(number))}"
             )
-        reason = why_not_early(bound, number[alias])
+        reason = early_refusal_reason(bound, number[alias])
         if reason is not None:
             raise PlanError(
                 f'"{alias}" cannot be aggregated early: {reason}',
@@ -147,7 +149,7 @@ def early_inputs(bound: BoundQuery, plan: Plan) -> frozenset[int]:
     return frozenset(found)
 
 
-def why_not_early(bound: BoundQuery, number: int) -> str | None:
+def early_refusal_reason(bound: BoundQuery, number: int) -> str | None:
     """Why an input cannot be aggregated before the join; None when it can.
 
     Rows that are aggregated lose their times. Whatever else the join reads of a row becomes part of its group, so
@@ -165,7 +167,7 @@ def why_not_early(bound: BoundQuery, number: int) -> str | None:
     return None
 
 
-def pair_bounds_us(bound: BoundQuery) -> tuple[tuple[int, ...], ...] | None:
+def compute_pair_bounds_us(bound: BoundQuery) -> tuple[tuple[int, ...], ...] | None:
     """By how much a row of the second input may be later than one of the first, as pair constraints have it; None when
     there are none.
     """
@@ -200,7 +202,7 @@ def _refuse_as_of(bound: BoundQuery) -> None:
         )
 
 
-def join_below(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
+def build_join_below(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
     """The join below the aggregation: it gives every column the aggregation reads."""
     read = [*shown.keys, *(aggregate.arg for aggregate in shown.aggregates if aggregate.arg is not None)]
     columns = dict.fromkeys(column for expr in read for column in columns_of(expr))
@@ -208,35 +210,35 @@ def join_below(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
     return replace(bound, outputs=outputs, group_by=(), having=None)
 
 
-def _read_of_rows(shown: GroupOutputs) -> tuple[Expr, ...]:
+def _list_row_expressions(shown: GroupOutputs) -> tuple[Expr, ...]:
     """Group keys and arguments of aggregates. Those that read one source are evaluated row by row, before the join."""
     return (*shown.keys, *(aggregate.arg for aggregate in shown.aggregates if aggregate.arg is not None))
 
 
-def _measures(bound: BoundQuery, join: MeetConfig, arguments: list[Aggregate]) -> tuple[Measure, ...]:
+def _build_measures(bound: BoundQuery, join: JoinConfig, arguments: list[Aggregate]) -> tuple[Measure, ...]:
     """One measure per argument that is counted or summed; a sum counts as well."""
     summed = [aggregate for aggregate in arguments if aggregate.function in ("SUM", "AVG")]
     counted = [aggregate for aggregate in arguments if aggregate.function == "COUNT"]
     found: dict[Expr, Measure] = {}
     for aggregate in [*summed, *counted]:
-        arg = _arg(aggregate)
-        kind = COUNTED if aggregate.function == "COUNT" else kind_of(type_of(arg, bound.sources))
-        found.setdefault(arg, Measure(arg, _owner(join, arg), kind, type_of(arg, bound.sources)))
+        arg = _require_arg(aggregate)
+        kind = COUNT_ONLY if aggregate.function == "COUNT" else measure_kind_of(type_of(arg, bound.sources))
+        found.setdefault(arg, Measure(arg, _find_owner(join, arg), kind, type_of(arg, bound.sources)))
     return tuple(found.values())
 
 
-def _extremes(bound: BoundQuery, join: MeetConfig, arguments: list[Aggregate]) -> tuple[Extreme, ...]:
-    args = dict.fromkeys(_arg(aggregate) for aggregate in arguments if aggregate.function in ("MIN", "MAX"))
-    return tuple(Extreme(arg, _owner(join, arg), type_of(arg, bound.sources)) for arg in args)
+def _build_extremes(bound: BoundQuery, join: JoinConfig, arguments: list[Aggregate]) -> tuple[ExtremeArgument, ...]:
+    args = dict.fromkeys(_require_arg(aggregate) for aggregate in arguments if aggregate.function in ("MIN", "MAX"))
+    return tuple(ExtremeArgument(arg, _find_owner(join, arg), type_of(arg, bound.sources)) for arg in args)
 
 
-def _arg(aggregate: Aggregate) -> Expr:
+def _require_arg(aggregate: Aggregate) -> Expr:
     if aggregate.arg is None:
         raise InternalError("COUNT(*) has no argument")
     return aggregate.arg
 
 
-def _owner(join: MeetConfig, arg: Expr) -> int | None:
+def _find_owner(join: JoinConfig, arg: Expr) -> int | None:
     """The input an argument reads; a constant belongs to the first stream."""
     read = sources_of(arg)
     if not read:
@@ -244,7 +246,9 @@ def _owner(join: MeetConfig, arg: Expr) -> int | None:
     return join.aliases[next(iter(read))] if len(read) == 1 else None
 
 
-def _carried(bound: BoundQuery, shown: GroupOutputs, alias: str, read_whole: list[Expr]) -> Carried:
+def _find_carried_attributes(
+    bound: BoundQuery, shown: GroupOutputs, alias: str, read_whole: list[Expr]
+) -> CarriedAttributes:
     own = [
         key
         for key in shown.keys
@@ -252,12 +256,14 @@ def _carried(bound: BoundQuery, shown: GroupOutputs, alias: str, read_whole: lis
     ]
     columns = [column for expr in read_whole for column in columns_of(expr) if column.source == alias]
     attributes = tuple(dict.fromkeys([*own, *columns]))
-    return Carried(attributes, tuple(type_of(each, bound.sources) for each in attributes), len(dict.fromkeys(own)))
+    return CarriedAttributes(
+        attributes, tuple(type_of(each, bound.sources) for each in attributes), len(dict.fromkeys(own))
+    )
 
 
-def _result_schema(bound: BoundQuery, shown: GroupOutputs) -> pa.Schema:
+def _build_result_schema(bound: BoundQuery, shown: GroupOutputs) -> pa.Schema:
     """Types as they come out of the evaluation of no rows; keys and aggregates have the types of what they stand for."""
-    types = {key_name(i): _plain(type_of(key, bound.sources)) for i, key in enumerate(shown.keys)}
+    types = {key_name(i): _value_type(type_of(key, bound.sources)) for i, key in enumerate(shown.keys)}
     types |= {aggregate_name(i): type_of(each, bound.sources) for i, each in enumerate(shown.aggregates)}
 
     def nothing(column: Column) -> pa.Array:
@@ -269,5 +275,5 @@ def _result_schema(bound: BoundQuery, shown: GroupOutputs) -> pa.Schema:
     return pa.schema([*fields, (AS_OF, AS_OF_TYPE)])
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def _value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind

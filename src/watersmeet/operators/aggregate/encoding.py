@@ -14,22 +14,22 @@ from watersmeet.algebra.expressions import Column, Expr, columns_of
 from watersmeet.operators.aggregate.attributes import Attributes
 from watersmeet.operators.aggregate.codes import OrderCodes, ValueCodes
 from watersmeet.operators.aggregate.config import AggregateConfig
-from watersmeet.operators.aggregate.layout import Layout
-from watersmeet.operators.aggregate.measures import numbers_of
+from watersmeet.operators.aggregate.layout import MeasureLayout
+from watersmeet.operators.aggregate.measures import encode_measure
 from watersmeet.operators.aggregate.rows import OUTSIDE, WindowRows
-from watersmeet.operators.aggregate.validity import ends_of
+from watersmeet.operators.aggregate.validity import row_ends_us
 from watersmeet.operators.expressions import all_true, evaluate
 from watersmeet.operators.window_join.admission import Released
 from watersmeet.operators.window_join.join_predicates import ordered_codes
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Evaluated = Callable[[Expr], pa.Array]
+Evaluate = Callable[[Expr], pa.Array]
 
 
-def encoded(
+def encode_rows(
     config: AggregateConfig,
-    layout: Layout,
+    layout: MeasureLayout,
     number: int,
     released: Released,
     classes: list[ValueCodes],
@@ -41,7 +41,7 @@ def encoded(
     Keys, arguments and group keys are evaluated on every row that passes the source's own predicates and on no other.
     """
     source = config.join.inputs[number]
-    value, chosen = _selected(config, number, released)
+    value, chosen = _select_rows(config, number, released)
     size = chosen.size
     words = np.zeros((size, len(classes)), np.int64)
     for key_class, key in source.keys:
@@ -56,11 +56,11 @@ def encoded(
             found = value(extreme.arg)
             extremes[:, place] = orders[place].codes(found)
             has_extreme[:, place] = found.is_valid().to_numpy(zero_copy_only=False)
-    ints, approx, floats = _measured(config, layout, number, value, size)
+    ints, approx, floats = _encode_measures(config, layout, number, value, size)
     times = released.times[chosen]
     return WindowRows(
         times=times,
-        ends=ends_of(source.window, times, config.every_us) if released.ends is None else released.ends[chosen],
+        ends=row_ends_us(source.window, times, config.every_us) if released.ends is None else released.ends[chosen],
         seqs=np.zeros(size, np.int64) if released.seqs is None else released.seqs[chosen],
         words=words,
         carried=attributes.numbers([value(each) for each in config.carried[number].attributes], size),
@@ -74,16 +74,16 @@ def encoded(
     )
 
 
-def _selected(config: AggregateConfig, number: int, released: Released) -> tuple[Evaluated, Int64s]:
+def _select_rows(config: AggregateConfig, number: int, released: Released) -> tuple[Evaluate, Int64s]:
     """Return the values of expressions over the rows that can be part of a result, and the numbers of those rows."""
     source = config.join.inputs[number]
     size = released.times.size
     chosen = np.arange(size)
     if source.selection is not None:
-        chosen = np.flatnonzero(all_true(source.own_predicates, _columns(released.table), size))
-    names = _names(config, number)
+        chosen = np.flatnonzero(all_true(source.own_predicates, _column_getter(released.table), size))
+    names = _list_columns_read(config, number)
     table = released.table if chosen.size == size or not names else released.table.select(names).take(pa.array(chosen))
-    value = _evaluator(table, chosen.size)
+    value = _caching_evaluator(table, chosen.size)
     for operand in source.operands:
         value(operand)
     keep = np.ones(chosen.size, np.bool_)
@@ -99,14 +99,14 @@ def _selected(config: AggregateConfig, number: int, released: Released) -> tuple
     return lambda expr: value(expr).take(kept), chosen[keep]
 
 
-def _names(config: AggregateConfig, number: int) -> list[str]:
+def _list_columns_read(config: AggregateConfig, number: int) -> list[str]:
     source = config.join.inputs[number]
     exprs = [*(key for _, key in source.keys), *(expr for _, expr in source.ranges), *source.operands]
     read = [column.name for expr in exprs for column in columns_of(expr)]
     return list(dict.fromkeys([*source.columns, *read]))
 
 
-def _columns(table: pa.Table) -> Callable[[Column], pa.Array]:
+def _column_getter(table: pa.Table) -> Callable[[Column], pa.Array]:
     def column(wanted: Column) -> pa.Array:
         found = table.column(wanted.name)
         return found.chunk(0) if found.num_chunks == 1 else found.combine_chunks()
@@ -114,10 +114,10 @@ def _columns(table: pa.Table) -> Callable[[Column], pa.Array]:
     return column
 
 
-def _evaluator(table: pa.Table, size: int) -> Evaluated:
+def _caching_evaluator(table: pa.Table, size: int) -> Evaluate:
     """Expressions over the table, each evaluated once."""
     found: dict[Expr, pa.Array] = {}
-    columns = _columns(table)
+    columns = _column_getter(table)
 
     def value(expr: Expr) -> pa.Array:
         if expr not in found:
@@ -127,15 +127,15 @@ def _evaluator(table: pa.Table, size: int) -> Evaluated:
     return value
 
 
-def _measured(
-    config: AggregateConfig, layout: Layout, number: int, value: Evaluated, size: int
+def _encode_measures(
+    config: AggregateConfig, layout: MeasureLayout, number: int, value: Evaluate, size: int
 ) -> tuple[Int64s, NDArray[np.float64], NDArray[np.float64]]:
     widths = layout.row_widths
     ints = np.zeros((size, widths.ints), np.int64)
     approx, floats = np.zeros((size, widths.approx), np.float64), np.zeros((size, widths.pairs), np.float64)
     for measure, at in zip(config.measures, layout.in_row, strict=True):
         if measure.owner == number:
-            numbers = numbers_of(measure.kind, value(measure.arg))
+            numbers = encode_measure(measure.kind, value(measure.arg))
             ints[:, at.ints : at.ints + measure.kind.ints] = numbers.ints
             approx[:, at.approx : at.approx + measure.kind.approx] = numbers.approx
             floats[:, at.pairs : at.pairs + measure.kind.pairs] = numbers.floats

@@ -14,11 +14,11 @@ from watersmeet.errors import InternalError
 from watersmeet.kernels.aggregation.arguments import NONE, Changes, Found, Work
 from watersmeet.kernels.aggregation.netting import net_changes
 from watersmeet.operators.aggregate.config import AggregateConfig
-from watersmeet.operators.aggregate.measures import numbers_of, times
+from watersmeet.operators.aggregate.measures import encode_measure, multiply_by_weights
 from watersmeet.operators.aggregate.result_set import Contributions
 from watersmeet.operators.aggregate.rows import WindowRows
 from watersmeet.operators.aggregate.state import AggregateState
-from watersmeet.operators.aggregate.tables import changes_of
+from watersmeet.operators.aggregate.tables import build_changes
 from watersmeet.operators.expressions import all_true, evaluate
 from watersmeet.operators.window_join.work_counters import Tally
 
@@ -26,11 +26,11 @@ Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 #: Results in one piece: memory is bounded by it (and by the matches of a single row), whatever the batch.
-PIECE_RESULTS = 1 << 18
+RESULTS_PER_PIECE = 1 << 18
 
 
 @dataclass(frozen=True)
-class Happening:
+class WindowChanges:
     """One input's part: its rows with their entries, which of them enter and which leave, at which instants, and which
     are then gone.
     """
@@ -43,23 +43,23 @@ class Happening:
     leaving_at: Int64s
     gone: Bools
 
-    def undone(self) -> Happening:
-        return Happening(
+    def undone(self) -> WindowChanges:
+        return WindowChanges(
             self.number, self.rows, self.leaving, self.leaving_at, self.entering, self.entering_at, self.gone
         )
 
 
-def happenings(config: AggregateConfig, state: AggregateState, instants_us: Int64s) -> list[Happening]:
+def find_window_changes(config: AggregateConfig, state: AggregateState, instants_us: Int64s) -> list[WindowChanges]:
     """Find who enters and who leaves at which of these instants. A row is inside at t when its first and its last
     instant are around t.
     """
     return [
-        _happening(state, number, config.starts_of(number, state.sides[number].rows.times), instants_us)
+        _find_input_changes(state, number, config.starts_of(number, state.sides[number].rows.times), instants_us)
         for number in config.streams
     ]
 
 
-def _happening(state: AggregateState, number: int, starts_us: Int64s, instants_us: Int64s) -> Happening:
+def _find_input_changes(state: AggregateState, number: int, starts_us: Int64s, instants_us: Int64s) -> WindowChanges:
     rows = state.sides[number].rows
     enters = np.searchsorted(instants_us, starts_us, side="left")
     leaves = np.searchsorted(instants_us, rows.ends, side="right")
@@ -71,13 +71,13 @@ def _happening(state: AggregateState, number: int, starts_us: Int64s, instants_u
         entry[entering] = state.tables.entries_for(number, rows.take(entering))
         state.tables.reserve(entering.size)
     leaving = np.flatnonzero(gone & (entry >= 0))
-    return Happening(number, rows.at(entry), entering, enters[entering], leaving, leaves[leaving], gone)
+    return WindowChanges(number, rows.at(entry), entering, enters[entering], leaving, leaves[leaving], gone)
 
 
-def run(
+def apply_window_changes(
     config: AggregateConfig,
     state: AggregateState,
-    happening: list[Happening],
+    happening: list[WindowChanges],
     instants_us: Int64s,
     tally: Tally,
     *,
@@ -86,49 +86,49 @@ def run(
     """Lets it all happen, in order of instants, and returns what the instants show; `closing` ends the last one, −1
     leaves it open.
     """
-    changes = _changes(config, state, happening)
+    changes = _collect_changes(config, state, happening)
     shown: list[pa.RecordBatch] = []
-    out = state.tables.room(PIECE_RESULTS if changes.input.size > 1000 else PIECE_RESULTS >> 6)
+    out = state.tables.room(RESULTS_PER_PIECE if changes.input.size > 1000 else RESULTS_PER_PIECE >> 6)
     for found in state.tables.join(changes, Work(tally.probes, tally.touched), out):
         if found:
-            results = _contributions(config, state, changes.instant, Found._make(each[:found] for each in out))
+            results = _build_contributions(config, state, changes.instant, Found._make(each[:found] for each in out))
             shown += state.result.add(results, instants_us, -1)
     if closing >= 0:
-        shown += state.result.add(_nothing(config, state), instants_us, closing)
+        shown += state.result.add(_empty_contributions(config, state), instants_us, closing)
     for each in happening:
         tally.inserts[each.number] += each.entering.size
         tally.expirations[each.number] += each.leaving.size
     return shown
 
 
-def _changes(config: AggregateConfig, state: AggregateState, happening: list[Happening]) -> Changes:
+def _collect_changes(config: AggregateConfig, state: AggregateState, happening: list[WindowChanges]) -> Changes:
     """All changes by instant; in an instant rows leave first, and early aggregation makes one change of all that
     happens to an entry.
     """
-    parts = [changes_of(each.number, -1, each.rows, each.leaving, each.leaving_at) for each in happening]
-    parts += [changes_of(each.number, 1, each.rows, each.entering, each.entering_at) for each in happening]
+    parts = [build_changes(each.number, -1, each.rows, each.leaving, each.leaving_at) for each in happening]
+    parts += [build_changes(each.number, 1, each.rows, each.entering, each.entering_at) for each in happening]
     if not parts:
-        return _no_changes(state)
+        return _empty_changes(state)
     together = Changes._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
     order = np.argsort(2 * together.instant + (together.rows > 0), kind="stable")
     ordered = Changes._make(column[order] for column in together)
-    return _netted(ordered, state.tables.entries.rows.size) if config.early else ordered
+    return _net_per_entry(ordered, state.tables.entries.rows.size) if config.early else ordered
 
 
-def _netted(changes: Changes, entries: int) -> Changes:
+def _net_per_entry(changes: Changes, entries: int) -> Changes:
     used = net_changes(changes, np.full(entries, NONE, np.int64))
     kept = Changes._make(column[:used] for column in changes)
     matters = (kept.rows != 0) | np.any(kept.ints != 0, axis=1) | np.any(kept.pairs != 0, axis=1)
     return kept if matters.all() else Changes._make(column[matters] for column in kept)
 
 
-def _no_changes(state: AggregateState) -> Changes:
+def _empty_changes(state: AggregateState) -> Changes:
     widths, nothing = state.layout.row_widths, np.empty(0, np.int64)
     ints, approx = np.empty((0, widths.ints), np.int64), np.empty((0, widths.approx))
     return Changes(nothing, nothing, nothing, nothing, ints, approx, np.empty((0, 2 * widths.pairs)))
 
 
-def _contributions(
+def _build_contributions(
     config: AggregateConfig,
     state: AggregateState,
     instant_of_change: Int64s,
@@ -144,10 +144,10 @@ def _contributions(
         found.pairs,
     )
     if config.join.residuals:
-        keep = all_true(config.join.residuals, _columns(config, state, met), instants.size)
+        keep = all_true(config.join.residuals, _result_columns(config, state, met), instants.size)
         if not keep.all():
             instants, met, ints, approx, pairs = instants[keep], met[keep], ints[keep], approx[keep], pairs[keep]
-    column = _columns(config, state, met)
+    column = _result_columns(config, state, met)
     size = instants.size
 
     def value(expr: Expr) -> pa.Array:
@@ -160,7 +160,7 @@ def _contributions(
     )
     for measure, at in zip(config.measures, state.layout.in_result, strict=True):
         if measure.owner is None:
-            numbers = times(numbers_of(measure.kind, value(measure.arg)), ints[:, 0])
+            numbers = multiply_by_weights(encode_measure(measure.kind, value(measure.arg)), ints[:, 0])
             ints[:, 1 + at.ints : 1 + at.ints + measure.kind.ints] = numbers.ints
             approx[:, at.approx : at.approx + measure.kind.approx] = numbers.approx
             pairs[:, 2 * at.pairs : 2 * (at.pairs + measure.kind.pairs)] = numbers.floats
@@ -176,7 +176,7 @@ def _contributions(
     return Contributions(groups, instants, ints, approx, pairs, codes, present)
 
 
-def _columns(config: AggregateConfig, state: AggregateState, met: Int64s) -> Callable[[Column], pa.Array]:
+def _result_columns(config: AggregateConfig, state: AggregateState, met: Int64s) -> Callable[[Column], pa.Array]:
     """The columns of single results, through what is carried of each input."""
     found: dict[Column, pa.Array] = {}
 
@@ -192,7 +192,7 @@ def _columns(config: AggregateConfig, state: AggregateState, met: Int64s) -> Cal
     return column
 
 
-def _nothing(config: AggregateConfig, state: AggregateState) -> Contributions:
+def _empty_contributions(config: AggregateConfig, state: AggregateState) -> Contributions:
     widths = state.layout.result_widths
     none = np.empty(0, np.int64)
     return Contributions(

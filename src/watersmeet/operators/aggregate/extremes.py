@@ -24,7 +24,7 @@ class Extremes:
     coder: OrderCodes
     largest: bool
     nodes: Interner = field(default_factory=lambda: Interner(2))
-    heaps: Heaps = field(default_factory=lambda: _no_heaps(0))
+    heaps: Heaps = field(default_factory=lambda: _empty_heaps(0))
     shown: Int64s = field(default_factory=lambda: np.empty(0, np.int64))  # the node shown last, by group
 
     def add(
@@ -77,28 +77,28 @@ class Extremes:
 
     def _reserve(self, groups: int) -> None:
         if self.nodes.used > self.heaps.held.size:
-            self.heaps = _grown(self.heaps, max(self.nodes.used, 2 * self.heaps.held.size))
+            self.heaps = _grow_heaps(self.heaps, max(self.nodes.used, 2 * self.heaps.held.size))
         if groups > self.heaps.root.size:
             size = max(groups, 2 * self.heaps.root.size)
-            self.heaps = self.heaps._replace(root=_longer(self.heaps.root, size))
-            self.shown = _longer(self.shown, size)
+            self.heaps = self.heaps._replace(root=_extend(self.heaps.root, size))
+            self.shown = _extend(self.shown, size)
         keys = self.coder.order(self.nodes.words[:, 1])
         self.heaps.key[: self.nodes.used] = ~keys if self.largest else keys
 
 
-def _no_heaps(size: int) -> Heaps:
+def _empty_heaps(size: int) -> Heaps:
     held, key, child, sibling = (np.zeros(size, np.int64) for _ in range(4))
     return Heaps(held, key, child, sibling, np.zeros(size, np.bool_), np.empty(0, np.int64))
 
 
-def _grown(heaps: Heaps, size: int) -> Heaps:
-    larger = _no_heaps(size)
+def _grow_heaps(heaps: Heaps, size: int) -> Heaps:
+    larger = _empty_heaps(size)
     for old, new in zip(heaps[:5], larger[:5], strict=True):
         new[: old.size] = old
     return larger._replace(root=heaps.root)
 
 
-def _longer(values: Int64s, size: int) -> Int64s:
+def _extend(values: Int64s, size: int) -> Int64s:
     grown = np.full(size, NONE, np.int64)
     grown[: values.size] = values
     return grown

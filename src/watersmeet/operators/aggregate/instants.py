@@ -12,7 +12,7 @@ from watersmeet.algebra.windows import FOREVER_US
 Int64s = NDArray[np.int64]
 
 
-def every_instants(
+def find_evaluation_instants(
     starts_us: list[Int64s], ends_us: list[Int64s], every_us: int, after_us: int, until_us: int
 ) -> Int64s:
     """Return the multiples of `every_us` since the epoch, after one instant and up to another, at which a row has
@@ -20,16 +20,16 @@ def every_instants(
 
     `starts_us` and `ends_us` are, by input, the first and the last instants of the rows.
     """
-    candidates = [_multiples_from(each, every_us) for each in starts_us]
-    candidates += [_multiples_from(each[each < FOREVER_US] + 1, every_us) for each in ends_us]
+    candidates = [_round_up_to_multiple(each, every_us) for each in starts_us]
+    candidates += [_round_up_to_multiple(each[each < FOREVER_US] + 1, every_us) for each in ends_us]
     inside = [each[(each > after_us) & (each <= until_us)] for each in candidates]
     return np.unique(np.concatenate(inside))
 
 
-def _multiples_from(times_us: Int64s, every_us: int) -> Int64s:
+def _round_up_to_multiple(times_us: Int64s, every_us: int) -> Int64s:
     """The first multiple at or after each time.
 
-    >>> _multiples_from(np.array([-1, 0, 1, 10]), 10).tolist()
+    >>> _round_up_to_multiple(np.array([-1, 0, 1, 10]), 10).tolist()
     [0, 0, 10, 10]
     """
     return -(-times_us // every_us) * every_us

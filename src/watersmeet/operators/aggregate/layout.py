@@ -11,7 +11,7 @@ from watersmeet.operators.aggregate.config import AggregateConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ColumnOffsets:
     """First column of each sort."""
 
     ints: int
@@ -20,39 +20,41 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class MeasureLayout:
     """`in_row[m]` is where measure m stands among its owner's columns, `in_result[m]` where among all; widths cover the
     widest input.
     """
 
-    in_row: tuple[Place, ...]
-    in_result: tuple[Place, ...]
-    row_widths: Place
-    result_widths: Place
+    in_row: tuple[ColumnOffsets, ...]
+    in_result: tuple[ColumnOffsets, ...]
+    row_widths: ColumnOffsets
+    result_widths: ColumnOffsets
     columns: Columns
 
 
-def layout_of(config: AggregateConfig) -> Layout:
-    taken = {number: Place(0, 0, 0) for number in [None, *range(len(config.join.inputs))]}
-    total = Place(0, 0, 0)
+def build_layout(config: AggregateConfig) -> MeasureLayout:
+    taken = {number: ColumnOffsets(0, 0, 0) for number in [None, *range(len(config.join.inputs))]}
+    total = ColumnOffsets(0, 0, 0)
     in_row, in_result = [], []
     for measure in config.measures:
         in_row.append(taken[measure.owner])
         in_result.append(total)
-        taken[measure.owner] = _after(taken[measure.owner], measure.kind.ints, measure.kind.approx, measure.kind.pairs)
-        total = _after(total, measure.kind.ints, measure.kind.approx, measure.kind.pairs)
+        taken[measure.owner] = _advance_offsets(
+            taken[measure.owner], measure.kind.ints, measure.kind.approx, measure.kind.pairs
+        )
+        total = _advance_offsets(total, measure.kind.ints, measure.kind.approx, measure.kind.pairs)
     owned = [place for owner, place in taken.items() if owner is not None]
-    widths = Place(
+    widths = ColumnOffsets(
         max(each.ints for each in owned), max(each.approx for each in owned), max(each.pairs for each in owned)
     )
-    return Layout(tuple(in_row), tuple(in_result), widths, total, _columns(config, in_row))
+    return MeasureLayout(tuple(in_row), tuple(in_result), widths, total, _build_kernel_columns(config, in_row))
 
 
-def _after(place: Place, ints: int, approx: int, pairs: int) -> Place:
-    return Place(place.ints + ints, place.approx + approx, place.pairs + pairs)
+def _advance_offsets(place: ColumnOffsets, ints: int, approx: int, pairs: int) -> ColumnOffsets:
+    return ColumnOffsets(place.ints + ints, place.approx + approx, place.pairs + pairs)
 
 
-def _columns(config: AggregateConfig, in_row: list[Place]) -> Columns:
+def _build_kernel_columns(config: AggregateConfig, in_row: list[ColumnOffsets]) -> Columns:
     found: dict[str, list[int]] = {name: [] for name in Columns._fields}
     for measure, place in zip(config.measures, in_row, strict=True):
         owner = NONE if measure.owner is None else measure.owner

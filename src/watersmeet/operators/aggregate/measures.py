@@ -29,7 +29,7 @@ _LIMBS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class MeasureKind:
     """How many columns of each sort a measure takes: whole numbers, their approximations, floats."""
 
     name: str
@@ -39,10 +39,10 @@ class Kind:
 
 
 #: Only the number of values; then values of each family, with their number first.
-COUNTED = Kind("count", 1, 0, 0)
-INTEGER = Kind("integer", 2, 1, 0)
-DECIMAL = Kind("decimal", 1 + _LIMBS, _LIMBS, 0)
-FLOAT = Kind("float", 4, 0, 1)
+COUNT_ONLY = MeasureKind("count", 1, 0, 0)
+INTEGER = MeasureKind("integer", 2, 1, 0)
+DECIMAL = MeasureKind("decimal", 1 + _LIMBS, _LIMBS, 0)
+FLOAT = MeasureKind("float", 4, 0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,12 @@ class Measure:
 
     arg: Expr
     owner: int | None
-    kind: Kind
+    kind: MeasureKind
     type: pa.DataType
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class MeasureColumns:
     """Columns of numbers, one row each: whole numbers, approximations, floats."""
 
     ints: Int64s
@@ -64,7 +64,7 @@ class Numbers:
     floats: Float64s
 
 
-def kind_of(type_: pa.DataType) -> Kind:
+def measure_kind_of(type_: pa.DataType) -> MeasureKind:
     if pa.types.is_floating(type_):
         return FLOAT
     if pa.types.is_decimal(type_):
@@ -72,10 +72,10 @@ def kind_of(type_: pa.DataType) -> Kind:
     return INTEGER
 
 
-def numbers_of(kind: Kind, values: pa.Array) -> Numbers:
+def encode_measure(kind: MeasureKind, values: pa.Array) -> MeasureColumns:
     """What each value adds.
 
-    >>> numbers_of(INTEGER, pa.array([5, None])).ints.tolist()
+    >>> encode_measure(INTEGER, pa.array([5, None])).ints.tolist()
     [[1, 5], [0, 0]]
     """
     present = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.int64)
@@ -84,26 +84,26 @@ def numbers_of(kind: Kind, values: pa.Array) -> Numbers:
     floats = np.zeros((present.size, kind.pairs), np.float64)
     ints[:, 0] = present
     if kind == INTEGER:
-        ints[:, 1] = _whole(values)
+        ints[:, 1] = _to_integers(values)
         approx[:, 0] = ints[:, 1]
     elif kind == DECIMAL:
-        ints[:, 1:] = _limbs(values)
+        ints[:, 1:] = _split_into_limbs(values)
         approx[:] = ints[:, 1:]
     elif kind == FLOAT:
-        _put_floats(values, ints, floats)
-    return Numbers(ints, approx, floats)
+        _encode_floats(values, ints, floats)
+    return MeasureColumns(ints, approx, floats)
 
 
-def times(numbers: Numbers, weights: Int64s) -> Numbers:
+def multiply_by_weights(numbers: MeasureColumns, weights: Int64s) -> MeasureColumns:
     """Each row so many times; floats as pairs."""
     factors = weights.astype(np.float64)[:, None]
     pairs = np.zeros((weights.size, 2 * numbers.floats.shape[1]), np.float64)
     pairs[:, ::2] = numbers.floats * factors
     with np.errstate(over="ignore"):
-        return Numbers(numbers.ints * weights[:, None], numbers.approx * factors, pairs)
+        return MeasureColumns(numbers.ints * weights[:, None], numbers.approx * factors, pairs)
 
 
-def total(measure: Measure, ints: Int64s, approx: Float64s, pairs: Float64s) -> pa.Array:
+def decode_totals(measure: Measure, ints: Int64s, approx: Float64s, pairs: Float64s) -> pa.Array:
     """The sum of each group in the measure's type; null where it has no value. A sum that its type cannot hold is the
     caller's error.
     """
@@ -113,31 +113,31 @@ def total(measure: Measure, ints: Int64s, approx: Float64s, pairs: Float64s) -> 
     if measure.kind == DECIMAL:
         return _decimal_totals(measure, ints, approx, nothing)
     if measure.kind == INTEGER:
-        if np.any(_wraps(ints[:, 1], approx[:, 0])):
-            raise overflow(measure, "integer")
+        if np.any(_has_wrapped(ints[:, 1], approx[:, 0])):
+            raise sum_overflow_error(measure, "integer")
         return pa.array(ints[:, 1], mask=nothing).cast(measure.type)
     raise InternalError("a count has no sum")
 
 
-def overflow(measure: Measure, noun: str) -> QueryError:
+def sum_overflow_error(measure: Measure, noun: str) -> QueryError:
     return QueryError(
-        f"{noun} overflow in the sum of {expression_excerpt(_uncast(measure.arg))}", span=measure.arg.span
+        f"{noun} overflow in the sum of {expression_excerpt(_strip_cast(measure.arg))}", span=measure.arg.span
     )
 
 
-def _uncast(arg: Expr) -> Expr:
+def _strip_cast(arg: Expr) -> Expr:
     """The argument as the caller wrote it, without the widening that SUM brings."""
     from watersmeet.algebra.expressions import Cast
 
     return arg.arg if isinstance(arg, Cast) else arg
 
 
-def _whole(values: pa.Array) -> Int64s:
+def _to_integers(values: pa.Array) -> Int64s:
     plain = values.view(pa.int64()) if pa.types.is_duration(values.type) else values
     return np.asarray(plain.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
 
-def _limbs(values: pa.Array) -> Int64s:
+def _split_into_limbs(values: pa.Array) -> Int64s:
     """Unscaled values cut into pieces of 60 bits, the last one signed; straight from Arrow's 128 bits."""
     raw = values.fill_null(Decimal(0)) if values.null_count else values
     buffer = raw.buffers()[1]
@@ -150,7 +150,7 @@ def _limbs(values: pa.Array) -> Int64s:
     return np.stack([first.view(np.int64), second.view(np.int64), third], axis=1)
 
 
-def _put_floats(values: pa.Array, ints: Int64s, floats: Float64s) -> None:
+def _encode_floats(values: pa.Array, ints: Int64s, floats: Float64s) -> None:
     numbers = np.array(values.fill_null(0.0).to_numpy(zero_copy_only=False), np.float64)
     finite = np.isfinite(numbers)
     ints[:, 1] = np.isnan(numbers)
@@ -166,14 +166,14 @@ def _float_totals(ints: Int64s, pairs: Float64s) -> Float64s:
     return np.where((ints[:, 1] > 0) | (up & down), np.nan, sums)
 
 
-def _wraps(wrapped: Int64s, approx: Float64s) -> NDArray[np.bool_]:
+def _has_wrapped(wrapped: Int64s, approx: Float64s) -> NDArray[np.bool_]:
     return np.asarray(np.rint((approx - wrapped.astype(np.float64)) / 2.0**64) != 0)
 
 
-def exact(wrapped: int, approx: float) -> int:
+def recover_exact_sum(wrapped: int, approx: float) -> int:
     """The whole number that is `wrapped` modulo 2⁶⁴ and closest to `approx`.
 
-    >>> exact(-(2**63), 9.3e18) == 2**63
+    >>> recover_exact_sum(-(2**63), 9.3e18) == 2**63
     True
     """
     return wrapped + (round((approx - wrapped) / 2.0**64) << 64)
@@ -182,14 +182,14 @@ def exact(wrapped: int, approx: float) -> int:
 def _decimal_totals(measure: Measure, ints: Int64s, approx: Float64s, nothing: NDArray[np.bool_]) -> pa.Array:
     totals: list[Any] = []
     for row, empty in enumerate(nothing):
-        limbs = [exact(int(ints[row, 1 + limb]), float(approx[row, limb])) for limb in range(_LIMBS)]
+        limbs = [recover_exact_sum(int(ints[row, 1 + limb]), float(approx[row, limb])) for limb in range(_LIMBS)]
         unscaled = sum(limb << (LIMB_BITS * place) for place, limb in enumerate(limbs))
         if abs(unscaled) >= 10**measure.type.precision:
-            raise overflow(measure, "decimal")
-        totals.append(None if empty else _decimal(unscaled, measure.type.scale))
+            raise sum_overflow_error(measure, "decimal")
+        totals.append(None if empty else _build_decimal(unscaled, measure.type.scale))
     return pa.array(totals, measure.type)
 
 
-def _decimal(unscaled: int, scale: int) -> Decimal:
+def _build_decimal(unscaled: int, scale: int) -> Decimal:
     sign, digits = int(unscaled < 0), tuple(int(digit) for digit in str(abs(unscaled)))
     return Decimal((sign, digits, -scale))

@@ -22,7 +22,7 @@ class GroupOutputs:
     having: Expr | None
 
 
-def group_outputs(bound: BoundQuery) -> GroupOutputs:
+def build_group_outputs(bound: BoundQuery) -> GroupOutputs:
     """The outputs of an aggregation query, with every key and every aggregate replaced by its column."""
     written = [*(output.expr for output in bound.outputs), *([] if bound.having is None else [bound.having])]
     aggregates = tuple(dict.fromkeys(node for expr in written for node in walk(expr) if isinstance(node, Aggregate)))
@@ -31,8 +31,8 @@ def group_outputs(bound: BoundQuery) -> GroupOutputs:
     return GroupOutputs(
         keys=bound.group_by,
         aggregates=aggregates,
-        outputs=tuple(Output(output.name, _replaced(output.expr, columns)) for output in bound.outputs),
-        having=None if bound.having is None else _replaced(bound.having, columns),
+        outputs=tuple(Output(output.name, _replace_by_columns(output.expr, columns)) for output in bound.outputs),
+        having=None if bound.having is None else _replace_by_columns(bound.having, columns),
     )
 
 
@@ -44,17 +44,19 @@ def aggregate_name(number: int) -> str:
     return f"aggregate {number}"
 
 
-def _replaced(expr: Expr, columns: dict[Expr, Expr]) -> Expr:
+def _replace_by_columns(expr: Expr, columns: dict[Expr, Expr]) -> Expr:
     """From the outside in: a key may be an expression whose parts are keys themselves."""
     if expr in columns:
         return columns[expr]
-    changed = {part.name: _inside(getattr(expr, part.name), columns) for part in fields(expr) if part.name != "span"}
+    changed = {
+        part.name: _replace_inside(getattr(expr, part.name), columns) for part in fields(expr) if part.name != "span"
+    }
     return replace(expr, **changed)
 
 
-def _inside(value: Any, columns: dict[Expr, Expr]) -> Any:
+def _replace_inside(value: Any, columns: dict[Expr, Expr]) -> Any:
     if isinstance(value, Expr):
-        return _replaced(value, columns)
+        return _replace_by_columns(value, columns)
     if isinstance(value, tuple):
-        return tuple(_inside(part, columns) for part in value)
+        return tuple(_replace_inside(part, columns) for part in value)
     return value

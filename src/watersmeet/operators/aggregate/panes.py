@@ -16,20 +16,20 @@ from numpy.typing import NDArray
 Bools = NDArray[np.bool_]
 
 #: Neighbours are put together when a window has more panes than this, so that tiny batches do not leave thousands.
-MOST_PANES = 16
+MAX_PANES = 16
 
 
 @dataclass(eq=False)
-class Pane:
+class AggregatePane:
     """A run of so many rows. Its identity tells whether it is saved already; what it has lost since does not matter."""
 
     rows: int
 
 
-def without_gone(panes: list[Pane], gone: Bools) -> list[Pane]:
+def evict_from_panes(panes: list[AggregatePane], gone: Bools) -> list[AggregatePane]:
     """The panes that are left when these rows of the window are gone.
 
-    >>> [pane.rows for pane in without_gone([Pane(2), Pane(1), Pane(2)], np.array([True, False, True, False, False]))]
+    >>> [pane.rows for pane in evict_from_panes([AggregatePane(2), AggregatePane(1), AggregatePane(2)], np.array([True, False, True, False, False]))]
     [1, 2]
     """
     before = np.concatenate([[0], np.cumsum(~gone)])
@@ -40,12 +40,12 @@ def without_gone(panes: list[Pane], gone: Bools) -> list[Pane]:
     return [pane for pane in panes if pane.rows]
 
 
-def few(panes: list[Pane]) -> list[Pane]:
+def merge_to_limit(panes: list[AggregatePane]) -> list[AggregatePane]:
     """The same rows in a bounded number of panes: the two neighbours with the fewest rows become one, as often as is
     needed.
     """
     panes = [pane for pane in panes if pane.rows]
-    while len(panes) > MOST_PANES:
+    while len(panes) > MAX_PANES:
         at = min(range(len(panes) - 1), key=lambda place: panes[place].rows + panes[place + 1].rows)
-        panes[at : at + 2] = [Pane(panes[at].rows + panes[at + 1].rows)]
+        panes[at : at + 2] = [AggregatePane(panes[at].rows + panes[at + 1].rows)]
     return panes

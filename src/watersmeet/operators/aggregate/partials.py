@@ -23,10 +23,10 @@ Float64s = NDArray[np.float64]
 AS_OF_US, SIGN = "as of", "sign"
 
 #: The matrices of a group's sums, as `result_set.Sums` has them.
-SUMS = ("ints", "approx", "pairs")
+SUM_MATRICES = ("ints", "approx", "pairs")
 
 
-def partial_batch(
+def build_partial_batch(
     as_of_us: Int64s,
     sign: int,
     keys: Sequence[pa.Array],
@@ -38,23 +38,23 @@ def partial_batch(
     columns |= {key_name(number): values for number, values in enumerate(keys)}
     columns |= {
         f"{name} {place}": pa.array(np.ascontiguousarray(matrix[:, place]))
-        for name, matrix in zip(SUMS, sums, strict=True)
+        for name, matrix in zip(SUM_MATRICES, sums, strict=True)
         for place in range(matrix.shape[1])
     }
     columns |= {aggregate_name(number): values for number, values in enumerate(firsts)}
     return pa.RecordBatch.from_pydict(columns)
 
 
-def partial_keys(rows: pa.Table, count: int) -> list[pa.Array]:
+def read_partial_keys(rows: pa.Table, count: int) -> list[pa.Array]:
     """The values of the group keys in partial rows."""
     return [rows.column(key_name(number)).combine_chunks() for number in range(count)]
 
 
-def partial_firsts(rows: pa.Table, count: int) -> list[pa.Array]:
+def read_partial_extremes(rows: pa.Table, count: int) -> list[pa.Array]:
     return [rows.column(aggregate_name(number)).combine_chunks() for number in range(count)]
 
 
-def partial_matrix(rows: pa.Table, name: str, width: int) -> NDArray[Any]:
+def read_partial_sums(rows: pa.Table, name: str, width: int) -> NDArray[Any]:
     """One of the matrices of sums, with the sign in it."""
     signs = rows.column(SIGN).to_numpy()
     matrix = np.zeros((rows.num_rows, width), np.int64 if name == "ints" else np.float64)

@@ -12,18 +12,24 @@ from typing import Any
 import numpy as np
 
 from watersmeet.errors import InternalError
-from watersmeet.operators.aggregate.blobs import Saved, rows_bytes, rows_from_bytes, state_bytes, state_from_bytes
+from watersmeet.operators.aggregate.blobs import (
+    SavedScope,
+    deserialize_rows,
+    deserialize_state,
+    serialize_rows,
+    serialize_state,
+)
 from watersmeet.operators.aggregate.config import AggregateConfig
-from watersmeet.operators.aggregate.panes import Pane
-from watersmeet.operators.aggregate.rows import OUTSIDE, WindowRows, together
-from watersmeet.operators.aggregate.state import AggregateState, rebuilt
+from watersmeet.operators.aggregate.panes import AggregatePane
+from watersmeet.operators.aggregate.rows import OUTSIDE, WindowRows, concat_window_rows
+from watersmeet.operators.aggregate.state import AggregateState, rebuild_tables
 from watersmeet.operators.window_join.serialization import SavedPart
 
-PANE, REST = "pane", "rest"
+PANE_PART, REST_PART = "pane", "rest"
 
 
 @dataclass(frozen=True)
-class Part:
+class AggregatePart:
     """A pane, or the rest. The rest is made anew each time, so no two of them are the same object."""
 
     number: int
@@ -33,45 +39,47 @@ class Part:
     bytes: Callable[[], bytes]
 
 
-def state_parts(state: AggregateState) -> list[Part]:
+def split_into_parts(state: AggregateState) -> list[AggregatePart]:
     """The rest first, then the panes by input, oldest first."""
-    rest = state_bytes(state, Saved.REST)
+    rest = serialize_state(state, SavedScope.REST)
     waiting = sum(0 if side.waiting is None else side.waiting.num_rows for side in state.sides)
     counted = sum(len(side.rows) for side in state.sides if side.counter is not None)
-    parts = [Part(0, REST, rest, waiting + counted, lambda: rest)]
+    parts = [AggregatePart(0, REST_PART, rest, waiting + counted, lambda: rest)]
     for number, side in enumerate(state.sides):
         if side.counter is None:
-            parts += _panes(number, side.rows, side.panes)
+            parts += _build_pane_parts(number, side.rows, side.panes)
     return parts
 
 
-def state_from_parts(config: AggregateConfig, saved: Sequence[SavedPart]) -> AggregateState:
+def restore_from_parts(config: AggregateConfig, saved: Sequence[SavedPart]) -> AggregateState:
     """The inverse of `state_parts`, for the same query and any plan of it."""
     rest, *panes = saved
-    if rest.kind != REST or any(each.kind != PANE for each in panes):
+    if rest.kind != REST_PART or any(each.kind != PANE_PART for each in panes):
         raise InternalError("parts of an aggregation in another order")
-    state = state_from_bytes(config, bytes(rest.blob))
+    state = deserialize_state(config, bytes(rest.blob))
     for number, side in enumerate(state.sides):
         blobs = [each.blob for each in panes if each.number == number]
         if side.counter is None and blobs:
-            whole = [rows_from_bytes(side.rows, blob) for blob in blobs]
-            live = [_still_here(config, number, each, state.evaluated_us) for each in whole]
-            side.rows, side.panes = together(live), [Pane(len(each)) for each in live]
-    return rebuilt(config, state)
+            whole = [deserialize_rows(side.rows, blob) for blob in blobs]
+            live = [_drop_expired_rows(config, number, each, state.evaluated_us) for each in whole]
+            side.rows, side.panes = concat_window_rows(live), [AggregatePane(len(each)) for each in live]
+    return rebuild_tables(config, state)
 
 
-def _panes(number: int, rows: WindowRows, panes: list[Pane]) -> list[Part]:
+def _build_pane_parts(number: int, rows: WindowRows, panes: list[AggregatePane]) -> list[AggregatePart]:
     starts = np.concatenate([[0], np.cumsum([pane.rows for pane in panes], dtype=np.int64)])
     if starts[-1] != len(rows):
         raise InternalError("a window whose panes are not its rows")
-    return [_pane(number, rows, pane, int(start)) for pane, start in zip(panes, starts, strict=False)]
+    return [_build_pane_part(number, rows, pane, int(start)) for pane, start in zip(panes, starts, strict=False)]
 
 
-def _pane(number: int, rows: WindowRows, pane: Pane, start: int) -> Part:
-    return Part(number, PANE, pane, pane.rows, lambda: rows_bytes(rows.take(np.arange(start, start + pane.rows))))
+def _build_pane_part(number: int, rows: WindowRows, pane: AggregatePane, start: int) -> AggregatePart:
+    return AggregatePart(
+        number, PANE_PART, pane, pane.rows, lambda: serialize_rows(rows.take(np.arange(start, start + pane.rows)))
+    )
 
 
-def _still_here(config: AggregateConfig, number: int, rows: WindowRows, evaluated_us: int) -> WindowRows:
+def _drop_expired_rows(config: AggregateConfig, number: int, rows: WindowRows, evaluated_us: int) -> WindowRows:
     """Return the rows that had not left by the last evaluation. Those inside have entered by then; `rebuilt` finds
     their entries.
     """

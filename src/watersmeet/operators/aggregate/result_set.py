@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Column
 from watersmeet.kernels.aggregation.arguments import DIRTY, NONE, OPEN, Result, Shown
 from watersmeet.kernels.aggregation.as_update import as_update
-from watersmeet.operators.aggregate.attributes import Attributes, ValueLists
+from watersmeet.operators.aggregate.attributes import Attributes, ValueColumns
 from watersmeet.operators.aggregate.codes import OrderCodes, ValueCodes
 from watersmeet.operators.aggregate.config import AS_OF_TYPE, AggregateConfig
 from watersmeet.operators.aggregate.extremes import Extremes
 from watersmeet.operators.aggregate.interner import Interner
-from watersmeet.operators.aggregate.layout import Layout
-from watersmeet.operators.aggregate.measures import COUNTED, total
+from watersmeet.operators.aggregate.layout import MeasureLayout
+from watersmeet.operators.aggregate.measures import COUNT_ONLY, decode_totals
 from watersmeet.operators.aggregate.outputs import aggregate_name, key_name
-from watersmeet.operators.aggregate.partials import partial_batch
+from watersmeet.operators.aggregate.partials import build_partial_batch
 from watersmeet.operators.expressions import evaluate, is_true
 from watersmeet.operators.expressions.casts import decimals_to_doubles
 
@@ -51,7 +51,7 @@ class Contributions:
 
 
 @dataclass(frozen=True)
-class Sums:
+class GroupSums:
     """The columns of some groups at one time."""
 
     ints: Int64s
@@ -64,18 +64,20 @@ class Sums:
         """Which groups have no rows."""
         return np.asarray(self.ints[:, 0] == 0)
 
-    def take(self, chosen: Bools) -> Sums:
-        return Sums(self.ints[chosen], self.approx[chosen], self.pairs[chosen], [each[chosen] for each in self.nodes])
+    def take(self, chosen: Bools) -> GroupSums:
+        return GroupSums(
+            self.ints[chosen], self.approx[chosen], self.pairs[chosen], [each[chosen] for each in self.nodes]
+        )
 
 
 class ResultSet:
     """Groups by number, their columns, their heaps, and what was shown of them."""
 
-    def __init__(self, config: AggregateConfig, layout: Layout, attributes: list[Attributes]):
+    def __init__(self, config: AggregateConfig, layout: MeasureLayout, attributes: list[Attributes]):
         self.config, self.layout, self.attributes = config, layout, attributes
         self.grouped = [number for number, carried in enumerate(config.carried) if carried.group_keys]
         self.spanning_codes = [ValueCodes.of(kind) for kind in config.spanning_types]
-        self.spanning_values = ValueLists(tuple(each.type for each in self.spanning_codes))
+        self.spanning_values = ValueColumns(tuple(each.type for each in self.spanning_codes))
         self.numbers = Interner(len(self.grouped) + 2 * len(self.spanning_codes))
         self.order_codes = [OrderCodes.of(extreme.type) for extreme in config.extremes]
         args = {extreme.arg: place for place, extreme in enumerate(config.extremes)}
@@ -88,7 +90,7 @@ class ResultSet:
             place: Extremes(self.order_codes[extreme], config.shown.aggregates[place].function == "MAX")
             for place, extreme in self.of_extreme.items()
         }
-        self.columns = _no_columns(layout, 16)
+        self.columns = _empty_columns(layout, 16)
         self._shown: Shown | None = None
 
     def group_numbers(self, groups: list[Int64s], spanning: list[pa.Array], rows: int) -> Int64s:
@@ -130,8 +132,8 @@ class ResultSet:
             then_nodes.append(then)
         if not groups.size:
             return []
-        now_sums = Sums(now_ints, now_approx, now_pairs, now_nodes)
-        then_sums = Sums(then_ints, then_approx, then_pairs, then_nodes)
+        now_sums = GroupSums(now_ints, now_approx, now_pairs, now_nodes)
+        then_sums = GroupSums(then_ints, then_approx, then_pairs, then_nodes)
         return (self._partials if self.config.partial else self._changed)(instants_us[at], groups, now_sums, then_sums)
 
     def _update(self, results: Contributions, closing: int) -> Shown:
@@ -177,9 +179,9 @@ class ResultSet:
         self.columns.dirty[: changed.size] = changed
         self.columns.clock[DIRTY] = changed.size
 
-    def _partials(self, as_of_us: Int64s, groups: Int64s, now: Sums, then: Sums) -> list[pa.RecordBatch]:
+    def _partials(self, as_of_us: Int64s, groups: Int64s, now: GroupSums, then: GroupSums) -> list[pa.RecordBatch]:
         """Of each group that differs, what was shown of it before leaves, and what there is of it now enters."""
-        differs = _differs(now, then) | np.any(now.approx != then.approx, axis=1)
+        differs = _find_differing_groups(now, then) | np.any(now.approx != then.approx, axis=1)
         batches = []
         for sign, sums in ((-1, then), (1, now)):
             chosen = differs & (sums.ints[:, 0] != 0)
@@ -187,18 +189,18 @@ class ResultSet:
             keys = [self._key(number, numbers) for number in range(len(self.config.shown.keys))]
             firsts = [each.values(nodes) for each, nodes in zip(self.extremes.values(), signed.nodes, strict=True)]
             batches.append(
-                partial_batch(as_of_us[chosen], sign, keys, (signed.ints, signed.approx, signed.pairs), firsts)
+                build_partial_batch(as_of_us[chosen], sign, keys, (signed.ints, signed.approx, signed.pairs), firsts)
             )
         return [batch for batch in batches if batch.num_rows]
 
-    def _changed(self, as_of_us: Int64s, groups: Int64s, now: Sums, then: Sums) -> list[pa.RecordBatch]:
+    def _changed(self, as_of_us: Int64s, groups: Int64s, now: GroupSums, then: GroupSums) -> list[pa.RecordBatch]:
         """Emit the shown groups whose row changed or that were not shown before, and once more those that were shown
         and are now empty.
 
         `then` are the sums at the previous evaluation. So they also say which groups were shown at it: nothing else has
         to be kept.
         """
-        differs = _differs(now, then)
+        differs = _find_differing_groups(now, then)
         as_of_us, groups, now, then = as_of_us[differs], groups[differs], now.take(differs), then.take(differs)
         shown, was_shown = self._find_shown(groups, now), self._find_shown(groups, then)
         due = shown | (was_shown & now.is_empty)
@@ -216,7 +218,7 @@ class ResultSet:
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.config.result)
         return [batch if emitted.all() else batch.filter(pa.array(emitted))]
 
-    def _find_shown(self, groups: Int64s, sums: Sums) -> Bools:
+    def _find_shown(self, groups: Int64s, sums: GroupSums) -> Bools:
         """Return which groups are shown: those that are not empty and for which HAVING is true. HAVING never sees an
         empty group.
         """
@@ -227,7 +229,7 @@ class ResultSet:
         shown[shown] = is_true(self.config.shown.having, self._row(held, sums.take(shown)), held.size)
         return shown
 
-    def _find_changed(self, outputs: list[pa.Array], again: Bools, groups: Int64s, then: Sums) -> Bools:
+    def _find_changed(self, outputs: list[pa.Array], again: Bools, groups: Int64s, then: GroupSums) -> Bools:
         """Return which of the groups that are shown again have another row than before."""
         size = int(np.count_nonzero(again))
         changed = np.zeros(size, np.bool_)
@@ -236,10 +238,10 @@ class ResultSet:
         before = self._row(groups[again], then.take(again))
         for output, values in zip(self.config.shown.outputs, outputs, strict=True):
             here = values if size == again.size else values.filter(pa.array(again))
-            changed |= _unequal(here, evaluate(output.expr, before, size))
+            changed |= _find_unequal_values(here, evaluate(output.expr, before, size))
         return changed
 
-    def _row(self, groups: Int64s, sums: Sums) -> Any:
+    def _row(self, groups: Int64s, sums: GroupSums) -> Any:
         """The columns of the groups' rows: keys and aggregates, computed once each."""
         computed: dict[str, pa.Array] = {}
         keys = {key_name(number): number for number in range(len(self.config.shown.keys))}
@@ -265,7 +267,7 @@ class ResultSet:
         place = self.config.carried[owner].attributes.index(key)
         return self.attributes[owner].group_values(place, self.numbers.words[groups, self.grouped.index(owner)])
 
-    def _aggregate(self, name: str, sums: Sums) -> pa.Array:
+    def _aggregate(self, name: str, sums: GroupSums) -> pa.Array:
         number = next(n for n in range(len(self.config.shown.aggregates)) if aggregate_name(n) == name)
         aggregate = self.config.shown.aggregates[number]
         if aggregate.arg is None:
@@ -275,25 +277,25 @@ class ResultSet:
         place, measure = next((p, m) for p, m in enumerate(self.config.measures) if m.arg == aggregate.arg)
         at, kind = self.layout.in_result[place], measure.kind
         ints = sums.ints[:, 1 + at.ints : 1 + at.ints + kind.ints]
-        if aggregate.function == "COUNT" or kind == COUNTED:
+        if aggregate.function == "COUNT" or kind == COUNT_ONLY:
             return pa.array(np.ascontiguousarray(ints[:, 0]))
         approx, pairs = (
             sums.approx[:, at.approx : at.approx + kind.approx],
             sums.pairs[:, 2 * at.pairs : 2 * (at.pairs + kind.pairs)],
         )
-        found = total(measure, ints, approx, pairs)
-        return found if aggregate.function == "SUM" else _average(found, ints[:, 0])
+        found = decode_totals(measure, ints, approx, pairs)
+        return found if aggregate.function == "SUM" else _divide_by_counts(found, ints[:, 0])
 
     def _reserve(self, groups: int) -> None:
         size = self.columns.ints.shape[0]
         if groups > size:
-            larger = _no_columns(self.layout, max(groups, 2 * size))
+            larger = _empty_columns(self.layout, max(groups, 2 * size))
             for old, new in zip(self.columns, larger, strict=True):
                 new[: old.shape[0]] = old
             self.columns = larger
 
 
-def _no_columns(layout: Layout, size: int) -> Result:
+def _empty_columns(layout: MeasureLayout, size: int) -> Result:
     ints = np.zeros((size, 1 + layout.result_widths.ints), np.int64)
     approx = np.zeros((size, layout.result_widths.approx), np.float64)
     pairs = np.zeros((size, 2 * layout.result_widths.pairs), np.float64)
@@ -303,7 +305,7 @@ def _no_columns(layout: Layout, size: int) -> Result:
     return Result(ints, approx, pairs, *shown, np.zeros(size, np.int64), np.zeros(size, np.bool_), clock)
 
 
-def _average(sums: pa.Array, counts: Int64s) -> pa.Array:
+def _divide_by_counts(sums: pa.Array, counts: Int64s) -> pa.Array:
     nothing = counts == 0
     if pa.types.is_decimal(sums.type):
         sums = decimals_to_doubles(sums)
@@ -311,7 +313,7 @@ def _average(sums: pa.Array, counts: Int64s) -> pa.Array:
     return pa.array(numbers / np.where(nothing, 1, counts), mask=nothing)
 
 
-def _differs(now: Sums, then: Sums) -> Bools:
+def _find_differing_groups(now: GroupSums, then: GroupSums) -> Bools:
     """Groups of which any number differs: the others' rows cannot. NaN never stands in these columns."""
     differs = np.any(now.ints != then.ints, axis=1) | np.any(now.pairs != then.pairs, axis=1)
     for here, there in zip(now.nodes, then.nodes, strict=True):
@@ -319,7 +321,7 @@ def _differs(now: Sums, then: Sums) -> Bools:
     return np.asarray(differs)
 
 
-def _unequal(left: pa.Array, right: pa.Array) -> Bools:
+def _find_unequal_values(left: pa.Array, right: pa.Array) -> Bools:
     """Where two columns show different values; NaN is NaN, NULL is NULL."""
     if pa.types.is_null(left.type):
         return np.zeros(len(left), np.bool_)

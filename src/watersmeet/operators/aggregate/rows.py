@@ -53,7 +53,7 @@ class WindowRows:
         return replace(self, ends=ends)
 
 
-def together(parts: list[WindowRows]) -> WindowRows:
+def concat_window_rows(parts: list[WindowRows]) -> WindowRows:
     """The rows of several, one after the other."""
     if len(parts) == 1:
         return parts[0]

@@ -15,18 +15,18 @@ from watersmeet.algebra.windows import FOREVER_US, RowsWindow
 from watersmeet.operators.aggregate.attributes import Attributes
 from watersmeet.operators.aggregate.codes import ValueCodes
 from watersmeet.operators.aggregate.config import AggregateConfig
-from watersmeet.operators.aggregate.encoding import encoded
-from watersmeet.operators.aggregate.layout import Layout, layout_of
-from watersmeet.operators.aggregate.panes import Pane, few
+from watersmeet.operators.aggregate.encoding import encode_rows
+from watersmeet.operators.aggregate.layout import MeasureLayout, build_layout
+from watersmeet.operators.aggregate.panes import AggregatePane, merge_to_limit
 from watersmeet.operators.aggregate.result_set import ResultSet
 from watersmeet.operators.aggregate.rows import WindowRows
-from watersmeet.operators.aggregate.tables import Tables
+from watersmeet.operators.aggregate.tables import JoinTables
 from watersmeet.operators.window_join.admission import Delta, Released
 from watersmeet.operators.window_join.row_counter import RowCounter
 
 
 @dataclass
-class Side:
+class InputState:
     """One input: its rows inside and before its window, what waits to be counted, and the counter of a ROWS window.
 
     `panes` says which rows are saved together; a side that counts its rows has none.
@@ -34,7 +34,7 @@ class Side:
 
     rows: WindowRows
     attributes: Attributes
-    panes: list[Pane] = field(default_factory=list)
+    panes: list[AggregatePane] = field(default_factory=list)
     waiting: pa.Table | None = None
     counter: RowCounter | None = None
 
@@ -43,11 +43,11 @@ class Side:
 class AggregateState:
     """All inputs, the codes of their keys, the tables they are joined by, and the result."""
 
-    layout: Layout
-    sides: list[Side]
+    layout: MeasureLayout
+    sides: list[InputState]
     classes: list[ValueCodes]
     result: ResultSet
-    tables: Tables
+    tables: JoinTables
     evaluated_us: int = -FOREVER_US  # the last instant at which the result is final
     largest_us: int = -FOREVER_US
     row_times_us: NDArray[np.int64] = field(
@@ -65,14 +65,14 @@ class AggregateState:
 
 
 def empty_state(config: AggregateConfig) -> AggregateState:
-    layout = layout_of(config)
+    layout = build_layout(config)
     attributes = [Attributes(carried) for carried in config.carried]
     classes = [ValueCodes.of(kind) for kind in config.class_types]
     result = ResultSet(config, layout, attributes)
     sides = []
     for source, own in zip(config.join.inputs, attributes, strict=True):
         nothing = Delta(source.fields.empty_table(), _no_times())
-        rows = encoded(
+        rows = encode_rows(
             config,
             layout,
             source.number,
@@ -82,24 +82,24 @@ def empty_state(config: AggregateConfig) -> AggregateState:
             result.order_codes,
         )
         sides.append(
-            Side(rows, own, counter=RowCounter(source.window) if isinstance(source.window, RowsWindow) else None)
+            InputState(rows, own, counter=RowCounter(source.window) if isinstance(source.window, RowsWindow) else None)
         )
-    return AggregateState(layout, sides, classes, result, Tables(config, layout))
+    return AggregateState(layout, sides, classes, result, JoinTables(config, layout))
 
 
-def with_relation(config: AggregateConfig, state: AggregateState, number: int, table: pa.Table) -> AggregateState:
+def load_relation(config: AggregateConfig, state: AggregateState, number: int, table: pa.Table) -> AggregateState:
     """The state with a relation's rows in it: they are inside for ever."""
     side = state.sides[number]
     released = Released(table, _no_times(table.num_rows), None)
-    rows = encoded(config, state.layout, number, released, state.classes, side.attributes, state.result.order_codes)
+    rows = encode_rows(config, state.layout, number, released, state.classes, side.attributes, state.result.order_codes)
     side.rows = rows.at(state.tables.load(number, rows))
-    side.panes = few([Pane(len(rows))])
+    side.panes = merge_to_limit([AggregatePane(len(rows))])
     return state
 
 
-def rebuilt(config: AggregateConfig, state: AggregateState) -> AggregateState:
+def rebuild_tables(config: AggregateConfig, state: AggregateState) -> AggregateState:
     """The state under another plan: the tables made anew from the windows. The result is the same, whatever the plan."""
-    state.tables = Tables(config, state.layout)
+    state.tables = JoinTables(config, state.layout)
     for number, side in enumerate(state.sides):
         inside = side.rows.entry >= 0
         entries = side.rows.entry.copy()

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.windows import FOREVER_US, RowsWindow
 from watersmeet.errors import InternalError
-from watersmeet.operators.aggregate.compaction import compacted, is_wasteful
+from watersmeet.operators.aggregate.compaction import compact_state, needs_compaction
 from watersmeet.operators.aggregate.config import AggregateConfig
-from watersmeet.operators.aggregate.encoding import encoded
-from watersmeet.operators.aggregate.events import Happening, happenings, run
-from watersmeet.operators.aggregate.instants import every_instants
-from watersmeet.operators.aggregate.panes import Pane, few, without_gone
-from watersmeet.operators.aggregate.rows import together
-from watersmeet.operators.aggregate.state import AggregateState, rebuilt
+from watersmeet.operators.aggregate.encoding import encode_rows
+from watersmeet.operators.aggregate.events import WindowChanges, apply_window_changes, find_window_changes
+from watersmeet.operators.aggregate.instants import find_evaluation_instants
+from watersmeet.operators.aggregate.panes import AggregatePane, evict_from_panes, merge_to_limit
+from watersmeet.operators.aggregate.rows import concat_window_rows
+from watersmeet.operators.aggregate.state import AggregateState, rebuild_tables
 from watersmeet.operators.window_join.admission import (
     Delta,
     Released,
@@ -40,7 +40,7 @@ Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Stepped:
+class AggregateStepResult:
     """The outcome of a step."""
 
     results: list[pa.RecordBatch]
@@ -55,7 +55,7 @@ def step(
     watermark_us: int,
     future_us: int,
     largest_us: int = -FOREVER_US,
-) -> Stepped:
+) -> AggregateStepResult:
     """Aggregates a batch. `watermark_us` and `future_us` as for a meet: rows before the one are late, none before the
     other come later.
 
@@ -68,27 +68,27 @@ def step(
         [state.largest_us, largest_us, *(int(delta.times.max()) for delta in kept.values() if len(delta))]
     )
     for i in config.streams:
-        _admit(config, state, i, kept.get(i), future_us)
+        _admit_rows(config, state, i, kept.get(i), future_us)
     if config.every_row:
         state.row_times_us = np.unique(np.concatenate([state.row_times_us, *(delta.times for delta in kept.values())]))
     if config.every_us is None and not config.every_row:
-        results = _at_the_watermark(config, state, future_us, tally)
+        results = _emit_at_watermark(config, state, future_us, tally)
     else:
-        results = _at_its_instants(config, state, future_us, tally)
-    if is_wasteful(state):
-        state = compacted(config, state)
+        results = _emit_due_instants(config, state, future_us, tally)
+    if needs_compaction(state):
+        state = compact_state(config, state)
     elif state.tables.wasteful:
-        state = rebuilt(config, state)
+        state = rebuild_tables(config, state)
     counters = Counters(
         arrived=tuple(len(deltas[i]) if i in deltas else 0 for i in range(len(state.sides))),
         late=tuple(len(deltas[i]) - len(kept[i]) if i in deltas else 0 for i in range(len(state.sides))),
         results=sum(batch.num_rows for batch in results),
         tally=tally,
     )
-    return Stepped(results, state, counters)
+    return AggregateStepResult(results, state, counters)
 
 
-def _at_its_instants(
+def _emit_due_instants(
     config: AggregateConfig, state: AggregateState, future_us: int, tally: Tally
 ) -> list[pa.RecordBatch]:
     """Evaluate at every instant that no row still to come can be at or before; at the end of the input, at all that are
@@ -101,17 +101,17 @@ def _at_its_instants(
     elif config.every_us is not None:
         starts_us = [config.starts_of(i, state.sides[i].rows.times) for i in config.streams]
         ends_us = [state.sides[i].rows.ends for i in config.streams]
-        instants_us = every_instants(starts_us, ends_us, config.every_us, state.evaluated_us, limit_us)
+        instants_us = find_evaluation_instants(starts_us, ends_us, config.every_us, state.evaluated_us, limit_us)
     if not instants_us.size:
         return []
-    happening = happenings(config, state, instants_us)
-    results = run(config, state, happening, instants_us, tally, closing=instants_us.size - 1)
-    _settle(state, happening)
+    happening = find_window_changes(config, state, instants_us)
+    results = apply_window_changes(config, state, happening, instants_us, tally, closing=instants_us.size - 1)
+    _commit_changes(state, happening)
     state.evaluated_us = int(instants_us[-1])
     return results
 
 
-def _at_the_watermark(
+def _emit_at_watermark(
     config: AggregateConfig, state: AggregateState, future_us: int, tally: Tally
 ) -> list[pa.RecordBatch]:
     """Evaluates once, at the watermark after the batch, or at the largest time when the input is over."""
@@ -122,31 +122,33 @@ def _at_the_watermark(
     final_us = now_us if over else now_us - 1
     results: list[pa.RecordBatch] = []
     if final_us > state.evaluated_us:
-        _run_until(config, state, final_us, tally)
+        _advance_windows_to(config, state, final_us, tally)
         state.evaluated_us = final_us
     shown_at = np.array([now_us], np.int64)
     if over:
-        return results + run(config, state, [], shown_at, tally, closing=0)
-    return results + _shown_for_now(config, state, shown_at, tally)
+        return results + apply_window_changes(config, state, [], shown_at, tally, closing=0)
+    return results + _emit_provisionally(config, state, shown_at, tally)
 
 
-def _run_until(config: AggregateConfig, state: AggregateState, final_us: int, tally: Tally) -> None:
+def _advance_windows_to(config: AggregateConfig, state: AggregateState, final_us: int, tally: Tally) -> None:
     at = np.array([final_us], np.int64)
-    happening = happenings(config, state, at)
-    run(config, state, happening, at, tally, closing=-1)
-    _settle(state, happening)
+    happening = find_window_changes(config, state, at)
+    apply_window_changes(config, state, happening, at, tally, closing=-1)
+    _commit_changes(state, happening)
 
 
-def _shown_for_now(config: AggregateConfig, state: AggregateState, now: Int64s, tally: Tally) -> list[pa.RecordBatch]:
+def _emit_provisionally(
+    config: AggregateConfig, state: AggregateState, now: Int64s, tally: Tally
+) -> list[pa.RecordBatch]:
     """What the watermark's own instant shows, with the rows of that instant that are here; they and those they push out
     are put back.
     """
     before = [side.rows for side in state.sides]
     for i in config.streams:
-        _count_for_now(config, state, i, int(now[0]))
-    happening = happenings(config, state, now)
-    results = run(config, state, happening, now, tally, closing=0)
-    run(config, state, [each.undone() for each in reversed(happening)], now, tally, closing=-1)
+        _count_provisionally(config, state, i, int(now[0]))
+    happening = find_window_changes(config, state, now)
+    results = apply_window_changes(config, state, happening, now, tally, closing=0)
+    apply_window_changes(config, state, [each.undone() for each in reversed(happening)], now, tally, closing=-1)
     for each in happening:
         state.tables.give_back(each.number, each.rows.entry[each.entering])
     for side, rows in zip(state.sides, before, strict=True):
@@ -154,7 +156,7 @@ def _shown_for_now(config: AggregateConfig, state: AggregateState, now: Int64s, 
     return results
 
 
-def _settle(state: AggregateState, happening: list[Happening]) -> None:
+def _commit_changes(state: AggregateState, happening: list[WindowChanges]) -> None:
     """Windows as they stand after what happened: rows that left are gone, and so are those that came and went in
     between.
     """
@@ -162,15 +164,17 @@ def _settle(state: AggregateState, happening: list[Happening]) -> None:
         state.tables.give_back(each.number, each.rows.entry[each.leaving])
         side = state.sides[each.number]
         side.rows = each.rows if not each.gone.any() else each.rows.take(~each.gone)
-        side.panes = without_gone(side.panes, each.gone) if side.counter is None else []
+        side.panes = evict_from_panes(side.panes, each.gone) if side.counter is None else []
 
 
-def _admit(config: AggregateConfig, state: AggregateState, number: int, delta: Delta | None, future_us: int) -> None:
+def _admit_rows(
+    config: AggregateConfig, state: AggregateState, number: int, delta: Delta | None, future_us: int
+) -> None:
     """Takes new rows in. Rows of a ROWS window wait until none before them can come; then they are counted, in order."""
     source, side = config.join.inputs[number], state.sides[number]
     if side.counter is None:
         if delta is not None and len(delta):
-            _append(config, state, number, Released(delta.table, delta.times, None))
+            _append_rows(config, state, number, Released(delta.table, delta.times, None))
         return
     nothing = Delta(source.fields.empty_table(), np.empty(0, np.int64))
     table, times = with_waiting(side.waiting, delta or nothing)
@@ -180,10 +184,10 @@ def _admit(config: AggregateConfig, state: AggregateState, number: int, delta: D
         counter = side.counter = side.counter.copy()
         released, victims, last_us = count_rows(source, counter, Delta(table, times).filter(ready))
         side.rows = side.rows.ending(ended(side.rows.ends, side.rows.seqs, victims, last_us))
-        _append(config, state, number, released)
+        _append_rows(config, state, number, released)
 
 
-def _count_for_now(config: AggregateConfig, state: AggregateState, number: int, now_us: int) -> None:
+def _count_provisionally(config: AggregateConfig, state: AggregateState, number: int, now_us: int) -> None:
     """Counts the rows that wait at this very instant, for this evaluation only."""
     source, side = config.join.inputs[number], state.sides[number]
     if not isinstance(source.window, RowsWindow) or side.waiting is None:
@@ -195,12 +199,12 @@ def _count_for_now(config: AggregateConfig, state: AggregateState, number: int, 
     if here.any():
         released, victims, last_us = count_rows(source, side.counter.copy(), Delta(table, times).filter(here))
         side.rows = side.rows.ending(ended(side.rows.ends, side.rows.seqs, victims, last_us))
-        _append(config, state, number, released)
+        _append_rows(config, state, number, released)
 
 
-def _append(config: AggregateConfig, state: AggregateState, number: int, released: Released) -> None:
+def _append_rows(config: AggregateConfig, state: AggregateState, number: int, released: Released) -> None:
     side = state.sides[number]
-    rows = encoded(config, state.layout, number, released, state.classes, side.attributes, state.result.order_codes)
+    rows = encode_rows(config, state.layout, number, released, state.classes, side.attributes, state.result.order_codes)
     if len(rows):
-        side.rows = together([side.rows, rows])
-        side.panes = few([*side.panes, Pane(len(rows))]) if side.counter is None else []
+        side.rows = concat_window_rows([side.rows, rows])
+        side.panes = merge_to_limit([*side.panes, AggregatePane(len(rows))]) if side.counter is None else []

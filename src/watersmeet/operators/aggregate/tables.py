@@ -29,7 +29,7 @@ from watersmeet.kernels.aggregation.as_join import as_join
 from watersmeet.kernels.aggregation.directories import place_nodes
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.interner import Interner
-from watersmeet.operators.aggregate.layout import Layout
+from watersmeet.operators.aggregate.layout import MeasureLayout
 from watersmeet.operators.aggregate.rows import WindowRows
 from watersmeet.operators.window_join.tactics.nested_loops import OPS
 
@@ -40,35 +40,35 @@ _GARBAGE_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _AccessPath:
     """A way to find entries of an input: the key classes that have to agree."""
 
     target: int
     classes: tuple[int, ...]
 
 
-class Tables:
+class JoinTables:
     """Entries, directories, and which identity has which entry."""
 
-    def __init__(self, config: AggregateConfig, layout: Layout):
+    def __init__(self, config: AggregateConfig, layout: MeasureLayout):
         self.config, self.layout = config, layout
         inputs = len(config.join.inputs)
         self._ways = list(
-            dict.fromkeys(_Way(step.target, step.key_classes) for order in config.join.orders for step in order)
+            dict.fromkeys(_AccessPath(step.target, step.key_classes) for order in config.join.orders for step in order)
         )
-        self.steps = _steps(config, self._ways)
-        self.conditions = _conditions(config)
+        self.steps = _build_steps(config, self._ways)
+        self.conditions = _build_conditions(config)
         self._identities = [
             Interner(self._identity_width) if number in config.early else None for number in range(inputs)
         ]
         self._entry_of = [np.empty(0, np.int64) for _ in range(inputs)]
         self._free: Int64s = np.empty(0, np.int64)
         self._used = 0
-        self.entries = _no_entries(config, layout, 16)
+        self.entries = _empty_entries(config, layout, 16)
         self.carried = np.zeros(16, np.int64)
         self.extremes = np.zeros((16, len(config.extremes)), np.int64)
         self.has_extreme = np.zeros((16, len(config.extremes)), np.bool_)
-        self.directories = _no_directories(config, self._ways, 16)
+        self.directories = _empty_directories(config, self._ways, 16)
 
     @property
     def live(self) -> int:
@@ -109,13 +109,13 @@ class Tables:
         """Room in the directories for so many rows more."""
         most = int(self.directories.nodes.max(initial=0)) + entering
         if 2 * most > self.directories.slots.shape[1] or most > self.directories.head.shape[1]:
-            self.directories = _larger_directories(self.directories, most)
+            self.directories = _grow_directories(self.directories, most)
 
     def load(self, number: int, rows: WindowRows) -> Int64s:
         """Puts rows into the tables without joining them; returns their entries."""
         entries = self.entries_for(number, rows)
         self.reserve(len(rows))
-        changes = changes_of(number, 1, rows.at(entries), np.arange(len(rows)), np.zeros(len(rows), np.int64))
+        changes = build_changes(number, 1, rows.at(entries), np.arange(len(rows)), np.zeros(len(rows), np.int64))
         inputs = len(self.config.inputs)
         uncounted = Work(np.zeros((inputs, inputs), np.int64), np.zeros((inputs, inputs), np.int64))
         for _ in self.join(changes, uncounted, self.room(1), joins=False):
@@ -176,10 +176,13 @@ class Tables:
         return np.concatenate([reused, np.arange(first, self._used, dtype=np.int64)])
 
     def _grow(self, size: int) -> None:
-        self.entries = Entries(*(_taller(values, size) for values in self.entries))
-        self.carried = _taller(self.carried, size)
-        self.extremes, self.has_extreme = _taller(self.extremes, size), _taller(self.has_extreme, size)
-        links = {name: _wider(getattr(self.directories, name), size) for name in ("following", "preceding", "node_of")}
+        self.entries = Entries(*(_extend_rows(values, size) for values in self.entries))
+        self.carried = _extend_rows(self.carried, size)
+        self.extremes, self.has_extreme = _extend_rows(self.extremes, size), _extend_rows(self.has_extreme, size)
+        links = {
+            name: _extend_columns(getattr(self.directories, name), size)
+            for name in ("following", "preceding", "node_of")
+        }
         self.directories = self.directories._replace(**links)
 
     def _describe(self, number: int, rows: WindowRows, entries: Int64s) -> None:
@@ -191,7 +194,7 @@ class Tables:
         self.has_extreme[entries] = rows.has_extreme
 
 
-def changes_of(number: int, sign: int, rows: WindowRows, which: Int64s, instants: Int64s) -> Changes:
+def build_changes(number: int, sign: int, rows: WindowRows, which: Int64s, instants: Int64s) -> Changes:
     """Some rows of a window entering (+1) or leaving (−1), at these instants."""
     pairs = np.zeros((which.size, 2 * rows.floats.shape[1]), np.float64)
     pairs[:, ::2] = sign * rows.floats[which]
@@ -210,19 +213,19 @@ def _range_count(config: AggregateConfig) -> int:
     return sum(len(each.ranges) for each in config.join.inputs)
 
 
-def _steps(config: AggregateConfig, ways: list[_Way]) -> Steps:
+def _build_steps(config: AggregateConfig, ways: list[_AccessPath]) -> Steps:
     inputs, places = len(config.join.inputs), max((len(way.classes) for way in ways), default=0)
     target, directory = (np.full((inputs, max(inputs - 1, 0)), NONE, np.int64) for _ in range(2))
     providers = np.full((inputs, max(inputs - 1, 0), places), NONE, np.int64)
     for origin, order in enumerate(config.join.orders):
         for place, step in enumerate(order):
             target[origin, place] = step.target
-            directory[origin, place] = ways.index(_Way(step.target, step.key_classes))
+            directory[origin, place] = ways.index(_AccessPath(step.target, step.key_classes))
             providers[origin, place, : len(step.providers)] = step.providers
     return Steps(target, directory, providers)
 
 
-def _conditions(config: AggregateConfig) -> Conditions:
+def _build_conditions(config: AggregateConfig) -> Conditions:
     first = len(config.join.classes.keys)
     rows = [(OPS[t.op], t.left, t.left_column - first, t.right, t.right_column - first) for t in config.join.thetas]
     table = np.array(rows, np.int64).reshape(-1, 5)
@@ -231,7 +234,7 @@ def _conditions(config: AggregateConfig) -> Conditions:
     return Conditions(op, left, left_column, right, right_column, later_by)
 
 
-def _no_entries(config: AggregateConfig, layout: Layout, size: int) -> Entries:
+def _empty_entries(config: AggregateConfig, layout: MeasureLayout, size: int) -> Entries:
     widths = layout.row_widths
     return Entries(
         rows=np.zeros(size, np.int64),
@@ -244,7 +247,7 @@ def _no_entries(config: AggregateConfig, layout: Layout, size: int) -> Entries:
     )
 
 
-def _no_directories(config: AggregateConfig, ways: list[_Way], size: int) -> Directories:
+def _empty_directories(config: AggregateConfig, ways: list[_AccessPath], size: int) -> Directories:
     count, places, inputs = len(ways), max((len(way.classes) for way in ways), default=0), len(config.join.inputs)
     classes = np.full((count, places), NONE, np.int64)
     mine: list[list[int]] = [[] for _ in range(inputs)]
@@ -267,23 +270,23 @@ def _no_directories(config: AggregateConfig, ways: list[_Way], size: int) -> Dir
     )
 
 
-def _larger_directories(directories: Directories, nodes: int) -> Directories:
+def _grow_directories(directories: Directories, nodes: int) -> Directories:
     room = max(nodes, 2 * directories.head.shape[1])
     words = np.zeros((directories.node_words.shape[0], room, directories.node_words.shape[2]), np.int64)
     words[:, : directories.node_words.shape[1]] = directories.node_words
     slots = np.full((directories.slots.shape[0], 1 << int(2 * room).bit_length()), NONE, np.int64)
-    larger = directories._replace(slots=slots, node_words=words, head=_wider(directories.head, room))
+    larger = directories._replace(slots=slots, node_words=words, head=_extend_columns(directories.head, room))
     place_nodes(larger)
     return larger
 
 
-def _taller(values: NDArray[Any], size: int) -> NDArray[Any]:
+def _extend_rows(values: NDArray[Any], size: int) -> NDArray[Any]:
     grown = np.zeros((size, *values.shape[1:]), values.dtype)
     grown[: values.shape[0]] = values
     return grown
 
 
-def _wider(values: Int64s, size: int) -> Int64s:
+def _extend_columns(values: Int64s, size: int) -> Int64s:
     grown = np.full((values.shape[0], size), NONE, np.int64)
     grown[:, : values.shape[1]] = values
     return grown

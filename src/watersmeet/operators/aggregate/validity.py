@@ -19,12 +19,12 @@ from watersmeet.algebra.windows import FOREVER_US, RangeWindow, TumbleWindow, Wi
 Int64s = NDArray[np.int64]
 
 
-def starts_of(window: Window | None, times: Int64s, every_us: int | None) -> Int64s:
+def row_starts_us(window: Window | None, times: Int64s, every_us: int | None) -> Int64s:
     """Return the first instant at which each row is in its window.
 
-    >>> starts_of(TumbleWindow(10), np.array([-10, 0, 5]), every_us=10).tolist()
+    >>> row_starts_us(TumbleWindow(10), np.array([-10, 0, 5]), every_us=10).tolist()
     [-9, 1, 5]
-    >>> starts_of(TumbleWindow(10), np.array([-10, 0, 5]), every_us=None).tolist()
+    >>> row_starts_us(TumbleWindow(10), np.array([-10, 0, 5]), every_us=None).tolist()
     [-10, 0, 5]
     """
     if every_us is None or not isinstance(window, TumbleWindow):
@@ -32,12 +32,12 @@ def starts_of(window: Window | None, times: Int64s, every_us: int | None) -> Int
     return np.where(times % window.length_us == 0, times + 1, times)
 
 
-def ends_of(window: Window | None, times: Int64s, every_us: int | None) -> Int64s:
+def row_ends_us(window: Window | None, times: Int64s, every_us: int | None) -> Int64s:
     """Return the last instant at which each row is in its window.
 
-    >>> ends_of(TumbleWindow(10), np.array([-10, 0, 5]), every_us=10).tolist()
+    >>> row_ends_us(TumbleWindow(10), np.array([-10, 0, 5]), every_us=10).tolist()
     [0, 10, 10]
-    >>> ends_of(TumbleWindow(10), np.array([-10, 0, 5]), every_us=None).tolist()
+    >>> row_ends_us(TumbleWindow(10), np.array([-10, 0, 5]), every_us=None).tolist()
     [-1, 9, 9]
     """
     match window:

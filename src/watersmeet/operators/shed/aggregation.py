@@ -25,8 +25,8 @@ from watersmeet.algebra.schema import StreamSchema
 from watersmeet.algebra.windows import FOREVER_US, RangeWindow, RowsWindow, TumbleWindow, Window
 from watersmeet.errors import PlanError
 from watersmeet.operators.aggregate.config import AS_OF, AS_OF_TYPE
-from watersmeet.operators.aggregate.outputs import GroupOutputs, aggregate_name, group_outputs, key_name
-from watersmeet.operators.aggregate.validity import ends_of, last_instant_us, starts_of
+from watersmeet.operators.aggregate.outputs import GroupOutputs, aggregate_name, build_group_outputs, key_name
+from watersmeet.operators.aggregate.validity import last_instant_us, row_ends_us, row_starts_us
 from watersmeet.operators.row_identity import hash_rows
 from watersmeet.operators.shed.estimates import SampledInput, SampledJoin
 from watersmeet.operators.shed.groups import GroupRows, Key, Row, emptied, grouped, result_fields
@@ -68,7 +68,7 @@ def shed_config(bound: BoundQuery, keep: Mapping[str, float]) -> ShedConfig:
                 f'an aggregation over "{source.alias} [{source.window}]" cannot shed rows: the window holds as many as before',
                 hint="use a RANGE window, or drop nothing",
             )
-    shown = group_outputs(bound)
+    shown = build_group_outputs(bound)
     types = {key_name(number): type_of(key, bound.sources) for number, key in enumerate(shown.keys)}
     types |= {aggregate_name(number): type_of(each, bound.sources) for number, each in enumerate(shown.aggregates)}
     fields = [*result_fields(shown, types), (AS_OF, AS_OF_TYPE)]
@@ -146,8 +146,8 @@ class ShedAggregation:
         fresh = pa.Table.from_batches(found)
         times = [(window, fresh[f"{TIME} {alias}"].to_numpy()) for alias, window in self.config.windows.items()]
         every_us = self.config.bound.query.every_us
-        begins_us = np.max([starts_of(window, each, every_us) for window, each in times], axis=0)
-        ends_us = np.min([ends_of(window, each, every_us) for window, each in times], axis=0)
+        begins_us = np.max([row_starts_us(window, each, every_us) for window, each in times], axis=0)
+        ends_us = np.min([row_ends_us(window, each, every_us) for window, each in times], axis=0)
         valid = begins_us <= ends_us  # the join below may take a tile for a range as long
         if not valid.all():
             fresh, begins_us, ends_us = fresh.filter(pa.array(valid)), begins_us[valid], ends_us[valid]

@@ -22,7 +22,7 @@ from watersmeet.operators.expressions import all_true, evaluate, evaluate_or_nul
 from watersmeet.operators.keys import encode_keys, has_exact_codes
 from watersmeet.operators.ordering import sort_stream_rows
 from watersmeet.operators.shed.sampling import DropBox
-from watersmeet.operators.window_join.config import MeetConfig, MeetInput
+from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.pane import Int64s, Pane, is_sorted
 from watersmeet.operators.window_join.row_counter import RowCounter
 from watersmeet.operators.window_join.state import InputState
@@ -91,7 +91,7 @@ def without_shed(delta: Delta, box: DropBox, watermark_us: int) -> Delta:
 
 
 def release(
-    source: MeetInput, state: InputState, delta: Delta, future_us: int, waits: bool
+    source: JoinInput, state: InputState, delta: Delta, future_us: int, waits: bool
 ) -> tuple[Released, InputState]:
     """What is to be joined now. Rows of a query that waits stay behind until no row before them can come any more."""
     if not waits:
@@ -111,7 +111,7 @@ def to_wait(table: pa.Table, times: Int64s, which: NDArray[np.bool_]) -> pa.Tabl
     return table.filter(pa.array(which)).append_column(WAITING_TIME, pa.array(times[which]))
 
 
-def stretches(released: list[Released], config: MeetConfig) -> Iterator[tuple[int, int]]:
+def stretches(released: list[Released], config: JoinConfig) -> Iterator[tuple[int, int]]:
     """Bounds `[from, before)` in time that cut the released rows, the last one open.
 
     A stretch is at least as long as rows are kept, so that a probe meets a few panes, however long the windows are.
@@ -132,7 +132,7 @@ def stretches(released: list[Released], config: MeetConfig) -> Iterator[tuple[in
     yield from pairwise([-FOREVER_US, *cuts.tolist(), FOREVER_US])
 
 
-def pane_of(source: MeetInput, rows: Released) -> Pane:
+def pane_of(source: JoinInput, rows: Released) -> Pane:
     """Select the rows that can be part of a result, compute their keys, and keep the columns that are read later.
 
     Keys and operands are evaluated on every row that passes the source's own predicates and on no other: an error among
@@ -170,7 +170,7 @@ def pane_of(source: MeetInput, rows: Released) -> Pane:
     )
 
 
-def drop_raising_rows(source: MeetInput, rows: Released) -> Released:
+def drop_raising_rows(source: JoinInput, rows: Released) -> Released:
     """Return the rows on which none of the input's expressions raises. For samples: what a plan is chosen by must not
     stop a query.
     """
@@ -187,19 +187,19 @@ def drop_raising_rows(source: MeetInput, rows: Released) -> Released:
     return Released(rows.table.filter(pa.array(~errs)), rows.times[~errs], None, ends, seqs)
 
 
-def names_read(source: MeetInput) -> list[str]:
+def names_read(source: JoinInput) -> list[str]:
     """The columns of an input that are looked at when its rows are admitted, or later."""
     own = [column.name for expr in source.own_predicates for column in columns_of(expr)]
     return list(dict.fromkeys([*names_read_after_selection(source), *own]))
 
 
-def names_read_after_selection(source: MeetInput) -> list[str]:
+def names_read_after_selection(source: JoinInput) -> list[str]:
     """The columns that are read of rows that passed the source's own predicates."""
     exprs = (*(expr for _, expr in source.keys), *source.operands)
     return list(dict.fromkeys([*source.columns, *(column.name for expr in exprs for column in columns_of(expr))]))
 
 
-def _select(source: MeetInput, rows: Released) -> Int64s | None:
+def _select(source: JoinInput, rows: Released) -> Int64s | None:
     """Return the numbers of the rows that pass the source's own predicates, None for all of them."""
     if source.selection is None:
         return None
@@ -216,13 +216,13 @@ def _one_array(table: pa.Table, name: str) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _in_time_order(source: MeetInput, delta: Delta) -> Released:
+def _in_time_order(source: JoinInput, delta: Delta) -> Released:
     order = None if is_sorted(delta.times) else np.argsort(delta.times, kind="stable")
     times = delta.times if order is None else delta.times[order]
     return Released(delta.table, times, order, ends=_tumble_ends(source, times))
 
 
-def _tumble_ends(source: MeetInput, times: Int64s) -> Int64s | None:
+def _tumble_ends(source: JoinInput, times: Int64s) -> Int64s | None:
     if not isinstance(source.window, TumbleWindow):
         return None
     length_us = source.window.length_us
@@ -238,7 +238,7 @@ def with_waiting(waiting: pa.Table | None, delta: Delta) -> tuple[pa.Table, Int6
     return table, np.concatenate([times, delta.times])
 
 
-def _counted(source: MeetInput, state: InputState, delta: Delta) -> tuple[Released, InputState]:
+def _counted(source: JoinInput, state: InputState, delta: Delta) -> tuple[Released, InputState]:
     """Counts the rows in ≺ order. A row's end is the instant before the row that pushes it out; older panes get theirs
     too.
     """
@@ -250,7 +250,7 @@ def _counted(source: MeetInput, state: InputState, delta: Delta) -> tuple[Releas
     return released, replace(state, counter=counter, panes=panes)
 
 
-def count_rows(source: MeetInput, counter: RowCounter, delta: Delta) -> tuple[Released, Int64s, Int64s]:
+def count_rows(source: JoinInput, counter: RowCounter, delta: Delta) -> tuple[Released, Int64s, Int64s]:
     """The rows in ≺ order with their ends; and the numbers of all rows pushed out, sorted, with the last instant of
     each.
     """
@@ -266,7 +266,7 @@ def count_rows(source: MeetInput, counter: RowCounter, delta: Delta) -> tuple[Re
     return Released(table, times, None, ends, seqs), victims, last_us
 
 
-def _finer_times(source: MeetInput, table: pa.Table) -> list[pa.Array]:
+def _finer_times(source: JoinInput, table: pa.Table) -> list[pa.Array]:
     """Return the time column if it has nanoseconds, which the event times do not show: they decide last."""
     if source.time is None or (source.unit or getattr(table.schema.field(source.time).type, "unit", "us")) != "ns":
         return []

@@ -38,7 +38,7 @@ from watersmeet.operators.window_join.join_predicates import (
 
 
 @dataclass(frozen=True, slots=True)
-class MeetInput:
+class JoinInput:
     """One input: what is kept of its rows, and when they leave."""
 
     number: int
@@ -73,7 +73,7 @@ class MeetInput:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProbeStep:
     """Binding one more input: which key classes connect it, to which bound inputs, and what becomes checkable once it
     is bound.
     """
@@ -85,16 +85,16 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class MeetConfig:
+class JoinConfig:
     """Everything `step` needs that is not data."""
 
-    inputs: tuple[MeetInput, ...]
+    inputs: tuple[JoinInput, ...]
     bounds: DifferenceBounds
     exact_classes: frozenset[int]
     classes: EqualityClasses
     thetas: tuple[Theta, ...]
     residuals: tuple[Expr, ...]  # what only evaluation can check
-    orders: tuple[tuple[Step, ...], ...]  # by origin; relations are never origins
+    orders: tuple[tuple[ProbeStep, ...], ...]  # by origin; relations are never origins
     outputs: tuple[Output, ...]
     result: pa.Schema
     waits_for_watermark: bool
@@ -109,9 +109,9 @@ class MeetConfig:
         return {each.alias: each.number for each in self.inputs}
 
 
-def meet_config(
+def build_join_config(
     bound: BoundQuery, plan: Plan | None = None, *, kernel_thetas: bool = False, also_evaluated: tuple[Expr, ...] = ()
-) -> MeetConfig:
+) -> JoinConfig:
     """The meet that answers a select-project-join query.
 
     With `kernel_thetas`, comparisons between two inputs are given to the kernel as conditions on codes instead of being
@@ -126,24 +126,24 @@ def meet_config(
     local, shared = _split_by_source(bound)
     number = {source.alias: i for i, source in enumerate(bound.sources)}
     classes = equality_classes(shared, number)
-    thetas, ranges, residuals = _thetas(bound, classes, number) if kernel_thetas else ((), {}, classes.residuals)
+    thetas, ranges, residuals = _split_thetas(bound, classes, number) if kernel_thetas else ((), {}, classes.residuals)
     bounds = bound.bounds
     inputs = tuple(
-        _input(
+        _build_input(
             bound,
             bounds,
             i,
             local[i],
             classes,
             ranges.get(i, ()),
-            _operands(bound, source.alias, classes.residuals, also_evaluated),
-            _columns_read(bound, source.alias, classes.residuals),
+            _list_operands(bound, source.alias, classes.residuals, also_evaluated),
+            _list_columns_read(bound, source.alias, classes.residuals),
         )
         for i, source in enumerate(bound.sources)
     )
     early = frozenset(number[alias] for alias in plan.early if alias in number)
-    exact = frozenset(c for c, kind in _class_types(bound, inputs).items() if has_exact_codes(kind))
-    return MeetConfig(
+    exact = frozenset(c for c, kind in _infer_class_types(bound, inputs).items() if has_exact_codes(kind))
+    return JoinConfig(
         inputs=inputs,
         bounds=bounds,
         exact_classes=exact,
@@ -151,21 +151,25 @@ def meet_config(
         thetas=thetas,
         residuals=residuals,
         orders=tuple(
-            _steps(
-                inputs, classes, residuals, i, _pinned(bound, plan, i, probing_order(classes, number, bounds, i, early))
+            _build_steps(
+                inputs,
+                classes,
+                residuals,
+                i,
+                _resolve_order(bound, plan, i, choose_probe_order(classes, number, bounds, i, early)),
             )
             if inputs[i].is_stream
             else ()
             for i in range(len(inputs))
         ),
         outputs=bound.outputs,
-        result=_result_schema(bound),
+        result=_build_result_schema(bound),
         waits_for_watermark=bound.waits_for_watermark,
         plan=plan,
     )
 
 
-def _pinned(bound: BoundQuery, plan: Plan, origin: int, otherwise: tuple[int, ...]) -> tuple[int, ...]:
+def _resolve_order(bound: BoundQuery, plan: Plan, origin: int, otherwise: tuple[int, ...]) -> tuple[int, ...]:
     """The order of the other inputs that the plan gives for an origin, as numbers."""
     order = plan.order(bound.sources[origin].alias)
     if order is None:
@@ -179,7 +183,7 @@ def _pinned(bound: BoundQuery, plan: Plan, origin: int, otherwise: tuple[int, ..
     return tuple(number[name] for name in order if number[name] != origin)
 
 
-def _thetas(
+def _split_thetas(
     bound: BoundQuery, classes: EqualityClasses, number: dict[str, int]
 ) -> tuple[tuple[Theta, ...], dict[int, tuple[tuple[int, Expr], ...]], tuple[Expr, ...]]:
     """The residual comparisons a kernel can check, the value columns they need by input, and what is left."""
@@ -188,7 +192,7 @@ def _thetas(
     residuals: list[Expr] = []
     for predicate in classes.residuals:
         sides = comparison_sides(predicate)
-        if sides is None or not all(is_orderable(_type_in(bound, side)) for side in sides[1:]):
+        if sides is None or not all(is_orderable(_infer_type(bound, side)) for side in sides[1:]):
             residuals.append(predicate)
             continue
         op, *exprs = sides
@@ -215,21 +219,21 @@ def _split_by_source(bound: BoundQuery) -> tuple[list[tuple[Expr, ...]], tuple[E
     return local, shared
 
 
-def _operands(
+def _list_operands(
     bound: BoundQuery, alias: str, residuals: tuple[Expr, ...], also_evaluated: tuple[Expr, ...]
 ) -> tuple[Expr, ...]:
     """Expressions over one input, besides its keys, that can raise and whose errors count on every row, met or not."""
     parts = (*(operand for predicate in residuals for operand in single_source_operands(predicate)), *also_evaluated)
     own = dict.fromkeys(part for part in parts if sources_of(part) == {alias})
-    return tuple(part for part in own if may_raise(part, _no_rows(bound)))
+    return tuple(part for part in own if may_raise(part, _empty_columns(bound)))
 
 
-def _columns_read(bound: BoundQuery, alias: str, residuals: tuple[Expr, ...]) -> tuple[str, ...]:
+def _list_columns_read(bound: BoundQuery, alias: str, residuals: tuple[Expr, ...]) -> tuple[str, ...]:
     read = [column for expr in (*(o.expr for o in bound.outputs), *residuals) for column in columns_of(expr)]
     return tuple(dict.fromkeys(column.name for column in read if column.source == alias))
 
 
-def _input(
+def _build_input(
     bound: BoundQuery,
     bounds: DifferenceBounds,
     number: int,
@@ -238,9 +242,9 @@ def _input(
     ranges: tuple[tuple[int, Expr], ...],
     operands: tuple[Expr, ...],
     columns: tuple[str, ...],
-) -> MeetInput:
+) -> JoinInput:
     source = bound.sources[number]
-    return MeetInput(
+    return JoinInput(
         number=number,
         alias=source.alias,
         name=source.schema.name,
@@ -257,16 +261,16 @@ def _input(
     )
 
 
-def _class_types(bound: BoundQuery, inputs: tuple[MeetInput, ...]) -> dict[int, pa.DataType]:
-    return {key_class: _type_in(bound, key) for each in inputs for key_class, key in each.keys}
+def _infer_class_types(bound: BoundQuery, inputs: tuple[JoinInput, ...]) -> dict[int, pa.DataType]:
+    return {key_class: _infer_type(bound, key) for each in inputs for key_class, key in each.keys}
 
 
-def _type_in(bound: BoundQuery, expr: Expr) -> pa.DataType:
+def _infer_type(bound: BoundQuery, expr: Expr) -> pa.DataType:
     """The type of any bound expression, by evaluating it on no rows."""
-    return evaluate(expr, _no_rows(bound), 0).type
+    return evaluate(expr, _empty_columns(bound), 0).type
 
 
-def _no_rows(bound: BoundQuery) -> Callable[[Column], pa.Array]:
+def _empty_columns(bound: BoundQuery) -> Callable[[Column], pa.Array]:
     """The columns of the sources without any row."""
     fields = {source.alias: source.fields for source in bound.sources}
 
@@ -278,24 +282,24 @@ def _no_rows(bound: BoundQuery) -> Callable[[Column], pa.Array]:
     return nothing
 
 
-def _result_schema(bound: BoundQuery) -> pa.Schema:
-    return pa.schema([(output.name, _type_in(bound, output.expr)) for output in bound.outputs])
+def _build_result_schema(bound: BoundQuery) -> pa.Schema:
+    return pa.schema([(output.name, _infer_type(bound, output.expr)) for output in bound.outputs])
 
 
-def _steps(
-    inputs: tuple[MeetInput, ...],
+def _build_steps(
+    inputs: tuple[JoinInput, ...],
     classes: EqualityClasses,
     residuals: tuple[Expr, ...],
     origin: int,
     order: tuple[int, ...],
-) -> tuple[Step, ...]:
+) -> tuple[ProbeStep, ...]:
     others = [each.number for each in inputs if each.number != origin]
     if sorted(order) != others:
         names = ", ".join(inputs[i].alias for i in others)
         raise PlanError(
             f'the order for origin "{inputs[origin].alias}" must name each of the other sources once: {names}'
         )
-    steps: list[Step] = []
+    steps: list[ProbeStep] = []
     known = [origin]
     open_checks = list(residuals)
     for target in order:
@@ -304,11 +308,11 @@ def _steps(
         aliases = {inputs[i].alias for i in known}
         ready = tuple(check for check in open_checks if sources_of(check) <= aliases)
         open_checks = [check for check in open_checks if check not in ready]
-        steps.append(Step(target, tuple(c for c, _ in connected), tuple(p for _, p in connected), ready))
+        steps.append(ProbeStep(target, tuple(c for c, _ in connected), tuple(p for _, p in connected), ready))
     return tuple(steps)
 
 
-def probing_order(
+def choose_probe_order(
     classes: EqualityClasses,
     aliases: Mapping[str, int],
     bounds: DifferenceBounds,

@@ -18,7 +18,7 @@ from watersmeet.algebra.expressions import Expr
 from watersmeet.operators import parallel as cores
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.window_join.admission import Delta, Released, pane_of, release, stretches, without_late
-from watersmeet.operators.window_join.config import MeetConfig, MeetInput
+from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.matches import Combinations, column_of
 from watersmeet.operators.window_join.pane import Pane, Panes
 from watersmeet.operators.window_join.state import InputState, MeetState
@@ -48,7 +48,7 @@ class Stepped:
     counters: Counters
 
 
-def step(config: MeetConfig, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int) -> Stepped:
+def step(config: JoinConfig, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int) -> Stepped:
     """Joins a batch. Time is an argument, never a clock.
 
     `watermark_us` is the query's watermark at the start of the batch: rows before it are late. `future_us` is a promise
@@ -70,7 +70,7 @@ def drained(under_way: Generator[pa.RecordBatch, None, Returned]) -> tuple[list[
 
 
 def steps(
-    config: MeetConfig, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int
+    config: JoinConfig, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int
 ) -> Generator[pa.RecordBatch, None, tuple[MeetState, Counters]]:
     """`step` with its results one piece at a time: none is held here, however many there are. Returns the next state
     and the counters.
@@ -100,7 +100,7 @@ def steps(
     return MeetState(tuple(inputs), memory.kept), counters
 
 
-def with_relation(config: MeetConfig, state: MeetState, number: int, table: pa.Table) -> MeetState:
+def with_relation(config: JoinConfig, state: MeetState, number: int, table: pa.Table) -> MeetState:
     """The state with a relation's rows in it: one pane that never leaves."""
     rows = Released(table, np.zeros(table.num_rows, np.int64), None)
     pane = pane_of(config.inputs[number], rows)
@@ -110,7 +110,7 @@ def with_relation(config: MeetConfig, state: MeetState, number: int, table: pa.T
 
 
 def _release(
-    config: MeetConfig, state: MeetState, deltas: dict[int, Delta], future_us: int, watch: Watch
+    config: JoinConfig, state: MeetState, deltas: dict[int, Delta], future_us: int, watch: Watch
 ) -> tuple[dict[int, Released], list[InputState]]:
     inputs = list(state.inputs)
     released: dict[int, Released] = {}
@@ -123,7 +123,7 @@ def _release(
 
 
 def _new_panes(
-    config: MeetConfig, released: dict[int, Released], bounds: list[tuple[int, int]]
+    config: JoinConfig, released: dict[int, Released], bounds: list[tuple[int, int]]
 ) -> Iterator[tuple[int, dict[int, Pane], Watch]]:
     """Stretch by stretch: the time before which it ends, its new panes, and how long they took. None of it depends on
     what was before.
@@ -146,24 +146,24 @@ def _new_panes(
         yield before_us, new, watch
 
 
-def _new_pane(config: MeetConfig, of_input: tuple[int, Released]) -> tuple[Pane, Watch]:
+def _new_pane(config: JoinConfig, of_input: tuple[int, Released]) -> tuple[Pane, Watch]:
     number, rows = of_input
     watch = Watch()
     with watch.on(KEEP, number):
         return pane_of(config.inputs[number], rows), watch
 
 
-def _with_pane(source: MeetInput, state: InputState, pane: Pane, future_us: int, watch: Watch) -> InputState:
+def _with_pane(source: JoinInput, state: InputState, pane: Pane, future_us: int, watch: Watch) -> InputState:
     with watch.on(KEEP, source.number):
         return state.with_pane(pane, source.retention_us, future_us)
 
 
-def _no_rows(source: MeetInput) -> Delta:
+def _no_rows(source: JoinInput) -> Delta:
     return Delta(source.fields.empty_table(), np.empty(0, np.int64))
 
 
 def _join(
-    config: MeetConfig, inputs: list[InputState], new: dict[int, Pane], tally: Tally, memory: Memory
+    config: JoinConfig, inputs: list[InputState], new: dict[int, Pane], tally: Tally, memory: Memory
 ) -> Iterator[pa.RecordBatch]:
     if not any(len(pane) for pane in new.values()):
         return
@@ -175,7 +175,7 @@ def _join(
         yield batch
 
 
-def _rows_out(config: MeetConfig, found: tuple[dict[int, Panes], Combinations]) -> tuple[pa.RecordBatch, Watch]:
+def _rows_out(config: JoinConfig, found: tuple[dict[int, Panes], Combinations]) -> tuple[pa.RecordBatch, Watch]:
     """The rows, and how long it took, by whichever core it was done."""
     watch = Watch()
     with watch.on(ROWS_OUT):
@@ -183,7 +183,7 @@ def _rows_out(config: MeetConfig, found: tuple[dict[int, Panes], Combinations]) 
     return batch, watch
 
 
-def _materialised(config: MeetConfig, reach: dict[int, Panes], found: Combinations) -> pa.RecordBatch:
+def _materialised(config: JoinConfig, reach: dict[int, Panes], found: Combinations) -> pa.RecordBatch:
     def values(expr: Expr) -> pa.Array:
         return evaluate(expr, lambda column: column_of(config, reach, found, column), len(found))
 

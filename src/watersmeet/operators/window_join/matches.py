@@ -24,7 +24,7 @@ from watersmeet.errors import InternalError
 from watersmeet.kernels.gather import gather_int32, gather_int64
 from watersmeet.operators.expressions import all_true
 from watersmeet.operators.keys import compare_keys
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.pane import Int32s, Int64s, Panes
 
 #: Partial combinations in one piece. Memory is bounded by this times the number of inputs, whatever the number of
@@ -79,7 +79,7 @@ class Combinations:
 Recheck = Callable[[Combinations], NDArray[np.bool_]]
 
 
-def column_of(config: MeetConfig, reach: dict[int, Panes], found: Combinations, column: Column) -> pa.Array:
+def column_of(config: JoinConfig, reach: dict[int, Panes], found: Combinations, column: Column) -> pa.Array:
     """The values of one column for each combination."""
     if column.source is None:
         raise InternalError(f'column "{column.name}" was never bound')
@@ -88,7 +88,7 @@ def column_of(config: MeetConfig, reach: dict[int, Panes], found: Combinations, 
 
 
 def refined(
-    config: MeetConfig,
+    config: JoinConfig,
     reach: dict[int, Panes],
     found: Combinations,
     compared: frozenset[int],
@@ -115,7 +115,7 @@ def refined(
     return found
 
 
-def within_bounds(config: MeetConfig, reach: dict[int, Panes], found: Combinations) -> Combinations:
+def within_bounds(config: JoinConfig, reach: dict[int, Panes], found: Combinations) -> Combinations:
     """Whole combinations of streams, without those that break a bound between two times."""
     times = {i: reach[i].times(rows) for i, rows in found.rows.items()}
     keep = np.ones(len(found), np.bool_)
@@ -149,6 +149,6 @@ def have_equal_codes(
 
 
 def predicates_hold(
-    config: MeetConfig, reach: dict[int, Panes], predicates: tuple[Expr, ...], found: Combinations
+    config: JoinConfig, reach: dict[int, Panes], predicates: tuple[Expr, ...], found: Combinations
 ) -> NDArray[np.bool_]:
     return all_true(predicates, lambda column: column_of(config, reach, found, column), len(found))

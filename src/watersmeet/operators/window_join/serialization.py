@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.windows import RowsWindow
 from watersmeet.errors import InputError, InternalError
-from watersmeet.operators.window_join.config import MeetConfig, MeetInput
+from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.pane import Pane
 from watersmeet.operators.window_join.row_counter import RowCounter
 from watersmeet.operators.window_join.state import InputState, MeetState
@@ -54,7 +54,7 @@ class SavedPart:
     blob: bytes | pa.Buffer
 
 
-def state_parts(config: MeetConfig, state: MeetState) -> list[Part]:
+def state_parts(config: JoinConfig, state: MeetState) -> list[Part]:
     """Everything the streams' states hold, panes oldest first. Relations are not among it: they do not change."""
     parts: list[Part] = []
     for i in config.streams:
@@ -67,14 +67,14 @@ def state_parts(config: MeetConfig, state: MeetState) -> list[Part]:
     return parts
 
 
-def state_from_parts(config: MeetConfig, saved: Sequence[SavedPart]) -> MeetState:
+def state_from_parts(config: JoinConfig, saved: Sequence[SavedPart]) -> MeetState:
     """The inverse of `state_parts`: the parts of an input in the same order."""
     return MeetState(
         tuple(_input(config, i, [part for part in saved if part.number == i]) for i in range(len(config.inputs)))
     )
 
 
-def _input(config: MeetConfig, number: int, saved: list[SavedPart]) -> InputState:
+def _input(config: JoinConfig, number: int, saved: list[SavedPart]) -> InputState:
     panes = tuple(pane_from_table(_with_twins(_table(part.blob))) for part in saved if part.kind == PANE)
     waiting = [_table(part.blob) for part in saved if part.kind == WAITING]
     counters = [
@@ -146,7 +146,7 @@ def state_bytes(state: MeetState) -> bytes:
     return packed({"inputs": header}, parts)
 
 
-def state_from_bytes(config: MeetConfig, blob: bytes) -> MeetState:
+def state_from_bytes(config: JoinConfig, blob: bytes) -> MeetState:
     """The inverse of `state_bytes`, for the same query."""
     header, parts = opened(blob)
     if len(header["inputs"]) != len(config.inputs):
@@ -192,7 +192,7 @@ def _put_input(state: InputState, parts: list[bytes]) -> dict[str, Any]:
     }
 
 
-def _get_input(source: MeetInput, saved: dict[str, Any], parts: Iterator[pa.Table]) -> InputState:
+def _get_input(source: JoinInput, saved: dict[str, Any], parts: Iterator[pa.Table]) -> InputState:
     panes = tuple(pane_from_table(next(parts)) for _ in range(saved["panes"]))
     waiting = next(parts) if saved["waiting"] else None
     counter = None if saved["counter"] is None else counter_from_values(source, saved["counter"])
@@ -229,7 +229,7 @@ def counter_values(counter: RowCounter) -> dict[str, Any]:
     return {**arrays, "partitions": list(counter.partitions), "nodes": counter.nodes, "next_seq": counter.next_seq}
 
 
-def counter_from_values(source: MeetInput, saved: dict[str, Any]) -> RowCounter:
+def counter_from_values(source: JoinInput, saved: dict[str, Any]) -> RowCounter:
     if not isinstance(source.window, RowsWindow):
         raise InternalError(f'state of a ROWS window for "{source.alias}", which has none')
     arrays = {name: np.array(saved[name], np.int64) for name in _ARRAYS}

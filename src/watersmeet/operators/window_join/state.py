@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.algebra.windows import RowsWindow
-from watersmeet.operators.window_join.config import MeetConfig, MeetInput
+from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.pane import Pane, merged
 from watersmeet.operators.window_join.row_counter import RowCounter
 
@@ -69,7 +69,7 @@ class MeetState:
         return sum(each.nbytes for each in self.inputs)
 
 
-def without_dead_rows(config: MeetConfig, state: MeetState, before: MeetState, future_us: int) -> MeetState:
+def without_dead_rows(config: JoinConfig, state: MeetState, before: MeetState, future_us: int) -> MeetState:
     """The state with those panes cut to their living rows that are new since `before` and would leave much behind.
 
     A pane goes when its last row does. One that spans more time than its window is mostly dead when it is made, and
@@ -80,7 +80,7 @@ def without_dead_rows(config: MeetConfig, state: MeetState, before: MeetState, f
     )
 
 
-def _cut(config: MeetConfig, number: int, state: InputState, before: InputState, future_us: int) -> InputState:
+def _cut(config: JoinConfig, number: int, state: InputState, before: InputState, future_us: int) -> InputState:
     known = {id(pane) for pane in before.panes}
     panes = [
         pane if id(pane) in known else _living(pane, config.inputs[number].retention_us, future_us, WORTH_CUTTING)
@@ -99,11 +99,11 @@ def _living(pane: Pane, retention_us: int, future_us: int, share: float) -> Pane
     return pane.take(alive) if np.count_nonzero(alive) < share * len(pane) else pane
 
 
-def empty_state(config: MeetConfig) -> MeetState:
+def empty_state(config: JoinConfig) -> MeetState:
     return MeetState(tuple(_empty_input(each) for each in config.inputs))
 
 
-def _empty_input(source: MeetInput) -> InputState:
+def _empty_input(source: JoinInput) -> InputState:
     return InputState(counter=RowCounter(source.window) if isinstance(source.window, RowsWindow) else None)
 
 

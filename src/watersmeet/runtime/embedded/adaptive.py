@@ -30,7 +30,14 @@ from watersmeet.planner.estimates import Arriving
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import Wishes
 from watersmeet.planner.overload import Situation
-from watersmeet.runtime.planning import COUNTED_ROWS, FEW_ROWS, GROWTH, at_hand, explained_on, timed_rows
+from watersmeet.runtime.planning import (
+    MAX_COUNTED_ROWS,
+    MIN_PLANNING_ROWS,
+    REPLAN_GROWTH_FACTOR,
+    build_sample,
+    explain_sample,
+    read_planning_sample,
+)
 from watersmeet.sources.declarations import Relation, Stream
 
 #: So many rows are one evaluation.
@@ -180,8 +187,8 @@ class Adaptive:
             self._seen_rows += table.num_rows
             self._since.rows[name] = self._since.rows.get(name, 0) + table.num_rows
             before = self._recent.get(name)
-            both = table if before is None or table.num_rows >= COUNTED_ROWS else pa.concat_tables([before, table])
-            self._recent[name] = both.slice(max(0, both.num_rows - COUNTED_ROWS))
+            both = table if before is None or table.num_rows >= MAX_COUNTED_ROWS else pa.concat_tables([before, table])
+            self._recent[name] = both.slice(max(0, both.num_rows - MAX_COUNTED_ROWS))
 
     def _evaluated(self, times: Mapping[str, Int64s]) -> Signals | None:
         """What came since the last evaluation, if that is enough for another. The clock is the largest event time seen."""
@@ -200,7 +207,7 @@ class Adaptive:
 
     def _reason(self, signals: Signals, known: Signals) -> str:
         """Why to plan again, or nothing."""
-        if self._seen_rows >= max(FEW_ROWS, GROWTH * self.planned_rows):
+        if self._seen_rows >= max(MIN_PLANNING_ROWS, REPLAN_GROWTH_FACTOR * self.planned_rows):
             return f"{self._seen_rows:,} rows came, {self.planned_rows:,} were known when it was planned"
         return "; ".join(signals.moved_from(known))
 
@@ -236,12 +243,12 @@ class Adaptive:
         return not self.plan.drop and best.cpu_per_s < (1 - GAIN) * running.cpu_per_s
 
     def _explained(self, signals: Signals) -> Explanation:
-        relations = at_hand(
+        relations = read_planning_sample(
             self.bound, {name: source for name, source in self.sources.items() if isinstance(source, Relation)}
         )
-        hand = timed_rows({**relations.tables, **self._recent}, self.sources, whole=False)
+        hand = build_sample({**relations.tables, **self._recent}, self.sources, whole=False)
         rates = {name: rate for name, rate in signals.rows_per_s.items() if rate > 0}
-        return explained_on(
+        return explain_sample(
             self.bound,
             hand,
             {},

@@ -36,7 +36,7 @@ from watersmeet.operators.shed.allocated import (
 )
 from watersmeet.operators.shed.sampling import DropBox
 from watersmeet.operators.window_join.admission import Delta, without_shed
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.driver import Counters, Stepped, step
 from watersmeet.operators.window_join.state import MeetState, empty_state
 from watersmeet.operators.window_join.tactics.registry import settled_config
@@ -100,7 +100,7 @@ def divided(
     )
 
 
-def limited_join(workload: Workload, config: MeetConfig) -> LimitedJoin:
+def limited_join(workload: Workload, config: JoinConfig) -> LimitedJoin:
     """Return the paper's view of a join of two streams: rates, rows of the full windows, and the share of pairs that
     meet.
 
@@ -148,7 +148,7 @@ def collect_within(
     query: Query,
     sources: Sources,
     workload: Workload,
-    config: MeetConfig,
+    config: JoinConfig,
     limits: Limits,
     probes: str,
     windows: str,
@@ -175,7 +175,7 @@ class Direction:
     role.
     """
 
-    config: MeetConfig
+    config: JoinConfig
     state: MeetState
     boxes: tuple[DropBox, DropBox]  # by input
 

@@ -16,23 +16,23 @@ from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InputError
 from watersmeet.metrics.batch import BatchFigures, Observer
 from watersmeet.operators.aggregate import blobs as aggregate_blobs
-from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config
-from watersmeet.operators.aggregate.state import AggregateState, rebuilt
+from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config
+from watersmeet.operators.aggregate.state import AggregateState, rebuild_tables
 from watersmeet.operators.aggregate.state import empty_state as aggregate_state
-from watersmeet.operators.aggregate.state import with_relation as aggregate_relation
-from watersmeet.operators.aggregate.step import Stepped as Aggregated
+from watersmeet.operators.aggregate.state import load_relation as aggregate_relation
+from watersmeet.operators.aggregate.step import AggregateStepResult as Aggregated
 from watersmeet.operators.aggregate.step import step as aggregate_step
 from watersmeet.operators.parallel import cpu_seconds, on_cores
 from watersmeet.operators.shed.sampling import DropBox, drop_boxes
 from watersmeet.operators.window_join import serialization as join_serialization
 from watersmeet.operators.window_join.admission import Delta, without_shed
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.driver import Stepped, step, with_relation
 from watersmeet.operators.window_join.state import MeetState, empty_state
 from watersmeet.operators.window_join.tactics.registry import settled_config
 from watersmeet.operators.window_join.work_counters import ALL, PROBE, Tally
 from watersmeet.runtime.embedded.adaptive import Adaptive, Decision, Overload
-from watersmeet.runtime.planning import plan_of, planning_rows
+from watersmeet.runtime.planning import choose_plan, read_planning_input
 from watersmeet.runtime.watermark import Lateness, Watermark
 from watersmeet.sources.declarations import Relation, Stream, event_times_us
 from watersmeet.sources.times import refuse_likely_unit
@@ -69,7 +69,7 @@ class EmbeddedRun:
     """
 
     bound: BoundQuery
-    config: MeetConfig
+    config: JoinConfig
     sources: Sources
     state: MeetState
     watermark: Watermark
@@ -206,7 +206,7 @@ class EmbeddedRun:
         return Delta(table, times)
 
     def _fill(self, plan: Plan) -> Plan:
-        return plan_of(self.bound, *planning_rows(self.bound, self.sources, self.stats), plan)
+        return choose_plan(self.bound, *read_planning_input(self.bound, self.sources, self.stats), plan)
 
     def _go_on_by(self, plan: Plan) -> None:
         self.config, self.boxes = settled_config(self.bound, plan), drop_boxes(self.bound, plan)
@@ -231,10 +231,10 @@ class AggregatedRun(EmbeddedRun):
     state: AggregateState  # type: ignore[assignment] # and leaves its state alone
 
     def save_state(self) -> bytes:
-        return aggregate_blobs.state_bytes(self.state)
+        return aggregate_blobs.serialize_state(self.state)
 
     def restore_state(self, blob: bytes) -> None:
-        self.state = aggregate_blobs.state_from_bytes(self.config, blob)
+        self.state = aggregate_blobs.deserialize_state(self.config, blob)
 
     def replan(self, plan: Plan) -> None:
         """Goes on by another plan from the next batch on. Early aggregation sets are made anew from the windows."""
@@ -244,9 +244,9 @@ class AggregatedRun(EmbeddedRun):
 
     def _go_on_by(self, plan: Plan) -> None:
         before = self.config
-        self.config = aggregate_config(self.bound, plan, every_row=before.every_row)
+        self.config = build_aggregate_config(self.bound, plan, every_row=before.every_row)
         if (self.config.early, self.config.join.orders) != (before.early, before.join.orders):
-            self.state = rebuilt(self.config, self.state)
+            self.state = rebuild_tables(self.config, self.state)
 
     def _step(self, deltas: dict[int, Delta], future_us: int) -> Stepped | Aggregated:
         stepped = aggregate_step(self.config, self.state, deltas, self.watermark.value_us, future_us)
@@ -281,11 +281,11 @@ def start(
     if evaluate is not None:
         raise InputError("only aggregation queries are evaluated; this one gives each result as soon as it is known")
     planner = None
-    hand, known = planning_rows(bound, sources, stats)
+    hand, known = read_planning_input(bound, sources, stats)
     if plan is None:
-        begun = overload or Overload(plan_of(bound, hand, known))
+        begun = overload or Overload(choose_plan(bound, hand, known))
         plan, planner = begun.plan, Adaptive(bound, sources, begun.plan, hand.rows, begun.budget, begun.wishes)
-    config = settled_config(bound, plan_of(bound, hand, known, plan))
+    config = settled_config(bound, choose_plan(bound, hand, known, plan))
     state = empty_state(config)
     for each in config.inputs:
         if not each.is_stream:
@@ -308,11 +308,11 @@ def _start_aggregation(
         raise InputError("the query says EVERY, so it is not evaluated at every row", hint="leave one of the two out")
     planner = None
     if plan is None:
-        hand, known = planning_rows(bound, sources, stats)
-        plan = plan_of(bound, hand, known)
+        hand, known = read_planning_input(bound, sources, stats)
+        plan = choose_plan(bound, hand, known)
         planner = Adaptive(bound, sources, plan, hand.rows)
     plan = replace(plan, drop=())
-    config = aggregate_config(bound, plan, every_row=every_row)
+    config = build_aggregate_config(bound, plan, every_row=every_row)
     state = aggregate_state(config)
     for each in config.inputs:
         if not each.is_stream:
@@ -338,7 +338,7 @@ def whole(source: Stream | Relation) -> pa.Table:
     return pa.concat_tables(source.batches())
 
 
-def lateness_of(config: MeetConfig | AggregateConfig, sources: Sources) -> dict[str, Lateness]:
+def lateness_of(config: JoinConfig | AggregateConfig, sources: Sources) -> dict[str, Lateness]:
     found: dict[str, Lateness] = {}
     for i in config.streams:
         source = sources[config.inputs[i].name]

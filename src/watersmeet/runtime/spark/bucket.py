@@ -19,7 +19,7 @@ from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.shed.aggregation import TIME
 from watersmeet.operators.window_join.admission import Delta
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.work_counters import ALL
 from watersmeet.runtime.spark.bucket_grid import Int64s, Layout
 from watersmeet.runtime.spark.bucket_operators import Counters, Operator
@@ -48,7 +48,7 @@ class Bucket:
     """
 
     operator: Operator
-    config: MeetConfig | AggregateConfig
+    config: JoinConfig | AggregateConfig
     travelling: Mapping[int, pa.Schema]
     streams: tuple[str, ...]
     lateness: Mapping[str, Lateness]

@@ -45,7 +45,7 @@ from watersmeet.errors import InputError, InternalError
 from watersmeet.files import write_atomically
 from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators.aggregate.config import AggregateConfig
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.planner.cost_of_spark import Shuffle, ShuffledInput
 
 Int64s = NDArray[np.int64]
@@ -127,7 +127,7 @@ def grouping_of(config: AggregateConfig) -> Grouping:
 
 
 def choose_layout(
-    config: MeetConfig, buckets: int, rows_per_s: Sequence[float] | None = None, grouping: Grouping | None = None
+    config: JoinConfig, buckets: int, rows_per_s: Sequence[float] | None = None, grouping: Grouping | None = None
 ) -> Layout:
     """Return the grid of `buckets` cells that shuffles the fewest rows.
 
@@ -141,13 +141,13 @@ def choose_layout(
     return min(grids, key=lambda grid: _rank_grid(config, grid, rates, grouping))
 
 
-def _rank_grid(config: MeetConfig, grid: Layout, rates: list[float], grouping: Grouping | None) -> tuple[float, int]:
+def _rank_grid(config: JoinConfig, grid: Layout, rates: list[float], grouping: Grouping | None) -> tuple[float, int]:
     """Return the rows shuffled per second, then the number of axes as a tie-breaker. Relations are not shuffled."""
     again = 0 if grouping is None or grouping.is_whole_in(grid) else 1
     return sum(rates[i] * (len(grid.copies(i)) + again) for i in config.streams), len(grid.axes)
 
 
-def axes_of(config: MeetConfig, grouping: Grouping | None = None) -> list[Axis]:
+def axes_of(config: JoinConfig, grouping: Grouping | None = None) -> list[Axis]:
     """List every axis that a grid of the query can have, with one coordinate each."""
     group_keys = {} if grouping is None else grouping.keys
     axes = [Axis(1, frozenset(members), key_class=c) for c, members in enumerate(config.classes.keys)]
@@ -156,7 +156,7 @@ def axes_of(config: MeetConfig, grouping: Grouping | None = None) -> list[Axis]:
 
 
 def shuffle_of(
-    config: MeetConfig, grid: Layout, rows: Sequence[float], *, is_total: bool, grouping: Grouping | None = None
+    config: JoinConfig, grid: Layout, rows: Sequence[float], *, is_total: bool, grouping: Grouping | None = None
 ) -> Shuffle:
     """Return the shuffle of a grid whose inputs have `rows` rows, in total or per second."""
     inputs = tuple(ShuffledInput(config.inputs[i].alias, i, rows[i], len(grid.copies(i))) for i in config.streams)
@@ -263,7 +263,7 @@ class GridStore:
         offsets = self.checkpoint / "offsets"
         return offsets.is_dir() and any(file.name.isdigit() for file in offsets.iterdir())
 
-    def load(self, query: str, config: MeetConfig, grouping: Grouping | None) -> Layout | None:
+    def load(self, query: str, config: JoinConfig, grouping: Grouping | None) -> Layout | None:
         """Return the stored grid of this query, or None where there is none."""
         if not self._file.exists():
             return None
@@ -292,7 +292,7 @@ class GridStore:
         return self.checkpoint / "watersmeet" / "grid.json"
 
 
-def _find_axis(saved: dict[str, Any], config: MeetConfig, grouping: Grouping | None) -> Axis:
+def _find_axis(saved: dict[str, Any], config: JoinConfig, grouping: Grouping | None) -> Axis:
     for axis in axes_of(config, grouping):
         if (axis.key_class, axis.split, bool(axis.keys)) == (saved["class"], saved["input"], saved["by_group"]):
             return replace(axis, share=int(saved["share"]))

@@ -16,12 +16,12 @@ import pyarrow as pa
 from watersmeet.operators.aggregate import parts as aggregate_parts
 from watersmeet.operators.aggregate import state as aggregate_state
 from watersmeet.operators.aggregate.config import AggregateConfig
-from watersmeet.operators.aggregate.parts import Part as SavedWhole
+from watersmeet.operators.aggregate.parts import AggregatePart as SavedWhole
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.aggregate.step import step as aggregate_step
 from watersmeet.operators.shed.aggregation import ShedAggregation, ShedConfig
 from watersmeet.operators.window_join.admission import Delta
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.driver import Counters as MeetCounters
 from watersmeet.operators.window_join.driver import drained, steps, with_relation
 from watersmeet.operators.window_join.serialization import SavedPart, state_from_parts, state_parts
@@ -83,7 +83,7 @@ class Operator(Protocol):
 class MeetOperator:
     """The meet. Relations are not state: they travel with the query, as blobs."""
 
-    config: MeetConfig
+    config: JoinConfig
     relations: Mapping[int, bytes]
 
     def empty(self) -> MeetState:
@@ -121,7 +121,7 @@ class AggregateOperator:
     def empty(self) -> AggregateState:
         state = aggregate_state.empty_state(self.config)
         for number, blob in self.relations.items():
-            state = aggregate_state.with_relation(self.config, state, number, table_from_bytes(blob))
+            state = aggregate_state.load_relation(self.config, state, number, table_from_bytes(blob))
         return state
 
     def steps(
@@ -132,10 +132,10 @@ class AggregateOperator:
         return stepped.state, stepped.counters
 
     def parts(self, state: AggregateState) -> Sequence[Part]:
-        return aggregate_parts.state_parts(state)
+        return aggregate_parts.split_into_parts(state)
 
     def restored(self, saved: Sequence[SavedPart]) -> AggregateState:
-        return aggregate_parts.state_from_parts(self.config, saved)
+        return aggregate_parts.restore_from_parts(self.config, saved)
 
 
 ESTIMATES = "estimates"

@@ -16,7 +16,7 @@ from pyspark.daemon import manager
 from watersmeet.kernels.gather import gather_int32, gather_int64, tighten
 from watersmeet.kernels.grouped_run import count_matches, fill_matches, group_rows, order_by_leading_bits
 from watersmeet.kernels.hashing import combine_codes, hash_slices
-from watersmeet.runtime.spark import finite, inputs, processor  # noqa: F401 # what is unpickled in workers
+from watersmeet.runtime.spark import emission, inputs, processor  # noqa: F401 # what is unpickled in workers
 
 MODULE = "watersmeet.runtime.spark.daemon"
 

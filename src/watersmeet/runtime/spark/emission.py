@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
-from watersmeet.operators.aggregate.codes import placing_codes
-from watersmeet.operators.aggregate.partials import partial_keys
+from watersmeet.operators.aggregate.codes import combine_row_codes
+from watersmeet.operators.aggregate.partials import read_partial_keys
 from watersmeet.runtime.spark.bucket import Metrics
 from watersmeet.runtime.spark.packets import pieces_of, table_bytes
 from watersmeet.runtime.spark.spark_types import as_spark_takes_it
@@ -127,7 +127,7 @@ class PartsOfGroups(Emission):
         if len(self.labels) == 1:
             yield self.labels[0], rows
             return
-        codes = placing_codes(partial_keys(rows, self.keys), rows.num_rows)
+        codes = combine_row_codes(read_partial_keys(rows, self.keys), rows.num_rows)
         places = codes.view(np.uint64) % np.uint64(len(self.labels))
         for place in np.unique(places).tolist():
             yield self.labels[place], rows.filter(pa.array(places == place))

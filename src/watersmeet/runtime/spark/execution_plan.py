@@ -15,16 +15,16 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.windows import RowsWindow
 from watersmeet.errors import InternalError, PlanError
-from watersmeet.operators.aggregate.config import AggregateConfig, aggregate_config
-from watersmeet.operators.aggregate.merging import merging_config
+from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config
+from watersmeet.operators.aggregate.merging import build_merge_config
 from watersmeet.operators.expressions.conjunctions import may_raise
 from watersmeet.operators.shed.sampling import DropBox, drop_boxes
 from watersmeet.operators.window_join.admission import names_read
-from watersmeet.operators.window_join.config import MeetConfig, MeetInput
+from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.tactics.registry import settled_config
 from watersmeet.runtime.embedded.run import Sources, lateness_of, whole
 from watersmeet.runtime.embedded.shed_aggregation import shed_aggregation
-from watersmeet.runtime.planning import NOTHING_AT_HAND, input_rates, planning_rows, spark_plan
+from watersmeet.runtime.planning import EMPTY_SAMPLE, choose_spark_plan, estimate_input_rates, read_planning_input
 from watersmeet.runtime.spark.bucket import Bucket
 from watersmeet.runtime.spark.bucket_grid import Axis, GridStore, Layout, bucket_labels, choose_layout, grouping_of
 from watersmeet.runtime.spark.bucket_operators import AggregateOperator, MeetOperator, Operator, ShedOperator
@@ -36,7 +36,7 @@ from watersmeet.runtime.spark.task_batch import PlannedDrops, refuse_another_see
 from watersmeet.sources.declarations import Stream
 from watersmeet.stats.stream_stats import StreamStats
 
-Config = MeetConfig | AggregateConfig
+Config = JoinConfig | AggregateConfig
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ def arranged(
     """
     if bound.is_aggregation and plan is not None and drop_boxes(bound, plan):
         return _build_shedding_aggregation(bound, sources, plan, partitions)
-    plan = spark_plan(bound, sources, plan, stats)
-    config: Config = aggregate_config(bound, plan) if bound.is_aggregation else settled_config(bound, plan)
+    plan = choose_spark_plan(bound, sources, plan, stats)
+    config: Config = build_aggregate_config(bound, plan) if bound.is_aggregation else settled_config(bound, plan)
     layout = _load_or_choose_grid(bound, config, sources, buckets, stats or {}, checkpoint)
     labels = bucket_labels(layout.cells, partitions)
     merger = None
     if isinstance(config, AggregateConfig) and not grouping_of(config).is_whole_in(layout):
-        merger = Merger(merging_config(bound, config), labels)
+        merger = Merger(build_merge_config(bound, config), labels)
         config = replace(config, partial=True)
     boxes = drop_boxes(bound, config.plan)
     packers = tuple(
@@ -120,7 +120,7 @@ def _build_shedding_aggregation(bound: BoundQuery, sources: Sources, plan: Plan,
         for number, name in enumerate(_list_stream_names(config))
     )
     bucket = _build_bucket(config, sources, packers)
-    if not isinstance(bucket.operator, MeetOperator) or not isinstance(bucket.config, MeetConfig):
+    if not isinstance(bucket.operator, MeetOperator) or not isinstance(bucket.config, JoinConfig):
         raise InternalError("a shedding aggregation runs on top of a join")
     operator, config = ShedOperator(bucket.operator, shed), replace(bucket.config, result=shed.result)
     return Arrangement(
@@ -145,7 +145,7 @@ def _list_stream_names(config: Config) -> list[str]:
 
 def by_plan(bound: BoundQuery, bucket: Bucket, plan: Plan) -> Bucket:
     """Return the bucket with its join run by another plan. Rows are shed earlier, while they are packed."""
-    if not isinstance(bucket.operator, MeetOperator) or not isinstance(bucket.config, MeetConfig):
+    if not isinstance(bucket.operator, MeetOperator) or not isinstance(bucket.config, JoinConfig):
         raise PlanError("the plan of an aggregation cannot change while it runs on Spark")
     refuse_another_seed(bucket.config.plan, plan)
     config = _drop_packed_selections(settled_config(bound, plan))
@@ -164,7 +164,7 @@ def _load_or_choose_grid(
 
     Measured rates may differ at the next start. So a streaming query uses them only if its checkpoint stores the grid.
     """
-    join, grouping = (config, None) if isinstance(config, MeetConfig) else (config.join, grouping_of(config))
+    join, grouping = (config, None) if isinstance(config, JoinConfig) else (config.join, grouping_of(config))
     read = [sources[each.schema.name] for each in bound.sources]
     streaming = any(isinstance(source, Stream) and source.is_endless for source in read)
     is_started = checkpoint is not None and checkpoint.has_started
@@ -172,10 +172,12 @@ def _load_or_choose_grid(
         stored = checkpoint.load(str(bound.query), join, grouping)
         if stored is not None and stored.cells == choose_layout(join, buckets, grouping=grouping).cells:
             return stored
-    hand, known = planning_rows(bound, sources, stats)
+    hand, known = read_planning_input(bound, sources, stats)
     if streaming and (checkpoint is None or is_started):
-        hand = NOTHING_AT_HAND
-    rates = input_rates(bound, join, sources, hand, known).rows if known or not streaming or hand.tables else None
+        hand = EMPTY_SAMPLE
+    rates = (
+        estimate_input_rates(bound, join, sources, hand, known).rows if known or not streaming or hand.tables else None
+    )
     layout = choose_layout(join, buckets, rates, grouping)
     if checkpoint is not None and streaming and not is_started:
         checkpoint.save(str(bound.query), layout)
@@ -211,14 +213,14 @@ def _build_packer(
     )
 
 
-def _build_packed_input(config: Config, source: MeetInput) -> PackedInput:
+def _build_packed_input(config: Config, source: JoinInput) -> PackedInput:
     if not _is_selected_while_packing(source):
         return PackedInput(source.number, tuple(source.fields.names), keys=())
     names = dict.fromkeys([*names_read(_drop_selection(source)), source.time or ""])
     return PackedInput(source.number, tuple(names), source.keys, source.selection, source.operands)
 
 
-def _is_selected_while_packing(source: MeetInput) -> bool:
+def _is_selected_while_packing(source: JoinInput) -> bool:
     """Return whether rows that fail WHERE can be dropped while packing. A ROWS window counts them first."""
     return not isinstance(source.window, RowsWindow)
 
@@ -229,7 +231,7 @@ def _build_bucket(config: Config, sources: Sources, packers: tuple[Packer, ...])
     }
     remaining = (
         _drop_packed_selections(config)
-        if isinstance(config, MeetConfig)
+        if isinstance(config, JoinConfig)
         else replace(config, join=_drop_packed_selections(config.join))
     )
     return Bucket(
@@ -246,12 +248,12 @@ def _build_bucket(config: Config, sources: Sources, packers: tuple[Packer, ...])
 
 
 def _build_operator(config: Config, relations: dict[int, bytes]) -> Operator:
-    if isinstance(config, MeetConfig):
+    if isinstance(config, JoinConfig):
         return MeetOperator(config, relations)
     return AggregateOperator(config, relations)
 
 
-def _drop_packed_selections(config: MeetConfig) -> MeetConfig:
+def _drop_packed_selections(config: JoinConfig) -> JoinConfig:
     """Return the join that a bucket runs: without the selections that packing has already applied."""
     inputs = (
         _drop_selection(each) if each.is_stream and _is_selected_while_packing(each) else each for each in config.inputs
@@ -259,7 +261,7 @@ def _drop_packed_selections(config: MeetConfig) -> MeetConfig:
     return replace(config, inputs=tuple(inputs))
 
 
-def _drop_selection(source: MeetInput) -> MeetInput:
+def _drop_selection(source: JoinInput) -> JoinInput:
     """Return the input without its selection, unless the selection can raise.
 
     Packing sends the rows it raises on to the bucket, late ones included. The bucket drops the late rows first.
@@ -275,9 +277,9 @@ def _list_relation_inputs(config: Config) -> list[int]:
     return [each.number for each in config.inputs if not each.is_stream]
 
 
-def _read_relation(config: Config, source: MeetInput, sources: Sources) -> pa.Table:
+def _read_relation(config: Config, source: JoinInput, sources: Sources) -> pa.Table:
     table = whole(sources[source.name])
-    return table.select(names_read(source)) if isinstance(config, MeetConfig) else table
+    return table.select(names_read(source)) if isinstance(config, JoinConfig) else table
 
 
 def _build_packed_schema(config: Config, each: PackedInput) -> pa.Schema:

@@ -26,9 +26,9 @@ from watersmeet.runtime.spark.bucket_grid import GridStore
 from watersmeet.runtime.spark.emission import BLOB, BUCKET, ROUND, ListedRows, PartsOfGroups
 from watersmeet.runtime.spark.execution_plan import Arrangement, arranged
 from watersmeet.runtime.spark.inputs import packed_stream
-from watersmeet.runtime.spark.merger import MergeProcessor, Merger, merge_finite
+from watersmeet.runtime.spark.merger import Merger
 from watersmeet.runtime.spark.plan_log import PlanLog
-from watersmeet.runtime.spark.processor import BucketProcessor, run_finite
+from watersmeet.runtime.spark.processor import BucketProcessor, MergeProcessor, merge_emission, merge_finite, run_finite
 from watersmeet.runtime.spark.session import check_session, check_table_size, choose_partitions, remove_ended_runs
 from watersmeet.runtime.spark.session import session as local_session
 from watersmeet.runtime.spark.spark_types import spark_fields
@@ -102,12 +102,13 @@ def _emission(arrangement: Arrangement) -> ListedRows | PartsOfGroups:
 def _merged(counted: DataFrame, merger: Merger, processor: MergeProcessor | None, partitions: int) -> DataFrame:
     """Rows of whole groups; without a processor, of a finite input."""
     parts = counted.filter(F.col(BLOB).isNotNull()).select(BLOB, BUCKET, ROUND)
-    columns = from_arrow_schema(merger.emission.schema)
+    emission = merge_emission(merger)
+    columns = from_arrow_schema(emission.schema)
     if processor is not None:
         emitted = parts.groupBy(BUCKET).transformWithStateInPandas(processor, columns, "Append", "None")
     else:
         emitted = parts.repartition(partitions, BUCKET).mapInArrow(partial(merge_finite, merger), columns)
-    return merger.emission.spread(observed_merge(emitted))
+    return emission.spread(observed_merge(emitted))
 
 
 def _session_of(sources: Sources) -> SparkSession | None:

@@ -31,7 +31,7 @@ from watersmeet.planner.estimates import Arriving
 from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
 from watersmeet.planner.overload import Situation
 from watersmeet.runtime.background import BackgroundError, BackgroundThread
-from watersmeet.runtime.planning import AtHand, explained_on
+from watersmeet.runtime.planning import PlanningSample, explain_sample
 from watersmeet.runtime.spark.batch_metrics import BatchMetrics, metrics_of
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.stats.stream_stats import StreamStats
@@ -168,8 +168,8 @@ class KeepingUp:
 
     def _model(self, report: BatchReport) -> PlanModel:
         rates = {name: rate for name, rate in report.rows_per_s.items() if rate > 0}
-        nothing = AtHand({}, {}, whole=False)
-        about = explained_on(
+        nothing = PlanningSample({}, {}, whole=False)
+        about = explain_sample(
             self.bound,
             nothing,
             self.stats,

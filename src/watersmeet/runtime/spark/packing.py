@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Column, Expr, columns_of, conjuncts
 from watersmeet.errors import InternalError
 from watersmeet.kernels.hashing import combine_codes
-from watersmeet.operators.aggregate.codes import placing_codes
+from watersmeet.operators.aggregate.codes import combine_row_codes
 from watersmeet.operators.expressions import evaluate, evaluate_or_null, maybe_true
 from watersmeet.operators.keys import encode_keys
 from watersmeet.operators.shed.aggregation import ROW, TIME, with_hidden
@@ -216,7 +216,7 @@ class _Wanted:
 
     def _codes(self, axis: Axis, rows: Int64s) -> Int64s:
         if axis.keys:
-            return placing_codes([self._values(key, rows) for key in axis.keys], rows.size)
+            return combine_row_codes([self._values(key, rows) for key in axis.keys], rows.size)
         if axis.key_class is None:
             return self._identity(rows)
         return encode_keys(self._values(dict(self.source.keys)[axis.key_class], rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -11,12 +11,12 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.runtime.spark.bucket import Bucket
-from watersmeet.runtime.spark.emission import Emission
+from watersmeet.runtime.spark.bucket import Bucket, BucketState
+from watersmeet.runtime.spark.emission import BLOB, BUCKET, ROUND, Emission, ListedRows
 from watersmeet.runtime.spark.execution_plan import Arrangement, by_plan
 from watersmeet.runtime.spark.packets import PACKED, Packet
 from watersmeet.runtime.spark.plan_log import PlanLog
-from watersmeet.runtime.spark.spark_types import arrow_frame
+from watersmeet.runtime.spark.spark_types import arrow_frame, spark_fields
 from watersmeet.runtime.spark.state_store import StatefulStep, Store, drop_ended_runs
 from watersmeet.runtime.spark.task_batch import plan_of_task, run_of_task
 from watersmeet.runtime.spark.worker_cache import LiveRuns
@@ -106,3 +106,86 @@ def _rounds(bucket: Bucket, emission: Emission, label: int, packets: list[Packet
         results = bucket.advance(label, state, of_round, last=number == numbers[-1])
         state, metrics = yield from emission.emitted(results, number)
         yield emission.metrics_row(metrics)
+
+
+def merge_emission(merger: Merger) -> ListedRows:
+    """Return the form in which whole groups leave the second step."""
+    return ListedRows(MERGE_METRICS, spark_fields(merger.config.result))
+
+
+class MergeProcessor(StatefulProcessor):
+    """One call per bucket of groups and batch in which any of them changed."""
+
+    def __init__(self, merger: Merger, signature: Mapping[str, str], live: LiveRuns, *, remembers: bool) -> None:
+        self._merger = merger
+        self._emission = merge_emission(merger)
+        self._signature = signature
+        self._live = live
+        self._remembers = remembers
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        header = handle.getValueState("header", "value string")
+        entries = handle.getMapState("entries", "place long", "blob binary")
+        run = run_of_task()
+        drop_ended_runs(self._live, run)
+        self._store = Store(
+            header, entries, self._merger, self._signature, StatefulStep(run, "groups"), self._remembers
+        )
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+        return (arrow_frame(batch) for batch in self._batches(int(key[0]), rows))
+
+    def _batches(self, label: int, frames: Iterator[pd.DataFrame]) -> Iterator[pa.RecordBatch]:
+        start = time.perf_counter_ns()
+        parts = [values for frame in frames for values in frame[[ROUND, BLOB]].itertuples(index=False, name=None)]
+        before = self._store.load(label)
+        loaded = time.perf_counter_ns()
+        counted = _Counted(self._merger.advance(before.state, parts))
+        state = yield from self._emission.emitted(counted.batches())
+        joined = time.perf_counter_ns()
+        after = self._store.save(label, before, state)
+        saved = time.perf_counter_ns()
+        yield self._emission.metrics_row(
+            {
+                "results": counted.rows,
+                "state_rows": after.rows,
+                "state_bytes": after.size,
+                "state_read_us": (loaded - start) // 1000,
+                "join_us": (joined - loaded) // 1000,
+                "state_write_us": (saved - joined) // 1000,
+            }
+        )
+
+    def close(self) -> None:
+        pass
+
+
+def merge_finite(merger: Merger, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A partition of a finite input's parts: its buckets of groups one after the other."""
+    emission = merge_emission(merger)
+    by_label: dict[int, list[tuple[int, Any]]] = {}
+    for batch in batches:
+        for values in batch.to_pylist():
+            by_label.setdefault(values[BUCKET], []).append((values[ROUND], values[BLOB]))
+    for label in list(by_label):
+        counted = _Counted(merger.advance(merger.empty(), by_label.pop(label)))
+        yield from emission.emitted(counted.batches())
+        yield emission.metrics_row({"results": counted.rows})
+
+
+class _Counted:
+    """Batches on their way, and how many rows they had."""
+
+    def __init__(self, results: Generator[pa.RecordBatch, None, BucketState]) -> None:
+        self._results = results
+        self.rows = 0
+
+    def batches(self) -> Generator[pa.RecordBatch, None, BucketState]:
+        while True:
+            try:
+                batch = next(self._results)
+            except StopIteration as over:
+                state: BucketState = over.value
+                return state
+            self.rows += batch.num_rows
+            yield batch

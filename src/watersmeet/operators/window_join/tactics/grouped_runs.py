@@ -20,7 +20,7 @@ from watersmeet.kernels.grouped_run import count_matches, fill_matches
 from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators import parallel as cores
 from watersmeet.operators.expressions import maybe_true
-from watersmeet.operators.window_join.config import MeetConfig, Step
+from watersmeet.operators.window_join.config import JoinConfig, ProbeStep
 from watersmeet.operators.window_join.matches import (
     PIECE_ROWS,
     Combinations,
@@ -36,12 +36,12 @@ from watersmeet.operators.window_join.tactics.tactic import Reach, Search, Tacti
 from watersmeet.operators.window_join.work_counters import PROBE, Tally
 
 
-def settle(config: MeetConfig, plan: Plan) -> Search:
+def settle(config: JoinConfig, plan: Plan) -> Search:
     refuse_knobs(plan, "indexes", "evaluate_us", "expire_us", "cleanup_rows")
     return search
 
 
-def prepare(config: MeetConfig, new: dict[int, Pane]) -> None:
+def prepare(config: JoinConfig, new: dict[int, Pane]) -> None:
     """Builds the runs of new panes that will be looked up, in this stretch or later ones."""
     last = _by_new_rows(config, new)[-1]
     looked_up = {
@@ -58,7 +58,7 @@ def prepare(config: MeetConfig, new: dict[int, Pane]) -> None:
 
 
 def search(
-    config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: Tally
+    config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: Tally
 ) -> Iterator[tuple[Reach, Combinations]]:
     """One origin after the other, by the batch rule: new rows meet old and new rows of inputs before theirs, old rows
     of those after.
@@ -84,13 +84,13 @@ def search(
             tally.add(its)
 
 
-def _grown(config: MeetConfig, origin: int, reach: Reach, piece: tuple[Combinations, Tally]) -> Iterator[Combinations]:
+def _grown(config: JoinConfig, origin: int, reach: Reach, piece: tuple[Combinations, Tally]) -> Iterator[Combinations]:
     """A piece has its own tally: several may grow at the same time."""
     rows, tally = piece
     return tally.watch.each(PROBE, combinations(config, origin, reach, rows, partial(_count, tally, origin)), origin)
 
 
-def _by_new_rows(config: MeetConfig, new: dict[int, Pane]) -> list[int]:
+def _by_new_rows(config: JoinConfig, new: dict[int, Pane]) -> list[int]:
     return sorted(config.streams, key=lambda i: (len(new[i]), i))
 
 
@@ -111,7 +111,7 @@ def _build_runs(wanted: Iterable[tuple[Pane, tuple[int, ...]]]) -> None:
     cores.parallel_map(lambda each: each[1].run(each[0][1]), list(missing.items()), cores.MIN_PARALLEL_ROWS)
 
 
-def _looked_at(config: MeetConfig, origin: int, reach: Reach) -> Iterator[tuple[Pane, tuple[int, ...]]]:
+def _looked_at(config: JoinConfig, origin: int, reach: Reach) -> Iterator[tuple[Pane, tuple[int, ...]]]:
     """Panes that are probed, and that of the origin itself where it will be: its rows probe in the order of their run."""
     steps = config.orders[origin]
     for step in steps:
@@ -149,20 +149,20 @@ class Probe:
 Count = Callable[[int, int, int, int], None]
 
 
-def origin_pieces(config: MeetConfig, origin: int, panes: Panes) -> list[Combinations]:
+def origin_pieces(config: JoinConfig, origin: int, panes: Panes) -> list[Combinations]:
     """The origin's new rows, a piece at a time."""
     start = _origin_rows(config, origin, config.orders[origin], panes)
     return [start.take(slice(at, at + ORIGIN_ROWS)) for at in range(0, len(start), ORIGIN_ROWS)]
 
 
 def combinations(
-    config: MeetConfig, origin: int, reach: dict[int, Panes], piece: Combinations, count: Count
+    config: JoinConfig, origin: int, reach: dict[int, Panes], piece: Combinations, count: Count
 ) -> Iterator[Combinations]:
     """Every combination of some of the origin's rows with rows of the others that their panes in `reach` hold."""
     return _grow(config, reach, piece, config.orders[origin], count)
 
 
-def _origin_rows(config: MeetConfig, origin: int, steps: tuple[Step, ...], panes: Panes) -> Combinations:
+def _origin_rows(config: JoinConfig, origin: int, steps: tuple[ProbeStep, ...], panes: Panes) -> Combinations:
     """The origin's new rows, by the first key they are probed with: neighbours then look at the same places.
 
     That is the order of their run. Where it is not built yet, and most rows are gone before anybody could look them up,
@@ -183,7 +183,7 @@ def _origin_rows(config: MeetConfig, origin: int, steps: tuple[Step, ...], panes
 
 
 def _grow(
-    config: MeetConfig, reach: dict[int, Panes], bound: Combinations, steps: tuple[Step, ...], count: Count
+    config: JoinConfig, reach: dict[int, Panes], bound: Combinations, steps: tuple[ProbeStep, ...], count: Count
 ) -> Iterator[Combinations]:
     """Depth first over pieces, breadth first inside a piece."""
     if not len(bound):
@@ -210,7 +210,7 @@ def _grow(
         yield from _grow(config, reach, grown, rest, count)
 
 
-def _probe(config: MeetConfig, reach: dict[int, Panes], bound: Combinations, step: Step) -> Probe:
+def _probe(config: JoinConfig, reach: dict[int, Panes], bound: Combinations, step: ProbeStep) -> Probe:
     keys = bound.keys[1] if bound.keys is not None else np.zeros(len(bound), np.int64)
     from_us, until_us = _time_bounds(config, bound, step.target)
     alive_at = bound.latest if bound.latest is not None else from_us
@@ -225,7 +225,7 @@ def _probe(config: MeetConfig, reach: dict[int, Panes], bound: Combinations, ste
     return Probe(first, count, total)
 
 
-def _keyed(reach: dict[int, Panes], bound: Combinations, step: Step) -> Combinations:
+def _keyed(reach: dict[int, Panes], bound: Combinations, step: ProbeStep) -> Combinations:
     """With the codes the step probes by, which often are those of the step before."""
     if not step.key_classes:
         return replace(bound, keys=None)
@@ -238,7 +238,7 @@ def _keyed(reach: dict[int, Panes], bound: Combinations, step: Step) -> Combinat
     return replace(bound, keys=(step.key_classes, reduce(combine_codes, codes)))
 
 
-def _time_bounds(config: MeetConfig, bound: Combinations, target: int) -> tuple[Int64s, Int64s]:
+def _time_bounds(config: JoinConfig, bound: Combinations, target: int) -> tuple[Int64s, Int64s]:
     """Between which times the target's row must lie, given the times of the rows bound so far."""
     later_by = config.bounds.later_by_us
     low = np.full(len(bound), -FOREVER_US, np.int64)
@@ -272,7 +272,13 @@ def _pieces(probe: Probe) -> Iterator[slice]:
 
 
 def _bind(
-    config: MeetConfig, reach: dict[int, Panes], bound: Combinations, step: Step, probe: Probe, piece: slice, more: bool
+    config: JoinConfig,
+    reach: dict[int, Panes],
+    bound: Combinations,
+    step: ProbeStep,
+    probe: Probe,
+    piece: slice,
+    more: bool,
 ) -> Combinations:
     """The combinations of one piece, each with the rows it met."""
     panes, target = reach[step.target], step.target
@@ -292,7 +298,7 @@ def _bind(
 
 
 def _with_target(
-    config: MeetConfig, panes: Panes, grown: Combinations, target: int, matches: Int32s, more: bool
+    config: JoinConfig, panes: Panes, grown: Combinations, target: int, matches: Int32s, more: bool
 ) -> Combinations:
     rows = {**grown.rows, target: matches}
     source = config.inputs[target]
@@ -308,7 +314,7 @@ def _with_target(
 
 
 def _tested_early(
-    config: MeetConfig, reach: dict[int, Panes], found: Combinations, predicates: tuple[Expr, ...]
+    config: JoinConfig, reach: dict[int, Panes], found: Combinations, predicates: tuple[Expr, ...]
 ) -> Combinations:
     """Drop partial combinations that fail a predicate. Those on which one raises stay, to be tested again when they are
     whole.
@@ -319,14 +325,14 @@ def _tested_early(
 
 
 def _tested_whole(
-    config: MeetConfig, reach: dict[int, Panes], found: Combinations, predicates: tuple[Expr, ...]
+    config: JoinConfig, reach: dict[int, Panes], found: Combinations, predicates: tuple[Expr, ...]
 ) -> Combinations:
     """Keep the whole combinations that are results; raise if one would be, but for a predicate that raises on it."""
     predicates = tuple(dict.fromkeys((*predicates, *found.retest)))
     return found.take_true(predicates_hold(config, reach, predicates, found))
 
 
-def _doubts(config: MeetConfig, reach: dict[int, Panes], step: Step) -> list[Recheck]:
+def _doubts(config: JoinConfig, reach: dict[int, Panes], step: ProbeStep) -> list[Recheck]:
     """Tests of a step's candidates that the kernel leaves open: validity, and keys behind equal codes. The cheapest
     comes first.
     """

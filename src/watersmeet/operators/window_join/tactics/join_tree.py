@@ -21,7 +21,7 @@ from watersmeet.algebra.expressions import sources_of
 from watersmeet.algebra.plan import Plan, Tree, leaves
 from watersmeet.algebra.windows import RowsWindow
 from watersmeet.errors import InternalError, listing
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.matches import Combinations
 from watersmeet.operators.window_join.pane import Pane, Panes, stacked
 from watersmeet.operators.window_join.tactics.joined_rows import Joined, Link, in_order, meeting, together
@@ -39,11 +39,11 @@ class Kept:
     nodes: Mapping[Tree, tuple[Joined, ...]]
 
 
-def settle(config: MeetConfig, plan: Plan) -> Search:
+def settle(config: JoinConfig, plan: Plan) -> Search:
     return recall(config, plan, Memory())
 
 
-def recall(config: MeetConfig, plan: Plan, memory: Memory) -> Search:
+def recall(config: JoinConfig, plan: Plan, memory: Memory) -> Search:
     """The search, with what the tree kept of earlier batches, if it did."""
     refuse_knobs(plan, "global_order", "orders", "indexes", "evaluate_us", "expire_us", "cleanup_rows")
     tree = plan.tree
@@ -55,7 +55,7 @@ def recall(config: MeetConfig, plan: Plan, memory: Memory) -> Search:
 
 
 def _search(
-    tree: Tree, memory: Memory, config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: Tally
+    tree: Tree, memory: Memory, config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: Tally
 ) -> Iterator[tuple[Reach, Combinations]]:
     kept = memory.kept if isinstance(memory.kept, Kept) and memory.kept.tree == tree else None
     growing = _Growing(config, old, new, tally, {} if kept is None else _still_there(config, old, kept))
@@ -73,7 +73,7 @@ def _search(
 class _Growing:
     """One batch on its way up a tree. `known` is what nodes found before, `grown` what they have found after."""
 
-    config: MeetConfig
+    config: JoinConfig
     old: list[tuple[Pane, ...]]
     new: dict[int, Pane]
     tally: Tally
@@ -136,7 +136,7 @@ class _Growing:
             yield found
 
 
-def _link(config: MeetConfig, node: Node) -> Link:
+def _link(config: JoinConfig, node: Node) -> Link:
     here, there = ([config.aliases[alias] for alias in leaves(side)] for side in node)
     classes = []
     for key_class, members in enumerate(config.classes.keys):
@@ -160,7 +160,7 @@ def _compacted(chunks: list[Joined]) -> tuple[Joined, ...]:
     return tuple(chunks)
 
 
-def _still_there(config: MeetConfig, old: list[tuple[Pane, ...]], kept: Kept) -> dict[Tree, tuple[Joined, ...]]:
+def _still_there(config: JoinConfig, old: list[tuple[Pane, ...]], kept: Kept) -> dict[Tree, tuple[Joined, ...]]:
     """What was kept, without combinations of which a row has left its base window; rows that were pushed out since have
     their true ends.
     """
@@ -171,7 +171,7 @@ def _still_there(config: MeetConfig, old: list[tuple[Pane, ...]], kept: Kept) ->
     return found
 
 
-def _alive(config: MeetConfig, old: list[tuple[Pane, ...]], chunk: Joined) -> Joined:
+def _alive(config: JoinConfig, old: list[tuple[Pane, ...]], chunk: Joined) -> Joined:
     alive = np.ones(len(chunk), np.bool_)
     parts = dict(chunk.parts)
     for i, part in chunk.parts.items():

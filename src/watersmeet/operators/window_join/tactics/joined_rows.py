@@ -22,7 +22,7 @@ from watersmeet.kernels.grouped_run import count_matches, fill_matches, group_ro
 from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators.expressions import all_true, maybe_true
 from watersmeet.operators.keys import compare_keys
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.matches import PIECE_ROWS
 from watersmeet.operators.window_join.pane import Int32s, Int64s, Pane, Run, stacked
 
@@ -34,7 +34,7 @@ class Joined:
     `retest` are predicates that raised on some of them and have to be tested on whole combinations.
     """
 
-    config: MeetConfig
+    config: JoinConfig
     parts: Mapping[int, Pane]
     retest: tuple[Expr, ...] = ()
     _runs: dict[tuple[tuple[int, int], ...], Run] = field(default_factory=dict, compare=False, repr=False)

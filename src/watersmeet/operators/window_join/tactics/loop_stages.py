@@ -35,7 +35,7 @@ from watersmeet.kernels.loop_state import (
 )
 from watersmeet.kernels.nested_loops import join_arrivals
 from watersmeet.operators.expressions import maybe_true
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.matches import Combinations, column_of
 from watersmeet.operators.window_join.tactics.tactic import Reach
 from watersmeet.operators.window_join.work_counters import Tally
@@ -103,7 +103,7 @@ class StagedTests:
     there it shows whether the error counts.
     """
 
-    config: MeetConfig
+    config: JoinConfig
     orders: tuple[tuple[int, ...], ...]
     reach: Reach
     tally: Tally

@@ -20,7 +20,7 @@ Naughton, Viglas, "Evaluating window joins over unbounded streams", sections 2 a
 from __future__ import annotations
 
 from watersmeet.algebra.plan import Index, Plan
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.tactics.nested_loops import (
     Loops,
     any_place,
@@ -31,7 +31,7 @@ from watersmeet.operators.window_join.tactics.nested_loops import (
 from watersmeet.operators.window_join.tactics.tactic import Search, Tactic, numbers_of, refuse, refuse_knobs
 
 
-def compile_naive_nlj(config: MeetConfig, plan: Plan) -> Search:
+def compile_naive_nlj(config: JoinConfig, plan: Plan) -> Search:
     """Compile Naive Multi-Way NLJ: one order of the windows for all origins.
 
     At the loop of the origin's window, only the new rows are scanned. Outer loops run before the new row is known, so
@@ -51,7 +51,7 @@ def compile_naive_nlj(config: MeetConfig, plan: Plan) -> Search:
     return search_with(Loops(orders, _lists(config), plan.evaluate_us, plan.expire_us))
 
 
-def compile_eager_nlj(config: MeetConfig, plan: Plan) -> Search:
+def compile_eager_nlj(config: JoinConfig, plan: Plan) -> Search:
     """Compile Eager Multi-Way NLJ: join each new row on arrival, in the outermost loop.
 
     The other inputs follow in the order of the row's origin.
@@ -63,7 +63,7 @@ def compile_eager_nlj(config: MeetConfig, plan: Plan) -> Search:
     return search_with(Loops(origin_first(config, plan), _lists(config), 0, plan.expire_us))
 
 
-def compile_lazy_nlj(config: MeetConfig, plan: Plan) -> Search:
+def compile_lazy_nlj(config: JoinConfig, plan: Plan) -> Search:
     """Compile Lazy Multi-Way NLJ: every τ, join all rows that arrived since, each in the outermost loop.
 
     References: Golab, Özsu, section 3.3, algorithm Lazy Multi-Way NLJ.
@@ -73,7 +73,7 @@ def compile_lazy_nlj(config: MeetConfig, plan: Plan) -> Search:
     return search_with(Loops(origin_first(config, plan), _lists(config), plan.evaluate_us, plan.expire_us))
 
 
-def compile_general_lazy_nlj(config: MeetConfig, plan: Plan) -> Search:
+def compile_general_lazy_nlj(config: JoinConfig, plan: Plan) -> Search:
     """Compile General Lazy Multi-Way NLJ: every τ, with the new rows at any loop of their origin's order.
 
     Above the loop of the new rows, no time can be checked against them. At that loop, the join checks everything bound
@@ -87,7 +87,7 @@ def compile_general_lazy_nlj(config: MeetConfig, plan: Plan) -> Search:
     return search_with(Loops(any_place(config, plan), _lists(config), plan.evaluate_us, plan.expire_us))
 
 
-def compile_eager_hash(config: MeetConfig, plan: Plan) -> Search:
+def compile_eager_hash(config: JoinConfig, plan: Plan) -> Search:
     """Compile the eager Multi-Way Hash Join: each loop scans one bucket; the new row is outermost.
 
     With one bucket per window it is the NLJ.
@@ -100,7 +100,7 @@ def compile_eager_hash(config: MeetConfig, plan: Plan) -> Search:
     return search_with(loops)
 
 
-def compile_lazy_hash(config: MeetConfig, plan: Plan) -> Search:
+def compile_lazy_hash(config: JoinConfig, plan: Plan) -> Search:
     """Compile the lazy Multi-Way Hash Join in its general form: every τ, with the new rows at any loop.
 
     References: Golab, Özsu, section 3.4, algorithms Multi-Way Hash Join and ComputeHashJoin.
@@ -111,7 +111,7 @@ def compile_lazy_hash(config: MeetConfig, plan: Plan) -> Search:
     return search_with(loops)
 
 
-def compile_hybrid_nlj_hash(config: MeetConfig, plan: Plan) -> Search:
+def compile_hybrid_nlj_hash(config: JoinConfig, plan: Plan) -> Search:
     """Compile Hybrid NLJ-Hash Join: scan buckets where a hash index and an equality exist, whole windows elsewhere.
 
     One operator therefore serves queries that join some windows by equality and others by any comparison. Eager or
@@ -138,7 +138,7 @@ def compile_hybrid_nlj_hash(config: MeetConfig, plan: Plan) -> Search:
     return search_with(Loops(origin_first(config, plan), indexes, 0, plan.expire_us))
 
 
-def compile_window_join(config: MeetConfig, plan: Plan) -> Search:
+def compile_window_join(config: JoinConfig, plan: Plan) -> Search:
     """Compile the window join: each window has the index that suits the rates at which it is filled and probed.
 
     List, hash, B+tree and T-tree in any combination, for two streams or more. The trees also answer <, <=, BETWEEN and
@@ -189,11 +189,11 @@ def _check_lazy(plan: Plan) -> None:
         )
 
 
-def _lists(config: MeetConfig) -> tuple[Index, ...]:
+def _lists(config: JoinConfig) -> tuple[Index, ...]:
     return (Index(),) * len(config.inputs)
 
 
-def _hash_indexes(config: MeetConfig, plan: Plan) -> tuple[Index, ...]:
+def _hash_indexes(config: JoinConfig, plan: Plan) -> tuple[Index, ...]:
     refuse_knobs(plan, "cleanup_rows")
     indexes = indexes_for(config, plan, Index())
     for each, index in zip(config.inputs, indexes, strict=True):
@@ -206,7 +206,7 @@ def _hash_indexes(config: MeetConfig, plan: Plan) -> tuple[Index, ...]:
     return indexes
 
 
-def _check_hash_probes(config: MeetConfig, plan: Plan, loops: Loops) -> None:
+def _check_hash_probes(config: JoinConfig, plan: Plan, loops: Loops) -> None:
     """Refuse orders that reach a window by no equality: such a loop has no bucket to probe."""
     for origin, order in enumerate(loops.orders):
         for level, target in enumerate(order[1:], start=1):
@@ -220,7 +220,7 @@ def _check_hash_probes(config: MeetConfig, plan: Plan, loops: Loops) -> None:
                 )
 
 
-def _refuse_unused_index(config: MeetConfig, plan: Plan, loops: Loops, window: int) -> None:
+def _refuse_unused_index(config: JoinConfig, plan: Plan, loops: Loops, window: int) -> None:
     """Refuse an index that no loop can probe: it is a mistake in the plan and must not be built silently."""
     index, alias = loops.indexes[window], config.inputs[window].alias
     is_probed = any(

@@ -35,7 +35,7 @@ from watersmeet.kernels.loop_state import (
 )
 from watersmeet.kernels.loop_state import Loops as LoopState
 from watersmeet.kernels.tree_nodes import HEADER
-from watersmeet.operators.window_join.config import MeetConfig, MeetInput
+from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.matches import Combinations, refined
 from watersmeet.operators.window_join.pane import Int64s, Pane, Panes
 from watersmeet.operators.window_join.tactics.loop_stages import LoopStage, StagedTests
@@ -66,7 +66,7 @@ class Loops:
     evaluate_us: int
     expire_us: int
 
-    def conditions(self, config: MeetConfig, origin: int, level: int) -> list[Condition]:
+    def conditions(self, config: JoinConfig, origin: int, level: int) -> list[Condition]:
         """All that can be checked at a loop. One that the window's index can answer comes first."""
         order = self.orders[origin]
         target, outer = order[level], list(order[:level])
@@ -80,7 +80,7 @@ class Loops:
                 found.append(Condition(OPS[op], column, outer.index(other), other_column))
         return sorted(found, key=lambda each: (each.op != EQUAL, each.op == UNEQUAL))
 
-    def probed_column(self, config: MeetConfig, origin: int, level: int) -> int | None:
+    def probed_column(self, config: JoinConfig, origin: int, level: int) -> int | None:
         """The column whose index answers a loop, or None where the whole window is scanned."""
         order = self.orders[origin]
         kind = self.indexes[order[level]].kind
@@ -92,7 +92,7 @@ class Loops:
         return conditions[0].column
 
 
-def origin_first(config: MeetConfig, plan: Plan) -> tuple[tuple[int, ...], ...]:
+def origin_first(config: JoinConfig, plan: Plan) -> tuple[tuple[int, ...], ...]:
     """Orders with the origin outermost: pinned per origin, or the global order without the origin, or the configured
     one.
     """
@@ -109,7 +109,7 @@ def origin_first(config: MeetConfig, plan: Plan) -> tuple[tuple[int, ...], ...]:
     return tuple(orders)
 
 
-def any_place(config: MeetConfig, plan: Plan) -> tuple[tuple[int, ...], ...]:
+def any_place(config: JoinConfig, plan: Plan) -> tuple[tuple[int, ...], ...]:
     """Orders as pinned, with the origin where the plan puts it; outermost where the plan leaves it out."""
     orders = []
     for each, default in zip(config.inputs, origin_first(config, plan), strict=True):
@@ -121,14 +121,14 @@ def any_place(config: MeetConfig, plan: Plan) -> tuple[tuple[int, ...], ...]:
     return tuple(orders)
 
 
-def _complete(config: MeetConfig, plan: Plan, origin: int, order: tuple[int, ...]) -> tuple[int, ...]:
+def _complete(config: JoinConfig, plan: Plan, origin: int, order: tuple[int, ...]) -> tuple[int, ...]:
     if sorted(order) != list(range(len(config.inputs))):
         names = ", ".join(each.alias for each in config.inputs)
         raise refuse(plan, f'the order for origin "{config.inputs[origin].alias}" must name each source once: {names}')
     return order
 
 
-def indexes_for(config: MeetConfig, plan: Plan, default: Index) -> tuple[Index, ...]:
+def indexes_for(config: JoinConfig, plan: Plan, default: Index) -> tuple[Index, ...]:
     numbers_of(config, plan, tuple(alias for alias, _ in plan.indexes))
     return tuple(plan.index(each.alias) or default for each in config.inputs)
 
@@ -137,7 +137,7 @@ def search_with(loops: Loops) -> Search:
     """The search that these loops stand for."""
 
     def search(
-        config: MeetConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: Tally
+        config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: Tally
     ) -> Iterator[tuple[Reach, Combinations]]:
         reach = {i: Panes((*panes, new[i]) if i in new and len(new[i]) else panes) for i, panes in enumerate(old)}
         if not all(len(panes) for panes in reach.values()):
@@ -169,7 +169,7 @@ def search_with(loops: Loops) -> Search:
     return search
 
 
-def _windows(config: MeetConfig, reach: Reach, new: dict[int, Pane]) -> Windows:
+def _windows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> Windows:
     count = len(config.inputs)
     offsets = np.cumsum([0, *(len(reach[i]) for i in range(count))]).astype(np.int64)
     columns = len(config.classes.keys) + sum(len(each.ranges) for each in config.inputs)
@@ -194,14 +194,14 @@ def _windows(config: MeetConfig, reach: Reach, new: dict[int, Pane]) -> Windows:
     )
 
 
-def _times(source: MeetInput, pane: Pane) -> Int64s:
+def _times(source: JoinInput, pane: Pane) -> Int64s:
     """A relation's rows are earlier than all others and bounded by nothing, so they are never the latest of a
     combination.
     """
     return pane.times if source.is_stream else np.full(len(pane), -MAX_TIME_US, np.int64)
 
 
-def _ends(source: MeetInput, pane: Pane) -> Int64s:
+def _ends(source: JoinInput, pane: Pane) -> Int64s:
     """The last instant of each row's validity; before all time for rows whose NULL makes a comparison not true."""
     ends = np.full(len(pane), FOREVER_US, np.int64) if pane.ends is None else pane.ends
     for _, expr in source.ranges:
@@ -209,14 +209,14 @@ def _ends(source: MeetInput, pane: Pane) -> Int64s:
     return ends
 
 
-def _value_columns(source: MeetInput, panes: tuple[Pane, ...]) -> Iterator[tuple[int, list[Int64s]]]:
+def _value_columns(source: JoinInput, panes: tuple[Pane, ...]) -> Iterator[tuple[int, list[Int64s]]]:
     for column, _ in source.keys:
         yield column, [pane.codes[column] for pane in panes]
     for column, expr in source.ranges:
         yield column, [pane.ranged(expr)[0] for pane in panes]
 
 
-def _arrivals(config: MeetConfig, reach: Reach, new: dict[int, Pane]) -> Arrivals:
+def _arrivals(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> Arrivals:
     """New rows by time; rows of the same time by the number of their input."""
     times = [new[i].times for i in config.streams]
     inputs = np.repeat(np.array(config.streams, np.int64), [each.size for each in times])
@@ -225,7 +225,7 @@ def _arrivals(config: MeetConfig, reach: Reach, new: dict[int, Pane]) -> Arrival
     return Arrivals(np.ascontiguousarray(inputs[order]), np.concatenate(rows).astype(np.int64)[order])
 
 
-def _ranks(config: MeetConfig, reach: Reach, new: dict[int, Pane], offsets: Int64s) -> Int64s:
+def _ranks(config: JoinConfig, reach: Reach, new: dict[int, Pane], offsets: Int64s) -> Int64s:
     ranks = np.full(int(offsets[-1]), -1, np.int64)
     arrivals = _arrivals(config, reach, new)
     ranks[offsets[arrivals.input] + arrivals.row] = np.arange(arrivals.input.size)
@@ -233,7 +233,7 @@ def _ranks(config: MeetConfig, reach: Reach, new: dict[int, Pane], offsets: Int6
 
 
 def _progress(
-    config: MeetConfig, reach: Reach, new: dict[int, Pane], windows: Windows, arrivals: Arrivals, loops: Loops
+    config: JoinConfig, reach: Reach, new: dict[int, Pane], windows: Windows, arrivals: Arrivals, loops: Loops
 ) -> Progress:
     old = np.array([len(reach[i]) - (len(new[i]) if i in new else 0) for i in range(len(config.inputs))], np.int64)
     first = int(windows.times[windows.offsets[arrivals.input[0]] + arrivals.row[0]]) if arrivals.input.size else 0
@@ -260,7 +260,7 @@ def _nest(windows: Windows, indexes: Indexes) -> LoopState:
     return LoopState(chosen, cursor, stop, kind, key, bounds, candidates)
 
 
-def _steps(config: MeetConfig, loops: Loops) -> Steps:
+def _steps(config: JoinConfig, loops: Loops) -> Steps:
     count = len(config.inputs)
     order, access = np.zeros((count, count), np.int64), np.full((count, count), -1, np.int64)
     spans = np.zeros((count, count, 2), np.int64)
@@ -293,7 +293,7 @@ KINDS = {"hash": HASH, "btree": BTREE, "ttree": TTREE}
 
 
 def build_indexes(
-    config: MeetConfig, loops: Loops, levels: range, steps: Steps, windows: Windows, progress: Progress
+    config: JoinConfig, loops: Loops, levels: range, steps: Steps, windows: Windows, progress: Progress
 ) -> tuple[Indexes, Steps]:
     """Build every index that some loop at these levels probes, with the rows that are already there; tell the steps
     which is theirs.
@@ -327,7 +327,7 @@ def build_indexes(
     return indexes, _with_access(config, loops, levels, steps, wanted)
 
 
-def _wanted(config: MeetConfig, loops: Loops, levels: range) -> list[tuple[int, int]]:
+def _wanted(config: JoinConfig, loops: Loops, levels: range) -> list[tuple[int, int]]:
     """(window, column) of every index that some loop at these levels probes."""
     found = set()
     for origin, order in enumerate(loops.orders):
@@ -338,7 +338,7 @@ def _wanted(config: MeetConfig, loops: Loops, levels: range) -> list[tuple[int, 
     return sorted(found)
 
 
-def _with_access(config: MeetConfig, loops: Loops, levels: range, steps: Steps, wanted: list[tuple[int, int]]) -> Steps:
+def _with_access(config: JoinConfig, loops: Loops, levels: range, steps: Steps, wanted: list[tuple[int, int]]) -> Steps:
     for origin, order in enumerate(loops.orders):
         for level in levels if order else ():
             column = loops.probed_column(config, origin, level)

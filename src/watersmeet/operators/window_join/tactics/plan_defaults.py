@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from watersmeet.algebra.plan import DEFAULT_BUCKETS, Index, Plan, left_deep
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 
 #: Evaluation interval of a lazy join, as a share of the shortest window.
 LAZY_SHARE = 0.1
@@ -59,7 +59,7 @@ def open_parts(plan: Plan) -> OpenParts:
     return _PARTS["tree"] if plan.tree is not None else _PARTS.get(plan.algorithm, OpenParts())
 
 
-def fill_by_structure(config: MeetConfig, plan: Plan) -> Plan:
+def fill_by_structure(config: JoinConfig, plan: Plan) -> Plan:
     """Fill open parts from the query alone: orders that follow its predicates, indexes of the default size.
 
     `config` has to be the meet of this plan, so that its orders are the pinned ones where the plan pins any.
@@ -82,7 +82,7 @@ def fill_by_structure(config: MeetConfig, plan: Plan) -> Plan:
     return plan
 
 
-def fill_intervals(config: MeetConfig, plan: Plan) -> Plan:
+def fill_intervals(config: JoinConfig, plan: Plan) -> Plan:
     """Give a lazy join without intervals a tenth of its shortest time window, if it has a time window."""
     if not open_parts(plan).is_lazy or plan.evaluate_us or plan.expire_us:
         return plan
@@ -90,7 +90,7 @@ def fill_intervals(config: MeetConfig, plan: Plan) -> Plan:
     return plan if interval_us is None else replace(plan, evaluate_us=interval_us, expire_us=interval_us)
 
 
-def lazy_interval_us(config: MeetConfig) -> int | None:
+def lazy_interval_us(config: JoinConfig) -> int | None:
     """Return a tenth of the shortest time during which a stream's rows are kept, or None if every stream keeps them
     forever.
 

@@ -8,7 +8,7 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import PlanError, listing
 from watersmeet.operators.shed.sampling import drop_boxes
-from watersmeet.operators.window_join.config import MeetConfig, meet_config
+from watersmeet.operators.window_join.config import JoinConfig, build_join_config
 from watersmeet.operators.window_join.tactics.grouped_runs import RUNS
 from watersmeet.operators.window_join.tactics.join_tree import TREE
 from watersmeet.operators.window_join.tactics.nested_loop_joins import NESTED_LOOP_JOINS
@@ -28,7 +28,7 @@ def tactic_of(plan: Plan) -> Tactic:
     return TACTICS[plan.algorithm]
 
 
-def settled_config(bound: BoundQuery, plan: Plan) -> MeetConfig:
+def settled_config(bound: BoundQuery, plan: Plan) -> JoinConfig:
     """Return the meet that runs a query by a plan, with a plan that leaves nothing open; refuse a plan that cannot run,
     with the reason.
 
@@ -40,10 +40,10 @@ def settled_config(bound: BoundQuery, plan: Plan) -> MeetConfig:
     tactic = tactic_of(plan)
     if plan.tree is not None and tactic is not TREE:
         raise refuse(plan, "it is not a tree of joins", hint="leave the tree out, or the algorithm")
-    config = meet_config(bound, plan, kernel_thetas=tactic.kernel_thetas)
+    config = build_join_config(bound, plan, kernel_thetas=tactic.kernel_thetas)
     full = fill_by_structure(config, plan)
     if full.global_order != plan.global_order:
-        config = meet_config(bound, full, kernel_thetas=tactic.kernel_thetas)
+        config = build_join_config(bound, full, kernel_thetas=tactic.kernel_thetas)
     config = replace(config, plan=full)
     tactic.settle(config, full)
     return config

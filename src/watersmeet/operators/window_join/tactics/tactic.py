@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError, listing
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.matches import Combinations
 from watersmeet.operators.window_join.pane import Pane, Panes
 from watersmeet.operators.window_join.work_counters import Tally
@@ -17,7 +17,7 @@ Reach = dict[int, Panes]
 
 #: Old panes by input, new pane by stream, and where to count: yields combinations with the panes their row numbers
 #: refer to.
-Search = Callable[[MeetConfig, list[tuple[Pane, ...]], dict[int, Pane], Tally], Iterator[tuple[Reach, Combinations]]]
+Search = Callable[[JoinConfig, list[tuple[Pane, ...]], dict[int, Pane], Tally], Iterator[tuple[Reach, Combinations]]]
 
 
 @dataclass
@@ -36,12 +36,12 @@ class Tactic:
 
     name: str
     reference: str
-    settle: Callable[[MeetConfig, Plan], Search]
+    settle: Callable[[JoinConfig, Plan], Search]
     kernel_thetas: bool = True
-    recall: Callable[[MeetConfig, Plan, Memory], Search] | None = None
-    prepare: Callable[[MeetConfig, dict[int, Pane]], None] | None = None
+    recall: Callable[[JoinConfig, Plan, Memory], Search] | None = None
+    prepare: Callable[[JoinConfig, dict[int, Pane]], None] | None = None
 
-    def search(self, config: MeetConfig, memory: Memory) -> Search:
+    def search(self, config: JoinConfig, memory: Memory) -> Search:
         return self.settle(config, config.plan) if self.recall is None else self.recall(config, config.plan, memory)
 
 
@@ -57,7 +57,7 @@ def refuse_knobs(plan: Plan, *names: str) -> None:
             raise refuse(plan, f"it has no {name.replace('_us', ' interval').replace('_', ' ')}")
 
 
-def numbers_of(config: MeetConfig, plan: Plan, names: tuple[str, ...]) -> tuple[int, ...]:
+def numbers_of(config: JoinConfig, plan: Plan, names: tuple[str, ...]) -> tuple[int, ...]:
     """Source numbers of the aliases in a plan."""
     known = config.aliases
     for name in names:

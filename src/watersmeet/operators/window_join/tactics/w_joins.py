@@ -31,7 +31,7 @@ from watersmeet.kernels.wjoin.outputs import Counters, Scanned, Scans, WindowJoi
 from watersmeet.kernels.wjoin.ripple_join import ripple_join, ripple_scans
 from watersmeet.kernels.wjoin.xjoin import xjoin, xjoin_scans
 from watersmeet.operators.expressions import maybe_true
-from watersmeet.operators.window_join.config import MeetConfig
+from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.matches import PIECE_ROWS, Combinations, column_of, refined, within_bounds
 from watersmeet.operators.window_join.pane import Int32s, Int64s, Pane, Panes
 from watersmeet.operators.window_join.tactics.loop_stages import MOST_ROWS
@@ -62,11 +62,11 @@ RIPPLE, X = (
 
 #: The arguments of a kernel behind those that all have in common, out of a plan; refuses a plan the algorithm cannot
 #: run.
-Knobs = Callable[[MeetConfig, Plan], tuple[Int64s | int, ...]]
+Knobs = Callable[[JoinConfig, Plan], tuple[Int64s | int, ...]]
 
 
 def _settle(
-    config: MeetConfig, plan: Plan, *, algorithm: Algorithm, knobs: Knobs, one_window: bool, local: bool
+    config: JoinConfig, plan: Plan, *, algorithm: Algorithm, knobs: Knobs, one_window: bool, local: bool
 ) -> Search:
     refuse_knobs(plan, "global_order", "orders", "evaluate_us", "expire_us")
     windows = _pair_windows(config, plan)
@@ -78,7 +78,7 @@ def _settle(
     return partial(_search, algorithm, knobs(config, plan), window_us, reach_us)
 
 
-def _pair_windows(config: MeetConfig, plan: Plan) -> Int64s:
+def _pair_windows(config: JoinConfig, plan: Plan) -> Int64s:
     """The window of every pair, given or derived. A W-join needs one for each."""
     if len(config.inputs) < 2:
         raise refuse(plan, "a W-join joins at least two streams")
@@ -100,7 +100,7 @@ def _search(
     knobs: tuple[Int64s | int, ...],
     window_us: int,
     reach_us: Int64s,
-    config: MeetConfig,
+    config: JoinConfig,
     old: list[tuple[Pane, ...]],
     new: dict[int, Pane],
     tally: Tally,
@@ -135,7 +135,7 @@ def _count(tally: Tally, counters: Counters) -> None:
         counted += getattr(counters, name)
 
 
-def _rows(config: MeetConfig, reach: Reach, new: dict[int, Pane]) -> Rows:
+def _rows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> Rows:
     """Old rows by time, then new rows by time, stream after stream. Rows with a NULL in a compared value meet nothing
     and are left out.
     """
@@ -170,7 +170,7 @@ def _rows(config: MeetConfig, reach: Reach, new: dict[int, Pane]) -> Rows:
     )
 
 
-def _thetas(config: MeetConfig, reach: Reach, numbers: list[NDArray[np.int32]]) -> Thetas:
+def _thetas(config: JoinConfig, reach: Reach, numbers: list[NDArray[np.int32]]) -> Thetas:
     """The comparisons that the kernels check, on codes in the kernels' order of rows."""
     values: list[Int64s] = [np.empty(0, np.int64)]
     starts: dict[int, int] = {}
@@ -189,33 +189,33 @@ def _thetas(config: MeetConfig, reach: Reach, numbers: list[NDArray[np.int32]]) 
     return Thetas(op, left, left_at, right, right_at, np.concatenate(values))
 
 
-def _common_class(config: MeetConfig) -> int | None:
+def _common_class(config: JoinConfig) -> int | None:
     """The equality class that has a key on every input; without one, every pair within the window is a candidate."""
     return next((c for c, members in enumerate(config.classes.keys) if len(members) == len(config.inputs)), None)
 
 
-def _no_knobs(config: MeetConfig, plan: Plan) -> tuple[Int64s | int, ...]:
+def _no_knobs(config: JoinConfig, plan: Plan) -> tuple[Int64s | int, ...]:
     refuse_knobs(plan, "indexes", "cleanup_rows")
     _refuse_other_equalities(config, plan)
     return ()
 
 
-def _clean_up(config: MeetConfig, plan: Plan) -> tuple[Int64s | int, ...]:
+def _clean_up(config: JoinConfig, plan: Plan) -> tuple[Int64s | int, ...]:
     refuse_knobs(plan, "indexes")
     _refuse_other_equalities(config, plan)
     return (plan.cleanup_rows,)
 
 
-def _hash(config: MeetConfig, plan: Plan) -> tuple[Int64s | int, ...]:
+def _hash(config: JoinConfig, plan: Plan) -> tuple[Int64s | int, ...]:
     refuse_knobs(plan, "cleanup_rows")
     return (_buckets(config, plan),)
 
 
-def _hash_and_clean_up(config: MeetConfig, plan: Plan) -> tuple[Int64s | int, ...]:
+def _hash_and_clean_up(config: JoinConfig, plan: Plan) -> tuple[Int64s | int, ...]:
     return _buckets(config, plan), plan.cleanup_rows
 
 
-def _buckets(config: MeetConfig, plan: Plan) -> Int64s:
+def _buckets(config: JoinConfig, plan: Plan) -> Int64s:
     if _common_class(config) is None:
         raise refuse(plan, "it hashes on an attribute that all streams have in common, and there is none")
     indexes = indexes_for(config, plan, Index("hash", DEFAULT_BUCKETS))
@@ -225,7 +225,7 @@ def _buckets(config: MeetConfig, plan: Plan) -> Int64s:
     return np.array([index.size for index in indexes], np.int64)
 
 
-def _refuse_other_equalities(config: MeetConfig, plan: Plan) -> None:
+def _refuse_other_equalities(config: JoinConfig, plan: Plan) -> None:
     """Equalities that no common attribute covers would turn into a product of whole windows."""
     if config.classes.keys and _common_class(config) is None:
         raise refuse(
@@ -268,7 +268,7 @@ class Rows:
 class StagedScans:
     """The scans of one search and the predicates that are tested between them."""
 
-    config: MeetConfig
+    config: JoinConfig
     reach: Reach
     rows: Rows
     reach_us: Int64s
