@@ -18,7 +18,7 @@ from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
 from watersmeet.planner.models.kang_limited import Pair
 from watersmeet.runtime.embedded import allocation
 from watersmeet.runtime.embedded import run as embedded
-from watersmeet.runtime.embedded.adaptive import Overload
+from watersmeet.runtime.embedded.adaptive import StartingPlan
 from watersmeet.runtime.embedded.run import EmbeddedRun, Sources
 from watersmeet.runtime.planning import choose_spark_plan, explain_run
 from watersmeet.runtime.statistics import infer_schema_from_stats
@@ -92,14 +92,14 @@ def run(
     """
     pinned = _plan(plan)
     if budget is None and not shed:
-        return embedded.start(query, streams, pinned, evaluate=evaluate, stats=stats)
+        return embedded.start_run(query, streams, pinned, evaluate=evaluate, stats=stats)
     wishes = shed if isinstance(shed, Wishes) else NO_WISHES
     about = _explained(query, streams, stats, pinned, budget, wishes=wishes)
     fitting = about.runnable(shed=bool(shed))
     if pinned is not None:
-        return embedded.start(query, streams, fitting or pinned, evaluate=evaluate, stats=stats)
-    begun = Overload(fitting or about.plan, about.budget, wishes if shed else None)
-    return embedded.start(query, streams, overload=begun, evaluate=evaluate, stats=stats)
+        return embedded.start_run(query, streams, fitting or pinned, evaluate=evaluate, stats=stats)
+    begun = StartingPlan(fitting or about.plan, about.budget, wishes if shed else None)
+    return embedded.start_run(query, streams, overload=begun, evaluate=evaluate, stats=stats)
 
 
 def plan_within(
@@ -203,7 +203,7 @@ def keep_up(
     """
     from watersmeet.runtime.spark.load_controller import keep_up as deciding
 
-    bound = embedded.bound_query(query, streams)
+    bound = embedded.bind_query(query, streams)
     trigger_s = parse_duration_us(trigger, "the trigger interval") / 1e6
     own = choose_spark_plan(bound, streams, _plan(plan), stats)
     return deciding(started, bound, plans, checkpoint, trigger_s, plan=own, stats=stats or {}, wishes=shed)

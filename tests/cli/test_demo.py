@@ -9,8 +9,20 @@ from typer.testing import CliRunner
 
 import watersmeet as wm
 from watersmeet.cli import main as cli
-from watersmeet.cli.demo import check, steps
-from watersmeet.cli.demo.flights import AIRPORTS, Tables, days_of, flights, instants_us, streams_in
+from watersmeet.cli.demo import steps
+from watersmeet.cli.demo.flights import (
+    AIRPORTS,
+    OUTPUT_TIMES,
+    QUERY,
+    Tables,
+    busiest_us,
+    checked,
+    days_of,
+    flights,
+    instants_us,
+    streams_in,
+    within,
+)
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +55,11 @@ def test_every_departure_is_in_exactly_one_batch(departures: Tables) -> None:
 
 
 def test_the_check_accepts_the_right_rows_and_refuses_wrong_ones(departures: Tables) -> None:
-    rows = wm.collect(check.QUERY, streams_in(14, departures))
-    assert check.checked(rows, departures).holds
-    lost = check.checked(_without_one_of_the_busiest(rows), departures)
+    rows = wm.collect(QUERY, streams_in(14, departures))
+    assert checked(rows, departures).holds
+    lost = checked(_without_one_of_the_busiest(rows), departures)
     assert (lost.lost, lost.invented) == (1, 0)
-    doubled = check.checked(
-        pa.concat_tables([rows, check.within(rows, check.OUTPUT_TIMES, check.busiest_us(rows)).slice(0, 1)]), departures
-    )
+    doubled = checked(pa.concat_tables([rows, within(rows, OUTPUT_TIMES, busiest_us(rows)).slice(0, 1)]), departures)
     assert (doubled.lost, doubled.invented) == (0, 1)
 
 
@@ -83,7 +93,7 @@ def test_without_java_the_demo_says_so_and_runs_in_this_process(
 
 def _without_one_of_the_busiest(rows: pa.Table) -> pa.Table:
     at = instants_us(rows, "from_ewr")
-    since = check.busiest_us(rows)
-    inside = check.within(rows, check.OUTPUT_TIMES, since).slice(0, 1).to_pylist()[0]
+    since = busiest_us(rows)
+    inside = within(rows, OUTPUT_TIMES, since).slice(0, 1).to_pylist()[0]
     number = next(n for n in np.flatnonzero(at >= since).tolist() if rows.slice(n, 1).to_pylist()[0] == inside)
     return pa.concat_tables([rows.slice(0, number), rows.slice(number + 1)])

@@ -11,7 +11,7 @@ import pytest
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.operators.window_join import pane
-from watersmeet.operators.window_join.admission import Delta
+from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.driver import step
 from watersmeet.operators.window_join.pane import Pane, Run
@@ -28,10 +28,12 @@ def config_of() -> JoinConfig:
     return settled_config(bind(parse(AFTER), {name: StreamSchema(name, FIELDS, "ts") for name in "ab"}), Plan())
 
 
-def delta(batch: int, number: int, rows: int) -> Delta:
+def delta(batch: int, number: int, rows: int) -> InputBatch:
     rng = np.random.default_rng([batch, number, rows])
     times = np.sort(rng.integers(batch * BATCH_US, (batch + 1) * BATCH_US, rows))
-    return Delta(pa.table({"ts": times, "k": rng.integers(0, 5, rows), "id": batch * 1000 + np.arange(rows)}), times)
+    return InputBatch(
+        pa.table({"ts": times, "k": rng.integers(0, 5, rows), "id": batch * 1000 + np.arange(rows)}), times
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.operators.window_join import state
-from watersmeet.operators.window_join.admission import Delta
+from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.operators.window_join.driver import step
-from watersmeet.operators.window_join.state import MeetState, empty_state, without_dead_rows
+from watersmeet.operators.window_join.state import JoinState, empty_state, evict_expired_rows
 from watersmeet.operators.window_join.tactics.registry import settled_config
 from watersmeet.sql import bind, parse
 
@@ -25,13 +25,13 @@ QUERIES = {
 BATCH_US = 10_000_000
 
 
-def deltas(batch: int) -> dict[int, Delta]:
+def deltas(batch: int) -> dict[int, InputBatch]:
     """Rows of ten seconds, some of them up to a second older than the batch: nothing is late."""
     found = {}
     for number in (0, 1):
         rng = np.random.default_rng([batch, number])
         times = np.sort(rng.integers(max(0, batch * BATCH_US - 1_000_000), (batch + 1) * BATCH_US, 300))
-        found[number] = Delta(
+        found[number] = InputBatch(
             pa.table({"ts": times, "k": rng.integers(0, 5, 300), "id": batch * 300 + np.arange(300)}), times
         )
     return found
@@ -39,7 +39,7 @@ def deltas(batch: int) -> dict[int, Delta]:
 
 @pytest.mark.parametrize("asked", QUERIES)
 def test_the_same_results_from_less_state(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "MOSTLY_DEAD", 0.0)
+    monkeypatch.setattr(state, "EVICT_BELOW_SHARE", 0.0)
     config = settled_config(
         bind(parse(QUERIES[asked]), {name: StreamSchema(name, FIELDS, "ts") for name in "ab"}), Plan()
     )
@@ -50,7 +50,7 @@ def test_the_same_results_from_less_state(asked: str, monkeypatch: pytest.Monkey
         from_less = step(config, cut, deltas(batch), watermark_us, future_us)
         assert _rows(whole.results) == _rows(from_less.results)
         before, plain = cut, whole.state
-        cut = without_dead_rows(config, from_less.state, before, future_us)
+        cut = evict_expired_rows(config, from_less.state, before, future_us)
         assert cut.rows < 0.8 * plain.rows
         assert _known(before, cut) == _known(before, from_less.state), "what was written is not written again"
 
@@ -64,7 +64,7 @@ def test_a_new_pane_that_is_mostly_dead_is_cut_at_once(asked: str, monkeypatch: 
     for batch in range(5):
         times_us = max(0, batch * BATCH_US - 1_000_000), (batch + 1) * BATCH_US - 1_000_000
         with monkeypatch.context() as never:
-            never.setattr(state, "MOSTLY_DEAD", 0.0)
+            never.setattr(state, "EVICT_BELOW_SHARE", 0.0)
             whole = step(config, plain, deltas(batch), *times_us)
         from_less = step(config, cut, deltas(batch), *times_us)
         assert _rows(whole.results) == _rows(from_less.results)
@@ -78,7 +78,7 @@ def _rows(batches: list[pa.RecordBatch]) -> list[tuple[int, int]]:
     return sorted((row["a"], row["b"]) for batch in batches for row in batch.to_pylist())
 
 
-def _known(before: MeetState, after: MeetState) -> set[int]:
+def _known(before: JoinState, after: JoinState) -> set[int]:
     return {id(pane) for each in before.inputs for pane in each.panes} & {
         id(pane) for each in after.inputs for pane in each.panes
     }

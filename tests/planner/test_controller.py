@@ -14,9 +14,9 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.tactics.registry import settled_config
 from watersmeet.planner.controller import BatchReport, Controller, Controls, Fit, PlanModel, Point
-from watersmeet.planner.estimates import Arriving, workload_of
 from watersmeet.planner.models.profile import Profile, Structure
 from watersmeet.planner.overload import Situation
+from watersmeet.planner.workload import Arriving, workload_of
 from watersmeet.runtime.statistics import fill_missing_stats, infer_schema_from_stats
 from watersmeet.sql import bind, parse
 

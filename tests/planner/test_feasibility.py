@@ -12,10 +12,10 @@ import watersmeet as wm
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.tactics.registry import settled_config
-from watersmeet.planner.estimates import workload_of
 from watersmeet.planner.models.profile import Profile, Structure
 from watersmeet.planner.overload import Situation, approximate, best_shares, least_shares, thinned
 from watersmeet.planner.search import candidates
+from watersmeet.planner.workload import workload_of
 from watersmeet.runtime.statistics import fill_missing_stats, infer_schema_from_stats
 from watersmeet.sql import bind, parse
 

@@ -33,7 +33,7 @@ from watersmeet.operators.aggregate.config import AggregateConfig, early_refusal
 from watersmeet.operators.aggregate.parts import AggregatePart, restore_from_parts, split_into_parts
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.window_join.serialization import SavedPart
-from watersmeet.runtime.embedded.run import AggregatedRun
+from watersmeet.runtime.embedded.run import AggregationRun
 
 from .cases import Case, FromItem, Piece
 from .engine import declared
@@ -219,7 +219,7 @@ def emitted_arriving(rng: Random, case: Case, arrivals: Mapping[str, Arrival], p
             idle=idle,
         )
     run = watersmeet.run(watersmeet.sql(case.text), streams, rng.choice(plans))
-    assert isinstance(run, AggregatedRun)
+    assert isinstance(run, AggregationRun)
     rounds = [dict(each) for each in _rounds(arrivals)]
     kept = KeptParts()
     batches: list[pa.RecordBatch] = []

@@ -291,7 +291,7 @@ MUTANTS = (
     _mutant("new rows meet new rows twice", grouped_runs, "_reach", _new_meets_new_twice),
     _mutant("new rows never meet new rows", grouped_runs, "_reach", _new_never_meets_new),
     _mutant("NULL equals NULL", admission, "evaluate", _nulls_filled),
-    _mutant("expiry against now", state.InputState, "with_pane", _expiry_against_now),
+    _mutant("expiry against now", state.WindowState, "with_pane", _expiry_against_now),
     _mutant("expiry one microsecond early", pane.Pane, "last_use_us", _expiry_one_early),
     _mutant("ROWS counts only rows that pass WHERE", admission, "_counted", _counted_after_where),
     _mutant("ties in arrival order", admission, "sort_stream_rows", _ties_by_arrival),

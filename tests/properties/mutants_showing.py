@@ -203,10 +203,10 @@ SHOWING_MUTANTS = (
     _mutant("a tile stays one microsecond too long", encoding, "row_ends_us", _tiles_later_by(1)),
     _mutant("a tile is as long after each row", encoding, "row_ends_us", _slide),
     _mutant("tiles before the epoch end towards zero", encoding, "row_ends_us", _tiles_rounded_towards_zero),
-    _mutant("a row at the tile's start counts at once", config, "starts_of", _as_without_every),
-    _mutant("every row of a tile counts a microsecond late", config, "starts_of", _tiles_later_by(1)),
+    _mutant("a row at the tile's start counts at once", config, "row_starts_us", _as_without_every),
+    _mutant("every row of a tile counts a microsecond late", config, "row_starts_us", _tiles_later_by(1)),
     _mutant("tiles end as with EVERY where there is none", encoding, "row_ends_us", _as_with_every),
-    _mutant("tiles start as with EVERY where there is none", config, "starts_of", _as_with_every),
+    _mutant("tiles start as with EVERY where there is none", config, "row_starts_us", _as_with_every),
     _mutant("the last tile is never shown", config, "last_instant_us", _end_at_the_largest_time),
     _mutant("the end of the input shows the shortest tile only", config, "last_instant_us", _end_with_the_first_tile),
     _mutant("pair constraints compare first instants", step, "encode_rows", _first_instants_for_times),
@@ -215,7 +215,7 @@ SHOWING_MUTANTS = (
 
 #: Caught by the hand-written timelines, which also run with nothing shed through the shedding aggregation.
 SHED_MUTANTS = (
-    _mutant("a shedding run joins tiles that end before their instant", shed, "_with_hidden", _keep_tiles),
+    _mutant("a shedding run joins tiles that end before their instant", shed, "_declare_hidden_columns", _keep_tiles),
     _mutant("a shedding run counts whatever a range as long as the tile finds", shed, "row_starts_us", _keep_ranges),
     _mutant("a shedding run never shows the last tile", shed, "last_instant_us", _end_at_the_largest_time),
     _mutant("a shedding run starts tiles at once", shed, "row_starts_us", _as_without_every),

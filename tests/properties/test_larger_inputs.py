@@ -46,9 +46,9 @@ def test_larger_inputs_give_duckdbs_rows(connection: duckdb.DuckDBPyConnection, 
 def test_cutting_work_into_tiny_pieces_changes_nothing(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grouped_runs, "PIECE_ROWS", 1 + chunk % 3)
     monkeypatch.setattr(cores, "MIN_PARALLEL_ROWS", 1 + chunk % 2 * 100)
-    monkeypatch.setattr(admission, "STRETCH_ROWS", 1 + chunk % 4)
-    monkeypatch.setattr(state, "_SMALL_ROWS", chunk % 5)
-    monkeypatch.setattr(state, "_MOST_PANES", 1 + chunk % 2)
+    monkeypatch.setattr(admission, "MIN_SLICE_ROWS", 1 + chunk % 4)
+    monkeypatch.setattr(state, "_MERGE_ROWS", chunk % 5)
+    monkeypatch.setattr(state, "_MAX_PANES", 1 + chunk % 2)
     for seed in range(chunk * SEEDS_PER_CHUNK, (chunk + 1) * SEEDS_PER_CHUNK):
         case, rng = generate(seed), Random(seed)
         wanted = expected(case)

@@ -19,7 +19,7 @@ import pytest
 
 import watersmeet as wm
 from tests.oracle import as_multiset, table_rows
-from watersmeet.runtime.embedded.run import bound_query
+from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.spark import bucket_grid, state_store, task_batch
 from watersmeet.runtime.spark.execution_plan import Arrangement, arranged
 from watersmeet.runtime.spark.packets import Packet, packets_of
@@ -174,7 +174,7 @@ def host_of(
     query: str, streams: dict[str, list[pa.Table]], monkeypatch: pytest.MonkeyPatch, log: PlanLog | None = None
 ) -> SparkHost:
     sources = sources_of(streams)
-    return SparkHost(arranged(bound_query(query, sources), sources, wm.plan(), BUCKETS, PARTITIONS, log), monkeypatch)
+    return SparkHost(arranged(bind_query(query, sources), sources, wm.plan(), BUCKETS, PARTITIONS, log), monkeypatch)
 
 
 def check_rows_and_ledger(query: str, seed: int, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import watersmeet as wm
 from watersmeet.runtime.embedded.adaptive import Decision
 from watersmeet.runtime.embedded.run import EmbeddedRun
-from watersmeet_lab.workloads.jump import JUMP_QUERY, RateJump
+from watersmeet_lab.workloads.rate_jump import JUMP_QUERY, RateJump
 
 JUMP = RateJump(rows_per_s=400, batches=40, at=20)
 

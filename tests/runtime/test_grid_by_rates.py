@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import watersmeet as wm
-from watersmeet.runtime.embedded.run import bound_query
+from watersmeet.runtime.embedded.run import bind_query
 
 pytest.importorskip("pyspark")
 from watersmeet.runtime.spark.bucket_grid import GridStore
@@ -47,7 +47,7 @@ def directories(folder: Path, big: int, small: int) -> dict[str, wm.Stream]:
 
 
 def spread(text: str, sources: Any, buckets: int = 8, **how: Any) -> Arrangement:
-    return arranged(bound_query(text, sources), sources, None, buckets, buckets, **how)
+    return arranged(bind_query(text, sources), sources, None, buckets, buckets, **how)
 
 
 def copies(arrangement: Arrangement) -> list[int]:

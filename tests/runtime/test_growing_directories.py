@@ -17,7 +17,7 @@ from watersmeet.checkpoint.repair import find_problems
 from watersmeet.errors import InputError
 from watersmeet.metrics.batch import BatchFigures
 from watersmeet.runtime.embedded.incremental import Growing, Progress, grow
-from watersmeet.runtime.embedded.run import bound_query
+from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.sinks.result_files import PartFiles
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import Inbox
@@ -81,7 +81,7 @@ def written(path: Path) -> Counter[Any]:
 
 def wanted(tables: dict[str, pa.Table]) -> Counter[Any]:
     streams = {name: wm.stream(table, time="ts") for name, table in tables.items()}
-    return as_multiset(join_rows(bound_query(QUERY, streams), tables))
+    return as_multiset(join_rows(bind_query(QUERY, streams), tables))
 
 
 def closed(path: Path, tables: dict[str, pa.Table]) -> dict[str, pa.Table]:

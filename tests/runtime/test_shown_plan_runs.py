@@ -15,7 +15,7 @@ import pytest
 import watersmeet as wm
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.tactics.registry import TACTICS
-from watersmeet.runtime.embedded.run import AggregatedRun, bound_query
+from watersmeet.runtime.embedded.run import AggregationRun, bind_query
 from watersmeet.runtime.planning import MIN_PLANNING_ROWS
 
 BAND = "a.x >= b.x - 2 AND a.x <= b.x + 2 AND b.x >= c.x - 2 AND b.x <= c.x + 2"
@@ -77,7 +77,7 @@ def arranged_plan(text: str, over: Any, plan: wm.Plan | None, **how: Any) -> wm.
     from watersmeet.runtime.spark.execution_plan import arranged
 
     try:
-        return arranged(bound_query(text, over), over, plan, 4, 4, **how).bucket.config.plan
+        return arranged(bind_query(text, over), over, plan, 4, 4, **how).bucket.config.plan
     except PlanError as refusal:
         return str(refusal)
 
@@ -180,7 +180,7 @@ def test_a_changed_plan_is_filled_as_one_that_starts_a_run() -> None:
 
 
 def test_directories_that_grow_are_planned_by_their_first_file(tmp_path: Path) -> None:
-    from watersmeet.runtime.embedded.run import start
+    from watersmeet.runtime.embedded.run import start_run
     from watersmeet.sources.declarations import Stream
     from watersmeet.sources.directories import Inbox
 
@@ -192,7 +192,7 @@ def test_directories_that_grow_are_planned_by_their_first_file(tmp_path: Path) -
     growing = {name: Stream(Inbox(tmp_path / name, "ts"), "ts") for name in names}
     followed = {name: wm.stream(tmp_path / name, time="ts", follow=True) for name in names}
     for plan in (None, wm.plan("eager-nlj"), wm.plan("tree")):
-        assert shown(query(names, where), growing, plan) == start(query(names, where), growing, plan).config.plan
+        assert shown(query(names, where), growing, plan) == start_run(query(names, where), growing, plan).config.plan
         assert shown(query(names, where), followed, plan, engine="spark") == arranged_plan(
             query(names, where), followed, plan
         )
@@ -206,7 +206,7 @@ def test_an_aggregation_probes_in_the_order_that_is_shown() -> None:
     for plan in (None, wm.plan(), wm.plan(early=["c"]), wm.plan(early=["b", "c"])):
         about, run = wm.explain(text, over, plan=plan), wm.run(text, over, plan)
         assert about.plan == run.config.plan
-        assert isinstance(run, AggregatedRun)
+        assert isinstance(run, AggregationRun)
         inputs = run.config.inputs
         orders = {
             inputs[i].alias: [inputs[step.target].alias for step in run.config.join.orders[i]]

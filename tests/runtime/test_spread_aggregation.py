@@ -19,7 +19,7 @@ import pytest
 import watersmeet as wm
 from tests.oracle import Arrival, admit, as_multiset, table_rows
 from watersmeet.errors import QueryError
-from watersmeet.runtime.embedded.run import bound_query
+from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.spark.emission import BLOB, ListedRows, PartsOfGroups
 from watersmeet.runtime.spark.execution_plan import Arrangement, arranged
 from watersmeet.runtime.spark.processor import merge_finite, run_finite
@@ -94,7 +94,7 @@ def _arranged(case: Aggregation, arrivals: Mapping[str, Arrival], buckets: int, 
         sources[name] = wm.stream(
             list(arrival.batches), time=arrival.time, unit=arrival.unit, lateness=lateness, idle=idle
         )
-    return arranged(bound_query(case.text, sources), sources, rng.choice(early_plans(case)), buckets, partitions=2)
+    return arranged(bind_query(case.text, sources), sources, rng.choice(early_plans(case)), buckets, partitions=2)
 
 
 def _rows(arrangement: Arrangement, arrivals: Mapping[str, Arrival]) -> pa.Table:

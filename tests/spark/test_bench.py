@@ -9,15 +9,14 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from watersmeet_lab.bench.answers import DifferentRowsError, ExpectedRows
 from watersmeet_lab.bench.catalogue import CATALOGUE
-from watersmeet_lab.bench.embedded import collect_with_watersmeet
-from watersmeet_lab.bench.joins import PortableJoin, SlidingWindow, ValueBand
-from watersmeet_lab.bench.spark.beside import run_watersmeet_on_spark, write_batches
-from watersmeet_lab.bench.spark.native import native_join_frame, use_state_store
-from watersmeet_lab.bench.spark.profile import mean_phase_seconds, phase_seconds_by_batch
-from watersmeet_lab.bench.spark.runs import run_to_end
-from watersmeet_lab.bench.workloads import MIN_BATCHES, JoinWorkload
+from watersmeet_lab.bench.duckdb_comparison import collect_with_watersmeet
+from watersmeet_lab.bench.expected_rows import DifferentRowsError, ExpectedRows
+from watersmeet_lab.bench.join_workloads import MIN_BATCHES, JoinWorkload
+from watersmeet_lab.bench.portable_joins import PortableJoin, SlidingWindow, ValueBand
+from watersmeet_lab.bench.spark.native_joins import native_join_frame, use_state_store
+from watersmeet_lab.bench.spark.peer_comparison import run_watersmeet_on_spark, write_batches
+from watersmeet_lab.bench.spark.streaming_run import mean_phase_seconds, phase_seconds_by_batch, run_to_end
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -15,7 +15,7 @@ import watersmeet as wm
 from tests.spark.queries import rows_of, rows_of_table, run_to_the_end
 from watersmeet.checkpoint.store import locked
 from watersmeet.cli.spark import OnSpark, grow
-from watersmeet.runtime.embedded.run import bound_query
+from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.spark.execution_plan import arranged
 from watersmeet.runtime.spark.spark_errors import translate_errors
 
@@ -116,6 +116,6 @@ def test_a_checkpoint_in_use_is_refused(spark: SparkSession, tmp_path: Path) -> 
 def test_where_an_aggregation_aggregates_early_is_no_part_of_its_checkpoint(early: tuple[str, ...]) -> None:
     text = "SELECT a.v, COUNT(*) AS n FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k GROUP BY a.v EVERY 1 SECOND"
     sources = {name: wm.stream(rows(0), time="ts") for name in ("a", "b")}
-    one, other = (arranged(bound_query(text, sources), sources, plan, 6, 2) for plan in (None, wm.plan(early=early)))
+    one, other = (arranged(bind_query(text, sources), sources, plan, 6, 2) for plan in (None, wm.plan(early=early)))
     assert one.signature == other.signature
     assert one.signature["the grid of its buckets"] == "6 by equality 0 of a, b"

@@ -17,7 +17,7 @@ from tests.spark.test_plan_changes import QUERY, ledger
 from tests.spark.test_sources import TABLES, over, streaming_frame
 from watersmeet.planner.controller import BatchReport
 from watersmeet.runtime.background import BackgroundError
-from watersmeet.runtime.embedded.run import bound_query
+from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.spark.batch_metrics import batches
 from watersmeet.runtime.spark.load_controller import KeepingUp
 from watersmeet.runtime.spark.plan_log import PlanLog
@@ -35,7 +35,7 @@ def test_after_a_batch_that_takes_too_long_later_ones_drop(spark: SparkSession, 
     frame = wm.on_spark(QUERY, over(**frames), plans=tmp_path / "plans")
     first = run_to_the_end(frame, tmp_path)  # no batch is as fast as the trigger below
     keeping = KeepingUp(
-        bound_query(QUERY, over(**frames)), log, tmp_path / "checkpoint", trigger_s=1e-3, plan=wm.plan()
+        bind_query(QUERY, over(**frames)), log, tmp_path / "checkpoint", trigger_s=1e-3, plan=wm.plan()
     )  # no batch is as fast as that
     keeping.look(first)
     assert [each.from_batch for each in keeping.decisions] == [2]  # batches 0 and 1 are over
@@ -66,7 +66,7 @@ def test_a_decision_that_comes_too_late_is_for_the_batch_after(tmp_path: Path) -
     (offsets / "7").touch()
     log = PlanLog(tmp_path / "plans")
     assert log.settled_at(8) is None  # a task of batch 8 runs before Spark's log was looked at again
-    keeping = KeepingUp(bound_query(QUERY, over(**TABLES)), log, tmp_path / "checkpoint", trigger_s=1.0, plan=wm.plan())
+    keeping = KeepingUp(bind_query(QUERY, over(**TABLES)), log, tmp_path / "checkpoint", trigger_s=1.0, plan=wm.plan())
     keeping._decide(_slow_batch())
     assert [each.from_batch for each in keeping.decisions] == [9]
     assert log.settled_at(8) is None
@@ -80,7 +80,7 @@ def test_a_batch_that_runs_already_is_reckoned_with(tmp_path: Path) -> None:
     for begun in (7, 8):
         (offsets / str(begun)).touch()
         keeping = KeepingUp(
-            bound_query(QUERY, over(**TABLES)),
+            bind_query(QUERY, over(**TABLES)),
             PlanLog(tmp_path / f"plans{begun}"),
             tmp_path / "checkpoint",
             trigger_s=1.0,
@@ -95,7 +95,7 @@ def test_a_batch_that_runs_already_is_reckoned_with(tmp_path: Path) -> None:
 def test_a_decision_changes_what_is_dropped_and_leaves_the_plan_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
     own, log = wm.plan("eager-nlj", order=["a", "b"]), PlanLog(tmp_path / "plans")
-    keeping = KeepingUp(bound_query(QUERY, over(**TABLES)), log, tmp_path / "checkpoint", trigger_s=1.0, plan=own)
+    keeping = KeepingUp(bind_query(QUERY, over(**TABLES)), log, tmp_path / "checkpoint", trigger_s=1.0, plan=own)
     keeping._decide(_slow_batch())
     written = log.plan_at(keeping.decisions[0].from_batch)
     assert written is not None
@@ -104,7 +104,7 @@ def test_a_decision_changes_what_is_dropped_and_leaves_the_plan_as_it_is(tmp_pat
 
 
 def test_an_aggregation_does_not_change_what_it_drops(tmp_path: Path) -> None:
-    bound = bound_query("SELECT a.k, COUNT(*) AS n FROM a [RANGE 1 SECOND] GROUP BY a.k", over(a=TABLES["a"]))
+    bound = bind_query("SELECT a.k, COUNT(*) AS n FROM a [RANGE 1 SECOND] GROUP BY a.k", over(a=TABLES["a"]))
     with pytest.raises(wm.PlanError, match="an aggregation does not change what it drops"):
         KeepingUp(bound, PlanLog(tmp_path), tmp_path, trigger_s=1.0, plan=wm.plan())
 
@@ -168,7 +168,7 @@ class _NoTimes:
 
 def test_progress_that_cannot_be_read_stops_the_query_and_says_so(tmp_path: Path) -> None:
     query = ReportsWithoutTimes()
-    keeping = KeepingUp(bound_query(QUERY, over(**TABLES)), PlanLog(tmp_path), tmp_path, trigger_s=1.0, plan=wm.plan())
+    keeping = KeepingUp(bind_query(QUERY, over(**TABLES)), PlanLog(tmp_path), tmp_path, trigger_s=1.0, plan=wm.plan())
     keeping.start(query)
     with pytest.raises(BackgroundError, match=r"load controller.* failed: KeyError: 'durationMs'"):
         query.awaitTermination()

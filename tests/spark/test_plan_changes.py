@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from tests.spark.queries import forget_batch, rows_of, rows_of_table, run_to_the_end
-from watersmeet.runtime.embedded.run import bound_query
+from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.planning import choose_spark_plan, make_default_plan
-from watersmeet.runtime.spark.batch_metrics import BatchMetrics, batches
+from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, batches
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.spark.task_batch import PlannedDrops, refuse_another_seed
 
@@ -69,7 +69,7 @@ def test_what_is_dropped_changes_from_batch_to_batch_and_a_replay_drops_the_same
 def test_a_running_query_drops_by_one_seed(tmp_path: Path) -> None:
     log = PlanLog(tmp_path)
     log.write(0, wm.plan(drop={"a": 0.5}, drop_seed=9))
-    drops = PlannedDrops(bound_query(QUERY, over(**TABLES)), "a", wm.plan(), log)
+    drops = PlannedDrops(bind_query(QUERY, over(**TABLES)), "a", wm.plan(), log)
     assert not drops.now().drops  # no batch is under way here, so no plan of the log is
     with pytest.raises(wm.PlanError, match="drops by the seed 0, and the new plan by 9"):
         refuse_another_seed(wm.plan(), wm.plan(drop={"a": 0.5}, drop_seed=9))
@@ -79,7 +79,7 @@ def thirds(name: str) -> list[pa.Table]:
     return [TABLES[name].slice(start, rows) for start, rows in THIRDS]
 
 
-def ledger(batch: BatchMetrics) -> dict[str, dict[str, int]]:
+def ledger(batch: SparkBatchMetrics) -> dict[str, dict[str, int]]:
     return {name: {"arrived": batch.arrived[name], "shed": batch.shed[name], "late": batch.late[name]} for name in "ab"}
 
 
@@ -118,6 +118,6 @@ def test_without_a_plan_the_first_file_of_a_followed_directory_decides(tmp_path:
     plans = {}
     for name in ("many", "few"):
         sources = {stream: wm.stream(tmp_path / name / stream, time="ts", follow=True) for stream in "ab"}
-        plans[name] = choose_spark_plan(bound_query(text, sources), sources)
+        plans[name] = choose_spark_plan(bind_query(text, sources), sources)
     assert plans["many"].indexes
-    assert plans["few"] == make_default_plan(bound_query(text, sources))
+    assert plans["few"] == make_default_plan(bind_query(text, sources))

@@ -7,9 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from watersmeet_lab.bench.growth import batch_count, large_window_streams
-from watersmeet_lab.bench.joins import PortableJoin, SlidingWindow, ValueBand
-from watersmeet_lab.bench.nexmark_queries import QUERIES, nexmark_workload
-from watersmeet_lab.bench.workloads import (
+from watersmeet_lab.bench.join_workloads import (
     MIN_BATCHES,
     SECOND_US,
     CommonKeyStreams,
@@ -17,6 +15,8 @@ from watersmeet_lab.bench.workloads import (
     RandomStream,
     stream_tables,
 )
+from watersmeet_lab.bench.nexmark import QUERIES, nexmark_workload
+from watersmeet_lab.bench.portable_joins import PortableJoin, SlidingWindow, ValueBand
 
 #: Rows in state that they are tried with, on half of the machine's memory.
 MOST_PEER_STATE_ROWS = 2_000_000

@@ -18,7 +18,7 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.api import collect, explain, stream
 from watersmeet.errors import InternalError
 from watersmeet.planner.models.tran import Input, plan_name
-from watersmeet_lab.bench.measure import have_same_rows
+from watersmeet_lab.bench.expected_rows import have_same_rows
 from watersmeet_lab.papers.tran.models import SHOWCASES, TWO_WAY
 
 ALIASES = ("a", "b", "c")

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from watersmeet_lab.bench.embedded import embedded_seconds_per_row
-from watersmeet_lab.bench.workloads import MIN_BATCHES, CommonKeyStreams
+from watersmeet_lab.bench.duckdb_comparison import embedded_seconds_per_row
+from watersmeet_lab.bench.join_workloads import MIN_BATCHES, CommonKeyStreams
 
 #: Rows of both streams together, in a batch of the benchmark of large windows.
 BATCH_ROWS = 1_000_000

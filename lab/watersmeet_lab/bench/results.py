@@ -14,7 +14,7 @@ from typing import Any
 
 from watersmeet.errors import InputError, WatersmeetError
 from watersmeet.files import read_text_file
-from watersmeet_lab.bench.peers.flink import FLINK_VERSION
+from watersmeet_lab.bench.flink import FLINK_VERSION
 
 OURS = ("watersmeet-spark", "watersmeet-embedded")
 PEER_SYSTEMS = ("spark", "flink", "duckdb")

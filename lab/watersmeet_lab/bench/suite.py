@@ -10,18 +10,19 @@ from typing import Any
 
 from watersmeet.errors import InputError, listing
 from watersmeet_lab.bench import early_aggregation as early
-from watersmeet_lab.bench.adaptive import measure_adaptation
 from watersmeet_lab.bench.catalogue import CATALOGUE, DUCKDB_ONLY
-from watersmeet_lab.bench.counters import measure_counting_share
-from watersmeet_lab.bench.embedded import compare_with_duckdb
+from watersmeet_lab.bench.counting_cost import measure_counting_share
+from watersmeet_lab.bench.duckdb_comparison import compare_with_duckdb
 from watersmeet_lab.bench.growth import batch_count, measure_growth
-from watersmeet_lab.bench.planning import MAX_PLANNING_S, measure_planning_s
+from watersmeet_lab.bench.join_workloads import CommonKeyStreams, JoinWorkload
+from watersmeet_lab.bench.plan_adaptation import measure_adaptation
+from watersmeet_lab.bench.planning_time import MAX_PLANNING_S, measure_planning_s
 from watersmeet_lab.bench.regret import report
-from watersmeet_lab.bench.regret.measure import measure_regret
-from watersmeet_lab.bench.regret.workloads import REGRET_WORKLOADS
+from watersmeet_lab.bench.regret_measurement import measure_regret
+from watersmeet_lab.bench.regret_workloads import REGRET_WORKLOADS
 from watersmeet_lab.bench.results import PeerComparison
-from watersmeet_lab.bench.workloads import CommonKeyStreams, JoinWorkload
-from watersmeet_lab.workloads import golab, kang_limited
+from watersmeet_lab.workloads import golab_streams as golab
+from watersmeet_lab.workloads import kang_strategies as kang_limited
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +176,8 @@ def _run_growth(scale: float) -> Iterator[BenchmarkFinding]:
     """Our time per row as windows, streams and matches grow."""
 
     def on_spark(workload: CommonKeyStreams) -> float:
-        from watersmeet_lab.bench.spark.beside import run_watersmeet_on_spark
-        from watersmeet_lab.bench.spark.session import benchmark_session
+        from watersmeet_lab.bench.spark.peer_comparison import run_watersmeet_on_spark
+        from watersmeet_lab.bench.spark.streaming_run import benchmark_session
 
         return (
             1
@@ -199,7 +200,7 @@ def _run_against_peers(
     workload: Callable[[float], JoinWorkload], scale: float, without: Sequence[str]
 ) -> Iterator[BenchmarkFinding]:
     """Ours on Spark and embedded beside all peers."""
-    from watersmeet_lab.bench.spark.beside import compare_with_peers
+    from watersmeet_lab.bench.spark.peer_comparison import compare_with_peers
 
     asked = workload(scale)
     found = compare_with_peers(
@@ -210,7 +211,7 @@ def _run_against_peers(
 
 def _run_aggregation_join(scale: float) -> Iterator[BenchmarkFinding]:
     """Counts per group over a join, beside Spark's own join and windowed count."""
-    from watersmeet_lab.bench.spark.aggregation import CountJoinWorkload, compare_counts_with_spark
+    from watersmeet_lab.bench.spark.count_join import CountJoinWorkload, compare_counts_with_spark
 
     found = compare_counts_with_spark(CountJoinWorkload(batches=max(3, round(CountJoinWorkload().batches * scale))))
     yield BenchmarkFinding(str(found), found.to_dict(), found.comparison)

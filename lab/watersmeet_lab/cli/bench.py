@@ -8,8 +8,8 @@ from pathlib import Path
 
 import typer
 
-from watersmeet_lab.bench.pages import list_saved_workloads, save_growth, write_page
 from watersmeet_lab.bench.results import list_differences, load_comparison, save_comparison
+from watersmeet_lab.bench.results_page import list_saved_workloads, save_growth, write_page
 from watersmeet_lab.bench.suite import run_benchmarks
 
 
@@ -38,7 +38,7 @@ def compare_results(saved: Sequence[Path]) -> None:
 
 
 def show_profile(name: str, scale: float, *, as_json: bool) -> None:
-    from watersmeet_lab.bench.profile import profile_workload
+    from watersmeet_lab.bench.time_profile import profile_workload
 
     for found in profile_workload(name, scale):
         typer.echo(json.dumps(found.to_dict()) if as_json else str(found))

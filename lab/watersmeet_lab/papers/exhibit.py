@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from watersmeet.errors import InternalError
+from watersmeet.errors import InputError, InternalError, listing
 from watersmeet_lab.papers.claims import Claim
-from watersmeet_lab.papers.series import FigureLines
 
 #: Where a line or a bar comes from: a cost model, a run of our operators, or the paper's own print.
 Origin = Literal["model", "ours", "paper"]
@@ -108,3 +107,44 @@ def lines_table(name: str, title: str, lines: Sequence[Line], axis: str) -> Tabl
     heights = [dict(zip(line.x, line.y, strict=True)) for line in lines]
     header = (axis, *(f"{line.name} ({line.origin})" for line in lines))
     return Table(name, title, header, tuple((x, *(each.get(x, "") for each in heights)) for x in places))
+
+
+@dataclass(frozen=True, slots=True)
+class FigureLines:
+    """Lines over a common horizontal axis.
+
+    >>> Figure("tau_s", (1, 2), (("LAZY", (3.0, 4.0)),)).line("LAZY")
+    (3.0, 4.0)
+    """
+
+    axis: str
+    x: tuple[float, ...]
+    lines: tuple[tuple[str, tuple[float, ...]], ...]
+
+    def __post_init__(self) -> None:
+        if any(len(line) != len(self.x) for _, line in self.lines):
+            raise InternalError(f"a line of the figure over {self.axis} does not have {len(self.x)} points")
+
+    def line(self, name: str) -> tuple[float, ...]:
+        for label, line in self.lines:
+            if label == name:
+                return line
+        raise InputError(
+            f'the figure has no line "{name}"', hint=f"lines: {listing([label for label, _ in self.lines])}"
+        )
+
+    def lowest(self, place: int) -> str:
+        """The name of the line that is lowest at the given point of the axis; the first of equals."""
+        return min(self.lines, key=lambda named: named[1][place])[0]
+
+
+def figure_from_points(axis: str, points: dict[float, dict[str, float]]) -> FigureLines:
+    """A figure out of the values of all lines per point of the axis.
+
+    >>> figure_of("n", {2: {"NAIVE": 5.0, "MULTI-WAY": 4.0}}).lowest(0)
+    'MULTI-WAY'
+    """
+    names = list(next(iter(points.values()), {}))
+    return FigureLines(
+        axis, tuple(points), tuple((name, tuple(values[name] for values in points.values())) for name in names)
+    )

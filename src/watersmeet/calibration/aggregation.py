@@ -24,10 +24,10 @@ from watersmeet.calibration.timing import timed
 from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config
 from watersmeet.operators.aggregate.state import empty_state
 from watersmeet.operators.aggregate.step import step
-from watersmeet.operators.window_join.admission import Delta
+from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.planner.early import early_costed
-from watersmeet.planner.estimates import Arriving, workload_of
 from watersmeet.planner.models.early_aggregation import EarlyWeights
+from watersmeet.planner.workload import Arriving, workload_of
 from watersmeet.sql import bind, parse
 from watersmeet.stats.estimate import Estimate, Provenance
 from watersmeet.stats.stream_stats import StreamStats
@@ -61,15 +61,15 @@ class Load:
             f"GROUP BY a.g EVERY {self.rows // self.evaluations} MICROSECONDS"
         )
 
-    def batches(self) -> list[dict[int, Delta]]:
+    def batches(self) -> list[dict[int, InputBatch]]:
         """One row of each stream per microsecond."""
         rng = np.random.default_rng([self.rows, self.matches])
         return [{i: self._delta(rng, number) for i in (0, 1)} for number in range(BATCHES)]
 
-    def _delta(self, rng: np.random.Generator, number: int) -> Delta:
+    def _delta(self, rng: np.random.Generator, number: int) -> InputBatch:
         times = number * self.rows + np.arange(self.rows)
         keys, groups = rng.integers(0, self.keys, self.rows), rng.integers(0, GROUPS, self.rows)
-        return Delta(pa.table({"ts": times, "k": keys, "g": groups, "x": groups}, schema=_FIELDS), times)
+        return InputBatch(pa.table({"ts": times, "k": keys, "g": groups, "x": groups}, schema=_FIELDS), times)
 
 
 def weights(repeats: int, *, quick: bool) -> EarlyWeights:
@@ -114,7 +114,7 @@ def _config(bound: BoundQuery, load: Load) -> AggregateConfig:
     return build_aggregate_config(bound, Plan(early=load.early))
 
 
-def _run(config: AggregateConfig, batches: list[dict[int, Delta]]) -> int:
+def _run(config: AggregateConfig, batches: list[dict[int, InputBatch]]) -> int:
     """Returns how many groups were shown."""
     state, shown = empty_state(config), 0
     for batch in batches:

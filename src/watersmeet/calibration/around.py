@@ -19,7 +19,7 @@ from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.calibration.fit import fitted
 from watersmeet.calibration.streams import A, B, delta_of, joined
 from watersmeet.calibration.timing import timed
-from watersmeet.operators.window_join.admission import Delta
+from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.driver import step
 from watersmeet.operators.window_join.state import empty_state
@@ -105,7 +105,7 @@ def point(rows: int, matches_per_row: int, repeats: int, *, selects: bool, puts_
     )
 
 
-def batches_of(rows: int, matches_per_row: int) -> list[dict[int, Delta]]:
+def batches_of(rows: int, matches_per_row: int) -> list[dict[int, InputBatch]]:
     """One row of each stream per microsecond."""
     rng = np.random.default_rng([rows, matches_per_row])
     distinct = max(1, WINDOW_BATCHES * rows // max(1, matches_per_row))
@@ -116,7 +116,7 @@ def batches_of(rows: int, matches_per_row: int) -> list[dict[int, Delta]]:
     ]
 
 
-def run_of(config: JoinConfig, batches: list[dict[int, Delta]], tally: Tally | None = None) -> Ran:
+def run_of(config: JoinConfig, batches: list[dict[int, InputBatch]], tally: Tally | None = None) -> Ran:
     """By the batch rule, new rows of A look up the old panes of B, and new rows of B the old ones of A and the new one."""
     state = empty_state(config)
     lookups = results = 0

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.schema import StreamSchema
-from watersmeet.operators.window_join.admission import Delta, Released, pane_of
+from watersmeet.operators.window_join.admission import InputBatch, ReleasedRows, build_pane
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.pane import Pane
 from watersmeet.operators.window_join.tactics.registry import settled_config
@@ -38,13 +38,13 @@ def table_of(times: Int64s, keys: Int64s) -> pa.Table:
     return pa.table({"ts": times, "k": keys, "id": np.arange(times.size)})
 
 
-def delta_of(times: Int64s, keys: Int64s) -> Delta:
-    return Delta(table_of(times, keys), times)
+def delta_of(times: Int64s, keys: Int64s) -> InputBatch:
+    return InputBatch(table_of(times, keys), times)
 
 
 def pane(config: JoinConfig, number: int, times: Int64s, keys: Int64s) -> Pane:
     """Rows of an input as they stand in its window."""
-    return pane_of(config.inputs[number], Released(table_of(times, keys), times, None))
+    return build_pane(config.inputs[number], ReleasedRows(table_of(times, keys), times, None))
 
 
 def even_keys(rng: np.random.Generator, rows: int) -> Int64s:

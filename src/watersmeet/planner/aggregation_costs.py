@@ -15,18 +15,18 @@ from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.windows import RangeWindow
 from watersmeet.operators.aggregate.config import AggregateConfig, build_join_below
 from watersmeet.operators.aggregate.outputs import build_group_outputs
-from watersmeet.operators.shed.aggregation import shed_config
-from watersmeet.operators.shed.sampling import drop_boxes
+from watersmeet.operators.shed.aggregation import build_shed_config
+from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.tactics.registry import settled_config
 from watersmeet.planner.budget import Costed
 from watersmeet.planner.costing import Part, costed
 from watersmeet.planner.early import BATCH_S, early_candidates, early_costed
-from watersmeet.planner.estimates import InputEstimate, Workload, length_to_seconds
 from watersmeet.planner.models.ayad_drops import Wishes
 from watersmeet.planner.models.early_aggregation import EstimateLoad, EstimateWeights, estimation_cost_per_s
 from watersmeet.planner.overload import Approximation, Remedies, Situation, approximate, find_remedies
 from watersmeet.planner.search import searched
+from watersmeet.planner.workload import InputEstimate, Workload, length_to_seconds
 from watersmeet.stats.estimate import derived
 from watersmeet.stats.stream_stats import StreamStats
 
@@ -57,7 +57,7 @@ class AggregationCosts:
 
     def cost(self, plan: Plan) -> Costed:
         """The cost of a pinned plan: of the estimates where it drops rows, else of the exact aggregation."""
-        boxes = drop_boxes(self.bound, plan)
+        boxes = build_drop_boxes(self.bound, plan)
         if not boxes:
             return self._exact().cost(plan, {})
         return self._shedding().pinned(replace(plan, early=()), boxes)
@@ -80,7 +80,7 @@ class AggregationCosts:
 
     def _shedding(self) -> Situation:
         """The same machine with the shedding aggregation on it; refuses queries that have no estimates."""
-        shed_config(self.bound, {})
+        build_shed_config(self.bound, {})
         config = settled_config(build_join_below(self.bound, build_group_outputs(self.bound)), Plan())
         return replace(
             self.situation, config=config, operator=lambda left, plan: self._cost_estimates(config, left, plan)

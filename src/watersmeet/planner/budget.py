@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError, listing
-from watersmeet.planner.budget import Part
 
 OBJECTIVES = ("cpu", "memory")
 

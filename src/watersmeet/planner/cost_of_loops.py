@@ -25,9 +25,9 @@ from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.join_predicates import comparison_sides, is_orderable, is_range
 from watersmeet.operators.window_join.tactics.plan_defaults import default_index
 from watersmeet.planner.budget import Part
-from watersmeet.planner.estimates import Check, Workload
 from watersmeet.planner.models.kang import btree_path_rows, ttree_path_rows
 from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.workload import Check, Workload
 
 PATH_ROWS = {"btree": btree_path_rows, "ttree": ttree_path_rows}
 

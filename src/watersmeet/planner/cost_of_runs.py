@@ -11,11 +11,11 @@ import math
 from dataclasses import dataclass, field
 
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.operators.window_join.admission import STRETCH_ROWS
+from watersmeet.operators.window_join.admission import MIN_SLICE_ROWS
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.planner.budget import Part
-from watersmeet.planner.estimates import Arriving, Workload, length_to_seconds
 from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.workload import Arriving, Workload, length_to_seconds
 
 _MOST_PANES = 12.0
 
@@ -33,14 +33,14 @@ class RunsModel:
     def batches(self) -> Arriving:
         """Long batches are cut into stretches, which are what the tactic sees."""
         arriving, rate = self.workload.arriving, sum(each.rows_per_s.value for each in self.workload.inputs)
-        if rate * arriving.batch_s < 2 * STRETCH_ROWS:
+        if rate * arriving.batch_s < 2 * MIN_SLICE_ROWS:
             return arriving
         kept_s = max(
             (each.retention_us / 1e6 for each in self.config.inputs if each.is_stream and not each.has_ends),
             default=0.0,
         )
         return Arriving(
-            min(arriving.batch_s, max(STRETCH_ROWS / rate, kept_s)), arriving.horizon_s, arriving.is_assumed
+            min(arriving.batch_s, max(MIN_SLICE_ROWS / rate, kept_s)), arriving.horizon_s, arriving.is_assumed
         )
 
     def growth(self, origin: int, known: frozenset[int], target: int) -> float:

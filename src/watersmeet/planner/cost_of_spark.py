@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.planner.budget import Costed, Part
-from watersmeet.planner.estimates import Workload
 from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)

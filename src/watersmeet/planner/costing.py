@@ -29,8 +29,8 @@ from watersmeet.planner.budget import Costed, Part, PlanCost
 from watersmeet.planner.cost_of_loops import LoopsModel
 from watersmeet.planner.cost_of_runs import RunsModel
 from watersmeet.planner.cost_of_trees import TreeModel
-from watersmeet.planner.estimates import Workload
 from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.workload import Workload
 
 #: Up to so many inputs every order is considered, by dynamic programming over subsets: n · 2ⁿ steps.
 MOST_EXACT = 8

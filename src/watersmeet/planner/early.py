@@ -15,18 +15,15 @@ from watersmeet.operators.aggregate.config import AggregateConfig, early_refusal
 from watersmeet.operators.window_join.config import choose_probe_order
 from watersmeet.planner.budget import Costed, PlanCost
 from watersmeet.planner.costing import Part
-from watersmeet.planner.estimates import Workload
 from watersmeet.planner.models.early_aggregation import EarlyInput, EarlyWeights, input_costs
 from watersmeet.planner.models.tran import plan_name
+from watersmeet.planner.workload import Workload
 from watersmeet.stats.stream_stats import StreamStats
 
 #: Seconds between evaluations where the query does not say: a batch.
 BATCH_S = 1.0
 #: Placements are listed one by one for so many inputs; above, none or all.
 MOST_INPUTS = 8
-
-_US = 1e6
-
 
 def early_candidates(
     bound: BoundQuery,
@@ -47,7 +44,7 @@ def early_costed(
     """A placement with what it costs per second of stream."""
     early = frozenset(config.join.aliases[alias] for alias in plan.early)
     inputs = [_input(config, workload, stats, i, early) for i in range(len(config.inputs))]
-    interval_s = BATCH_S if config.every_us is None else config.every_us / _US
+    interval_s = BATCH_S if config.every_us is None else config.every_us / 1e6
     costs = input_costs(inputs, early, lambda known, j: workload.matches(config.join, known, j), interval_s, weights)
     parts: list[Part] = []
     for i in config.streams:

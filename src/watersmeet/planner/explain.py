@@ -13,7 +13,7 @@ from watersmeet.algebra.render import query_text
 from watersmeet.algebra.windows import FOREVER_US, duration_text
 from watersmeet.errors import PlanError
 from watersmeet.operators.aggregate.config import build_aggregate_config
-from watersmeet.operators.shed.sampling import drop_boxes
+from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.tactics.plan_defaults import open_parts
 from watersmeet.operators.window_join.tactics.registry import settled_config
@@ -21,7 +21,6 @@ from watersmeet.planner.aggregation_costs import AggregationCosts, hold_full_win
 from watersmeet.planner.budget import Budget, Costed, PlanCost, bytes_text
 from watersmeet.planner.cost_of_spark import Shuffle
 from watersmeet.planner.early import early_notes
-from watersmeet.planner.estimates import Arriving, Workload, workload_of
 from watersmeet.planner.explain_html import explanation_html
 from watersmeet.planner.filling import fill_plan
 from watersmeet.planner.models.ayad_drops import Wishes
@@ -29,6 +28,7 @@ from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.overload import Remedies, Situation, remedies
 from watersmeet.planner.samples import Samples
 from watersmeet.planner.search import searched
+from watersmeet.planner.workload import Arriving, Workload, workload_of
 from watersmeet.stats.estimate import Estimate
 from watersmeet.stats.stream_stats import StreamStats
 
@@ -252,7 +252,7 @@ def explained(
     makes (`shuffle`).
     """
     if bound.is_aggregation:
-        sheds = plan is not None and bool(drop_boxes(bound, plan))
+        sheds = plan is not None and bool(build_drop_boxes(bound, plan))
         grouped = build_aggregate_config(
             bound, None if sheds else plan
         )  # what is shed is joined first, by any plan for joins
@@ -275,7 +275,7 @@ def explained(
     chosen = found[0]
     if plan is not None:
         full = fill_plan(config, now.workload, profile, plan)
-        chosen = now.pinned(full, drop_boxes(bound, plan))
+        chosen = now.pinned(full, build_drop_boxes(bound, plan))
         plan = replace(full, orders=plan.orders)  # a thinned workload may want other orders
         trace = (*trace, reason or "the plan is pinned")
     others = tuple(each for each in found if each.plan != chosen.plan)

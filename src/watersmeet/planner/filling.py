@@ -21,8 +21,8 @@ from watersmeet.operators.window_join.tactics.plan_defaults import (
 )
 from watersmeet.operators.window_join.tactics.registry import tactic_of
 from watersmeet.planner.costing import costed
-from watersmeet.planner.estimates import Workload
 from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.workload import Workload
 
 #: Combinations of indexes are tried for so many windows at most; above, all of them share one kind.
 MOST_MIXED = 3

@@ -31,7 +31,6 @@ from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.planner.budget import Budget, Costed, PlanCost, bytes_text
 from watersmeet.planner.cost_of_spark import Shuffle, on_spark
 from watersmeet.planner.costing import Part, costed
-from watersmeet.planner.estimates import InputEstimate, Workload
 from watersmeet.planner.models.ayad_drops import (
     LAST_STEP,
     NO_WISHES,
@@ -43,6 +42,7 @@ from watersmeet.planner.models.ayad_drops import (
     shrunk,
 )
 from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.workload import InputEstimate, Workload
 from watersmeet.stats.estimate import Estimate, derived
 
 #: Plans are compared at these shares of everything and with each stream favoured, and so many of the cheapest at each

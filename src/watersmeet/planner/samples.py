@@ -23,7 +23,7 @@ from watersmeet.algebra.expressions import Column, Expr, sources_of
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError
 from watersmeet.operators.expressions import maybe_true
-from watersmeet.operators.window_join.admission import Released, drop_raising_rows, pane_of
+from watersmeet.operators.window_join.admission import ReleasedRows, build_pane, drop_raising_rows
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.pane import Pane
 from watersmeet.stats.estimate import Estimate
@@ -62,8 +62,8 @@ def sample_of(source: JoinInput, table: pa.Table, times: Int64s) -> Sample:
     if chosen is not None:
         table, times = table.take(pa.array(chosen)), times[chosen]
     order = np.argsort(times, kind="stable")
-    rows = drop_raising_rows(source, Released(table.take(pa.array(order)), times[order], None))
-    return Sample(pane_of(source, rows), times.size)
+    rows = drop_raising_rows(source, ReleasedRows(table.take(pa.array(order)), times[order], None))
+    return Sample(build_pane(source, rows), times.size)
 
 
 @dataclass(frozen=True)

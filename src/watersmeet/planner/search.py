@@ -22,9 +22,9 @@ from watersmeet.operators.window_join.tactics.registry import settled_config, ta
 from watersmeet.planner.budget import Budget, Costed
 from watersmeet.planner.cost_of_trees import TreeModel
 from watersmeet.planner.costing import costed
-from watersmeet.planner.estimates import Workload
 from watersmeet.planner.filling import MOST_MIXED, can_run, sized_index
 from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.workload import Workload
 
 #: A hash bucket: where it begins and where it ends.
 BUCKET_BYTES = 16

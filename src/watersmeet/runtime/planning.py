@@ -25,11 +25,11 @@ from watersmeet.operators.window_join.config import JoinConfig, build_join_confi
 from watersmeet.operators.window_join.tactics.registry import settled_config
 from watersmeet.planner.budget import Budget
 from watersmeet.planner.cost_of_spark import Shuffle
-from watersmeet.planner.estimates import Arriving, workload_of
 from watersmeet.planner.explain import Explanation, explained
 from watersmeet.planner.filling import fill_plan
 from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
 from watersmeet.planner.samples import Sample, Samples, sample_of
+from watersmeet.planner.workload import Arriving, workload_of
 from watersmeet.runtime.spark.bucket_grid import choose_layout, grouping_of, shuffle_of
 from watersmeet.runtime.statistics import fill_missing_stats, list_columns_read
 from watersmeet.sources.declarations import Relation, Stream, event_times_us

@@ -15,7 +15,7 @@ from watersmeet.kernels.aggregation.as_join import as_join_definition
 from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config
 from watersmeet.operators.aggregate.layout import build_layout
 from watersmeet.operators.aggregate.tables import JoinTables
-from watersmeet.runtime.embedded.run import bound_query
+from watersmeet.runtime.embedded.run import bind_query
 
 ENTRIES, INPUTS = 15, 3
 
@@ -56,7 +56,7 @@ def _config() -> AggregateConfig:
     table = pa.table({name: pa.array([], pa.int64()) for name in ("ts", "k", "m", "v", "x")})
     query = """SELECT SUM(a.x) AS a, SUM(b.x) AS b, SUM(c.x) AS c FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND], c [RANGE 1 SECOND]
         WHERE a.k = b.k AND b.m = c.m AND a.v < c.v"""
-    return build_aggregate_config(bound_query(query, {name: wm.stream(table, time="ts") for name in "abc"}))
+    return build_aggregate_config(bind_query(query, {name: wm.stream(table, time="ts") for name in "abc"}))
 
 
 def _found(described: Described, listed: Listed, room: int) -> list[tuple[int, tuple[int, ...], int, tuple[int, ...]]]:

@@ -11,12 +11,14 @@ from typer.testing import CliRunner
 
 from watersmeet.cli import main as cli
 from watersmeet.errors import InputError
-from watersmeet_lab.bench import embedded
-from watersmeet_lab.bench.answers import DifferentRowsError, ExpectedRows, row_checksum
+from watersmeet_lab.bench import duckdb_comparison as embedded
 from watersmeet_lab.bench.catalogue import CATALOGUE, DUCKDB_ONLY
-from watersmeet_lab.bench.embedded import collect_with_watersmeet, compare_with_duckdb, run_on_finite_tables
+from watersmeet_lab.bench.duckdb_comparison import collect_with_watersmeet, compare_with_duckdb, run_on_finite_tables
+from watersmeet_lab.bench.expected_rows import DifferentRowsError, ExpectedRows, row_checksum
+from watersmeet_lab.bench.flink import flink_select
 from watersmeet_lab.bench.growth import GrowthPoint, measure_growth
-from watersmeet_lab.bench.joins import (
+from watersmeet_lab.bench.join_workloads import CommonKeyStreams, JoinWorkload
+from watersmeet_lab.bench.portable_joins import (
     JoinAggregate,
     LookBackWindow,
     PortableJoin,
@@ -24,11 +26,9 @@ from watersmeet_lab.bench.joins import (
     TumblingTile,
     ValueBand,
 )
-from watersmeet_lab.bench.pages import list_saved_workloads, save_growth, write_page
-from watersmeet_lab.bench.peers.flink_sql import flink_select
-from watersmeet_lab.bench.profile import profile_embedded
+from watersmeet_lab.bench.results_page import list_saved_workloads, save_growth, write_page
 from watersmeet_lab.bench.suite import run_benchmarks
-from watersmeet_lab.bench.workloads import CommonKeyStreams, JoinWorkload
+from watersmeet_lab.bench.time_profile import profile_embedded
 
 SCALE = 0.002
 SYSTEM = {"name", "rows_per_s", "p50_ms", "p99_ms", "peak_bytes", "state_bytes"}

@@ -8,8 +8,8 @@ import pytest
 
 from watersmeet.algebra.plan import Plan
 from watersmeet_lab.bench.regret import report
-from watersmeet_lab.bench.regret.measure import Regret, TimedPlan, measure_regret, rank_correlation
-from watersmeet_lab.bench.regret.workloads import REGRET_WORKLOADS
+from watersmeet_lab.bench.regret_measurement import Regret, TimedPlan, measure_regret, rank_correlation
+from watersmeet_lab.bench.regret_workloads import REGRET_WORKLOADS
 
 
 def test_the_suite_covers_what_it_is_to_cover() -> None:

@@ -11,8 +11,9 @@ from watersmeet.planner.models.kang import TwoStreams
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.golab.figure_3 import FAST, best_plan
 from watersmeet_lab.papers.golab.models import FOUR_EQUAL, ONE_FAST
-from watersmeet_lab.papers.golab.runs import lazy_plan, run_fastest
-from watersmeet_lab.papers.hammad import service, streams
+from watersmeet_lab.papers.golab.multi_join_runs import lazy_plan, run_fastest
+from watersmeet_lab.papers.hammad import arrival_streams as streams
+from watersmeet_lab.papers.hammad import service_time as service
 from watersmeet_lab.papers.hammad.pair_windows import (
     GCA,
     LCA,
@@ -21,9 +22,9 @@ from watersmeet_lab.papers.hammad.pair_windows import (
     refined_kernel,
     within_pairs,
 )
-from watersmeet_lab.papers.kang import runs
+from watersmeet_lab.papers.kang import structure_costs as runs
 from watersmeet_lab.papers.tran.figures_8_and_9 import early_aggregation_gain
-from watersmeet_lab.workloads.golab import StreamSpec
+from watersmeet_lab.workloads.golab_streams import StreamSpec
 
 
 def results(arrivals: streams.ArrivalSequence, algorithm: service.TimedKernel, block: int) -> int:

@@ -15,7 +15,7 @@ from tests.oracle import evaluations, every_instants, table_rows
 from tests.properties.aggregations import KeptParts
 from watersmeet.operators.aggregate.blobs import deserialize_state, serialize_state
 from watersmeet.operators.aggregate.compaction import compact_state
-from watersmeet.runtime.embedded.run import AggregatedRun, bound_query
+from watersmeet.runtime.embedded.run import AggregationRun, bind_query
 from watersmeet.runtime.embedded.shed_aggregation import start_shed_aggregation
 
 Row = tuple[Any, ...]
@@ -31,7 +31,7 @@ def emitted(query: str, **timelines: Timeline) -> list[Row]:
     """
     tables = {name: table_of(timeline) for name, timeline in timelines.items()}
     sources = sources_of(tables)
-    bound = bound_query(query, sources)
+    bound = bind_query(query, sources)
     wanted = in_order((each.as_of_us, *each.row) for each in evaluations(bound, tables, every_instants(bound, tables)))
     early = (
         [()]
@@ -182,7 +182,7 @@ def test_the_batches_and_a_restart_between_them_change_nothing(every_ms: int) ->
     query = f"""SELECT COUNT(*) AS n, MAX(a.v) AS m, MIN(b.v) AS l FROM a [TUMBLE 4 MILLISECONDS], b [TUMBLE 8 MILLISECONDS]
                 EVERY {every_ms} MILLISECONDS"""
     whole = rows_of(wm.collect(query, sources_of(tables)))
-    bound = bound_query(query, sources_of(tables))
+    bound = bind_query(query, sources_of(tables))
     assert whole == in_order(
         (each.as_of_us, *each.row) for each in evaluations(bound, tables, every_instants(bound, tables))
     )
@@ -198,7 +198,7 @@ def _in_batches(query: str, tables: Mapping[str, pa.Table], cuts: tuple[int, ...
         for name, table in tables.items()
     }
     run = wm.run(query, sources, wm.plan())
-    assert isinstance(run, AggregatedRun)
+    assert isinstance(run, AggregationRun)
     kept = KeptParts()
     found: list[pa.RecordBatch] = []
     for number, (start, stop) in enumerate(bounds):

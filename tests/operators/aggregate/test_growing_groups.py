@@ -13,7 +13,7 @@ import watersmeet as wm
 from tests.oracle import as_multiset, evaluations, every_instants, table_rows
 from tests.oracle.values import Instant
 from watersmeet.runtime.embedded.incremental import Growing, grow
-from watersmeet.runtime.embedded.run import bound_query
+from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.sinks.result_files import PartFiles
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import Inbox
@@ -37,7 +37,7 @@ def test_a_job_that_is_stopped_after_every_file_shows_the_oracles_groups(tmp_pat
             pq.write_table(parts[number], tmp_path / name / f"{number:03d}.parquet")
         grow(job(tmp_path, query), threading.Event(), lambda figures: None)
     tables = {name: pa.concat_tables(each) for name, each in files.items()}
-    bound = bound_query(query, {name: wm.stream(table, time="ts") for name, table in tables.items()})
+    bound = bind_query(query, {name: wm.stream(table, time="ts") for name, table in tables.items()})
     final = [at_us for at_us in every_instants(bound, tables) if at_us < (FAR_S - 2) * SECOND]
     wanted = [(*each.row, Instant(1_000 * each.as_of_us)) for each in evaluations(bound, tables, final)]
     assert len(wanted) > 3

@@ -7,7 +7,7 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.operators.aggregate.config import build_aggregate_config
-from watersmeet.runtime.embedded.run import bound_query
+from watersmeet.runtime.embedded.run import bind_query
 
 QUERY = """SELECT SUM(a.v) AS total FROM a [RANGE 3 SECONDS], b [RANGE 1 SECOND], c [RANGE 2 SECONDS]
 WHERE a.k = b.k AND a.k = c.k GROUP BY a.v"""
@@ -29,7 +29,7 @@ SOURCES = {name: wm.stream(TABLE, time="ts") for name in "abc"}
     ],
 )
 def test_what_is_aggregated_early_comes_first(plan: wm.Plan, order: str) -> None:
-    config = build_aggregate_config(bound_query(QUERY, SOURCES), plan)
+    config = build_aggregate_config(bind_query(QUERY, SOURCES), plan)
     assert "".join(config.inputs[step.target].alias for step in config.join.orders[0]) == order
     rows, default = (sorted(map(repr, wm.collect(QUERY, SOURCES, each).to_pylist())) for each in (plan, wm.plan()))
     assert rows == default

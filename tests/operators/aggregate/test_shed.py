@@ -14,7 +14,7 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.errors import InputError, PlanError
-from watersmeet.runtime.embedded.run import bound_query
+from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.embedded.shed_aggregation import start_shed_aggregation
 
 GROUPED = """
@@ -73,7 +73,7 @@ def test_with_nothing_shed_the_estimates_are_the_exact_aggregates(window: str, e
         exact = wm.collect(query, streams_of(Random(seed), tables)).to_pylist()
         sources = streams_of(Random(seed), tables)
         estimated = (
-            start_shed_aggregation(bound_query(query, sources), sources, wm.plan(), every_row=False)
+            start_shed_aggregation(bind_query(query, sources), sources, wm.plan(), every_row=False)
             .collect()
             .to_pylist()
         )

@@ -15,7 +15,7 @@ from tests.properties.aggregations import KeptParts
 from watersmeet.errors import QueryError, WatersmeetError
 from watersmeet.operators.aggregate.blobs import deserialize_state, serialize_state
 from watersmeet.operators.aggregate.compaction import compact_state
-from watersmeet.runtime.embedded.run import AggregatedRun, bound_query
+from watersmeet.runtime.embedded.run import AggregationRun, bind_query
 from watersmeet.runtime.embedded.shed_aggregation import start_shed_aggregation
 
 Row = tuple[Any, ...]
@@ -33,7 +33,7 @@ def emitted(query: str, **timelines: Timeline) -> list[Row]:
     tables = {name: pa.table(dict(timeline)) for name, timeline in timelines.items()}
     sources = _sources(tables)
     found = _rows(wm.collect(query, sources))
-    bound = bound_query(query, sources)
+    bound = bind_query(query, sources)
     if bound.query.every_us is not None:
         assert found == sorted(
             ((each.as_of_us, *each.row) for each in evaluations(bound, tables, every_instants(bound, tables))), key=str
@@ -161,7 +161,7 @@ def _in_batches(query: str, table: pa.Table, cuts: tuple[int, ...], restart: str
         table.slice(start, stop - start) for start, stop in zip((0, *cuts), (*cuts, table.num_rows), strict=True)
     ]
     run = wm.run(query, {"s": wm.stream(batches, time="ts")}, wm.plan())
-    assert isinstance(run, AggregatedRun)
+    assert isinstance(run, AggregationRun)
     kept = KeptParts()
     found: list[pa.RecordBatch] = []
     for rows in batches:
@@ -179,7 +179,7 @@ def _in_batches(query: str, table: pa.Table, cuts: tuple[int, ...], restart: str
 def test_a_shedding_aggregation_shows_the_same_groups_when_nothing_is_shed() -> None:
     for query, timeline in _timelines():
         sources = _sources({"s": pa.table(timeline)})
-        estimated = start_shed_aggregation(bound_query(query, sources), sources, wm.plan(), every_row=False).collect()
+        estimated = start_shed_aggregation(bind_query(query, sources), sources, wm.plan(), every_row=False).collect()
         bare = estimated.select([name for name in estimated.column_names if not name.endswith(("_stderr", "_bound"))])
         assert [str(row) for row in _rows(bare)] == [str(row) for row in _rows(wm.collect(query, sources))], query
 

@@ -9,16 +9,16 @@ import watersmeet as wm
 from watersmeet.errors import InputError
 from watersmeet.operators.aggregate import compaction, tables
 from watersmeet.operators.aggregate.blobs import deserialize_state, serialize_state
-from watersmeet.runtime.embedded.run import AggregatedRun
+from watersmeet.runtime.embedded.run import AggregationRun
 
 QUERY = """SELECT a.k, COUNT(*) AS n, MAX(b.s) AS last FROM a [RANGE 5 MILLISECONDS], b [RANGE 5 MILLISECONDS]
            WHERE a.k = b.k GROUP BY a.k EVERY 1 MILLISECOND"""
 
 
-def running(query: str = QUERY, early: tuple[str, ...] = ("b",)) -> AggregatedRun:
+def running(query: str = QUERY, early: tuple[str, ...] = ("b",)) -> AggregationRun:
     nothing = pa.schema({"ts": pa.int64(), "k": pa.string(), "s": pa.string()}).empty_table()
     run = wm.run(query, {name: wm.stream([nothing], time="ts") for name in ("a", "b")}, wm.plan(early=early))
-    assert isinstance(run, AggregatedRun)
+    assert isinstance(run, AggregationRun)
     return run
 
 

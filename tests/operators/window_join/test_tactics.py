@@ -11,7 +11,15 @@ import watersmeet as wm
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.tactics.registry import TACTICS
-from watersmeet_lab.workloads.golab import TABLE_5, TABLE_6, TABLE_7, StreamSpec, run_join, stream_names, unit_us
+from watersmeet_lab.workloads.golab_streams import (
+    TABLE_5,
+    TABLE_6,
+    TABLE_7,
+    StreamSpec,
+    run_join,
+    stream_names,
+    unit_us,
+)
 
 THREE_WAY = """
     SELECT s1.ts AS a, s2.ts AS b, s3.ts AS c

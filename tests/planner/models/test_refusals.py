@@ -38,8 +38,8 @@ from watersmeet.planner.models.kang import (
 )
 from watersmeet.planner.models.kang_limited import LimitedJoin, Pair
 from watersmeet.planner.models.tran import AggregationJoin, AggregationWeights, Input
+from watersmeet_lab.papers.exhibit import FigureLines
 from watersmeet_lab.papers.golab.models import FOUR_EQUAL
-from watersmeet_lab.papers.series import FigureLines
 
 NAN, INF = float("nan"), float("inf")
 A = Source("a", 1, window_rows=1)

@@ -29,12 +29,12 @@ from pyspark.sql import SparkSession
 import watersmeet as wm
 from watersmeet.errors import WatersmeetError
 from watersmeet.planner.controller import Controls
-from watersmeet.runtime.embedded.run import bound_query
+from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.planning import choose_spark_plan
-from watersmeet.runtime.spark.batch_metrics import BatchMetrics, batches
+from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, batches
 from watersmeet.runtime.spark.load_controller import KeepingUp
 from watersmeet.runtime.spark.plan_log import PlanLog
-from watersmeet_lab.bench.spark.session import benchmark_session
+from watersmeet_lab.bench.spark.streaming_run import benchmark_session
 
 #: A file has the rows of so much of a stream.
 FILE_SPAN_S = 0.5
@@ -88,7 +88,7 @@ class OverloadResult:
 
     flood: OverloadWorkload
     sustained_rows_per_s: float
-    batches: tuple[BatchMetrics, ...]
+    batches: tuple[SparkBatchMetrics, ...]
     decisions: tuple[Controls, ...]
     most_rows_out_per_s: float
     safely: float
@@ -203,12 +203,12 @@ def _files_per_trigger(flood: OverloadWorkload) -> int:
 
 def _run_flooded_query(
     spark: SparkSession, flood: OverloadWorkload, folder: Path, pieces: int
-) -> tuple[tuple[BatchMetrics, ...], KeepingUp]:
+) -> tuple[tuple[SparkBatchMetrics, ...], KeepingUp]:
     for name in _STREAMS:
         (folder / "in" / name).mkdir(parents=True)
     _link_file(folder, 0)
     sources = {name: wm.stream(folder / "in" / name, time="ts", follow=True) for name in _STREAMS}
-    bound = bound_query(flood.query(), sources)
+    bound = bind_query(flood.query(), sources)
     keeping = KeepingUp(
         bound,
         PlanLog(folder / "plans"),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from watersmeet.planner.models.ayad import PlanNode, SideCosts, Source, WindowJoin
 from watersmeet.planner.models.ayad_drops import best_drops
 from watersmeet.planner.models.ayad_search import JoinQuery, Tie, cost_per_row
-from watersmeet_lab.papers.series import FigureLines, figure_from_points
+from watersmeet_lab.papers.exhibit import FigureLines, figure_from_points
 
 A, B, C = (Source(name, rate, window_rows=10) for name, rate in (("A", 10), ("B", 20), ("C", 70)))
 MILLISECONDS = tuple(step / 1000 for step in range(1, 121))

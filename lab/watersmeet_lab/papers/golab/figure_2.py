@@ -7,8 +7,8 @@ from watersmeet_lab.papers.claims import shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, lines_table, model_lines
 from watersmeet_lab.papers.golab.models import figure_2 as modelled
-from watersmeet_lab.papers.golab.runs import count_comparisons, stream_names_in_order
-from watersmeet_lab.workloads.golab import StreamSpec
+from watersmeet_lab.papers.golab.multi_join_runs import count_comparisons, stream_names_in_order
+from watersmeet_lab.workloads.golab_streams import StreamSpec
 
 ALGORITHMS = {"MULTI-WAY": "eager-nlj", "NAIVE": "naive-nlj"}
 _UNITS = 400

@@ -9,11 +9,10 @@ from watersmeet.planner.models.golab import CommonAttribute, Intervals, Order, n
 from watersmeet.planner.models.golab_orders import exhaustive, exhaustive_per_origin
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
-from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, lines_table, model_lines
+from watersmeet_lab.papers.exhibit import Exhibit, FigureLines, Line, LinePanel, Plot, lines_table, model_lines
 from watersmeet_lab.papers.golab.models import FOUR_EQUAL, ONE_FAST, figure_3a, figure_3b
-from watersmeet_lab.papers.golab.runs import count_comparisons, lazy_plan
-from watersmeet_lab.papers.series import FigureLines
-from watersmeet_lab.workloads.golab import StreamSpec
+from watersmeet_lab.papers.golab.multi_join_runs import count_comparisons, lazy_plan
+from watersmeet_lab.workloads.golab_streams import StreamSpec
 
 NAMES = ("NAIVE", "LAZY", "GENERAL")
 EQUAL = (StreamSpec(1, 100, 50),) * 4

@@ -7,9 +7,14 @@ from watersmeet.planner.models.golab_orders import exhaustive_per_origin
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, lines_table
-from watersmeet_lab.papers.fits import fit_linear
-from watersmeet_lab.papers.golab.runs import TIE_SHARE, lazy_plan, origin_first_orders, run_fastest
-from watersmeet_lab.workloads.golab import GolabRunResult, StreamSpec, scale_streams, unit_us
+from watersmeet_lab.papers.golab.multi_join_runs import (
+    TIE_SHARE,
+    fit_linear,
+    lazy_plan,
+    origin_first_orders,
+    run_fastest,
+)
+from watersmeet_lab.workloads.golab_streams import GolabRunResult, StreamSpec, scale_streams, unit_us
 
 SCALE = 10
 STREAMS = scale_streams((*(StreamSpec(1, 100, 50),) * 3, StreamSpec(50, 100, 50)), SCALE)

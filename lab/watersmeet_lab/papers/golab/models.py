@@ -17,7 +17,7 @@ from watersmeet.planner.models.golab import (
     naive_lazy_nlj,
 )
 from watersmeet.planner.models.golab_orders import exhaustive, exhaustive_per_origin
-from watersmeet_lab.papers.series import FigureLines, figure_from_points
+from watersmeet_lab.papers.exhibit import FigureLines, figure_from_points
 
 TABLE_5 = CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50), Stream(1, 200, 40), Stream(3, 100, 5)))
 TABLE_6 = CommonAttribute((Stream(100, 100, 200), Stream(1, 100, 200), Stream(1, 100, 20), Stream(3, 100, 2)))

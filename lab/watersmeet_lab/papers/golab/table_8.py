@@ -7,8 +7,8 @@ from itertools import pairwise
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
-from watersmeet_lab.papers.golab.runs import TIE_SHARE, run_fastest
-from watersmeet_lab.workloads.golab import (
+from watersmeet_lab.papers.golab.multi_join_runs import TIE_SHARE, run_fastest
+from watersmeet_lab.workloads.golab_streams import (
     BEST_ORDER,
     TABLE_5,
     TABLE_8,

@@ -7,9 +7,9 @@ import numpy as np
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
+from watersmeet_lab.papers.hammad.arrival_streams import SECOND_US, Int64s, poisson_arrivals
 from watersmeet_lab.papers.hammad.pair_windows import GCA, LCA, refined_kernel, within_pairs
-from watersmeet_lab.papers.hammad.service import ServiceTimes, measure_service_times
-from watersmeet_lab.papers.hammad.streams import SECOND_US, Int64s, poisson_arrivals
+from watersmeet_lab.papers.hammad.service_time import ServiceTimes, measure_service_times
 
 OTHERS_S = (0.8, 0.1)
 VALUES = 500

@@ -7,9 +7,9 @@ import numpy as np
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
+from watersmeet_lab.papers.hammad.arrival_streams import SECOND_US, poisson_arrivals
 from watersmeet_lab.papers.hammad.pair_windows import LCA, along_path, path_pair_windows, refined_kernel
-from watersmeet_lab.papers.hammad.service import NLW, ServiceTimes, measure_service_times
-from watersmeet_lab.papers.hammad.streams import SECOND_US, poisson_arrivals
+from watersmeet_lab.papers.hammad.service_time import NLW, ServiceTimes, measure_service_times
 
 NAMES = (NLW, LCA)
 RATES = {"similar": (450.0, 500.0, 550.0, 500.0), "very different": (1000.0, 700.0, 300.0, 10.0)}

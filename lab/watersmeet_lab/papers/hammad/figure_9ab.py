@@ -9,8 +9,8 @@ import numpy as np
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, Table
-from watersmeet_lab.papers.hammad.service import HW, MW, NLW, ServiceTimes, list_kernels, measure_service_times
-from watersmeet_lab.papers.hammad.streams import SECOND_US, ArrivalSequence, poisson_arrivals
+from watersmeet_lab.papers.hammad.arrival_streams import SECOND_US, ArrivalSequence, poisson_arrivals
+from watersmeet_lab.papers.hammad.service_time import HW, MW, NLW, ServiceTimes, list_kernels, measure_service_times
 
 NAMES = (NLW, MW, HW)
 STREAMS = (2, 3, 4, 5, 6)

@@ -7,7 +7,8 @@ from __future__ import annotations
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, Table
-from watersmeet_lab.papers.hammad.service import (
+from watersmeet_lab.papers.hammad.arrival_streams import HOUR_US, store_arrivals
+from watersmeet_lab.papers.hammad.service_time import (
     HW,
     MW,
     NLW,
@@ -17,7 +18,6 @@ from watersmeet_lab.papers.hammad.service import (
     list_kernels,
     measure_service_times,
 )
-from watersmeet_lab.papers.hammad.streams import HOUR_US, store_arrivals
 
 WAYS = (2, 3, 4)
 FIGURES = {7: (NLW, MW, RIPPLE), 8: (HW, XJOIN)}

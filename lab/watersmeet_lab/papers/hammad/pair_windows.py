@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from watersmeet.kernels.wjoin.mw_join import mw_join
 from watersmeet.kernels.wjoin.nlw_join import nlw_join
 from watersmeet.kernels.wjoin.outputs import WindowJoin
-from watersmeet_lab.papers.hammad.service import NLW, KernelRows, TimedKernel
-from watersmeet_lab.papers.hammad.streams import Int64s
+from watersmeet_lab.papers.hammad.arrival_streams import Int64s
+from watersmeet_lab.papers.hammad.service_time import NLW, KernelRows, TimedKernel
 
 GCA, LCA = "GCA", "LCA"
 

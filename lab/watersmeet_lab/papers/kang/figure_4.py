@@ -7,9 +7,13 @@ from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
 from watersmeet_lab.papers.kang.models import PAIRS, TABLE_3
-from watersmeet_lab.papers.kang.runs import measure_pairs
+from watersmeet_lab.papers.kang.structure_costs import (
+    StructureWeights,
+    calibrate_structures,
+    estimate_pair_cost,
+    measure_pairs,
+)
 from watersmeet_lab.papers.kang.table_3 import NAMES, WINNERS
-from watersmeet_lab.papers.kang.weights import StructureWeights, calibrate_structures, estimate_pair_cost
 
 _SECONDS = 20
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from watersmeet.planner.models.kang import TwoStreams
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
-from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, lines_table
+from watersmeet_lab.papers.exhibit import Exhibit, FigureLines, Line, LinePanel, Plot, figure_from_points, lines_table
 from watersmeet_lab.papers.kang.models import PAIRS
 from watersmeet_lab.papers.kang.models import figure_2 as modelled
-from watersmeet_lab.papers.kang.runs import measure_pairs
-from watersmeet_lab.papers.kang.weights import calibrate_structures, estimate_pair_costs, weights_table
-from watersmeet_lab.papers.series import FigureLines, figure_from_points
+from watersmeet_lab.papers.kang.structure_costs import (
+    calibrate_structures,
+    estimate_pair_costs,
+    measure_pairs,
+    weights_table,
+)
 
 RATES = (0.5, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 250.0, 500.0, 750.0, 900.0, 950.0, 980.0, 990.0, 995.0, 998.0, 999.5)
 ROWS = 5000

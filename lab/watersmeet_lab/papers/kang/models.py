@@ -18,7 +18,7 @@ from watersmeet.planner.models.kang_limited import (
     output_rows_per_s,
     served_rates,
 )
-from watersmeet_lab.papers.series import FigureLines, figure_from_points
+from watersmeet_lab.papers.exhibit import FigureLines, figure_from_points
 
 TABLE_3 = (TwoStreams(9500, 500, 2, 998), TwoStreams(7000, 3000, 800, 200), TwoStreams(4000, 6000, 550, 450))
 PAIRS = ("HH", "TT", "HT", "TH", "HN", "NH", "TN", "NT")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from watersmeet.planner.models.tran import AggregationJoin
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
-from watersmeet_lab.papers.exhibit import Cell, Exhibit, LinePanel, Plot, Table, lines_table, model_lines
-from watersmeet_lab.papers.series import FigureLines
+from watersmeet_lab.papers.exhibit import Cell, Exhibit, FigureLines, LinePanel, Plot, Table, lines_table, model_lines
+from watersmeet_lab.papers.tran.aggregation_join_runs import measure_plans
 from watersmeet_lab.papers.tran.models import SHOWCASES
 from watersmeet_lab.papers.tran.models import figure_10 as modelled
-from watersmeet_lab.papers.tran.runs import measure_plans
 
 #: Plans closer than this are taken for equal.
 _TIE = 0.1

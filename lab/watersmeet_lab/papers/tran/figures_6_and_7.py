@@ -7,22 +7,20 @@ from itertools import pairwise
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit
-from watersmeet_lab.papers.tran.measured import (
+from watersmeet_lab.papers.tran.figure_parts import (
     TWO_WAY_POINTS,
-    measure_parts,
-    plot_measured_parts,
-    rank_claim,
-    tabulate_measured_parts,
-)
-from watersmeet_lab.papers.tran.models import TWO_WAY, figure_6, figure_7
-from watersmeet_lab.papers.tran.parts import (
     ModelParts,
     format_ends,
     is_rising,
+    measure_parts,
     model_parts,
+    plot_measured_parts,
     plot_model_parts,
+    rank_claim,
+    tabulate_measured_parts,
     tabulate_model_parts,
 )
+from watersmeet_lab.papers.tran.models import TWO_WAY, figure_6, figure_7
 
 EARLY = ("EAP01", "EAP10", "EAP11")
 

@@ -6,22 +6,20 @@ from watersmeet.planner.models.tran import AggregationJoin, best_plan, plan_cost
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Table
-from watersmeet_lab.papers.tran.measured import (
+from watersmeet_lab.papers.tran.figure_parts import (
     THREE_WAY_POINTS,
-    measure_parts,
-    plot_measured_parts,
-    rank_claim,
-    tabulate_measured_parts,
-)
-from watersmeet_lab.papers.tran.models import THREE_WAY, figure_8, figure_9
-from watersmeet_lab.papers.tran.parts import (
     ModelParts,
     format_ends,
     is_rising,
+    measure_parts,
     model_parts,
+    plot_measured_parts,
     plot_model_parts,
+    rank_claim,
+    tabulate_measured_parts,
     tabulate_model_parts,
 )
+from watersmeet_lab.papers.tran.models import THREE_WAY, figure_8, figure_9
 
 
 def figures_8_and_9(effort: Effort) -> Exhibit:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from watersmeet.errors import InputError, listing
 from watersmeet.planner.models.tran import UNIT_WEIGHTS, AggregationJoin, AggregationWeights, Input, Method, plan_costs
-from watersmeet_lab.papers.series import FigureLines, figure_from_points
+from watersmeet_lab.papers.exhibit import FigureLines, figure_from_points
 
 #: Figures 6 and 7: two inputs, the grouping attribute in the first.
 TWO_WAY = (Input(300, 5000, groups=150, selectivity=0.1), Input(300, 5000, groups=1, selectivity=0.1))

@@ -20,7 +20,7 @@ from watersmeet.kernels.nested_loops import compare_codes
 from watersmeet.kernels.wjoin.buffers import FIRST_US, before
 from watersmeet.kernels.wjoin.nested_scan import set_period, take_matches
 from watersmeet.kernels.wjoin.outputs import SCANS, Scans
-from watersmeet.kernels.wjoin.period_scan import first_from, take_new_matches
+from watersmeet.kernels.wjoin.plane_sweep import first_from, take_new_matches
 
 
 class Thetas(NamedTuple):

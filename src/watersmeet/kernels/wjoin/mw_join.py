@@ -72,8 +72,7 @@ from watersmeet.kernels.wjoin.outputs import (
     no_scans,
     no_work,
 )
-from watersmeet.kernels.wjoin.period_scan import has_partners, join_admitted, period_scan_of
-from watersmeet.kernels.wjoin.plane_sweep import Sweep, sweep_of
+from watersmeet.kernels.wjoin.plane_sweep import Sweep, has_partners, join_admitted, period_scan_of, sweep_of
 
 _NONE = -1
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from watersmeet.kernels.compile import piece
 from watersmeet.kernels.wjoin.buffers import FIRST_US, LAST_US, after, before
+from watersmeet.kernels.wjoin.outputs import Counters, Scans, fill_others, with_room
 
 
 class Sweep(NamedTuple):
@@ -90,3 +91,190 @@ def first_at_least(times: NDArray[np.int64], start: int, stop: int, bound_us: in
         else:
             stop = middle
     return start
+
+
+_NEVER = -1
+_BEGIN = -1
+
+
+class PeriodScan(NamedTuple):
+    """The loops' state: by stream, where its loop starts; by depth, the stream, how far the loop is, and what the rows
+    further out allow.
+
+    `floor_us[d]` is the time before which no row at depth d may be; `has_fresh[d]` says whether a row chosen further
+    out is new. A combination that lacks one has to take it where the last chance to do so is, and there only rows from
+    `old[s]` on count.
+    """
+
+    reach: NDArray[np.int64]
+    old: NDArray[np.int64]
+    order: NDArray[np.int64]
+    start: NDArray[np.int64]
+    chosen: NDArray[np.int32]
+    stream: NDArray[np.int64]
+    at: NDArray[np.int64]
+    floor_us: NDArray[np.int64]
+    has_fresh: NDArray[np.bool_]
+
+
+@piece
+def period_scan_of(reach: NDArray[np.int64], old: NDArray[np.int64]) -> PeriodScan:
+    n = reach.size
+    return PeriodScan(
+        reach,
+        old.copy(),
+        np.arange(n),
+        np.zeros(n, np.int64),
+        np.zeros(n, np.int32),
+        np.zeros(n, np.int64),
+        np.zeros(n, np.int64),
+        np.zeros(n, np.int64),
+        np.zeros(n, np.bool_),
+    )
+
+
+@piece
+def join_admitted(
+    sweep: Sweep,
+    scan: PeriodScan,
+    origin: int,
+    place: int,
+    counters: Counters,
+    rows: NDArray[np.int32],
+    count: int,
+    scans: Scans,
+) -> tuple[NDArray[np.int32], int]:
+    """Append every combination of the row at `place` with rows admitted before it, if there is something new in it; or
+    record the scans.
+    """
+    times, codes, numbers = sweep.times, sweep.codes, sweep.rows
+    is_new = numbers[place] >= scan.old[origin]
+    fresh_by = _nest(sweep, scan, origin)
+    if not is_new and fresh_by == _NEVER:
+        return rows, count
+    if scans.row.size:
+        _record(sweep, scan, origin, numbers[place], fresh_by, scans)
+        return rows, count
+    code, depth = codes[place], np.int64(0)
+    scan.chosen[origin] = numbers[place]
+    scan.has_fresh[0], scan.floor_us[0], scan.at[0] = is_new, FIRST_US, _BEGIN
+    while depth >= 0:
+        stream = scan.stream[depth]
+        start, stop = scan.at[depth], sweep.tail[stream]
+        least_row = scan.old[stream] if depth == fresh_by and not scan.has_fresh[depth] else 0
+        if start == _BEGIN:
+            start = first_from(times, scan.start[stream], stop, scan.floor_us[depth])
+            counters.probes[origin, stream] += 1
+            counters.touched[origin, stream] += stop - start
+            counters.comparisons[origin, stream] += stop - start
+        if depth < scan.reach.size - 2:
+            found = _next_match(codes, numbers, start, stop, code, least_row)
+            scan.at[depth] = found + 1
+            depth -= 1
+            if found < stop:
+                depth += 2
+                scan.chosen[stream] = numbers[found]
+                scan.has_fresh[depth] = scan.has_fresh[depth - 1] or numbers[found] >= scan.old[stream]
+                scan.floor_us[depth] = max(scan.floor_us[depth - 1], before(times[found], scan.reach[stream]))
+                scan.at[depth] = _BEGIN
+        else:
+            rows = with_room(rows, count, stop - start)
+            matched = take_new_matches(codes, numbers, start, stop, code, least_row, rows[stream], count)
+            fill_others(rows, count, matched, stream, scan.chosen)
+            count = matched
+            depth -= 1
+    return rows, count
+
+
+@piece
+def _record(sweep: Sweep, scan: PeriodScan, origin: int, row: int, fresh_by: int, scans: Scans) -> None:
+    at = scans.used[0]
+    scans.origin[at], scans.row[at], scans.fresh_by[at] = origin, row, fresh_by
+    for depth in range(scan.reach.size - 1):
+        target = scan.stream[depth]
+        scans.loops[at, depth] = target
+        scans.start[at, target], scans.stop[at, target] = scan.start[target], sweep.tail[target]
+    scans.used[0] = at + 1
+
+
+@piece
+def has_partners(sweep: Sweep, scan: PeriodScan, origin: int, place: int) -> bool:
+    """Sets where each loop starts; false as soon as one of them would be empty."""
+    time_us, reach = sweep.times[place], scan.reach
+    for stream in range(reach.size):
+        if stream != origin:
+            floor_us = before(time_us, min(reach[origin], reach[stream]))
+            scan.start[stream] = first_from(sweep.times, sweep.head[stream], sweep.tail[stream], floor_us)
+            if scan.start[stream] == sweep.tail[stream]:
+                return False
+    return True
+
+
+@piece
+def first_from(times: NDArray[np.int64], start: int, stop: int, floor_us: int) -> int:
+    """With one window for all, heads are never before the floor and nothing is searched."""
+    if start == stop or times[start] >= floor_us:
+        return start
+    return first_at_least(times, start, stop, floor_us)  # type: ignore[no-any-return] # numba's int
+
+
+@piece
+def _nest(sweep: Sweep, scan: PeriodScan, origin: int) -> int:
+    """Orders the loops by reach, then by length, and returns the last depth that has new rows to offer.
+
+    The order hardly changes from one row to the next, so an insertion sort has little to do.
+    """
+    order = scan.order
+    for at in range(1, order.size):
+        stream, to = order[at], at
+        while to > 0 and _nests_outside(scan.reach, sweep.head, sweep.tail, stream, order[to - 1]):
+            order[to] = order[to - 1]
+            to -= 1
+        order[to] = stream
+    depth, fresh_by = np.int64(0), np.int64(_NEVER)
+    for stream in order:
+        if stream != origin:
+            scan.stream[depth] = stream
+            if sweep.fresh[stream] >= scan.start[stream]:
+                fresh_by = depth
+            depth += 1
+    return fresh_by  # type: ignore[return-value] # numba's int
+
+
+@piece
+def _nests_outside(
+    reach: NDArray[np.int64], head: NDArray[np.int64], tail: NDArray[np.int64], stream: int, other: int
+) -> bool:
+    if reach[stream] != reach[other]:
+        return reach[stream] < reach[other]  # type: ignore[no-any-return] # numba's bool
+    return tail[stream] - head[stream] < tail[other] - head[other]  # type: ignore[no-any-return] # numba's bool
+
+
+@piece
+def _next_match(
+    codes: NDArray[np.int64], numbers: NDArray[np.int32], start: int, stop: int, code: int, least_row: int
+) -> int:
+    """The next place that joins, or `stop`."""
+    for at in range(np.uint64(start), np.uint64(stop)):  # unsigned: no check for indexes that count from the end
+        if codes[at] == code and numbers[at] >= least_row:
+            return np.int64(at)  # type: ignore[return-value] # numba's int
+    return stop
+
+
+@piece
+def take_new_matches(
+    codes: NDArray[np.int64],
+    numbers: NDArray[np.int32],
+    start: int,
+    stop: int,
+    code: int,
+    least_row: int,
+    column: NDArray[np.int32],
+    count: int,
+) -> int:
+    """The innermost loop: writes the row numbers that join from place `count` on; returns the place behind them."""
+    for at in range(np.uint64(start), np.uint64(stop)):
+        if codes[at] == code and numbers[at] >= least_row:
+            column[np.uint64(count)] = numbers[at]
+            count += 1
+    return count

@@ -19,7 +19,7 @@ from watersmeet.operators.aggregate.measures import encode_measure
 from watersmeet.operators.aggregate.rows import OUTSIDE, WindowRows
 from watersmeet.operators.aggregate.validity import row_ends_us
 from watersmeet.operators.expressions import all_true, evaluate
-from watersmeet.operators.window_join.admission import Released
+from watersmeet.operators.window_join.admission import ReleasedRows
 from watersmeet.operators.window_join.join_predicates import ordered_codes
 
 Int64s = NDArray[np.int64]
@@ -31,7 +31,7 @@ def encode_rows(
     config: AggregateConfig,
     layout: MeasureLayout,
     number: int,
-    released: Released,
+    released: ReleasedRows,
     classes: list[ValueCodes],
     attributes: Attributes,
     orders: list[OrderCodes],
@@ -74,7 +74,7 @@ def encode_rows(
     )
 
 
-def _select_rows(config: AggregateConfig, number: int, released: Released) -> tuple[Evaluate, Int64s]:
+def _select_rows(config: AggregateConfig, number: int, released: ReleasedRows) -> tuple[Evaluate, Int64s]:
     """Return the values of expressions over the rows that can be part of a result, and the numbers of those rows."""
     source = config.join.inputs[number]
     size = released.times.size

@@ -21,7 +21,7 @@ from watersmeet.operators.aggregate.panes import AggregatePane, merge_to_limit
 from watersmeet.operators.aggregate.result_set import ResultSet
 from watersmeet.operators.aggregate.rows import WindowRows
 from watersmeet.operators.aggregate.tables import JoinTables
-from watersmeet.operators.window_join.admission import Delta, Released
+from watersmeet.operators.window_join.admission import InputBatch, ReleasedRows
 from watersmeet.operators.window_join.row_counter import RowCounter
 
 
@@ -71,12 +71,12 @@ def empty_state(config: AggregateConfig) -> AggregateState:
     result = ResultSet(config, layout, attributes)
     sides = []
     for source, own in zip(config.join.inputs, attributes, strict=True):
-        nothing = Delta(source.fields.empty_table(), _no_times())
+        nothing = InputBatch(source.fields.empty_table(), _no_times())
         rows = encode_rows(
             config,
             layout,
             source.number,
-            Released(nothing.table, nothing.times, None),
+            ReleasedRows(nothing.table, nothing.times, None),
             classes,
             own,
             result.order_codes,
@@ -90,7 +90,7 @@ def empty_state(config: AggregateConfig) -> AggregateState:
 def load_relation(config: AggregateConfig, state: AggregateState, number: int, table: pa.Table) -> AggregateState:
     """The state with a relation's rows in it: they are inside for ever."""
     side = state.sides[number]
-    released = Released(table, _no_times(table.num_rows), None)
+    released = ReleasedRows(table, _no_times(table.num_rows), None)
     rows = encode_rows(config, state.layout, number, released, state.classes, side.attributes, state.result.order_codes)
     side.rows = rows.at(state.tables.load(number, rows))
     side.panes = merge_to_limit([AggregatePane(len(rows))])

@@ -25,13 +25,13 @@ from watersmeet.operators.aggregate.panes import AggregatePane, evict_from_panes
 from watersmeet.operators.aggregate.rows import concat_window_rows
 from watersmeet.operators.aggregate.state import AggregateState, rebuild_tables
 from watersmeet.operators.window_join.admission import (
-    Delta,
-    Released,
+    InputBatch,
+    ReleasedRows,
+    buffer_until_watermark,
     count_rows,
-    ended,
-    to_wait,
-    with_waiting,
-    without_late,
+    drop_late_rows,
+    prepend_waiting,
+    set_row_ends,
 )
 from watersmeet.operators.window_join.driver import Counters
 from watersmeet.operators.window_join.work_counters import Tally
@@ -51,7 +51,7 @@ class AggregateStepResult:
 def step(
     config: AggregateConfig,
     state: AggregateState,
-    deltas: dict[int, Delta],
+    deltas: dict[int, InputBatch],
     watermark_us: int,
     future_us: int,
     largest_us: int = -FOREVER_US,
@@ -62,7 +62,7 @@ def step(
     A future of FOREVER_US says that the input is over. `largest_us` is the largest time known, where not all rows are
     handed in here.
     """
-    kept = {i: without_late(delta, watermark_us) for i, delta in deltas.items()}
+    kept = {i: drop_late_rows(delta, watermark_us) for i, delta in deltas.items()}
     tally = Tally(len(state.sides))
     state.largest_us = max(
         [state.largest_us, largest_us, *(int(delta.times.max()) for delta in kept.values() if len(delta))]
@@ -168,22 +168,22 @@ def _commit_changes(state: AggregateState, happening: list[WindowChanges]) -> No
 
 
 def _admit_rows(
-    config: AggregateConfig, state: AggregateState, number: int, delta: Delta | None, future_us: int
+    config: AggregateConfig, state: AggregateState, number: int, delta: InputBatch | None, future_us: int
 ) -> None:
     """Takes new rows in. Rows of a ROWS window wait until none before them can come; then they are counted, in order."""
     source, side = config.join.inputs[number], state.sides[number]
     if side.counter is None:
         if delta is not None and len(delta):
-            _append_rows(config, state, number, Released(delta.table, delta.times, None))
+            _append_rows(config, state, number, ReleasedRows(delta.table, delta.times, None))
         return
-    nothing = Delta(source.fields.empty_table(), np.empty(0, np.int64))
-    table, times = with_waiting(side.waiting, delta or nothing)
+    nothing = InputBatch(source.fields.empty_table(), np.empty(0, np.int64))
+    table, times = prepend_waiting(side.waiting, delta or nothing)
     ready = times < future_us
-    side.waiting = None if ready.all() else to_wait(table, times, ~ready)
+    side.waiting = None if ready.all() else buffer_until_watermark(table, times, ~ready)
     if ready.any():
         counter = side.counter = side.counter.copy()
-        released, victims, last_us = count_rows(source, counter, Delta(table, times).filter(ready))
-        side.rows = side.rows.ending(ended(side.rows.ends, side.rows.seqs, victims, last_us))
+        released, victims, last_us = count_rows(source, counter, InputBatch(table, times).filter(ready))
+        side.rows = side.rows.ending(set_row_ends(side.rows.ends, side.rows.seqs, victims, last_us))
         _append_rows(config, state, number, released)
 
 
@@ -194,15 +194,15 @@ def _count_provisionally(config: AggregateConfig, state: AggregateState, number:
         return
     if side.counter is None:
         raise InternalError("a ROWS window without its counter")
-    table, times = with_waiting(side.waiting, Delta(source.fields.empty_table(), np.empty(0, np.int64)))
+    table, times = prepend_waiting(side.waiting, InputBatch(source.fields.empty_table(), np.empty(0, np.int64)))
     here = times <= now_us
     if here.any():
-        released, victims, last_us = count_rows(source, side.counter.copy(), Delta(table, times).filter(here))
-        side.rows = side.rows.ending(ended(side.rows.ends, side.rows.seqs, victims, last_us))
+        released, victims, last_us = count_rows(source, side.counter.copy(), InputBatch(table, times).filter(here))
+        side.rows = side.rows.ending(set_row_ends(side.rows.ends, side.rows.seqs, victims, last_us))
         _append_rows(config, state, number, released)
 
 
-def _append_rows(config: AggregateConfig, state: AggregateState, number: int, released: Released) -> None:
+def _append_rows(config: AggregateConfig, state: AggregateState, number: int, released: ReleasedRows) -> None:
     side = state.sides[number]
     rows = encode_rows(config, state.layout, number, released, state.classes, side.attributes, state.result.order_codes)
     if len(rows):

@@ -29,8 +29,15 @@ from watersmeet.operators.aggregate.outputs import GroupOutputs, aggregate_name,
 from watersmeet.operators.aggregate.validity import last_instant_us, row_ends_us, row_starts_us
 from watersmeet.operators.row_identity import hash_rows
 from watersmeet.operators.shed.estimates import SampledInput, SampledJoin
-from watersmeet.operators.shed.groups import GroupRows, Key, Row, emptied, grouped, result_fields
-from watersmeet.operators.window_join.admission import Delta
+from watersmeet.operators.shed.groups import (
+    EstimatedGroups,
+    Key,
+    Row,
+    build_empty_groups,
+    build_result_fields,
+    estimate_groups,
+)
+from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.operators.window_join.serialization import ipc_bytes
 from watersmeet.sql.typing import type_of
 
@@ -60,7 +67,7 @@ class ShedConfig:
     result: pa.Schema
 
 
-def shed_config(bound: BoundQuery, keep: Mapping[str, float]) -> ShedConfig:
+def build_shed_config(bound: BoundQuery, keep: Mapping[str, float]) -> ShedConfig:
     """The join below an aggregation whose rows are shed; refuses windows that shedding does not thin out."""
     for source in bound.sources:
         if isinstance(source.window, RowsWindow):
@@ -71,18 +78,18 @@ def shed_config(bound: BoundQuery, keep: Mapping[str, float]) -> ShedConfig:
     shown = build_group_outputs(bound)
     types = {key_name(number): type_of(key, bound.sources) for number, key in enumerate(shown.keys)}
     types |= {aggregate_name(number): type_of(each, bound.sources) for number, each in enumerate(shown.aggregates)}
-    fields = [*result_fields(shown, types), (AS_OF, AS_OF_TYPE)]
+    fields = [*build_result_fields(shown, types), (AS_OF, AS_OF_TYPE)]
     if len({name for name, _ in fields}) < len(fields):
         raise PlanError("an output is called as a standard error or a bound is", hint="give it another alias")
     windows = {source.alias: source.window for source in bound.sources if source.is_stream}
-    return ShedConfig(_joined(bound, shown), windows, shown, types, keep, pa.schema(fields))
+    return ShedConfig(_build_join(bound, shown), windows, shown, types, keep, pa.schema(fields))
 
 
-def with_hidden(delta: Delta, identity: Sequence[str] | None = None) -> Delta:
+def add_hidden_columns(delta: InputBatch, identity: Sequence[str] | None = None) -> InputBatch:
     """The rows with their identity, made of all columns or of those named, and their time beside them."""
     identified = delta.table if identity is None else delta.table.select(list(identity))
     table = delta.table.append_column(ROW, pa.array(hash_rows(identified), pa.int64()))
-    return Delta(table.append_column(TIME, pa.array(delta.times, pa.int64())), delta.times)
+    return InputBatch(table.append_column(TIME, pa.array(delta.times, pa.int64())), delta.times)
 
 
 @dataclass
@@ -181,11 +188,13 @@ class ShedAggregation:
         changed = [
             row
             for identity, (row, _) in self.shown.items()
-            if identity not in before or not _same(row, before[identity][0])
+            if identity not in before or not _is_same_row(row, before[identity][0])
         ]
         held = {identity for identity, _, _ in rows}
         gone = [key for identity, (_, key) in before.items() if identity not in held]
-        left = [row for _, row, _ in emptied(self.config.shown, self.config.types, gone).rows()] if gone else []
+        left = (
+            [row for _, row, _ in build_empty_groups(self.config.shown, self.config.types, gone).rows()] if gone else []
+        )
         return [(*row, at_us) for row in [*changed, *left]]
 
     def _rows(self, at_us: int) -> list[tuple[Key, tuple[Row, Key], bool]]:
@@ -204,7 +213,7 @@ class ShedAggregation:
             self.combinations = self.combinations.filter(pa.array(alive))
             self.begins_us, self.ends_us = self.begins_us[alive], self.ends_us[alive]
 
-    def _groups(self, at_us: int) -> GroupRows | None:
+    def _groups(self, at_us: int) -> EstimatedGroups | None:
         inside = np.flatnonzero(self.begins_us <= at_us)
         if self.combinations is None or not inside.size:
             return None
@@ -213,7 +222,7 @@ class ShedAggregation:
         def sampled(group: Int64s, groups: int) -> SampledJoin:
             return SampledJoin(group, groups, tuple(self._inputs(table)))
 
-        return grouped(self.config.shown, self.config.types, table, sampled)
+        return estimate_groups(self.config.shown, self.config.types, table, sampled)
 
     def _inputs(self, table: pa.Table) -> Iterator[SampledInput]:
         for source in self.config.bound.sources:
@@ -222,7 +231,7 @@ class ShedAggregation:
                 yield SampledInput(source.schema.name, keep, table[f"{ROW} {source.alias}"].to_numpy())
 
 
-def _joined(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
+def _build_join(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
     """The join that gives every key, every argument, and the identity and time of every row of a combination."""
     outputs = [Output(key_name(number), key) for number, key in enumerate(shown.keys)]
     outputs += [
@@ -230,11 +239,11 @@ def _joined(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
     ]
     streams = [source.alias for source in bound.sources if source.is_stream]
     outputs += [Output(f"{name} {alias}", Column(name, alias)) for alias in streams for name in (ROW, TIME)]
-    sources = tuple(_with_hidden(source, bound.query.every_us) for source in bound.sources)
+    sources = tuple(_declare_hidden_columns(source, bound.query.every_us) for source in bound.sources)
     return replace(bound, sources=sources, outputs=tuple(outputs), group_by=(), having=None)
 
 
-def _with_hidden(source: BoundSource, every_us: int | None) -> BoundSource:
+def _declare_hidden_columns(source: BoundSource, every_us: int | None) -> BoundSource:
     """Add the hidden columns to a stream. With EVERY, a tile may be shown with rows that come at its very end, which a
     join of tiles leaves out: a range as long finds them, and what else it finds is dropped when the combination's
     interval is known.
@@ -250,6 +259,6 @@ def _with_hidden(source: BoundSource, every_us: int | None) -> BoundSource:
     return replace(source, schema=replace(source.schema, fields=fields), window=window)
 
 
-def _same(one: Row, other: Row) -> bool:
+def _is_same_row(one: Row, other: Row) -> bool:
     # NaN
     return all(left == right or (left != left and right != right) for left, right in zip(one, other, strict=True))  # noqa: PLR0124

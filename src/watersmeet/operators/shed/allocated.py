@@ -52,11 +52,11 @@ class AllocatedAggregation(ShedAggregation):
         first, second = (table[f"{ROW} {source.alias}"].to_numpy() for source in self.config.bound.sources)
         second = second ^ _SECOND_STREAM
         a, b = self.shares
-        yield _role(PROBE, first_probes, (a.probe, first), (b.probe, second))
-        yield _role(WINDOW, first_probes, (b.window, second), (a.window, first))
+        yield _sample_role(PROBE, first_probes, (a.probe, first), (b.probe, second))
+        yield _sample_role(WINDOW, first_probes, (b.window, second), (a.window, first))
 
 
-def add_hidden_fields(source: BoundSource) -> BoundSource:
+def declare_hidden_fields(source: BoundSource) -> BoundSource:
     """Declare the columns that `with_hidden` appends to the rows of a stream."""
     hidden = [pa.field(name, pa.int64()) for name in (ROW, TIME)]
     return replace(source, schema=replace(source.schema, fields=pa.schema([*source.schema.fields, *hidden])))
@@ -67,7 +67,7 @@ def mark_direction(batch: pa.RecordBatch, prober: int) -> pa.RecordBatch:
     return batch.append_column(DIRECTION, pa.array(np.full(batch.num_rows, prober, np.int8)))
 
 
-def _role(
+def _sample_role(
     role: str,
     first_probes: NDArray[np.bool_],
     one: tuple[float, NDArray[np.int64]],

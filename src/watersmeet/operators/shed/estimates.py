@@ -67,7 +67,7 @@ class Estimates:
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedRowTerm:
     """One Q_S: a list of combinations, the number of each one's choice of rows on the inputs of S, and each choice's
     group and factor.
     """
@@ -93,7 +93,7 @@ class SampledJoin:
     group: Int64s
     groups: int
     inputs: tuple[SampledInput, ...]
-    _shared: list[Shared] = field(default_factory=list, init=False, compare=False, repr=False)
+    _build_shared_term: list[SharedRowTerm] = field(default_factory=list, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if any(each.rows.size != self.group.size for each in self.inputs):
@@ -105,7 +105,7 @@ class SampledJoin:
         chance = np.ones(self.group.size)
         for place, each in enumerate(self.inputs):
             same = [other for other in self.inputs[:place] if other.stream == each.stream]
-            first = _unlike_earlier([*same, each], len(same))
+            first = _find_first_occurrences([*same, each], len(same))
             chance[first] *= each.keeps[first]  # one row at two places is kept or shed once
         return 1 / chance
 
@@ -143,32 +143,32 @@ class SampledJoin:
             total += np.bincount(each.owner, each.factor * sums**2, self.groups)
         return np.maximum(total, 0.0)
 
-    def _shared_rows(self) -> list[Shared]:
+    def _shared_rows(self) -> list[SharedRowTerm]:
         if not self._shared:
             twice = len({each.stream for each in self.inputs}) < len(self.inputs)
             self._shared.extend(self._by_stream() if twice else self._by_subset())
         return self._shared
 
-    def _by_subset(self) -> Iterator[Shared]:
+    def _by_subset(self) -> Iterator[SharedRowTerm]:
         everything = np.arange(self.group.size)
         thinned = [each for each in self.inputs if each.is_thinned]
         for size in range(1, len(thinned) + 1):
             for chosen in combinations(thinned, size):
                 factor = -np.prod([each.keeps - 1 for each in chosen], axis=0)
-                yield _shared(everything, self.group, [each.rows for each in chosen], factor)
+                yield _build_shared_term(everything, self.group, [each.rows for each in chosen], factor)
 
-    def _by_stream(self) -> Iterator[Shared]:
+    def _by_stream(self) -> Iterator[SharedRowTerm]:
         """Single rows only, each counted once in a combination wherever it stands."""
         for stream in {each.stream: None for each in self.inputs if each.is_thinned}:
             places = [each for each in self.inputs if each.stream == stream]
-            first = [_unlike_earlier(places, number) for number in range(len(places))]
+            first = [_find_first_occurrences(places, number) for number in range(len(places))]
             rows = np.concatenate([each.rows[chosen] for each, chosen in zip(places, first, strict=True)])
             keeps = np.concatenate([each.keeps[chosen] for each, chosen in zip(places, first, strict=True)])
             combination = np.concatenate(first)
-            yield _shared(combination, self.group[combination], [rows], 1 - keeps)
+            yield _build_shared_term(combination, self.group[combination], [rows], 1 - keeps)
 
 
-def _shared(combination: Int64s, group: Int64s, columns: Sequence[Int64s], factor: Floats) -> Shared:
+def _build_shared_term(combination: Int64s, group: Int64s, columns: Sequence[Int64s], factor: Floats) -> SharedRowTerm:
     """Number the different choices of group and rows; each has the factor that all its combinations have."""
     codes = group
     for column in columns:
@@ -178,10 +178,10 @@ def _shared(combination: Int64s, group: Int64s, columns: Sequence[Int64s], facto
     choices = int(codes.max(initial=-1)) + 1
     owner, factors = np.zeros(choices, np.int64), np.zeros(choices)
     owner[codes], factors[codes] = group, factor
-    return Shared(combination, codes, owner, factors)
+    return SharedRowTerm(combination, codes, owner, factors)
 
 
-def _unlike_earlier(places: Sequence[SampledInput], number: int) -> Int64s:
+def _find_first_occurrences(places: Sequence[SampledInput], number: int) -> Int64s:
     """The combinations whose row at this place stands at no earlier place of the same stream."""
     fresh = np.ones(places[number].rows.size, np.bool_)
     for other in places[:number]:

@@ -31,7 +31,7 @@ BOUNDS = {"MIN": "at most", "MAX": "at least"}
 
 
 @dataclass(frozen=True)
-class GroupRows:
+class EstimatedGroups:
     """Groups by key values; each aggregate's value per group, and its standard error where it has one."""
 
     shown: GroupOutputs
@@ -49,7 +49,7 @@ class GroupRows:
             else is_true(self.shown.having, self._column, self.size)
         )
         columns = [column.to_pylist() for output in self.shown.outputs for column in self._output(output.expr)]
-        identities = [[_named(value) for value in key.to_pylist()] for key in self.keys]
+        identities = [[_to_hashable(value) for value in key.to_pylist()] for key in self.keys]
         for number in range(self.size):
             yield (
                 tuple(each[number] for each in identities),
@@ -58,7 +58,7 @@ class GroupRows:
             )
 
     def _output(self, expr: Expr) -> list[pa.Array]:
-        number = bare_aggregate(self.shown, expr)
+        number = find_bare_aggregate(self.shown, expr)
         if number is None:
             return [evaluate(expr, self._column, self.size)]
         error = self.errors[number]
@@ -74,63 +74,68 @@ class GroupRows:
             if wanted.name == key_name(number):
                 return self.keys[number]
         number = next(n for n in range(len(self.values)) if wanted.name == aggregate_name(n))
-        return _as_type(self.values[number], self.types[wanted.name])
+        return _round_to_type(self.values[number], self.types[wanted.name])
 
 
-def bare_aggregate(shown: GroupOutputs, expr: Expr) -> int | None:
+def find_bare_aggregate(shown: GroupOutputs, expr: Expr) -> int | None:
     """The number of the aggregate an output is, if it is nothing but that."""
     if not isinstance(expr, Column) or expr.source != GROUP:
         return None
     return next((number for number in range(len(shown.aggregates)) if expr.name == aggregate_name(number)), None)
 
 
-def result_fields(shown: GroupOutputs, types: dict[str, pa.DataType]) -> list[tuple[str, pa.DataType]]:
+def build_result_fields(shown: GroupOutputs, types: dict[str, pa.DataType]) -> list[tuple[str, pa.DataType]]:
     """Names and types of what is shown: estimates are floating-point numbers with `_stderr` beside them, extremes have
     `_bound`.
     """
     found: list[tuple[str, pa.DataType]] = []
     for output in shown.outputs:
-        number = bare_aggregate(shown, output.expr)
+        number = find_bare_aggregate(shown, output.expr)
         if number is None:
-            kind = evaluate(output.expr, lambda column: pa.nulls(0, _plain(types[column.name])), 0).type
+            kind = evaluate(output.expr, lambda column: pa.nulls(0, _value_type(types[column.name])), 0).type
             found.append((output.name, kind))
         elif shown.aggregates[number].function in BOUNDS:
-            found += [(output.name, _plain(types[aggregate_name(number)])), (f"{output.name}_bound", pa.string())]
+            found += [(output.name, _value_type(types[aggregate_name(number)])), (f"{output.name}_bound", pa.string())]
         else:
             found += [(output.name, pa.float64()), (f"{output.name}_stderr", pa.float64())]
     return found
 
 
-def grouped(shown: GroupOutputs, types: dict[str, pa.DataType], table: pa.Table, sampled_by: Any) -> GroupRows:
+def estimate_groups(
+    shown: GroupOutputs, types: dict[str, pa.DataType], table: pa.Table, sampled_by: Any
+) -> EstimatedGroups:
     """The groups of some combinations, which `sampled_by` turns, numbered by group, into a sampled join."""
-    keys = [_array(table, key_name(number)) for number in range(len(shown.keys))]
-    group, first = numbered(keys, table.num_rows)
+    keys = [_combine_column(table, key_name(number)) for number in range(len(shown.keys))]
+    group, first = number_groups(keys, table.num_rows)
     sampled: SampledJoin = sampled_by(group, first.size)
-    found = [_estimated(each, number, table, sampled) for number, each in enumerate(shown.aggregates)]
+    found = [_estimate_aggregate(each, number, table, sampled) for number, each in enumerate(shown.aggregates)]
     own = [key.take(pa.array(first)) for key in keys]
-    return GroupRows(shown, types, own, [value for value, _ in found], [error for _, error in found], first.size)
+    return EstimatedGroups(shown, types, own, [value for value, _ in found], [error for _, error in found], first.size)
 
 
-def emptied(shown: GroupOutputs, types: dict[str, pa.DataType], keys: list[tuple[Any, ...]]) -> GroupRows:
+def build_empty_groups(
+    shown: GroupOutputs, types: dict[str, pa.DataType], keys: list[tuple[Any, ...]]
+) -> EstimatedGroups:
     """Groups that have nothing left: COUNT 0, NULL for the rest."""
     size = len(keys)
     columns = [
-        pa.array([key[number] for key in keys], _plain(types[key_name(number)])) for number in range(len(shown.keys))
+        pa.array([key[number] for key in keys], _value_type(types[key_name(number)]))
+        for number in range(len(shown.keys))
     ]
     values: list[pa.Array] = []
     errors: list[pa.Array | None] = []
     for number, each in enumerate(shown.aggregates):
         if each.function in BOUNDS:
-            values.append(pa.nulls(size, _plain(types[aggregate_name(number)])))
+            values.append(pa.nulls(size, _value_type(types[aggregate_name(number)])))
             errors.append(None)
         else:
             nothing = pa.array([0.0 if each.function == "COUNT" else None] * size, pa.float64())
             values.append(nothing)
             errors.append(nothing)
-    return GroupRows(shown, types, columns, values, errors, size)
+    return EstimatedGroups(shown, types, columns, values, errors, size)
 
 
-def numbered(keys: list[pa.Array], rows: int) -> tuple[Int64s, Int64s]:
+def number_groups(keys: list[pa.Array], rows: int) -> tuple[Int64s, Int64s]:
     """The number of each row's group, and the first row of each group; nulls are one group, so are NaNs. No keys, one
     group.
     """
@@ -141,29 +146,31 @@ def numbered(keys: list[pa.Array], rows: int) -> tuple[Int64s, Int64s]:
     return np.asarray(group.reshape(-1), np.int64), np.asarray(first, np.int64)
 
 
-def _estimated(
+def _estimate_aggregate(
     aggregate: Aggregate, number: int, table: pa.Table, sampled: SampledJoin
 ) -> tuple[pa.Array, pa.Array | None]:
     if aggregate.arg is None:
-        return _arrays(sampled.count(), np.zeros(sampled.groups, np.bool_))
-    values = _array(table, aggregate_name(number))
+        return _to_arrays(sampled.count(), np.zeros(sampled.groups, np.bool_))
+    values = _combine_column(table, aggregate_name(number))
     present = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
     if aggregate.function in BOUNDS:
-        return _extreme(values, present, sampled.group, sampled.groups, largest=aggregate.function == "MAX"), None
+        return _find_extremes(values, present, sampled.group, sampled.groups, largest=aggregate.function == "MAX"), None
     if aggregate.function == "COUNT":
-        return _arrays(sampled.total(np.ones(present.size), present), np.zeros(sampled.groups, np.bool_))
+        return _to_arrays(sampled.total(np.ones(present.size), present), np.zeros(sampled.groups, np.bool_))
     missing = np.bincount(sampled.group, present, sampled.groups) == 0
-    numbers = _floats(values)
-    return _arrays(
+    numbers = _to_floats(values)
+    return _to_arrays(
         sampled.total(numbers, present) if aggregate.function == "SUM" else sampled.mean(numbers, present), missing
     )
 
 
-def _arrays(found: Estimates, missing: NDArray[np.bool_]) -> tuple[pa.Array, pa.Array]:
+def _to_arrays(found: Estimates, missing: NDArray[np.bool_]) -> tuple[pa.Array, pa.Array]:
     return pa.array(found.values, mask=missing), pa.array(found.stderrs, mask=missing)
 
 
-def _extreme(values: pa.Array, present: NDArray[np.bool_], group: Int64s, groups: int, *, largest: bool) -> pa.Array:
+def _find_extremes(
+    values: pa.Array, present: NDArray[np.bool_], group: Int64s, groups: int, *, largest: bool
+) -> pa.Array:
     """The value of each group that stands last, or first, in the order of values; null where it has none."""
     rows = np.flatnonzero(present)
     codes = rank_values(values)[rows] * (1 if largest else -1)
@@ -173,13 +180,13 @@ def _extreme(values: pa.Array, present: NDArray[np.bool_], group: Int64s, groups
     return values.take(pa.array(chosen, mask=chosen < 0))
 
 
-def _floats(values: pa.Array) -> NDArray[np.float64]:
+def _to_floats(values: pa.Array) -> NDArray[np.float64]:
     if pa.types.is_duration(values.type):
         raise PlanError("sums of intervals are not estimated", hint="sum a number of seconds instead, or drop nothing")
     return np.asarray(convert(values, pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False), np.float64)
 
 
-def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def _round_to_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Estimates in the type that the aggregate has where nothing is shed, rounded to it."""
     if values.type == kind or not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
         return values.cast(kind)
@@ -191,16 +198,16 @@ def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
     )
 
 
-def _array(table: pa.Table, name: str) -> pa.Array:
+def _combine_column(table: pa.Table, name: str) -> pa.Array:
     column = table.column(name)
     found = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     return found.cast(found.type.value_type) if pa.types.is_dictionary(found.type) else found
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def _value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _named(value: Any) -> Any:
+def _to_hashable(value: Any) -> Any:
     """A key's value such that NaN is itself."""
     return "NaN" if isinstance(value, float) and math.isnan(value) else value

@@ -71,7 +71,7 @@ class DropBox:
         return hashes < self.below if self.drops else np.ones(hashes.size, np.bool_)
 
 
-def drop_boxes(bound: BoundQuery, plan: Plan) -> dict[str, DropBox]:
+def build_drop_boxes(bound: BoundQuery, plan: Plan) -> dict[str, DropBox]:
     """The drop boxes a plan asks for, by stream name; a stream without one is kept whole.
 
     A plan names a stream by its own name or by an alias. A stream that a query reads twice is one stream, so it has one
@@ -80,7 +80,7 @@ def drop_boxes(bound: BoundQuery, plan: Plan) -> dict[str, DropBox]:
     streams = {source.alias: source.schema.name for source in bound.sources if source.is_stream}
     found: dict[str, DropBox] = {}
     for given, share in plan.drop:
-        name = _stream_named(bound, streams, given)
+        name = _resolve_stream(bound, streams, given)
         box = DropBox(name, 1 - share, plan.drop_seed)
         if found.setdefault(name, box) != box:
             raise PlanError(
@@ -90,13 +90,13 @@ def drop_boxes(bound: BoundQuery, plan: Plan) -> dict[str, DropBox]:
     return {name: box for name, box in found.items() if box.drops}
 
 
-def keep_shares(bound: BoundQuery, plan: Plan) -> Mapping[str, float]:
+def compute_keep_shares(bound: BoundQuery, plan: Plan) -> Mapping[str, float]:
     """The share of each stream that is kept, by alias."""
-    boxes = drop_boxes(bound, plan)
+    boxes = build_drop_boxes(bound, plan)
     return {each.alias: boxes[each.schema.name].keep if each.schema.name in boxes else 1.0 for each in bound.sources}
 
 
-def _stream_named(bound: BoundQuery, streams: Mapping[str, str], given: str) -> str:
+def _resolve_stream(bound: BoundQuery, streams: Mapping[str, str], given: str) -> str:
     if given in streams:
         return streams[given]
     if given in streams.values():

@@ -25,16 +25,16 @@ from watersmeet.operators.shed.sampling import DropBox
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.pane import Int64s, Pane, is_sorted
 from watersmeet.operators.window_join.row_counter import RowCounter
-from watersmeet.operators.window_join.state import InputState
+from watersmeet.operators.window_join.state import WindowState
 
 #: A stretch holds at least this many rows of all inputs together, if there are so many.
-STRETCH_ROWS = 1 << 20
+MIN_SLICE_ROWS = 1 << 20
 
 WAITING_TIME = "\0time"
 
 
 @dataclass(frozen=True)
-class Delta:
+class InputBatch:
     """Rows of one input that a batch brings, with their event times."""
 
     table: pa.Table
@@ -47,12 +47,12 @@ class Delta:
     def __len__(self) -> int:
         return self.times.size
 
-    def filter(self, keep: NDArray[np.bool_]) -> Delta:
-        return Delta(self.table.filter(pa.array(keep)), self.times[keep])
+    def filter(self, keep: NDArray[np.bool_]) -> InputBatch:
+        return InputBatch(self.table.filter(pa.array(keep)), self.times[keep])
 
 
 @dataclass(frozen=True)
-class Released:
+class ReleasedRows:
     """Rows of one input that are to be joined now: `order` puts them in time order (None when they are)."""
 
     table: pa.Table
@@ -61,7 +61,7 @@ class Released:
     ends: Int64s | None = None
     seqs: Int64s | None = None
 
-    def between(self, from_us: int, before_us: int) -> Released:
+    def between(self, from_us: int, before_us: int) -> ReleasedRows:
         """The rows with `from <= time < before`."""
         start, stop = np.searchsorted(self.times, [from_us, before_us])
         table = (
@@ -69,7 +69,7 @@ class Released:
             if self.order is None
             else self.table.take(pa.array(self.order[start:stop]))
         )
-        return Released(
+        return ReleasedRows(
             table,
             self.times[start:stop],
             None,
@@ -78,47 +78,47 @@ class Released:
         )
 
 
-def without_late(delta: Delta, watermark_us: int) -> Delta:
+def drop_late_rows(delta: InputBatch, watermark_us: int) -> InputBatch:
     """The rows that are not late: a row strictly before the query's watermark is."""
     if not len(delta) or int(delta.times.min()) >= watermark_us:
         return delta
     return delta.filter(delta.times >= watermark_us)
 
 
-def without_shed(delta: Delta, box: DropBox, watermark_us: int) -> Delta:
+def shed_rows(delta: InputBatch, box: DropBox, watermark_us: int) -> InputBatch:
     """The rows that the drop box keeps, and the late ones: a row that is late is late, kept or not."""
     return delta.filter(box.keeps(delta.table) | (delta.times < watermark_us)) if box.drops else delta
 
 
-def release(
-    source: JoinInput, state: InputState, delta: Delta, future_us: int, waits: bool
-) -> tuple[Released, InputState]:
+def release_rows(
+    source: JoinInput, state: WindowState, delta: InputBatch, future_us: int, waits: bool
+) -> tuple[ReleasedRows, WindowState]:
     """What is to be joined now. Rows of a query that waits stay behind until no row before them can come any more."""
     if not waits:
-        return _in_time_order(source, delta), state
-    table, times = with_waiting(state.waiting, delta)
+        return _sort_by_time(source, delta), state
+    table, times = prepend_waiting(state.waiting, delta)
     ready = times < future_us
-    kept = None if np.all(ready) else to_wait(table, times, ~ready)
-    released = Delta(table, times).filter(ready) if kept is not None else Delta(table, times)
+    kept = None if np.all(ready) else buffer_until_watermark(table, times, ~ready)
+    released = InputBatch(table, times).filter(ready) if kept is not None else InputBatch(table, times)
     state = replace(state, waiting=kept)
     if isinstance(source.window, RowsWindow):
-        return _counted(source, state, released)
-    return _in_time_order(source, released), state
+        return _count_and_release(source, state, released)
+    return _sort_by_time(source, released), state
 
 
-def to_wait(table: pa.Table, times: Int64s, which: NDArray[np.bool_]) -> pa.Table:
+def buffer_until_watermark(table: pa.Table, times: Int64s, which: NDArray[np.bool_]) -> pa.Table:
     """Rows that wait for the watermark, with their times beside them."""
     return table.filter(pa.array(which)).append_column(WAITING_TIME, pa.array(times[which]))
 
 
-def stretches(released: list[Released], config: JoinConfig) -> Iterator[tuple[int, int]]:
+def split_by_time(released: list[ReleasedRows], config: JoinConfig) -> Iterator[tuple[int, int]]:
     """Bounds `[from, before)` in time that cut the released rows, the last one open.
 
     A stretch is at least as long as rows are kept, so that a probe meets a few panes, however long the windows are.
     """
     times = [each.times for each in released if each.times.size]
     total = sum(each.size for each in times)
-    if total < 2 * STRETCH_ROWS:
+    if total < 2 * MIN_SLICE_ROWS:
         yield -FOREVER_US, FOREVER_US
         return
     span_us = max(int(each[-1]) for each in times) - min(int(each[0]) for each in times) + 1
@@ -126,13 +126,13 @@ def stretches(released: list[Released], config: JoinConfig) -> Iterator[tuple[in
         span_us,
         max((config.inputs[i].retention_us for i in config.streams if not config.inputs[i].has_ends), default=0),
     )
-    pieces = max(1, total // max(STRETCH_ROWS, total * kept_us // span_us))
+    pieces = max(1, total // max(MIN_SLICE_ROWS, total * kept_us // span_us))
     longest = max(times, key=lambda each: each.size)
     cuts = np.unique(longest[np.linspace(0, longest.size - 1, pieces + 1).astype(np.int64)[1:-1]])
     yield from pairwise([-FOREVER_US, *cuts.tolist(), FOREVER_US])
 
 
-def pane_of(source: JoinInput, rows: Released) -> Pane:
+def build_pane(source: JoinInput, rows: ReleasedRows) -> Pane:
     """Select the rows that can be part of a result, compute their keys, and keep the columns that are read later.
 
     Keys and operands are evaluated on every row that passes the source's own predicates and on no other: an error among
@@ -140,7 +140,10 @@ def pane_of(source: JoinInput, rows: Released) -> Pane:
     """
     chosen = _select(source, rows)
     length = rows.times.size if chosen is None else chosen.size
-    batch = {name: _taken(_one_array(rows.table, name), chosen) for name in names_read_after_selection(source)}
+    batch = {
+        name: _take_chosen(_combine_chunks(rows.table, name), chosen)
+        for name in list_columns_read_after_selection(source)
+    }
 
     def column(wanted: Column) -> pa.Array:
         return batch[wanted.name]
@@ -170,13 +173,13 @@ def pane_of(source: JoinInput, rows: Released) -> Pane:
     )
 
 
-def drop_raising_rows(source: JoinInput, rows: Released) -> Released:
+def drop_raising_rows(source: JoinInput, rows: ReleasedRows) -> ReleasedRows:
     """Return the rows on which none of the input's expressions raises. For samples: what a plan is chosen by must not
     stop a query.
     """
 
     def column(wanted: Column) -> pa.Array:
-        return _one_array(rows.table, wanted.name)
+        return _combine_chunks(rows.table, wanted.name)
 
     errs = np.zeros(rows.times.size, np.bool_)
     for expr in (*source.own_predicates, *(key for _, key in source.keys), *source.operands):
@@ -184,52 +187,52 @@ def drop_raising_rows(source: JoinInput, rows: Released) -> Released:
     if not errs.any():
         return rows
     ends, seqs = (None if each is None else each[~errs] for each in (rows.ends, rows.seqs))
-    return Released(rows.table.filter(pa.array(~errs)), rows.times[~errs], None, ends, seqs)
+    return ReleasedRows(rows.table.filter(pa.array(~errs)), rows.times[~errs], None, ends, seqs)
 
 
-def names_read(source: JoinInput) -> list[str]:
+def list_columns_read(source: JoinInput) -> list[str]:
     """The columns of an input that are looked at when its rows are admitted, or later."""
     own = [column.name for expr in source.own_predicates for column in columns_of(expr)]
-    return list(dict.fromkeys([*names_read_after_selection(source), *own]))
+    return list(dict.fromkeys([*list_columns_read_after_selection(source), *own]))
 
 
-def names_read_after_selection(source: JoinInput) -> list[str]:
+def list_columns_read_after_selection(source: JoinInput) -> list[str]:
     """The columns that are read of rows that passed the source's own predicates."""
     exprs = (*(expr for _, expr in source.keys), *source.operands)
     return list(dict.fromkeys([*source.columns, *(column.name for expr in exprs for column in columns_of(expr))]))
 
 
-def _select(source: JoinInput, rows: Released) -> Int64s | None:
+def _select(source: JoinInput, rows: ReleasedRows) -> Int64s | None:
     """Return the numbers of the rows that pass the source's own predicates, None for all of them."""
     if source.selection is None:
         return None
-    keep = all_true(source.own_predicates, lambda column: _one_array(rows.table, column.name), rows.times.size)
+    keep = all_true(source.own_predicates, lambda column: _combine_chunks(rows.table, column.name), rows.times.size)
     return None if keep.all() else np.flatnonzero(keep)
 
 
-def _taken(values: pa.Array, chosen: Int64s | None) -> pa.Array:
+def _take_chosen(values: pa.Array, chosen: Int64s | None) -> pa.Array:
     return values if chosen is None else values.take(pa.array(chosen))
 
 
-def _one_array(table: pa.Table, name: str) -> pa.Array:
+def _combine_chunks(table: pa.Table, name: str) -> pa.Array:
     column = table.column(name)
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _in_time_order(source: JoinInput, delta: Delta) -> Released:
+def _sort_by_time(source: JoinInput, delta: InputBatch) -> ReleasedRows:
     order = None if is_sorted(delta.times) else np.argsort(delta.times, kind="stable")
     times = delta.times if order is None else delta.times[order]
-    return Released(delta.table, times, order, ends=_tumble_ends(source, times))
+    return ReleasedRows(delta.table, times, order, ends=_compute_tumble_ends(source, times))
 
 
-def _tumble_ends(source: JoinInput, times: Int64s) -> Int64s | None:
+def _compute_tumble_ends(source: JoinInput, times: Int64s) -> Int64s | None:
     if not isinstance(source.window, TumbleWindow):
         return None
     length_us = source.window.length_us
     return (times // length_us + 1) * length_us - 1
 
 
-def with_waiting(waiting: pa.Table | None, delta: Delta) -> tuple[pa.Table, Int64s]:
+def prepend_waiting(waiting: pa.Table | None, delta: InputBatch) -> tuple[pa.Table, Int64s]:
     """The rows that waited, then those of the batch."""
     if waiting is None:
         return delta.table, delta.times
@@ -238,7 +241,7 @@ def with_waiting(waiting: pa.Table | None, delta: Delta) -> tuple[pa.Table, Int6
     return table, np.concatenate([times, delta.times])
 
 
-def _counted(source: JoinInput, state: InputState, delta: Delta) -> tuple[Released, InputState]:
+def _count_and_release(source: JoinInput, state: WindowState, delta: InputBatch) -> tuple[ReleasedRows, WindowState]:
     """Counts the rows in ≺ order. A row's end is the instant before the row that pushes it out; older panes get theirs
     too.
     """
@@ -246,41 +249,41 @@ def _counted(source: JoinInput, state: InputState, delta: Delta) -> tuple[Releas
         raise InternalError("a ROWS window without its counter")
     counter = state.counter.copy()
     released, victims, last_us = count_rows(source, counter, delta)
-    panes = tuple(_pane_ended(pane, victims, last_us) for pane in state.panes)
+    panes = tuple(_set_pane_ends(pane, victims, last_us) for pane in state.panes)
     return released, replace(state, counter=counter, panes=panes)
 
 
-def count_rows(source: JoinInput, counter: RowCounter, delta: Delta) -> tuple[Released, Int64s, Int64s]:
+def count_rows(source: JoinInput, counter: RowCounter, delta: InputBatch) -> tuple[ReleasedRows, Int64s, Int64s]:
     """The rows in ≺ order with their ends; and the numbers of all rows pushed out, sorted, with the last instant of
     each.
     """
-    rest = [_one_array(delta.table, name) for name in source.fields.names if name != source.time]
-    order = sort_stream_rows(delta.times, [*rest, *_finer_times(source, delta.table)])
+    rest = [_combine_chunks(delta.table, name) for name in source.fields.names if name != source.time]
+    order = sort_stream_rows(delta.times, [*rest, *_nanosecond_times(source, delta.table)])
     table, times = delta.table.take(pa.array(order)), delta.times[order]
     seqs, leaving = counter.push(table)
     left = leaving >= 0
     victims, last_us = leaving[left], times[left] - 1
     by_seq = np.argsort(victims)
     victims, last_us = victims[by_seq], last_us[by_seq]
-    ends = ended(np.full(times.size, FOREVER_US, np.int64), seqs, victims, last_us)
-    return Released(table, times, None, ends, seqs), victims, last_us
+    ends = set_row_ends(np.full(times.size, FOREVER_US, np.int64), seqs, victims, last_us)
+    return ReleasedRows(table, times, None, ends, seqs), victims, last_us
 
 
-def _finer_times(source: JoinInput, table: pa.Table) -> list[pa.Array]:
+def _nanosecond_times(source: JoinInput, table: pa.Table) -> list[pa.Array]:
     """Return the time column if it has nanoseconds, which the event times do not show: they decide last."""
     if source.time is None or (source.unit or getattr(table.schema.field(source.time).type, "unit", "us")) != "ns":
         return []
-    return [_one_array(table, source.time)]
+    return [_combine_chunks(table, source.time)]
 
 
-def _pane_ended(pane: Pane, victims: Int64s, last_us: Int64s) -> Pane:
+def _set_pane_ends(pane: Pane, victims: Int64s, last_us: Int64s) -> Pane:
     if pane.ends is None or pane.seqs is None:
         raise InternalError("a pane of counted rows without its numbers")
-    ends = ended(pane.ends, pane.seqs, victims, last_us)
+    ends = set_row_ends(pane.ends, pane.seqs, victims, last_us)
     return pane if ends is pane.ends else pane.with_ends(ends, int(np.count_nonzero(ends != pane.ends)))
 
 
-def ended(ends: Int64s, seqs: Int64s, victims: Int64s, last_us: Int64s) -> Int64s:
+def set_row_ends(ends: Int64s, seqs: Int64s, victims: Int64s, last_us: Int64s) -> Int64s:
     """The ends, with those of the victims set; `seqs` and `victims` are sorted."""
     if not victims.size or not seqs.size:
         return ends

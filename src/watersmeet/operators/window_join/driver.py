@@ -17,11 +17,18 @@ import pyarrow as pa
 from watersmeet.algebra.expressions import Expr
 from watersmeet.operators import parallel as cores
 from watersmeet.operators.expressions import evaluate
-from watersmeet.operators.window_join.admission import Delta, Released, pane_of, release, stretches, without_late
+from watersmeet.operators.window_join.admission import (
+    InputBatch,
+    ReleasedRows,
+    build_pane,
+    drop_late_rows,
+    release_rows,
+    split_by_time,
+)
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.matches import Combinations, column_of
 from watersmeet.operators.window_join.pane import Pane, Panes
-from watersmeet.operators.window_join.state import InputState, MeetState
+from watersmeet.operators.window_join.state import JoinState, WindowState
 from watersmeet.operators.window_join.tactics.registry import tactic_of
 from watersmeet.operators.window_join.tactics.tactic import Memory
 from watersmeet.operators.window_join.work_counters import KEEP, PROBE, ROWS_OUT, TAKE_IN, Tally, Watch
@@ -44,11 +51,13 @@ class Stepped:
     """The outcome of a step."""
 
     results: list[pa.RecordBatch]
-    state: MeetState
+    state: JoinState
     counters: Counters
 
 
-def step(config: JoinConfig, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int) -> Stepped:
+def step(
+    config: JoinConfig, state: JoinState, deltas: dict[int, InputBatch], watermark_us: int, future_us: int
+) -> Stepped:
     """Joins a batch. Time is an argument, never a clock.
 
     `watermark_us` is the query's watermark at the start of the batch: rows before it are late. `future_us` is a promise
@@ -70,17 +79,17 @@ def drained(under_way: Generator[pa.RecordBatch, None, Returned]) -> tuple[list[
 
 
 def steps(
-    config: JoinConfig, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int
-) -> Generator[pa.RecordBatch, None, tuple[MeetState, Counters]]:
+    config: JoinConfig, state: JoinState, deltas: dict[int, InputBatch], watermark_us: int, future_us: int
+) -> Generator[pa.RecordBatch, None, tuple[JoinState, Counters]]:
     """`step` with its results one piece at a time: none is held here, however many there are. Returns the next state
     and the counters.
     """
-    kept = {i: without_late(delta, watermark_us) for i, delta in deltas.items()}
+    kept = {i: drop_late_rows(delta, watermark_us) for i, delta in deltas.items()}
     tally = Tally(len(state.inputs))
     released, inputs = _release(config, state, kept, future_us, tally.watch)
     memory = Memory(state.derived if tactic_of(config.plan).recall is not None else None)
     found = 0
-    bounds = list(stretches([released[i] for i in config.streams], config))
+    bounds = list(split_by_time([released[i] for i in config.streams], config))
     for before_us, new, watch in cores.prefetch_next(_new_panes(config, released, bounds)):
         tally.watch.add(watch)
         for batch in _join(config, inputs, new, tally, memory):
@@ -97,33 +106,33 @@ def steps(
         results=found,
         tally=tally,
     )
-    return MeetState(tuple(inputs), memory.kept), counters
+    return JoinState(tuple(inputs), memory.kept), counters
 
 
-def with_relation(config: JoinConfig, state: MeetState, number: int, table: pa.Table) -> MeetState:
+def with_relation(config: JoinConfig, state: JoinState, number: int, table: pa.Table) -> JoinState:
     """The state with a relation's rows in it: one pane that never leaves."""
-    rows = Released(table, np.zeros(table.num_rows, np.int64), None)
-    pane = pane_of(config.inputs[number], rows)
+    rows = ReleasedRows(table, np.zeros(table.num_rows, np.int64), None)
+    pane = build_pane(config.inputs[number], rows)
     inputs = list(state.inputs)
     inputs[number] = replace(inputs[number], panes=(pane,))
-    return MeetState(tuple(inputs))
+    return JoinState(tuple(inputs))
 
 
 def _release(
-    config: JoinConfig, state: MeetState, deltas: dict[int, Delta], future_us: int, watch: Watch
-) -> tuple[dict[int, Released], list[InputState]]:
+    config: JoinConfig, state: JoinState, deltas: dict[int, InputBatch], future_us: int, watch: Watch
+) -> tuple[dict[int, ReleasedRows], list[WindowState]]:
     inputs = list(state.inputs)
-    released: dict[int, Released] = {}
+    released: dict[int, ReleasedRows] = {}
     for i in config.streams:
         source = config.inputs[i]
         delta = deltas[i] if i in deltas else _no_rows(source)  # a delta without rows still knows its columns
         with watch.on(TAKE_IN, i):
-            released[i], inputs[i] = release(source, inputs[i], delta, future_us, waits=config.waits_for_watermark)
+            released[i], inputs[i] = release_rows(source, inputs[i], delta, future_us, waits=config.waits_for_watermark)
     return released, inputs
 
 
 def _new_panes(
-    config: JoinConfig, released: dict[int, Released], bounds: list[tuple[int, int]]
+    config: JoinConfig, released: dict[int, ReleasedRows], bounds: list[tuple[int, int]]
 ) -> Iterator[tuple[int, dict[int, Pane], Watch]]:
     """Stretch by stretch: the time before which it ends, its new panes, and how long they took. None of it depends on
     what was before.
@@ -146,24 +155,24 @@ def _new_panes(
         yield before_us, new, watch
 
 
-def _new_pane(config: JoinConfig, of_input: tuple[int, Released]) -> tuple[Pane, Watch]:
+def _new_pane(config: JoinConfig, of_input: tuple[int, ReleasedRows]) -> tuple[Pane, Watch]:
     number, rows = of_input
     watch = Watch()
     with watch.on(KEEP, number):
-        return pane_of(config.inputs[number], rows), watch
+        return build_pane(config.inputs[number], rows), watch
 
 
-def _with_pane(source: JoinInput, state: InputState, pane: Pane, future_us: int, watch: Watch) -> InputState:
+def _with_pane(source: JoinInput, state: WindowState, pane: Pane, future_us: int, watch: Watch) -> WindowState:
     with watch.on(KEEP, source.number):
         return state.with_pane(pane, source.retention_us, future_us)
 
 
-def _no_rows(source: JoinInput) -> Delta:
-    return Delta(source.fields.empty_table(), np.empty(0, np.int64))
+def _no_rows(source: JoinInput) -> InputBatch:
+    return InputBatch(source.fields.empty_table(), np.empty(0, np.int64))
 
 
 def _join(
-    config: JoinConfig, inputs: list[InputState], new: dict[int, Pane], tally: Tally, memory: Memory
+    config: JoinConfig, inputs: list[WindowState], new: dict[int, Pane], tally: Tally, memory: Memory
 ) -> Iterator[pa.RecordBatch]:
     if not any(len(pane) for pane in new.values()):
         return

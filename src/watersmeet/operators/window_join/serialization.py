@@ -22,7 +22,7 @@ from watersmeet.errors import InputError, InternalError
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.pane import Pane
 from watersmeet.operators.window_join.row_counter import RowCounter
-from watersmeet.operators.window_join.state import InputState, MeetState
+from watersmeet.operators.window_join.state import JoinState, WindowState
 
 PANE, WAITING, COUNTER = "pane", "waiting", "counter"
 
@@ -54,7 +54,7 @@ class SavedPart:
     blob: bytes | pa.Buffer
 
 
-def state_parts(config: JoinConfig, state: MeetState) -> list[Part]:
+def state_parts(config: JoinConfig, state: JoinState) -> list[Part]:
     """Everything the streams' states hold, panes oldest first. Relations are not among it: they do not change."""
     parts: list[Part] = []
     for i in config.streams:
@@ -67,14 +67,14 @@ def state_parts(config: JoinConfig, state: MeetState) -> list[Part]:
     return parts
 
 
-def state_from_parts(config: JoinConfig, saved: Sequence[SavedPart]) -> MeetState:
+def state_from_parts(config: JoinConfig, saved: Sequence[SavedPart]) -> JoinState:
     """The inverse of `state_parts`: the parts of an input in the same order."""
-    return MeetState(
+    return JoinState(
         tuple(_input(config, i, [part for part in saved if part.number == i]) for i in range(len(config.inputs)))
     )
 
 
-def _input(config: JoinConfig, number: int, saved: list[SavedPart]) -> InputState:
+def _input(config: JoinConfig, number: int, saved: list[SavedPart]) -> WindowState:
     panes = tuple(pane_from_table(_with_twins(_table(part.blob))) for part in saved if part.kind == PANE)
     waiting = [_table(part.blob) for part in saved if part.kind == WAITING]
     counters = [
@@ -84,7 +84,7 @@ def _input(config: JoinConfig, number: int, saved: list[SavedPart]) -> InputStat
     ]
     if len(waiting) > 1 or len(counters) > 1:
         raise InternalError("an input has one table of waiting rows and one counter at most")
-    return InputState(panes, waiting[0] if waiting else None, counters[0] if counters else None)
+    return WindowState(panes, waiting[0] if waiting else None, counters[0] if counters else None)
 
 
 def _table(blob: bytes | pa.Buffer) -> pa.Table:
@@ -139,19 +139,19 @@ _MAGIC = b"WMS1"
 _ARRAYS = ("oldest", "newest", "held", "node_seq", "node_next")
 
 
-def state_bytes(state: MeetState) -> bytes:
+def state_bytes(state: JoinState) -> bytes:
     """The whole state. Access paths are not part of it: they are made again when first probed."""
     parts: list[bytes] = []
     header = [_put_input(each, parts) for each in state.inputs]
     return packed({"inputs": header}, parts)
 
 
-def state_from_bytes(config: JoinConfig, blob: bytes) -> MeetState:
+def state_from_bytes(config: JoinConfig, blob: bytes) -> JoinState:
     """The inverse of `state_bytes`, for the same query."""
     header, parts = opened(blob)
     if len(header["inputs"]) != len(config.inputs):
         raise InputError(f"the saved state has {len(header['inputs'])} inputs, the query has {len(config.inputs)}")
-    return MeetState(
+    return JoinState(
         tuple(_get_input(source, saved, parts) for source, saved in zip(config.inputs, header["inputs"], strict=True))
     )
 
@@ -181,7 +181,7 @@ def _tables(body: memoryview, sizes: list[int]) -> Iterator[pa.Table]:
         at += size
 
 
-def _put_input(state: InputState, parts: list[bytes]) -> dict[str, Any]:
+def _put_input(state: WindowState, parts: list[bytes]) -> dict[str, Any]:
     parts.extend(ipc_bytes(pane_table(pane)) for pane in state.panes)
     if state.waiting is not None:
         parts.append(ipc_bytes(state.waiting))
@@ -192,11 +192,11 @@ def _put_input(state: InputState, parts: list[bytes]) -> dict[str, Any]:
     }
 
 
-def _get_input(source: JoinInput, saved: dict[str, Any], parts: Iterator[pa.Table]) -> InputState:
+def _get_input(source: JoinInput, saved: dict[str, Any], parts: Iterator[pa.Table]) -> WindowState:
     panes = tuple(pane_from_table(next(parts)) for _ in range(saved["panes"]))
     waiting = next(parts) if saved["waiting"] else None
     counter = None if saved["counter"] is None else counter_from_values(source, saved["counter"])
-    return InputState(panes, waiting, counter)
+    return WindowState(panes, waiting, counter)
 
 
 def pane_table(pane: Pane) -> pa.Table:

@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.operators.shed.sampling import drop_boxes
+from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.operators.window_join.work_counters import Tally
 from watersmeet.planner.budget import Budget, Costed, PlanCost
-from watersmeet.planner.estimates import Arriving
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import Wishes
 from watersmeet.planner.overload import Situation
+from watersmeet.planner.workload import Arriving
 from watersmeet.runtime.planning import (
     MAX_COUNTED_ROWS,
     MIN_PLANNING_ROWS,
@@ -43,19 +43,19 @@ from watersmeet.sources.declarations import Relation, Stream
 #: So many rows are one evaluation.
 EVALUATION_ROWS = 1_000
 #: A rate, or the work per row, has moved when it is so many times what it was, or as many times less.
-MOVED = 2.0
+RATE_CHANGE_FACTOR = 2.0
 #: And when it is so many standard deviations from what the old rate would have brought.
-SURE = 6.0
+MIN_SIGMAS = 6.0
 #: Another plan takes over when it is predicted to save at least this share of the running one's time.
-GAIN = 0.1
+MIN_GAIN_SHARE = 0.1
 #: Less is dropped again once the load has fallen below this.
-ROOM = 0.8
+RESTORE_LOAD = 0.8
 
 Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Overload:
+class StartingPlan:
     """The plan a run begins with, the budget it keeps, and the wishes for what is dropped; None where rows are never
     dropped.
     """
@@ -109,23 +109,29 @@ class Signals:
         """In words, what is no longer as it was."""
         for name, rate in self.rows_per_s.items():
             old = before.rows_per_s.get(name, 0.0)
-            if is_moved(rate * self.span_s, old * self.span_s):
+            if has_rate_changed(rate * self.span_s, old * self.span_s):
                 yield f"{name} brings {rate:,.4g} rows per second, {old:,.4g} before"
-        if self.work_per_row and before.work_per_row and _factor(self.work_per_row, before.work_per_row) >= MOVED:
+        if (
+            self.work_per_row
+            and before.work_per_row
+            and _ratio(self.work_per_row, before.work_per_row) >= RATE_CHANGE_FACTOR
+        ):
             yield f"a row meets {self.work_per_row:,.3g} others on its way, {before.work_per_row:,.3g} before"
 
 
-def is_moved(rows: float, expected: float) -> bool:
+def has_rate_changed(rows: float, expected: float) -> bool:
     """Whether so many rows, where so many were expected, are another rate and not chance.
 
     >>> is_moved(5, 2), is_moved(5_000, 2_000), is_moved(2_500, 2_000)
     (False, True, False)
     """
-    return _factor(rows, expected) >= MOVED and abs(rows - expected) >= SURE * math.sqrt(max(expected, 1.0))
+    return _ratio(rows, expected) >= RATE_CHANGE_FACTOR and abs(rows - expected) >= MIN_SIGMAS * math.sqrt(
+        max(expected, 1.0)
+    )
 
 
 @dataclass
-class Gathered:
+class ArrivalTotals:
     """What has come since the last evaluation, and what joining took."""
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -139,7 +145,7 @@ class Gathered:
 
 
 @dataclass
-class Adaptive:
+class AdaptivePlanner:
     """Watches a run that no plan is pinned for. `see` takes each batch before it is joined, `ran` what joining it took."""
 
     bound: BoundQuery
@@ -152,7 +158,7 @@ class Adaptive:
     _batch: int = 0
     _seen_rows: int = 0
     _clock_us: int | None = None
-    _since: Gathered = field(default_factory=Gathered)
+    _since: ArrivalTotals = field(default_factory=ArrivalTotals)
     _known: Signals | None = None
     _recent: dict[str, pa.Table] = field(default_factory=dict)
 
@@ -202,7 +208,7 @@ class Adaptive:
             return None
         names = list(dict.fromkeys(each.schema.name for each in self.bound.sources if each.is_stream))
         signals = self._since.signals(names, (latest_us - self._clock_us) / 1e6)
-        self._clock_us, self._since = latest_us, Gathered()
+        self._clock_us, self._since = latest_us, ArrivalTotals()
         return signals
 
     def _reason(self, signals: Signals, known: Signals) -> str:
@@ -213,7 +219,7 @@ class Adaptive:
 
     def _decide(self, reason: str, signals: Signals) -> Decision:
         about = self._explained(signals)
-        running, best = self._running(about), _wanted(about)
+        running, best = self._running(about), _pick_target_plan(about)
         changed = best.plan != self.plan and self._is_worth(running.cost, best.cost)
         return Decision(
             self._batch,
@@ -231,16 +237,16 @@ class Adaptive:
         if self.bound.is_aggregation:
             return next(each for each in (about.chosen, *about.others) if set(each.plan.early) == set(self.plan.early))
         now = Situation(about.config, about.workload, about.profile, self.budget)
-        return now.pinned(self.plan, drop_boxes(self.bound, self.plan))
+        return now.pinned(self.plan, build_drop_boxes(self.bound, self.plan))
 
     def _is_worth(self, running: PlanCost, best: PlanCost) -> bool:
         """Whether to change: it no longer keeps up, it drops more than it has to, or it takes clearly longer than it
         could.
         """
         load = self.budget.load(running)
-        if self.wishes is not None and (load > 1 or (self.plan.drop and load < ROOM)):
+        if self.wishes is not None and (load > 1 or (self.plan.drop and load < RESTORE_LOAD)):
             return True
-        return not self.plan.drop and best.cpu_per_s < (1 - GAIN) * running.cpu_per_s
+        return not self.plan.drop and best.cpu_per_s < (1 - MIN_GAIN_SHARE) * running.cpu_per_s
 
     def _explained(self, signals: Signals) -> Explanation:
         relations = read_planning_sample(
@@ -259,14 +265,14 @@ class Adaptive:
         )
 
 
-def _wanted(about: Explanation) -> Costed:
+def _pick_target_plan(about: Explanation) -> Costed:
     """The plan to approximate where nothing keeps up and rows may be dropped; else the cheapest."""
     if about.remedies is not None and about.remedies.approximation is not None:
         return about.remedies.approximation.costed
     return about.chosen
 
 
-def _factor(one: float, other: float) -> float:
+def _ratio(one: float, other: float) -> float:
     """How many times as much the larger is as the smaller."""
     small, large = sorted((one, other))
     return large / small if small > 0 else math.inf if large > 0 else 1.0

@@ -25,23 +25,22 @@ from watersmeet.algebra.query import BoundQuery, BoundSource, PairConstraint, Qu
 from watersmeet.algebra.windows import FOREVER_US, RangeWindow
 from watersmeet.errors import PlanError
 from watersmeet.kernels.hashing import xxhash64_definition
-from watersmeet.operators.shed.aggregation import TIME, shed_config, with_hidden
+from watersmeet.operators.shed.aggregation import TIME, add_hidden_columns, build_shed_config
 from watersmeet.operators.shed.allocated import (
     PROBE,
     WINDOW,
     AllocatedAggregation,
     RoleShares,
-    add_hidden_fields,
+    declare_hidden_fields,
     mark_direction,
 )
 from watersmeet.operators.shed.sampling import DropBox
-from watersmeet.operators.window_join.admission import Delta, without_shed
+from watersmeet.operators.window_join.admission import InputBatch, shed_rows
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.driver import Counters, Stepped, step
-from watersmeet.operators.window_join.state import MeetState, empty_state
+from watersmeet.operators.window_join.state import JoinState, empty_state
 from watersmeet.operators.window_join.tactics.registry import settled_config
 from watersmeet.operators.window_join.work_counters import Tally
-from watersmeet.planner.estimates import Workload, length_to_seconds
 from watersmeet.planner.models.kang_limited import (
     NOTHING,
     Allocation,
@@ -53,7 +52,8 @@ from watersmeet.planner.models.kang_limited import (
     least_variance_allocation,
     served_rates,
 )
-from watersmeet.runtime.embedded.run import EmbeddedRun, Sources, bound_query, lateness_of, start
+from watersmeet.planner.workload import Workload, length_to_seconds
+from watersmeet.runtime.embedded.run import EmbeddedRun, Sources, bind_query, collect_lateness, start_run
 from watersmeet.runtime.watermark import Watermark
 
 Shares = RoleShares
@@ -157,7 +157,7 @@ def collect_within(
     """All rows found within the limits, by the strategies' names; the table's metadata says who got what."""
     _check_two_streams(query)
     join = limited_join(workload, config)
-    best = least_variance_allocation if bound_query(query, sources).is_aggregation else best_allocation
+    best = least_variance_allocation if bind_query(query, sources).is_aggregation else best_allocation
     allocation = divided(join, limits, probes, windows, best)
     shares = dict(zip(query.aliases, shares_of(join, allocation), strict=True))
     rows = collect_allocated(query, sources, shares, seed=seed)
@@ -176,7 +176,7 @@ class Direction:
     """
 
     config: JoinConfig
-    state: MeetState
+    state: JoinState
     boxes: tuple[DropBox, DropBox]  # by input
 
 
@@ -196,20 +196,20 @@ class AllocatedRun(EmbeddedRun):
     def result(self) -> pa.Schema:
         return self.config.result if self.aggregation is None else self.aggregation.config.result
 
-    def _without_shed(self, name: str, delta: Delta) -> Delta:
+    def _without_shed(self, name: str, delta: InputBatch) -> InputBatch:
         """The rows kept in at least one role, and the late ones."""
         number = next(each.number for each in self.config.inputs if each.name == name)
         kept = np.any([direction.boxes[number].keeps(delta.table) for direction in self.directions], axis=0)
         return delta.filter(kept | (delta.times < self.watermark.value_us))
 
-    def _step(self, deltas: dict[int, Delta], future_us: int) -> Stepped:
+    def _step(self, deltas: dict[int, InputBatch], future_us: int) -> Stepped:
         mark = self.watermark.value_us
         timely = [int(delta.times.max()) for delta in deltas.values() if len(delta) and int(delta.times.max()) >= mark]
         self.largest_us = max([self.largest_us, *timely])
         results: list[pa.RecordBatch] = []
         steps: list[Stepped] = []
         for prober, direction in enumerate(self.directions):
-            kept = {i: with_hidden(without_shed(delta, direction.boxes[i], mark)) for i, delta in deltas.items()}
+            kept = {i: add_hidden_columns(shed_rows(delta, direction.boxes[i], mark)) for i, delta in deltas.items()}
             stepped = step(direction.config, direction.state, kept, mark, future_us)
             direction.state = stepped.state
             results += (
@@ -229,20 +229,20 @@ def start_allocated(
 ) -> EmbeddedRun:
     """A run of the query by these shares, by alias; the exact run of an aggregation that sheds nothing."""
     _check_two_streams(query)
-    bound = bound_query(query, sources)
+    bound = bind_query(query, sources)
     for source in bound.sources:
         _check_range_window(source)
     ours = tuple(shares.get(source.alias, Shares()) for source in bound.sources)
     if bound.is_aggregation and all(each.keep_all_rows for each in ours):
-        return start(query, sources, plan)
+        return start_run(query, sources, plan)
     aggregation = None
-    joined = replace(bound, sources=tuple(map(add_hidden_fields, bound.sources)))
+    joined = replace(bound, sources=tuple(map(declare_hidden_fields, bound.sources)))
     if bound.is_aggregation:
         _check_chances(bound, ours)
-        estimated = shed_config(bound, {})
+        estimated = build_shed_config(bound, {})
         aggregation, joined = AllocatedAggregation(estimated, shares=(ours[0], ours[1])), estimated.bound
     first, second = (_direction(joined, prober, ours, plan or Plan(), seed) for prober in (0, 1))
-    watermark = Watermark.start(lateness_of(first.config, sources))
+    watermark = Watermark.start(collect_lateness(first.config, sources))
     tally = Tally(len(first.config.inputs))
     return AllocatedRun(
         joined,
@@ -281,7 +281,7 @@ def role_box(stream: str, role: str, shares: Shares, seed: int) -> DropBox:
 
 
 def _joint_counters(
-    deltas: Mapping[int, Delta], steps: Sequence[Stepped], results: Sequence[pa.RecordBatch]
+    deltas: Mapping[int, InputBatch], steps: Sequence[Stepped], results: Sequence[pa.RecordBatch]
 ) -> Counters:
     """Counters of a step of both directions. Each direction sees all late rows; each row arrived once."""
     one = steps[0].counters

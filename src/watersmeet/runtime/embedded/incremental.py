@@ -104,7 +104,7 @@ def _grow(
     plan = _plan(job, checkpoint)
     if job.out is not None:
         claim_output(Path(job.out), owner)
-    run = progress.run = embedded.start(job.query, job.sources, plan)
+    run = progress.run = embedded.start_run(job.query, job.sources, plan)
     batch, pending = _resumed(job, checkpoint, run, progress)
     started(run)
     while not stop.is_set() or pending:

@@ -23,15 +23,15 @@ from watersmeet.operators.aggregate.state import load_relation as aggregate_rela
 from watersmeet.operators.aggregate.step import AggregateStepResult as Aggregated
 from watersmeet.operators.aggregate.step import step as aggregate_step
 from watersmeet.operators.parallel import cpu_seconds, on_cores
-from watersmeet.operators.shed.sampling import DropBox, drop_boxes
+from watersmeet.operators.shed.sampling import DropBox, build_drop_boxes
 from watersmeet.operators.window_join import serialization as join_serialization
-from watersmeet.operators.window_join.admission import Delta, without_shed
+from watersmeet.operators.window_join.admission import InputBatch, shed_rows
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.driver import Stepped, step, with_relation
-from watersmeet.operators.window_join.state import MeetState, empty_state
+from watersmeet.operators.window_join.state import JoinState, empty_state
 from watersmeet.operators.window_join.tactics.registry import settled_config
 from watersmeet.operators.window_join.work_counters import ALL, PROBE, Tally
-from watersmeet.runtime.embedded.adaptive import Adaptive, Decision, Overload
+from watersmeet.runtime.embedded.adaptive import AdaptivePlanner, Decision, StartingPlan
 from watersmeet.runtime.planning import choose_plan, read_planning_input
 from watersmeet.runtime.watermark import Lateness, Watermark
 from watersmeet.sources.declarations import Relation, Stream, event_times_us
@@ -71,13 +71,13 @@ class EmbeddedRun:
     bound: BoundQuery
     config: JoinConfig
     sources: Sources
-    state: MeetState
+    state: JoinState
     watermark: Watermark
     tally: Tally
     boxes: Mapping[str, DropBox]
     ledger: dict[str, Ledger] = field(default_factory=dict)
     batch_ledger: dict[str, Ledger] = field(default_factory=dict)
-    planner: Adaptive | None = None  # None where the plan is pinned
+    planner: AdaptivePlanner | None = None  # None where the plan is pinned
     stats: Mapping[str, StreamStats] = field(default_factory=dict)  # declared by the caller
     checked_units: set[str] = field(default_factory=set)  # streams whose integer times were checked
 
@@ -153,7 +153,7 @@ class EmbeddedRun:
         self.planner = None
         self._go_on_by(self._fill(plan))
 
-    def _step(self, deltas: dict[int, Delta], future_us: int) -> Stepped | Aggregated:
+    def _step(self, deltas: dict[int, InputBatch], future_us: int) -> Stepped | Aggregated:
         with on_cores(os.cpu_count() or 1):
             stepped = step(self.config, self.state, deltas, self.watermark.value_us, future_us)
         self.state = stepped.state
@@ -195,7 +195,7 @@ class EmbeddedRun:
                 return
             yield tables
 
-    def _timed(self, name: str, table: pa.Table) -> Delta:
+    def _timed(self, name: str, table: pa.Table) -> InputBatch:
         source = self.sources[name]
         if not isinstance(source, Stream):
             raise InputError(f'"{name}" is a relation; only streams bring rows')
@@ -203,16 +203,16 @@ class EmbeddedRun:
         if times.size and name not in self.checked_units | self.watermark.newest_us.keys():
             refuse_likely_unit(name, source.time, source.schema, source.unit, int(times.min()), int(times.max()))
             self.checked_units.add(name)
-        return Delta(table, times)
+        return InputBatch(table, times)
 
     def _fill(self, plan: Plan) -> Plan:
         return choose_plan(self.bound, *read_planning_input(self.bound, self.sources, self.stats), plan)
 
     def _go_on_by(self, plan: Plan) -> None:
-        self.config, self.boxes = settled_config(self.bound, plan), drop_boxes(self.bound, plan)
+        self.config, self.boxes = settled_config(self.bound, plan), build_drop_boxes(self.bound, plan)
 
-    def _without_shed(self, name: str, delta: Delta) -> Delta:
-        return without_shed(delta, self.boxes[name], self.watermark.value_us) if name in self.boxes else delta
+    def _without_shed(self, name: str, delta: InputBatch) -> InputBatch:
+        return shed_rows(delta, self.boxes[name], self.watermark.value_us) if name in self.boxes else delta
 
     def _account(self, stepped: Stepped | Aggregated, shed: Mapping[str, int]) -> None:
         self.batch_ledger = {}
@@ -224,7 +224,7 @@ class EmbeddedRun:
 
 
 @dataclass
-class AggregatedRun(EmbeddedRun):
+class AggregationRun(EmbeddedRun):
     """An aggregation query under way: each batch yields what its evaluations show."""
 
     config: AggregateConfig  # type: ignore[assignment] # a run asks a config for its inputs, its streams and its result
@@ -239,7 +239,7 @@ class AggregatedRun(EmbeddedRun):
     def replan(self, plan: Plan) -> None:
         """Goes on by another plan from the next batch on. Early aggregation sets are made anew from the windows."""
         self.planner = None
-        self.boxes = drop_boxes(self.bound, plan)
+        self.boxes = build_drop_boxes(self.bound, plan)
         self._go_on_by(plan)
 
     def _go_on_by(self, plan: Plan) -> None:
@@ -248,19 +248,19 @@ class AggregatedRun(EmbeddedRun):
         if (self.config.early, self.config.join.orders) != (before.early, before.join.orders):
             self.state = rebuild_tables(self.config, self.state)
 
-    def _step(self, deltas: dict[int, Delta], future_us: int) -> Stepped | Aggregated:
+    def _step(self, deltas: dict[int, InputBatch], future_us: int) -> Stepped | Aggregated:
         stepped = aggregate_step(self.config, self.state, deltas, self.watermark.value_us, future_us)
         self.state = stepped.state
         return stepped
 
 
-def start(
+def start_run(
     query: Query | str,
     sources: Sources,
     plan: Plan | None = None,
     *,
     evaluate: str | None = None,
-    overload: Overload | None = None,
+    overload: StartingPlan | None = None,
     stats: Mapping[str, StreamStats] | None = None,
 ) -> EmbeddedRun:
     """Start a run of the query over the sources, with no row joined yet; refuse a pinned plan that cannot run it.
@@ -270,7 +270,7 @@ def start(
     query for its groups at the time of every row. `overload` has the starting plan where a budget had to be kept.
     `stats` are declared statistics, which count before rows.
     """
-    bound = bound_query(query, sources)
+    bound = bind_query(query, sources)
     if evaluate not in (None, "row"):
         raise InputError(f'there is no evaluation "{evaluate}"', hint='write evaluate="row", or leave it out')
     if bound.is_aggregation:
@@ -283,15 +283,15 @@ def start(
     planner = None
     hand, known = read_planning_input(bound, sources, stats)
     if plan is None:
-        begun = overload or Overload(choose_plan(bound, hand, known))
-        plan, planner = begun.plan, Adaptive(bound, sources, begun.plan, hand.rows, begun.budget, begun.wishes)
+        begun = overload or StartingPlan(choose_plan(bound, hand, known))
+        plan, planner = begun.plan, AdaptivePlanner(bound, sources, begun.plan, hand.rows, begun.budget, begun.wishes)
     config = settled_config(bound, choose_plan(bound, hand, known, plan))
     state = empty_state(config)
     for each in config.inputs:
         if not each.is_stream:
-            state = with_relation(config, state, each.number, whole(sources[each.name]))
-    watermark = Watermark.start(lateness_of(config, sources))
-    boxes = drop_boxes(bound, config.plan)
+            state = with_relation(config, state, each.number, read_all_rows(sources[each.name]))
+    watermark = Watermark.start(collect_lateness(config, sources))
+    boxes = build_drop_boxes(bound, config.plan)
     return EmbeddedRun(
         bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner, stats=known
     )
@@ -300,7 +300,7 @@ def start(
 def _start_aggregation(
     bound: BoundQuery, sources: Sources, plan: Plan | None, *, every_row: bool, stats: Mapping[str, StreamStats]
 ) -> EmbeddedRun:
-    if plan is not None and drop_boxes(bound, plan):
+    if plan is not None and build_drop_boxes(bound, plan):
         from watersmeet.runtime.embedded.shed_aggregation import start_shed_aggregation
 
         return start_shed_aggregation(bound, sources, plan, every_row=every_row)
@@ -310,19 +310,19 @@ def _start_aggregation(
     if plan is None:
         hand, known = read_planning_input(bound, sources, stats)
         plan = choose_plan(bound, hand, known)
-        planner = Adaptive(bound, sources, plan, hand.rows)
+        planner = AdaptivePlanner(bound, sources, plan, hand.rows)
     plan = replace(plan, drop=())
     config = build_aggregate_config(bound, plan, every_row=every_row)
     state = aggregate_state(config)
     for each in config.inputs:
         if not each.is_stream:
-            state = aggregate_relation(config, state, each.number, whole(sources[each.name]))
-    watermark = Watermark.start(lateness_of(config, sources))
-    boxes = drop_boxes(bound, plan)
-    return AggregatedRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner)
+            state = aggregate_relation(config, state, each.number, read_all_rows(sources[each.name]))
+    watermark = Watermark.start(collect_lateness(config, sources))
+    boxes = build_drop_boxes(bound, plan)
+    return AggregationRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner)
 
 
-def bound_query(query: Query | str, sources: Sources) -> BoundQuery:
+def bind_query(query: Query | str, sources: Sources) -> BoundQuery:
     """The query against the schemas its sources declare."""
     parsed = parse(query) if isinstance(query, str) else query
     for name, source in sources.items():
@@ -334,11 +334,11 @@ def bound_query(query: Query | str, sources: Sources) -> BoundQuery:
     return bind(parsed, {name: source.declared(name) for name, source in sources.items()})
 
 
-def whole(source: Stream | Relation) -> pa.Table:
+def read_all_rows(source: Stream | Relation) -> pa.Table:
     return pa.concat_tables(source.batches())
 
 
-def lateness_of(config: JoinConfig | AggregateConfig, sources: Sources) -> dict[str, Lateness]:
+def collect_lateness(config: JoinConfig | AggregateConfig, sources: Sources) -> dict[str, Lateness]:
     found: dict[str, Lateness] = {}
     for i in config.streams:
         source = sources[config.inputs[i].name]
@@ -384,13 +384,13 @@ def run_batch_with_metrics(
         state_bytes=run.state_bytes,
         watermark_us=run.watermark.value_us if run.watermark.value_us > -FOREVER_US else None,
         newest_us=max(run.watermark.newest_us.values(), default=None),
-        operators_s=_operators(run, spent, spent_s),
+        operators_s=_measure_operators(run, spent, spent_s),
         plan=run.config.plan,
     )
     return results, figures
 
 
-def _operators(run: EmbeddedRun, before: Mapping[tuple[str, int], float], worked_s: float) -> dict[str, float]:
+def _measure_operators(run: EmbeddedRun, before: Mapping[tuple[str, int], float], worked_s: float) -> dict[str, float]:
     """Seconds of this batch by operator; work of no single input goes by the operator's name alone, and `batches` is
     what is left.
     """

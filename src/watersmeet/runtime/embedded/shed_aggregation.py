@@ -11,14 +11,14 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InputError, PlanError
-from watersmeet.operators.shed.aggregation import ShedAggregation, ShedConfig, shed_config, with_hidden
-from watersmeet.operators.shed.sampling import drop_boxes, keep_shares
-from watersmeet.operators.window_join.admission import Delta
+from watersmeet.operators.shed.aggregation import ShedAggregation, ShedConfig, add_hidden_columns, build_shed_config
+from watersmeet.operators.shed.sampling import build_drop_boxes, compute_keep_shares
+from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.operators.window_join.driver import Stepped, step, with_relation
 from watersmeet.operators.window_join.state import empty_state
 from watersmeet.operators.window_join.tactics.registry import settled_config
 from watersmeet.operators.window_join.work_counters import Tally
-from watersmeet.runtime.embedded.run import EmbeddedRun, Sources, lateness_of, whole
+from watersmeet.runtime.embedded.run import EmbeddedRun, Sources, collect_lateness, read_all_rows
 from watersmeet.runtime.watermark import Watermark
 
 #: Front of the saved state: the largest time so far, and the length of the join's part. The estimates' part follows it.
@@ -74,10 +74,10 @@ class ShedAggregatedRun(EmbeddedRun):
     def _fill(self, plan: Plan) -> Plan:
         return plan  # the join below has columns that the sources lack, so it is not planned by their rows
 
-    def _without_shed(self, name: str, delta: Delta) -> Delta:
-        return with_hidden(super()._without_shed(name, delta))
+    def _without_shed(self, name: str, delta: InputBatch) -> InputBatch:
+        return add_hidden_columns(super()._without_shed(name, delta))
 
-    def _step(self, deltas: dict[int, Delta], future_us: int) -> Stepped:
+    def _step(self, deltas: dict[int, InputBatch], future_us: int) -> Stepped:
         mark = self.watermark.value_us
         timely = [int(delta.times.max()) for delta in deltas.values() if len(delta) and int(delta.times.max()) >= mark]
         self.largest_us = max([self.largest_us, *timely])
@@ -97,7 +97,7 @@ def shed_aggregation(bound: BoundQuery, plan: Plan) -> ShedConfig:
         raise PlanError(
             "rows that were shed cannot be aggregated early: estimates need single rows", hint="leave early out"
         )
-    return shed_config(bound, keep_shares(bound, plan))
+    return build_shed_config(bound, compute_keep_shares(bound, plan))
 
 
 def start_shed_aggregation(bound: BoundQuery, sources: Sources, plan: Plan, *, every_row: bool) -> ShedAggregatedRun:
@@ -111,8 +111,8 @@ def start_shed_aggregation(bound: BoundQuery, sources: Sources, plan: Plan, *, e
     state = empty_state(config)
     for each in config.inputs:
         if not each.is_stream:
-            state = with_relation(config, state, each.number, whole(sources[each.name]))
-    watermark, boxes = Watermark.start(lateness_of(config, sources)), drop_boxes(bound, plan)
+            state = with_relation(config, state, each.number, read_all_rows(sources[each.name]))
+    watermark, boxes = Watermark.start(collect_lateness(config, sources)), build_drop_boxes(bound, plan)
     tally = Tally(len(config.inputs))
     return ShedAggregatedRun(
         shed.bound, config, sources, state, watermark, tally, boxes, aggregation=ShedAggregation(shed)

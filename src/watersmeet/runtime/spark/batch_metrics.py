@@ -13,9 +13,8 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
 from watersmeet.operators.window_join.work_counters import ALL, KEEP, PROBE, ROWS_OUT, TAKE_IN
-from watersmeet.runtime.spark.bucket import Bucket, spent_name
+from watersmeet.runtime.spark.bucket import MERGE_METRICS, Bucket, spent_name
 from watersmeet.runtime.spark.emission import METRICS
-from watersmeet.runtime.spark.merger import MERGE_METRICS
 
 OBSERVATION, MERGED = "watersmeet", "watersmeet groups"
 
@@ -39,7 +38,7 @@ _PER_PAIR = ("probes", "comparisons", "touched")
 
 
 @dataclass(frozen=True, slots=True)
-class BatchMetrics:
+class SparkBatchMetrics:
     """One micro-batch. Streams go by name, pairs by (origin, target) alias; times are sums over all tasks, in
     microseconds.
 
@@ -99,12 +98,12 @@ def _number(place: int) -> Column:
     return F.col(METRICS)[place]
 
 
-def batches(query: Any) -> list[BatchMetrics]:
+def batches(query: Any) -> list[SparkBatchMetrics]:
     """The metrics of a streaming query's recent micro-batches, oldest first; `query` is what `start()` returned."""
     return metrics_of(query.recentProgress)
 
 
-def metrics_of(progress: Iterable[Any]) -> list[BatchMetrics]:
+def metrics_of(progress: Iterable[Any]) -> list[SparkBatchMetrics]:
     """The metrics in the progress reports of a streaming query; batches in which no bucket ran have none."""
     found = ((each, each["observedMetrics"].get(OBSERVATION)) for each in progress)
     return [
@@ -133,7 +132,7 @@ def _with_merge(progress: Any, values: dict[str, int]) -> dict[str, int]:
     return values | added | {_RESULTS: merged[_RESULTS] or 0}
 
 
-def _batch(progress: Any, observed_values: Mapping[str, int]) -> BatchMetrics:
+def _batch(progress: Any, observed_values: Mapping[str, int]) -> SparkBatchMetrics:
     values: dict[str, Any] = {"batch": progress["batchId"], "trigger_ms": progress["durationMs"]["triggerExecution"]}
     for text, value in observed_values.items():
         what, *about = json.loads(text)
@@ -143,7 +142,7 @@ def _batch(progress: Any, observed_values: Mapping[str, int]) -> BatchMetrics:
             values[what] = value
         else:
             values.setdefault(what, {})[about[0] if len(about) == 1 else tuple(about)] = value
-    return BatchMetrics(**values)
+    return SparkBatchMetrics(**values)
 
 
 def _columns(bucket: Bucket) -> list[tuple[str, list[str]]]:

@@ -11,18 +11,22 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.errors import InternalError
 from watersmeet.operators.aggregate.config import AggregateConfig
+from watersmeet.operators.aggregate.merging import merge_partials
+from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.shed.aggregation import TIME
-from watersmeet.operators.window_join.admission import Delta
+from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.work_counters import ALL
 from watersmeet.runtime.spark.bucket_grid import Int64s, Layout
-from watersmeet.runtime.spark.bucket_operators import Counters, Operator
+from watersmeet.runtime.spark.bucket_operators import AggregateOperator, Counters, Operator
 from watersmeet.runtime.spark.integer_downcast import widened
 from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNWANTED, Packet, table_from_bytes
 from watersmeet.runtime.watermark import Lateness, Watermark
@@ -124,20 +128,20 @@ class _UnpackedBatch:
             self.arrived[packet.source] = self.arrived.get(packet.source, 0) + packet.rows
             self.pack_us += packet.spent_us
 
-    def deltas(self) -> dict[int, Delta]:
+    def deltas(self) -> dict[int, InputBatch]:
         return dict(self._deltas())
 
-    def _deltas(self) -> Iterator[tuple[int, Delta]]:
+    def _deltas(self) -> Iterator[tuple[int, InputBatch]]:
         for i, schema in self.bucket.travelling.items():
             source = self.bucket.config.inputs[i]
             tables = self.tables.get(i)
             table = widened(tables, schema) if tables else schema.empty_table()
-            yield i, Delta(table, event_times_us(source.name, table, source.time or "", source.unit))
+            yield i, InputBatch(table, event_times_us(source.name, table, source.time or "", source.unit))
 
     def _times(self, kind: int, stream: int) -> Int64s:
         return np.concatenate([np.empty(0, np.int64), *self.only_times.get((kind, stream), [])])
 
-    def metrics(self, deltas: dict[int, Delta], watermark_us: int, counters: Counters) -> Metrics:
+    def metrics(self, deltas: dict[int, InputBatch], watermark_us: int, counters: Counters) -> Metrics:
         """Count every row once over all buckets.
 
         A row that has copies counts in the first of its cells. Every copy counts as a shuffled row.
@@ -168,3 +172,42 @@ class _UnpackedBatch:
 def spent_name(operator: str, number: int) -> str:
     """Return the name of the metric for an operator's time on one input, or on all inputs."""
     return f"{operator.replace(' ', '_')}_{'all' if number == ALL else number}_us"
+
+
+#: What the second step counts, beside what the buckets do.
+MERGE_METRICS = ("results", "state_rows", "state_bytes", "state_read_us", "join_us", "state_write_us")
+
+
+@dataclass(frozen=True)
+class Merger:
+    """What adds up parts of groups. `labels` are its buckets."""
+
+    config: AggregateConfig
+    labels: tuple[int, ...]
+
+    @property
+    def operator(self) -> AggregateOperator:
+        return AggregateOperator(self.config, {})
+
+    @property
+    def lateness(self) -> Mapping[str, Lateness]:
+        """Time is decided before: there is no watermark here."""
+        return {}
+
+    def empty(self) -> BucketState:
+        return BucketState(self.operator.empty(), Watermark.start(self.lateness))
+
+    def advance(
+        self, state: BucketState, parts: Iterable[tuple[int, Any]]
+    ) -> Generator[pa.RecordBatch, None, BucketState]:
+        """Adds up parts, given as blobs with their rounds, round after round."""
+        by_round: dict[int, list[pa.Table]] = {}
+        for number, blob in parts:
+            by_round.setdefault(number, []).append(table_from_bytes(blob))
+        inner = state.inner
+        if not isinstance(inner, AggregateState):
+            raise InternalError("a merger's state is an aggregation's")
+        for number in sorted(by_round):
+            shown, inner = merge_partials(self.config, inner, pa.concat_tables(by_round[number]))
+            yield from shown
+        return BucketState(inner, state.watermark)

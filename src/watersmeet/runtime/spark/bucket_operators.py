@@ -20,12 +20,12 @@ from watersmeet.operators.aggregate.parts import AggregatePart as SavedWhole
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.aggregate.step import step as aggregate_step
 from watersmeet.operators.shed.aggregation import ShedAggregation, ShedConfig
-from watersmeet.operators.window_join.admission import Delta
+from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.driver import Counters as MeetCounters
 from watersmeet.operators.window_join.driver import drained, steps, with_relation
 from watersmeet.operators.window_join.serialization import SavedPart, state_from_parts, state_parts
-from watersmeet.operators.window_join.state import MeetState, empty_state, without_dead_rows
+from watersmeet.operators.window_join.state import JoinState, empty_state, evict_expired_rows
 from watersmeet.operators.window_join.work_counters import Tally
 from watersmeet.runtime.spark.packets import table_from_bytes
 
@@ -69,7 +69,9 @@ class Operator(Protocol):
 
     def empty(self) -> Any: ...
 
-    def steps(self, state: Any, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int) -> Steps:
+    def steps(
+        self, state: Any, deltas: dict[int, InputBatch], watermark_us: int, future_us: int, largest_us: int
+    ) -> Steps:
         """Yields results in bounded pieces; returns the next state and what was counted. `largest_us` is of all
         buckets' rows.
         """
@@ -86,22 +88,22 @@ class MeetOperator:
     config: JoinConfig
     relations: Mapping[int, bytes]
 
-    def empty(self) -> MeetState:
+    def empty(self) -> JoinState:
         return self._with_relations(empty_state(self.config))
 
     def steps(
-        self, state: MeetState, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int
-    ) -> Generator[pa.RecordBatch, None, tuple[MeetState, MeetCounters]]:
+        self, state: JoinState, deltas: dict[int, InputBatch], watermark_us: int, future_us: int, largest_us: int
+    ) -> Generator[pa.RecordBatch, None, tuple[JoinState, MeetCounters]]:
         following, counters = yield from steps(self.config, state, deltas, watermark_us, future_us)
-        return without_dead_rows(self.config, following, state, future_us), counters
+        return evict_expired_rows(self.config, following, state, future_us), counters
 
-    def parts(self, state: MeetState) -> Sequence[Part]:
+    def parts(self, state: JoinState) -> Sequence[Part]:
         return state_parts(self.config, state)
 
-    def restored(self, saved: Sequence[SavedPart]) -> MeetState:
+    def restored(self, saved: Sequence[SavedPart]) -> JoinState:
         return self._with_relations(state_from_parts(self.config, saved))
 
-    def _with_relations(self, state: MeetState) -> MeetState:
+    def _with_relations(self, state: JoinState) -> JoinState:
         for number, table in self._tables.items():
             state = with_relation(self.config, state, number, table)
         return state
@@ -125,7 +127,7 @@ class AggregateOperator:
         return state
 
     def steps(
-        self, state: AggregateState, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int
+        self, state: AggregateState, deltas: dict[int, InputBatch], watermark_us: int, future_us: int, largest_us: int
     ) -> Steps:
         stepped = aggregate_step(self.config, state, deltas, watermark_us, future_us, largest_us)
         yield from stepped.results
@@ -145,7 +147,7 @@ ESTIMATES = "estimates"
 class ShedState:
     """The join's windows, and the combinations that are or will be inside them."""
 
-    meet: MeetState
+    meet: JoinState
     aggregation: ShedAggregation
 
 
@@ -160,7 +162,7 @@ class ShedOperator:
         return ShedState(self.join.empty(), ShedAggregation(self.shed))
 
     def steps(
-        self, state: ShedState, deltas: dict[int, Delta], watermark_us: int, future_us: int, largest_us: int
+        self, state: ShedState, deltas: dict[int, InputBatch], watermark_us: int, future_us: int, largest_us: int
     ) -> Steps:
         found, (meet, counters) = drained(self.join.steps(state.meet, deltas, watermark_us, future_us, largest_us))
         aggregation = replace(

@@ -141,7 +141,7 @@ def _written(place: Path, load: Load, number: int, batches: int) -> list[pa.Tabl
 
 def _join_s(load: Load, tables: list[list[pa.Table]]) -> float:
     """CPU seconds of the same batches joined in this process."""
-    under_way = embedded.start(
+    under_way = embedded.start_run(
         load.query, {name: stream(each, time="ts") for name, each in zip(_NAMES, tables, strict=True)}, Plan("runs")
     )
     start = time.process_time()

@@ -21,7 +21,7 @@ from watersmeet.algebra.query import Query
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.metrics.batch import BatchFigures, Observer
 from watersmeet.runtime.embedded.run import Sources
-from watersmeet.runtime.spark.batch_metrics import BatchMetrics, batches, ledger_of
+from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, batches, ledger_of
 from watersmeet.runtime.spark.host import on_spark
 from watersmeet.runtime.spark.spark_errors import summarize_error
 
@@ -81,7 +81,7 @@ def watch(query: StreamingQuery, stop: threading.Event, observe: Observer, plan:
     return rows_out
 
 
-def figures(batch: BatchMetrics, plan: Plan) -> BatchFigures:
+def figures(batch: SparkBatchMetrics, plan: Plan) -> BatchFigures:
     """A micro-batch's metrics as every live view reads them. Times of operators are sums over all tasks."""
     return BatchFigures(
         batch=batch.batch,
@@ -100,7 +100,7 @@ def figures(batch: BatchMetrics, plan: Plan) -> BatchFigures:
     )
 
 
-def _operators_s(batch: BatchMetrics) -> dict[str, float]:
+def _operators_s(batch: SparkBatchMetrics) -> dict[str, float]:
     """Seconds by operator, under the cost model's names; `batches` is what else the join did.
 
     Tasks run beside each other, so what is left of the trigger for Spark itself is at least what is said here.

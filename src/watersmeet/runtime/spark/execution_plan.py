@@ -18,17 +18,16 @@ from watersmeet.errors import InternalError, PlanError
 from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config
 from watersmeet.operators.aggregate.merging import build_merge_config
 from watersmeet.operators.expressions.conjunctions import may_raise
-from watersmeet.operators.shed.sampling import DropBox, drop_boxes
-from watersmeet.operators.window_join.admission import names_read
+from watersmeet.operators.shed.sampling import DropBox, build_drop_boxes
+from watersmeet.operators.window_join.admission import list_columns_read
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.tactics.registry import settled_config
-from watersmeet.runtime.embedded.run import Sources, lateness_of, whole
+from watersmeet.runtime.embedded.run import Sources, collect_lateness, read_all_rows
 from watersmeet.runtime.embedded.shed_aggregation import shed_aggregation
 from watersmeet.runtime.planning import EMPTY_SAMPLE, choose_spark_plan, estimate_input_rates, read_planning_input
-from watersmeet.runtime.spark.bucket import Bucket
+from watersmeet.runtime.spark.bucket import Bucket, Merger
 from watersmeet.runtime.spark.bucket_grid import Axis, GridStore, Layout, bucket_labels, choose_layout, grouping_of
 from watersmeet.runtime.spark.bucket_operators import AggregateOperator, MeetOperator, Operator, ShedOperator
-from watersmeet.runtime.spark.merger import Merger
 from watersmeet.runtime.spark.packets import table_bytes
 from watersmeet.runtime.spark.packing import PackedInput, Packer
 from watersmeet.runtime.spark.plan_log import PlanLog
@@ -82,7 +81,7 @@ def arranged(
     A ROWS window counts the rows of a whole stream, so a query with one runs in a single bucket. `log` has the plans
     of later batches. `stats` are declared statistics. `checkpoint` stores the grid of a streaming query.
     """
-    if bound.is_aggregation and plan is not None and drop_boxes(bound, plan):
+    if bound.is_aggregation and plan is not None and build_drop_boxes(bound, plan):
         return _build_shedding_aggregation(bound, sources, plan, partitions)
     plan = choose_spark_plan(bound, sources, plan, stats)
     config: Config = build_aggregate_config(bound, plan) if bound.is_aggregation else settled_config(bound, plan)
@@ -92,7 +91,7 @@ def arranged(
     if isinstance(config, AggregateConfig) and not grouping_of(config).is_whole_in(layout):
         merger = Merger(build_merge_config(bound, config), labels)
         config = replace(config, partial=True)
-    boxes = drop_boxes(bound, config.plan)
+    boxes = build_drop_boxes(bound, config.plan)
     packers = tuple(
         _build_packer(
             config, number, name, layout, labels, boxes.get(name), _build_planned_drops(bound, config, name, log)
@@ -108,7 +107,7 @@ def _build_shedding_aggregation(bound: BoundQuery, sources: Sources, plan: Plan,
     """Build the plan of an aggregation that sheds rows: one bucket runs the join and estimates the aggregates."""
     shed = shed_aggregation(bound, plan)
     config = settled_config(shed.bound, plan)
-    layout, boxes = choose_layout(config, 1), drop_boxes(bound, plan)
+    layout, boxes = choose_layout(config, 1), build_drop_boxes(bound, plan)
     fields = {source.schema.name: tuple(source.schema.fields.names) for source in bound.sources}
     labels = bucket_labels(layout.cells, partitions)
     packers = tuple(
@@ -216,7 +215,7 @@ def _build_packer(
 def _build_packed_input(config: Config, source: JoinInput) -> PackedInput:
     if not _is_selected_while_packing(source):
         return PackedInput(source.number, tuple(source.fields.names), keys=())
-    names = dict.fromkeys([*names_read(_drop_selection(source)), source.time or ""])
+    names = dict.fromkeys([*list_columns_read(_drop_selection(source)), source.time or ""])
     return PackedInput(source.number, tuple(names), source.keys, source.selection, source.operands)
 
 
@@ -241,7 +240,7 @@ def _build_bucket(config: Config, sources: Sources, packers: tuple[Packer, ...])
             sorted((each.number, _build_packed_schema(config, each)) for packer in packers for each in packer.inputs)
         ),
         streams=tuple(packer.name for packer in packers),
-        lateness=lateness_of(config, sources),
+        lateness=collect_lateness(config, sources),
         layout=packers[0].layout,
         labels=packers[0].labels,
     )
@@ -278,8 +277,8 @@ def _list_relation_inputs(config: Config) -> list[int]:
 
 
 def _read_relation(config: Config, source: JoinInput, sources: Sources) -> pa.Table:
-    table = whole(sources[source.name])
-    return table.select(names_read(source)) if isinstance(config, JoinConfig) else table
+    table = read_all_rows(sources[source.name])
+    return table.select(list_columns_read(source)) if isinstance(config, JoinConfig) else table
 
 
 def _build_packed_schema(config: Config, each: PackedInput) -> pa.Schema:

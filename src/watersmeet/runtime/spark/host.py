@@ -20,13 +20,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import Query
 from watersmeet.errors import InputError
-from watersmeet.runtime.embedded.run import Sources, bound_query
+from watersmeet.runtime.embedded.run import Sources, bind_query
 from watersmeet.runtime.spark.batch_metrics import metric_names, observed, observed_merge
+from watersmeet.runtime.spark.bucket import Merger
 from watersmeet.runtime.spark.bucket_grid import GridStore
 from watersmeet.runtime.spark.emission import BLOB, BUCKET, ROUND, ListedRows, PartsOfGroups
 from watersmeet.runtime.spark.execution_plan import Arrangement, arranged
 from watersmeet.runtime.spark.inputs import packed_stream
-from watersmeet.runtime.spark.merger import Merger
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.spark.processor import BucketProcessor, MergeProcessor, merge_emission, merge_finite, run_finite
 from watersmeet.runtime.spark.session import check_session, check_table_size, choose_partitions, remove_ended_runs
@@ -64,7 +64,7 @@ def on_spark(
     workers = check_workers(
         spark.sparkContext
     )  # before anything else runs in them: a frame may ask Spark for its columns
-    bound = bound_query(query, sources)
+    bound = bind_query(query, sources)
     streaming = any(isinstance(source, Stream) and source.is_endless for source in _read(sources, bound.query))
     check_session(spark, streaming=streaming)
     partitions = choose_partitions(spark, streaming=streaming)

@@ -24,15 +24,15 @@ from pyspark.errors import StreamingQueryException
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import InputError, PlanError
-from watersmeet.operators.shed.sampling import drop_boxes
+from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.planner.budget import Budget
 from watersmeet.planner.controller import BatchReport, Controller, Controls, PlanModel
-from watersmeet.planner.estimates import Arriving
 from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
 from watersmeet.planner.overload import Situation
+from watersmeet.planner.workload import Arriving
 from watersmeet.runtime.background import BackgroundError, BackgroundThread
 from watersmeet.runtime.planning import PlanningSample, explain_sample
-from watersmeet.runtime.spark.batch_metrics import BatchMetrics, metrics_of
+from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, metrics_of
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.stats.stream_stats import StreamStats
 
@@ -141,7 +141,7 @@ class KeepingUp:
             except StreamingQueryException:  # a batch failed: whoever waits for the query gets that error from Spark
                 return
 
-    def _take(self, batch: BatchMetrics, began_s: float) -> None:
+    def _take(self, batch: SparkBatchMetrics, began_s: float) -> None:
         """Rows come between the beginnings of two batches. The first of a run takes what processes need to begin: it
         tells nothing.
         """
@@ -182,7 +182,7 @@ class KeepingUp:
     def _keep_at(self, batch: int) -> dict[str, float]:
         """The shares kept in a batch, of the streams that are not kept whole."""
         plan = self.log.plan_at(batch) or self.plan
-        return {name: box.keep for name, box in drop_boxes(self.bound, plan).items()}
+        return {name: box.keep for name, box in build_drop_boxes(self.bound, plan).items()}
 
     def _begun(self) -> int:
         """The newest batch that has begun, as Spark's own log says."""

@@ -21,9 +21,9 @@ from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators.aggregate.codes import combine_row_codes
 from watersmeet.operators.expressions import evaluate, evaluate_or_null, maybe_true
 from watersmeet.operators.keys import encode_keys
-from watersmeet.operators.shed.aggregation import ROW, TIME, with_hidden
+from watersmeet.operators.shed.aggregation import ROW, TIME, add_hidden_columns
 from watersmeet.operators.shed.sampling import DropBox
-from watersmeet.operators.window_join.admission import Delta
+from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.runtime.spark.bucket_grid import Axis, Int64s, Layout
 from watersmeet.runtime.spark.integer_downcast import narrowed
 from watersmeet.runtime.spark.packets import (
@@ -91,7 +91,9 @@ class Packer:
     planned: PlannedDrops | None = None
     hashes: str | None = None
     unit: str | None = None  # of integer times
-    with_hidden: bool = False  # rows travel with their identity and their time, for estimates of what was dropped
+    add_hidden_columns: bool = (
+        False  # rows travel with their identity and their time, for estimates of what was dropped
+    )
 
     def packed(self, tables: Iterable[pa.Table], round_number: int = 0) -> Iterator[pa.RecordBatch]:
         """The packets of everything that one task reads of the stream; the clock comes last."""
@@ -122,7 +124,7 @@ class Packer:
         batch = table.combine_chunks()
         kept = self._kept(batch)
         if self.with_hidden:
-            batch = with_hidden(Delta(batch, times), self.identity).table
+            batch = add_hidden_columns(InputBatch(batch, times), self.identity).table
         if not np.all(kept):
             yield self._times(SHED, times[~kept], round_number)
         for place, each in enumerate(self.inputs):

@@ -14,7 +14,7 @@ from pyspark import TaskContext
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import PlanError
-from watersmeet.operators.shed.sampling import DropBox, drop_boxes
+from watersmeet.operators.shed.sampling import DropBox, build_drop_boxes
 from watersmeet.runtime.spark.plan_log import PlanLog
 
 #: The batch of a task that works for none.
@@ -47,7 +47,9 @@ class PlannedDrops:
     @property
     def own(self) -> DropBox:
         """The query's own box; one that keeps everything has the stream's seed nevertheless."""
-        return drop_boxes(self.bound, self.plan).get(self.stream) or DropBox(self.stream, seed=self.plan.drop_seed)
+        return build_drop_boxes(self.bound, self.plan).get(self.stream) or DropBox(
+            self.stream, seed=self.plan.drop_seed
+        )
 
     def now(self) -> DropBox:
         """The box of the batch the task works for."""
@@ -55,7 +57,7 @@ class PlannedDrops:
         if plan is None:
             return self.own
         refuse_another_seed(self.plan, plan)
-        return drop_boxes(self.bound, plan).get(self.stream) or DropBox(self.stream, seed=plan.drop_seed)
+        return build_drop_boxes(self.bound, plan).get(self.stream) or DropBox(self.stream, seed=plan.drop_seed)
 
 
 def refuse_another_seed(before: Plan, after: Plan) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import PlanError, listing
-from watersmeet.operators.shed.sampling import drop_boxes
+from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.operators.window_join.config import JoinConfig, build_join_config
 from watersmeet.operators.window_join.tactics.grouped_runs import RUNS
 from watersmeet.operators.window_join.tactics.join_tree import TREE
@@ -36,7 +36,7 @@ def settled_config(bound: BoundQuery, plan: Plan) -> JoinConfig:
     alone.
     """
     _refuse_early_aggregation(plan)
-    drop_boxes(bound, plan)
+    build_drop_boxes(bound, plan)
     tactic = tactic_of(plan)
     if plan.tree is not None and tactic is not TREE:
         raise refuse(plan, "it is not a tree of joins", hint="leave the tree out, or the algorithm")

@@ -11,8 +11,8 @@ from watersmeet.errors import InputError, listing
 from watersmeet.kernels.compile import kernel_times
 from watersmeet.runtime.embedded.run import collect_with_metrics
 from watersmeet_lab.bench.catalogue import CATALOGUE, DUCKDB_ONLY
-from watersmeet_lab.bench.embedded import WARM_UP_ROWS, collect_with_watersmeet
-from watersmeet_lab.bench.workloads import JoinWorkload, first_rows
+from watersmeet_lab.bench.duckdb_comparison import WARM_UP_ROWS, collect_with_watersmeet
+from watersmeet_lab.bench.join_workloads import JoinWorkload, first_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,8 @@ def profile_embedded(workload: JoinWorkload) -> TimeProfile:
 
 
 def _profile_on_spark(workload: JoinWorkload) -> TimeProfile:
-    from watersmeet_lab.bench.spark.beside import run_watersmeet_on_spark
-    from watersmeet_lab.bench.spark.profile import mean_phase_seconds, phase_seconds_by_batch
-    from watersmeet_lab.bench.spark.session import benchmark_session
+    from watersmeet_lab.bench.spark.peer_comparison import run_watersmeet_on_spark
+    from watersmeet_lab.bench.spark.streaming_run import benchmark_session, mean_phase_seconds, phase_seconds_by_batch
 
     ran = run_watersmeet_on_spark(benchmark_session(), workload)
     tables = {"a batch, on average": mean_phase_seconds(ran)}

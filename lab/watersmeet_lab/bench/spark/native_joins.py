@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
-from watersmeet_lab.bench.joins import JoinAggregate, JoinStep, PairBound, PortableJoin, TumblingTile
+from watersmeet_lab.bench.portable_joins import JoinAggregate, JoinStep, PairBound, PortableJoin, TumblingTile
 
 STATE_STORE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 STATE_STORES = {

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 import watersmeet as wm
 from watersmeet.algebra.plan import Plan
 from watersmeet.planner.models.golab import Order
 from watersmeet_lab.papers.effort import Effort
-from watersmeet_lab.workloads.golab import GolabRunResult, StreamSpec, run_join, stream_names, unit_us
+from watersmeet_lab.workloads.golab_streams import GolabRunResult, StreamSpec, run_join, stream_names, unit_us
 
 #: Rates closer than this are not told apart: the same plan on the same rows repeats to a few parts in a hundred on a
 #: busy machine.
@@ -67,3 +70,33 @@ def lazy_plan(
     indexes = {name: f"hash({count})" for name, count in zip(stream_names(streams), buckets, strict=False)}
     chosen = orders or stream_names_in_order(streams, [each for each in order if isinstance(each, int)])
     return wm.plan(algorithm, order=chosen, indexes=indexes, evaluate=interval, expire=interval)
+
+
+@dataclass(frozen=True, slots=True)
+class LinearFit:
+    """A time as a constant and so much per unit of each quantity, and the share of its variance over the points that
+    this explains.
+    """
+
+    constant: float
+    per_unit: tuple[float, ...]
+    explained: float
+
+    def at(self, *quantities: float) -> float:
+        return self.constant + sum(
+            weight * quantity for weight, quantity in zip(self.per_unit, quantities, strict=True)
+        )
+
+
+def fit_linear(times: Sequence[float], *quantities: Sequence[float]) -> LinearFit:
+    """
+    >>> found = fit([5.0, 7.0, 9.0, 11.0], [1, 2, 3, 4])
+    >>> round(found.constant, 6), round(found.per_unit[0], 6), round(found.explained, 6), round(found.at(10), 6)
+    (3.0, 2.0, 1.0, 23.0)
+    """
+    measured = np.asarray(times, np.float64)
+    known = np.column_stack([np.ones(measured.size), *(np.asarray(each, np.float64) for each in quantities)])
+    weights = np.linalg.lstsq(known, measured, rcond=None)[0]
+    left, spread = float(np.sum((measured - known @ weights) ** 2)), float(np.sum((measured - measured.mean()) ** 2))
+    constant, *per_unit = weights.tolist()
+    return LinearFit(constant, tuple(per_unit), 1 - left / spread if spread else 1.0)

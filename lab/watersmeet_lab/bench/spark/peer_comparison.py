@@ -18,16 +18,19 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from watersmeet.sources.directories import write_numbered
-from watersmeet_lab.bench.answers import ExpectedRows
-from watersmeet_lab.bench.embedded import run_on_finite_tables, slice_batch
-from watersmeet_lab.bench.peers import flink
-from watersmeet_lab.bench.peers.flink_sql import flink_select
+from watersmeet_lab.bench import flink
+from watersmeet_lab.bench.duckdb_comparison import run_on_finite_tables, slice_batch
+from watersmeet_lab.bench.expected_rows import ExpectedRows
+from watersmeet_lab.bench.flink import flink_select
+from watersmeet_lab.bench.join_workloads import MIN_BATCHES, TIME_COLUMNS, JoinWorkload, first_rows
 from watersmeet_lab.bench.results import PeerComparison, SystemResult
-from watersmeet_lab.bench.spark.native import STATE_STORES, native_join_frame, read_parquet_stream, use_state_store
-from watersmeet_lab.bench.spark.profile import mean_phase_seconds
-from watersmeet_lab.bench.spark.runs import SparkRunResult, run_to_end
-from watersmeet_lab.bench.spark.session import benchmark_session
-from watersmeet_lab.bench.workloads import MIN_BATCHES, TIME_COLUMNS, JoinWorkload, first_rows
+from watersmeet_lab.bench.spark.native_joins import (
+    STATE_STORES,
+    native_join_frame,
+    read_parquet_stream,
+    use_state_store,
+)
+from watersmeet_lab.bench.spark.streaming_run import SparkRunResult, benchmark_session, mean_phase_seconds, run_to_end
 
 WARM_UP_ROWS = 200_000
 

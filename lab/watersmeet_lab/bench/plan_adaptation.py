@@ -13,7 +13,7 @@ from watersmeet.errors import WatersmeetError
 from watersmeet.operators.parallel import cpu_seconds
 from watersmeet.runtime.embedded.adaptive import Decision
 from watersmeet.runtime.embedded.run import EmbeddedRun
-from watersmeet_lab.workloads.jump import JUMP_QUERY, RateJump
+from watersmeet_lab.workloads.rate_jump import JUMP_QUERY, RateJump
 
 #: After a jump the window of the fast stream fills for so many batches of a second.
 _WINDOW_FILL_BATCHES = 10

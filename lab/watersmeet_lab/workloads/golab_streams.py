@@ -128,7 +128,7 @@ def run_join(
     fill = max(stream.window for stream in streams) * unit
     tables = generate_arrivals(streams, fill + rows, seed, balanced=balanced)
     sources = {name: wm.stream(table, time="ts", unit="us") for name, table in tables.items()}
-    under_way = embedded.start(join_query(streams), sources, plan)
+    under_way = embedded.start_run(join_query(streams), sources, plan)
     if only_count:
         under_way.config = replace(under_way.config, outputs=(), result=pa.schema([]))
     under_way.advance({name: table.filter(table["ts"].to_numpy() < fill) for name, table in tables.items()})

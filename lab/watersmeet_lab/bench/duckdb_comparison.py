@@ -12,10 +12,10 @@ import pyarrow as pa
 
 import watersmeet as wm
 from watersmeet.errors import WatersmeetError
-from watersmeet_lab.bench.answers import ExpectedRows
-from watersmeet_lab.bench.measure import CallMeasurement, measure_call
+from watersmeet_lab.bench.expected_rows import ExpectedRows
+from watersmeet_lab.bench.join_workloads import CommonKeyStreams, JoinWorkload, first_rows
+from watersmeet_lab.bench.resource_usage import CallMeasurement, measure_call
 from watersmeet_lab.bench.results import PeerComparison, SystemResult
-from watersmeet_lab.bench.workloads import CommonKeyStreams, JoinWorkload, first_rows
 
 REPEATS = 3
 WARM_UP_ROWS = 2_000

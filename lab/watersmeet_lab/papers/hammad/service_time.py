@@ -26,7 +26,7 @@ from watersmeet.kernels.wjoin.outputs import WindowJoin
 from watersmeet.kernels.wjoin.ripple_join import CLEAN_UP_EVERY, ripple_join
 from watersmeet.kernels.wjoin.xjoin import xjoin
 from watersmeet_lab.papers.effort import Effort
-from watersmeet_lab.papers.hammad.streams import ArrivalSequence, Int64s
+from watersmeet_lab.papers.hammad.arrival_streams import ArrivalSequence, Int64s
 
 BLOCK = 1000
 BUCKETS = 128

@@ -4,6 +4,7 @@ changes.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -12,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyspark.sql import DataFrame
+import psutil
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
-from watersmeet.runtime.spark.batch_metrics import BatchMetrics, metrics_of
-from watersmeet_lab.bench.memory import watch_peak_memory
+from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, metrics_of
+from watersmeet.runtime.spark.session import session as local_session
+from watersmeet_lab.bench.resource_usage import watch_peak_memory
 from watersmeet_lab.bench.results import SystemResult
 
 _ROW_COUNT, _CHECKSUM = "rows", "checksum"
@@ -35,7 +38,7 @@ class SparkRunResult:
     seconds: float
     rows_out: int
     checksum: int
-    batches: tuple[BatchMetrics, ...]
+    batches: tuple[SparkBatchMetrics, ...]
     trigger_ms: tuple[int, ...] = ()
     state_bytes: int | None = None
     peak_bytes: int | None = None
@@ -98,3 +101,55 @@ def _operator_state_bytes(progress: Any) -> int:
 
 def _state_store_bytes(store: Any) -> int:
     return int(store["memoryUsedBytes"]) + int(store["customMetrics"].get("rocksdbSstFileSize", 0))
+
+
+#: The share of the machine's memory that is Java's; workers, the other peers and the answer need the rest.
+HEAP_SHARE = 0.5
+
+
+def benchmark_session() -> SparkSession:
+    """A local session with half of the machine's memory; one that is active already is returned as it is."""
+    settings: dict[str, Any] = {"spark.driver.memory": f"{int(psutil.virtual_memory().total * HEAP_SHARE) >> 20}m"}
+    return local_session(**settings)
+
+
+#: Phases of a batch as the metrics name them. Reading files and packing them is one task, so their times are one.
+TASK_PHASES = {
+    "scan and pack": "pack_us",
+    "take in": "take_us",
+    "state read": "state_read_us",
+    "kernel": "join_us",
+    "state write": "state_write_us",
+}
+#: Parts of a trigger around its work, as Spark names them.
+TRIGGER_PHASES = {
+    "planning": ("latestOffset", "getBatch", "queryPlanning"),
+    "logs and commit": ("walCommit", "commitOffsets", "commitBatch"),
+}
+
+
+def mean_phase_seconds(ran: SparkRunResult) -> dict[str, float]:
+    """Seconds of a batch by phase, on average. Phases of a task run on several cores; what is left of the trigger is
+    shuffle and output.
+    """
+    count = max(1, len(ran.batches))
+    cores = os.cpu_count() or 1
+    spent = {
+        phase: sum(getattr(each, name) for each in ran.batches) / count / 1e6 / cores
+        for phase, name in TASK_PHASES.items()
+    }
+    for part, names in TRIGGER_PHASES.items():
+        spent[part] = sum(each.get(name, 0) for each in ran.durations_ms for name in names) / count / 1000
+    whole = sum(each.trigger_ms for each in ran.batches) / count / 1000
+    return {**spent, "shuffle, output and the rest": whole - sum(spent.values()), "whole trigger": whole}
+
+
+def phase_seconds_by_batch(ran: SparkRunResult) -> list[dict[str, float]]:
+    """Seconds of every batch by phase of its tasks, summed over cores, beside the whole trigger."""
+    return [
+        {
+            **{phase: getattr(each, name) / 1e6 for phase, name in TASK_PHASES.items()},
+            "whole trigger": each.trigger_ms / 1000,
+        }
+        for each in ran.batches
+    ]

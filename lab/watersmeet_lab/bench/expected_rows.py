@@ -6,12 +6,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.errors import WatersmeetError
+from watersmeet.kernels.hashing import combine_codes
+from watersmeet.operators.keys import encode_keys
 from watersmeet.operators.row_identity import hash_rows
-from watersmeet_lab.bench.workloads import JoinWorkload
+from watersmeet_lab.bench.join_workloads import JoinWorkload
 
 
 class DifferentRowsError(WatersmeetError):
@@ -64,3 +67,22 @@ class ExpectedRows:
 def row_checksum(rows: pa.Table) -> int:
     """The sum over all rows of the lower half of Spark's own hash of a row, its columns in the order of their names."""
     return int((hash_rows(rows.select(sorted(rows.column_names))) & 0xFFFFFFFF).sum())
+
+
+def have_same_rows(left: pa.Table, right: pa.Table) -> bool:
+    """Whether two tables of fixed-width columns hold the same bag of rows, by count and by the sum of a hash per row."""
+    return (
+        left.num_rows == right.num_rows
+        and left.column_names == right.column_names
+        and _key_checksum(left) == _key_checksum(right)
+    )
+
+
+def _key_checksum(table: pa.Table) -> int:
+    total = 0
+    for batch in table.to_batches(max_chunksize=1 << 20):
+        codes = np.zeros(batch.num_rows, np.int64)
+        for column in batch.columns:
+            codes = combine_codes(codes, encode_keys(column))
+        total += int(codes.view(np.uint64).sum(dtype=np.uint64))
+    return total % 2**64

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +17,14 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import WatersmeetError
 from watersmeet.planner.costing import costed
-from watersmeet.planner.estimates import Arriving
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.search import plan_space
+from watersmeet.planner.workload import Arriving
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.planning import explain_sample, read_planning_sample
-from watersmeet_lab.bench.measure import have_same_rows
-from watersmeet_lab.bench.regret.workloads import RegretWorkload
+from watersmeet_lab.bench.expected_rows import have_same_rows
+from watersmeet_lab.bench.regret_workloads import RegretWorkload
 
 #: A plan that is predicted to take longer is left out, and counted. Workloads are sized so that there is none.
 MAX_PREDICTED_S = 60.0
@@ -90,7 +92,7 @@ def explain_workload(
 ) -> tuple[BoundQuery, Explanation]:
     """What the optimizer says of the workload, having seen its rows and knowing how they come."""
     sources = {alias: wm.stream(table, time="ts", unit="us") for alias, table in tables.items()}
-    bound = embedded.bound_query(workload.query, sources)
+    bound = embedded.bind_query(workload.query, sources)
     arriving = Arriving(seconds / workload.batches, seconds, is_assumed=False)
     return bound, explain_sample(bound, read_planning_sample(bound, sources), {}, arriving=arriving)
 
@@ -130,7 +132,7 @@ def measure_regret(
 def _run_plan(
     workload: RegretWorkload, tables: dict[str, pa.Table], rounds: list[dict[str, pa.Table]], plan: Plan
 ) -> tuple[pa.Table, float]:
-    under_way = embedded.start(
+    under_way = embedded.start_run(
         workload.query, {alias: wm.stream(table, time="ts", unit="us") for alias, table in tables.items()}, plan
     )
     gc.collect()
@@ -139,3 +141,77 @@ def _run_plan(
     results += under_way.advance(rounds[-1], last=True)
     seconds = time.process_time() - start
     return pa.Table.from_batches(results, under_way.config.result), seconds
+
+
+#: What the suite is to show.
+MAX_MEDIAN_REGRET, MAX_WORST_REGRET, MIN_MEDIAN_CORRELATION = 1.10, 1.5, 0.9
+
+
+def format_regret(found: Regret) -> str:
+    left_out = f", {found.left_out} left out as hopeless" if found.left_out else ""
+    return (
+        f"{found.workload:<26} regret {found.regret:5.2f}  correlation {found.correlation:5.2f}  chosen {found.chosen.plan.algorithm:<11}"
+        f" {found.chosen.measured_s * 1e3:7.1f} ms  best {found.best.plan.algorithm:<11} {found.best.measured_s * 1e3:7.1f} ms"
+        f"  {len(found.timed)} plans{left_out}"
+    )
+
+
+def summarize_regrets(found: Sequence[Regret]) -> dict[str, float]:
+    return {
+        "median_regret": statistics.median(each.regret for each in found),
+        "worst_regret": max(each.regret for each in found),
+        "median_correlation": statistics.median(each.correlation for each in found),
+    }
+
+
+def format_verdict(found: Sequence[Regret]) -> str:
+    values = summarize_regrets(found)
+    return (
+        f"{len(found)} workloads: regret median {values['median_regret']:.2f} (bar {MAX_MEDIAN_REGRET:.2f}), worst {values['worst_regret']:.2f}"
+        f" (bar {MAX_WORST_REGRET:.2f}), rank correlation median {values['median_correlation']:.2f} (bar {MIN_MEDIAN_CORRELATION:.2f})"
+    )
+
+
+def regret_values(found: Regret) -> dict[str, object]:
+    return {
+        "workload": found.workload,
+        "streams": found.streams,
+        "plans": len(found.timed),
+        "left_out": found.left_out,
+        "regret": found.regret,
+        "correlation": found.correlation,
+        "chosen": found.chosen.plan.to_dict(),
+        "chosen_s": found.chosen.measured_s,
+        "best": found.best.plan.to_dict(),
+        "best_s": found.best.measured_s,
+    }
+
+
+def plot_regrets(found: Sequence[Regret], path: Path) -> Path:
+    """Measured against predicted time of every plan, a panel for each workload; the chosen plan is marked."""
+    try:
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise WatersmeetError("the plot needs matplotlib", hint="install what requirements-dev.txt names") from error
+    columns = min(6, len(found))
+    rows = -(-len(found) // columns)
+    figure = Figure(figsize=(3 * columns, 2.6 * rows), layout="constrained")
+    for number, each in enumerate(found):
+        axes = figure.add_subplot(rows, columns, number + 1)
+        axes.loglog(
+            [t.predicted_s for t in each.timed], [t.measured_s for t in each.timed], ".", color="#4878a8", markersize=3
+        )
+        axes.loglog(
+            [each.chosen.predicted_s], [each.chosen.measured_s], "o", color="#c44e52", markersize=6, fillstyle="none"
+        )
+        ends = [min(t.predicted_s for t in each.timed), max(t.predicted_s for t in each.timed)]
+        axes.loglog(ends, ends, "-", color="#999999", linewidth=0.7)
+        axes.set_title(f"{each.workload}\nregret {each.regret:.2f}, ρ {each.correlation:.2f}", fontsize=8)
+        axes.tick_params(labelsize=6)
+    figure.supxlabel("predicted, s of CPU")
+    figure.supylabel("measured, s of CPU")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    FigureCanvasSVG(figure)
+    figure.savefig(path, format="svg")
+    return path

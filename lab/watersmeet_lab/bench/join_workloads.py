@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import InputError
-from watersmeet_lab.bench.joins import PortableJoin, SlidingWindow
+from watersmeet_lab.bench.portable_joins import PortableJoin, SlidingWindow
 
 ALIASES = "abcdefgh"
 TIME_COLUMNS = frozenset({"ts", "expires", "as_of"})

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
-from watersmeet.kernels.hashing import combine_codes
-from watersmeet.operators.keys import encode_keys
+from watersmeet.runtime.background import BackgroundThread
+from watersmeet.runtime.processes import held_bytes
 
 T = TypeVar("T")
 
@@ -43,25 +44,6 @@ def measure_call(call: Callable[[], T]) -> CallMeasurement[T]:
     return CallMeasurement(result, seconds, max(0, _memory_bytes("VmHWM") - before))
 
 
-def have_same_rows(left: pa.Table, right: pa.Table) -> bool:
-    """Whether two tables of fixed-width columns hold the same bag of rows, by count and by the sum of a hash per row."""
-    return (
-        left.num_rows == right.num_rows
-        and left.column_names == right.column_names
-        and _key_checksum(left) == _key_checksum(right)
-    )
-
-
-def _key_checksum(table: pa.Table) -> int:
-    total = 0
-    for batch in table.to_batches(max_chunksize=1 << 20):
-        codes = np.zeros(batch.num_rows, np.int64)
-        for column in batch.columns:
-            codes = combine_codes(codes, encode_keys(column))
-        total += int(codes.view(np.uint64).sum(dtype=np.uint64))
-    return total % 2**64
-
-
 def _memory_bytes(field: str) -> int:
     if not _STATUS_FILE.exists():
         return 0
@@ -72,3 +54,35 @@ def _memory_bytes(field: str) -> int:
 def _reset_peak_memory() -> None:
     if _CLEAR_REFS_FILE.exists():
         _CLEAR_REFS_FILE.write_text("5")
+
+
+_SAMPLE_INTERVAL_S = 1.0
+
+
+@dataclass(slots=True)
+class PeakMemory:
+    """`peak_bytes` is None where the system does not tell."""
+
+    peak_bytes: int | None = None
+
+    def look(self) -> None:
+        self.peak_bytes = max(held_bytes(), self.peak_bytes or 0) or None
+
+
+@contextmanager
+def watch_peak_memory() -> Iterator[PeakMemory]:
+    """The peak over the time inside."""
+    peak, done = PeakMemory(), threading.Event()
+
+    def watch() -> None:
+        while not done.wait(_SAMPLE_INTERVAL_S):
+            peak.look()
+
+    watcher = BackgroundThread("the memory watch", watch).start()
+    try:
+        yield peak
+    finally:
+        done.set()
+        watcher.join()
+    watcher.raise_failure()
+    peak.look()

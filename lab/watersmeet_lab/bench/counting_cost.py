@@ -13,7 +13,7 @@ from typing import Any
 
 from watersmeet.kernels import loop_state, nested_loops
 from watersmeet.operators.window_join.tactics import nested_loops as loop_engine
-from watersmeet_lab.workloads import golab
+from watersmeet_lab.workloads import golab_streams as golab
 
 _COUNTERS = ("comparisons", "passed")
 _KERNEL = "join_arrivals"

@@ -26,11 +26,10 @@ from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user
 import watersmeet as wm
 from watersmeet.errors import WatersmeetError
 from watersmeet.sources.directories import write_numbered
-from watersmeet_lab.bench.answers import row_checksum
+from watersmeet_lab.bench.expected_rows import row_checksum
 from watersmeet_lab.bench.results import PeerComparison
-from watersmeet_lab.bench.spark.native import STATE_STORE_PROVIDER, STATE_STORES
-from watersmeet_lab.bench.spark.runs import SparkRunResult, run_to_end
-from watersmeet_lab.bench.spark.session import benchmark_session
+from watersmeet_lab.bench.spark.native_joins import STATE_STORE_PROVIDER, STATE_STORES
+from watersmeet_lab.bench.spark.streaming_run import SparkRunResult, benchmark_session, run_to_end
 
 WARM_UP_ROWS = 2_000
 STREAM_SCHEMA = "ts timestamp, k long, g long"

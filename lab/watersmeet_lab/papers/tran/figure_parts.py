@@ -9,14 +9,75 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import permutations
 
-from watersmeet.planner.models.tran import AggregationJoin, Input, plan_costs
+from watersmeet.planner.models.early_aggregation import EarlyInput, EarlyWeights, input_costs
+from watersmeet.planner.models.tran import AggregationJoin, Input, all_plans, plan_costs, plan_name, window_matches
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
-from watersmeet_lab.papers.exhibit import Line, LinePanel, Plot, Table, lines_table
-from watersmeet_lab.papers.series import FigureLines, figure_from_points
-from watersmeet_lab.papers.tran.kernels import kernel_plan_costs
-from watersmeet_lab.papers.tran.parts import AXES, PARTS
-from watersmeet_lab.papers.tran.runs import measure_plans
+from watersmeet_lab.papers.exhibit import (
+    FigureLines,
+    Line,
+    LinePanel,
+    Plot,
+    Table,
+    figure_from_points,
+    lines_table,
+    model_lines,
+)
+from watersmeet_lab.papers.tran.aggregation_join_runs import measure_plans
+
+PARTS = ("a", "b", "c", "d")
+AXES = {
+    "a": "rows in the first window",
+    "b": "groups in the first stream",
+    "c": "rows per second of the first stream",
+    "d": "join selectivity",
+}
+_LOG = ("b", "d")
+
+#: A figure's lines out of the cost model, by part.
+ModelParts = dict[str, FigureLines]
+
+
+def model_parts(modelled: Callable[[str], FigureLines]) -> ModelParts:
+    return {part: modelled(part) for part in PARTS}
+
+
+def plot_model_parts(number: int, title: str, parts: ModelParts) -> Plot:
+    panels = tuple(
+        LinePanel(
+            f"({part}) over {AXES[part]}",
+            AXES[part],
+            "cost per second",
+            model_lines(figure),
+            log_x=part in _LOG,
+            log_y=True,
+        )
+        for part, figure in parts.items()
+    )
+    return Plot(f"figure-{number}", f"Figure {number}: {title}", panels)
+
+
+def tabulate_model_parts(number: int, parts: ModelParts) -> tuple[Table, ...]:
+    return tuple(
+        lines_table(
+            f"figure-{number}{part}", f"Figure {number}{part}: cost per second", model_lines(figure), AXES[part]
+        )
+        for part, figure in parts.items()
+    )
+
+
+def is_rising(line: tuple[float, ...]) -> bool:
+    return list(line) == sorted(line)
+
+
+def format_ends(name: str, line: tuple[float, ...]) -> str:
+    """The ends of a line.
+
+    >>> told("LAP", (1000.0, 2500.0))
+    'LAP 1,000 to 2,500'
+    """
+    return f"{name} {line[0]:,.0f} to {line[-1]:,.0f}"
+
 
 #: Plans closer than this are taken for equal: measurements repeat to a few parts in a hundred.
 _TIE = 0.1
@@ -166,3 +227,37 @@ def _vary_inputs(part: str, inputs: Inputs, value: float, other_rate: float) -> 
     if part == "c":
         return replace(first, rows_per_s=value), *(replace(each, rows_per_s=other_rate) for each in rest)
     return tuple(replace(each, selectivity=value) for each in inputs)
+
+
+#: Seconds between evaluations, as the runs have them.
+_EVERY_S = 1.0
+
+
+def kernel_plan_costs(join: AggregationJoin) -> dict[str, float]:
+    """Seconds per second of every plan, with the weights that come with the program."""
+    count = len(join.inputs)
+    return {plan_name(early, count): _plan_cost(join, early) for early in all_plans(count)}
+
+
+def _plan_cost(join: AggregationJoin, early: frozenset[int]) -> float:
+    inputs = [
+        EarlyInput(
+            each.rows_per_s,
+            each.window_rows,
+            each.groups / each.selectivity,
+            each.groups,
+            each.passes,
+            _probe_order(join, k, early),
+        )
+        for k, each in enumerate(join.inputs)
+    ]
+    costs = input_costs(inputs, early, lambda _, j: window_matches(join.inputs[j]), _EVERY_S, EarlyWeights())
+    return sum(each.keep_s + each.join_s for each in costs)
+
+
+def _probe_order(join: AggregationJoin, origin: int, early: frozenset[int]) -> tuple[int, ...]:
+    """As `operators.meet.config.probing_order` has it where all inputs share one key."""
+    others = [j for j in range(len(join.inputs)) if j != origin]
+    return tuple(
+        sorted(others, key=lambda j: (j not in early, join.inputs[j].window_rows / join.inputs[j].rows_per_s, j))
+    )

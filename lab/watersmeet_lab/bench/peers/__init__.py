@@ -1,1 +1,0 @@
-"""The systems we are measured beside."""
