@@ -10,7 +10,7 @@ import pytest
 
 from watersmeet.operators import parallel as cores
 from watersmeet.runtime.background import BackgroundError, BackgroundThread
-from watersmeet_lab.bench import memory
+from watersmeet_lab.bench import resource_usage
 
 
 def test_a_failure_is_kept_and_ends_what_depends_on_the_thread() -> None:
@@ -44,11 +44,11 @@ def test_a_memory_watch_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) 
         looked.set()
         raise PermissionError("/proc/7/statm")
 
-    monkeypatch.setattr(memory, "_SAMPLE_INTERVAL_S", 0.001)
-    monkeypatch.setattr(memory, "held_bytes", held_bytes)
+    monkeypatch.setattr(resource_usage, "_SAMPLE_INTERVAL_S", 0.001)
+    monkeypatch.setattr(resource_usage, "held_bytes", held_bytes)
     with (
         pytest.raises(BackgroundError, match=r"the memory watch failed: PermissionError: /proc/7/statm"),
-        memory.watch_peak_memory(),
+        resource_usage.watch_peak_memory(),
     ):
         looked.wait()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from watersmeet.kernels import loop_state, nested_loops
 from watersmeet.operators.window_join.tactics import nested_loops as loop_engine
-from watersmeet_lab.workloads import golab_streams as golab
+from watersmeet_lab.workloads import golab_streams
 
 _COUNTERS = ("comparisons", "passed")
 _KERNEL = "join_arrivals"
@@ -34,7 +34,7 @@ def measure_counting_share(rows: int = 200_000, repeats: int = 21) -> float:
     Both kernels run in turns, and the median over the turns is taken of the part in each: a noisy machine slows the two
     of a turn alike.
     """
-    plan = golab.table_8_plans(golab.BEST_ORDER)["eager hash"]
+    plan = golab_streams.table_8_plans(golab_streams.BEST_ORDER)["eager hash"]
     counting = nested_loops.join_arrivals
     silent = _kernel_without_counting()
     parts = []
@@ -43,7 +43,7 @@ def measure_counting_share(rows: int = 200_000, repeats: int = 21) -> float:
             spent = {}
             for kernel in (counting, silent) if turn % 2 else (silent, counting):
                 setattr(loop_engine, _KERNEL, kernel)
-                spent[kernel] = golab.run_join(golab.TABLE_5, plan, rows, only_count=True).cpu_s_per_row
+                spent[kernel] = golab_streams.run_join(golab_streams.TABLE_5, plan, rows, only_count=True).cpu_s_per_row
             parts.append(1 - spent[silent] / spent[counting])
     finally:
         setattr(loop_engine, _KERNEL, counting)

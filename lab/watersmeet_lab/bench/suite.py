@@ -10,6 +10,7 @@ from typing import Any
 
 from watersmeet.errors import InputError, listing
 from watersmeet_lab.bench import early_aggregation as early
+from watersmeet_lab.bench import regret_measurement
 from watersmeet_lab.bench.catalogue import CATALOGUE, DUCKDB_ONLY
 from watersmeet_lab.bench.counting_cost import measure_counting_share
 from watersmeet_lab.bench.duckdb_comparison import compare_with_duckdb
@@ -17,12 +18,10 @@ from watersmeet_lab.bench.growth import batch_count, measure_growth
 from watersmeet_lab.bench.join_workloads import CommonKeyStreams, JoinWorkload
 from watersmeet_lab.bench.plan_adaptation import measure_adaptation
 from watersmeet_lab.bench.planning_time import MAX_PLANNING_S, measure_planning_s
-from watersmeet_lab.bench.regret import report
 from watersmeet_lab.bench.regret_measurement import measure_regret
 from watersmeet_lab.bench.regret_workloads import REGRET_WORKLOADS
 from watersmeet_lab.bench.results import PeerComparison
-from watersmeet_lab.workloads import golab_streams as golab
-from watersmeet_lab.workloads import kang_strategies as kang_limited
+from watersmeet_lab.workloads import golab_streams, kang_strategies
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +35,13 @@ class BenchmarkFinding:
 
 def run_table_8() -> Iterator[BenchmarkFinding]:
     """The first paper's Table 8: tuples per second by algorithm, best and worst order, ours beside the paper's."""
-    best, worst = golab.table_8_plans(golab.BEST_ORDER), golab.table_8_plans(golab.WORST_ORDER)
-    for label, (paper_best, paper_worst) in golab.TABLE_8.items():
-        golab.run_join(golab.TABLE_5, best[label], 10_000)
-        ours = [max(golab.run_join(golab.TABLE_5, plan, rows).rows_per_s for _ in range(3)) for plan, rows in
+    best, worst = (
+        golab_streams.table_8_plans(golab_streams.BEST_ORDER),
+        golab_streams.table_8_plans(golab_streams.WORST_ORDER),
+    )
+    for label, (paper_best, paper_worst) in golab_streams.TABLE_8.items():
+        golab_streams.run_join(golab_streams.TABLE_5, best[label], 10_000)
+        ours = [max(golab_streams.run_join(golab_streams.TABLE_5, plan, rows).rows_per_s for _ in range(3)) for plan, rows in
                 ((best[label], 300_000), (worst[label], 100_000))]  # fmt: skip
         text = (
             f"{label:<18} best {ours[0]:>11,.0f} per s (paper {paper_best:>6,}; {ours[0] / paper_best:6,.0f} times)"
@@ -63,9 +65,11 @@ def run_regret() -> Iterator[BenchmarkFinding]:
     found = []
     for workload in REGRET_WORKLOADS:
         found.append(measure_regret(workload))
-        yield BenchmarkFinding(report.format_regret(found[-1]), report.regret_values(found[-1]))
-    yield BenchmarkFinding(report.format_verdict(found), {"workload": "all", **report.summarize_regrets(found)})
-    path = report.plot_regrets(found, Path("build/regret.svg"))
+        yield BenchmarkFinding(regret_measurement.format_regret(found[-1]), regret_measurement.regret_values(found[-1]))
+    yield BenchmarkFinding(
+        regret_measurement.format_verdict(found), {"workload": "all", **regret_measurement.summarize_regrets(found)}
+    )
+    path = regret_measurement.plot_regrets(found, Path("build/regret.svg"))
     yield BenchmarkFinding(f"measured against predicted times of all plans: {path}", {"plot": str(path)})
 
 
@@ -105,7 +109,7 @@ def run_early_aggregation() -> Iterator[BenchmarkFinding]:
 
 def run_allocation() -> Iterator[BenchmarkFinding]:
     """The third paper's Figures 5 to 7: rows out per second of every strategy, predicted and measured."""
-    for bar in kang_limited.measure_strategies():
+    for bar in kang_strategies.measure_strategies():
         text = f"figure {bar.figure}  {bar.strategy:<12} predicted {bar.predicted_per_s:6.1f} per s   measured {bar.measured_per_s:6.1f}"
         yield BenchmarkFinding(text, {"workload": "allocation", **asdict(bar)})
 

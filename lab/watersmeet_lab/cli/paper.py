@@ -17,7 +17,7 @@ from rich.text import Text
 
 import watersmeet as wm
 from watersmeet.calibration.calibrate import cpu_name
-from watersmeet.cli.terminal import console, printable
+from watersmeet.cli.terminal import escape_control_characters, make_console
 from watersmeet.errors import InputError
 from watersmeet_lab.papers.claims import Claim
 from watersmeet_lab.papers.effort import choose_effort
@@ -31,7 +31,7 @@ def write_paper_report(name: str, out: Path, *, quick: bool, as_json: bool) -> N
     """Reproduces the paper of this name, or all of them, and writes the report into the folder."""
     papers = find_papers(name)
     _refuse_file(out)
-    with report_progress(console(stderr=True)) as say:
+    with report_progress(make_console(stderr=True)) as say:
         shown = _reproduce_all(papers, say, quick=quick)
         say("drawing plots and writing the report")
         index = write_report(shown, _describe_run(quick=quick), out)
@@ -39,9 +39,13 @@ def write_paper_report(name: str, out: Path, *, quick: bool, as_json: bool) -> N
     if as_json:
         typer.echo(json.dumps([claim.to_dict() for claim in claims], indent=1, ensure_ascii=False))
         return
-    screen = console()
+    screen = make_console()
     screen.print(_claims_table(claims))
-    screen.print(f"{_count_verdicts(claims)}; the report is {printable(str(index))}", markup=False, soft_wrap=True)
+    screen.print(
+        f"{_count_verdicts(claims)}; the report is {escape_control_characters(str(index))}",
+        markup=False,
+        soft_wrap=True,
+    )
 
 
 @contextmanager

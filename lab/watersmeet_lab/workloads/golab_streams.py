@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import watersmeet as wm
 from watersmeet.algebra.plan import Plan
-from watersmeet.operators.window_join.work_counters import Tally
+from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.runtime.embedded import run as embedded
 
 
@@ -160,5 +160,5 @@ def table_8_plans(order: tuple[str, ...], streams: tuple[StreamSpec, ...] = TABL
     return {label: plans[label] for label in TABLE_8}
 
 
-def _total_comparisons(tally: Tally) -> int:
+def _total_comparisons(tally: WorkCounters) -> int:
     return int(tally.comparisons.sum())

@@ -14,7 +14,14 @@ import pyarrow as pa
 
 import watersmeet as wm
 from watersmeet.planner.models.kang_limited import CPU_STRATEGIES, MEMORY_STRATEGIES, LimitedJoin
-from watersmeet.runtime.embedded.allocation import BEST, Limits, Shares, collect_allocated, divided, shares_of
+from watersmeet.runtime.embedded.allocation import (
+    BEST,
+    Limits,
+    Shares,
+    collect_allocated,
+    compute_shares,
+    divide_resources,
+)
 from watersmeet_lab.papers.kang.models import FIGURE_5, FIGURE_6, FIGURE_7
 
 
@@ -39,8 +46,8 @@ def measure_strategies(seconds: int = 400, seed: int = 0) -> Iterator[StrategyOu
         slow = 10 if figure > 5 else 1  # tens of rows per second need longer to average out
         rows = LimitedStreams(join, seconds * slow, seed)
         for name, probes, windows in strategies:
-            found = divided(join, limits, probes, windows)
-            yield StrategyOutput(figure, name, found.output_rows_per_s, rows.joined_per_s(*shares_of(join, found)))
+            found = divide_resources(join, limits, probes, windows)
+            yield StrategyOutput(figure, name, found.output_rows_per_s, rows.joined_per_s(*compute_shares(join, found)))
 
 
 class LimitedStreams:

@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 
 from watersmeet.algebra.plan import Plan
-from watersmeet_lab.bench.regret import report
-from watersmeet_lab.bench.regret_measurement import Regret, TimedPlan, measure_regret, rank_correlation
+from watersmeet_lab.bench.regret_measurement import (
+    Regret,
+    TimedPlan,
+    format_verdict,
+    measure_regret,
+    plot_regrets,
+    rank_correlation,
+    summarize_regrets,
+)
 from watersmeet_lab.bench.regret_workloads import REGRET_WORKLOADS
 
 
@@ -31,7 +38,7 @@ def test_every_plan_of_a_small_workload_gives_the_same_rows(name: str, tmp_path:
     assert len(found.timed) > 1
     assert all(each.predicted_s > 0 for each in found.timed)
     assert found.chosen in found.timed
-    assert report.plot_regrets([found], tmp_path / "regret.svg").read_text().startswith("<?xml")
+    assert plot_regrets([found], tmp_path / "regret.svg").read_text().startswith("<?xml")
 
 
 def test_regret_and_correlation_are_those_of_the_measured_times() -> None:
@@ -39,8 +46,8 @@ def test_regret_and_correlation_are_those_of_the_measured_times() -> None:
     timed = tuple(TimedPlan(Plan(drop_seed=number), *each) for number, each in enumerate(times))
     found = Regret("made up", 2, timed[0], timed, left_out=0)
     assert (found.regret, found.correlation, found.best) == (2.0, 0.8, timed[1])
-    assert report.summarize_regrets([found]) == {"median_regret": 2.0, "worst_regret": 2.0, "median_correlation": 0.8}
-    assert "worst 2.00 (bar 1.50)" in report.format_verdict([found])
+    assert summarize_regrets([found]) == {"median_regret": 2.0, "worst_regret": 2.0, "median_correlation": 0.8}
+    assert "worst 2.00 (bar 1.50)" in format_verdict([found])
 
 
 def test_equal_values_share_their_rank() -> None:

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from watersmeet.operators.window_join.tactics.registry import tactic_of
-from watersmeet.operators.window_join.work_counters import Tally
+from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.models.kang import TwoStreams
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.golab.figure_3 import FAST, best_plan
 from watersmeet_lab.papers.golab.models import FOUR_EQUAL, ONE_FAST
 from watersmeet_lab.papers.golab.multi_join_runs import lazy_plan, run_fastest
-from watersmeet_lab.papers.hammad import arrival_streams as streams
-from watersmeet_lab.papers.hammad import service_time as service
+from watersmeet_lab.papers.hammad import arrival_streams, service_time
 from watersmeet_lab.papers.hammad.pair_windows import (
     GCA,
     LCA,
@@ -22,33 +21,35 @@ from watersmeet_lab.papers.hammad.pair_windows import (
     refined_kernel,
     within_pairs,
 )
-from watersmeet_lab.papers.kang import structure_costs as runs
+from watersmeet_lab.papers.kang import structure_costs
 from watersmeet_lab.papers.tran.figures_8_and_9 import early_aggregation_gain
 from watersmeet_lab.workloads.golab_streams import StreamSpec
 
 
-def results(arrivals: streams.ArrivalSequence, algorithm: service.TimedKernel, block: int) -> int:
+def results(arrivals: arrival_streams.ArrivalSequence, algorithm: service_time.TimedKernel, block: int) -> int:
     found = 0
     for start in range(0, len(arrivals), block):
-        rows = service._block_rows(arrivals, algorithm, start, min(block, len(arrivals) - start))
+        rows = service_time._block_rows(arrivals, algorithm, start, min(block, len(arrivals) - start))
         found += algorithm.join(rows).rows.shape[1]
     return found
 
 
-@pytest.mark.parametrize("name", [service.NLW, service.MW, service.HW, service.RIPPLE, service.XJOIN])
+@pytest.mark.parametrize(
+    "name", [service_time.NLW, service_time.MW, service_time.HW, service_time.RIPPLE, service_time.XJOIN]
+)
 def test_blocks_find_what_one_call_finds(name: str) -> None:
-    arrivals = streams.poisson_arrivals([300.0, 200.0, 100.0], rows=1500, values=10)
-    whole = service.list_kernels([service.NLW], 50_000, [50_000] * 3)[service.NLW]
-    algorithm = service.list_kernels([name], 50_000, [50_000] * 3)[name]
+    arrivals = arrival_streams.poisson_arrivals([300.0, 200.0, 100.0], rows=1500, values=10)
+    whole = service_time.list_kernels([service_time.NLW], 50_000, [50_000] * 3)[service_time.NLW]
+    algorithm = service_time.list_kernels([name], 50_000, [50_000] * 3)[name]
     assert results(arrivals, algorithm, block=100) == results(arrivals, whole, block=1500) > 0
 
 
 def test_global_and_local_windows_keep_the_same_results() -> None:
-    arrivals = streams.poisson_arrivals([300.0] * 3, rows=900, values=8)
+    arrivals = arrival_streams.poisson_arrivals([300.0] * 3, rows=900, values=8)
     pairs = np.array([[0, 60, 20], [60, 0, 20], [20, 20, 0]], np.int64) * 1000
     found = {
         name: results(arrivals, refined_kernel(name, pairs, within_pairs(pairs)), block=100)
-        for name in (GCA, LCA, service.NLW)
+        for name in (GCA, LCA, service_time.NLW)
     }
     assert len(set(found.values())) == 1
     assert found[GCA] > 0
@@ -62,14 +63,14 @@ def test_a_path_is_found_forwards_and_backwards() -> None:
 
 
 def test_a_stream_that_toggles_brings_as_many_rows_fast_as_slow() -> None:
-    arrivals = streams.toggling_arrivals([100.0], low_per_s=10, high_per_s=1000, every=50, rows=4000, values=3)
+    arrivals = arrival_streams.toggling_arrivals([100.0], low_per_s=10, high_per_s=1000, every=50, rows=4000, values=3)
     gaps = np.diff(arrivals.times[arrivals.stream == 1])
     assert np.median(gaps[:40]) > 20 * np.median(gaps[60:90])
 
 
 def test_stores_are_closed_at_night() -> None:
-    arrivals = streams.store_arrivals(2, rows=5000, items=10, rows_per_hour=50)
-    hours = arrivals.times / streams.HOUR_US % 24
+    arrivals = arrival_streams.store_arrivals(2, rows=5000, items=10, rows_per_hour=50)
+    hours = arrivals.times / arrival_streams.HOUR_US % 24
     assert hours.min() >= 7.5
     assert hours.max() <= 20
     assert np.all(np.diff(arrivals.times) >= 0)
@@ -77,8 +78,8 @@ def test_stores_are_closed_at_night() -> None:
 
 @pytest.mark.parametrize("pair", ["HH", "TN", "BT"])
 def test_the_windows_of_two_streams_stay_full(pair: str) -> None:
-    case = runs.build_join_case(pair, TwoStreams(200, 100, a_per_s=20, b_per_s=50), seconds=10)
-    tally = Tally(2)
+    case = structure_costs.build_join_case(pair, TwoStreams(200, 100, a_per_s=20, b_per_s=50), seconds=10)
+    tally = WorkCounters(2)
     for _, found in tactic_of(case.config.plan).settle(case.config, case.config.plan)(
         case.config, case.old, case.new, tally
     ):

@@ -23,7 +23,7 @@ from watersmeet.calibration.streams import A, B, even_keys, joined, odd_keys, pa
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.pane import Int64s, Pane
 from watersmeet.operators.window_join.tactics.registry import tactic_of
-from watersmeet.operators.window_join.work_counters import Tally
+from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.models.kang import LETTERS, Load, TwoStreams
 from watersmeet.planner.models.profile import Structure
 from watersmeet_lab.papers.effort import Effort
@@ -104,7 +104,7 @@ def _measure_in_turns(effort: Effort, cases: Mapping[str, JoinCase]) -> dict[str
 def _time_join(each: JoinCase, new: dict[int, Pane]) -> float:
     search = tactic_of(each.config.plan).settle(each.config, each.config.plan)
     start = time.process_time()
-    for _ in search(each.config, each.old, new, Tally(2)):
+    for _ in search(each.config, each.old, new, WorkCounters(2)):
         pass
     return time.process_time() - start
 

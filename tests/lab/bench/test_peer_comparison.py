@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from watersmeet.cli import main as cli
 from watersmeet.errors import InputError
-from watersmeet_lab.bench import duckdb_comparison as embedded
+from watersmeet_lab.bench import duckdb_comparison
 from watersmeet_lab.bench.catalogue import CATALOGUE, DUCKDB_ONLY
 from watersmeet_lab.bench.duckdb_comparison import collect_with_watersmeet, compare_with_duckdb, run_on_finite_tables
 from watersmeet_lab.bench.expected_rows import DifferentRowsError, ExpectedRows, row_checksum
@@ -48,7 +48,7 @@ def test_systems_with_different_rows_get_no_ratio(monkeypatch: pytest.MonkeyPatc
     def one_row_short(*given: object) -> pa.Table:
         return collect_with_watersmeet(workload, workload.tables()).slice(1)
 
-    monkeypatch.setattr(embedded, "collect_with_watersmeet", one_row_short)
+    monkeypatch.setattr(duckdb_comparison, "collect_with_watersmeet", one_row_short)
     with pytest.raises(DifferentRowsError, match="duckdb gives"):
         compare_with_duckdb(workload)
 
