@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from watersmeet.algebra.plan import DEFAULT_CLEANUP_ROWS, Index, Plan, tree_of
 from watersmeet.algebra.query import Query
-from watersmeet.planner.budget import Budget
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
 from watersmeet.planner.models.kang_limited import Pair
+from watersmeet.planner.plan_cost import Budget
 from watersmeet.runtime.embedded import allocation
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.embedded.adaptive import StartingPlan
@@ -143,7 +143,9 @@ def allocate(
     parsed = parse(query) if isinstance(query, str) else query
     about = _explained(parsed, streams, stats, None, None)
     limits = allocation.Limits(service_per_s, memory_rows, Pair(*least_per_s), Pair(*least_rows))
-    return allocation.collect_within(parsed, streams, about.workload, about.config, limits, probes, windows, seed)
+    return allocation.collect_within_limits(
+        parsed, streams, about.workload, about.config, limits, probes, windows, seed
+    )
 
 
 def on_spark(

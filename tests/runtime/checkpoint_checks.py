@@ -23,10 +23,10 @@ from watersmeet.checkpoint.contents import batch_path, state_path
 from watersmeet.checkpoint.owner import OWNER_FILE
 from watersmeet.checkpoint.repair import find_problems
 from watersmeet.errors import WatersmeetError
-from watersmeet.runtime.embedded.incremental import Growing, Progress, grow
-from watersmeet.sinks.result_files import PartFiles
+from watersmeet.runtime.embedded.incremental import IncrementalJob, JobProgress, run_incremental
+from watersmeet.sinks.result_files import PartFileSink
 from watersmeet.sources.declarations import Relation, Stream
-from watersmeet.sources.directories import Inbox
+from watersmeet.sources.directories import FileSource
 
 from .damage import (
     COMMITTED_BATCHES,
@@ -149,14 +149,14 @@ def check_owner(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "part-0000000007.parquet" in _refusal_of(_growing(job, path / "ckpt3", path / "others"))
 
 
-def _growing(job: Job, checkpoint: Path, out: Path) -> Growing:
+def _growing(job: Job, checkpoint: Path, out: Path) -> IncrementalJob:
     made = job.growing()
-    return Growing(made.query, made.sources, PartFiles(out), False, checkpoint, str(out))
+    return IncrementalJob(made.query, made.sources, PartFileSink(out), False, checkpoint, str(out))
 
 
-def _refusal_of(growing: Growing) -> str:
+def _refusal_of(growing: IncrementalJob) -> str:
     try:
-        grow(growing, threading.Event(), lambda figures: None)
+        run_incremental(growing, threading.Event(), lambda figures: None)
     except WatersmeetError as error:
         return str(error)
     return ""
@@ -318,7 +318,7 @@ def _late_run(path: Path, files: dict[str, Any], *, restarts: bool) -> tuple[Any
     if restarts:
         for number in rounds:
             _write_round(path, files, number)
-            progress = grow(job(), stop, lambda figures: None)
+            progress = run_incremental(job(), stop, lambda figures: None)
     else:
         progress = _without_restart(path, files, job())
     parts = sorted((path / "out").glob("part-*.parquet"))
@@ -327,20 +327,22 @@ def _late_run(path: Path, files: dict[str, Any], *, restarts: bool) -> tuple[Any
     return rows, {name: asdict(entry) for name, entry in progress.run.ledger.items()}
 
 
-def _job_with_idle_streams(path: Path, text: str) -> Callable[[], Growing]:
-    def made() -> Growing:
+def _job_with_idle_streams(path: Path, text: str) -> Callable[[], IncrementalJob]:
+    def made() -> IncrementalJob:
         sources: dict[str, Stream | Relation] = {
             name: Stream(
-                Inbox(path / name, "ts"), "ts", lateness_us=2 * SECOND, idle_us=5 * SECOND if name == "c" else None
+                FileSource(path / name, "ts"), "ts", lateness_us=2 * SECOND, idle_us=5 * SECOND if name == "c" else None
             )
             for name in ("a", "b", "c")
         }
-        return Growing(wm.sql(text), sources, PartFiles(path / "out"), False, path / "ckpt", str(path / "out"))
+        return IncrementalJob(
+            wm.sql(text), sources, PartFileSink(path / "out"), False, path / "ckpt", str(path / "out")
+        )
 
     return made
 
 
-def _without_restart(path: Path, files: dict[str, Any], job: Growing) -> Progress:
+def _without_restart(path: Path, files: dict[str, Any], job: IncrementalJob) -> JobProgress:
     """One run that follows its directories; the next files come when a batch is over."""
     stop = threading.Event()
     _write_round(path, files, 0)
@@ -351,7 +353,9 @@ def _without_restart(path: Path, files: dict[str, Any], job: Growing) -> Progres
         else:
             _write_round(path, files, figures.batch + 1)
 
-    return grow(Growing(job.query, job.sources, job.outbox, True, job.checkpoint, job.out), stop, next_round)
+    return run_incremental(
+        IncrementalJob(job.query, job.sources, job.outbox, True, job.checkpoint, job.out), stop, next_round
+    )
 
 
 def _write_round(path: Path, files: dict[str, Any], number: int) -> None:
@@ -376,7 +380,7 @@ def check_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job.add_files(0)
     said: list[str] = []
     growing = job.growing()
-    grow(growing, threading.Event(), lambda figures: said.append(refusal(job) or ""))
+    run_incremental(growing, threading.Event(), lambda figures: said.append(refusal(job) or ""))
     assert said
     assert all("in use by another process" in each for each in said)
 

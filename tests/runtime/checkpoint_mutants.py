@@ -237,9 +237,11 @@ def _unlocked(_: Original) -> Original:
 
 
 MUTANTS = (
-    _mutant("the checksum is not verified", checks.check_damage, Patch(framing, "_digest", _does("0" * 64))),
+    _mutant("the checksum is not verified", checks.check_damage, Patch(framing, "_compute_digest", _does("0" * 64))),
     _mutant(
-        "the checksum covers the header only", checks.check_damage, Patch(framing, "_digest", _checksum_of_the_header)
+        "the checksum covers the header only",
+        checks.check_damage,
+        Patch(framing, "_compute_digest", _checksum_of_the_header),
     ),
     _mutant(
         "the link to the predecessor is not verified", checks.check_damage, Patch(contents, "_check_link", _does(None))
@@ -262,8 +264,12 @@ MUTANTS = (
     _mutant(
         "an older version is called damaged", checks.check_versions, Patch(contents, "_refuse_format_1", _does(None))
     ),
-    _mutant("another query is accepted", checks.check_versions, Patch(contents.About, "difference", _does(None))),
-    _mutant("a damaged checkpoint is used", checks.check_damage, Patch(contents.Contents, "raise_damage", _does(None))),
+    _mutant("another query is accepted", checks.check_versions, Patch(contents.RunIdentity, "difference", _does(None))),
+    _mutant(
+        "a damaged checkpoint is used",
+        checks.check_damage,
+        Patch(contents.CheckpointContents, "raise_damage", _does(None)),
+    ),
     _mutant(
         "the state is written before the rows", checks.check_crashes, Patch(growing, "_run_batch", _state_before_rows)
     ),
@@ -276,22 +282,24 @@ MUTANTS = (
     _mutant(
         "a batch that runs again adds its rows",
         checks.check_crashes,
-        Patch(result_files.PartFiles, "_part", _another_file_each_time),
+        Patch(result_files.PartFileSink, "_part", _another_file_each_time),
     ),
     _mutant("files are not flushed", checks.check_order, Patch(checkpoint, "write_atomically", _not_flushed)),
     _mutant("names are not flushed", checks.check_order, Patch(our_files, "flush_directory", _does(None))),
     _mutant("files are written in place", checks.check_order, Patch(checkpoint, "write_atomically", _in_place)),
     _mutant(
-        "rows are not flushed before the commit", checks.check_order, Patch(result_files, "write", _rows_not_flushed)
+        "rows are not flushed before the commit",
+        checks.check_order,
+        Patch(result_files, "write_table", _rows_not_flushed),
     ),
     _mutant("the owner of the output is not checked", checks.check_owner, Patch(owner, "_may_claim", _does(True))),
     _mutant("the owner of the output is not written", checks.check_owner, Patch(growing, "claim_output", _does(None))),
     _mutant("the owner is told by its path", checks.check_owner, Patch(owner, "_may_claim", _owner_by_path)),
-    _mutant("rows of others are accepted", checks.check_owner, Patch(owner, "_refuse_rows_of_others", _does(None))),
+    _mutant("rows of others are accepted", checks.check_owner, Patch(owner, "_refuse_foreign_rows", _does(None))),
     _mutant(
         "an output ahead of its checkpoint is accepted",
         checks.check_older_checkpoint,
-        Patch(growing, "part_files", _does({})),
+        Patch(growing, "list_part_files", _does({})),
     ),
     _mutant("repair skips inputs", checks.check_inputs, Patch(findings, "find_input_problems", _does(()))),
     _mutant("a run skips inputs", checks.check_inputs, Patch(growing, "find_input_problems", _does(()))),
@@ -304,36 +312,42 @@ MUTANTS = (
         "repair forgets a committed batch", checks.check_damage, Patch(findings, "_report_record_damage", _always_fixed)
     ),
     _mutant(
-        "repair forgets a batch whose rows are written", checks.check_damage, Patch(findings, "part_files", _does({}))
+        "repair forgets a batch whose rows are written",
+        checks.check_damage,
+        Patch(findings, "list_part_files", _does({})),
     ),
     _mutant("a fix deletes files", checks.check_fixes_keep_files, Patch(findings.Finding, "mend", _deleted)),
     _mutant(
-        "the watermark is not saved", checks.check_restarts, Patch(growing, "restore", _restored_without(_no_watermark))
+        "the watermark is not saved",
+        checks.check_restarts,
+        Patch(growing, "restore_run", _restored_without(_no_watermark)),
     ),
     _mutant(
         "the newest times are not saved",
         checks.check_restarts,
-        Patch(growing, "restore", _restored_without(_no_newest)),
+        Patch(growing, "restore_run", _restored_without(_no_newest)),
     ),
     _mutant(
         "the first time is not saved",
         checks.check_restarts,
-        Patch(growing, "restore", _restored_without(_no_beginning)),
+        Patch(growing, "restore_run", _restored_without(_no_beginning)),
     ),
     _mutant(
         "the value of the watermark is not saved",
         checks.check_restarts,
-        Patch(growing, "restore", _restored_without(_watermark_without_value)),
+        Patch(growing, "restore_run", _restored_without(_watermark_without_value)),
     ),
-    _mutant("the ledger is not saved", checks.check_restarts, Patch(growing, "restore", _restored_without(_no_ledger))),
-    _mutant("files that were read are forgotten", checks.check_crashes, Patch(growing, "_resumed", _nothing_seen)),
     _mutant(
-        "the batch in flight is skipped", checks.check_crashes, Patch(growing, "_resumed", _batch_in_flight_skipped)
+        "the ledger is not saved", checks.check_restarts, Patch(growing, "restore_run", _restored_without(_no_ledger))
+    ),
+    _mutant("files that were read are forgotten", checks.check_crashes, Patch(growing, "_resume", _nothing_seen)),
+    _mutant(
+        "the batch in flight is skipped", checks.check_crashes, Patch(growing, "_resume", _batch_in_flight_skipped)
     ),
     _mutant(
         "the files of the batch in flight are lost",
         checks.check_crashes,
-        Patch(growing, "_resumed", _batch_in_flight_forgotten),
+        Patch(growing, "_resume", _batch_in_flight_forgotten),
     ),
     _mutant(
         "an older state is restored",
@@ -341,5 +355,5 @@ MUTANTS = (
         Patch(Checkpoint, "latest", _oldest_state),
         Patch(checkpoint, "read_contents", _all_states_read),
     ),
-    _mutant("the checkpoint is not locked", checks.check_lock, Patch(checkpoint, "locked", _unlocked)),
+    _mutant("the checkpoint is not locked", checks.check_lock, Patch(checkpoint, "lock_checkpoint", _unlocked)),
 )

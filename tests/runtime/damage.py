@@ -21,10 +21,10 @@ import watersmeet as wm
 from tests.oracle import as_multiset, table_rows
 from watersmeet.checkpoint.owner import OWNER_FILE
 from watersmeet.checkpoint.store import Checkpoint
-from watersmeet.runtime.embedded.incremental import Growing, Progress, grow
-from watersmeet.sinks.result_files import PartFiles
+from watersmeet.runtime.embedded.incremental import IncrementalJob, JobProgress, run_incremental
+from watersmeet.sinks.result_files import PartFileSink
 from watersmeet.sources.declarations import Relation, Stream
-from watersmeet.sources.directories import Inbox
+from watersmeet.sources.directories import FileSource
 
 SECOND = 1_000_000
 COMMITTED_BATCHES = 4
@@ -87,14 +87,16 @@ class Job:
     def out(self) -> Path:
         return self.path / "out"
 
-    def growing(self) -> Growing:
+    def growing(self) -> IncrementalJob:
         sources: dict[str, Stream | Relation] = {
-            name: Stream(Inbox(self.path / name, "ts"), "ts", lateness_us=2 * SECOND) for name in ("a", "b")
+            name: Stream(FileSource(self.path / name, "ts"), "ts", lateness_us=2 * SECOND) for name in ("a", "b")
         }
-        return Growing(wm.sql(self.query), sources, PartFiles(self.out), False, self.checkpoint, str(self.out))
+        return IncrementalJob(
+            wm.sql(self.query), sources, PartFileSink(self.out), False, self.checkpoint, str(self.out)
+        )
 
-    def run(self) -> Progress:
-        return grow(self.growing(), threading.Event(), lambda figures: None)
+    def run(self) -> JobProgress:
+        return run_incremental(self.growing(), threading.Event(), lambda figures: None)
 
     def rows(self) -> Counter[Any]:
         files = sorted(self.out.glob("part-*.parquet"))
@@ -160,7 +162,7 @@ def interrupted_job(path: Path, query: str, monkeypatch: pytest.MonkeyPatch, *, 
         if rows_written:
             patched.setattr(Checkpoint, "commit", crash)
         else:
-            patched.setattr(PartFiles, "put", crash)
+            patched.setattr(PartFileSink, "put", crash)
         with pytest.raises(Crash):
             job.run()
     job.add_files(COMMITTED_BATCHES + 1)

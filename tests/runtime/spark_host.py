@@ -21,10 +21,10 @@ import watersmeet as wm
 from tests.oracle import as_multiset, table_rows
 from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.spark import bucket_grid, state_store, task_batch
-from watersmeet.runtime.spark.execution_plan import Arrangement, arranged
+from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, build_execution_plan
 from watersmeet.runtime.spark.packets import Packet, packets_of
 from watersmeet.runtime.spark.plan_log import PlanLog
-from watersmeet.runtime.spark.state_store import StatefulStep, Store
+from watersmeet.runtime.spark.state_store import StatefulStep, StateStore
 
 BUCKETS = PARTITIONS = 4
 WORKERS = 3
@@ -89,7 +89,7 @@ class Outcome:
 class SparkHost:
     """A query under way on pretended workers."""
 
-    arrangement: Arrangement
+    arrangement: SparkExecutionPlan
     monkeypatch: pytest.MonkeyPatch
     run: str = "run"
     headers: dict[int, Any] = field(default_factory=dict)
@@ -131,10 +131,12 @@ class SparkHost:
     def _run_bucket(
         self, label: int, worker: int, packets: list[Packet], attempt: Attempt
     ) -> tuple[list[pa.RecordBatch], dict[str, int]]:
-        self.monkeypatch.setattr(state_store, "_memory", self.memories[worker])
+        self.monkeypatch.setattr(state_store, "_decoded_states", self.memories[worker])
         header, entries = Cell(self.headers.get(label)), Entries(dict(self.entries.get(label, {})))
         bucket = self.arrangement.bucket
-        states = Store(header, entries, bucket, self.arrangement.signature, StatefulStep(self.run, "buckets"), True)
+        states = StateStore(
+            header, entries, bucket, self.arrangement.signature, StatefulStep(self.run, "buckets"), True
+        )
         before = states.load(label)
         steps, found = bucket.advance(label, before.state, packets, last=False), []
         while True:
@@ -174,7 +176,9 @@ def host_of(
     query: str, streams: dict[str, list[pa.Table]], monkeypatch: pytest.MonkeyPatch, log: PlanLog | None = None
 ) -> SparkHost:
     sources = sources_of(streams)
-    return SparkHost(arranged(bind_query(query, sources), sources, wm.plan(), BUCKETS, PARTITIONS, log), monkeypatch)
+    return SparkHost(
+        build_execution_plan(bind_query(query, sources), sources, wm.plan(), BUCKETS, PARTITIONS, log), monkeypatch
+    )
 
 
 def check_rows_and_ledger(query: str, seed: int, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

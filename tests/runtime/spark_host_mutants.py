@@ -27,9 +27,9 @@ def _mutant(mistake: str, owner: Any, attribute: str, broken: Callable[[Any], An
 
 
 def _trusting(load: Original) -> Original:
-    def replacement(self: state_store.Store, label: int) -> state_store.Remembered:
-        cached = state_store._memory.pop((self.step, label), None)
-        found: state_store.Remembered = cached if cached is not None else load(self, label)
+    def replacement(self: state_store.StateStore, label: int) -> state_store.CachedState:
+        cached = state_store._decoded_states.pop((self.step, label), None)
+        found: state_store.CachedState = cached if cached is not None else load(self, label)
         return found
 
     return replacement
@@ -38,9 +38,9 @@ def _trusting(load: Original) -> Original:
 def _keeping_after_a_failure(load: Original) -> Original:
     """A cached state stays where it is while a step changes it, under the token of the version before."""
 
-    def replacement(self: state_store.Store, label: int) -> state_store.Remembered:
-        loaded: state_store.Remembered = load(self, label)
-        state_store._memory[self.step, label] = loaded
+    def replacement(self: state_store.StateStore, label: int) -> state_store.CachedState:
+        loaded: state_store.CachedState = load(self, label)
+        state_store._decoded_states[self.step, label] = loaded
         return loaded
 
     return replacement
@@ -72,7 +72,7 @@ def _counting_everywhere(clock: Original) -> Original:
 
 
 def _leaving_entries(save: Original) -> Original:
-    def replacement(self: state_store.Store, label: int, before: Any, state: Any) -> Any:
+    def replacement(self: state_store.StateStore, label: int, before: Any, state: Any) -> Any:
         kept = dict(self.entries.content)  # type: ignore[attr-defined] # the tests' own
         after = save(self, label, before, state)
         self.entries.content = kept | self.entries.content  # type: ignore[attr-defined]
@@ -123,7 +123,7 @@ def _without_the_last_rows(by_cell: Original) -> Original:
 def _sharing_names(put: Original) -> Original:
     """Entries are cached under the name of the first one, as if a name belonged to a run."""
 
-    def replacement(self: worker_cache.Shelf, name: str, blob: bytes) -> None:
+    def replacement(self: worker_cache.WorkerCache, name: str, blob: bytes) -> None:
         put(self, name, blob)
         if self.folder is not None:
             for other in self.folder.iterdir():
@@ -148,8 +148,10 @@ def _late_at_once(advance: Original) -> Original:
 
 
 MUTANTS: tuple[Mutant, ...] = (
-    _mutant("a worker trusts cached state of another batch", state_store.Store, "load", _trusting),
-    _mutant("a worker keeps cached state while a step changes it", state_store.Store, "load", _keeping_after_a_failure),
+    _mutant("a worker trusts cached state of another batch", state_store.StateStore, "load", _trusting),
+    _mutant(
+        "a worker keeps cached state while a step changes it", state_store.StateStore, "load", _keeping_after_a_failure
+    ),
     _mutant("a label ignores one key", packing._Wanted, "_codes", _ignoring_a_key),
     _mutant("the bucket's clock skips one packing task", bucket._UnpackedBatch, "_add_clock", _first_clock_alone),
     _mutant("every bucket counts the rows that arrived", bucket._UnpackedBatch, "_add_clock", _counting_everywhere),
@@ -160,15 +162,15 @@ MUTANTS: tuple[Mutant, ...] = (
         "a copied row goes to its first cell alone", bucket_grid.Layout, "copies", lambda _: lambda self, number: [0]
     ),
     _mutant("a bucket drops the last row of a packet", packing._Wanted, "by_cell", _without_the_last_rows),
-    _mutant("numbers wrap at 32 bits on their way", integer_downcast, "_narrow", _wrapping),
-    _mutant("a store keeps entries of state that expired", state_store.Store, "save", _leaving_entries),
+    _mutant("numbers wrap at 32 bits on their way", integer_downcast, "_downcast", _wrapping),
+    _mutant("a store keeps entries of state that expired", state_store.StateStore, "save", _leaving_entries),
     _mutant(
         "state from bytes forgets the watermark",
         state_store,
-        "_watermark",
+        "_restore_watermark",
         lambda _: lambda owner, saved: Watermark.start(owner.lateness),
     ),
-    _mutant("cached entries share a name", worker_cache.Shelf, "put", _sharing_names),
+    _mutant("cached entries share a name", worker_cache.WorkerCache, "put", _sharing_names),
     _mutant("a row is judged by the watermark of its own batch", bucket.Bucket, "advance", _late_at_once),
     _mutant("a replay uses the newest plan", plan_log.PlanLog, "settled_at", _newest_plan),
     _mutant("a plan replaces that of a batch that has begun", plan_log.PlanLog, "_put", _replacing),
@@ -181,7 +183,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "the checkpoint of another query is continued",
         state_store,
-        "refuse_another_query",
+        "check_signature",
         lambda _: lambda saved, mine: None,
     ),
 )

@@ -16,7 +16,7 @@ import pytest
 import watersmeet as wm
 from watersmeet.errors import PlanError
 from watersmeet.runtime.embedded.allocation import Shares, collect_allocated, make_role_drop_box
-from watersmeet_lab.workloads.kang_strategies import StrategyOutput, measure_strategies
+from watersmeet_lab.papers.kang.limited_strategies import StrategyOutput, measure_strategies
 
 QUERY = "SELECT a.ts AS x, b.ts AS y FROM a [RANGE 30 MICROSECONDS], b [RANGE 50 MICROSECONDS] WHERE a.k = b.k"
 

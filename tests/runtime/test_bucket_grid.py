@@ -12,7 +12,7 @@ import watersmeet as wm
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.operators.window_join.config import JoinConfig, build_join_config
 from watersmeet.runtime.spark.bucket_grid import Layout, choose_layout
-from watersmeet.runtime.spark.integer_downcast import widened
+from watersmeet.runtime.spark.integer_downcast import restore_integers
 from watersmeet.runtime.spark.packets import ROWS, packets_of, table_from_bytes
 from watersmeet.runtime.spark.packing import PackedInput, Packer
 from watersmeet.sql import bind
@@ -37,7 +37,7 @@ def cells_of(chosen: JoinConfig, layout: Layout, number: int, table: pa.Table) -
     for batch in packer.packed([table]):
         for packet in packets_of(batch):
             if packet.kind == ROWS:
-                rows = widened([table_from_bytes(packet.blob)], pa.schema(list(FIELDS.items())))
+                rows = restore_integers([table_from_bytes(packet.blob)], pa.schema(list(FIELDS.items())))
                 for row in rows.column("id").to_pylist():
                     found.setdefault(row, set()).add(packet.bucket)
     return found

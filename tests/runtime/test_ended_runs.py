@@ -9,8 +9,15 @@ import pytest
 
 from watersmeet.runtime.spark import state_store
 from watersmeet.runtime.spark.bucket import BucketState
-from watersmeet.runtime.spark.state_store import Remembered, StatefulStep, drop_ended_runs
-from watersmeet.runtime.spark.worker_cache import CLOCK_SKEW_S, UNUSED_S, LiveRuns, Shelf, cached_runs, remove_ended
+from watersmeet.runtime.spark.state_store import CachedState, StatefulStep, forget_ended_runs
+from watersmeet.runtime.spark.worker_cache import (
+    CLOCK_SKEW_S,
+    UNUSED_S,
+    LiveRuns,
+    WorkerCache,
+    cached_runs,
+    remove_ended_caches,
+)
 from watersmeet.runtime.watermark import Watermark
 
 NOW_S = 1_000_000.0
@@ -19,16 +26,16 @@ NOW_S = 1_000_000.0
 @pytest.fixture(autouse=True)
 def _local_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    monkeypatch.setattr(state_store, "_memory", {})
+    monkeypatch.setattr(state_store, "_decoded_states", {})
 
 
 def used(local: Path, run: str, at_s: float) -> None:
-    Shelf.of_run(run).put("entry", b"state")
+    WorkerCache.of_run(run).put("entry", b"state")
     os.utime(local / f"watersmeet-{run}", (at_s, at_s))
 
 
 def remember(run: str, step: str = "buckets", label: int = 0) -> None:
-    state_store._memory[StatefulStep(run, step), label] = Remembered(
+    state_store._decoded_states[StatefulStep(run, step), label] = CachedState(
         "", 0, 0, BucketState(None, Watermark.start({})), (), {}
     )
 
@@ -38,37 +45,37 @@ def test_a_task_removes_runs_that_were_not_active_when_its_query_was_built(tmp_p
     for run in ("active", "ended", "own"):
         used(tmp_path, run, built_s - CLOCK_SKEW_S - 1)
     used(tmp_path, "started later", built_s + 1)
-    remove_ended(tmp_path, LiveRuns(frozenset({"active"}), built_s), "own", NOW_S)
+    remove_ended_caches(tmp_path, LiveRuns(frozenset({"active"}), built_s), "own", NOW_S)
     assert sorted(cached_runs(tmp_path)) == ["active", "own", "started later"]
 
 
 def test_a_run_that_no_task_uses_loses_its_cache_in_the_end(tmp_path: Path) -> None:
     used(tmp_path, "silent", NOW_S - UNUSED_S - 1)
     used(tmp_path, "slow", NOW_S - UNUSED_S + 1)
-    remove_ended(tmp_path, LiveRuns(frozenset({"silent", "slow"}), NOW_S), "own", NOW_S)
+    remove_ended_caches(tmp_path, LiveRuns(frozenset({"silent", "slow"}), NOW_S), "own", NOW_S)
     assert cached_runs(tmp_path) == ["slow"]
 
 
 def test_a_worker_forgets_runs_whose_directory_is_gone() -> None:
-    Shelf.of_run("active")
+    WorkerCache.of_run("active")
     for run in ("active", "ended"):
         remember(run)
         remember(run, "groups", 7)
-    drop_ended_runs(current="active")
-    assert {step.run for step, _ in state_store._memory} == {"active"}
-    assert len(state_store._memory) == 2
+    forget_ended_runs(current="active")
+    assert {step.run for step, _ in state_store._decoded_states} == {"active"}
+    assert len(state_store._decoded_states) == 2
 
 
 def test_without_a_local_directory_a_worker_remembers_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_LOCAL_DIRS")
     for run in ("own", "other"):
         remember(run)
-    drop_ended_runs(current="own")
-    assert {step.run for step, _ in state_store._memory} == {"own"}
+    forget_ended_runs(current="own")
+    assert {step.run for step, _ in state_store._decoded_states} == {"own"}
 
 
 def test_an_entry_whose_directory_was_removed_meanwhile_is_not_cached(tmp_path: Path) -> None:
-    shelf = Shelf.of_run("ended")
+    shelf = WorkerCache.of_run("ended")
     (tmp_path / "watersmeet-ended").rmdir()
     shelf.put("entry", b"state")
     assert shelf.get("entry") is None

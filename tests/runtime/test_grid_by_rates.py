@@ -17,7 +17,7 @@ from watersmeet.runtime.embedded.run import bind_query
 
 pytest.importorskip("pyspark")
 from watersmeet.runtime.spark.bucket_grid import GridStore
-from watersmeet.runtime.spark.execution_plan import Arrangement, arranged
+from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, build_execution_plan
 
 THETA = (
     "SELECT big.id AS a, small.id AS b FROM big [RANGE 1 SECOND], small [RANGE 1 SECOND] WHERE big.x < small.x - 990"
@@ -46,11 +46,11 @@ def directories(folder: Path, big: int, small: int) -> dict[str, wm.Stream]:
     return {name: wm.stream(folder / name, time="ts", follow=True) for name in ("big", "small")}
 
 
-def spread(text: str, sources: Any, buckets: int = 8, **how: Any) -> Arrangement:
-    return arranged(bind_query(text, sources), sources, None, buckets, buckets, **how)
+def spread(text: str, sources: Any, buckets: int = 8, **how: Any) -> SparkExecutionPlan:
+    return build_execution_plan(bind_query(text, sources), sources, None, buckets, buckets, **how)
 
 
-def copies(arrangement: Arrangement) -> list[int]:
+def copies(arrangement: SparkExecutionPlan) -> list[int]:
     return [len(arrangement.bucket.layout.copies(number)) for number in range(2)]
 
 

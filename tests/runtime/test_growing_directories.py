@@ -15,12 +15,12 @@ import watersmeet as wm
 from tests.oracle import as_multiset, join_rows, table_rows
 from watersmeet.checkpoint.repair import find_problems
 from watersmeet.errors import InputError
-from watersmeet.metrics.batch import BatchFigures
-from watersmeet.runtime.embedded.incremental import Growing, Progress, grow
+from watersmeet.metrics.batch import BatchMetrics
+from watersmeet.runtime.embedded.incremental import IncrementalJob, JobProgress, run_incremental
 from watersmeet.runtime.embedded.run import bind_query
-from watersmeet.sinks.result_files import PartFiles
+from watersmeet.sinks.result_files import PartFileSink
 from watersmeet.sources.declarations import Relation, Stream
-from watersmeet.sources.directories import Inbox
+from watersmeet.sources.directories import FileSource
 
 QUERY = "SELECT a.k, a.id AS left_id, b.id AS right_id FROM a [RANGE 10 SECONDS], b [ROWS 4] WHERE a.k = b.k"
 SECOND = 1_000_000
@@ -56,22 +56,22 @@ def filled(tmp_path: Path) -> dict[str, pa.Table]:
     return {"a": pa.concat_tables(a), "b": pa.concat_tables(b)}
 
 
-def job(path: Path, *, follow: bool = False, checkpoint: bool = True, query: str = QUERY) -> Growing:
+def job(path: Path, *, follow: bool = False, checkpoint: bool = True, query: str = QUERY) -> IncrementalJob:
     sources: dict[str, Stream | Relation] = {
-        name: Stream(Inbox(path / name, "ts"), "ts", lateness_us=2 * SECOND) for name in ("a", "b")
+        name: Stream(FileSource(path / name, "ts"), "ts", lateness_us=2 * SECOND) for name in ("a", "b")
     }
-    return Growing(
+    return IncrementalJob(
         wm.sql(query),
         sources,
-        PartFiles(path / "out"),
+        PartFileSink(path / "out"),
         follow,
         path / "ckpt" if checkpoint else None,
         str(path / "out"),
     )
 
 
-def ran(growing: Growing) -> Progress:
-    return grow(growing, threading.Event(), lambda figures: None)
+def ran(growing: IncrementalJob) -> JobProgress:
+    return run_incremental(growing, threading.Event(), lambda figures: None)
 
 
 def written(path: Path) -> Counter[Any]:
@@ -163,7 +163,7 @@ def test_a_query_that_follows_goes_on_with_files_that_appear_until_it_is_stopped
     tmp_path: Path, filled: dict[str, pa.Table]
 ) -> None:
     stop, seen = threading.Event(), Batches()
-    thread = threading.Thread(target=grow, args=(job(tmp_path, follow=True), stop, seen.observe))
+    thread = threading.Thread(target=run_incremental, args=(job(tmp_path, follow=True), stop, seen.observe))
     thread.start()
     try:
         rows = sum(table.num_rows for table in filled.values())
@@ -183,7 +183,7 @@ class Batches:
         self.rows = 0
         self.changed = threading.Condition()
 
-    def observe(self, figures: BatchFigures) -> None:
+    def observe(self, figures: BatchMetrics) -> None:
         with self.changed:
             self.rows += sum(figures.rows_in.values())
             self.changed.notify_all()
@@ -200,7 +200,7 @@ def test_an_empty_directory_is_waited_for_or_named(tmp_path: Path) -> None:
         ran(job(tmp_path))
     stop = threading.Event()
     stop.set()
-    assert grow(job(tmp_path, follow=True), stop, lambda figures: None).waiting_for == ["a", "b"]
+    assert run_incremental(job(tmp_path, follow=True), stop, lambda figures: None).waiting_for == ["a", "b"]
 
 
 def test_a_file_that_does_not_fit_is_named_and_nothing_is_lost(tmp_path: Path, filled: dict[str, pa.Table]) -> None:
@@ -216,7 +216,7 @@ def test_a_file_that_does_not_fit_is_named_and_nothing_is_lost(tmp_path: Path, f
 
 def test_two_processes_on_one_checkpoint_are_refused(tmp_path: Path, filled: dict[str, pa.Table]) -> None:
     stop, seen = threading.Event(), Batches()
-    thread = threading.Thread(target=grow, args=(job(tmp_path, follow=True), stop, seen.observe))
+    thread = threading.Thread(target=run_incremental, args=(job(tmp_path, follow=True), stop, seen.observe))
     thread.start()
     try:
         seen.wait_for_rows(1)

@@ -18,11 +18,11 @@ from typer.testing import CliRunner
 
 import watersmeet as wm
 from watersmeet.cli.main import app
-from watersmeet.cli.run import _rounds
-from watersmeet.runtime.embedded.incremental import Growing, grow
-from watersmeet.sinks.result_files import PartFiles
+from watersmeet.cli.run import _split_input
+from watersmeet.runtime.embedded.incremental import IncrementalJob, run_incremental
+from watersmeet.sinks.result_files import PartFileSink
 from watersmeet.sources.declarations import Relation, Stream
-from watersmeet.sources.directories import Inbox
+from watersmeet.sources.directories import FileSource
 
 SECOND = 1_000_000
 BATCHES = 12
@@ -59,12 +59,14 @@ def write_files(path: Path, number: int) -> None:
         write_file(path, name, number)
 
 
-def job(path: Path, query: str) -> Growing:
+def job(path: Path, query: str) -> IncrementalJob:
     sources: dict[str, Stream | Relation] = {
-        name: Stream(Inbox(path / name, "ts"), "ts", lateness_us=SECOND) for name in "ab"
+        name: Stream(FileSource(path / name, "ts"), "ts", lateness_us=SECOND) for name in "ab"
     }
     out = path / "out"
-    return Growing(wm.sql(query), sources, PartFiles(out), False, path / "ckpt", str(out), choose=lambda: PLAN)
+    return IncrementalJob(
+        wm.sql(query), sources, PartFileSink(out), False, path / "ckpt", str(out), choose=lambda: PLAN
+    )
 
 
 def run_uninterrupted(path: Path, query: str) -> None:
@@ -79,14 +81,14 @@ def run_uninterrupted(path: Path, query: str) -> None:
             write_files(path, number)
 
     write_files(path, 0)
-    grow(replace(job(path, query), follow=True), stop, write_next)
+    run_incremental(replace(job(path, query), follow=True), stop, write_next)
 
 
 def run_restarted(path: Path, query: str) -> None:
     """Run each batch in a process of its own, as far as state is concerned."""
     for number in range(BATCHES):
         write_files(path, number)
-        assert grow(job(path, query), threading.Event(), lambda figures: None).batches == 1
+        assert run_incremental(job(path, query), threading.Event(), lambda figures: None).batches == 1
 
 
 def part_rows(path: Path) -> list[list[dict[str, Any]]]:
@@ -132,14 +134,14 @@ def test_a_shedding_aggregation_without_every_stays_one_batch_on_the_command_lin
     )
     streams = {name: wm.stream(table, time="ts") for name in "ab"}
     for plan in (PLAN, wm.plan()):
-        rounds: Iterator[Any] = _rounds(wm.run(QUERIES["every batch"], streams, plan))
+        rounds: Iterator[Any] = _split_input(wm.run(QUERIES["every batch"], streams, plan))
         assert len(list(rounds)) == 1
 
 
 def test_the_figures_of_a_batch_count_the_combinations_as_state(tmp_path: Path) -> None:
     found: list[Any] = []
     write_files(tmp_path, 0)
-    progress = grow(job(tmp_path, QUERIES["every second"]), threading.Event(), found.append)
+    progress = run_incremental(job(tmp_path, QUERIES["every second"]), threading.Event(), found.append)
     assert progress.run is not None
     assert found[0].state_rows > progress.run.state.rows
     assert found[0].state_bytes > progress.run.state.nbytes

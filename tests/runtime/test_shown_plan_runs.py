@@ -74,10 +74,10 @@ def held(text: str, over: Any, plan: wm.Plan | None, **how: Any) -> wm.Plan | st
 def arranged_plan(text: str, over: Any, plan: wm.Plan | None, **how: Any) -> wm.Plan | str:
     """The plan that the buckets hold on Spark; needs pyspark, but no Java."""
     pytest.importorskip("pyspark")
-    from watersmeet.runtime.spark.execution_plan import arranged
+    from watersmeet.runtime.spark.execution_plan import build_execution_plan
 
     try:
-        return arranged(bind_query(text, over), over, plan, 4, 4, **how).bucket.config.plan
+        return build_execution_plan(bind_query(text, over), over, plan, 4, 4, **how).bucket.config.plan
     except PlanError as refusal:
         return str(refusal)
 
@@ -182,14 +182,14 @@ def test_a_changed_plan_is_filled_as_one_that_starts_a_run() -> None:
 def test_directories_that_grow_are_planned_by_their_first_file(tmp_path: Path) -> None:
     from watersmeet.runtime.embedded.run import start_run
     from watersmeet.sources.declarations import Stream
-    from watersmeet.sources.directories import Inbox
+    from watersmeet.sources.directories import FileSource
 
     names, where = QUERIES["band of three"]
     for seed, name in enumerate(names):
         (tmp_path / name).mkdir()
         pq.write_table(table(name, RATES[name], seed), tmp_path / name / "0.parquet")
     assert sum(RATES[name] for name in names) >= MIN_PLANNING_ROWS
-    growing = {name: Stream(Inbox(tmp_path / name, "ts"), "ts") for name in names}
+    growing = {name: Stream(FileSource(tmp_path / name, "ts"), "ts") for name in names}
     followed = {name: wm.stream(tmp_path / name, time="ts", follow=True) for name in names}
     for plan in (None, wm.plan("eager-nlj"), wm.plan("tree")):
         assert shown(query(names, where), growing, plan) == start_run(query(names, where), growing, plan).config.plan

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from watersmeet.algebra.windows import MAX_TIME_US
 from watersmeet.errors import InputError
-from watersmeet.sources.declarations import event_times_us, parse_duration_us, stream
+from watersmeet.sources.declarations import extract_event_times_us, parse_duration_us, stream
 
 
 def _parquet_bytes(tmp_path: Path) -> bytes:
@@ -73,7 +73,7 @@ def test_random_bytes_are_read_or_refused_but_never_crash(
     path.write_bytes(content)
     try:
         declared = stream(path, time="ts").declared("s")
-        event_times_us("s", next(stream(path, time="ts").batches()), declared.time)
+        extract_event_times_us("s", next(stream(path, time="ts").batches()), declared.time)
     except InputError:
         pass
 
@@ -131,7 +131,7 @@ def test_files_of_a_directory_that_differ_are_refused_by_name(tmp_path: Path) ->
     ],
 )
 def test_times_of_every_type_become_microseconds(values: list[int], kind: pa.DataType, wanted: list[int]) -> None:
-    found = event_times_us("s", pa.table({"ts": pa.array(values, kind)}), "ts")
+    found = extract_event_times_us("s", pa.table({"ts": pa.array(values, kind)}), "ts")
     assert found.dtype == np.int64
     assert found.tolist() == wanted
 
@@ -139,7 +139,7 @@ def test_times_of_every_type_become_microseconds(values: list[int], kind: pa.Dat
 def test_a_null_time_is_refused_with_its_row() -> None:
     table = pa.table({"ts": pa.chunked_array([pa.array([1, 2]), pa.array([None, 4], pa.int64())])})
     with pytest.raises(InputError, match='row 3 of stream "bids" has no time: column "ts" is null'):
-        event_times_us("bids", table, "ts")
+        extract_event_times_us("bids", table, "ts")
 
 
 @pytest.mark.parametrize(
@@ -148,11 +148,11 @@ def test_a_null_time_is_refused_with_its_row() -> None:
 )
 def test_a_time_out_of_range_is_refused_with_its_row(value: int, kind: pa.DataType) -> None:
     with pytest.raises(InputError, match=r"row 2 .* out of range"):
-        event_times_us("s", pa.table({"ts": pa.array([0, value], kind)}), "ts")
+        extract_event_times_us("s", pa.table({"ts": pa.array([0, value], kind)}), "ts")
 
 
 def test_the_furthest_times_are_fine() -> None:
-    assert event_times_us("s", pa.table({"ts": [MAX_TIME_US, -MAX_TIME_US]}), "ts").tolist() == [
+    assert extract_event_times_us("s", pa.table({"ts": [MAX_TIME_US, -MAX_TIME_US]}), "ts").tolist() == [
         MAX_TIME_US,
         -MAX_TIME_US,
     ]

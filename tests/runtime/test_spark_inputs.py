@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.checkpoint.owner import Owner, check_output, claim_output, is_new_on_spark, spark_owner
+from watersmeet.checkpoint.owner import (
+    OutputOwner,
+    check_output_owner,
+    claim_output,
+    is_new_spark_checkpoint,
+    read_spark_owner,
+)
 from watersmeet.checkpoint.repair import find_problems
 from watersmeet.errors import WatersmeetError
 
@@ -76,32 +82,34 @@ def test_the_input_of_a_batch_in_flight_is_named(checkpoint: Path) -> None:
 
 
 def test_a_spark_checkpoint_has_one_identity_from_its_first_run_on(tmp_path: Path) -> None:
-    first = spark_owner(tmp_path / "ckpt")
-    assert spark_owner(tmp_path / "ckpt") == first
+    first = read_spark_owner(tmp_path / "ckpt")
+    assert read_spark_owner(tmp_path / "ckpt") == first
     assert json.loads((tmp_path / "ckpt" / "metadata").read_text()) == {"id": first.checkpoint_id}
-    assert spark_owner(tmp_path / "other") != first
+    assert read_spark_owner(tmp_path / "other") != first
 
 
 def test_damaged_metadata_is_named_and_not_written_anew(checkpoint: Path) -> None:
     for content in ("", "{", "[]", "{}"):
         (checkpoint / "metadata").write_text(content)
         with pytest.raises(WatersmeetError, match='metadata" is damaged'):
-            spark_owner(checkpoint)
+            read_spark_owner(checkpoint)
     (checkpoint / "metadata").unlink()
     with pytest.raises(WatersmeetError, match='metadata" is missing'):
-        spark_owner(checkpoint)
+        read_spark_owner(checkpoint)
 
 
 def test_an_output_of_a_spark_job_is_not_written_by_another_job(tmp_path: Path, checkpoint: Path) -> None:
     out = tmp_path / "out"
     (out / "_spark_metadata").mkdir(parents=True)
-    first, embedded = spark_owner(checkpoint), Owner("abc", str(tmp_path / "embedded"))
+    first, embedded = read_spark_owner(checkpoint), OutputOwner("abc", str(tmp_path / "embedded"))
     with pytest.raises(WatersmeetError, match="already holds"):
-        check_output(out, embedded, is_new=True)
-    check_output(out, first, is_new=is_new_on_spark(checkpoint))  # its rows are from before there were markers
+        check_output_owner(out, embedded, is_new=True)
+    check_output_owner(
+        out, first, is_new=is_new_spark_checkpoint(checkpoint)
+    )  # its rows are from before there were markers
     claim_output(out, first)
     claim_output(out, first)
     with pytest.raises(WatersmeetError, match=f'belongs to checkpoint "{checkpoint}"'):
-        check_output(out, embedded, is_new=True)
+        check_output_owner(out, embedded, is_new=True)
     with pytest.raises(WatersmeetError, match=f'belongs to checkpoint "{checkpoint}"'):
         claim_output(out, embedded)

@@ -20,8 +20,8 @@ import watersmeet as wm
 from tests.oracle import Arrival, admit, as_multiset, table_rows
 from watersmeet.errors import QueryError
 from watersmeet.runtime.embedded.run import bind_query
-from watersmeet.runtime.spark.emission import BLOB, ListedRows, PartsOfGroups
-from watersmeet.runtime.spark.execution_plan import Arrangement, arranged
+from watersmeet.runtime.spark.emission import BLOB, BatchedRows, PartialGroups
+from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, build_execution_plan
 from watersmeet.runtime.spark.processor import merge_finite, run_finite
 from watersmeet.runtime.spark.spark_types import spark_fields
 
@@ -86,7 +86,7 @@ def assert_same(case: Aggregation, actual: Emitted | None, wanted: Emitted | Non
         raise AssertionError(f"seed {case.seed}\n{case.text}\nemitted {actual}\nwanted  {wanted}")
 
 
-def _arranged(case: Aggregation, arrivals: Mapping[str, Arrival], buckets: int, rng: Random) -> Arrangement:
+def _arranged(case: Aggregation, arrivals: Mapping[str, Arrival], buckets: int, rng: Random) -> SparkExecutionPlan:
     sources: dict[str, Any] = {source.name: wm.relation(source.table) for source in case.sources if source.time is None}
     for name, arrival in arrivals.items():
         idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"
@@ -94,12 +94,14 @@ def _arranged(case: Aggregation, arrivals: Mapping[str, Arrival], buckets: int, 
         sources[name] = wm.stream(
             list(arrival.batches), time=arrival.time, unit=arrival.unit, lateness=lateness, idle=idle
         )
-    return arranged(bind_query(case.text, sources), sources, rng.choice(early_plans(case)), buckets, partitions=2)
+    return build_execution_plan(
+        bind_query(case.text, sources), sources, rng.choice(early_plans(case)), buckets, partitions=2
+    )
 
 
-def _rows(arrangement: Arrangement, arrivals: Mapping[str, Arrival]) -> pa.Table:
-    merger, shown = arrangement.merger, ListedRows((), spark_fields(arrangement.bucket.config.result))
-    emission = shown if merger is None else PartsOfGroups((), merger.labels, len(merger.config.shown.keys))
+def _rows(arrangement: SparkExecutionPlan, arrivals: Mapping[str, Arrival]) -> pa.Table:
+    merger, shown = arrangement.merger, BatchedRows((), spark_fields(arrangement.bucket.config.result))
+    emission = shown if merger is None else PartialGroups((), merger.labels, len(merger.config.shown.keys))
     emitted: list[pa.RecordBatch] = list(run_finite(arrangement.bucket, emission, _packed(arrangement, arrivals)))
     if merger is not None:
         emitted = list(merge_finite(merger, (batch.filter(batch.column(BLOB).is_valid()) for batch in emitted)))
@@ -111,7 +113,7 @@ def _spread(batch: pa.RecordBatch, fields: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([column.flatten() for column in batch.columns[: len(fields)]], schema=fields)
 
 
-def _packed(arrangement: Arrangement, arrivals: Mapping[str, Arrival]) -> Iterator[pa.RecordBatch]:
+def _packed(arrangement: SparkExecutionPlan, arrivals: Mapping[str, Arrival]) -> Iterator[pa.RecordBatch]:
     """Every round of every stream, a clock for each of them, even where one of the streams is over."""
     rounds = list(zip_longest(*(arrival.batches for arrival in arrivals.values())))
     for number, tables in enumerate(rounds):

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import watersmeet as wm
-from watersmeet.cli.declare import Reading, stream_over
+from watersmeet.cli.declare import ReadMode, open_file_stream
 from watersmeet.errors import InputError
-from watersmeet.metrics.batch import BatchFigures
-from watersmeet.runtime.embedded.incremental import Growing, grow
-from watersmeet.sinks.result_files import PartFiles
+from watersmeet.metrics.batch import BatchMetrics
+from watersmeet.runtime.embedded.incremental import IncrementalJob, run_incremental
+from watersmeet.sinks.result_files import PartFileSink
 from watersmeet.sources.declarations import Relation, Stream
-from watersmeet.sources.directories import Inbox
+from watersmeet.sources.directories import FileSource
 
 QUERY = "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
 
@@ -44,9 +44,9 @@ def refuse_listing(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
     monkeypatch.setattr(Path, "iterdir", iterdir)
 
 
-def growing(path: Path, *, follow: bool) -> Growing:
-    sources: dict[str, Stream | Relation] = {name: Stream(Inbox(path / name, "ts"), "ts") for name in ("a", "b")}
-    return Growing(wm.sql(QUERY), sources, PartFiles(path / "out"), follow, path / "ckpt", str(path / "out"))
+def growing(path: Path, *, follow: bool) -> IncrementalJob:
+    sources: dict[str, Stream | Relation] = {name: Stream(FileSource(path / name, "ts"), "ts") for name in ("a", "b")}
+    return IncrementalJob(wm.sql(QUERY), sources, PartFileSink(path / "out"), follow, path / "ckpt", str(path / "out"))
 
 
 @pytest.mark.parametrize("follow", [False, True])
@@ -55,22 +55,22 @@ def test_a_directory_that_cannot_be_listed_stops_the_job(
 ) -> None:
     refuse_listing(monkeypatch, inputs / "b")
     with pytest.raises(InputError, match=r'/b" cannot be read: Permission denied'):
-        grow(growing(inputs, follow=follow), threading.Event(), lambda figures: None)
+        run_incremental(growing(inputs, follow=follow), threading.Event(), lambda figures: None)
 
 
 def test_a_directory_that_cannot_be_listed_any_more_stops_the_job(
     inputs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def observe(figures: BatchFigures) -> None:
+    def observe(figures: BatchMetrics) -> None:
         refuse_listing(monkeypatch, inputs / "a")
 
     with pytest.raises(InputError, match=r'/a" cannot be read: Permission denied'):
-        grow(growing(inputs, follow=True), threading.Event(), observe)
+        run_incremental(growing(inputs, follow=True), threading.Event(), observe)
 
 
 @pytest.mark.parametrize("change", ["removed", "a file", "a loop of links"])
 def test_a_directory_that_is_replaced_stops_the_job(inputs: Path, change: str) -> None:
-    def observe(figures: BatchFigures) -> None:
+    def observe(figures: BatchMetrics) -> None:
         (inputs / "a").rename(inputs / "elsewhere")
         if change == "a file":
             (inputs / "a").write_text("")
@@ -78,7 +78,7 @@ def test_a_directory_that_is_replaced_stops_the_job(inputs: Path, change: str) -
             (inputs / "a").symlink_to(inputs / "a")
 
     with pytest.raises(InputError, match="/a"):
-        grow(growing(inputs, follow=True), threading.Event(), observe)
+        run_incremental(growing(inputs, follow=True), threading.Event(), observe)
 
 
 def test_a_directory_that_cannot_be_listed_is_refused_as_a_whole(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,13 +87,13 @@ def test_a_directory_that_cannot_be_listed_is_refused_as_a_whole(inputs: Path, m
         wm.stream(inputs / "a", time="ts")
 
 
-@pytest.mark.parametrize("reading", Reading)
+@pytest.mark.parametrize("reading", ReadMode)
 @pytest.mark.parametrize(
     ("name", "reason"), [("loop", "Too many levels of symbolic links"), ("x" * 300, "File name too long")]
 )
 def test_a_path_that_cannot_be_looked_at_is_refused_with_the_reason(
-    tmp_path: Path, reading: Reading, name: str, reason: str
+    tmp_path: Path, reading: ReadMode, name: str, reason: str
 ) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(InputError, match=reason):
-        stream_over(str(tmp_path / name), {"time": "ts"}, reading=reading)
+        open_file_stream(str(tmp_path / name), {"time": "ts"}, reading=reading)

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from tests.spark.queries import rows_of, rows_of_table, run_to_the_end
-from watersmeet.checkpoint.store import locked
-from watersmeet.cli.spark import OnSpark, grow
+from watersmeet.checkpoint.store import lock_checkpoint
+from watersmeet.cli.spark import SparkJob, run_streaming_query
 from watersmeet.runtime.embedded.run import bind_query
-from watersmeet.runtime.spark.execution_plan import arranged
+from watersmeet.runtime.spark.execution_plan import build_execution_plan
 from watersmeet.runtime.spark.spark_errors import translate_errors
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -106,16 +106,20 @@ def test_another_plan_goes_on_with_the_same_rows(spark: SparkSession, tmp_path: 
 
 def test_a_checkpoint_in_use_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     written(tmp_path, 0)
-    job = OnSpark(wm.sql(QUERY), followed(tmp_path), tmp_path / "checkpoint", tmp_path / "out", "parquet", follow=False)
-    with locked(tmp_path / "checkpoint"), pytest.raises(wm.InputError, match="is in use by another process"):
-        grow(job, None, threading.Event(), lambda figures: None, lambda batch, table: None)
-    assert grow(job, None, threading.Event(), lambda figures: None, lambda batch, table: None) > 0
+    job = SparkJob(
+        wm.sql(QUERY), followed(tmp_path), tmp_path / "checkpoint", tmp_path / "out", "parquet", follow=False
+    )
+    with lock_checkpoint(tmp_path / "checkpoint"), pytest.raises(wm.InputError, match="is in use by another process"):
+        run_streaming_query(job, None, threading.Event(), lambda figures: None, lambda batch, table: None)
+    assert run_streaming_query(job, None, threading.Event(), lambda figures: None, lambda batch, table: None) > 0
 
 
 @pytest.mark.parametrize("early", [(), ("a",), ("b",), ("a", "b")])
 def test_where_an_aggregation_aggregates_early_is_no_part_of_its_checkpoint(early: tuple[str, ...]) -> None:
     text = "SELECT a.v, COUNT(*) AS n FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k GROUP BY a.v EVERY 1 SECOND"
     sources = {name: wm.stream(rows(0), time="ts") for name in ("a", "b")}
-    one, other = (arranged(bind_query(text, sources), sources, plan, 6, 2) for plan in (None, wm.plan(early=early)))
+    one, other = (
+        build_execution_plan(bind_query(text, sources), sources, plan, 6, 2) for plan in (None, wm.plan(early=early))
+    )
     assert one.signature == other.signature
     assert one.signature["the grid of its buckets"] == "6 by equality 0 of a, b"

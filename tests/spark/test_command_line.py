@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import watersmeet as wm
 from watersmeet.cli import main as cli
-from watersmeet.runtime.spark.execution import answered
+from watersmeet.runtime.spark.execution import collect_with_ledger
 
 QUERY = "SELECT a.k, a.ts AS first, b.ts AS second FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k"
 
@@ -94,7 +94,7 @@ def test_finite_data_gives_its_rows(growing: Path, spark: SparkSession) -> None:
 def test_finite_data_accounts_for_every_row_as_embedded(growing: Path, spark: SparkSession) -> None:
     sources = {name: wm.stream(growing / name / "0.csv", time="ts") for name in ("a", "b")}
     plan = wm.Plan(drop=(("a", 0.5),))
-    here, there = wm.collect(QUERY, sources, plan=plan), answered(QUERY, sources, plan)
+    here, there = wm.collect(QUERY, sources, plan=plan), collect_with_ledger(QUERY, sources, plan)
     ledger = json.loads(there.schema.metadata[b"watersmeet"])
     assert ledger == json.loads(here.schema.metadata[b"watersmeet"])
     assert 0 < ledger["ledger"]["a"]["shed"] < 10

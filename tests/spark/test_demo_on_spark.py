@@ -10,10 +10,10 @@ from rich.console import Console
 
 import watersmeet as wm
 from watersmeet.cli.demo import steps
-from watersmeet.cli.demo.engines import SPARK, Engine
-from watersmeet.cli.demo.flights import QUERY, Tables, flights, instants_us
-from watersmeet.cli.demo.steps import Stage
-from watersmeet.metrics.batch import BatchFigures, Observer
+from watersmeet.cli.demo.engines import SPARK, DemoEngine
+from watersmeet.cli.demo.flights import QUERY, Tables, load_flights, times_us
+from watersmeet.cli.demo.steps import DemoContext
+from watersmeet.metrics.batch import BatchMetrics, Observer
 from watersmeet.runtime.embedded.run import Sources
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -25,8 +25,8 @@ _DAY_US = 86_400_000_000
 def week() -> Tables:
     first = np.datetime64("2013-08-03T00:00", "us").astype(np.int64)
     taken: Tables = {}
-    for airport, table in flights().items():
-        at = instants_us(table, "departed")
+    for airport, table in load_flights().items():
+        at = times_us(table, "departed")
         taken[airport] = table.filter(pa.array((at >= first) & (at < first + 7 * _DAY_US)))
     return taken
 
@@ -34,9 +34,9 @@ def week() -> Tables:
 def test_every_step_of_the_demo_holds_on_spark(
     week: Tables, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "flights", lambda: week)
-    screen, seen = Console(record=True, width=160), list[BatchFigures]()
-    assert steps.show(screen, SPARK, seen.append)
+    monkeypatch.setattr(steps, "load_flights", lambda: week)
+    screen, seen = Console(record=True, width=160), list[BatchMetrics]()
+    assert steps.run_demo(screen, SPARK, seen.append)
     words = " ".join(screen.export_text().split())
     assert "on Spark" in words
     assert "the whole year gives the same rows in this process" in words
@@ -47,7 +47,7 @@ def test_every_step_of_the_demo_holds_on_spark(
     assert sum(sum(figures.rows_in.values()) for figures in joined) == 2 * sum(
         table.num_rows for table in week.values()
     )
-    newest = max(int(instants_us(table, "departed")[-1]) for table in week.values())
+    newest = max(int(times_us(table, "departed")[-1]) for table in week.values())
     assert joined[-1].newest_us == newest
 
 
@@ -55,9 +55,9 @@ def test_a_row_that_spark_would_lose_is_missed(week: Tables) -> None:
     def careless(query: str, streams: Sources, plan: wm.Plan, observe: Observer) -> pa.Table:
         return wm.collect(query, streams, plan).slice(1)
 
-    stage = Stage(Console(quiet=True), week, Engine("spark", "on Spark", 4, careless), lambda figures: None)
-    steps.plan(stage)
+    stage = DemoContext(Console(quiet=True), week, DemoEngine("spark", "on Spark", 4, careless), lambda figures: None)
+    steps.show_plan(stage)
     assert stage.plan is not None
     stage.rows, _ = stage.run(QUERY, stage.plan.plan)
-    steps.check(stage)
+    steps.check_join(stage)
     assert not stage.agreed

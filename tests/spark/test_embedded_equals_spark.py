@@ -13,7 +13,7 @@ import watersmeet as wm
 from tests.oracle import Arrival
 from tests.spark.queries import rows_of, rows_of_table, sources_of
 from watersmeet.runtime.embedded.run import bind_query
-from watersmeet.runtime.spark.execution_plan import arranged
+from watersmeet.runtime.spark.execution_plan import build_execution_plan
 
 from ..properties.arrivals import in_any_batches, with_late_rows
 from ..properties.engine import assert_same
@@ -63,7 +63,9 @@ def features(seed: int) -> Iterator[str]:
     if any(arrival.idle_us is not None for arrival in arrivals.values()):
         yield "idle"
     sources = sources_of(case, arrivals)
-    axes = arranged(bind_query(case.text, sources), sources, None, buckets=6, partitions=2).bucket.layout.axes
+    axes = build_execution_plan(
+        bind_query(case.text, sources), sources, None, buckets=6, partitions=2
+    ).bucket.layout.axes
     if any(axis.split is not None for axis in axes):
         yield "theta"
     if len(axes) > 1 and not any(axis.split is not None for axis in axes):

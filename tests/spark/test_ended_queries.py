@@ -132,11 +132,17 @@ def _workers(spark: SparkSession) -> list[Worker]:
     def look(
         _: Iterable[int],
     ) -> Iterator[tuple[int, ...]]:  # inside, so that it travels whole: workers do not have the tests
-        from watersmeet.runtime.spark.state_store import _memory
+        from watersmeet.runtime.spark.state_store import _decoded_states
 
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         threads = len(os.listdir("/proc/self/task"))
-        yield os.getpid(), len({key[0].run for key in _memory}), resident, len(os.listdir("/proc/self/fd")), threads
+        yield (
+            os.getpid(),
+            len({key[0].run for key in _decoded_states}),
+            resident,
+            len(os.listdir("/proc/self/fd")),
+            threads,
+        )
 
     found = spark.sparkContext.parallelize(range(8), 8).mapPartitions(look).collect()
     return [Worker(*each) for each in {each[0]: each for each in found}.values()]

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from watersmeet.cli import main as cli
-from watersmeet.cli.jobfile import read_job
+from watersmeet.cli.jobfile import read_job_file
 from watersmeet.runtime.spark.formats import FormatSource
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -85,7 +85,7 @@ def test_json_messages_become_their_columns(tmp_path: Path, spark: SparkSession)
 def test_the_job_file_of_the_documentation_is_understood(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text()
     (tmp_path / "job.toml").write_text(page.partition("```toml\n")[2].partition("```")[0])
-    job = read_job(tmp_path / "job.toml")
+    job = read_job_file(tmp_path / "job.toml")
     assert job.streams["orders"]["options"]["kafka.bootstrap.servers"] == "localhost:9092"
     assert list(job.spark) == ["spark.jars.packages"]
     assert FormatSource("kafka", columns=job.streams["orders"]["schema"]).schema.names == ["item", "price", "ts"]

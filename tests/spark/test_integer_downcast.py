@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.runtime.spark.integer_downcast import narrowed, widened
+from watersmeet.runtime.spark.integer_downcast import downcast_integers, restore_integers
 from watersmeet.runtime.spark.packets import table_buffer, table_from_bytes
 
 SCHEMA = pa.schema(
@@ -42,8 +42,8 @@ def tables(draw: st.DrawFn) -> pa.Table:
 
 @given(st.lists(tables(), min_size=1, max_size=4))
 def test_tables_come_back_one_after_the_other(several: list[pa.Table]) -> None:
-    travelled = [table_from_bytes(table_buffer(narrowed(table))) for table in several]
-    found = widened(travelled, SCHEMA)
+    travelled = [table_from_bytes(table_buffer(downcast_integers(table))) for table in several]
+    found = restore_integers(travelled, SCHEMA)
     found.validate(full=True)
     assert found.equals(pa.concat_tables(several))
 
@@ -52,13 +52,13 @@ def test_tables_come_back_one_after_the_other(several: list[pa.Table]) -> None:
     ("values", "fits"), [([5, 2**32 + 4], True), ([5, 2**32 + 5], False), ([-(2**63), 2**63 - 1], False), ([7], True)]
 )
 def test_numbers_travel_in_32_bits_where_their_range_allows(values: list[int], fits: bool) -> None:
-    column = narrowed(pa.table({"k": values})).column("k")
+    column = downcast_integers(pa.table({"k": values})).column("k")
     assert column.type == (pa.uint32() if fits else pa.int64())
 
 
 def test_half_of_the_bytes_travel() -> None:
     table = pa.table({"k": range(10_000), "ts": pa.array(range(10_000), pa.timestamp("us"))})
-    assert len(table_buffer(narrowed(table))) < 0.51 * len(table_buffer(table))
+    assert len(table_buffer(downcast_integers(table))) < 0.51 * len(table_buffer(table))
 
 
 @pytest.mark.parametrize("values", [["x"], [1, None], [0, 2**40], [1]])
@@ -67,4 +67,4 @@ def test_metadata_of_the_columns_own_change_nothing(values: list[object]) -> Non
     table = pa.Table.from_arrays(
         [pa.array(values, kind)], schema=pa.schema([pa.field("k", kind, metadata={b"low": b"7"})])
     )
-    assert widened([table_from_bytes(table_buffer(narrowed(table)))], table.schema).equals(table)
+    assert restore_integers([table_from_bytes(table_buffer(downcast_integers(table)))], table.schema).equals(table)

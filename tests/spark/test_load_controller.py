@@ -19,7 +19,7 @@ from watersmeet.planner.controller import BatchReport
 from watersmeet.runtime.background import BackgroundError
 from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.spark.batch_metrics import batches
-from watersmeet.runtime.spark.load_controller import KeepingUp
+from watersmeet.runtime.spark.load_controller import LoadController
 from watersmeet.runtime.spark.plan_log import PlanLog
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -34,7 +34,7 @@ def test_after_a_batch_that_takes_too_long_later_ones_drop(spark: SparkSession, 
     frames = {name: streaming_frame(spark, tmp_path, name, fifths(name)[:2]) for name in "ab"}
     frame = wm.on_spark(QUERY, over(**frames), plans=tmp_path / "plans")
     first = run_to_the_end(frame, tmp_path)  # no batch is as fast as the trigger below
-    keeping = KeepingUp(
+    keeping = LoadController(
         bind_query(QUERY, over(**frames)), log, tmp_path / "checkpoint", trigger_s=1e-3, plan=wm.plan()
     )  # no batch is as fast as that
     keeping.look(first)
@@ -66,7 +66,9 @@ def test_a_decision_that_comes_too_late_is_for_the_batch_after(tmp_path: Path) -
     (offsets / "7").touch()
     log = PlanLog(tmp_path / "plans")
     assert log.settled_at(8) is None  # a task of batch 8 runs before Spark's log was looked at again
-    keeping = KeepingUp(bind_query(QUERY, over(**TABLES)), log, tmp_path / "checkpoint", trigger_s=1.0, plan=wm.plan())
+    keeping = LoadController(
+        bind_query(QUERY, over(**TABLES)), log, tmp_path / "checkpoint", trigger_s=1.0, plan=wm.plan()
+    )
     keeping._decide(_slow_batch())
     assert [each.from_batch for each in keeping.decisions] == [9]
     assert log.settled_at(8) is None
@@ -79,7 +81,7 @@ def test_a_batch_that_runs_already_is_reckoned_with(tmp_path: Path) -> None:
     decided = []
     for begun in (7, 8):
         (offsets / str(begun)).touch()
-        keeping = KeepingUp(
+        keeping = LoadController(
             bind_query(QUERY, over(**TABLES)),
             PlanLog(tmp_path / f"plans{begun}"),
             tmp_path / "checkpoint",
@@ -95,7 +97,7 @@ def test_a_batch_that_runs_already_is_reckoned_with(tmp_path: Path) -> None:
 def test_a_decision_changes_what_is_dropped_and_leaves_the_plan_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
     own, log = wm.plan("eager-nlj", order=["a", "b"]), PlanLog(tmp_path / "plans")
-    keeping = KeepingUp(bind_query(QUERY, over(**TABLES)), log, tmp_path / "checkpoint", trigger_s=1.0, plan=own)
+    keeping = LoadController(bind_query(QUERY, over(**TABLES)), log, tmp_path / "checkpoint", trigger_s=1.0, plan=own)
     keeping._decide(_slow_batch())
     written = log.plan_at(keeping.decisions[0].from_batch)
     assert written is not None
@@ -106,7 +108,7 @@ def test_a_decision_changes_what_is_dropped_and_leaves_the_plan_as_it_is(tmp_pat
 def test_an_aggregation_does_not_change_what_it_drops(tmp_path: Path) -> None:
     bound = bind_query("SELECT a.k, COUNT(*) AS n FROM a [RANGE 1 SECOND] GROUP BY a.k", over(a=TABLES["a"]))
     with pytest.raises(wm.PlanError, match="an aggregation does not change what it drops"):
-        KeepingUp(bound, PlanLog(tmp_path), tmp_path, trigger_s=1.0, plan=wm.plan())
+        LoadController(bound, PlanLog(tmp_path), tmp_path, trigger_s=1.0, plan=wm.plan())
 
 
 def _slow_batch(seconds: float = 30.0, rows: int = 1000) -> BatchReport:
@@ -168,7 +170,9 @@ class _NoTimes:
 
 def test_progress_that_cannot_be_read_stops_the_query_and_says_so(tmp_path: Path) -> None:
     query = ReportsWithoutTimes()
-    keeping = KeepingUp(bind_query(QUERY, over(**TABLES)), PlanLog(tmp_path), tmp_path, trigger_s=1.0, plan=wm.plan())
+    keeping = LoadController(
+        bind_query(QUERY, over(**TABLES)), PlanLog(tmp_path), tmp_path, trigger_s=1.0, plan=wm.plan()
+    )
     keeping.start(query)
     with pytest.raises(BackgroundError, match=r"load controller.* failed: KeyError: 'durationMs'"):
         query.awaitTermination()

@@ -20,7 +20,7 @@ from watersmeet.runtime.spark.packets import (
     table_bytes,
     table_from_bytes,
 )
-from watersmeet.sources.files import ROWS_AT_ONCE, read_pieces
+from watersmeet.sources.files import BATCH_ROWS, read_file_in_batches
 
 TABLE = pa.table(
     {"k": pa.array([1, None, 3]), "word": ["a", "", None], "ts": pa.array([1, 2, 3], pa.timestamp("us", "UTC"))}
@@ -48,19 +48,21 @@ def test_packets_travel_whole_and_in_order(sizes: list[int]) -> None:
 
 def test_a_file_in_pieces_is_the_file(tmp_path: Path) -> None:
     table = pa.table(
-        {"ts": pa.array(range(ROWS_AT_ONCE + 7), pa.int64()), "x": pa.array(range(ROWS_AT_ONCE + 7), pa.int64())}
+        {"ts": pa.array(range(BATCH_ROWS + 7), pa.int64()), "x": pa.array(range(BATCH_ROWS + 7), pa.int64())}
     )
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=100_000)
-    pieces = list(read_pieces(tmp_path / "a.parquet", "ts", ["x", "ts"]))
+    pieces = list(read_file_in_batches(tmp_path / "a.parquet", "ts", ["x", "ts"]))
     assert pa.concat_tables(pieces).equals(table.select(["x", "ts"]))
-    assert max(piece.num_rows for piece in pieces) <= ROWS_AT_ONCE
+    assert max(piece.num_rows for piece in pieces) <= BATCH_ROWS
 
 
 def test_a_file_of_no_rows_still_shows_its_columns(tmp_path: Path) -> None:
     pq.write_table(TABLE.slice(0, 0), tmp_path / "a.parquet")
-    assert [piece.schema.names for piece in read_pieces(tmp_path / "a.parquet", "ts", ["ts", "k"])] == [["ts", "k"]]
+    assert [piece.schema.names for piece in read_file_in_batches(tmp_path / "a.parquet", "ts", ["ts", "k"])] == [
+        ["ts", "k"]
+    ]
     with pytest.raises(InputError, match="has no column"):
-        list(read_pieces(tmp_path / "a.parquet", "ts", ["ts", "other"]))
+        list(read_file_in_batches(tmp_path / "a.parquet", "ts", ["ts", "other"]))
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.5, 0.99])
@@ -70,10 +72,10 @@ def test_a_torn_file_is_refused_by_name(tmp_path: Path, kept: float) -> None:
     content = file.read_bytes()
     file.write_bytes(content[: int(len(content) * kept)])
     with pytest.raises(InputError, match=r"torn\.parquet"):
-        list(read_pieces(file, "ts", ["ts"]))
+        list(read_file_in_batches(file, "ts", ["ts"]))
 
 
 def test_formats_that_have_no_pieces_come_in_one(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("ts,k\n2026-01-01T00:00:00Z,1\n2026-01-01T00:00:01Z,2\n")
-    (piece,) = read_pieces(tmp_path / "a.csv", "ts", ["ts", "k"])
+    (piece,) = read_file_in_batches(tmp_path / "a.csv", "ts", ["ts", "k"])
     assert piece.column("k").to_pylist() == [1, 2]

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user
 
 import watersmeet as wm
 from watersmeet.runtime.spark.bucket_grid import bucket_labels, partition_of
-from watersmeet.runtime.spark.execution import collected
+from watersmeet.runtime.spark.execution import collect
 from watersmeet.runtime.spark.session import ROCKSDB
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -58,7 +58,7 @@ def test_a_time_that_is_no_time_is_refused_before_anything_runs(spark: SparkSess
 def test_a_null_time_is_an_error_of_the_input(spark: SparkSession) -> None:
     frame = spark.createDataFrame(ROWS).withColumn("ts", F.when(F.col("k") == 1, F.col("ts")))
     with pytest.raises(wm.InputError, match='of stream "a" has no time'):
-        collected(wm.on_spark(QUERY, {"a": wm.stream(frame, time="ts")}))
+        collect(wm.on_spark(QUERY, {"a": wm.stream(frame, time="ts")}))
 
 
 def test_less_than_one_bucket_is_refused(spark: SparkSession) -> None:

@@ -13,16 +13,16 @@ from typing import Any
 import pyarrow as pa
 
 import watersmeet as wm
-from watersmeet.checkpoint.owner import check_output, claim_output, is_new_on_spark, spark_owner
-from watersmeet.checkpoint.store import locked
-from watersmeet.cli.terminal import console
+from watersmeet.checkpoint.owner import check_output_owner, claim_output, is_new_spark_checkpoint, read_spark_owner
+from watersmeet.checkpoint.store import lock_checkpoint
+from watersmeet.cli.terminal import make_console
 from watersmeet.metrics.batch import Observer
 from watersmeet.runtime.embedded.run import Sources
 from watersmeet.runtime.java import check_java
 
 
 @dataclass(frozen=True)
-class OnSpark:
+class SparkJob:
     """A query that goes on, on Spark."""
 
     query: wm.Query
@@ -33,7 +33,7 @@ class OnSpark:
     follow: bool
 
 
-def reader(settings: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
+def make_spark_reader(settings: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
     """Reads streams by Spark's own formats, in a session with these settings, which starts with the first of them."""
 
     def read(stream: Mapping[str, Any]) -> Any:
@@ -59,7 +59,7 @@ def quiet_spark(settings: Mapping[str, Any]) -> Iterator[None]:
 
     with (
         NamedTemporaryFile(prefix="watersmeet-spark-", suffix=".log", delete=False) as log,
-        console(stderr=True).status("starting Spark"),
+        make_console(stderr=True).status("starting Spark"),
     ):
         started = start_writing_to(log, settings)
     failed = False
@@ -78,24 +78,24 @@ def quiet_spark(settings: Mapping[str, Any]) -> Iterator[None]:
             Path(log.name).unlink(missing_ok=True)
 
 
-def collected(query: wm.Query, sources: Sources, plan: wm.Plan | None) -> pa.Table:
+def collect_on_spark(query: wm.Query, sources: Sources, plan: wm.Plan | None) -> pa.Table:
     """All rows of a query over finite data."""
-    from watersmeet.runtime.spark.execution import answered
+    from watersmeet.runtime.spark.execution import collect_with_ledger
 
-    return answered(query, sources, plan)
+    return collect_with_ledger(query, sources, plan)
 
 
-def grow(
-    job: OnSpark, plan: wm.Plan | None, stop: threading.Event, observe: Observer, show: Callable[[int, pa.Table], None]
+def run_streaming_query(
+    job: SparkJob, plan: wm.Plan | None, stop: threading.Event, observe: Observer, show: Callable[[int, pa.Table], None]
 ) -> int:
     """Run until it is to stop, or all is read; return the number of rows that came out."""
-    from watersmeet.runtime.spark.execution import Sink, watch, write
+    from watersmeet.runtime.spark.execution import Sink, follow_query, start_streaming
 
-    with locked(job.checkpoint):
+    with lock_checkpoint(job.checkpoint):
         if job.directory is not None:
-            owner = spark_owner(job.checkpoint)
-            check_output(job.directory, owner, is_new=is_new_on_spark(job.checkpoint))
+            owner = read_spark_owner(job.checkpoint)
+            check_output_owner(job.directory, owner, is_new=is_new_spark_checkpoint(job.checkpoint))
             claim_output(job.directory, owner)
         frame = wm.on_spark(job.query, job.sources, plan=plan, checkpoint=job.checkpoint)
-        query = write(frame, Sink(job.checkpoint, job.directory, job.format, show), follow=job.follow)
-        return watch(query, stop, observe, plan)
+        query = start_streaming(frame, Sink(job.checkpoint, job.directory, job.format, show), follow=job.follow)
+        return follow_query(query, stop, observe, plan)

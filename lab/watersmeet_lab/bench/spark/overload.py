@@ -32,7 +32,7 @@ from watersmeet.planner.controller import Controls
 from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.planning import choose_spark_plan
 from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, batches
-from watersmeet.runtime.spark.load_controller import KeepingUp
+from watersmeet.runtime.spark.load_controller import LoadController
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet_lab.bench.spark.streaming_run import benchmark_session
 
@@ -203,13 +203,13 @@ def _files_per_trigger(flood: OverloadWorkload) -> int:
 
 def _run_flooded_query(
     spark: SparkSession, flood: OverloadWorkload, folder: Path, pieces: int
-) -> tuple[tuple[SparkBatchMetrics, ...], KeepingUp]:
+) -> tuple[tuple[SparkBatchMetrics, ...], LoadController]:
     for name in _STREAMS:
         (folder / "in" / name).mkdir(parents=True)
     _link_file(folder, 0)
     sources = {name: wm.stream(folder / "in" / name, time="ts", follow=True) for name in _STREAMS}
     bound = bind_query(flood.query(), sources)
-    keeping = KeepingUp(
+    keeping = LoadController(
         bound,
         PlanLog(folder / "plans"),
         folder / "checkpoint",

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
-from watersmeet.operators.window_join.work_counters import ALL, KEEP, PROBE, ROWS_OUT, TAKE_IN
+from watersmeet.operators.window_join.work_counters import ALL_INPUTS, EMIT, INGEST, PROBE, STORE
 from watersmeet.runtime.spark.bucket import MERGE_METRICS, Bucket, spent_name
 from watersmeet.runtime.spark.emission import METRICS
 
@@ -33,7 +33,7 @@ _PER_BUCKET = (
 _EQUAL_IN_ALL = ("watermark_us", "newest_us")
 _RESULTS = json.dumps(["results"])
 _PER_STREAM = ("arrived", "late", "shed")
-_PER_INPUT = (TAKE_IN, KEEP, PROBE)
+_PER_INPUT = (INGEST, STORE, PROBE)
 _PER_PAIR = ("probes", "comparisons", "touched")
 
 
@@ -159,5 +159,5 @@ def _columns(bucket: Bucket) -> list[tuple[str, list[str]]]:
             for operator in _PER_INPUT
             for i, alias in enumerate(aliases)
         ),
-        *((spent_name(operator, ALL), ["spent_us", operator]) for operator in (PROBE, ROWS_OUT)),
+        *((spent_name(operator, ALL_INPUTS), ["spent_us", operator]) for operator in (PROBE, EMIT)),
     ]

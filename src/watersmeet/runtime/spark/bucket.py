@@ -24,13 +24,13 @@ from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.shed.aggregation import TIME
 from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.work_counters import ALL
+from watersmeet.operators.window_join.work_counters import ALL_INPUTS
 from watersmeet.runtime.spark.bucket_grid import Int64s, Layout
 from watersmeet.runtime.spark.bucket_operators import AggregateOperator, Counters, Operator
-from watersmeet.runtime.spark.integer_downcast import widened
+from watersmeet.runtime.spark.integer_downcast import restore_integers
 from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNWANTED, Packet, table_from_bytes
 from watersmeet.runtime.watermark import Lateness, Watermark
-from watersmeet.sources.times import event_times_us, refuse_likely_unit
+from watersmeet.sources.times import extract_event_times_us, refuse_undeclared_unit
 
 Metrics = dict[str, int]
 
@@ -90,7 +90,7 @@ class Bucket:
         for number, name in enumerate(self.streams):
             if name in seen_us and name not in watermark.newest_us:
                 source = self.config.inputs[self.first_input(number)]
-                refuse_likely_unit(name, source.time or "", source.fields, source.unit, *seen_us[name])
+                refuse_undeclared_unit(name, source.time or "", source.fields, source.unit, *seen_us[name])
 
     def first_input(self, stream: int) -> int:
         """Return the input that is counted for a stream in the ledger: a self join has one input per alias."""
@@ -135,8 +135,8 @@ class _UnpackedBatch:
         for i, schema in self.bucket.travelling.items():
             source = self.bucket.config.inputs[i]
             tables = self.tables.get(i)
-            table = widened(tables, schema) if tables else schema.empty_table()
-            yield i, InputBatch(table, event_times_us(source.name, table, source.time or "", source.unit))
+            table = restore_integers(tables, schema) if tables else schema.empty_table()
+            yield i, InputBatch(table, extract_event_times_us(source.name, table, source.time or "", source.unit))
 
     def _times(self, kind: int, stream: int) -> Int64s:
         return np.concatenate([np.empty(0, np.int64), *self.only_times.get((kind, stream), [])])
@@ -171,7 +171,7 @@ class _UnpackedBatch:
 
 def spent_name(operator: str, number: int) -> str:
     """Return the name of the metric for an operator's time on one input, or on all inputs."""
-    return f"{operator.replace(' ', '_')}_{'all' if number == ALL else number}_us"
+    return f"{operator.replace(' ', '_')}_{'all' if number == ALL_INPUTS else number}_us"
 
 
 #: What the second step counts, beside what the buckets do.

@@ -13,20 +13,20 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from watersmeet.operators.aggregate import parts as aggregate_parts
+from watersmeet.operators.aggregate import serialization as aggregate_parts
 from watersmeet.operators.aggregate import state as aggregate_state
 from watersmeet.operators.aggregate.config import AggregateConfig
-from watersmeet.operators.aggregate.parts import AggregatePart as SavedWhole
+from watersmeet.operators.aggregate.serialization import AggregatePart as SavedWhole
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.aggregate.step import step as aggregate_step
 from watersmeet.operators.shed.aggregation import ShedAggregation, ShedConfig
 from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.driver import Counters as MeetCounters
-from watersmeet.operators.window_join.driver import drained, steps, with_relation
-from watersmeet.operators.window_join.serialization import SavedPart, state_from_parts, state_parts
+from watersmeet.operators.window_join.driver import BatchCounters as MeetCounters
+from watersmeet.operators.window_join.driver import add_relation, exhaust, iter_join_batch
+from watersmeet.operators.window_join.serialization import SavedPart, list_state_parts, restore_state
 from watersmeet.operators.window_join.state import JoinState, empty_state, evict_expired_rows
-from watersmeet.operators.window_join.work_counters import Tally
+from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.runtime.spark.packets import table_from_bytes
 
 
@@ -58,7 +58,7 @@ class Counters(Protocol):
     def results(self) -> int: ...
 
     @property
-    def tally(self) -> Tally: ...
+    def tally(self) -> WorkCounters: ...
 
 
 Steps = Generator[pa.RecordBatch, None, tuple[Any, Counters]]
@@ -94,18 +94,18 @@ class MeetOperator:
     def steps(
         self, state: JoinState, deltas: dict[int, InputBatch], watermark_us: int, future_us: int, largest_us: int
     ) -> Generator[pa.RecordBatch, None, tuple[JoinState, MeetCounters]]:
-        following, counters = yield from steps(self.config, state, deltas, watermark_us, future_us)
+        following, counters = yield from iter_join_batch(self.config, state, deltas, watermark_us, future_us)
         return evict_expired_rows(self.config, following, state, future_us), counters
 
     def parts(self, state: JoinState) -> Sequence[Part]:
-        return state_parts(self.config, state)
+        return list_state_parts(self.config, state)
 
     def restored(self, saved: Sequence[SavedPart]) -> JoinState:
-        return self._with_relations(state_from_parts(self.config, saved))
+        return self._with_relations(restore_state(self.config, saved))
 
     def _with_relations(self, state: JoinState) -> JoinState:
         for number, table in self._tables.items():
-            state = with_relation(self.config, state, number, table)
+            state = add_relation(self.config, state, number, table)
         return state
 
     @cached_property
@@ -164,7 +164,7 @@ class ShedOperator:
     def steps(
         self, state: ShedState, deltas: dict[int, InputBatch], watermark_us: int, future_us: int, largest_us: int
     ) -> Steps:
-        found, (meet, counters) = drained(self.join.steps(state.meet, deltas, watermark_us, future_us, largest_us))
+        found, (meet, counters) = exhaust(self.join.steps(state.meet, deltas, watermark_us, future_us, largest_us))
         aggregation = replace(
             state.aggregation
         )  # its fields are set anew, never changed, so the state before stays as it was

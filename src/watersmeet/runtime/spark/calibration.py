@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from watersmeet.algebra.plan import Plan
-from watersmeet.calibration.fit import fitted
+from watersmeet.calibration.measurement import fitted
 from watersmeet.errors import InternalError
 from watersmeet.planner.models.profile import SparkCosts
 from watersmeet.runtime.embedded import run as embedded
@@ -30,7 +30,7 @@ from watersmeet.runtime.spark.batch_metrics import metrics_of
 from watersmeet.runtime.spark.host import on_spark
 from watersmeet.runtime.spark.session import session
 from watersmeet.sources.declarations import stream
-from watersmeet.sources.directories import write_numbered
+from watersmeet.sources.directories import write_numbered_files
 
 #: Batches of the shorter and of the longer run of a load.
 FEW, MANY = 1, 4
@@ -135,7 +135,7 @@ def _run(spark: SparkSession, load: Load, batches: int) -> Spent:
 
 def _written(place: Path, load: Load, number: int, batches: int) -> list[pa.Table]:
     tables = [load.table(number, batch) for batch in range(batches)]
-    write_numbered(place, tables)
+    write_numbered_files(place, tables)
     return tables
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
 from watersmeet.operators.aggregate.codes import combine_row_codes
-from watersmeet.operators.aggregate.partials import read_partial_keys
+from watersmeet.operators.aggregate.merging import read_partial_keys
 from watersmeet.runtime.spark.bucket import Metrics
 from watersmeet.runtime.spark.packets import pieces_of, table_bytes
 from watersmeet.runtime.spark.spark_types import as_spark_takes_it
@@ -26,9 +26,9 @@ from watersmeet.runtime.spark.spark_types import as_spark_takes_it
 BLOB, BUCKET, ROUND, METRICS = "blob", "bucket", "round", "metrics"
 
 #: A row of lists is about so large at most: it is spread while it is in the processor's cache.
-LISTS_BYTES = 1 << 20
+MAX_LIST_BYTES = 1 << 20
 #: And so many bytes of them go to Spark at a time.
-AT_ONCE_BYTES = 1 << 24
+SLICE_BYTES = 1 << 24
 
 Returned = TypeVar("Returned")
 
@@ -76,7 +76,7 @@ class Emission(ABC):
 
 
 @dataclass(frozen=True)
-class ListedRows(Emission):
+class BatchedRows(Emission):
     """Results as they are shown; `fields` are their columns, in types that Spark has."""
 
     fields: pa.Schema
@@ -94,14 +94,14 @@ class ListedRows(Emission):
         return [pa.field(f"column_{number}", _list_of(field.type)) for number, field in enumerate(self.fields)]
 
     def _carried(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array]]:
-        for piece in pieces_of(as_spark_takes_it(batch, self.fields), AT_ONCE_BYTES):
-            together = max(1, piece.num_rows * LISTS_BYTES // max(piece.nbytes, 1))
+        for piece in pieces_of(as_spark_takes_it(batch, self.fields), SLICE_BYTES):
+            together = max(1, piece.num_rows * MAX_LIST_BYTES // max(piece.nbytes, 1))
             ends = pa.array(np.append(np.arange(0, piece.num_rows, together), piece.num_rows).astype(np.int32))
             yield [pa.ListArray.from_arrays(ends, values, type=_list_of(values.type)) for values in piece.columns]
 
 
 @dataclass(frozen=True)
-class PartsOfGroups(Emission):
+class PartialGroups(Emission):
     """Blobs, each with the bucket of the second step it goes to and the batch of a finite input it belongs to.
 
     `labels` are those buckets and `keys` the number of group keys that say which.

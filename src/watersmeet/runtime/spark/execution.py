@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import Query
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.metrics.batch import BatchFigures, Observer
+from watersmeet.metrics.batch import BatchMetrics, Observer
 from watersmeet.runtime.embedded.run import Sources
 from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, batches, ledger_of
 from watersmeet.runtime.spark.host import on_spark
@@ -28,10 +28,10 @@ from watersmeet.runtime.spark.spark_errors import summarize_error
 #: How often the query is asked how far it is.
 POLL_S = 0.25
 
-SINKS = {"parquet": "parquet", "csv": "csv", "jsonl": "json"}
+SPARK_FORMATS = {"parquet": "parquet", "csv": "csv", "jsonl": "json"}
 
 
-Shown = Callable[[int, pa.Table], None]
+ShowBatch = Callable[[int, pa.Table], None]
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Sink:
     checkpoint: Path
     directory: Path | None = None
     format: str = "parquet"
-    show: Shown = lambda batch, rows: None
+    show: ShowBatch = lambda batch, rows: None
 
 
-def write(frame: DataFrame, sink: Sink, *, follow: bool) -> StreamingQuery:
+def start_streaming(frame: DataFrame, sink: Sink, *, follow: bool) -> StreamingQuery:
     """The query under way; without `follow` it ends when what is there has been read."""
     writer = frame.writeStream.outputMode("append").option("checkpointLocation", str(sink.checkpoint))
     writer = writer.trigger(processingTime="0 seconds") if follow else writer.trigger(availableNow=True)
@@ -54,10 +54,10 @@ def write(frame: DataFrame, sink: Sink, *, follow: bool) -> StreamingQuery:
         return writer.foreachBatch(lambda rows, batch: sink.show(batch, rows.toArrow())).start()
     if sink.format == "csv":
         writer = writer.option("header", "true")
-    return writer.format(SINKS[sink.format]).option("path", str(sink.directory)).start()
+    return writer.format(SPARK_FORMATS[sink.format]).option("path", str(sink.directory)).start()
 
 
-def watch(query: StreamingQuery, stop: threading.Event, observe: Observer, plan: Plan | None = None) -> int:
+def follow_query(query: StreamingQuery, stop: threading.Event, observe: Observer, plan: Plan | None = None) -> int:
     """Show every batch to the observer until the query ends or is to stop; return the number of rows emitted.
 
     A failure of the query, or of the observer, is raised; no query is left running.
@@ -69,7 +69,7 @@ def watch(query: StreamingQuery, stop: threading.Event, observe: Observer, plan:
             for each in batches(query):
                 if each.batch > seen:
                     seen, rows_out = each.batch, rows_out + each.results
-                    observe(figures(each, plan or Plan()))
+                    observe(to_batch_figures(each, plan or Plan()))
             if ended or stop.is_set():
                 break
             stop.wait(POLL_S)
@@ -81,9 +81,9 @@ def watch(query: StreamingQuery, stop: threading.Event, observe: Observer, plan:
     return rows_out
 
 
-def figures(batch: SparkBatchMetrics, plan: Plan) -> BatchFigures:
+def to_batch_figures(batch: SparkBatchMetrics, plan: Plan) -> BatchMetrics:
     """A micro-batch's metrics as every live view reads them. Times of operators are sums over all tasks."""
-    return BatchFigures(
+    return BatchMetrics(
         batch=batch.batch,
         ended_s=time.time(),
         took_s=batch.trigger_ms / 1e3,
@@ -123,16 +123,16 @@ def _instant_us(known_us: int) -> int | None:
     return known_us if abs(known_us) < FOREVER_US else None
 
 
-def answered(query: Query | str, sources: Sources, plan: Plan | None) -> pa.Table:
+def collect_with_ledger(query: Query | str, sources: Sources, plan: Plan | None) -> pa.Table:
     """All rows of a query over finite data; the table carries the ledger in its schema's metadata, as the embedded
     engine's does.
     """
     seen = Observation()
-    rows = collected(on_spark(query, sources, plan=plan, seen=seen))
+    rows = collect(on_spark(query, sources, plan=plan, seen=seen))
     return rows.replace_schema_metadata({"watersmeet": json.dumps({"ledger": ledger_of(seen.get)})})
 
 
-def collected(frame: DataFrame) -> pa.Table:
+def collect(frame: DataFrame) -> pa.Table:
     """All rows of a query over finite data."""
     try:
         return frame.toArrow()

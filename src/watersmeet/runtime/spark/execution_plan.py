@@ -21,9 +21,9 @@ from watersmeet.operators.expressions.conjunctions import may_raise
 from watersmeet.operators.shed.sampling import DropBox, build_drop_boxes
 from watersmeet.operators.window_join.admission import list_columns_read
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
-from watersmeet.operators.window_join.tactics.registry import settled_config
+from watersmeet.operators.window_join.tactics.registry import compile_join_config
 from watersmeet.runtime.embedded.run import Sources, collect_lateness, read_all_rows
-from watersmeet.runtime.embedded.shed_aggregation import shed_aggregation
+from watersmeet.runtime.embedded.shed_aggregation import build_estimation_config
 from watersmeet.runtime.planning import EMPTY_SAMPLE, choose_spark_plan, estimate_input_rates, read_planning_input
 from watersmeet.runtime.spark.bucket import Bucket, Merger
 from watersmeet.runtime.spark.bucket_grid import Axis, GridStore, Layout, bucket_labels, choose_layout, grouping_of
@@ -39,7 +39,7 @@ Config = JoinConfig | AggregateConfig
 
 
 @dataclass(frozen=True)
-class Arrangement:
+class SparkExecutionPlan:
     """One packer per physical stream, the bucket that all of them pack for, and the signature of a checkpoint.
 
     `merger` adds up partial groups. It is None where every bucket has whole groups.
@@ -65,7 +65,7 @@ class Arrangement:
         return source
 
 
-def arranged(
+def build_execution_plan(
     bound: BoundQuery,
     sources: Sources,
     plan: Plan | None,
@@ -75,7 +75,7 @@ def arranged(
     *,
     stats: Mapping[str, StreamStats] | None = None,
     checkpoint: GridStore | None = None,
-) -> Arrangement:
+) -> SparkExecutionPlan:
     """Build the execution plan of a query over its sources; refuse a pinned plan that cannot run it.
 
     A ROWS window counts the rows of a whole stream, so a query with one runs in a single bucket. `log` has the plans
@@ -84,7 +84,7 @@ def arranged(
     if bound.is_aggregation and plan is not None and build_drop_boxes(bound, plan):
         return _build_shedding_aggregation(bound, sources, plan, partitions)
     plan = choose_spark_plan(bound, sources, plan, stats)
-    config: Config = build_aggregate_config(bound, plan) if bound.is_aggregation else settled_config(bound, plan)
+    config: Config = build_aggregate_config(bound, plan) if bound.is_aggregation else compile_join_config(bound, plan)
     layout = _load_or_choose_grid(bound, config, sources, buckets, stats or {}, checkpoint)
     labels = bucket_labels(layout.cells, partitions)
     merger = None
@@ -98,15 +98,15 @@ def arranged(
         )
         for number, name in enumerate(_list_stream_names(config))
     )
-    return Arrangement(
+    return SparkExecutionPlan(
         bound, packers, _build_bucket(config, sources, packers), _build_signature(bound, packers, partitions), merger
     )
 
 
-def _build_shedding_aggregation(bound: BoundQuery, sources: Sources, plan: Plan, partitions: int) -> Arrangement:
+def _build_shedding_aggregation(bound: BoundQuery, sources: Sources, plan: Plan, partitions: int) -> SparkExecutionPlan:
     """Build the plan of an aggregation that sheds rows: one bucket runs the join and estimates the aggregates."""
-    shed = shed_aggregation(bound, plan)
-    config = settled_config(shed.bound, plan)
+    shed = build_estimation_config(bound, plan)
+    config = compile_join_config(shed.bound, plan)
     layout, boxes = choose_layout(config, 1), build_drop_boxes(bound, plan)
     fields = {source.schema.name: tuple(source.schema.fields.names) for source in bound.sources}
     labels = bucket_labels(layout.cells, partitions)
@@ -122,7 +122,7 @@ def _build_shedding_aggregation(bound: BoundQuery, sources: Sources, plan: Plan,
     if not isinstance(bucket.operator, MeetOperator) or not isinstance(bucket.config, JoinConfig):
         raise InternalError("a shedding aggregation runs on top of a join")
     operator, config = ShedOperator(bucket.operator, shed), replace(bucket.config, result=shed.result)
-    return Arrangement(
+    return SparkExecutionPlan(
         bound,
         packers,
         replace(bucket, operator=operator, config=config),
@@ -142,12 +142,12 @@ def _list_stream_names(config: Config) -> list[str]:
     return list(dict.fromkeys(config.inputs[i].name for i in config.streams))
 
 
-def by_plan(bound: BoundQuery, bucket: Bucket, plan: Plan) -> Bucket:
+def replan_bucket(bound: BoundQuery, bucket: Bucket, plan: Plan) -> Bucket:
     """Return the bucket with its join run by another plan. Rows are shed earlier, while they are packed."""
     if not isinstance(bucket.operator, MeetOperator) or not isinstance(bucket.config, JoinConfig):
         raise PlanError("the plan of an aggregation cannot change while it runs on Spark")
     refuse_another_seed(bucket.config.plan, plan)
-    config = _drop_packed_selections(settled_config(bound, plan))
+    config = _drop_packed_selections(compile_join_config(bound, plan))
     return replace(bucket, operator=replace(bucket.operator, config=config), config=config)
 
 

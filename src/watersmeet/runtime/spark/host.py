@@ -24,8 +24,8 @@ from watersmeet.runtime.embedded.run import Sources, bind_query
 from watersmeet.runtime.spark.batch_metrics import metric_names, observed, observed_merge
 from watersmeet.runtime.spark.bucket import Merger
 from watersmeet.runtime.spark.bucket_grid import GridStore
-from watersmeet.runtime.spark.emission import BLOB, BUCKET, ROUND, ListedRows, PartsOfGroups
-from watersmeet.runtime.spark.execution_plan import Arrangement, arranged
+from watersmeet.runtime.spark.emission import BLOB, BUCKET, ROUND, BatchedRows, PartialGroups
+from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, build_execution_plan
 from watersmeet.runtime.spark.inputs import packed_stream
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.spark.processor import BucketProcessor, MergeProcessor, merge_emission, merge_finite, run_finite
@@ -70,7 +70,9 @@ def on_spark(
     partitions = choose_partitions(spark, streaming=streaming)
     log = PlanLog(Path(plans)) if plans is not None and streaming else None
     grid = GridStore.at(checkpoint) if checkpoint is not None and streaming else None
-    arrangement = arranged(bound, sources, plan, buckets or partitions, partitions, log, stats=stats, checkpoint=grid)
+    arrangement = build_execution_plan(
+        bound, sources, plan, buckets or partitions, partitions, log, stats=stats, checkpoint=grid
+    )
     packed = _packed(spark, sources, arrangement, streaming=streaming)
     emission = _emission(arrangement)
     columns = from_arrow_schema(emission.schema)
@@ -84,19 +86,19 @@ def on_spark(
             partial(run_finite, arrangement.bucket, emission), columns
         )
     counted = observed(emitted, arrangement.bucket, seen)
-    if isinstance(emission, ListedRows):
+    if isinstance(emission, BatchedRows):
         return emission.spread(counted)
     assert arrangement.merger is not None
     merging = MergeProcessor(arrangement.merger, arrangement.signature, live, remembers=remembers)
     return _merged(counted, arrangement.merger, merging if streaming else None, partitions)
 
 
-def _emission(arrangement: Arrangement) -> ListedRows | PartsOfGroups:
+def _emission(arrangement: SparkExecutionPlan) -> BatchedRows | PartialGroups:
     """Rows where buckets have whole results; parts of groups go to the buckets of the second step."""
     names, merger = metric_names(arrangement.bucket), arrangement.merger
     if merger is None:
-        return ListedRows(names, spark_fields(arrangement.bucket.config.result))
-    return PartsOfGroups(names, merger.labels, len(merger.config.shown.keys))
+        return BatchedRows(names, spark_fields(arrangement.bucket.config.result))
+    return PartialGroups(names, merger.labels, len(merger.config.shown.keys))
 
 
 def _merged(counted: DataFrame, merger: Merger, processor: MergeProcessor | None, partitions: int) -> DataFrame:
@@ -120,7 +122,7 @@ def _read(sources: Sources, query: Query) -> list[Stream | Relation]:
     return [sources[name] for name in dict.fromkeys(source.name for source in query.sources)]
 
 
-def _packed(spark: SparkSession, sources: Sources, arrangement: Arrangement, *, streaming: bool) -> DataFrame:
+def _packed(spark: SparkSession, sources: Sources, arrangement: SparkExecutionPlan, *, streaming: bool) -> DataFrame:
     streams = (
         packed_stream(spark, arrangement.stream(sources, packer), packer, streaming=streaming)
         for packer in arrangement.packers

@@ -27,11 +27,11 @@ from watersmeet.runtime.spark.packets import PACKED, PACKED_DDL, table_bytes, ta
 from watersmeet.runtime.spark.packing import PackedInput, Packer
 from watersmeet.runtime.spark.predicate_pushdown import column_of, translated
 from watersmeet.runtime.spark.session import is_first_in_session
-from watersmeet.runtime.spark.state_store import drop_ended_runs
+from watersmeet.runtime.spark.state_store import forget_ended_runs
 from watersmeet.sources.declarations import Stream
 from watersmeet.sources.feeds import PathFeed, SparkFeed
-from watersmeet.sources.files import is_data_file, read_pieces
-from watersmeet.sources.schemas import as_declared, difference
+from watersmeet.sources.files import is_data_file, read_file_in_batches
+from watersmeet.sources.schemas import apply_schema, describe_schema_difference
 
 _BOX_FLAG, _HASHES = "\0box", "\0hash"
 
@@ -96,7 +96,7 @@ def _hashed(box: DropBox, schema: pa.Schema) -> Column:
 def _pack_batches(
     packer: Packer, declared: pa.Schema, flags: list[str], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    drop_ended_runs()
+    forget_ended_runs()
     return prefetch(packer.packed(_declared(pa.Table.from_batches([batch]), declared, flags) for batch in batches))
 
 
@@ -128,10 +128,15 @@ def _packed_files(spark: SparkSession, feed: PathFeed, packer: Packer) -> DataFr
 def _pack_files(
     packer: Packer, schema: pa.Schema, time: str | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    drop_ended_runs()
+    forget_ended_runs()
     paths = (Path(path.as_py().removeprefix("file:")) for batch in batches for path in batch.column(0))
     wanted = pa.schema([schema.field(name) for name in packer.names_read()])
-    pieces = ((path, piece) for path in paths if is_data_file(path) for piece in read_pieces(path, time, wanted.names))
+    pieces = (
+        (path, piece)
+        for path in paths
+        if is_data_file(path)
+        for piece in read_file_in_batches(path, time, wanted.names)
+    )
     return prefetch(packer.packed(_as_wanted(path, piece, wanted) for path, piece in prefetch(pieces)))
 
 
@@ -139,10 +144,10 @@ def _as_wanted(path: Path, table: pa.Table, wanted: pa.Schema) -> pa.Table:
     for number, field in enumerate(wanted):
         if pa.types.is_null(table.schema.field(number).type):  # a column that is all empty has no type of its own
             table = table.set_column(number, field, table.column(number).cast(field.type))
-    words = difference(wanted, table.schema)
+    words = describe_schema_difference(wanted, table.schema)
     if words is not None:
         raise InputError(f'"{path}" differs from the files the query was made for: {words}')
-    return as_declared(table, wanted)
+    return apply_schema(table, wanted)
 
 
 def _packed_tables(source: Stream, packer: Packer) -> pa.Table:

@@ -25,10 +25,10 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import InputError, PlanError
 from watersmeet.operators.shed.sampling import build_drop_boxes
-from watersmeet.planner.budget import Budget
 from watersmeet.planner.controller import BatchReport, Controller, Controls, PlanModel
 from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
 from watersmeet.planner.overload import Situation
+from watersmeet.planner.plan_cost import Budget
 from watersmeet.planner.workload import Arriving
 from watersmeet.runtime.background import BackgroundError, BackgroundThread
 from watersmeet.runtime.planning import PlanningSample, explain_sample
@@ -39,9 +39,9 @@ from watersmeet.stats.stream_stats import StreamStats
 #: How often the query is asked how far it is.
 POLL_S = 0.1
 #: Batches of which it is kept what was known after them.
-REMEMBERED = 64
+MAX_CONTROLLERS = 64
 #: Shares closer than this to those in force are not worth a new plan.
-NEAR = 0.01
+MIN_SHARE_CHANGE = 0.01
 
 
 def keep_up(
@@ -54,17 +54,17 @@ def keep_up(
     plan: Plan,
     stats: Mapping[str, StreamStats] | None = None,
     wishes: Wishes = NO_WISHES,
-) -> KeepingUp:
+) -> LoadController:
     """Control the load of a query that was started, until it ends. A failure stops the query and is raised by its
     `awaitTermination`.
     """
-    keeping = KeepingUp(bound, PlanLog(Path(plans)), Path(checkpoint), trigger_s, plan, stats or {}, wishes)
+    keeping = LoadController(bound, PlanLog(Path(plans)), Path(checkpoint), trigger_s, plan, stats or {}, wishes)
     keeping.start(query)
     return keeping
 
 
 @dataclass
-class KeepingUp:
+class LoadController:
     """Load controller of one query: `look` at its progress after a batch, or `start` a thread that does.
 
     `plan` is the query's own; `stats` are what is known of its streams, for the cost model. `decisions` are those that
@@ -80,7 +80,7 @@ class KeepingUp:
     wishes: Wishes = NO_WISHES
     decisions: list[Controls] = field(default_factory=list)
     _known: deque[tuple[int, Controller]] = field(
-        default_factory=lambda: deque(maxlen=REMEMBERED)
+        default_factory=lambda: deque(maxlen=MAX_CONTROLLERS)
     )  # what was known after each batch
     _seen: int = -1
     _began_s: float | None = None
@@ -163,7 +163,7 @@ class KeepingUp:
         known = replace(controller, controls=replace(controller.controls, keep=in_force)).after(report, running)
         self._known.append((report.batch_id, known))
         wanted = known.controls
-        if _differs(dict(wanted.keep), self._keep_at(begun + 1)):
+        if _has_changed(dict(wanted.keep), self._keep_at(begun + 1)):
             self._write(wanted, begun + 1)
 
     def _model(self, report: BatchReport) -> PlanModel:
@@ -224,5 +224,5 @@ def report_failure(query: Any, thread: BackgroundThread) -> None:
     query.awaitTermination = await_both
 
 
-def _differs(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    return any(abs(one.get(name, 1.0) - other.get(name, 1.0)) > NEAR for name in {*one, *other})
+def _has_changed(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+    return any(abs(one.get(name, 1.0) - other.get(name, 1.0)) > MIN_SHARE_CHANGE for name in {*one, *other})

@@ -25,7 +25,7 @@ from watersmeet.operators.shed.aggregation import ROW, TIME, add_hidden_columns
 from watersmeet.operators.shed.sampling import DropBox
 from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.runtime.spark.bucket_grid import Axis, Int64s, Layout
-from watersmeet.runtime.spark.integer_downcast import narrowed
+from watersmeet.runtime.spark.integer_downcast import downcast_integers
 from watersmeet.runtime.spark.packets import (
     BLOB_BYTES,
     CLOCK,
@@ -38,7 +38,7 @@ from watersmeet.runtime.spark.packets import (
     table_buffer,
 )
 from watersmeet.runtime.spark.task_batch import PlannedDrops
-from watersmeet.sources.times import event_times_us
+from watersmeet.sources.times import extract_event_times_us
 
 #: Rows are gathered up to so many bytes before they are packed, or as many as make full blobs: small batches are not to
 #: make small blobs, and Spark takes one chunk while the next is packed.
@@ -100,7 +100,7 @@ class Packer:
         start = time.perf_counter_ns()
         arrived, oldest, newest = 0, [], []
         for table in _chunks(tables, min(CHUNK_BYTES, BLOB_BYTES * self.layout.cells)):
-            times = event_times_us(self.name, table, self.time, self.unit)
+            times = extract_event_times_us(self.name, table, self.time, self.unit)
             arrived += times.size
             oldest.append(int(times.min()))
             newest.append(int(times.max()))
@@ -131,7 +131,7 @@ class Packer:
             wanted = _wanted(each, batch, times, kept)
             for cell, part in wanted.by_cell(self.layout):
                 for piece in pieces_of(part):
-                    blob = table_buffer(narrowed(piece))
+                    blob = table_buffer(downcast_integers(piece))
                     for offset in self.layout.copies(each.number):
                         yield Packet(
                             self.labels[cell + offset], round_number, ROWS, each.number, piece.num_rows, blob=blob

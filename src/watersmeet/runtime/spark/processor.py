@@ -11,13 +11,13 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.runtime.spark.bucket import Bucket, BucketState
-from watersmeet.runtime.spark.emission import BLOB, BUCKET, ROUND, Emission, ListedRows
-from watersmeet.runtime.spark.execution_plan import Arrangement, by_plan
+from watersmeet.runtime.spark.bucket import MERGE_METRICS, Bucket, BucketState, Merger
+from watersmeet.runtime.spark.emission import BLOB, BUCKET, ROUND, BatchedRows, Emission
+from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, replan_bucket
 from watersmeet.runtime.spark.packets import PACKED, Packet
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.spark.spark_types import arrow_frame, spark_fields
-from watersmeet.runtime.spark.state_store import StatefulStep, Store, drop_ended_runs
+from watersmeet.runtime.spark.state_store import StatefulStep, StateStore, forget_ended_runs
 from watersmeet.runtime.spark.task_batch import plan_of_task, run_of_task
 from watersmeet.runtime.spark.worker_cache import LiveRuns
 
@@ -29,7 +29,7 @@ class BucketProcessor(StatefulProcessor):
 
     def __init__(
         self,
-        arrangement: Arrangement,
+        arrangement: SparkExecutionPlan,
         emission: Emission,
         live: LiveRuns,
         *,
@@ -49,10 +49,10 @@ class BucketProcessor(StatefulProcessor):
         entries = handle.getMapState("entries", "place long", "blob binary")
         plan = None if self._plans is None else plan_of_task(self._plans)
         if plan is not None:
-            self._bucket = by_plan(self._bound, self._bucket, plan)
+            self._bucket = replan_bucket(self._bound, self._bucket, plan)
         run = run_of_task()
-        drop_ended_runs(self._live, run)
-        self._store = Store(
+        forget_ended_runs(self._live, run)
+        self._store = StateStore(
             header, entries, self._bucket, self._signature, StatefulStep(run, "buckets"), self._remembers
         )
 
@@ -88,7 +88,7 @@ class BucketProcessor(StatefulProcessor):
 
 def run_finite(bucket: Bucket, emission: Emission, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run the buckets of one partition of a finite input, one after the other."""
-    drop_ended_runs()
+    forget_ended_runs()
     by_label: dict[int, list[Packet]] = {}
     for batch in batches:
         for values in batch.to_pylist():
@@ -108,9 +108,9 @@ def _rounds(bucket: Bucket, emission: Emission, label: int, packets: list[Packet
         yield emission.metrics_row(metrics)
 
 
-def merge_emission(merger: Merger) -> ListedRows:
+def merge_emission(merger: Merger) -> BatchedRows:
     """Return the form in which whole groups leave the second step."""
-    return ListedRows(MERGE_METRICS, spark_fields(merger.config.result))
+    return BatchedRows(MERGE_METRICS, spark_fields(merger.config.result))
 
 
 class MergeProcessor(StatefulProcessor):
@@ -127,8 +127,8 @@ class MergeProcessor(StatefulProcessor):
         header = handle.getValueState("header", "value string")
         entries = handle.getMapState("entries", "place long", "blob binary")
         run = run_of_task()
-        drop_ended_runs(self._live, run)
-        self._store = Store(
+        forget_ended_runs(self._live, run)
+        self._store = StateStore(
             header, entries, self._merger, self._signature, StatefulStep(run, "groups"), self._remembers
         )
 

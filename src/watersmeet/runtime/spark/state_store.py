@@ -24,15 +24,15 @@ from watersmeet.runtime.spark.bucket_operators import Operator, Part
 from watersmeet.runtime.spark.worker_cache import (
     NO_LIVE_RUNS,
     LiveRuns,
-    Shelf,
+    WorkerCache,
     local_directory,
-    remove_ended,
+    remove_ended_caches,
     run_directory,
 )
 from watersmeet.runtime.watermark import Lateness, Watermark
 
 
-class Value(Protocol):
+class ValueState(Protocol):
     """Spark's ValueState."""
 
     def get(self) -> Any: ...
@@ -40,7 +40,7 @@ class Value(Protocol):
     def update(self, newValue: Any) -> None: ...  # noqa: N803 # Spark's own name
 
 
-class Entries(Protocol):
+class MapState(Protocol):
     """Spark's MapState."""
 
     def getValue(self, key: Any) -> Any: ...  # noqa: N802 # Spark's own names
@@ -50,7 +50,7 @@ class Entries(Protocol):
     def removeKey(self, key: Any) -> None: ...  # noqa: N802
 
 
-class Keeper(Protocol):
+class StateOwner(Protocol):
     """Whose state it is."""
 
     @property
@@ -63,7 +63,7 @@ class Keeper(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StateEntry:
     """Where a part is kept: its place in Spark's store, and its name on the shelf, drawn when it was written."""
 
     place: int
@@ -75,7 +75,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Remembered:
+class CachedState:
     """State as it is in memory, with the entry of every part by the part's identity. The parts are held, so identities
     stay theirs.
     """
@@ -85,7 +85,7 @@ class Remembered:
     next_place: int
     state: BucketState
     parts: Sequence[Part]
-    entries: Mapping[int, Entry]
+    entries: Mapping[int, StateEntry]
 
     @property
     def size(self) -> int:
@@ -105,10 +105,10 @@ class StatefulStep:
 
 
 #: Decoded state by step and bucket, in each worker process.
-_memory: dict[tuple[StatefulStep, int], Remembered] = {}
+_decoded_states: dict[tuple[StatefulStep, int], CachedState] = {}
 
 
-def drop_ended_runs(live: LiveRuns = NO_LIVE_RUNS, current: str = "") -> None:
+def forget_ended_runs(live: LiveRuns = NO_LIVE_RUNS, current: str = "") -> None:
     """Drop cached state of runs that ended: first the directories, then what this process remembers of runs without
     one.
 
@@ -117,47 +117,47 @@ def drop_ended_runs(live: LiveRuns = NO_LIVE_RUNS, current: str = "") -> None:
     """
     local = local_directory()
     if local is not None:
-        remove_ended(local, live, current, time.time())
-    for key in list(_memory):
+        remove_ended_caches(local, live, current, time.time())
+    for key in list(_decoded_states):
         run = key[0].run
         if run != current if local is None else not run_directory(local, run).is_dir():
-            del _memory[key]
+            del _decoded_states[key]
 
 
 @dataclass(frozen=True)
-class Store:
+class StateStore:
     """State of the buckets of one step. `signature` says which query it belongs to; `remembers` lets workers cache it."""
 
-    header: Value
-    entries: Entries
-    bucket: Keeper
+    header: ValueState
+    entries: MapState
+    bucket: StateOwner
     signature: Mapping[str, str]
     step: StatefulStep
     remembers: bool
 
-    def load(self, label: int) -> Remembered:
+    def load(self, label: int) -> CachedState:
         saved = self.header.get()
         if saved is None:
-            return Remembered("", 0, 0, self.bucket.empty(), (), {})
+            return CachedState("", 0, 0, self.bucket.empty(), (), {})
         header = json.loads(saved[0])
-        refuse_another_query(header["signature"], self.signature)
-        remembered = _memory.pop(
+        check_signature(header["signature"], self.signature)
+        remembered = _decoded_states.pop(
             (self.step, label), None
         )  # a step may change what it is given, so an attempt that fails leaves nothing
         if remembered is not None and remembered.token == header["token"]:
             return remembered
         return self._read(header)
 
-    def save(self, label: int, before: Remembered, state: BucketState) -> Remembered:
+    def save(self, label: int, before: CachedState, state: BucketState) -> CachedState:
         """Write the parts that are new, delete those that are gone, and write the header last."""
         parts, shelf = self.bucket.operator.parts(state.inner), self._open_shelf()
-        entries: dict[int, Entry] = {}
+        entries: dict[int, StateEntry] = {}
         place = before.next_place
         for part in parts:
             known = before.entries.get(id(part.value))
             if known is None:
                 blob = part.bytes()
-                known = Entry(place, uuid.uuid4().hex, part.number, part.kind, part.rows, len(blob))
+                known = StateEntry(place, uuid.uuid4().hex, part.number, part.kind, part.rows, len(blob))
                 self.entries.updateValue((place,), (blob,))
                 shelf.put(known.name, blob)
                 place += 1
@@ -165,23 +165,23 @@ class Store:
         for gone in {*before.entries.values()} - {*entries.values()}:
             self.entries.removeKey((gone.place,))
             shelf.drop(gone.name)
-        after = Remembered(uuid.uuid4().hex, before.version + 1, place, state, parts, entries)
+        after = CachedState(uuid.uuid4().hex, before.version + 1, place, state, parts, entries)
         self.header.update((json.dumps(self._header(after)),))
         self._remember(label, after)
         return after
 
-    def _read(self, header: dict[str, Any]) -> Remembered:
-        listed, shelf = [Entry(*values) for values in header["entries"]], self._open_shelf()
+    def _read(self, header: dict[str, Any]) -> CachedState:
+        listed, shelf = [StateEntry(*values) for values in header["entries"]], self._open_shelf()
         saved = [SavedPart(entry.number, entry.kind, self._blob(entry, shelf)) for entry in listed]
-        state = BucketState(self.bucket.operator.restored(saved), _watermark(self.bucket, header["watermark"]))
+        state = BucketState(self.bucket.operator.restored(saved), _restore_watermark(self.bucket, header["watermark"]))
         parts = self.bucket.operator.parts(state.inner)
         entries = {id(part.value): entry for part, entry in zip(parts, listed, strict=True)}
-        return Remembered(header["token"], header["version"], header["next_place"], state, parts, entries)
+        return CachedState(header["token"], header["version"], header["next_place"], state, parts, entries)
 
-    def _open_shelf(self) -> Shelf:
-        return Shelf.of_run(self.step.run) if self.remembers else Shelf(None)
+    def _open_shelf(self) -> WorkerCache:
+        return WorkerCache.of_run(self.step.run) if self.remembers else WorkerCache(None)
 
-    def _blob(self, entry: Entry, shelf: Shelf) -> bytes | pa.Buffer:
+    def _blob(self, entry: StateEntry, shelf: WorkerCache) -> bytes | pa.Buffer:
         shelved = shelf.get(entry.name)
         if shelved is not None:
             return shelved
@@ -193,7 +193,7 @@ class Store:
             )
         return bytes(found[0])
 
-    def _header(self, after: Remembered) -> dict[str, Any]:
+    def _header(self, after: CachedState) -> dict[str, Any]:
         ordered = [after.entries[id(part.value)] for part in after.parts]
         watermark = after.state.watermark
         return {
@@ -209,29 +209,31 @@ class Store:
             "entries": [[e.place, e.name, e.number, e.kind, e.rows, e.size] for e in ordered],
         }
 
-    def _remember(self, label: int, after: Remembered) -> None:
+    def _remember(self, label: int, after: CachedState) -> None:
         if not self.remembers:
             return
-        for key in [key for key, each in _memory.items() if key[0] == self.step and each.version < after.version - 1]:
-            del _memory[key]  # another worker has continued these buckets
-        _memory[self.step, label] = after
+        for key in [
+            key for key, each in _decoded_states.items() if key[0] == self.step and each.version < after.version - 1
+        ]:
+            del _decoded_states[key]  # another worker has continued these buckets
+        _decoded_states[self.step, label] = after
 
 
-def refuse_another_query(saved: Mapping[str, str], mine: Mapping[str, str]) -> None:
+def check_signature(saved: Mapping[str, str], mine: Mapping[str, str]) -> None:
     """The checkpoint of another query is not to be continued; the error says what differs."""
     for what in (*saved, *mine):
         was, now = saved.get(what, "nothing"), mine.get(what, "nothing")
         if was != now:
             raise InputError(
-                f"the checkpoint belongs to another query: {what} was {_one_line(was)}, and is {_one_line(now)}",
+                f"the checkpoint belongs to another query: {what} was {_join_lines(was)}, and is {_join_lines(now)}",
                 hint="run the query it was made with, or give this one a new checkpoint location",
             )
 
 
-def _one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
-def _watermark(bucket: Keeper, saved: dict[str, Any]) -> Watermark:
+def _restore_watermark(bucket: StateOwner, saved: dict[str, Any]) -> Watermark:
     start = Watermark.start(bucket.lateness)
     return Watermark(start.streams, MappingProxyType(dict(saved["newest_us"])), saved["began_us"], saved["value_us"])

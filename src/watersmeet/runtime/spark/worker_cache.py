@@ -29,13 +29,13 @@ CLOCK_SKEW_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class WorkerCache:
     """Directory of one run's cached entries. None where Spark names no local directory: then nothing is cached."""
 
     folder: Path | None
 
     @classmethod
-    def of_run(cls, run: str) -> Shelf:
+    def of_run(cls, run: str) -> WorkerCache:
         """Create the directory of a run, or mark it as used."""
         local = local_directory()
         if local is None:
@@ -115,14 +115,14 @@ class LiveRuns:
 NO_LIVE_RUNS = LiveRuns()
 
 
-def remove_ended(local: Path, live: LiveRuns, current: str, now_s: float) -> None:
+def remove_ended_caches(local: Path, live: LiveRuns, current: str, now_s: float) -> None:
     """Remove the caches of all runs that ended, seen from a task of the run `current`."""
     for run in cached_runs(local):
-        if run != current and live.have_ended(run, _used_s(run_directory(local, run)), now_s):
+        if run != current and live.have_ended(run, _last_used_s(run_directory(local, run)), now_s):
             remove_run(local, run)
 
 
-def _used_s(folder: Path) -> float:
+def _last_used_s(folder: Path) -> float:
     try:
         return folder.stat().st_mtime
     except OSError:  # another worker has removed it
