@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from watersmeet.algebra.expression_text import expression_text
+from watersmeet.algebra.html import code, paragraph, table
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.render import query_text
@@ -15,17 +16,15 @@ from watersmeet.errors import PlanError
 from watersmeet.operators.aggregate.config import build_aggregate_config
 from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
-from watersmeet.operators.window_join.tactics.plan_defaults import open_parts
-from watersmeet.operators.window_join.tactics.registry import settled_config
-from watersmeet.planner.aggregation_costs import AggregationCosts, hold_full_windows
-from watersmeet.planner.budget import Budget, Costed, PlanCost, bytes_text
+from watersmeet.operators.window_join.tactics.plan_defaults import list_open_parts
+from watersmeet.operators.window_join.tactics.registry import compile_join_config
+from watersmeet.planner.aggregation_costs import AggregationCosts, early_notes, hold_full_windows
 from watersmeet.planner.cost_of_spark import Shuffle
-from watersmeet.planner.early import early_notes
-from watersmeet.planner.explain_html import explanation_html
 from watersmeet.planner.filling import fill_plan
 from watersmeet.planner.models.ayad_drops import Wishes
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.overload import Remedies, Situation, remedies
+from watersmeet.planner.plan_cost import Budget, Costed, PlanCost, bytes_text
 from watersmeet.planner.samples import Samples
 from watersmeet.planner.search import searched
 from watersmeet.planner.workload import Arriving, Workload, workload_of
@@ -185,7 +184,7 @@ class Explanation:
 
     def _orders(self) -> dict[str, list[str]]:
         """Return the order of probing by origin; trees and W-joins have none."""
-        if not self.bound.is_aggregation and open_parts(self.plan).orders is None:
+        if not self.bound.is_aggregation and list_open_parts(self.plan).orders is None:
             return {}
         inputs = self.config.inputs
         return {
@@ -261,7 +260,7 @@ def explained(
         costs = AggregationCosts(bound, grouped, stats, situation)
         about = _explained_aggregation(costs, plan, wishes, all_plans, is_pinned=plan is not None and not reason)
         return replace(about, trace=(*about.trace, reason)) if reason else about
-    config = settled_config(bound, plan or Plan())
+    config = compile_join_config(bound, plan or Plan())
     now = Situation(
         config,
         workload_of(bound, config, stats, samples, arriving),
@@ -283,7 +282,7 @@ def explained(
     if wishes is not None and now.budget.shortfall(chosen.cost) is not None:
         open_plans = [plan] if plan is not None and not reason else [replace(each.plan, orders=()) for each in found]
         helps = remedies(now, chosen.cost, chosen.plan, open_plans, wishes)
-    config = settled_config(bound, chosen.plan)
+    config = compile_join_config(bound, chosen.plan)
     return Explanation(
         bound,
         config,
@@ -368,3 +367,50 @@ def _said(estimate: Estimate) -> str:
 
 def _length(length_us: int) -> str:
     return duration_text(length_us).lower()
+
+
+_HTML_PLANS = 10
+
+
+def explanation_html(facts: Mapping[str, Any]) -> str:
+    """The page of `Explanation.to_dict()`."""
+    return f"<div>{''.join(_html_parts(facts))}</div>"
+
+
+def _html_parts(facts: Mapping[str, Any]) -> Iterator[str]:
+    cost = facts["cost"]
+    yield code(facts["query"])
+    verdict = "it keeps up" if facts["feasible"] else f"it cannot keep up: {facts['reason']}"
+    yield paragraph(f"plan {_plan_name(facts['plan'])}: {verdict}", strong=True)
+    yield paragraph(
+        f"{facts['utilisation']:.1%} of the processors, {cost['state_rows']:,.0f} rows of state in {cost['state_bytes'] / 1e6:,.1f} MB, "
+        f"{cost['rows_out_per_s']:,.6g} rows out per second"
+    )
+    operators = [(each["name"], f"{each['cpu_per_s']:.3g}", f"{each['rows_per_s']:,.6g}") for each in cost["operators"]]
+    yield table(("operator", "CPU s per s", "rows per s"), operators, "predicted cost")
+    yield table(
+        ("source", "window", "rows per s", "rows held"), [_input_row(each) for each in facts["inputs"]], "streams"
+    )
+    if facts["alternatives"]:
+        yield table(("plan", "CPU s per s", "times as much"), _losing_plans(facts), "plans that lost")
+
+
+def _input_row(each: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    window = f"[{each['window']}]" if each["window"] else each["keeps"]
+    return each["alias"], window, _html_estimate(each["rows_per_s"]), _estimate_text(each["held_rows"])
+
+
+def _html_estimate(estimate: Mapping[str, Any]) -> str:
+    return f"{estimate['value']:,.6g} ({estimate['provenance']})"
+
+
+def _losing_plans(facts: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    best = facts["cost"]["cpu_per_s"]
+    for each in facts["alternatives"][:_HTML_PLANS]:
+        cpu = each["cost"]["cpu_per_s"]
+        yield _plan_name(each["plan"]), f"{cpu:.3g}", f"{cpu / best:,.2f}" if best else ""
+
+
+def _plan_name(plan: Mapping[str, Any]) -> str:
+    indexes = ", ".join(f"{alias} {index}" for alias, index in plan["indexes"].items())
+    return f"{plan['algorithm']} ({indexes})" if indexes else plan["algorithm"]

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from watersmeet.kernels.aggregation.arguments import Changes, Work
 from watersmeet.kernels.aggregation.as_join import as_join_definition
-from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config
-from watersmeet.operators.aggregate.layout import build_layout
+from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config, build_layout
 from watersmeet.operators.aggregate.tables import JoinTables
 from watersmeet.runtime.embedded.run import bind_query
 

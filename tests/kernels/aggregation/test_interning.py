@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from watersmeet.kernels.aggregation.interning import intern_words_definition
-from watersmeet.operators.aggregate.interner import Interner
+from watersmeet.kernels.aggregation.directories import intern_words_definition
+from watersmeet.operators.aggregate.codes import Interner
 
 WORDS = st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1)
 

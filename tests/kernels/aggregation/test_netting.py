@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from watersmeet.kernels.aggregation.arguments import Changes
-from watersmeet.kernels.aggregation.netting import net_changes, net_changes_definition
+from watersmeet.kernels.aggregation.as_join import net_changes, net_changes_definition
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.sampled_from([-1, 1])), max_size=60))

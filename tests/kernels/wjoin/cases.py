@@ -15,8 +15,7 @@ from watersmeet.kernels.wjoin.hw_join import hw_join
 from watersmeet.kernels.wjoin.mw_join import mw_join
 from watersmeet.kernels.wjoin.nlw_join import nlw_join
 from watersmeet.kernels.wjoin.outputs import WindowJoin, window_join_definition
-from watersmeet.kernels.wjoin.ripple_join import ripple_join
-from watersmeet.kernels.wjoin.xjoin import xjoin
+from watersmeet.kernels.wjoin.ripple_join import ripple_join, xjoin
 
 Row = tuple[int, int]
 Streams = Sequence[Sequence[Row]]

@@ -23,8 +23,7 @@ from watersmeet.kernels.wjoin.hw_join import hw_join
 from watersmeet.kernels.wjoin.mw_join import mw_join
 from watersmeet.kernels.wjoin.nlw_join import nlw_join
 from watersmeet.kernels.wjoin.outputs import WindowJoin
-from watersmeet.kernels.wjoin.ripple_join import CLEAN_UP_EVERY, ripple_join
-from watersmeet.kernels.wjoin.xjoin import xjoin
+from watersmeet.kernels.wjoin.ripple_join import CLEAN_UP_EVERY, ripple_join, xjoin
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.hammad.arrival_streams import ArrivalSequence, Int64s
 

@@ -17,6 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import product
 from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from watersmeet.kernels.aggregation.arguments import (
     CHANGES,
@@ -43,10 +47,10 @@ from watersmeet.kernels.aggregation.arguments import (
     Steps,
     Work,
 )
-from watersmeet.kernels.aggregation.conditions import holds
 from watersmeet.kernels.aggregation.directories import first_entry, link, unlink
 from watersmeet.kernels.aggregation.double_double import add_pair, times_pair
-from watersmeet.kernels.compile import BOOL, inlined, kernel
+from watersmeet.kernels.compile import BOOL, OUT_INT64, inlined, kernel
+from watersmeet.kernels.loop_state import AT_LEAST, AT_MOST, EQUAL, LESS, MORE
 
 
 @kernel(CHANGES, ENTRIES, DIRECTORIES, STEPS, CONDITIONS, COLUMNS, LOOPS, WORK, FOUND, BOOL, allocates=False)
@@ -271,3 +275,96 @@ def _rows_besides(rows: Int64s, chosen: Int64s, origin: int, owner: int) -> int:
         if number != origin and number != owner:  # noqa: PLR1714 # not a tuple: Numba would make one
             product *= rows[chosen[number]]
     return product
+
+
+@inlined
+def holds(  # noqa: PLR0912 # a function per comparison would be called for every candidate
+    ranges: Int64s,
+    times: Int64s,
+    op: Int64s,
+    left: Int64s,
+    left_column: Int64s,
+    right: Int64s,
+    right_column: Int64s,
+    later_by: Int64s,
+    target: int,
+    chosen: Int64s,
+) -> bool:
+    """Whether the target's entry fits the entries chosen so far: comparisons between codes, and bounds between times."""
+    fits = True
+    for each in range(op.size):
+        one, two = left[each], right[each]
+        if (one == target or two == target) and chosen[one] != NONE and chosen[two] != NONE:  # noqa: PLR1714 # as above
+            a, b = ranges[chosen[one], left_column[each]], ranges[chosen[two], right_column[each]]
+            kind = op[each]
+            if kind == EQUAL:
+                fits = a == b
+            elif kind == LESS:
+                fits = a < b
+            elif kind == AT_MOST:
+                fits = a <= b
+            elif kind == MORE:
+                fits = a > b
+            elif kind == AT_LEAST:
+                fits = a >= b
+            else:
+                fits = a != b
+            if not fits:
+                break
+    if fits:
+        for other in range(later_by.shape[0]):
+            if other != target and chosen[other] != NONE:
+                later = times[chosen[target]] - times[chosen[other]]
+                if later > later_by[other, target] or -later > later_by[target, other]:
+                    fits = False
+                    break
+    return fits
+
+
+@kernel(CHANGES, OUT_INT64, allocates=False)
+def net_changes(changes: Changes, place_of: NDArray[np.int64]) -> int:
+    """Adds the changes of one entry at one instant together, in place; returns how many are left. They come by instant.
+
+    `place_of` has a place per entry. What stands there from before does no harm: a place counts only where the entry
+    itself stands.
+    """
+    change_input, entry, rows = changes.input, changes.entry, changes.rows
+    ints, approx, pairs, instant = changes.ints, changes.approx, changes.pairs, changes.instant
+    used = 0
+    for at in range(entry.size):
+        place = place_of[entry[at]]
+        if place != NONE and place < used and entry[place] == entry[at] and instant[place] == instant[at]:
+            rows[place] += rows[at]
+            for column in range(ints.shape[1]):
+                ints[place, column] += ints[at, column]
+            for column in range(approx.shape[1]):
+                approx[place, column] += approx[at, column]
+            for column in range(0, pairs.shape[1], 2):
+                high, low = add_pair(
+                    pairs[place, column], pairs[place, column + 1], pairs[at, column], pairs[at, column + 1]
+                )
+                pairs[place, column] = high
+                pairs[place, column + 1] = low
+            continue
+        place_of[entry[at]] = used
+        change_input[used], entry[used], rows[used], instant[used] = change_input[at], entry[at], rows[at], instant[at]
+        for column in range(ints.shape[1]):
+            ints[used, column] = ints[at, column]
+        for column in range(approx.shape[1]):
+            approx[used, column] = approx[at, column]
+        for column in range(pairs.shape[1]):
+            pairs[used, column] = pairs[at, column]
+        used += 1
+    return used
+
+
+def net_changes_definition(changes: list[tuple[int, int, int]]) -> dict[tuple[int, int], int]:
+    """The law, for rows alone: (instant, entry, rows) summed up by instant and entry.
+
+    >>> net_changes_definition([(0, 7, 1), (0, 7, -1), (1, 7, 1)])
+    {(0, 7): 0, (1, 7): 1}
+    """
+    found: dict[tuple[int, int], Any] = {}
+    for instant, entry, rows in changes:
+        found[instant, entry] = found.get((instant, entry), 0) + rows
+    return found

@@ -1,15 +1,17 @@
-"""Ripple join, adapted as the paper's baseline: each new row joins everything seen, and buffers are cleaned only now
-and then.
+"""Ripple join and XJoin, adapted as the paper's baselines: joins that know no windows.
 
-It knows no windows: a new row is compared with all rows that the others' buffers hold, window-related or not, and the
-windows are checked on complete combinations. Every `clean_up_every` new rows, the rows that NLW-join would have dropped
-by then leave the buffers.
+Each new row joins every row that the other buffers hold, inside the window or not. The windows are checked on complete
+combinations. After every `clean_up_every` new rows, the buffers drop the rows that NLW-join would have dropped by then.
 
-The interval is counted from the start of the call, on top of the old rows the caller passes: a caller that drops its
-old rows after each call cleans up that often as well.
+XJoin is ripple join with a hash table per stream: a new row is compared only with the rows of the buckets it visits. The
+buffers are in memory, so XJoin's later stages, which join rows spilled to disk, have nothing to do.
 
-References: Haas, Hellerstein, "Ripple Joins for Online Aggregation" (1999); Hammad, Aref, Elmagarmid, "Joining Multiple
-Data Streams with Window Constraints" (2002), section 4.3 and figure 7.
+The clean-up interval counts from the start of the call. The old rows come on top: a caller that drops its old rows after
+each call cleans up at least that often as well.
+
+References: Haas, Hellerstein, "Ripple Joins for Online Aggregation" (1999); Urhan, Franklin, "XJoin: A
+Reactively-Scheduled Pipelined Join Operator" (2000); Hammad, Aref, Elmagarmid, "Joining Multiple Data Streams with Window
+Constraints" (2002), section 4.3, figures 7 and 8.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from watersmeet.kernels.wjoin.buffers import (
     leave,
     next_stream,
     out_before,
+    probed_buckets,
 )
 from watersmeet.kernels.wjoin.nested_scan import join_arrival, scan_of
 from watersmeet.kernels.wjoin.outputs import (
@@ -61,7 +64,9 @@ def ripple_join(
     """The combinations of `window_join_definition`, by nested loops over all that has been seen since the last
     clean-up.
     """
-    rows, count, counters, _ = _run(times, codes, offsets, old, window_us, reach_us, clean_up_every, no_scans(old.size))
+    rows, count, counters, _ = _run(
+        times, codes, offsets, old, window_us, reach_us, np.ones(old.size, np.int64), clean_up_every, no_scans(old.size)
+    )
     compared_all_touched(counters)
     return finished(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
 
@@ -78,7 +83,45 @@ def ripple_scans(
     scans: Scans,
 ) -> Scanned:
     """Record the scans of `ripple_join` without doing them."""
-    _, _, counters, buffers = _run(times, codes, offsets, old, window_us, reach_us, clean_up_every, scans)
+    _, _, counters, buffers = _run(
+        times, codes, offsets, old, window_us, reach_us, np.ones(old.size, np.int64), clean_up_every, scans
+    )
+    return Scanned(buffers.times, buffers.codes, buffers.rows, counters)
+
+
+@kernel(*[IN_INT64] * 4, INT, *[IN_INT64] * 2, INT)
+def xjoin(
+    times: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    old: NDArray[np.int64],
+    window_us: int,
+    reach_us: NDArray[np.int64],
+    buckets: NDArray[np.int64],
+    clean_up_every: int,
+) -> WindowJoin:
+    """The combinations of `window_join_definition`, by hash tables of all that has been seen since the last clean-up."""
+    rows, count, counters, _ = _run(
+        times, codes, offsets, old, window_us, reach_us, buckets, clean_up_every, no_scans(old.size)
+    )
+    compared_all_touched(counters)
+    return finished(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
+
+
+@kernel(*[IN_INT64] * 4, INT, *[IN_INT64] * 2, INT, SCANS)
+def xjoin_scans(
+    times: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    old: NDArray[np.int64],
+    window_us: int,
+    reach_us: NDArray[np.int64],
+    buckets: NDArray[np.int64],
+    clean_up_every: int,
+    scans: Scans,
+) -> Scanned:
+    """Record the scans of `xjoin` without doing them."""
+    _, _, counters, buffers = _run(times, codes, offsets, old, window_us, reach_us, buckets, clean_up_every, scans)
     return Scanned(buffers.times, buffers.codes, buffers.rows, counters)
 
 
@@ -90,21 +133,24 @@ def _run(
     old: NDArray[np.int64],
     window_us: int,
     reach_us: NDArray[np.int64],
+    buckets: NDArray[np.int64],
     clean_up_every: int,
     scans: Scans,
 ) -> tuple[NDArray[np.int32], np.int64, Counters, Buffers]:
     n = old.size
     reach = capped_reach(offsets, old, window_us, reach_us)
-    buffers = buffers_of(times, codes, offsets, old, np.ones(n, np.int64))
+    buffers = buffers_of(times, codes, offsets, old, buckets)
     arrivals = arrivals_of(times, offsets, old)
     scan = scan_of(reach, n - 2)
     counters, rows, count = no_work(n), no_rows(n), np.int64(0)
     until_clean_up = clean_up_every
     origin = next_stream(times, arrivals)
     while origin != NONE:
-        arrive(times, arrivals, origin)
-        rows, count = join_arrival(buffers, scan, origin, buffers.filled[origin], counters, rows, count, scans)
-        buffers.filled[origin] += 1
+        row = arrive(times, arrivals, origin)
+        probed_buckets(buffers, codes[row], scan.buckets)
+        bucket = scan.buckets[origin]
+        rows, count = join_arrival(buffers, scan, origin, buffers.filled[bucket], counters, rows, count, scans)
+        buffers.filled[bucket] += 1
         counters.inserts[origin] += 1
         leave(arrivals, origin)
         until_clean_up -= 1

@@ -4,17 +4,19 @@ what is shown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from watersmeet.algebra.expressions import Aggregate, Column, Expr, columns_of, sources_of
+from watersmeet.algebra.expressions import Aggregate, Column, Expr, columns_of, sources_of, walk
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, Output
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError, PlanError, QueryError, listing
+from watersmeet.kernels.aggregation.arguments import NONE, Columns
 from watersmeet.operators.aggregate.measures import COUNT_ONLY, Measure, measure_kind_of
-from watersmeet.operators.aggregate.outputs import GROUP, GroupOutputs, aggregate_name, build_group_outputs, key_name
 from watersmeet.operators.aggregate.validity import Int64s, last_instant_us, row_starts_us
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput, build_join_config
@@ -277,3 +279,115 @@ def _build_result_schema(bound: BoundQuery, shown: GroupOutputs) -> pa.Schema:
 
 def _value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+#: The alias under which a group's keys and aggregates stand in its row; no source can be called so.
+GROUP = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOutputs:
+    """Outputs and HAVING over the columns `key 0, key 1, …` and `aggregate 0, …` of a group's row."""
+
+    keys: tuple[Expr, ...]
+    aggregates: tuple[Aggregate, ...]
+    outputs: tuple[Output, ...]
+    having: Expr | None
+
+
+def build_group_outputs(bound: BoundQuery) -> GroupOutputs:
+    """The outputs of an aggregation query, with every key and every aggregate replaced by its column."""
+    written = [*(output.expr for output in bound.outputs), *([] if bound.having is None else [bound.having])]
+    aggregates = tuple(dict.fromkeys(node for expr in written for node in walk(expr) if isinstance(node, Aggregate)))
+    columns: dict[Expr, Expr] = {key: Column(key_name(number), GROUP) for number, key in enumerate(bound.group_by)}
+    columns |= {aggregate: Column(aggregate_name(number), GROUP) for number, aggregate in enumerate(aggregates)}
+    return GroupOutputs(
+        keys=bound.group_by,
+        aggregates=aggregates,
+        outputs=tuple(Output(output.name, _replace_by_columns(output.expr, columns)) for output in bound.outputs),
+        having=None if bound.having is None else _replace_by_columns(bound.having, columns),
+    )
+
+
+def key_name(number: int) -> str:
+    return f"key {number}"
+
+
+def aggregate_name(number: int) -> str:
+    return f"aggregate {number}"
+
+
+def _replace_by_columns(expr: Expr, columns: dict[Expr, Expr]) -> Expr:
+    """From the outside in: a key may be an expression whose parts are keys themselves."""
+    if expr in columns:
+        return columns[expr]
+    changed = {
+        part.name: _replace_inside(getattr(expr, part.name), columns) for part in fields(expr) if part.name != "span"
+    }
+    return replace(expr, **changed)
+
+
+def _replace_inside(value: Any, columns: dict[Expr, Expr]) -> Any:
+    if isinstance(value, Expr):
+        return _replace_by_columns(value, columns)
+    if isinstance(value, tuple):
+        return tuple(_replace_inside(part, columns) for part in value)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnOffsets:
+    """First column of each sort."""
+
+    ints: int
+    approx: int
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureLayout:
+    """`in_row[m]` is where measure m stands among its owner's columns, `in_result[m]` where among all; widths cover the
+    widest input.
+    """
+
+    in_row: tuple[ColumnOffsets, ...]
+    in_result: tuple[ColumnOffsets, ...]
+    row_widths: ColumnOffsets
+    result_widths: ColumnOffsets
+    columns: Columns
+
+
+def build_layout(config: AggregateConfig) -> MeasureLayout:
+    taken = {number: ColumnOffsets(0, 0, 0) for number in [None, *range(len(config.join.inputs))]}
+    total = ColumnOffsets(0, 0, 0)
+    in_row, in_result = [], []
+    for measure in config.measures:
+        in_row.append(taken[measure.owner])
+        in_result.append(total)
+        taken[measure.owner] = _advance_offsets(
+            taken[measure.owner], measure.kind.ints, measure.kind.approx, measure.kind.pairs
+        )
+        total = _advance_offsets(total, measure.kind.ints, measure.kind.approx, measure.kind.pairs)
+    owned = [place for owner, place in taken.items() if owner is not None]
+    widths = ColumnOffsets(
+        max(each.ints for each in owned), max(each.approx for each in owned), max(each.pairs for each in owned)
+    )
+    return MeasureLayout(tuple(in_row), tuple(in_result), widths, total, _build_kernel_columns(config, in_row))
+
+
+def _advance_offsets(place: ColumnOffsets, ints: int, approx: int, pairs: int) -> ColumnOffsets:
+    return ColumnOffsets(place.ints + ints, place.approx + approx, place.pairs + pairs)
+
+
+def _build_kernel_columns(config: AggregateConfig, in_row: list[ColumnOffsets]) -> Columns:
+    found: dict[str, list[int]] = {name: [] for name in Columns._fields}
+    for measure, place in zip(config.measures, in_row, strict=True):
+        owner = NONE if measure.owner is None else measure.owner
+        for sort, first, count in (
+            ("int", place.ints, measure.kind.ints),
+            ("approx", place.approx, measure.kind.approx),
+            ("pair", place.pairs, measure.kind.pairs),
+        ):
+            found[f"{sort}_owner"] += [owner] * count
+            found[f"{sort}_place"] += list(range(first, first + count))
+    return Columns(**{name: np.array(values, np.int64) for name, values in found.items()})

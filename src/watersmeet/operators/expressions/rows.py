@@ -15,10 +15,18 @@ from watersmeet.algebra.expressions import Column, Expr
 from watersmeet.errors import InternalError, QueryError
 
 Array: TypeAlias = "pa.Array[Any]"
+
+
 Scalar: TypeAlias = "pa.Scalar[Any]"
+
+
 #: A value per row, or one value for all rows (constants stay scalars as long as Arrow's kernels take them).
 Datum: TypeAlias = "pa.Array[Any] | pa.Scalar[Any]"
+
+
 Bools = npt.NDArray[np.bool_]
+
+
 RowNumbers = npt.NDArray[np.int64]
 
 
@@ -103,13 +111,6 @@ def find_true_rows(flags: Array) -> Bools:
     return found
 
 
-def to_int64(values: Array) -> RowNumbers:
-    """The 64-bit integers (or times, or durations) of an array, 0 where it is null."""
-    plain = values.view(pa.int64())
-    filled: RowNumbers = call_kernel("coalesce", plain, pa.scalar(0)).to_numpy(zero_copy_only=False)
-    return filled
-
-
 def find_null_rows(*values: Array) -> Bools:
     """Rows in which any of the arrays is null."""
     found = np.zeros(len(values[0]), np.bool_)
@@ -119,21 +120,16 @@ def find_null_rows(*values: Array) -> Bools:
     return found
 
 
+def to_int64(values: Array) -> RowNumbers:
+    """The 64-bit integers (or times, or durations) of an array, 0 where it is null."""
+    plain = values.view(pa.int64())
+    filled: RowNumbers = call_kernel("coalesce", plain, pa.scalar(0)).to_numpy(zero_copy_only=False)
+    return filled
+
+
 def to_arrow(values: npt.NDArray[Any], nulls: Bools, kind: pa.DataType) -> Array:
     """A numpy array as Arrow, null where `nulls` says so."""
     return pa.array(values, type=kind, mask=nulls if nulls.any() else None)
-
-
-def expression_excerpt(expr: Expr) -> str:
-    """The expression as an error message shows it."""
-    from watersmeet.algebra.render import expression_text
-
-    text = expression_text(expr)
-    return text if len(text) <= 200 else text[:197] + "..."
-
-
-def overflow_error(expr: Expr, noun: str = "integer") -> QueryError:
-    return QueryError(f"{noun} overflow in {expression_excerpt(expr)}", span=expr.span)
 
 
 def map_unique(function: Callable[[Any], Any], values: Array, kind: pa.DataType) -> Array:
@@ -178,3 +174,15 @@ def _distinct_rows(codes: list[Any]) -> tuple[RowNumbers, RowNumbers]:
         _, folded = np.unique(folded * (int(column.max(initial=0)) + 1) + column, return_inverse=True)
     _, first, code = np.unique(folded, return_index=True, return_inverse=True)
     return first, code
+
+
+def expression_excerpt(expr: Expr) -> str:
+    """The expression as an error message shows it."""
+    from watersmeet.algebra.render import expression_text
+
+    text = expression_text(expr)
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def overflow_error(expr: Expr, noun: str = "integer") -> QueryError:
+    return QueryError(f"{noun} overflow in {expression_excerpt(expr)}", span=expr.span)

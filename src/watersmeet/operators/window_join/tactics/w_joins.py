@@ -28,20 +28,25 @@ from watersmeet.kernels.wjoin.hw_join import hw_join, hw_scans
 from watersmeet.kernels.wjoin.mw_join import mw_join, mw_scans
 from watersmeet.kernels.wjoin.nlw_join import nlw_join, nlw_scans
 from watersmeet.kernels.wjoin.outputs import Counters, Scanned, Scans, WindowJoin, room_for_scans
-from watersmeet.kernels.wjoin.ripple_join import ripple_join, ripple_scans
-from watersmeet.kernels.wjoin.xjoin import xjoin, xjoin_scans
+from watersmeet.kernels.wjoin.ripple_join import ripple_join, ripple_scans, xjoin, xjoin_scans
 from watersmeet.operators.expressions import maybe_true
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.matches import PIECE_ROWS, Combinations, column_of, refined, within_bounds
+from watersmeet.operators.window_join.matches import (
+    PIECE_ROWS,
+    PartialMatches,
+    drop_out_of_bounds,
+    gather_column,
+    recheck_matches,
+)
 from watersmeet.operators.window_join.pane import Int32s, Int64s, Pane, Panes
-from watersmeet.operators.window_join.tactics.loop_stages import MOST_ROWS
-from watersmeet.operators.window_join.tactics.nested_loops import OPS, indexes_for
-from watersmeet.operators.window_join.tactics.tactic import Reach, Search, Tactic, refuse, refuse_knobs
-from watersmeet.operators.window_join.work_counters import Tally
+from watersmeet.operators.window_join.tactics.loop_stages import MAX_MATCHES
+from watersmeet.operators.window_join.tactics.nested_loops import OP_CODES, choose_indexes
+from watersmeet.operators.window_join.tactics.tactic import Reach, Search, Tactic, refuse, refuse_options
+from watersmeet.operators.window_join.work_counters import WorkCounters
 
 
 @dataclass(frozen=True, slots=True)
-class Algorithm:
+class WJoinKernel:
     """A kernel that joins, and the kernel that records the scans the join would do.
 
     `is_sweep` tells MW-join's scans from the others', `knows_windows` whether loops look at rows inside the window
@@ -54,21 +59,25 @@ class Algorithm:
     knows_windows: bool = True
 
 
-NLW, HW, MW = Algorithm(nlw_join, nlw_scans), Algorithm(hw_join, hw_scans), Algorithm(mw_join, mw_scans, is_sweep=True)
+NLW, HW, MW = (
+    WJoinKernel(nlw_join, nlw_scans),
+    WJoinKernel(hw_join, hw_scans),
+    WJoinKernel(mw_join, mw_scans, is_sweep=True),
+)
 RIPPLE, X = (
-    Algorithm(ripple_join, ripple_scans, knows_windows=False),
-    Algorithm(xjoin, xjoin_scans, knows_windows=False),
+    WJoinKernel(ripple_join, ripple_scans, knows_windows=False),
+    WJoinKernel(xjoin, xjoin_scans, knows_windows=False),
 )
 
 #: The arguments of a kernel behind those that all have in common, out of a plan; refuses a plan the algorithm cannot
 #: run.
-Knobs = Callable[[JoinConfig, Plan], tuple[Int64s | int, ...]]
+ReadOptions = Callable[[JoinConfig, Plan], tuple[Int64s | int, ...]]
 
 
-def _settle(
-    config: JoinConfig, plan: Plan, *, algorithm: Algorithm, knobs: Knobs, one_window: bool, local: bool
+def _compile_w_join(
+    config: JoinConfig, plan: Plan, *, algorithm: WJoinKernel, knobs: ReadOptions, one_window: bool, local: bool
 ) -> Search:
-    refuse_knobs(plan, "global_order", "orders", "evaluate_us", "expire_us")
+    refuse_options(plan, "global_order", "orders", "evaluate_us", "expire_us")
     windows = _pair_windows(config, plan)
     largest = windows.max(axis=1)
     window_us = int(largest.max())
@@ -96,50 +105,55 @@ def _pair_windows(config: JoinConfig, plan: Plan) -> Int64s:
 
 
 def _search(
-    algorithm: Algorithm,
+    algorithm: WJoinKernel,
     knobs: tuple[Int64s | int, ...],
     window_us: int,
     reach_us: Int64s,
     config: JoinConfig,
     old: list[tuple[Pane, ...]],
     new: dict[int, Pane],
-    tally: Tally,
-) -> Iterator[tuple[Reach, Combinations]]:
+    tally: WorkCounters,
+) -> Iterator[tuple[Reach, PartialMatches]]:
     reach = {i: Panes((*panes, new[i]) if len(new[i]) else panes) for i, panes in enumerate(old)}
     if not all(len(panes) for panes in reach.values()):
         return
-    rows = _rows(config, reach, new)
-    common = _common_class(config)
+    rows = _flatten_rows(config, reach, new)
+    common = _find_common_class(config)
     compared = frozenset() if common is None else frozenset({common})
     if common is not None and not config.residuals and not config.thetas:
         joined = algorithm.join(rows.times, rows.codes, rows.offsets, rows.old, window_us, reach_us, *knobs)
-        _count(tally, joined.counters)
+        _count_work(tally, joined.counters)
         for start in range(0, joined.rows.shape[1], PIECE_ROWS):
             piece = joined.rows[:, start : start + PIECE_ROWS]
-            found = Combinations({i: rows.numbers[i][piece[i]] for i in range(len(old))}, {}, None, None)
-            yield reach, refined(config, reach, within_bounds(config, reach, found), compared, (), tally.tested[:1])
+            found = PartialMatches({i: rows.numbers[i][piece[i]] for i in range(len(old))}, {}, None, None)
+            yield (
+                reach,
+                recheck_matches(
+                    config, reach, drop_out_of_bounds(config, reach, found), compared, (), tally.tested[:1]
+                ),
+            )
         return
     scans = StagedScans(
         config, reach, rows, np.minimum(reach_us, window_us), tally, algorithm.is_sweep, algorithm.knows_windows
     )
     scanned = algorithm.scans(rows.times, rows.codes, rows.offsets, rows.old, window_us, reach_us, *knobs, scans.scans)
-    _count(tally, scanned.counters)
+    _count_work(tally, scanned.counters)
     for found in scans.matches(scanned):
-        whole = within_bounds(config, reach, found)
-        yield reach, refined(config, reach, whole, compared, scans.final, tally.tested[:1])
+        whole = drop_out_of_bounds(config, reach, found)
+        yield reach, recheck_matches(config, reach, whole, compared, scans.final, tally.tested[:1])
 
 
-def _count(tally: Tally, counters: Counters) -> None:
+def _count_work(tally: WorkCounters, counters: Counters) -> None:
     for name in ("comparisons", "probes", "touched", "inserts", "expirations"):
         counted = getattr(tally, name)
         counted += getattr(counters, name)
 
 
-def _rows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> Rows:
+def _flatten_rows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> WJoinRows:
     """Old rows by time, then new rows by time, stream after stream. Rows with a NULL in a compared value meet nothing
     and are left out.
     """
-    common = _common_class(config)
+    common = _find_common_class(config)
     times: list[Int64s] = []
     codes: list[Int64s] = []
     numbers: list[NDArray[np.int32]] = []
@@ -160,17 +174,17 @@ def _rows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> Rows:
         codes.append(its_codes[number])
         numbers.append(number)
         old.append(int(np.count_nonzero(number < before)))
-    return Rows(
+    return WJoinRows(
         np.concatenate(times),
         np.concatenate(codes),
         np.cumsum([0, *(each.size for each in times)]).astype(np.int64),
         np.array(old, np.int64),
         numbers,
-        _thetas(config, reach, numbers),
+        _encode_thetas(config, reach, numbers),
     )
 
 
-def _thetas(config: JoinConfig, reach: Reach, numbers: list[NDArray[np.int32]]) -> Thetas:
+def _encode_thetas(config: JoinConfig, reach: Reach, numbers: list[NDArray[np.int32]]) -> Thetas:
     """The comparisons that the kernels check, on codes in the kernels' order of rows."""
     values: list[Int64s] = [np.empty(0, np.int64)]
     starts: dict[int, int] = {}
@@ -182,43 +196,43 @@ def _thetas(config: JoinConfig, reach: Reach, numbers: list[NDArray[np.int32]]) 
             )
             starts[column], at = at, at + values[-1].size
     described = [
-        (OPS[each.op], each.left, starts[each.left_column], each.right, starts[each.right_column])
+        (OP_CODES[each.op], each.left, starts[each.left_column], each.right, starts[each.right_column])
         for each in config.thetas
     ]
     op, left, left_at, right, right_at = (np.array([each[place] for each in described], np.int64) for place in range(5))
     return Thetas(op, left, left_at, right, right_at, np.concatenate(values))
 
 
-def _common_class(config: JoinConfig) -> int | None:
+def _find_common_class(config: JoinConfig) -> int | None:
     """The equality class that has a key on every input; without one, every pair within the window is a candidate."""
     return next((c for c, members in enumerate(config.classes.keys) if len(members) == len(config.inputs)), None)
 
 
-def _no_knobs(config: JoinConfig, plan: Plan) -> tuple[Int64s | int, ...]:
-    refuse_knobs(plan, "indexes", "cleanup_rows")
+def _no_options(config: JoinConfig, plan: Plan) -> tuple[Int64s | int, ...]:
+    refuse_options(plan, "indexes", "cleanup_rows")
     _refuse_other_equalities(config, plan)
     return ()
 
 
-def _clean_up(config: JoinConfig, plan: Plan) -> tuple[Int64s | int, ...]:
-    refuse_knobs(plan, "indexes")
+def _cleanup_options(config: JoinConfig, plan: Plan) -> tuple[Int64s | int, ...]:
+    refuse_options(plan, "indexes")
     _refuse_other_equalities(config, plan)
     return (plan.cleanup_rows,)
 
 
-def _hash(config: JoinConfig, plan: Plan) -> tuple[Int64s | int, ...]:
-    refuse_knobs(plan, "cleanup_rows")
-    return (_buckets(config, plan),)
+def _hash_options(config: JoinConfig, plan: Plan) -> tuple[Int64s | int, ...]:
+    refuse_options(plan, "cleanup_rows")
+    return (_bucket_counts(config, plan),)
 
 
-def _hash_and_clean_up(config: JoinConfig, plan: Plan) -> tuple[Int64s | int, ...]:
-    return _buckets(config, plan), plan.cleanup_rows
+def _hash_and_cleanup_options(config: JoinConfig, plan: Plan) -> tuple[Int64s | int, ...]:
+    return _bucket_counts(config, plan), plan.cleanup_rows
 
 
-def _buckets(config: JoinConfig, plan: Plan) -> Int64s:
-    if _common_class(config) is None:
+def _bucket_counts(config: JoinConfig, plan: Plan) -> Int64s:
+    if _find_common_class(config) is None:
         raise refuse(plan, "it hashes on an attribute that all streams have in common, and there is none")
-    indexes = indexes_for(config, plan, Index("hash", DEFAULT_BUCKETS))
+    indexes = choose_indexes(config, plan, Index("hash", DEFAULT_BUCKETS))
     for each, index in zip(config.inputs, indexes, strict=True):
         if index.kind != "hash":
             raise refuse(plan, f'it hashes every stream, but the plan gives "{each.alias}" a {index.kind}')
@@ -227,33 +241,35 @@ def _buckets(config: JoinConfig, plan: Plan) -> Int64s:
 
 def _refuse_other_equalities(config: JoinConfig, plan: Plan) -> None:
     """Equalities that no common attribute covers would turn into a product of whole windows."""
-    if config.classes.keys and _common_class(config) is None:
+    if config.classes.keys and _find_common_class(config) is None:
         raise refuse(
             plan, "it joins on one attribute that all streams have in common, and here pairs join on different ones"
         )
 
 
-def _tactic(name: str, algorithm: Algorithm, knobs: Knobs, *, one_window: bool = False, local: bool = True) -> Tactic:
+def _build_tactic(
+    name: str, algorithm: WJoinKernel, knobs: ReadOptions, *, one_window: bool = False, local: bool = True
+) -> Tactic:
     return Tactic(
         name,
         f"Hammad, Aref, Elmagarmid: {name}",
-        partial(_settle, algorithm=algorithm, knobs=knobs, one_window=one_window, local=local),
+        partial(_compile_w_join, algorithm=algorithm, knobs=knobs, one_window=one_window, local=local),
     )
 
 
-NLW_JOIN = _tactic("nlw-join", NLW, _no_knobs)
-HW_JOIN = _tactic("hw-join", HW, _hash)
-MW_JOIN = _tactic("mw-join", MW, _no_knobs, one_window=True)
-GCA = _tactic("gca", MW, _no_knobs, local=False)
-LCA = _tactic("lca", MW, _no_knobs)
-RIPPLE_JOIN = _tactic("ripple-join", RIPPLE, _clean_up, local=False)
-XJOIN = _tactic("xjoin", X, _hash_and_clean_up, local=False)
+NLW_JOIN = _build_tactic("nlw-join", NLW, _no_options)
+HW_JOIN = _build_tactic("hw-join", HW, _hash_options)
+MW_JOIN = _build_tactic("mw-join", MW, _no_options, one_window=True)
+GCA = _build_tactic("gca", MW, _no_options, local=False)
+LCA = _build_tactic("lca", MW, _no_options)
+RIPPLE_JOIN = _build_tactic("ripple-join", RIPPLE, _cleanup_options, local=False)
+XJOIN = _build_tactic("xjoin", X, _hash_and_cleanup_options, local=False)
 
 W_JOINS = (NLW_JOIN, HW_JOIN, MW_JOIN, GCA, LCA, RIPPLE_JOIN, XJOIN)
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class WJoinRows:
     """The rows of all streams as the kernels take them; `numbers` gives back the meet's own row numbers."""
 
     times: Int64s
@@ -270,9 +286,9 @@ class StagedScans:
 
     config: JoinConfig
     reach: Reach
-    rows: Rows
+    rows: WJoinRows
     reach_us: Int64s
-    tally: Tally
+    tally: WorkCounters
     is_sweep: bool
     knows_windows: bool
     scans: Scans = field(init=False)
@@ -286,18 +302,18 @@ class StagedScans:
         """Predicates that raised on a partial match: whole matches show whether the error counts."""
         return tuple(self.raised)
 
-    def matches(self, scanned: Scanned) -> Iterator[Combinations]:
+    def matches(self, scanned: Scanned) -> Iterator[PartialMatches]:
         """Yield the whole matches of the recorded rows, in pieces, with all predicates tested that raised nowhere."""
         recorded = int(self.scans.used[0])
         streams = self.rows.old.size
-        for start in range(0, recorded, MOST_ROWS):
-            at = np.arange(start, min(start + MOST_ROWS, recorded), dtype=np.int32)
+        for start in range(0, recorded, MAX_MATCHES):
+            at = np.arange(start, min(start + MAX_MATCHES, recorded), dtype=np.int32)
             partials = np.zeros((streams + 1, at.size), np.int32)
             partials[self.scans.origin[at], np.arange(at.size)] = self.scans.row[at]
             partials[streams] = at
             yield from self._grow(scanned, partials, 0)
 
-    def _grow(self, scanned: Scanned, partials: Int32s, depth: int) -> Iterator[Combinations]:
+    def _grow(self, scanned: Scanned, partials: Int32s, depth: int) -> Iterator[PartialMatches]:
         streams = self.rows.old.size
         for grown in self._extend(scanned, partials, depth):
             left = self._test(grown, depth)
@@ -313,7 +329,7 @@ class StagedScans:
         extend = extend_swept if self.is_sweep else extend_nested
         checked_from = 0 if self.knows_windows else streams - 2
         compared = tally.comparisons if self.knows_windows else np.zeros_like(tally.comparisons)
-        room = max(MOST_ROWS, int(np.diff(rows.offsets).max()))
+        room = max(MAX_MATCHES, int(np.diff(rows.offsets).max()))
         following = 0
         while following < partials.shape[1]:
             out, touched = np.empty((streams + 1, room), np.int32), tally.touched.copy()
@@ -366,10 +382,10 @@ class StagedScans:
 
     def _holds(self, rows: Int32s, inputs: int, checks: tuple[Expr, ...]) -> NDArray[np.bool_]:
         found = self._combinations(rows, [i for i in range(self.rows.old.size) if inputs >> i & 1])
-        test = maybe_true(checks, lambda column: column_of(self.config, self.reach, found, column), len(found))
+        test = maybe_true(checks, lambda column: gather_column(self.config, self.reach, found, column), len(found))
         self.raised |= dict.fromkeys(test.raised)
         self.tally.tested[0] += len(found)
         return test.keep
 
-    def _combinations(self, rows: Int32s, inputs: range | list[int]) -> Combinations:
-        return Combinations({i: self.rows.numbers[i][rows[i]] for i in inputs}, {}, None, None)
+    def _combinations(self, rows: Int32s, inputs: range | list[int]) -> PartialMatches:
+        return PartialMatches({i: self.rows.numbers[i][rows[i]] for i in inputs}, {}, None, None)
