@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import pyarrow as pa
 
 from watersmeet.runtime.background import BackgroundThread
-from watersmeet.runtime.processes import held_bytes
+from watersmeet.runtime.processes import measure_child_memory_bytes
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ class PeakMemory:
     peak_bytes: int | None = None
 
     def look(self) -> None:
-        self.peak_bytes = max(held_bytes(), self.peak_bytes or 0) or None
+        self.peak_bytes = max(measure_child_memory_bytes(), self.peak_bytes or 0) or None
 
 
 @contextmanager

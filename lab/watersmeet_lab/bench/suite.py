@@ -21,7 +21,8 @@ from watersmeet_lab.bench.planning_time import MAX_PLANNING_S, measure_planning_
 from watersmeet_lab.bench.regret_measurement import measure_regret
 from watersmeet_lab.bench.regret_workloads import REGRET_WORKLOADS
 from watersmeet_lab.bench.results import PeerComparison
-from watersmeet_lab.workloads import golab_streams, kang_strategies
+from watersmeet_lab.papers.kang import limited_strategies
+from watersmeet_lab.workloads import golab_streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def run_early_aggregation() -> Iterator[BenchmarkFinding]:
 
 def run_allocation() -> Iterator[BenchmarkFinding]:
     """The third paper's Figures 5 to 7: rows out per second of every strategy, predicted and measured."""
-    for bar in kang_strategies.measure_strategies():
+    for bar in limited_strategies.measure_strategies():
         text = f"figure {bar.figure}  {bar.strategy:<12} predicted {bar.predicted_per_s:6.1f} per s   measured {bar.measured_per_s:6.1f}"
         yield BenchmarkFinding(text, {"workload": "allocation", **asdict(bar)})
 

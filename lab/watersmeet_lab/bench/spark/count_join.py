@@ -25,7 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user
 
 import watersmeet as wm
 from watersmeet.errors import WatersmeetError
-from watersmeet.sources.directories import write_numbered
+from watersmeet.sources.directories import write_numbered_files
 from watersmeet_lab.bench.expected_rows import row_checksum
 from watersmeet_lab.bench.results import PeerComparison
 from watersmeet_lab.bench.spark.native_joins import STATE_STORE_PROVIDER, STATE_STORES
@@ -203,7 +203,7 @@ def _write_streams(workload: CountJoinWorkload) -> Iterator[Path]:
     try:
         for number, name in enumerate("ab"):
             table, rows = workload.table(number), workload.batch_rows
-            write_numbered(folder / name, (table.slice(batch * rows, rows) for batch in range(workload.batches)))
+            write_numbered_files(folder / name, (table.slice(batch * rows, rows) for batch in range(workload.batches)))
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -31,7 +31,7 @@ from watersmeet.errors import WatersmeetError
 from watersmeet.planner.controller import Controls
 from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.planning import choose_spark_plan
-from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, batches
+from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, list_batches
 from watersmeet.runtime.spark.load_controller import LoadController
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet_lab.bench.spark.streaming_run import benchmark_session
@@ -49,7 +49,7 @@ class OverloadWorkload:
     others.
     """
 
-    batches: int = 20
+    list_batches: int = 20
     trigger_s: float = 10.0
     first_rows_per_s: int = 2_500
     window_s: int = 10
@@ -88,7 +88,7 @@ class OverloadResult:
 
     flood: OverloadWorkload
     sustained_rows_per_s: float
-    batches: tuple[SparkBatchMetrics, ...]
+    list_batches: tuple[SparkBatchMetrics, ...]
     decisions: tuple[Controls, ...]
     most_rows_out_per_s: float
     safely: float
@@ -193,7 +193,7 @@ def _measure_batch_s(spark: SparkSession, flood: OverloadWorkload, rows_per_s: f
         writer = wm.on_spark(flood.query(), sources, session=spark).writeStream.format("noop")
         query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
         query.awaitTermination()
-        full = [each for each in batches(query) if each.arrived["a"] >= rows_per_s * flood.trigger_s * 0.99]
+        full = [each for each in list_batches(query) if each.arrived["a"] >= rows_per_s * flood.trigger_s * 0.99]
         return full[-1].trigger_ms / 1e3
 
 
@@ -233,7 +233,7 @@ def _run_flooded_query(
     query.processAllAvailable()
     query.stop()
     deciding.join()
-    return tuple(batches(query)), keeping
+    return tuple(list_batches(query)), keeping
 
 
 def _link_file(folder: Path, piece: int) -> None:

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from watersmeet.sources.directories import write_numbered
+from watersmeet.sources.directories import write_numbered_files
 from watersmeet_lab.bench import flink
 from watersmeet_lab.bench.duckdb_comparison import run_on_finite_tables, slice_batch
 from watersmeet_lab.bench.expected_rows import ExpectedRows
@@ -164,7 +164,7 @@ def write_batches(tables: Mapping[str, pa.Table], batches: int) -> Iterator[Path
     try:
         for name, table in tables.items():
             timed = _with_timestamps(table)
-            write_numbered(folder / name, (slice_batch(timed, number, batches) for number in range(batches)))
+            write_numbered_files(folder / name, (slice_batch(timed, number, batches) for number in range(batches)))
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -17,7 +17,7 @@ import psutil
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
-from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, metrics_of
+from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, parse_progress
 from watersmeet.runtime.spark.session import session as local_session
 from watersmeet_lab.bench.resource_usage import watch_peak_memory
 from watersmeet_lab.bench.results import SystemResult
@@ -87,7 +87,7 @@ def _to_result(name: str, progress: list[Any], rows_per_batch: int) -> SparkRunR
         seconds=sum(each["durationMs"]["triggerExecution"] for each in full[1:]) / 1000,
         rows_out=sum(each[_ROW_COUNT] for each in observed),
         checksum=sum(each[_CHECKSUM] or 0 for each in observed),
-        batches=tuple(metrics_of(full)[1:]),
+        batches=tuple(parse_progress(full)[1:]),
         trigger_ms=tuple(each["durationMs"]["triggerExecution"] for each in full[1:]),
         state_bytes=max(map(_operator_state_bytes, full), default=None),
         durations_ms=tuple(dict(each["durationMs"]) for each in full[1:]),
@@ -95,7 +95,7 @@ def _to_result(name: str, progress: list[Any], rows_per_batch: int) -> SparkRunR
 
 
 def _operator_state_bytes(progress: Any) -> int:
-    ours = metrics_of([progress])
+    ours = parse_progress([progress])
     return ours[0].state_bytes if ours else sum(map(_state_store_bytes, progress["stateOperators"]))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from watersmeet_lab.papers.claims import Claim, exact_claim, shape_claim, words_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import BarPanel, Bars, Exhibit, Plot, Table
+from watersmeet_lab.papers.kang.limited_strategies import measure_strategies
 from watersmeet_lab.papers.kang.models import figure_5, figure_6, figure_7
-from watersmeet_lab.workloads.kang_strategies import measure_strategies
 
 #: The output rates that follow from the paper's parameters, the best strategy first.
 PRINTED_RATES = {

@@ -19,10 +19,10 @@ import numpy as np
 
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.calibration import structures
-from watersmeet.calibration.streams import A, B, even_keys, joined, odd_keys, pane
+from watersmeet.calibration.measurement import A, B, even_keys, joined, odd_keys, pane
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.pane import Int64s, Pane
-from watersmeet.operators.window_join.tactics.registry import tactic_of
+from watersmeet.operators.window_join.tactics.registry import find_tactic
 from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.models.kang import LETTERS, Load, TwoStreams
 from watersmeet.planner.models.profile import Structure
@@ -102,7 +102,7 @@ def _measure_in_turns(effort: Effort, cases: Mapping[str, JoinCase]) -> dict[str
 
 
 def _time_join(each: JoinCase, new: dict[int, Pane]) -> float:
-    search = tactic_of(each.config.plan).settle(each.config, each.config.plan)
+    search = find_tactic(each.config.plan).settle(each.config, each.config.plan)
     start = time.process_time()
     for _ in search(each.config, each.old, new, WorkCounters(2)):
         pass
