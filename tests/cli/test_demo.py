@@ -15,13 +15,13 @@ from watersmeet.cli.demo.flights import (
     OUTPUT_TIMES,
     QUERY,
     Tables,
-    busiest_us,
-    checked,
-    days_of,
-    flights,
-    instants_us,
-    streams_in,
-    within,
+    check_busiest_hours,
+    count_days,
+    filter_hours,
+    find_busiest_hour_us,
+    load_flights,
+    split_into_streams,
+    times_us,
 )
 
 
@@ -31,8 +31,8 @@ def departures() -> Tables:
     first = np.datetime64("2013-07-01T00:00", "us").astype(np.int64)
     fortnight_us = 14 * 86_400_000_000
     taken: Tables = {}
-    for airport, table in flights().items():
-        at = instants_us(table, "departed")
+    for airport, table in load_flights().items():
+        at = times_us(table, "departed")
         taken[airport] = table.filter(pa.array((at >= first) & (at < first + fortnight_us)))
     return taken
 
@@ -40,14 +40,14 @@ def departures() -> Tables:
 def test_flights_are_departures_in_time_order(departures: Tables) -> None:
     assert set(departures) == set(AIRPORTS)
     for table in departures.values():
-        at = instants_us(table, "departed")
+        at = times_us(table, "departed")
         assert (np.diff(at) >= 0).all()
         assert table.column("departed").null_count == 0
 
 
 def test_every_departure_is_in_exactly_one_batch(departures: Tables) -> None:
-    assert days_of(departures) == 14
-    streams = streams_in(5, departures)
+    assert count_days(departures) == 14
+    streams = split_into_streams(5, departures)
     for airport, table in departures.items():
         batches = list(streams[airport].batches())
         assert len(batches) == 5
@@ -55,16 +55,18 @@ def test_every_departure_is_in_exactly_one_batch(departures: Tables) -> None:
 
 
 def test_the_check_accepts_the_right_rows_and_refuses_wrong_ones(departures: Tables) -> None:
-    rows = wm.collect(QUERY, streams_in(14, departures))
-    assert checked(rows, departures).holds
-    lost = checked(_without_one_of_the_busiest(rows), departures)
+    rows = wm.collect(QUERY, split_into_streams(14, departures))
+    assert check_busiest_hours(rows, departures).holds
+    lost = check_busiest_hours(_without_one_of_the_busiest(rows), departures)
     assert (lost.lost, lost.invented) == (1, 0)
-    doubled = checked(pa.concat_tables([rows, within(rows, OUTPUT_TIMES, busiest_us(rows)).slice(0, 1)]), departures)
+    doubled = check_busiest_hours(
+        pa.concat_tables([rows, filter_hours(rows, OUTPUT_TIMES, find_busiest_hour_us(rows)).slice(0, 1)]), departures
+    )
     assert (doubled.lost, doubled.invented) == (0, 1)
 
 
 def test_the_demo_ends_with_one_when_the_rows_differ(departures: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "flights", lambda: departures)
+    monkeypatch.setattr(steps, "load_flights", lambda: departures)
     fine = CliRunner().invoke(cli.app, ["demo", "--engine", "embedded"])
     assert fine.exit_code == 0, fine.output
     assert "The same rows, each exactly once." in fine.output
@@ -79,7 +81,7 @@ def test_the_demo_ends_with_one_when_the_rows_differ(departures: Tables, monkeyp
 def test_without_java_the_demo_says_so_and_runs_in_this_process(
     departures: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "flights", lambda: departures)
+    monkeypatch.setattr(steps, "load_flights", lambda: departures)
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     shown = CliRunner().invoke(cli.app, ["demo"])
     assert shown.exit_code == 0, shown.output
@@ -92,8 +94,8 @@ def test_without_java_the_demo_says_so_and_runs_in_this_process(
 
 
 def _without_one_of_the_busiest(rows: pa.Table) -> pa.Table:
-    at = instants_us(rows, "from_ewr")
-    since = busiest_us(rows)
-    inside = within(rows, OUTPUT_TIMES, since).slice(0, 1).to_pylist()[0]
+    at = times_us(rows, "from_ewr")
+    since = find_busiest_hour_us(rows)
+    inside = filter_hours(rows, OUTPUT_TIMES, since).slice(0, 1).to_pylist()[0]
     number = next(n for n in np.flatnonzero(at >= since).tolist() if rows.slice(n, 1).to_pylist()[0] == inside)
     return pa.concat_tables([rows.slice(0, number), rows.slice(number + 1)])

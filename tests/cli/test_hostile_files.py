@@ -19,7 +19,7 @@ import watersmeet as wm
 from tests.cli.test_first_mistakes import said, streams
 from watersmeet.calibration.store import load, profile_path
 from watersmeet.cli import main as cli
-from watersmeet.cli.jobfile import read_job
+from watersmeet.cli.jobfile import read_job_file
 from watersmeet.errors import InputError, InternalError
 from watersmeet.files import MAX_KEY_PARTS, MAX_TEXT_BYTES, read_text_file, refuse_long_keys
 from watersmeet.sources.durations import parse_duration_us
@@ -135,7 +135,7 @@ def test_a_text_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 def test_a_key_of_many_parts_is_refused_before_it_is_parsed(tmp_path: Path, text: str) -> None:
     (tmp_path / "job.toml").write_text(text)
     with pytest.raises(InputError, match=f"parts; at most {MAX_KEY_PARTS} are read"):
-        read_job(tmp_path / "job.toml")
+        read_job_file(tmp_path / "job.toml")
     with pytest.raises(InputError, match=f"parts; at most {MAX_KEY_PARTS} are read"):
         read_stats(tmp_path / "job.toml")
 
@@ -155,7 +155,7 @@ def test_the_scan_of_keys_takes_linear_time(piece: str) -> None:
 def test_sections_nested_too_deep_are_refused(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text("spark." + "x.y = {" * 40 + "}" * 40)
     with pytest.raises(InputError, match="more than 64 deep"):
-        read_job(tmp_path / "job.toml")
+        read_job_file(tmp_path / "job.toml")
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def test_an_interrupt_ends_quietly_with_its_own_code(files: Path, monkeypatch: p
 def test_rows_that_came_late_are_mentioned(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = json.dumps({"ledger": {"a": {"arrived": 10, "kept": 7, "shed": 0, "late": 3}}})
     monkeypatch.setattr(
-        job, "collected", lambda *_: pa.table({"k": [1]}).replace_schema_metadata({"watersmeet": ledger})
+        job, "collect_rows", lambda *_: pa.table({"k": [1]}).replace_schema_metadata({"watersmeet": ledger})
     )
     assert (
         called("run", files / "query.sql", *_streams(files)).stderr == "3 of 10 rows of a came late and were left out\n"
@@ -201,7 +201,7 @@ def test_rows_that_came_late_are_mentioned(files: Path, monkeypatch: pytest.Monk
 
 
 def test_values_cannot_steer_the_terminal(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "collected", lambda *_: pa.table({"[red]k\x1b[2J": ["\x1b[31m[bold]x[/bold]\x07\n"]}))
+    monkeypatch.setattr(job, "collect_rows", lambda *_: pa.table({"[red]k\x1b[2J": ["\x1b[31m[bold]x[/bold]\x07\n"]}))
     shown = called("run", files / "query.sql", *_streams(files)).stdout
     assert "\x1b" not in shown
     assert "\x07" not in shown

@@ -15,8 +15,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 import watersmeet as wm
-from watersmeet.dashboard.app import Shown
-from watersmeet.dashboard.serve import Address, serving
+from watersmeet.dashboard.app import DashboardContent
+from watersmeet.dashboard.serve import DashboardAddress, serve
 from watersmeet.dashboard.whatif import WhatIf
 from watersmeet.runtime.embedded.run import EmbeddedRun, run_batch_with_metrics
 
@@ -50,8 +50,8 @@ BATCH_US = 500_000
 class Running:
     """A dashboard over a run that goes on by one batch at a time."""
 
-    address: Address
-    shown: Shown
+    address: DashboardAddress
+    shown: DashboardContent
     run: EmbeddedRun
     batch: int = 0
 
@@ -78,8 +78,8 @@ def running(query: str, names: Mapping[str, str], title: str = "orders with trad
     parsed = wm.sql(query)
     declared = {name: wm.stats(rate=4_000, distinct={"item": 20_000}, row_bytes=24) for name in names}
     base = wm.explain(parsed, streams, stats=declared, budget=wm.Budget(processors=2))
-    shown = Shown(title, WhatIf(parsed, streams, base))
-    with serving(shown, port=0) as address:
+    shown = DashboardContent(title, WhatIf(parsed, streams, base))
+    with serve(shown, port=0) as address:
         yield Running(address, shown, wm.run(parsed, streams))
 
 
@@ -124,7 +124,7 @@ class Seen:
 def looked_at(browser: Browser) -> Iterator[Callable[..., Seen]]:
     contexts = []
 
-    def look(address: Address, *, dark: bool = False, width: int = 1280, height: int = 900) -> Seen:
+    def look(address: DashboardAddress, *, dark: bool = False, width: int = 1280, height: int = 900) -> Seen:
         context = browser.new_context(
             color_scheme="dark" if dark else "light", viewport={"width": width, "height": height}
         )

@@ -13,12 +13,12 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.dashboard.conftest import Seen
-from watersmeet.dashboard.serve import Address
+from watersmeet.dashboard.serve import DashboardAddress
 
 Look = Callable[..., Seen]
 
 
-def started(*args: object) -> tuple[subprocess.Popen[str], Address]:
+def started(*args: object) -> tuple[subprocess.Popen[str], DashboardAddress]:
     """The command under way, and the dashboard's address it printed."""
     command = [sys.executable, "-c", "from watersmeet.cli.main import main; main()", *map(str, args), "--port", "0"]
     process = subprocess.Popen(
@@ -28,7 +28,7 @@ def started(*args: object) -> tuple[subprocess.Popen[str], Address]:
     said = process.stderr.readline()
     address = re.fullmatch(r"dashboard: http://127\.0\.0\.1:(\d+)/\?token=(\S+)\n", said)
     assert address is not None, said + process.stderr.read()
-    return process, Address(int(address[1]), address[2])
+    return process, DashboardAddress(int(address[1]), address[2])
 
 
 def ended(process: subprocess.Popen[str]) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.dashboard.conftest import Running
 from tests.dashboard.test_beside_a_run import add, growing  # noqa: F401 # `growing` is a fixture
 from watersmeet.dashboard.guard import ConnectionLimits
-from watersmeet.dashboard.serve import Address, serving
+from watersmeet.dashboard.serve import DashboardAddress, serve
 
 MANY = 300
 
@@ -34,7 +34,7 @@ def wait_until_closed(connection: socket.socket) -> None:
         assert connection.recv(1) == b""
 
 
-def status_of(address: Address, path: str = "/api/plan") -> int:
+def status_of(address: DashboardAddress, path: str = "/api/plan") -> int:
     connection = http.client.HTTPConnection("127.0.0.1", address.port)
     try:
         connection.request("GET", path, headers={"Authorization": f"Bearer {address.token}"})
@@ -45,7 +45,7 @@ def status_of(address: Address, path: str = "/api/plan") -> int:
 
 def test_all_but_a_few_of_many_idle_connections_are_closed(served: Running) -> None:
     limits = ConnectionLimits(max_connections=8, request_timeout_s=3_600)
-    with serving(served.shown, 0, limits=limits) as address, idle_connections(address.port, MANY) as idle:
+    with serve(served.shown, 0, limits=limits) as address, idle_connections(address.port, MANY) as idle:
         for connection in idle[: MANY - limits.max_connections]:
             wait_until_closed(connection)
         assert status_of(address) == 200
@@ -53,7 +53,7 @@ def test_all_but_a_few_of_many_idle_connections_are_closed(served: Running) -> N
 
 def test_a_connection_that_sends_no_request_is_closed(served: Running) -> None:
     with (
-        serving(served.shown, 0, limits=ConnectionLimits(request_timeout_s=0.01)) as address,
+        serve(served.shown, 0, limits=ConnectionLimits(request_timeout_s=0.01)) as address,
         idle_connections(address.port, 3) as idle,
     ):
         with suppress(ConnectionError):  # it may be closed already
@@ -65,7 +65,7 @@ def test_a_connection_that_sends_no_request_is_closed(served: Running) -> None:
 def test_a_request_that_is_being_answered_is_not_closed_for_a_new_one(served: Running) -> None:
     limits = ConnectionLimits(max_connections=2, request_timeout_s=3_600)
     with (
-        serving(served.shown, 0, limits=limits) as address,
+        serve(served.shown, 0, limits=limits) as address,
         socket.create_connection(("127.0.0.1", address.port)) as asking,
     ):
         head = (
@@ -96,7 +96,7 @@ def test_a_job_goes_on_while_more_connections_come_than_it_may_open_files(growin
         try:
             found = re.search(r":(\d+)/\?token=(\S+)", job.stderr.readline())
             assert found is not None
-            address = Address(int(found[1]), found[2])
+            address = DashboardAddress(int(found[1]), found[2])
             assert json.loads(job.stdout.readline())["batch"] == 0
             with idle_connections(address.port, MANY):
                 add(growing, 1)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.dashboard.conftest import Running
-from watersmeet.dashboard.app import FILES
-from watersmeet.dashboard.serve import serving
+from watersmeet.dashboard.app import STATIC_FILES
+from watersmeet.dashboard.serve import serve
 from watersmeet.errors import InputError
 
 ROUTES = [
@@ -23,7 +23,7 @@ ROUTES = [
     "/api/what-if",
     "/nothing",
     "/api/nothing",
-    *(f"/{name}" for name in FILES),
+    *(f"/{name}" for name in STATIC_FILES),
 ]
 
 
@@ -100,13 +100,13 @@ def test_nothing_listens_beyond_loopback(served: Running) -> None:
 def test_a_port_that_is_taken_is_said_with_what_to_do(served: Running) -> None:
     with (
         pytest.raises(InputError, match=r"cannot listen on port .* in use(.|\n)*--port 0"),
-        serving(served.shown, served.address.port),
+        serve(served.shown, served.address.port),
     ):
         pytest.fail("two servers on one port")
 
 
 def test_the_port_is_free_again_once_the_dashboard_has_ended(served: Running) -> None:
-    with serving(served.shown, 0) as address:
+    with serve(served.shown, 0) as address:
         port = address.port
     with socket.socket() as again:
         again.bind(("127.0.0.1", port))

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from watersmeet.calibration import calibrated, current, save
 from watersmeet.cli.spark import quiet_spark
-from watersmeet.cli.terminal import console, printable
+from watersmeet.cli.terminal import escape_control_characters, make_console
 from watersmeet.planner.models.profile import SCALARS, STRUCTURES, Profile, SparkCosts
 
 _STRUCTURE_MEANINGS = {
@@ -58,21 +58,25 @@ _EARLY_MEANINGS = {
 }
 
 
-def calibrate(*, quick: bool = False, spark: bool = False, as_json: bool = False) -> None:
+def calibrate_machine(*, quick: bool = False, spark: bool = False, as_json: bool = False) -> None:
     """Measures the weights of the cost models on this machine and keeps them for every later plan."""
-    say = _on_stderr()
+    say = _progress_printer()
     profile = calibrated(say, quick)
-    profile = replace(profile, spark=_of_spark(say, quick=quick) if spark else current().spark)
+    profile = replace(profile, spark=_calibrate_spark(say, quick=quick) if spark else current().spark)
     path = save(profile)
     if as_json:
         typer.echo(json.dumps({"saved": str(path), "profile": json.loads(profile.to_json())}, indent=2))
         return
-    screen = console()
-    screen.print(weights_as_table(profile))
-    screen.print(f"{printable(profile.source)}; saved in {printable(str(path))}", markup=False, soft_wrap=True)
+    screen = make_console()
+    screen.print(render_weights(profile))
+    screen.print(
+        f"{escape_control_characters(profile.source)}; saved in {escape_control_characters(str(path))}",
+        markup=False,
+        soft_wrap=True,
+    )
 
 
-def _of_spark(say: Callable[[str], None], *, quick: bool) -> SparkCosts:
+def _calibrate_spark(say: Callable[[str], None], *, quick: bool) -> SparkCosts:
     with quiet_spark({}):
         from watersmeet.runtime.spark.calibration import (
             calibrated_on_spark,
@@ -81,18 +85,18 @@ def _of_spark(say: Callable[[str], None], *, quick: bool) -> SparkCosts:
         return calibrated_on_spark(say, quick=quick)
 
 
-def weights_as_table(profile: Profile) -> Table:
+def render_weights(profile: Profile) -> Table:
     """One line for each weight, with what it is the time of."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
     shown.add_column("weight", no_wrap=True)
     shown.add_column("time", justify="right", no_wrap=True)
     shown.add_column("for")
-    for name, seconds, meaning in _weights(profile):
-        shown.add_row(Text(name), Text(duration(seconds)), Text(meaning))
+    for name, seconds, meaning in _list_weights(profile):
+        shown.add_row(Text(name), Text(format_duration(seconds)), Text(meaning))
     return shown
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A short time with three digits.
 
     >>> duration(3.5e-10), duration(0.000245), duration(0.0)
@@ -105,7 +109,7 @@ def duration(seconds: float) -> str:
     return f"{amount:.{0 if amount >= 100 else 1 if amount >= 10 else 2 if amount >= 1 else 3}f} {unit}"
 
 
-def _weights(profile: Profile) -> Iterator[tuple[str, float, str]]:
+def _list_weights(profile: Profile) -> Iterator[tuple[str, float, str]]:
     for kind in STRUCTURES:
         for name, meaning in _STRUCTURE_MEANINGS.items():
             yield f"{kind}.{name}", getattr(profile.structure(kind), name), _OTHER_MEANINGS.get((kind, name), meaning)
@@ -121,7 +125,7 @@ def _weights(profile: Profile) -> Iterator[tuple[str, float, str]]:
         )
 
 
-def _on_stderr() -> Callable[[str], None]:
+def _progress_printer() -> Callable[[str], None]:
     """Progress goes where it cannot mix with what programs read."""
-    screen = console(stderr=True)
+    screen = make_console(stderr=True)
     return lambda words: screen.print(f"measuring {words}", markup=False, style="dim")

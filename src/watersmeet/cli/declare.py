@@ -18,17 +18,17 @@ import watersmeet as wm
 from watersmeet.cli.jobfile import FORMAT_SETTINGS, STREAM_SETTINGS, JobFile
 from watersmeet.errors import InputError
 from watersmeet.sources.declarations import Relation, Stream
-from watersmeet.sources.directories import Inbox
+from watersmeet.sources.directories import FileSource
 from watersmeet.sources.files import is_directory, refuse_missing
 
-_SETTING = re.compile(r"(\w+)=(.*)", re.DOTALL)
+_SETTING_PATTERN = re.compile(r"(\w+)=(.*)", re.DOTALL)
 
 
 #: Makes a streaming DataFrame of a stream's settings: `format`, `options`, `schema` and `value`.
 SparkReader = Callable[[Mapping[str, Any]], Any]
 
 
-class Reading(StrEnum):
+class ReadMode(StrEnum):
     """How the files of a stream are read: all that are there, or each as it appears, by this process or by Spark."""
 
     WHOLE = "whole"
@@ -36,12 +36,12 @@ class Reading(StrEnum):
     ON_SPARK = "on Spark"
 
 
-def declared_sources(
+def declare_sources(
     streams: Iterable[str],
     relations: Iterable[str],
     job: JobFile | None = None,
     *,
-    reading: Reading = Reading.WHOLE,
+    reading: ReadMode = ReadMode.WHOLE,
     spark: SparkReader | None = None,
 ) -> dict[str, Stream | Relation]:
     """All sources by name; a name given twice is refused, but an option may replace what the job file says.
@@ -51,12 +51,14 @@ def declared_sources(
     """
     found: dict[str, Stream | Relation] = {}
     for text in streams:
-        _add(found, *declared_stream(text, reading=reading, spark=spark))
+        _add_source(found, *declare_stream(text, reading=reading, spark=spark))
     for text in relations:
-        _add(found, *declared_relation(text))
+        _add_source(found, *declare_relation(text))
     if job is None:
         return found
-    in_file = {name: _stream_of(name, each, reading, spark) for name, each in job.streams.items() if name not in found}
+    in_file = {
+        name: _build_stream(name, each, reading, spark) for name, each in job.streams.items() if name not in found
+    }
     return {
         **in_file,
         **{name: wm.relation(each["path"]) for name, each in job.relations.items() if name not in found},
@@ -64,24 +66,24 @@ def declared_sources(
     }
 
 
-def declared_stream(
-    text: str, *, reading: Reading = Reading.WHOLE, spark: SparkReader | None = None
+def declare_stream(
+    text: str, *, reading: ReadMode = ReadMode.WHOLE, spark: SparkReader | None = None
 ) -> tuple[str, Stream]:
     name, _, rest = text.partition("=")
     if rest.startswith("format="):
-        return name.strip(), _stream_of(name.strip(), format_settings(name, rest), reading, spark)
-    name, path, settings = split(text, "--stream", STREAM_SETTINGS)
+        return name.strip(), _build_stream(name.strip(), parse_format_settings(name, rest), reading, spark)
+    name, path, settings = split_option(text, "--stream", STREAM_SETTINGS)
     if "time" not in settings:
         raise InputError(
             f'stream "{name}" has no time column',
             hint=f"say which column is its time: --stream {name}=PATH,time=COLUMN",
         )
-    return name, stream_over(path, settings, reading=reading)
+    return name, open_file_stream(path, settings, reading=reading)
 
 
-def _stream_of(name: str, settings: Mapping[str, Any], reading: Reading, spark: SparkReader | None) -> Stream:
+def _build_stream(name: str, settings: Mapping[str, Any], reading: ReadMode, spark: SparkReader | None) -> Stream:
     if "format" not in settings:
-        return stream_over(settings["path"], settings, reading=reading)
+        return open_file_stream(settings["path"], settings, reading=reading)
     if "time" not in settings:
         raise InputError(f'stream "{name}" has no time column', hint="say which column is its time: time=COLUMN")
     if spark is None:
@@ -89,10 +91,10 @@ def _stream_of(name: str, settings: Mapping[str, Any], reading: Reading, spark: 
             f'stream "{name}" is read by Spark, as "{settings["format"]}"',
             hint="watersmeet run --engine spark; explain takes --stats for it",
         )
-    return wm.stream(spark(settings), **_given(settings))
+    return wm.stream(spark(settings), **_stream_arguments(settings))
 
 
-def format_settings(name: str, text: str) -> dict[str, Any]:
+def parse_format_settings(name: str, text: str) -> dict[str, Any]:
     """The settings of a stream that Spark reads. What is no setting of ours is an option of the source; a comma may be
     inside one.
 
@@ -111,10 +113,10 @@ def format_settings(name: str, text: str) -> dict[str, Any]:
         else:
             found[last] += f",{piece}"
     ours = {key: found.pop(key) for key in (*FORMAT_SETTINGS, *STREAM_SETTINGS) if key in found and key != "options"}
-    return {**ours, "options": found, "schema": _columns(name, ours.get("schema", ""))}
+    return {**ours, "options": found, "schema": _parse_schema(name, ours.get("schema", ""))}
 
 
-def _columns(name: str, text: str) -> dict[str, str]:
+def _parse_schema(name: str, text: str) -> dict[str, str]:
     pairs = [piece.partition(":") for piece in text.split(";") if piece.strip()]
     if any(not colon for _, colon, _ in pairs):
         raise InputError(
@@ -123,7 +125,7 @@ def _columns(name: str, text: str) -> dict[str, str]:
     return {column.strip(): kind.strip() for column, _, kind in pairs}
 
 
-def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _stream_arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "time": settings["time"],
         "unit": settings.get("unit"),
@@ -132,22 +134,22 @@ def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def stream_over(path: str, settings: Mapping[str, Any], *, reading: Reading = Reading.WHOLE) -> Stream:
+def open_file_stream(path: str, settings: Mapping[str, Any], *, reading: ReadMode = ReadMode.WHOLE) -> Stream:
     """A stream over the files at a path: those that are there, or those that appear as well."""
-    given = _given(settings)
-    if reading is not Reading.FILE_BY_FILE:
-        return wm.stream(path, **given, follow=reading is Reading.ON_SPARK and is_directory(Path(path)))
+    given = _stream_arguments(settings)
+    if reading is not ReadMode.FILE_BY_FILE:
+        return wm.stream(path, **given, follow=reading is ReadMode.ON_SPARK and is_directory(Path(path)))
     refuse_missing(Path(path), hint="a directory that is to be followed may be empty, but has to be there")
     declared = wm.stream([], **given)  # settings are checked in one place
-    return replace(declared, feed=Inbox(Path(path), declared.time))
+    return replace(declared, feed=FileSource(Path(path), declared.time))
 
 
-def declared_relation(text: str) -> tuple[str, Relation]:
-    name, path, _ = split(text, "--relation", ())
+def declare_relation(text: str) -> tuple[str, Relation]:
+    name, path, _ = split_option(text, "--relation", ())
     return name, wm.relation(path)
 
 
-def split(text: str, option: str, known: Sequence[str]) -> tuple[str, str, dict[str, str]]:
+def split_option(text: str, option: str, known: Sequence[str]) -> tuple[str, str, dict[str, str]]:
     """Name, path and settings of one option.
 
     >>> split("a=data/x=1,y.csv,time=ts,lateness=5s", "--stream", ("time", "lateness"))
@@ -155,18 +157,20 @@ def split(text: str, option: str, known: Sequence[str]) -> tuple[str, str, dict[
     """
     name, equals, rest = text.partition("=")
     if not equals or not name.strip():
-        raise InputError(f'{option} "{text[:80]}" does not name its source', hint=f"write {option} {_shape(known)}")
-    path, settings = _without_settings(rest, known, name)
+        raise InputError(
+            f'{option} "{text[:80]}" does not name its source', hint=f"write {option} {_option_template(known)}"
+        )
+    path, settings = _split_settings(rest, known, name)
     if not path:
-        raise InputError(f'{option} "{name}" has no path', hint=f"write {option} {_shape(known)}")
-    _refuse_unknown(path, name, known)
+        raise InputError(f'{option} "{name}" has no path', hint=f"write {option} {_option_template(known)}")
+    _refuse_unknown_setting(path, name, known)
     return name.strip(), path, settings
 
 
-def _without_settings(rest: str, known: Sequence[str], name: str) -> tuple[str, dict[str, str]]:
+def _split_settings(rest: str, known: Sequence[str], name: str) -> tuple[str, dict[str, str]]:
     settings: dict[str, str] = {}
     path, comma, last = rest.rpartition(",")
-    while comma and (setting := _SETTING.fullmatch(last)) and setting[1] in known:
+    while comma and (setting := _SETTING_PATTERN.fullmatch(last)) and setting[1] in known:
         if setting[1] in settings:
             raise InputError(f'"{name}" has {setting[1]} twice')
         settings = {setting[1]: setting[2], **settings}
@@ -175,9 +179,9 @@ def _without_settings(rest: str, known: Sequence[str], name: str) -> tuple[str, 
     return rest, settings
 
 
-def _refuse_unknown(path: str, name: str, known: Sequence[str]) -> None:
+def _refuse_unknown_setting(path: str, name: str, known: Sequence[str]) -> None:
     """A path that is not there but ends like a setting is a setting spelled wrong."""
-    setting = _SETTING.fullmatch(path.rpartition(",")[2])
+    setting = _SETTING_PATTERN.fullmatch(path.rpartition(",")[2])
     if "," in path and setting and not _exists(path):
         existing = f"existing settings: {', '.join(known)}" if known else "a relation has none"
         raise InputError(f'"{name}" has an unknown setting "{setting[1][:40]}"', hint=existing)
@@ -190,11 +194,11 @@ def _exists(path: str) -> bool:
         return False
 
 
-def _shape(known: Sequence[str]) -> str:
+def _option_template(known: Sequence[str]) -> str:
     return "NAME=PATH" + ",time=COLUMN" * ("time" in known)
 
 
-def _add(found: dict[str, Stream | Relation], name: str, source: Stream | Relation) -> None:
+def _add_source(found: dict[str, Stream | Relation], name: str, source: Stream | Relation) -> None:
     if name in found:
         raise InputError(f'source "{name}" is declared twice')
     found[name] = source

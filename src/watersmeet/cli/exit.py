@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import typer
 
-from watersmeet.cli.terminal import printable
+from watersmeet.cli.terminal import escape_control_characters
 from watersmeet.errors import InternalError, WatersmeetError, WatersmeetWarning, abbreviate
 
 INTERRUPTED = 130
@@ -31,16 +31,16 @@ def exit_on_error() -> Iterator[None]:
             warnings.showwarning = _show_warning
             yield
     except WatersmeetError as error:
-        _say(str(error))
+        _print_error(str(error))
         raise typer.Exit(1) from error
     except InternalError as error:
-        _say(f"{error}\nthis is a mistake in Watersmeet, not in your query or data")
+        _print_error(f"{error}\nthis is a mistake in Watersmeet, not in your query or data")
         raise typer.Exit(1) from error
     except BrokenPipeError:
         raise  # the reader of our output has left: `main` ends quietly
     except OSError as error:  # a full disk, a name that is too long, a directory without permission
         place = "" if error.filename is None else f'"{abbreviate(os.fsdecode(error.filename), 200)}": '
-        _say(f"{place}{error.strerror or error}\ncheck the path, the disk and its permissions")
+        _print_error(f"{place}{error.strerror or error}\ncheck the path, the disk and its permissions")
         raise typer.Exit(1) from error
     except KeyboardInterrupt as interrupt:
         raise typer.Exit(INTERRUPTED) from interrupt
@@ -56,21 +56,21 @@ def _show_warning(
 ) -> None:
     """Show a warning of ours as a line, and any other in Python's form."""
     if issubclass(category, WatersmeetWarning):
-        _say(f"warning: {message}")
+        _print_error(f"warning: {message}")
     else:
         print(warnings.formatwarning(message, category, filename, lineno, line), file=file or sys.stderr, end="")
 
 
-def _say(message: str) -> None:
-    typer.echo("watersmeet: " + "\n".join(printable(line) for line in message.split("\n")), err=True)
+def _print_error(message: str) -> None:
+    typer.echo("watersmeet: " + "\n".join(escape_control_characters(line) for line in message.split("\n")), err=True)
 
 
-class Stopped(KeyboardInterrupt):
+class StoppedByUser(KeyboardInterrupt):
     """The query was stopped on request, cleanly."""
 
 
 @contextmanager
-def stopping(event: threading.Event | None = None) -> Iterator[threading.Event]:
+def stop_on_signals(event: threading.Event | None = None) -> Iterator[threading.Event]:
     """Yield an event, a given one or a new one, that Ctrl-C or SIGTERM sets. Outside the main thread signals are left
     alone.
     """

@@ -51,10 +51,10 @@ STREAM_SETTINGS = ("time", "unit", "lateness", "idle")
 #: What a stream says that Spark reads by itself, instead of a path.
 FORMAT_SETTINGS = ("format", "options", "schema", "value")
 
-_TEXT = ("query", "sql", "out", "format", "checkpoint", "engine")
-_SWITCHES = ("follow", "shed")
-_BUDGET = ("processors", "headroom", "memory")
-_KEYS = (*_TEXT, *_SWITCHES, "budget", "streams", "relations", "spark")
+_TEXT_KEYS = ("query", "sql", "out", "format", "checkpoint", "engine")
+_SWITCH_KEYS = ("follow", "shed")
+_BUDGET_KEYS = ("processors", "headroom", "memory")
+_KEYS = (*_TEXT_KEYS, *_SWITCH_KEYS, "budget", "streams", "relations", "spark")
 
 
 @dataclass(frozen=True)
@@ -75,14 +75,14 @@ class JobFile:
     spark: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_job(place: Path) -> JobFile:
+def read_job_file(place: Path) -> JobFile:
     """The job in a file, every path in it made one that holds from here."""
     content = read_toml_file(place, "job file")
-    _check(content, _KEYS, f"{place}")
-    for key in _TEXT:
+    _refuse_unknown_settings(content, _KEYS, f"{place}")
+    for key in _TEXT_KEYS:
         if key in content and not isinstance(content[key], str):
             raise InputError(f"{place}: {key} must be text")
-    for key in _SWITCHES:
+    for key in _SWITCH_KEYS:
         if not isinstance(content.get(key, False), bool):
             raise InputError(f"{place}: {key} must be true or false")
     beside: dict[str, str] = {
@@ -90,10 +90,13 @@ def read_job(place: Path) -> JobFile:
     }
     if "out" in content and content["out"] not in ("console", "memory"):
         beside["out"] = str(place.parent / content["out"])
-    streams = _sources(place, content, "streams", ("path", *STREAM_SETTINGS, *FORMAT_SETTINGS), ("path", "time"))
-    relations = _sources(place, content, "relations", ("path",), ("path",))
-    spark = {_full_name(name): text for name, text in flat(content.get("spark", {}), f"{place}: spark").items()}
-    budget = _budget(content["budget"], f"{place}: budget") if "budget" in content else None
+    streams = _read_sources(place, content, "streams", ("path", *STREAM_SETTINGS, *FORMAT_SETTINGS), ("path", "time"))
+    relations = _read_sources(place, content, "relations", ("path",), ("path",))
+    spark = {
+        _full_setting_name(name): text
+        for name, text in flatten_section(content.get("spark", {}), f"{place}: spark").items()
+    }
+    budget = _read_budget(content["budget"], f"{place}: budget") if "budget" in content else None
     known: dict[str, Any] = {
         **content,
         **beside,
@@ -105,13 +108,13 @@ def read_job(place: Path) -> JobFile:
     return JobFile(**known)
 
 
-def _sources(
+def _read_sources(
     place: Path, content: dict[str, Any], kind: str, known: tuple[str, ...], needed: tuple[str, ...]
 ) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    for name, settings in _section(content.get(kind, {}), f"{place}: {kind}").items():
+    for name, settings in _require_section(content.get(kind, {}), f"{place}: {kind}").items():
         where = f"{place}: {kind}.{name}"
-        _check(_section(settings, where), known, where)
+        _refuse_unknown_settings(_require_section(settings, where), known, where)
         read_by_spark = "format" in settings
         for key in needed:
             if not (read_by_spark and key == "path") and not isinstance(settings.get(key), str):
@@ -119,33 +122,33 @@ def _sources(
                     f"{where} needs its {key}, as text", hint=f'write {key} = "..." in the section [{kind}.{name}]'
                 )
         found[name] = (
-            _read_by_spark(settings, where)
+            _read_spark_settings(settings, where)
             if read_by_spark
             else {**settings, "path": str(place.parent / settings["path"])}
         )
     return found
 
 
-def _read_by_spark(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _read_spark_settings(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
     if "path" in settings:
         raise InputError(
             f"{where} has a path and a format",
             hint='a path that Spark is to read is an option: options = { path = "..." }',
         )
-    sections = {key: flat(settings.get(key, {}), f"{where}.{key}") for key in ("options", "schema")}
+    sections = {key: flatten_section(settings.get(key, {}), f"{where}.{key}") for key in ("options", "schema")}
     return {**settings, **sections}
 
 
-def flat(values: object, where: str) -> dict[str, str]:
+def flatten_section(values: object, where: str) -> dict[str, str]:
     """A section with its sections inside it, names joined by points, values as the text that Spark takes.
 
     >>> flat({"jars": {"packages": "a"}, "sql.ansi.enabled": True}, "spark")
     {'jars.packages': 'a', 'sql.ansi.enabled': 'true'}
     """
     found: dict[str, str] = {}
-    for name, value in _section(values, where).items():
+    for name, value in _require_section(values, where).items():
         if isinstance(value, dict):
-            found |= {f"{name}.{inner}": text for inner, text in flat(value, f"{where}.{name}").items()}
+            found |= {f"{name}.{inner}": text for inner, text in flatten_section(value, f"{where}.{name}").items()}
         elif isinstance(value, str | int | float):
             found[name] = str(value).lower() if isinstance(value, bool) else str(value)
         else:
@@ -153,40 +156,40 @@ def flat(values: object, where: str) -> dict[str, str]:
     return found
 
 
-def _full_name(setting: str) -> str:
+def _full_setting_name(setting: str) -> str:
     return setting if setting.startswith("spark.") else f"spark.{setting}"
 
 
-def _budget(values: object, where: str) -> Budget | None:
+def _read_budget(values: object, where: str) -> Budget | None:
     """What the machine gives; a size of memory is written as text with its unit, or as a number of bytes."""
-    settings = _section(values, where)
-    _check(settings, _BUDGET, where)
+    settings = _require_section(values, where)
+    _refuse_unknown_settings(settings, _BUDGET_KEYS, where)
     for key in ("processors", "headroom"):
         if isinstance(settings.get(key, 0), bool) or not isinstance(settings.get(key, 0), int | float):
             raise InputError(f"{where}: {key} must be a number")
     memory = settings.get("memory")
-    return declared_budget(
+    return parse_budget(
         settings.get("processors"), settings.get("headroom", 0.0), None if memory is None else str(memory)
     )
 
 
-def _section(values: object, where: str) -> dict[str, Any]:
+def _require_section(values: object, where: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise InputError(f"{where} must be a section")
     return values
 
 
-def _check(values: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+def _refuse_unknown_settings(values: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
     for key in values:
         if key not in known:
             raise InputError(f'{where}: there is no setting "{key[:60]}"', hint=f"existing settings: {listing(known)}")
 
 
-_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*(kB|MB|GB|TB|B)?", re.IGNORECASE)
-_BYTES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SIZE_PATTERN = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*(kB|MB|GB|TB|B)?", re.IGNORECASE)
+_BYTES_PER_UNIT = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
-def declared_budget(processors: float | None, headroom: float, memory: str | None) -> wm.Budget | None:
+def parse_budget(processors: float | None, headroom: float, memory: str | None) -> wm.Budget | None:
     """What the machine gives; None where nothing is said of it.
 
     >>> declared_budget(2.0, 0.25, "500 MB")
@@ -195,12 +198,12 @@ def declared_budget(processors: float | None, headroom: float, memory: str | Non
     if processors is None and not headroom and memory is None:
         return None
     return wm.Budget(
-        1.0 if processors is None else processors, headroom, None if memory is None else _size_bytes(memory)
+        1.0 if processors is None else processors, headroom, None if memory is None else _parse_size_bytes(memory)
     )
 
 
-def _size_bytes(text: str) -> float:
-    size = _SIZE.fullmatch(text.strip())
+def _parse_size_bytes(text: str) -> float:
+    size = _SIZE_PATTERN.fullmatch(text.strip())
     if size is None:
         raise InputError(f'--memory "{text[:40]}" is not a size', hint="write 500MB, 2GB or a number of bytes")
-    return float(size[1]) * _BYTES[(size[2] or "").upper()]
+    return float(size[1]) * _BYTES_PER_UNIT[(size[2] or "").upper()]

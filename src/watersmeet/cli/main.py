@@ -16,19 +16,19 @@ from typing import Annotated
 import typer
 
 import watersmeet as wm
-from watersmeet.cli.declare import Reading, declared_sources
+from watersmeet.cli.declare import ReadMode, declare_sources
 from watersmeet.cli.exit import INTERRUPTED, exit_on_error
-from watersmeet.cli.jobfile import JobFile, declared_budget, read_job
+from watersmeet.cli.jobfile import JobFile, parse_budget, read_job_file
 from watersmeet.cli.lab import add_lab_commands
-from watersmeet.cli.terminal import console
+from watersmeet.cli.terminal import make_console
 from watersmeet.errors import InputError
 from watersmeet.files import read_text_file
-from watersmeet.runtime.java import why_no_java
+from watersmeet.runtime.java import find_java_problem
 from watersmeet.stats.toml import read_stats
 
 DEFAULT_PORT = 8470
-MOST_PORT = 65_535
-MOST_ROWS = 2**31 - 1
+MAX_PORT = 65_535
+MAX_ROWS = 2**31 - 1
 
 app = typer.Typer(
     name="watersmeet",
@@ -38,7 +38,7 @@ app = typer.Typer(
 )
 
 
-class Engine(StrEnum):
+class EngineName(StrEnum):
     EMBEDDED = "embedded"
     SPARK = "spark"
 
@@ -65,7 +65,7 @@ Streams = Annotated[
 ]
 Ui = Annotated[bool, typer.Option("--ui", help="Open the dashboard beside it.")]
 Port = Annotated[
-    int, typer.Option(min=0, max=MOST_PORT, help="Port of the dashboard on 127.0.0.1; 0 takes any that is free.")
+    int, typer.Option(min=0, max=MAX_PORT, help="Port of the dashboard on 127.0.0.1; 0 takes any that is free.")
 ]
 Processors = Annotated[float | None, typer.Option(help="Processors the query may use; it is refused if it needs more.")]
 Headroom = Annotated[float, typer.Option(help="The share of the processors that is to stay free.")]
@@ -89,9 +89,9 @@ def run(
     config: Annotated[
         Path | None, typer.Option(metavar="JOB.TOML", help="A file with all of this; options given here win.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, max=MOST_ROWS, help="Rows to show.")] = 20,
+    limit: Annotated[int, typer.Option(min=0, max=MAX_ROWS, help="Rows to show.")] = 20,
     engine: Annotated[
-        Engine | None, typer.Option(help="Where the query runs.  [default: embedded]", show_default=False)
+        EngineName | None, typer.Option(help="Where the query runs.  [default: embedded]", show_default=False)
     ] = None,
     ui: Ui = False,
     port: Port = DEFAULT_PORT,
@@ -104,33 +104,33 @@ def run(
     memory: Memory = None,
 ) -> None:
     """Runs a query over files, once or for as long as they grow, and shows its rows or writes them."""
-    from watersmeet.cli.run import Run
-    from watersmeet.cli.run import run as run_job
-    from watersmeet.cli.spark import reader
+    from watersmeet.cli.run import RunOptions
+    from watersmeet.cli.run import run_query as run_job
+    from watersmeet.cli.spark import make_spark_reader
 
     with exit_on_error():
-        job = read_job(config) if config is not None else JobFile()
+        job = read_job_file(config) if config is not None else JobFile()
         if query is None and job.query is None and job.sql is None:
             raise typer.BadParameter("name the file with the query, or a --config that does")
-        on_spark = _engine(engine, job.engine) is Engine.SPARK
+        on_spark = _choose_engine(engine, job.engine) is EngineName.SPARK
         grows = follow or job.follow or checkpoint is not None or job.checkpoint is not None
         run_job(
-            Run(
-                query=wm.sql(_text_of(query) if query is not None else job.sql or _text_of(Path(str(job.query)))),
+            RunOptions(
+                query=wm.sql(_read_query(query) if query is not None else job.sql or _read_query(Path(str(job.query)))),
                 title=(query or Path(job.query or str(config))).name,
-                sources=declared_sources(
+                sources=declare_sources(
                     stream or [],
                     relation or [],
                     job,
-                    reading=_reading(grows=grows, on_spark=on_spark),
-                    spark=reader(job.spark) if on_spark else None,
+                    reading=_choose_read_mode(grows=grows, on_spark=on_spark),
+                    spark=make_spark_reader(job.spark) if on_spark else None,
                 ),
                 out=out or job.out or "memory",
                 format=format_ or job.format,
                 limit=limit,
                 follow=follow or job.follow,
                 checkpoint=checkpoint or (Path(job.checkpoint) if job.checkpoint else None),
-                budget=declared_budget(processors, headroom, memory) or job.budget,
+                budget=parse_budget(processors, headroom, memory) or job.budget,
                 shed=shed or job.shed,
                 on_spark=on_spark,
                 spark=job.spark,
@@ -151,8 +151,8 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
     all_plans: Annotated[bool, typer.Option("--all-plans", help="List every plan that lost.")] = False,
     engine: Annotated[
-        Engine, typer.Option(help="Where it would run: on Spark, its own work is a part of the cost.")
-    ] = Engine.EMBEDDED,
+        EngineName, typer.Option(help="Where it would run: on Spark, its own work is a part of the cost.")
+    ] = EngineName.EMBEDDED,
     processors: Processors = None,
     headroom: Headroom = 0.0,
     memory: Memory = None,
@@ -160,12 +160,12 @@ def explain(
     """Says what would run and what it would cost, before it runs."""
     with exit_on_error():
         known = read_stats(stats) if stats is not None else {}
-        sources = declared_sources(stream or [], relation or [])
+        sources = declare_sources(stream or [], relation or [])
         declared = {name: known[name] for name in known if name in sources}
-        budget = declared_budget(processors, headroom, memory)
-        with console(stderr=True).status("planning"):
+        budget = parse_budget(processors, headroom, memory)
+        with make_console(stderr=True).status("planning"):
             explanation = wm.explain(
-                _text_of(query),
+                _read_query(query),
                 {**known, **sources},
                 stats=declared,
                 budget=budget,
@@ -178,7 +178,7 @@ def explain(
 @app.command()
 def demo(
     engine: Annotated[
-        Engine | None,
+        EngineName | None,
         typer.Option(
             help="Where the queries run.  [default: spark, embedded where there is no Java]", show_default=False
         ),
@@ -191,11 +191,13 @@ def demo(
     from watersmeet.cli.demo.engines import EMBEDDED, SPARK
 
     with exit_on_error():
-        if engine is None and why_no_java() is not None:
-            console().print(f"{why_no_java()}, so everything below runs in this process.", markup=False)
-            engine = Engine.EMBEDDED
-        runs = EMBEDDED if engine is Engine.EMBEDDED else SPARK
-        agreed = steps.watched_show(console(), port, runs) if ui else steps.show(console(), runs)
+        if engine is None and find_java_problem() is not None:
+            make_console().print(f"{find_java_problem()}, so everything below runs in this process.", markup=False)
+            engine = EngineName.EMBEDDED
+        runs = EMBEDDED if engine is EngineName.EMBEDDED else SPARK
+        agreed = (
+            steps.run_demo_with_dashboard(make_console(), port, runs) if ui else steps.run_demo(make_console(), runs)
+        )
         if not agreed:
             raise typer.Exit(1)
 
@@ -212,7 +214,7 @@ def calibrate(
     from watersmeet.cli import calibrate as calibration
 
     with exit_on_error():
-        calibration.calibrate(quick=quick, spark=spark, as_json=as_json)
+        calibration.calibrate_machine(quick=quick, spark=spark, as_json=as_json)
 
 
 @app.command()
@@ -232,16 +234,20 @@ def ui(
 
     Without a query it is about an example.
     """
-    from watersmeet.cli.ui import EXAMPLE, EXAMPLE_STATS, explore, shown_for
+    from watersmeet.cli.ui import EXAMPLE, EXAMPLE_STATS, build_dashboard, serve_until_interrupted
 
     with exit_on_error():
         if query is None:
-            explore(shown_for("an example: one item sold in three stores", wm.sql(EXAMPLE), EXAMPLE_STATS), port)
+            serve_until_interrupted(
+                build_dashboard("an example: one item sold in three stores", wm.sql(EXAMPLE), EXAMPLE_STATS), port
+            )
             return
         known = read_stats(stats) if stats is not None else {}
-        sources = declared_sources(stream or [], relation or [])
+        sources = declare_sources(stream or [], relation or [])
         declared = {name: known[name] for name in known if name in sources}
-        explore(shown_for(query.name, wm.sql(_text_of(query)), {**known, **sources}, stats=declared), port)
+        serve_until_interrupted(
+            build_dashboard(query.name, wm.sql(_read_query(query)), {**known, **sources}, stats=declared), port
+        )
 
 
 @app.command()
@@ -258,7 +264,7 @@ def repair(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Check a checkpoint directory, name damaged files, and fix what can be fixed without losing or doubling rows."""
-    from watersmeet.cli.repair import repair as repair_checkpoint
+    from watersmeet.cli.repair import repair_checkpoint as repair_checkpoint
 
     with exit_on_error():
         if not repair_checkpoint(checkpoint, out, fix=fix, as_json=as_json):
@@ -283,21 +289,21 @@ def main() -> None:
         sys.exit(1)
 
 
-def _engine(option: Engine | None, in_file: str | None) -> Engine:
+def _choose_engine(option: EngineName | None, in_file: str | None) -> EngineName:
     if option is not None:
         return option
-    if in_file is not None and in_file not in list(Engine):
-        raise InputError(f'there is no engine "{in_file[:40]}"', hint=f"engines: {', '.join(Engine)}")
-    return Engine(in_file or Engine.EMBEDDED)
+    if in_file is not None and in_file not in list(EngineName):
+        raise InputError(f'there is no engine "{in_file[:40]}"', hint=f"engines: {', '.join(EngineName)}")
+    return EngineName(in_file or EngineName.EMBEDDED)
 
 
-def _reading(*, grows: bool, on_spark: bool) -> Reading:
+def _choose_read_mode(*, grows: bool, on_spark: bool) -> ReadMode:
     if not grows:
-        return Reading.WHOLE
-    return Reading.ON_SPARK if on_spark else Reading.FILE_BY_FILE
+        return ReadMode.WHOLE
+    return ReadMode.ON_SPARK if on_spark else ReadMode.FILE_BY_FILE
 
 
-def _text_of(path: Path) -> str:
+def _read_query(path: Path) -> str:
     return read_text_file(path, "query file")
 
 

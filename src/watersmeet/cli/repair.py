@@ -11,19 +11,19 @@ from pathlib import Path
 import typer
 
 from watersmeet.checkpoint.repair import Finding, find_problems
-from watersmeet.checkpoint.store import locked
-from watersmeet.cli.terminal import console, printable
+from watersmeet.checkpoint.store import lock_checkpoint
+from watersmeet.cli.terminal import escape_control_characters, make_console
 from watersmeet.errors import InputError
 
 
-def repair(path: Path, out: Path | None = None, *, fix: bool = False, as_json: bool = False) -> bool:
+def repair_checkpoint(path: Path, out: Path | None = None, *, fix: bool = False, as_json: bool = False) -> bool:
     """Print the problems, fix them if asked to, and return whether none is left."""
     # A fix moves files of a checkpoint, so no run may use it meanwhile; one that was never run has no lock, and needs
     # none.
-    with locked(path) if fix and (path / "lock").exists() else nullcontext():
+    with lock_checkpoint(path) if fix and (path / "lock").exists() else nullcontext():
         found = find_problems(path, out)
         if fix:
-            _fix(found)
+            _fix_findings(found)
     left = [each for each in found if not (fix and each.can_be_mended)]
     if as_json:
         typer.echo(
@@ -32,13 +32,13 @@ def repair(path: Path, out: Path | None = None, *, fix: bool = False, as_json: b
             )
         )
         return not left
-    _print(found, fixed=fix)
+    _print_findings(found, fixed=fix)
     if not found:
-        console().print(f"{printable(str(path))} is in order", markup=False, soft_wrap=True)
+        make_console().print(f"{escape_control_characters(str(path))} is in order", markup=False, soft_wrap=True)
     return not left
 
 
-def _fix(found: list[Finding]) -> None:
+def _fix_findings(found: list[Finding]) -> None:
     for each in found:
         try:
             each.mend()
@@ -46,8 +46,8 @@ def _fix(found: list[Finding]) -> None:
             raise InputError(f'"{each.place}" cannot be moved aside: {error.strerror or error}') from error
 
 
-def _print(found: list[Finding], *, fixed: bool) -> None:
-    screen = console()
+def _print_findings(found: list[Finding], *, fixed: bool) -> None:
+    screen = make_console()
     for each in found:
         done = (
             "fixed"
@@ -57,7 +57,7 @@ def _print(found: list[Finding], *, fixed: bool) -> None:
             else "cannot be fixed"
         )
         screen.print(
-            f"{printable(str(each.place))} {printable(each.wrong)}: {printable(each.meaning)} ({done})",
+            f"{escape_control_characters(str(each.place))} {escape_control_characters(each.wrong)}: {escape_control_characters(each.meaning)} ({done})",
             markup=False,
             soft_wrap=True,
         )

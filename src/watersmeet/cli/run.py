@@ -16,34 +16,34 @@ import typer
 import watersmeet as wm
 from watersmeet.algebra.query import Query
 from watersmeet.cli import spark
-from watersmeet.cli.exit import Stopped, stopping
+from watersmeet.cli.exit import StoppedByUser, stop_on_signals
 from watersmeet.cli.terminal import (
-    View,
-    console,
-    counted,
-    late_rows,
-    live_view,
-    printable,
-    rows_as_table,
-    several,
-    shed_rows,
+    LiveView,
+    describe_late_rows,
+    describe_row_count,
+    describe_shed_rows,
+    escape_control_characters,
+    make_console,
+    pluralize,
+    render_rows,
+    show_live,
 )
-from watersmeet.cli.ui import shown_for, watched
-from watersmeet.dashboard.live import Live
+from watersmeet.cli.ui import build_dashboard, serve_during_run
+from watersmeet.dashboard.live import LiveRun
 from watersmeet.errors import InputError
-from watersmeet.metrics.batch import BatchFigures
-from watersmeet.runtime.embedded.incremental import Growing, Outbox, Progress, grow
+from watersmeet.metrics.batch import BatchMetrics
+from watersmeet.runtime.embedded.incremental import BatchSink, IncrementalJob, JobProgress, run_incremental
 from watersmeet.runtime.embedded.run import EmbeddedRun, run_batch_with_metrics
-from watersmeet.sinks.result_files import FORMATS, PartFiles, check_target, json_line, write
+from watersmeet.sinks.result_files import FORMATS, PartFileSink, check_output_path, format_json_line, write_table
 from watersmeet.sources.declarations import Relation, Stream, split_tables_by_time
-from watersmeet.sources.directories import Inbox
-from watersmeet.sources.feeds import PathFeed, feed_of
+from watersmeet.sources.directories import FileSource
+from watersmeet.sources.feeds import PathFeed, make_feed
 
 CONSOLE, MEMORY = "console", "memory"
 
 
 @dataclass(frozen=True)
-class Run:
+class RunOptions:
     """What the caller asked for, from options or a file."""
 
     query: Query
@@ -67,7 +67,7 @@ class Run:
                 f'there is no format "{self.format[:20]}"', hint=f"formats: {', '.join(each[1:] for each in FORMATS)}"
             )
         if self.out not in (CONSOLE, MEMORY) and not self.grows:
-            check_target(Path(self.out))
+            check_output_path(Path(self.out))
 
         if self.on_spark and self.follow and self.checkpoint is None:
             raise InputError(
@@ -86,33 +86,33 @@ class Run:
         return self.follow or self.checkpoint is not None
 
 
-def run(job: Run) -> None:
+def run_query(job: RunOptions) -> None:
     """Runs it and says what came of it; raises `Stopped` when it was stopped before its end."""
     # Spark takes Ctrl-C for itself when it starts, so it has to be there before we do.
     with (
         spark.quiet_spark(job.spark) if job.on_spark else nullcontext(),
-        stopping() as stop,
-        Beside(job, stop) as beside,
+        stop_on_signals() as stop,
+        DashboardSession(job, stop) as beside,
     ):
         if job.grows:
-            _grow(job, beside, stop)
+            _run_incrementally(job, beside, stop)
         else:
-            _finite(job, beside, stop)
+            _run_to_end(job, beside, stop)
 
 
-class Beside:
+class DashboardSession:
     """Dashboard of a run, if one was asked for: it opens when the run knows its streams and stays until Ctrl-C.
 
     `stop` ends the run if the dashboard fails.
     """
 
-    def __init__(self, job: Run, stop: threading.Event) -> None:
+    def __init__(self, job: RunOptions, stop: threading.Event) -> None:
         self._job = job
         self._stop = stop
         self._open = ExitStack()
-        self._live: Live | None = None
+        self._live: LiveRun | None = None
 
-    def __enter__(self) -> Beside:
+    def __enter__(self) -> DashboardSession:
         return self
 
     def __exit__(self, *error: Any) -> bool | None:
@@ -120,30 +120,30 @@ class Beside:
 
     def started(self, sources: Mapping[str, Stream | Relation]) -> None:
         if self._job.ui_port is not None:
-            at_hand = {name: _at_hand(each) for name, each in sources.items()}
-            shown = shown_for(
+            at_hand = {name: _with_planning_sample(each) for name, each in sources.items()}
+            shown = build_dashboard(
                 self._job.title,
                 self._job.query,
                 at_hand,
                 budget=self._job.budget,
                 engine="spark" if self._job.on_spark else "embedded",
             )
-            self._live = self._open.enter_context(watched(shown, self._job.ui_port, self._stop))
+            self._live = self._open.enter_context(serve_during_run(shown, self._job.ui_port, self._stop))
 
-    def observe(self, figures: BatchFigures) -> None:
+    def observe(self, figures: BatchMetrics) -> None:
         if self._live is not None:
             self._live.observe(figures)
 
 
-def _at_hand(source: Stream | Relation) -> Stream | Relation:
+def _with_planning_sample(source: Stream | Relation) -> Stream | Relation:
     """Return the source with the rows at hand, to plan by: a directory that grows is judged by its next file.
 
     One file says less about the unit of integer times than a batch does, so the unit is left to the run.
     """
-    first = source.feed.peek() if isinstance(source.feed, Inbox | PathFeed) else None
+    first = source.feed.peek() if isinstance(source.feed, FileSource | PathFeed) else None
     if first is None:
         return source
-    seen = replace(source, feed=feed_of(first))
+    seen = replace(source, feed=make_feed(first))
     return seen.with_known_unit if isinstance(seen, Stream) else seen
 
 
@@ -151,54 +151,56 @@ def _at_hand(source: Stream | Relation) -> Stream | Relation:
 # -----------------------------------------------------------------------------------------------------------------------------
 
 
-def _finite(job: Run, beside: Beside, stop: threading.Event) -> None:
-    rows = collected(job, beside, stop)
-    screen = console()
+def _run_to_end(job: RunOptions, beside: DashboardSession, stop: threading.Event) -> None:
+    rows = collect_rows(job, beside, stop)
+    screen = make_console()
     if job.out not in (CONSOLE, MEMORY):
-        write(rows, Path(job.out))
+        write_table(rows, Path(job.out))
         if job.as_json:
             ledger = json.loads((rows.schema.metadata or {}).get(b"watersmeet", b"{}"))
             typer.echo(json.dumps({"rows": rows.num_rows, "out": job.out, **ledger}))
         else:
             screen.print(
-                f"{several(rows.num_rows, 'row')} written to {printable(job.out)}", markup=False, soft_wrap=True
+                f"{pluralize(rows.num_rows, 'row')} written to {escape_control_characters(job.out)}",
+                markup=False,
+                soft_wrap=True,
             )
     elif job.as_json:
-        _echo_lines(rows)
+        _print_json_lines(rows)
     else:
-        screen.print(rows_as_table(rows, job.limit))
-        screen.print(counted(rows, job.limit), style="dim")
-    for sentence in (*late_rows(rows), *shed_rows(rows)):
-        console(stderr=True).print(sentence, markup=False)
+        screen.print(render_rows(rows, job.limit))
+        screen.print(describe_row_count(rows, job.limit), style="dim")
+    for sentence in (*describe_late_rows(rows), *describe_shed_rows(rows)):
+        make_console(stderr=True).print(sentence, markup=False)
 
 
-def collected(job: Run, beside: Beside, stop: threading.Event) -> pa.Table:
+def collect_rows(job: RunOptions, beside: DashboardSession, stop: threading.Event) -> pa.Table:
     """All rows, piece after piece of the input where it is large."""
     if job.on_spark:
         beside.started(job.sources)
-        with console(stderr=True).status("running on Spark"):
-            return spark.collected(job.query, job.sources, _chosen(job))
+        with make_console(stderr=True).status("running on Spark"):
+            return spark.collect_on_spark(job.query, job.sources, _choose_plan(job))
     started = wm.run(job.query, job.sources, budget=job.budget, shed=job.shed)
     beside.started(started.sources)
     results: list[pa.RecordBatch] = []
-    with _observed(job, beside) as observe:
-        for number, (tables, last) in enumerate(_rounds(started)):
+    with _observe_batches(job, beside) as observe:
+        for number, (tables, last) in enumerate(_split_input(started)):
             if stop.is_set():
-                raise Stopped
+                raise StoppedByUser
             found, figures = run_batch_with_metrics(started, number, tables, last=last)
             results += found
             observe(figures)
     return started.gathered(results)
 
 
-def _rounds(started: EmbeddedRun) -> Iterator[tuple[dict[str, pa.Table], bool]]:
+def _split_input(started: EmbeddedRun) -> Iterator[tuple[dict[str, pa.Table], bool]]:
     """Split the input into pieces and mark the last one. An input whose rows depend on where batches end stays one
     batch.
     """
     streams = {
         name: source
         for name, source in started.sources.items()
-        if isinstance(source, Stream) and name in _used(started)
+        if isinstance(source, Stream) and name in _used_streams(started)
     }
     tables = {name: pa.concat_tables(source.batches()) for name, source in streams.items()}
     started.check_units(tables)
@@ -210,7 +212,7 @@ def _rounds(started: EmbeddedRun) -> Iterator[tuple[dict[str, pa.Table], bool]]:
     yield waiting or {}, True
 
 
-def _used(started: EmbeddedRun) -> set[str]:
+def _used_streams(started: EmbeddedRun) -> set[str]:
     return {started.config.inputs[i].name for i in started.config.streams}
 
 
@@ -218,58 +220,58 @@ def _used(started: EmbeddedRun) -> set[str]:
 # ----------------------------------------------------------------------------------------------------------------------------
 
 
-def _grow(job: Run, beside: Beside, stop: threading.Event) -> None:
+def _run_incrementally(job: RunOptions, beside: DashboardSession, stop: threading.Event) -> None:
     if job.on_spark:
-        _grow_on_spark(job, beside, stop)
+        _run_incrementally_on_spark(job, beside, stop)
     else:
-        _grow_here(job, beside, stop)
+        _run_incrementally_embedded(job, beside, stop)
     if stop.is_set():
-        raise Stopped
+        raise StoppedByUser
 
 
-def _grow_on_spark(job: Run, beside: Beside, stop: threading.Event) -> None:
-    out = None if job.out in (CONSOLE, MEMORY) else _checked_directory(job)
+def _run_incrementally_on_spark(job: RunOptions, beside: DashboardSession, stop: threading.Event) -> None:
+    out = None if job.out in (CONSOLE, MEMORY) else _check_output_directory(job)
     assert job.checkpoint is not None, "a query that goes on without one is refused"
-    on_spark = spark.OnSpark(job.query, job.sources, job.checkpoint, out, job.format or "parquet", job.follow)
+    on_spark = spark.SparkJob(job.query, job.sources, job.checkpoint, out, job.format or "parquet", job.follow)
     beside.started(job.sources)
-    with _observed(job, beside) as observe:
-        rows = spark.grow(on_spark, _chosen(job), stop, observe, _Printed(job).put)
-    console(stderr=True).print(
-        f"{'stopped' if stop.is_set() else 'all files are read'}: {several(rows, 'row')}", markup=False
+    with _observe_batches(job, beside) as observe:
+        rows = spark.run_streaming_query(on_spark, _choose_plan(job), stop, observe, _ConsoleSink(job).put)
+    make_console(stderr=True).print(
+        f"{'stopped' if stop.is_set() else 'all files are read'}: {pluralize(rows, 'row')}", markup=False
     )
-    _say_where_it_goes_on(job)
+    _print_resume_hint(job)
 
 
-def _grow_here(job: Run, beside: Beside, stop: threading.Event) -> None:
-    growing = Growing(
+def _run_incrementally_embedded(job: RunOptions, beside: DashboardSession, stop: threading.Event) -> None:
+    growing = IncrementalJob(
         query=job.query,
         sources=job.sources,
-        outbox=_outbox(job),
+        outbox=_open_sink(job),
         follow=job.follow,
         checkpoint=job.checkpoint,
         out=None if job.out in (CONSOLE, MEMORY) else str(Path(job.out).absolute()),
-        choose=lambda: _chosen(job),
+        choose=lambda: _choose_plan(job),
     )
-    with _observed(job, beside) as observe:
-        progress = grow(growing, stop, observe, lambda run: beside.started(run.sources))
-    _say(job, progress, stopped=stop.is_set())
+    with _observe_batches(job, beside) as observe:
+        progress = run_incremental(growing, stop, observe, lambda run: beside.started(run.sources))
+    _print_summary(job, progress, stopped=stop.is_set())
 
 
-def _chosen(job: Run) -> wm.Plan | None:
+def _choose_plan(job: RunOptions) -> wm.Plan | None:
     """What has to be dropped to stay within a budget, judged by the first files; without a budget nothing is pinned."""
     if job.budget is None and not job.shed:
         return None
-    at_hand = {name: _at_hand(each) for name, each in job.sources.items()}
+    at_hand = {name: _with_planning_sample(each) for name, each in job.sources.items()}
     return wm.plan_within(job.query, at_hand, job.budget, shed=job.shed, engine="spark" if job.on_spark else "embedded")
 
 
-def _outbox(job: Run) -> Outbox:
+def _open_sink(job: RunOptions) -> BatchSink:
     if job.out in (CONSOLE, MEMORY):
-        return _Printed(job)
-    return PartFiles(_checked_directory(job), f".{job.format or 'parquet'}")
+        return _ConsoleSink(job)
+    return PartFileSink(_check_output_directory(job), f".{job.format or 'parquet'}")
 
 
-def _checked_directory(job: Run) -> Path:
+def _check_output_directory(job: RunOptions) -> Path:
     out = Path(job.out)
     if out.suffix in FORMATS and not out.is_dir():
         raise InputError(
@@ -280,51 +282,55 @@ def _checked_directory(job: Run) -> Path:
 
 
 @dataclass
-class _Printed:
+class _ConsoleSink:
     """Rows on the terminal: up to the limit, or all of them as JSON lines."""
 
-    job: Run
+    job: RunOptions
     shown: int = 0
 
     def put(self, batch: int, rows: pa.Table) -> None:
         if self.job.as_json:
-            _echo_lines(rows)
+            _print_json_lines(rows)
             return
         left = self.job.limit - self.shown if self.job.out == MEMORY else rows.num_rows
         if left > 0 and rows.num_rows:
-            console().print(rows_as_table(rows, left))
+            make_console().print(render_rows(rows, left))
         self.shown += min(left, rows.num_rows)
 
 
-def _say(job: Run, progress: Progress, *, stopped: bool) -> None:
-    screen = console(stderr=True)
+def _print_summary(job: RunOptions, progress: JobProgress, *, stopped: bool) -> None:
+    screen = make_console(stderr=True)
     if progress.run is None:
         screen.print(
-            f"stopped while waiting for the first file of {printable(', '.join(progress.waiting_for))}", markup=False
+            f"stopped while waiting for the first file of {escape_control_characters(', '.join(progress.waiting_for))}",
+            markup=False,
         )
         return
     after = "" if progress.resumed_after is None else f", going on after batch {progress.resumed_after}"
     end = "stopped" if stopped else "all files are read"
     screen.print(
-        f"{end}: {several(progress.rows_out, 'row')} in {several(progress.batches, 'batch')}{after}", markup=False
+        f"{end}: {pluralize(progress.rows_out, 'row')} in {pluralize(progress.batches, 'batch')}{after}", markup=False
     )
-    _say_where_it_goes_on(job)
+    _print_resume_hint(job)
     for name, entry in progress.run.ledger.items():
         if entry.late:
             screen.print(
-                f"{entry.late:,} of {entry.arrived:,} rows of {printable(name)} came late and were left out",
+                f"{entry.late:,} of {entry.arrived:,} rows of {escape_control_characters(name)} came late and were left out",
                 markup=False,
             )
         if entry.shed:
             screen.print(
-                f"{entry.shed:,} of {entry.arrived:,} rows of {printable(name)} were shed to keep up", markup=False
+                f"{entry.shed:,} of {entry.arrived:,} rows of {escape_control_characters(name)} were shed to keep up",
+                markup=False,
             )
 
 
-def _say_where_it_goes_on(job: Run) -> None:
+def _print_resume_hint(job: RunOptions) -> None:
     if job.checkpoint is not None:
-        words = f"the same command goes on from here; the checkpoint is {printable(str(job.checkpoint))}"
-        console(stderr=True).print(words, markup=False, soft_wrap=True)
+        words = (
+            f"the same command goes on from here; the checkpoint is {escape_control_characters(str(job.checkpoint))}"
+        )
+        make_console(stderr=True).print(words, markup=False, soft_wrap=True)
 
 
 # --- both
@@ -332,10 +338,10 @@ def _say_where_it_goes_on(job: Run) -> None:
 
 
 @contextmanager
-def _observed(job: Run, beside: Beside) -> Iterator[Callable[[BatchFigures], None]]:
-    with live_view(console(stderr=True), View(job.title)) as show:
+def _observe_batches(job: RunOptions, beside: DashboardSession) -> Iterator[Callable[[BatchMetrics], None]]:
+    with show_live(make_console(stderr=True), LiveView(job.title)) as show:
 
-        def observe(figures: BatchFigures) -> None:
+        def observe(figures: BatchMetrics) -> None:
             show(figures)
             beside.observe(figures)
             if job.as_json and job.out not in (CONSOLE, MEMORY) and job.grows:
@@ -344,7 +350,7 @@ def _observed(job: Run, beside: Beside) -> Iterator[Callable[[BatchFigures], Non
         yield observe
 
 
-def _echo_lines(rows: pa.Table) -> None:
+def _print_json_lines(rows: pa.Table) -> None:
     for batch in rows.to_batches(max_chunksize=10_000):
         for row in batch.to_pylist():
-            typer.echo(json_line(row))
+            typer.echo(format_json_line(row))

@@ -17,39 +17,41 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from watersmeet.metrics.batch import BatchFigures, Observer
+from watersmeet.metrics.batch import BatchMetrics, Observer
 
 _WIDEST_CELL = 60
 _WIDTH_WITHOUT_TERMINAL = 160
 
 
-def console(*, stderr: bool = False) -> Console:
+def make_console(*, stderr: bool = False) -> Console:
     """Where to print: as wide as the terminal, or wide enough when there is none."""
     made = Console(stderr=stderr, highlight=False)
     return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
 
 
-def rows_as_table(rows: pa.Table, limit: int) -> Table:
+def render_rows(rows: pa.Table, limit: int) -> Table:
     """The first `limit` rows, one line each."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
     for field in rows.schema:
         shown.add_column(
-            Text(printable(field.name)), justify="right" if _is_number(field.type) else "left", no_wrap=True
+            Text(escape_control_characters(field.name)),
+            justify="right" if _is_number(field.type) else "left",
+            no_wrap=True,
         )
     for row in zip(*(column.to_pylist() for column in rows.slice(0, limit).columns), strict=True):
-        shown.add_row(*(Text(cell(value)) for value in row))
+        shown.add_row(*(Text(format_cell(value)) for value in row))
     return shown
 
 
-def counted(rows: pa.Table, limit: int) -> str:
+def describe_row_count(rows: pa.Table, limit: int) -> str:
     """
     >>> counted(pa.table({"a": range(30)}), 20)
     '30 rows, the first 20 shown'
     """
-    return several(rows.num_rows, "row") + (f", the first {limit:,} shown" if rows.num_rows > limit else "")
+    return pluralize(rows.num_rows, "row") + (f", the first {limit:,} shown" if rows.num_rows > limit else "")
 
 
-def several(count: int, noun: str) -> str:
+def pluralize(count: int, noun: str) -> str:
     """
     >>> several(1, "row"), several(2000, "row"), several(2, "batch")
     ('1 row', '2,000 rows', '2 batches')
@@ -57,26 +59,26 @@ def several(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
-def late_rows(rows: pa.Table) -> list[str]:
+def describe_late_rows(rows: pa.Table) -> list[str]:
     """A sentence for every stream some of whose rows came too late to be joined."""
-    return _said_of(rows, "late", "came late and were left out")
+    return _describe_ledger(rows, "late", "came late and were left out")
 
 
-def shed_rows(rows: pa.Table) -> list[str]:
+def describe_shed_rows(rows: pa.Table) -> list[str]:
     """A sentence for every stream some of whose rows were dropped to keep up."""
-    return _said_of(rows, "shed", "were shed to keep up")
+    return _describe_ledger(rows, "shed", "were shed to keep up")
 
 
-def _said_of(rows: pa.Table, fate: str, words: str) -> list[str]:
+def _describe_ledger(rows: pa.Table, fate: str, words: str) -> list[str]:
     about = json.loads((rows.schema.metadata or {}).get(b"watersmeet", b"{}"))
     return [
-        f"{entry[fate]:,} of {entry['arrived']:,} rows of {printable(name)} {words}"
+        f"{entry[fate]:,} of {entry['arrived']:,} rows of {escape_control_characters(name)} {words}"
         for name, entry in about.get("ledger", {}).items()
         if entry[fate]
     ]
 
 
-def cell(value: Any) -> str:
+def format_cell(value: Any) -> str:
     """A value on one line.
 
     >>> import datetime as dt
@@ -85,11 +87,11 @@ def cell(value: Any) -> str:
     """
     if value is None:
         return "NULL"
-    words = printable(str(value))
+    words = escape_control_characters(str(value))
     return words if len(words) <= _WIDEST_CELL else words[: _WIDEST_CELL - 1] + "…"
 
 
-def printable(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """The text with every character that could steer a terminal spelled out."""
     return "".join(
         sign if sign.isprintable() else sign.encode("unicode_escape", "backslashreplace").decode() for sign in text
@@ -105,18 +107,18 @@ _RECENT_S = 3.0
 
 
 @dataclass
-class View:
+class LiveView:
     """What is shown: the latest batch, recent rates and totals."""
 
     what: str
-    recent: deque[BatchFigures] = field(default_factory=lambda: deque(maxlen=200))
+    recent: deque[BatchMetrics] = field(default_factory=lambda: deque(maxlen=200))
     batches: int = 0
     rows_in: int = 0
     rows_out: int = 0
     late: int = 0
     shed: int = 0
 
-    def add(self, figures: BatchFigures) -> None:
+    def add(self, figures: BatchMetrics) -> None:
         self.recent.append(figures)
         self.batches += 1
         self.rows_in += sum(figures.rows_in.values())
@@ -152,12 +154,12 @@ class View:
         yield "latency", f"{last.took_s:.3f} s", "of the last batch"
         yield "state", f"{last.state_rows:,} rows", f"{last.state_bytes / 1e6:,.1f} MB"
         lag = last.watermark_lag_s
-        reached = "none yet" if last.watermark_us is None else _clock(last.watermark_us)
+        reached = "none yet" if last.watermark_us is None else _format_instant(last.watermark_us)
         yield "watermark", reached, "" if lag is None else f"{lag:,.3f} s behind the newest row"
         yield "late rows", f"{self.late:,}", ""
         yield "shed rows", f"{self.shed:,}", ""
 
-    def _lately(self) -> list[BatchFigures]:
+    def _lately(self) -> list[BatchMetrics]:
         return [each for each in self.recent if each.ended_s > self.recent[-1].ended_s - _RECENT_S]
 
     def _rate(self, rows: int) -> float:
@@ -166,7 +168,7 @@ class View:
 
 
 @contextmanager
-def live_view(screen: Console, view: View) -> Iterator[Observer]:
+def show_live(screen: Console, view: LiveView) -> Iterator[Observer]:
     """Shows the view while the block runs, on a terminal; elsewhere nothing is shown. It appears after a second: short
     runs need none.
     """
@@ -174,7 +176,7 @@ def live_view(screen: Console, view: View) -> Iterator[Observer]:
     live = Live(view, console=screen, auto_refresh=False, transient=True)
     shown = False
 
-    def observe(figures: BatchFigures) -> None:
+    def observe(figures: BatchMetrics) -> None:
         nonlocal shown
         view.add(figures)
         if not screen.is_terminal:
@@ -192,7 +194,7 @@ def live_view(screen: Console, view: View) -> Iterator[Observer]:
             live.stop()
 
 
-def _clock(instant_us: int) -> str:
+def _format_instant(instant_us: int) -> str:
     """
     >>> _clock(1_000_000)
     '1970-01-01 00:00:01'

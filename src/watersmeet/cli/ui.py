@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import watersmeet as wm
 from watersmeet.algebra.query import Query
-from watersmeet.cli.exit import stopping
-from watersmeet.cli.terminal import console, printable
-from watersmeet.dashboard.app import Shown
-from watersmeet.dashboard.live import Live
-from watersmeet.dashboard.serve import DEFAULT_PORT, serving
+from watersmeet.cli.exit import stop_on_signals
+from watersmeet.cli.terminal import escape_control_characters, make_console
+from watersmeet.dashboard.app import DashboardContent
+from watersmeet.dashboard.live import LiveRun
+from watersmeet.dashboard.serve import DEFAULT_PORT, serve
 from watersmeet.dashboard.whatif import WhatIf
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.stats.stream_stats import StreamStats
@@ -32,29 +32,29 @@ EXAMPLE_STATS = {
 }
 
 
-def shown_for(
+def build_dashboard(
     title: str,
     query: Query,
     sources: Mapping[str, Stream | Relation | StreamStats],
     stats: Mapping[str, StreamStats] | None = None,
     budget: wm.Budget | None = None,
     engine: str = "embedded",
-) -> Shown:
+) -> DashboardContent:
     """A dashboard about a query: its plan, and what-if questions about it."""
     base = wm.explain(query, sources, stats=stats, budget=budget, engine=engine)
-    return Shown(title, WhatIf(query, sources, base))
+    return DashboardContent(title, WhatIf(query, sources, base))
 
 
-def explore(shown: Shown, port: int) -> None:
+def serve_until_interrupted(shown: DashboardContent, port: int) -> None:
     """Serve until Ctrl-C, or until the server fails."""
-    with stopping() as stop, serving(shown, port, stop.set) as address:
-        _announce(address.url)
-        console(stderr=True).print("Ctrl-C ends it.", style="dim")
+    with stop_on_signals() as stop, serve(shown, port, stop.set) as address:
+        _print_url(address.url)
+        make_console(stderr=True).print("Ctrl-C ends it.", style="dim")
         stop.wait()
 
 
 @contextmanager
-def watched(shown: Shown, port: int, stop: threading.Event | None = None) -> Iterator[Live]:
+def serve_during_run(shown: DashboardContent, port: int, stop: threading.Event | None = None) -> Iterator[LiveRun]:
     """Serve during a run, and after it until Ctrl-C, so that its end can be looked at. A server that fails sets `stop`
     to end the run.
     """
@@ -64,16 +64,16 @@ def watched(shown: Shown, port: int, stop: threading.Event | None = None) -> Ite
         running.set()
         over.set()
 
-    with serving(shown, port, end) as address:
-        _announce(address.url)
+    with serve(shown, port, end) as address:
+        _print_url(address.url)
         try:
             yield shown.live
         except BaseException:
             shown.live.end("stopped")
             raise
         shown.live.end("done")
-        console(stderr=True).print("The dashboard stays open. Ctrl-C ends it.", style="dim")
-        with stopping(over) as asked:
+        make_console(stderr=True).print("The dashboard stays open. Ctrl-C ends it.", style="dim")
+        with stop_on_signals(over) as asked:
             _wait(asked)
 
 
@@ -81,5 +81,5 @@ def _wait(stop: threading.Event) -> None:
     stop.wait()
 
 
-def _announce(url: str) -> None:
-    console(stderr=True).print(f"dashboard: {printable(url)}", markup=False, soft_wrap=True)
+def _print_url(url: str) -> None:
+    make_console(stderr=True).print(f"dashboard: {escape_control_characters(url)}", markup=False, soft_wrap=True)

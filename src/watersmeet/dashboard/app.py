@@ -13,17 +13,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from watersmeet.dashboard.guard import Guard
-from watersmeet.dashboard.live import Live
-from watersmeet.dashboard.view import finite, view
+from watersmeet.dashboard.guard import AccessGuard
+from watersmeet.dashboard.live import LiveRun
+from watersmeet.dashboard.view import build_view, replace_non_finite
 from watersmeet.dashboard.whatif import WhatIf
 from watersmeet.errors import InputError, WatersmeetError
 
 #: A question is a few numbers; anything longer is not one.
-_LONGEST_QUESTION = 64 * 1024
+_MAX_QUESTION_BYTES = 64 * 1024
 
 #: The page's own files, by what they are.
-FILES = {
+STATIC_FILES = {
     "dashboard.js": "text/javascript",
     "figures.js": "text/javascript",
     "plan.js": "text/javascript",
@@ -33,66 +33,70 @@ FILES = {
 
 
 @dataclass(frozen=True)
-class Shown:
+class DashboardContent:
     """What a dashboard is about: a query that can be asked about, and a run of it that may be under way."""
 
     title: str
     questions: WhatIf
-    live: Live = field(default_factory=Live)
+    live: LiveRun = field(default_factory=LiveRun)
 
 
-def dashboard(shown: Shown, token: str, port: int) -> Guard:
+def create_app(shown: DashboardContent, token: str, port: int) -> AccessGuard:
     """The whole application behind its guard."""
     routes = [
-        Route("/", lambda request: _file("index.html", "text/html")),
-        Route("/plotly.js", lambda request: _plotly()),
-        *(Route(f"/{name}", _serving(name, kind)) for name, kind in FILES.items()),
-        Route("/api/plan", _planned(shown)),
-        Route("/api/figures", _figures(shown)),
-        Route("/api/what-if", _asked(shown), methods=["POST"]),
+        Route("/", lambda request: _file_response("index.html", "text/html")),
+        Route("/plotly.js", lambda request: _plotly_response()),
+        *(Route(f"/{name}", _serve_static(name, kind)) for name, kind in STATIC_FILES.items()),
+        Route("/api/plan", _serve_plan(shown)),
+        Route("/api/figures", _serve_figures(shown)),
+        Route("/api/what-if", _serve_what_if(shown), methods=["POST"]),
     ]
-    return Guard(Starlette(routes=routes), token, port)
+    return AccessGuard(Starlette(routes=routes), token, port)
 
 
-def _serving(name: str, kind: str) -> Any:
-    return lambda request: _file(name, kind)
+def _serve_static(name: str, kind: str) -> Any:
+    return lambda request: _file_response(name, kind)
 
 
-def _file(name: str, kind: str) -> Response:
+def _file_response(name: str, kind: str) -> Response:
     content = resources.files("watersmeet.dashboard").joinpath("static", name).read_bytes()
     return Response(content, media_type=kind)
 
 
-def _plotly() -> Response:
+def _plotly_response() -> Response:
     """The chart library out of its own installed package."""
     content = resources.files("plotly").joinpath("package_data", "plotly.min.js").read_bytes()
     return Response(content, media_type="text/javascript")
 
 
-def _planned(shown: Shown) -> Any:
+def _serve_plan(shown: DashboardContent) -> Any:
     def answer(request: Request) -> Response:
         controls = [control.to_dict() for control in shown.questions.controls]
-        return JSONResponse({"title": shown.title, "controls": finite(controls), **view(shown.questions.base)})
+        return JSONResponse(
+            {"title": shown.title, "controls": replace_non_finite(controls), **build_view(shown.questions.base)}
+        )
 
     return answer
 
 
-def _figures(shown: Shown) -> Any:
+def _serve_figures(shown: DashboardContent) -> Any:
     def answer(request: Request) -> Response:
         since = request.query_params.get("since", "0")
-        return JSONResponse(finite(shown.live.since(int(since) if since.isdecimal() and len(since) < 16 else 0)))
+        return JSONResponse(
+            replace_non_finite(shown.live.since(int(since) if since.isdecimal() and len(since) < 16 else 0))
+        )
 
     return answer
 
 
-def _asked(shown: Shown) -> Any:
+def _serve_what_if(shown: DashboardContent) -> Any:
     async def answer(request: Request) -> Response:
         try:
-            asked = _question(await _body(request))
+            asked = _parse_question(await _read_body(request))
             about = await run_in_threadpool(shown.questions.answer, asked)
         except WatersmeetError as error:
             return JSONResponse({"error": str(error)}, 422)
-        return JSONResponse({**view(about), "same_plan": about.plan == shown.questions.unmoved.plan})
+        return JSONResponse({**build_view(about), "same_plan": about.plan == shown.questions.unmoved.plan})
 
     return answer
 
@@ -102,12 +106,12 @@ async def _body(request: Request) -> bytes:
     body = b""
     async for piece in request.stream():
         body += piece
-        if len(body) > _LONGEST_QUESTION:
+        if len(body) > _MAX_QUESTION_BYTES:
             raise InputError("the question is too long")
     return body
 
 
-def _question(body: bytes) -> dict[str, object]:
+def _parse_question(body: bytes) -> dict[str, object]:
     try:
         asked = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from watersmeet.algebra.plan import Plan
-from watersmeet.dashboard.view import plan_words
-from watersmeet.metrics.batch import BatchFigures
+from watersmeet.dashboard.view import describe_plan
+from watersmeet.metrics.batch import BatchMetrics
 
 #: Batches kept for the charts; totals count all of them.
-MOST_BATCHES = 2_000
-_MOST_CHANGES = 200
+MAX_BATCHES = 2_000
+_MAX_CHANGES = 200
 
 
 @dataclass
-class Live:
+class LiveRun:
     """A run as seen from outside. `observe` is called after each batch, from any thread; `since` answers the page."""
 
-    figures: deque[BatchFigures] = field(default_factory=lambda: deque(maxlen=MOST_BATCHES))
-    changes: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_MOST_CHANGES))
+    figures: deque[BatchMetrics] = field(default_factory=lambda: deque(maxlen=MAX_BATCHES))
+    changes: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_MAX_CHANGES))
     status: str = "waiting"
     seen: int = 0
     rows_in: int = 0
@@ -34,13 +34,13 @@ class Live:
     _plan: Plan | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def observe(self, figures: BatchFigures) -> None:
+    def observe(self, figures: BatchMetrics) -> None:
         """Takes a batch in; a plan other than the last batch's is a change of plan."""
         with self._lock:
             if self._plan is not None and figures.plan != self._plan:
-                self._note(figures.batch, _changed(self._plan, figures.plan))
+                self._note(figures.batch, _describe_plan_change(self._plan, figures.plan))
             elif self._plan is None:
-                self._note(figures.batch, f"began with {plan_words(figures.plan)}")
+                self._note(figures.batch, f"began with {describe_plan(figures.plan)}")
             self._plan = figures.plan
             self.figures.append(figures)
             self.seen += 1
@@ -76,7 +76,7 @@ class Live:
         self.changes.append({"at_s": time.time(), "batch": batch, "words": words})
 
 
-def _changed(before: Plan, now: Plan) -> str:
+def _describe_plan_change(before: Plan, now: Plan) -> str:
     """What a change of plan comes to; plans that read the same differ in what is probed first."""
-    was, is_now = plan_words(before), plan_words(now)
+    was, is_now = describe_plan(before), describe_plan(now)
     return f"{is_now} as before, in another order of probing" if is_now == was else f"now {is_now}, before {was}"

@@ -11,7 +11,7 @@ from functools import partial
 
 import uvicorn
 
-from watersmeet.dashboard.app import Shown, dashboard
+from watersmeet.dashboard.app import DashboardContent, create_app
 from watersmeet.dashboard.guard import ConnectionLimits, bounded_protocol
 from watersmeet.errors import InputError
 from watersmeet.runtime.background import BackgroundThread
@@ -22,7 +22,7 @@ DEFAULT_LIMITS = ConnectionLimits()
 
 
 @dataclass(frozen=True)
-class Address:
+class DashboardAddress:
     """Where a dashboard answers, and the token it wants."""
 
     port: int
@@ -34,19 +34,19 @@ class Address:
 
 
 @contextmanager
-def serving(
-    shown: Shown,
+def serve(
+    shown: DashboardContent,
     port: int = DEFAULT_PORT,
     on_failure: Callable[[], None] = lambda: None,
     limits: ConnectionLimits = DEFAULT_LIMITS,
-) -> Iterator[Address]:
+) -> Iterator[DashboardAddress]:
     """Serve while the block runs; port 0 takes any free port.
 
     If the server fails, `on_failure` is called at once, to end the block, and the error is raised at its end.
     """
-    listening = _listening(port, limits.backlog)
-    address = Address(listening.getsockname()[1], secrets.token_urlsafe(24))
-    app = dashboard(shown, address.token, address.port)
+    listening = _open_socket(port, limits.backlog)
+    address = DashboardAddress(listening.getsockname()[1], secrets.token_urlsafe(24))
+    app = create_app(shown, address.token, address.port)
     server = uvicorn.Server(
         uvicorn.Config(
             app,
@@ -72,7 +72,7 @@ def serving(
         thread.raise_failure()
 
 
-def _listening(port: int, backlog: int) -> socket.socket:
+def _open_socket(port: int, backlog: int) -> socket.socket:
     """Open a socket of our own, so that a taken port is known before anything else starts. It listens at once: requests
     wait.
     """

@@ -11,17 +11,17 @@ from watersmeet.algebra.plan import Plan, Tree
 from watersmeet.planner.explain import Explanation
 
 #: Plans that lost and are listed; the rest is counted.
-LISTED = 12
+MAX_LOSING_PLANS = 12
 
 
-def view(about: Explanation) -> dict[str, Any]:
+def build_view(about: Explanation) -> dict[str, Any]:
     """Everything of an explanation the page shows, as plain values."""
     facts = about.to_dict()
     cost = facts["cost"]
-    shown: dict[str, Any] = finite(
+    shown: dict[str, Any] = replace_non_finite(
         {
             "query": facts["query"],
-            "plan": plan_words(about.plan),
+            "plan": describe_plan(about.plan),
             "feasible": facts["feasible"],
             "reason": facts["reason"],
             "utilisation": facts["utilisation"],
@@ -30,20 +30,20 @@ def view(about: Explanation) -> dict[str, Any]:
             "state_rows": cost["state_rows"],
             "state_bytes": cost["state_bytes"],
             "rows_out_per_s": cost["rows_out_per_s"],
-            "drop": _drop(about),
+            "drop": _shed_shares(about),
             "remedies": list(about.remedies.sentences()) if about.remedies is not None else [],
             "orders": [" → ".join([origin, *order]) for origin, order in facts["orders"].items() if order],
             "waits_for_watermark": facts["waits_for_watermark"],
             "weights": f"{about.profile.name}{f', {about.profile.source}' if about.profile.source else ''}",
-            "cards": [card.to_dict() for card in picture(facts)],
-            "losers": _losers(about),
-            "losers_left_out": max(0, len(about.others) - LISTED),
+            "cards": [card.to_dict() for card in build_cards(facts)],
+            "losers": _list_losing_plans(about),
+            "losers_left_out": max(0, len(about.others) - MAX_LOSING_PLANS),
         }
     )
     return shown
 
 
-def finite(value: Any) -> Any:
+def replace_non_finite(value: Any) -> Any:
     """The same without NaN and infinities, which JSON does not have.
 
     >>> finite({"a": [1.0, float("inf")]})
@@ -51,37 +51,37 @@ def finite(value: Any) -> Any:
     """
     match value:
         case dict():
-            return {key: finite(each) for key, each in value.items()}
+            return {key: replace_non_finite(each) for key, each in value.items()}
         case list():
-            return [finite(each) for each in value]
+            return [replace_non_finite(each) for each in value]
         case float() if not math.isfinite(value):
             return None
         case _:
             return value
 
 
-def _drop(about: Explanation) -> dict[str, float]:
+def _shed_shares(about: Explanation) -> dict[str, float]:
     """The share of each stream to drop: as the plan says, or as would keep most of the answer where it cannot keep up."""
     found = about.remedies.approximation if about.remedies is not None else None
     shares = about.plan.drop if found is None else tuple((name, 1 - share) for name, share in found.keep)
     return {name: share for name, share in shares if share > 0}
 
 
-def _losers(about: Explanation) -> list[dict[str, Any]]:
+def _list_losing_plans(about: Explanation) -> list[dict[str, Any]]:
     best = about.chosen.cost.cpu_per_s
     return [
         {
-            "plan": plan_words(each.plan),
+            "plan": describe_plan(each.plan),
             "cpu_per_s": each.cost.cpu_per_s,
             "state_bytes": each.cost.state_bytes,
             "times": each.cost.cpu_per_s / best if best else None,
             "feasible": about.budget.shortfall(each.cost) is None,
         }
-        for each in about.others[:LISTED]
+        for each in about.others[:MAX_LOSING_PLANS]
     ]
 
 
-def plan_words(plan: Plan) -> str:
+def describe_plan(plan: Plan) -> str:
     """The algorithm and the knobs that are not at their defaults.
 
     >>> from watersmeet.api import plan
@@ -91,7 +91,7 @@ def plan_words(plan: Plan) -> str:
     details = [
         ", ".join(f"{alias} {index}" for alias, index in plan.indexes),
         f"every {plan.evaluate_us / 1e6:g} s" if plan.evaluate_us else "",
-        f"tree {tree_words(plan.tree)}" if plan.tree is not None else "",
+        f"tree {describe_tree(plan.tree)}" if plan.tree is not None else "",
         f"aggregates {', '.join(plan.early)} early" if plan.early else "",
         ", ".join(f"drops {share * 100:.3g}% of {name}" for name, share in plan.drop if share),
     ]
@@ -99,20 +99,20 @@ def plan_words(plan: Plan) -> str:
     return f"{plan.algorithm} ({said})" if said else plan.algorithm
 
 
-def tree_words(tree: Tree) -> str:
+def describe_tree(tree: Tree) -> str:
     """
     >>> tree_words((("a", "b"), "c"))
     '((a ⋈ b) ⋈ c)'
     """
-    return tree if isinstance(tree, str) else f"({tree_words(tree[0])} ⋈ {tree_words(tree[1])})"
+    return tree if isinstance(tree, str) else f"({describe_tree(tree[0])} ⋈ {describe_tree(tree[1])})"
 
 
 #: Operators that an input bears: names that are it, and a beginning of one.
-_OF_INPUT = ("take in {}", "count {}", "select {}", "lay out {}")
-_KEPT_AS = "keep {} as "
+_INPUT_OPERATORS = ("take in {}", "count {}", "select {}", "lay out {}")
+_STORE_PREFIX = "keep {} as "
 
 #: Work once per batch and probe: it is measured with the probes, so they share it.
-_OF_PROBES = ("batches of probes", "batches of loops")
+_SHARED_PROBE_OPERATORS = ("batches of probes", "batches of loops")
 
 
 #: Names of operators with their predicted seconds per second.
@@ -145,51 +145,60 @@ class Card:
         }
 
 
-def picture(about: Mapping[str, Any]) -> list[Card]:
+def build_cards(about: Mapping[str, Any]) -> list[Card]:
     """The cards of an explanation (`Explanation.to_dict()`), inputs first, rows out last."""
     left = {part["name"]: float(part["cpu_per_s"]) for part in about["cost"]["operators"]}
-    inputs = [_input_card(each, left) for each in about["inputs"]]
+    inputs = [_build_input_card(each, left) for each in about["inputs"]]
     origins = {alias: order for alias, order in about["orders"].items() if order or f"probe {alias}" in left}
     shared = tuple(
-        (name, seconds / max(1, len(origins))) for name, seconds in _taken(left, lambda name: name in _OF_PROBES)
+        (name, seconds / max(1, len(origins)))
+        for name, seconds in _take_operators(left, lambda name: name in _SHARED_PROBE_OPERATORS)
     )
-    probes = [_probe_card(alias, order, left, shared) for alias, order in origins.items()]
-    out_operators = _taken(left, lambda name: name == "rows out")
-    others = [_other_card(name, seconds, inputs) for name, seconds in left.items()]
+    probes = [_build_probe_card(alias, order, left, shared) for alias, order in origins.items()]
+    out_operators = _take_operators(left, lambda name: name == "rows out")
+    others = [_build_other_card(name, seconds, inputs) for name, seconds in left.items()]
     after = tuple(card.key for card in (*probes, *others) if card.after) or tuple(card.key for card in inputs)
     rows_out = about["cost"]["rows_out_per_s"]
-    out = _card("out", 2, "rows out", (f"{_count(rows_out)} rows per second",), after, out_operators, ("rows out",))
+    out = _build_card(
+        "out", 2, "rows out", (f"{_format_count(rows_out)} rows per second",), after, out_operators, ("rows out",)
+    )
     return [*inputs, *probes, *others, out]
 
 
-def _input_card(each: Mapping[str, Any], left: dict[str, float]) -> Card:
+def _build_input_card(each: Mapping[str, Any], left: dict[str, float]) -> Card:
     alias, name = each["alias"], each["source"]
-    mine = {*(each.format(alias) for each in _OF_INPUT), f"shed from {name}", f"shed from {alias}"}
-    operators = _taken(left, lambda operator: operator in mine or operator.startswith(_KEPT_AS.format(alias)))
+    mine = {*(each.format(alias) for each in _INPUT_OPERATORS), f"shed from {name}", f"shed from {alias}"}
+    operators = _take_operators(
+        left, lambda operator: operator in mine or operator.startswith(_STORE_PREFIX.format(alias))
+    )
     rate, held = each["rows_per_s"], each["held_rows"]
     lines = (
         f"[{each['window']}]" if each["window"] else f"keeps {each['keeps']}",
-        f"{_count(rate['value'])} rows per second, {rate['provenance']}",
-        f"{_count(held['value'])} rows held, {held['provenance']}",
+        f"{_format_count(rate['value'])} rows per second, {rate['provenance']}",
+        f"{_format_count(held['value'])} rows held, {held['provenance']}",
     )
     measured = (f"take in {alias}", f"keep {alias}")
-    return _card(f"input {alias}", 0, alias if alias == name else f"{name} as {alias}", lines, (), operators, measured)
+    return _build_card(
+        f"input {alias}", 0, alias if alias == name else f"{name} as {alias}", lines, (), operators, measured
+    )
 
 
-def _probe_card(alias: str, order: list[str], left: dict[str, float], shared: Operators) -> Card:
-    operators = shared + _taken(left, lambda name: name == f"probe {alias}" or name.startswith(f"probe {alias} → "))
+def _build_probe_card(alias: str, order: list[str], left: dict[str, float], shared: Operators) -> Card:
+    operators = shared + _take_operators(
+        left, lambda name: name == f"probe {alias}" or name.startswith(f"probe {alias} → ")
+    )
     lines = (" → ".join([alias, *order]),)
     after = tuple(f"input {each}" for each in (alias, *order))
-    return _card(f"probe {alias}", 1, f"a new row of {alias}", lines, after, operators, (f"probe {alias}",))
+    return _build_card(f"probe {alias}", 1, f"a new row of {alias}", lines, after, operators, (f"probe {alias}",))
 
 
-def _other_card(name: str, seconds: float, inputs: list[Card]) -> Card:
+def _build_other_card(name: str, seconds: float, inputs: list[Card]) -> Card:
     if name == "batches":  # no rows flow through it
-        return _card("other batches", 1, "every batch", (), (), ((name, seconds),), (name,))
-    return _card(f"other {name}", 1, name, (), tuple(card.key for card in inputs), ((name, seconds),), (name,))
+        return _build_card("other batches", 1, "every batch", (), (), ((name, seconds),), (name,))
+    return _build_card(f"other {name}", 1, name, (), tuple(card.key for card in inputs), ((name, seconds),), (name,))
 
 
-def _card(
+def _build_card(
     key: str,
     column: int,
     title: str,
@@ -201,13 +210,13 @@ def _card(
     return Card(key, column, title, lines, after, sum(seconds for _, seconds in operators), measured, operators)
 
 
-def _taken(left: dict[str, float], wanted: Any) -> Operators:
+def _take_operators(left: dict[str, float], wanted: Any) -> Operators:
     """The operators a card is for, taken out of those left."""
     names = [name for name in left if wanted(name)]
     return tuple((name, left.pop(name)) for name in names)
 
 
-def _count(value: float) -> str:
+def _format_count(value: float) -> str:
     """
     >>> _count(1234567.0), _count(0.25)
     ('1,234,567', '0.25')

@@ -22,9 +22,9 @@ from watersmeet.stats.estimate import Estimate, Provenance
 from watersmeet.stats.stream_stats import StreamStats
 
 #: How far a slider reaches from where it stands, as a factor either way.
-_REACH = 100.0
+_RANGE_FACTOR = 100.0
 #: How far the slider of a window of length 0 reaches: no factor leads away from zero.
-_LONGEST_FROM_ZERO_S = 60.0
+_MAX_FROM_ZERO_S = 60.0
 _LEAST_MEMORY, _MOST_MEMORY = 1e6, 1e12
 _MOST_PROCESSORS = 256.0
 
@@ -72,7 +72,12 @@ class WhatIf:
 
     @property
     def controls(self) -> list[Control]:
-        return [*self._rates(), *_windows(self.query), *_pairs(self.query), *_budget(self.base.budget)]
+        return [
+            *self._rates(),
+            *_window_controls(self.query),
+            *_pair_controls(self.query),
+            *_budget_controls(self.base.budget),
+        ]
 
     def answer(self, asked: Mapping[str, object]) -> Explanation:
         """The explanation with those numbers in place; controls that are not named stay where they are."""
@@ -86,7 +91,7 @@ class WhatIf:
             _with_windows(self.query, values),
             self.sources,
             stats=stats,
-            budget=_asked_budget(self.base.budget, values),
+            budget=_budget_with(self.base.budget, values),
             plan=self.plan,
             engine=self.base.engine,
         )
@@ -95,7 +100,7 @@ class WhatIf:
         streams = dict.fromkeys(self.base.config.inputs[i].name for i in self.base.config.streams)
         rates = {name: self.base.stats[name].rows_per_s.value for name in streams}
         return [
-            Control(f"rate {name}", f"rate of {name}", "rows/s", rate, rate / _REACH, rate * _REACH)
+            Control(f"rate {name}", f"rate of {name}", "rows/s", rate, rate / _RANGE_FACTOR, rate * _RANGE_FACTOR)
             for name, rate in rates.items()
         ]
 
@@ -108,17 +113,23 @@ def _with_rate(known: StreamStats, rate: float | None) -> StreamStats:
     )
 
 
-def _windows(query: Query) -> list[Control]:
+def _window_controls(query: Query) -> list[Control]:
     found = []
     for source in query.sources:
         match source.window:
             case RangeWindow(length_us) | TumbleWindow(length_us):
-                found.append(_length(f"window {source.alias}", f"window of {source.alias}", length_us))
+                found.append(_length_control(f"window {source.alias}", f"window of {source.alias}", length_us))
             case RowsWindow(count):
                 label = f"rows in the window of {source.alias}"
                 found.append(
                     Control(
-                        f"window {source.alias}", label, "rows", count, 1, min(count * _REACH, 2.0**31 - 1), whole=True
+                        f"window {source.alias}",
+                        label,
+                        "rows",
+                        count,
+                        1,
+                        min(count * _RANGE_FACTOR, 2.0**31 - 1),
+                        whole=True,
                     )
                 )
             case _:
@@ -126,27 +137,31 @@ def _windows(query: Query) -> list[Control]:
     return found
 
 
-def _pairs(query: Query) -> list[Control]:
+def _pair_controls(query: Query) -> list[Control]:
     found = [
-        _length(
+        _length_control(
             f"pair {number}", f"{pair.first} {'then' if pair.directed else 'and'} {pair.second} within", pair.length_us
         )
         for number, pair in enumerate(query.pairs)
     ]
     return [
-        *([_length("all pairs", "all pairs within", query.all_pairs_us)] if query.all_pairs_us is not None else []),
+        *(
+            [_length_control("all pairs", "all pairs within", query.all_pairs_us)]
+            if query.all_pairs_us is not None
+            else []
+        ),
         *found,
     ]
 
 
-def _length(key: str, label: str, length_us: int) -> Control:
+def _length_control(key: str, label: str, length_us: int) -> Control:
     seconds = length_us / 1e6
     if not seconds:
-        return Control(key, label, "s", 0.0, 0.0, _LONGEST_FROM_ZERO_S, linear=True)
-    return Control(key, label, "s", seconds, max(seconds / _REACH, 1e-6), seconds * _REACH)
+        return Control(key, label, "s", 0.0, 0.0, _MAX_FROM_ZERO_S, linear=True)
+    return Control(key, label, "s", seconds, max(seconds / _RANGE_FACTOR, 1e-6), seconds * _RANGE_FACTOR)
 
 
-def _budget(budget: Budget) -> list[Control]:
+def _budget_controls(budget: Budget) -> list[Control]:
     memory = budget.memory_bytes
     return [
         Control(
@@ -170,7 +185,7 @@ def _budget(budget: Budget) -> list[Control]:
     ]
 
 
-def _asked_budget(budget: Budget, values: Mapping[str, float]) -> Budget:
+def _budget_with(budget: Budget, values: Mapping[str, float]) -> Budget:
     memory = values.get("memory", budget.memory_bytes)
     return Budget(
         processors=values.get("processors", budget.processors),
@@ -181,10 +196,10 @@ def _asked_budget(budget: Budget, values: Mapping[str, float]) -> Budget:
 
 def _with_windows(query: Query, values: Mapping[str, float]) -> Query:
     pairs = tuple(
-        replace(pair, length_us=_us(values[f"pair {number}"])) if f"pair {number}" in values else pair
+        replace(pair, length_us=_to_us(values[f"pair {number}"])) if f"pair {number}" in values else pair
         for number, pair in enumerate(query.pairs)
     )
-    all_pairs_us = _us(values["all pairs"]) if "all pairs" in values else query.all_pairs_us
+    all_pairs_us = _to_us(values["all pairs"]) if "all pairs" in values else query.all_pairs_us
     sources = tuple(_with_window(source, values.get(f"window {source.alias}")) for source in query.sources)
     return replace(query, sources=sources, pairs=pairs, all_pairs_us=all_pairs_us, text=None)
 
@@ -194,16 +209,16 @@ def _with_window(source: Source, value: float | None) -> Source:
         return source
     match source.window:
         case RangeWindow():
-            return replace(source, window=RangeWindow(_us(value)))
+            return replace(source, window=RangeWindow(_to_us(value)))
         case TumbleWindow():
-            return replace(source, window=TumbleWindow(_us(value)))
+            return replace(source, window=TumbleWindow(_to_us(value)))
         case RowsWindow(_, partition_by):
             return replace(source, window=RowsWindow(max(1, round(value)), partition_by))
         case _:
             return source
 
 
-def _us(seconds: float) -> int:
+def _to_us(seconds: float) -> int:
     """Convert seconds to whole microseconds, rounded to three digits so that the answer can be written down. Only 0
     becomes 0.
 

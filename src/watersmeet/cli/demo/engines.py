@@ -14,19 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import watersmeet as wm
-from watersmeet.cli.demo.flights import Tables, days_of, streams_in
-from watersmeet.metrics.batch import BatchFigures, Observer
+from watersmeet.cli.demo.flights import Tables, count_days, split_into_streams
+from watersmeet.metrics.batch import BatchMetrics, Observer
 from watersmeet.planner.explain import Explanation
 from watersmeet.runtime.embedded.run import Sources, collect_with_metrics
 from watersmeet.sources.declarations import Relation, Stream
-from watersmeet.sources.directories import write_numbered
+from watersmeet.sources.directories import write_numbered_files
 
 #: Query, streams and plan in, rows out; the observer sees every batch.
-Runs = Callable[[str, Sources, wm.Plan, Observer], pa.Table]
+QueryRunner = Callable[[str, Sources, wm.Plan, Observer], pa.Table]
 
 
 @dataclass(frozen=True)
-class Engine:
+class DemoEngine:
     """Where queries run, under the name `explain` knows it by, and in how many batches, or files, a stream comes (None:
     one a day).
     """
@@ -34,41 +34,41 @@ class Engine:
     name: str
     where: str
     batches: int | None
-    runs: Runs
+    runs: QueryRunner
 
     def streams(self, departures: Tables) -> Sources:
-        return streams_in(self.batches or days_of(departures), departures)
+        return split_into_streams(self.batches or count_days(departures), departures)
 
 
-def _in_this_process(query: str, streams: Sources, plan: wm.Plan, observe: Observer) -> pa.Table:
+def _run_embedded(query: str, streams: Sources, plan: wm.Plan, observe: Observer) -> pa.Table:
     return collect_with_metrics(wm.run(query, streams, plan), observe)
 
 
-EMBEDDED = Engine("embedded", "in this process", None, _in_this_process)
+EMBEDDED = DemoEngine("embedded", "in this process", None, _run_embedded)
 
 
-def seconds_by_part(figures: Iterable[BatchFigures], *, on_spark: bool) -> dict[str, float]:
+def sum_measured_seconds(figures: Iterable[BatchMetrics], *, on_spark: bool) -> dict[str, float]:
     """Measured seconds by part, named as `predicted_by_part` names them."""
     spent: dict[str, float] = {}
     for each in figures:
         whole = "probe" in each.operators_s  # what every origin's probes took is in it
         for name, seconds in each.operators_s.items():
             if not (whole and name.startswith("probe ")):
-                part = part_of(name, on_spark=on_spark)
+                part = cost_group(name, on_spark=on_spark)
                 spent[part] = spent.get(part, 0.0) + seconds
     return spent
 
 
-def predicted_by_part(about: Explanation, seconds: float, *, on_spark: bool) -> dict[str, float]:
+def sum_predicted_seconds(about: Explanation, seconds: float, *, on_spark: bool) -> dict[str, float]:
     """Predicted seconds of CPU for so many seconds of stream, by part."""
     found: dict[str, float] = {}
     for part in about.chosen.cost.parts:
-        name = part_of(part.name, on_spark=on_spark)
+        name = cost_group(part.name, on_spark=on_spark)
         found[name] = found.get(name, 0.0) + part.cpu_per_s * seconds
     return found
 
 
-def part_of(operator: str, *, on_spark: bool) -> str:
+def cost_group(operator: str, *, on_spark: bool) -> str:
     """What an operator is a part of. On Spark everything that a bucket does with its rows is measured as one.
 
     >>> part_of("probe e → j → l", on_spark=False), part_of("take in e", on_spark=True), part_of("spark: state", on_spark=True)
@@ -81,34 +81,34 @@ def part_of(operator: str, *, on_spark: bool) -> str:
 
 #: What Java is told when it is to run for a minute: the second compiler would take a third of all CPU time and never
 #: pay it back.
-FOR_A_MINUTE = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+SHORT_RUN_JAVA_OPTIONS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 #: Files of each stream. One is taken per micro-batch, which costs a second or so, whatever is in it.
-_FILES = 4
+_FILES_PER_STREAM = 4
 
 
-def _on_spark(query: str, streams: Sources, plan: wm.Plan, observe: Observer) -> pa.Table:
+def _run_on_spark(query: str, streams: Sources, plan: wm.Plan, observe: Observer) -> pa.Table:
     """A streaming query over files, into files, with a checkpoint: what a job on a cluster would be."""
-    from watersmeet.runtime.spark.execution import Sink, watch, write
+    from watersmeet.runtime.spark.execution import Sink, follow_query, start_streaming
 
     with TemporaryDirectory(prefix="watersmeet-demo-") as name:
         place = Path(name)
         frame = wm.on_spark(
-            query, {each: _as_files(place / each, source) for each, source in streams.items()}, plan=plan
+            query, {each: _write_stream_files(place / each, source) for each, source in streams.items()}, plan=plan
         )
-        running = write(frame, Sink(place / "checkpoint", place / "out"), follow=False)
-        watch(running, threading.Event(), observe, plan)
+        running = start_streaming(frame, Sink(place / "checkpoint", place / "out"), follow=False)
+        follow_query(running, threading.Event(), observe, plan)
         files = sorted((place / "out").glob("part-*.parquet"))
         declared = wm.run(query, streams, plan).config.result  # Spark writes times as nanoseconds of no zone
         return pa.concat_tables([declared.empty_table(), *(pq.read_table(file).cast(declared) for file in files)])
 
 
-SPARK = Engine("spark", "on Spark", _FILES, _on_spark)
+SPARK = DemoEngine("spark", "on Spark", _FILES_PER_STREAM, _run_on_spark)
 
 
-def _as_files(directory: Path, source: Stream | Relation) -> Stream:
+def _write_stream_files(directory: Path, source: Stream | Relation) -> Stream:
     """The batches of a stream, which Spark then takes a file at a time."""
     if not isinstance(source, Stream):
         raise TypeError("the demo joins streams")
-    write_numbered(directory, source.batches())
+    write_numbered_files(directory, source.batches())
     return wm.stream(directory, time=source.time, unit=source.unit, follow=True, files_per_batch=1)

