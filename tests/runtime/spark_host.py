@@ -22,7 +22,7 @@ from tests.oracle import as_multiset, table_rows
 from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.spark import bucket_grid, state_store, task_batch
 from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, build_execution_plan
-from watersmeet.runtime.spark.packets import Packet, packets_of
+from watersmeet.runtime.spark.packets import Packet, from_batch
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.spark.state_store import StatefulStep, StateStore
 
@@ -98,7 +98,7 @@ class SparkHost:
 
     def pack(self, batch: int, tables: dict[str, pa.Table], tasks: int = 2) -> list[Packet]:
         """Pack a batch, each stream by several tasks."""
-        self.monkeypatch.setattr(task_batch, "batch_of_task", lambda: batch)
+        self.monkeypatch.setattr(task_batch, "task_batch_id", lambda: batch)
         packets = []
         for packer in self.arrangement.packers:
             table = tables[packer.name].select(packer.names_read())
@@ -106,7 +106,7 @@ class SparkHost:
                 part = table.slice(
                     task * len(table) // tasks, (task + 1) * len(table) // tasks - task * len(table) // tasks
                 )
-                packets += [packet for packed in packer.packed([part]) for packet in packets_of(packed)]
+                packets += [packet for packed in packer.packed([part]) for packet in from_batch(packed)]
         return packets
 
     def advance(self, packets: list[Packet], workers: list[int], attempt: Attempt = Attempt.SUCCEEDS) -> Outcome:
@@ -219,8 +219,8 @@ def check_store(host: SparkHost) -> None:
 def check_labels() -> None:
     """Buckets lie on distinct partitions as long as there are enough."""
     for partitions in (2, 4, 7):
-        found = bucket_grid.bucket_labels(partitions, partitions)
-        assert len({bucket_grid.partition_of(label, partitions) for label in found}) == partitions
+        found = bucket_grid.assign_labels(partitions, partitions)
+        assert len({bucket_grid.spark_partition(label, partitions) for label in found}) == partitions
 
 
 def check_replay(seed: int, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -113,7 +113,7 @@ def _wrapping(narrow: Original) -> Original:
 
 
 def _without_the_last_rows(by_cell: Original) -> Original:
-    def replacement(self: Any, grid: bucket_grid.Layout) -> Any:
+    def replacement(self: Any, grid: bucket_grid.BucketGrid) -> Any:
         for cell, rows in by_cell(self, grid):
             yield cell, rows.slice(0, max(1, rows.num_rows - 1))
 
@@ -152,16 +152,19 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a worker keeps cached state while a step changes it", state_store.StateStore, "load", _keeping_after_a_failure
     ),
-    _mutant("a label ignores one key", packing._Wanted, "_codes", _ignoring_a_key),
+    _mutant("a label ignores one key", packing._SelectedRows, "_codes", _ignoring_a_key),
     _mutant("the bucket's clock skips one packing task", bucket._UnpackedBatch, "_add_clock", _first_clock_alone),
     _mutant("every bucket counts the rows that arrived", bucket._UnpackedBatch, "_add_clock", _counting_everywhere),
     _mutant(
-        "copies of late rows count", bucket_grid.Layout, "is_first_copy", lambda _: lambda self, number, cell: True
+        "copies of late rows count", bucket_grid.BucketGrid, "is_first_copy", lambda _: lambda self, number, cell: True
     ),
     _mutant(
-        "a copied row goes to its first cell alone", bucket_grid.Layout, "copies", lambda _: lambda self, number: [0]
+        "a copied row goes to its first cell alone",
+        bucket_grid.BucketGrid,
+        "copies",
+        lambda _: lambda self, number: [0],
     ),
-    _mutant("a bucket drops the last row of a packet", packing._Wanted, "by_cell", _without_the_last_rows),
+    _mutant("a bucket drops the last row of a packet", packing._SelectedRows, "by_cell", _without_the_last_rows),
     _mutant("numbers wrap at 32 bits on their way", integer_downcast, "_downcast", _wrapping),
     _mutant("a store keeps entries of state that expired", state_store.StateStore, "save", _leaving_entries),
     _mutant(
@@ -177,7 +180,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "buckets are numbered from zero",
         bucket_grid,
-        "bucket_labels",
+        "assign_labels",
         lambda _: lambda buckets, partitions: tuple(range(buckets)),
     ),
     _mutant(

@@ -45,7 +45,7 @@ def test_a_memory_watch_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) 
         raise PermissionError("/proc/7/statm")
 
     monkeypatch.setattr(resource_usage, "_SAMPLE_INTERVAL_S", 0.001)
-    monkeypatch.setattr(resource_usage, "held_bytes", held_bytes)
+    monkeypatch.setattr(resource_usage, "measure_child_memory_bytes", held_bytes)
     with (
         pytest.raises(BackgroundError, match=r"the memory watch failed: PermissionError: /proc/7/statm"),
         resource_usage.watch_peak_memory(),

@@ -11,9 +11,9 @@ import pytest
 import watersmeet as wm
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.operators.window_join.config import JoinConfig, build_join_config
-from watersmeet.runtime.spark.bucket_grid import Layout, choose_layout
+from watersmeet.runtime.spark.bucket_grid import BucketGrid, choose_grid
 from watersmeet.runtime.spark.integer_downcast import restore_integers
-from watersmeet.runtime.spark.packets import ROWS, packets_of, table_from_bytes
+from watersmeet.runtime.spark.packets import ROWS, decode_table, from_batch
 from watersmeet.runtime.spark.packing import PackedInput, Packer
 from watersmeet.sql import bind
 
@@ -29,15 +29,15 @@ def config(where: str, sources: str = "abc") -> JoinConfig:
     return build_join_config(bind(wm.sql(f"SELECT a.id FROM {windows} WHERE {where}"), schemas))
 
 
-def cells_of(chosen: JoinConfig, layout: Layout, number: int, table: pa.Table) -> dict[int, set[int]]:
+def cells_of(chosen: JoinConfig, layout: BucketGrid, number: int, table: pa.Table) -> dict[int, set[int]]:
     """The cells each row of an input goes to, by the row's id."""
     wanted = PackedInput(number, tuple(FIELDS), chosen.inputs[number].keys)
     packer = Packer(0, "s", "ts", (wanted,), layout, tuple(range(layout.cells)))
     found: dict[int, set[int]] = {}
     for batch in packer.packed([table]):
-        for packet in packets_of(batch):
+        for packet in from_batch(batch):
             if packet.kind == ROWS:
-                rows = restore_integers([table_from_bytes(packet.blob)], pa.schema(list(FIELDS.items())))
+                rows = restore_integers([decode_table(packet.blob)], pa.schema(list(FIELDS.items())))
                 for row in rows.column("id").to_pylist():
                     found.setdefault(row, set()).add(packet.bucket)
     return found
@@ -47,7 +47,7 @@ def cells_of(chosen: JoinConfig, layout: Layout, number: int, table: pa.Table) -
 @pytest.mark.parametrize("buckets", [1, 2, 4, 6, 12])
 def test_rows_that_may_meet_do_so_in_exactly_one_cell(where: str, buckets: int) -> None:
     chosen = config(where)
-    layout = choose_layout(chosen, buckets)
+    layout = choose_grid(chosen, buckets)
     assert layout.cells == buckets
     rng = np.random.default_rng(buckets)
     tables = [
@@ -64,22 +64,22 @@ def test_rows_that_may_meet_do_so_in_exactly_one_cell(where: str, buckets: int) 
 
 
 def test_a_common_key_copies_nothing() -> None:
-    layout = choose_layout(config(COMMON), 8)
+    layout = choose_grid(config(COMMON), 8)
     assert [len(layout.copies(number)) for number in range(3)] == [1, 1, 1]
 
 
 def test_a_chain_copies_its_ends_only() -> None:
-    layout = choose_layout(config(CHAIN), 4)
+    layout = choose_grid(config(CHAIN), 4)
     assert len(layout.copies(1)) == 1
 
 
 def test_without_an_equality_the_faster_stream_is_split_and_the_slower_copied() -> None:
-    layout = choose_layout(config("a.x < b.x", "ab"), 4, rows_per_s=[1000.0, 1.0])
+    layout = choose_grid(config("a.x < b.x", "ab"), 4, rows_per_s=[1000.0, 1.0])
     assert [len(layout.copies(number)) for number in range(2)] == [1, 4]
 
 
 def test_every_row_is_counted_in_one_of_its_cells() -> None:
-    layout = choose_layout(config(CHAIN), 12)
+    layout = choose_grid(config(CHAIN), 12)
     for number in range(3):
         assert (
             sum(layout.is_first_copy(number, cell) for cell in range(layout.cells)) * len(layout.copies(number))
@@ -90,4 +90,4 @@ def test_every_row_is_counted_in_one_of_its_cells() -> None:
 def test_rows_that_are_counted_over_the_whole_stream_stay_together() -> None:
     schemas = {alias: StreamSchema(alias, pa.schema(FIELDS), "ts") for alias in "ab"}
     rows = build_join_config(bind(wm.sql("SELECT a.id FROM a [ROWS 2], b [RANGE 1 SECOND] WHERE a.x = b.x"), schemas))
-    assert choose_layout(rows, 8).cells == 1
+    assert choose_grid(rows, 8).cells == 1

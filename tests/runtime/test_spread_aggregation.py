@@ -23,17 +23,17 @@ from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.spark.emission import BLOB, BatchedRows, PartialGroups
 from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, build_execution_plan
 from watersmeet.runtime.spark.processor import merge_finite, run_finite
-from watersmeet.runtime.spark.spark_types import spark_fields
+from watersmeet.runtime.spark.spark_types import to_spark_schema
 
 from ..properties.aggregations import (
-    Aggregation,
-    Emitted,
+    AggregationCase,
+    EmittedRows,
     early_plans,
-    expected,
-    expected_by_batch,
+    expected_groups,
+    expected_groups_by_batch,
     generate_aggregation,
 )
-from ..properties.arrivals import in_any_batches, with_late_rows, within_lateness
+from ..properties.arrivals import arrive_in_any_batches, arrive_with_late_rows, arrive_within_lateness
 from ..properties.test_against_the_oracle import FIRST_SEED
 from ..volume import scale_volume
 
@@ -45,8 +45,8 @@ SEEDS = scale_volume(20)
 def test_buckets_and_mergers_emit_the_oracles_groups_every_so_often(chunk: int) -> None:
     for seed in _seeds(chunk):
         rng, case = Random(seed), generate_aggregation(seed)
-        arrivals = rng.choice((in_any_batches, within_lateness, with_late_rows))(rng, case)
-        wanted = expected(case.with_tables(case.tables | admit(arrivals).tables))
+        arrivals = rng.choice((arrive_in_any_batches, arrive_within_lateness, arrive_with_late_rows))(rng, case)
+        wanted = expected_groups(case.with_tables(case.tables | admit(arrivals).tables))
         assert_same(case, spread(rng, case, arrivals), wanted)
 
 
@@ -54,8 +54,8 @@ def test_buckets_and_mergers_emit_the_oracles_groups_every_so_often(chunk: int) 
 def test_buckets_and_mergers_emit_the_oracles_groups_at_every_batch(chunk: int) -> None:
     for seed in _seeds(chunk):
         rng, case = Random(seed), generate_aggregation(seed, every=False)
-        arrivals = rng.choice((in_any_batches, within_lateness, with_late_rows))(rng, case)
-        assert_same(case, spread(rng, case, arrivals), expected_by_batch(case, arrivals))
+        arrivals = rng.choice((arrive_in_any_batches, arrive_within_lateness, arrive_with_late_rows))(rng, case)
+        assert_same(case, spread(rng, case, arrivals), expected_groups_by_batch(case, arrivals))
 
 
 def test_both_ways_of_spreading_are_among_the_generated_queries() -> None:
@@ -63,13 +63,13 @@ def test_both_ways_of_spreading_are_among_the_generated_queries() -> None:
     for seed in _seeds(0):
         case = generate_aggregation(seed)
         for buckets in (2, 6):
-            arrangement = _arranged(case, in_any_batches(Random(seed), case), buckets, Random(seed))
+            arrangement = _arranged(case, arrive_in_any_batches(Random(seed), case), buckets, Random(seed))
             spread_over = len(arrangement.bucket.labels)
             found["one bucket" if spread_over == 1 else "whole groups" if arrangement.merger is None else "parts"] += 1
     assert min(found["one bucket"], found["whole groups"], found["parts"]) > 3, found
 
 
-def spread(rng: Random, case: Aggregation, arrivals: Mapping[str, Arrival]) -> Emitted | None:
+def spread(rng: Random, case: AggregationCase, arrivals: Mapping[str, Arrival]) -> EmittedRows | None:
     """What a finite input emits on Spark, in any number of buckets; None where a sum overflows."""
     arrangement = _arranged(case, arrivals, rng.choice((2, 3, 4, 6)), rng)
     try:
@@ -81,12 +81,12 @@ def spread(rng: Random, case: Aggregation, arrivals: Mapping[str, Arrival]) -> E
     return as_multiset(table_rows(table))
 
 
-def assert_same(case: Aggregation, actual: Emitted | None, wanted: Emitted | None) -> None:
+def assert_same(case: AggregationCase, actual: EmittedRows | None, wanted: EmittedRows | None) -> None:
     if actual != wanted:
         raise AssertionError(f"seed {case.seed}\n{case.text}\nemitted {actual}\nwanted  {wanted}")
 
 
-def _arranged(case: Aggregation, arrivals: Mapping[str, Arrival], buckets: int, rng: Random) -> SparkExecutionPlan:
+def _arranged(case: AggregationCase, arrivals: Mapping[str, Arrival], buckets: int, rng: Random) -> SparkExecutionPlan:
     sources: dict[str, Any] = {source.name: wm.relation(source.table) for source in case.sources if source.time is None}
     for name, arrival in arrivals.items():
         idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"
@@ -100,7 +100,7 @@ def _arranged(case: Aggregation, arrivals: Mapping[str, Arrival], buckets: int, 
 
 
 def _rows(arrangement: SparkExecutionPlan, arrivals: Mapping[str, Arrival]) -> pa.Table:
-    merger, shown = arrangement.merger, BatchedRows((), spark_fields(arrangement.bucket.config.result))
+    merger, shown = arrangement.merger, BatchedRows((), to_spark_schema(arrangement.bucket.config.result))
     emission = shown if merger is None else PartialGroups((), merger.labels, len(merger.config.shown.keys))
     emitted: list[pa.RecordBatch] = list(run_finite(arrangement.bucket, emission, _packed(arrangement, arrivals)))
     if merger is not None:

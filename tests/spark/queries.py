@@ -13,7 +13,7 @@ import watersmeet as wm
 from tests.oracle import Arrival, as_multiset, table_rows
 from tests.properties.cases import Case
 from tests.properties.engine import Rows
-from watersmeet.runtime.spark.spark_types import as_spark_takes_it, spark_fields
+from watersmeet.runtime.spark.spark_types import to_spark_batch, to_spark_schema
 
 
 def sources_of(case: Case, arrivals: Mapping[str, Arrival]) -> dict[str, Any]:
@@ -38,9 +38,9 @@ def rows_of_table(table: pa.Table) -> Rows:
 
 
 def in_spark_types(table: pa.Table) -> pa.Table:
-    fields = spark_fields(table.schema)
+    fields = to_spark_schema(table.schema)
     return pa.Table.from_batches(
-        [as_spark_takes_it(batch, fields) for batch in table.combine_chunks().to_batches()], fields
+        [to_spark_batch(batch, fields) for batch in table.combine_chunks().to_batches()], fields
     )
 
 

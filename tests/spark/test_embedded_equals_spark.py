@@ -15,9 +15,9 @@ from tests.spark.queries import rows_of, rows_of_table, sources_of
 from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.spark.execution_plan import build_execution_plan
 
-from ..properties.arrivals import in_any_batches, with_late_rows
+from ..properties.arrivals import arrive_in_any_batches, arrive_with_late_rows
 from ..properties.engine import assert_same
-from ..properties.generators import generate
+from ..properties.generators import generate_case
 from ..volume import scale_volume
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -29,7 +29,7 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_finite_input_in_any_batches(spark: SparkSession, seed: int) -> None:
-    case, rng = generate(seed), Random(seed)
+    case, rng = generate_case(seed), Random(seed)
     arrivals = arriving(seed, rng)
     wanted = rows_of_table(wm.collect(case.text, sources_of(case, arrivals)))
     session = spark.newSession()
@@ -39,7 +39,7 @@ def test_a_finite_input_in_any_batches(spark: SparkSession, seed: int) -> None:
 
 
 def arriving(seed: int, rng: Random) -> dict[str, Arrival]:
-    return (with_late_rows if seed % 2 else in_any_batches)(rng, generate(seed))
+    return (arrive_with_late_rows if seed % 2 else arrive_in_any_batches)(rng, generate_case(seed))
 
 
 def test_the_cases_have_everything_in_them() -> None:
@@ -49,7 +49,7 @@ def test_the_cases_have_everything_in_them() -> None:
 
 
 def features(seed: int) -> Iterator[str]:
-    case, arrivals = generate(seed), arriving(seed, Random(seed))
+    case, arrivals = generate_case(seed), arriving(seed, Random(seed))
     yield from (
         word
         for word in ("RANGE", "PARTITION BY", "TUMBLE", "LANDMARK", "UNTIL NOW", "DWINDOW", "WINDOW =")

@@ -13,7 +13,7 @@ from pyspark.sql import Observation, SparkSession
 
 import watersmeet as wm
 from tests.spark.queries import rows_of, rows_of_table, run_to_the_end
-from watersmeet.runtime.spark.batch_metrics import batches
+from watersmeet.runtime.spark.batch_metrics import list_batches
 from watersmeet.runtime.spark.host import on_spark
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -63,7 +63,7 @@ def test_a_restart_with_other_rates_keeps_the_grid_of_its_checkpoint(spark: Spar
             pq.write_table(tables[name][-1], folder / f"{number}.parquet")
         sources = {name: wm.stream(tmp_path / name, time="ts", lateness="1 hour", follow=True) for name in counts}
         frame = wm.on_spark(QUERY, sources, session=spark, buckets=BUCKETS, checkpoint=tmp_path / "checkpoint")
-        (batch,) = [each for each in batches(run_to_the_end(frame, tmp_path)) if sum(each.arrived.values())]
+        (batch,) = [each for each in list_batches(run_to_the_end(frame, tmp_path)) if sum(each.arrived.values())]
         return dict(batch.shuffled)
 
     assert run_once(0, {"big": 2_000, "small": 20}) == {"big": 2_000, "small": 8 * 20}

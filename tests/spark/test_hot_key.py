@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from watersmeet.runtime.spark.batch_metrics import batches
+from watersmeet.runtime.spark.batch_metrics import list_batches
 
 from .faults.kills import children, command
 
@@ -40,7 +40,7 @@ def joined(spark: SparkSession, folder: Path, count: int) -> tuple[int, int]:
     writer = wm.on_spark(QUERY, sources, session=spark).writeStream.format("noop")
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
-    (batch,) = batches(query)
+    (batch,) = list_batches(query)
     return batch.results, max(peak_bytes(pid) for pid in workers())
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watersmeet.runtime.spark.integer_downcast import downcast_integers, restore_integers
-from watersmeet.runtime.spark.packets import table_buffer, table_from_bytes
+from watersmeet.runtime.spark.packets import decode_table, encode_table_to_buffer
 
 SCHEMA = pa.schema(
     [
@@ -42,7 +42,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
 
 @given(st.lists(tables(), min_size=1, max_size=4))
 def test_tables_come_back_one_after_the_other(several: list[pa.Table]) -> None:
-    travelled = [table_from_bytes(table_buffer(downcast_integers(table))) for table in several]
+    travelled = [decode_table(encode_table_to_buffer(downcast_integers(table))) for table in several]
     found = restore_integers(travelled, SCHEMA)
     found.validate(full=True)
     assert found.equals(pa.concat_tables(several))
@@ -58,7 +58,7 @@ def test_numbers_travel_in_32_bits_where_their_range_allows(values: list[int], f
 
 def test_half_of_the_bytes_travel() -> None:
     table = pa.table({"k": range(10_000), "ts": pa.array(range(10_000), pa.timestamp("us"))})
-    assert len(table_buffer(downcast_integers(table))) < 0.51 * len(table_buffer(table))
+    assert len(encode_table_to_buffer(downcast_integers(table))) < 0.51 * len(encode_table_to_buffer(table))
 
 
 @pytest.mark.parametrize("values", [["x"], [1, None], [0, 2**40], [1]])
@@ -67,4 +67,6 @@ def test_metadata_of_the_columns_own_change_nothing(values: list[object]) -> Non
     table = pa.Table.from_arrays(
         [pa.array(values, kind)], schema=pa.schema([pa.field("k", kind, metadata={b"low": b"7"})])
     )
-    assert restore_integers([table_from_bytes(table_buffer(downcast_integers(table)))], table.schema).equals(table)
+    assert restore_integers([decode_table(encode_table_to_buffer(downcast_integers(table)))], table.schema).equals(
+        table
+    )

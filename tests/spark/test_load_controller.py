@@ -18,7 +18,7 @@ from tests.spark.test_sources import TABLES, over, streaming_frame
 from watersmeet.planner.controller import BatchReport
 from watersmeet.runtime.background import BackgroundError
 from watersmeet.runtime.embedded.run import bind_query
-from watersmeet.runtime.spark.batch_metrics import batches
+from watersmeet.runtime.spark.batch_metrics import list_batches
 from watersmeet.runtime.spark.load_controller import LoadController
 from watersmeet.runtime.spark.plan_log import PlanLog
 
@@ -43,7 +43,7 @@ def test_after_a_batch_that_takes_too_long_later_ones_drop(spark: SparkSession, 
     assert min(shares.values()) < 1
     for name in "ab":
         streaming_frame(spark, tmp_path, name, fifths(name), exist_ok=True)
-    ran = batches(first) + batches(
+    ran = list_batches(first) + list_batches(
         run_to_the_end(wm.on_spark(QUERY, over(**frames), plans=tmp_path / "plans"), tmp_path)
     )
     run = wm.run(QUERY, over(a=fifths("a"), b=fifths("b")), plan=wm.plan())

@@ -10,15 +10,15 @@ import pytest
 
 from watersmeet.errors import InputError
 from watersmeet.runtime.spark.packets import (
-    GATHERED_BYTES,
+    MIN_BATCH_BYTES,
     PACKED,
     ROWS,
     Packet,
-    packed_batches,
-    packets_of,
-    table_buffer,
-    table_bytes,
-    table_from_bytes,
+    decode_table,
+    encode_table,
+    encode_table_to_buffer,
+    from_batch,
+    to_batches,
 )
 from watersmeet.sources.files import BATCH_ROWS, read_file_in_batches
 
@@ -28,22 +28,22 @@ TABLE = pa.table(
 
 
 def test_a_table_comes_back_out_of_its_blob() -> None:
-    assert table_from_bytes(table_buffer(TABLE)).equals(TABLE)
-    assert bytes(table_buffer(TABLE)) == table_bytes(TABLE)
-    assert table_from_bytes(table_bytes(TABLE.slice(1, 1))).equals(TABLE.slice(1, 1))
+    assert decode_table(encode_table_to_buffer(TABLE)).equals(TABLE)
+    assert bytes(encode_table_to_buffer(TABLE)) == encode_table(TABLE)
+    assert decode_table(encode_table(TABLE.slice(1, 1))).equals(TABLE.slice(1, 1))
 
 
 @pytest.mark.parametrize(
-    "sizes", [[], [0], [3, 0, 5], [GATHERED_BYTES], [1, GATHERED_BYTES, 2, 3], [GATHERED_BYTES - 1, 1, 1]]
+    "sizes", [[], [0], [3, 0, 5], [MIN_BATCH_BYTES], [1, MIN_BATCH_BYTES, 2, 3], [MIN_BATCH_BYTES - 1, 1, 1]]
 )
 def test_packets_travel_whole_and_in_order(sizes: list[int]) -> None:
     packets = [Packet(number, 0, ROWS, 1, size, blob=bytes([number]) * size) for number, size in enumerate(sizes)]
-    batches = list(packed_batches(packets))
+    batches = list(to_batches(packets))
     assert all(batch.schema == PACKED for batch in batches)
     for batch in batches:
         batch.validate(full=True)
-    assert [packet for batch in batches for packet in packets_of(batch)] == packets
-    assert len(batches) <= 1 + sum(sizes) // GATHERED_BYTES
+    assert [packet for batch in batches for packet in from_batch(batch)] == packets
+    assert len(batches) <= 1 + sum(sizes) // MIN_BATCH_BYTES
 
 
 def test_a_file_in_pieces_is_the_file(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ import watersmeet as wm
 from tests.spark.queries import forget_batch, rows_of, rows_of_table, run_to_the_end
 from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.planning import choose_spark_plan, make_default_plan
-from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, batches
+from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, list_batches
 from watersmeet.runtime.spark.plan_log import PlanLog
-from watersmeet.runtime.spark.task_batch import PlannedDrops, refuse_another_seed
+from watersmeet.runtime.spark.task_batch import PlannedDrops, check_drop_seed
 
 from ..properties.engine import Rows
 from .test_sources import TABLES, halves, over, streaming_frame
@@ -32,7 +32,7 @@ def test_a_plan_written_for_a_batch_runs_from_that_batch_on(spark: SparkSession,
     log.write(1, wm.plan("eager-nlj", order=["a", "b"]))
     sources = over(a=streaming_frame(spark, tmp_path, "a"), b=streaming_frame(spark, tmp_path, "b"))
     query = run_to_the_end(wm.on_spark(QUERY, sources, plans=tmp_path / "plans"), tmp_path)
-    first, second = batches(query)
+    first, second = list_batches(query)
     assert not any(first.comparisons.values())  # grouped runs count none
     assert all(second.comparisons.values())
     run = wm.run(QUERY, over(a=halves("a"), b=halves("b")))
@@ -55,13 +55,15 @@ def test_what_is_dropped_changes_from_batch_to_batch_and_a_replay_drops_the_same
     frames = {name: streaming_frame(spark, tmp_path, name, thirds(name)) for name in "ab"}
     followed = {name: wm.stream(tmp_path / name, time="ts", follow=True, files_per_batch=1) for name in "ab"}
     sources = over(**frames) if kind == "frames" else followed
-    ran = batches(run_to_the_end(wm.on_spark(QUERY, sources, session=spark, plans=tmp_path / "plans"), tmp_path))
+    ran = list_batches(run_to_the_end(wm.on_spark(QUERY, sources, session=spark, plans=tmp_path / "plans"), tmp_path))
     wanted, ledgers = embedded_by_rates()
     assert [ledger(batch) for batch in ran] == ledgers
     assert all(entry["shed"] for entry in ledgers[2].values())
     assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == wanted
     forget_batch(tmp_path, 2)
-    (again,) = batches(run_to_the_end(wm.on_spark(QUERY, sources, session=spark, plans=tmp_path / "plans"), tmp_path))
+    (again,) = list_batches(
+        run_to_the_end(wm.on_spark(QUERY, sources, session=spark, plans=tmp_path / "plans"), tmp_path)
+    )
     assert ledger(again) == ledgers[2]
     assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == wanted
 
@@ -72,7 +74,7 @@ def test_a_running_query_drops_by_one_seed(tmp_path: Path) -> None:
     drops = PlannedDrops(bind_query(QUERY, over(**TABLES)), "a", wm.plan(), log)
     assert not drops.now().drops  # no batch is under way here, so no plan of the log is
     with pytest.raises(wm.PlanError, match="drops by the seed 0, and the new plan by 9"):
-        refuse_another_seed(wm.plan(), wm.plan(drop={"a": 0.5}, drop_seed=9))
+        check_drop_seed(wm.plan(), wm.plan(drop={"a": 0.5}, drop_seed=9))
 
 
 def thirds(name: str) -> list[pa.Table]:

@@ -12,7 +12,7 @@ import watersmeet as wm
 from watersmeet.algebra.expressions import Expr
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.operators.expressions import evaluate
-from watersmeet.runtime.spark.predicate_pushdown import translated
+from watersmeet.runtime.spark.predicate_pushdown import translate_predicate
 from watersmeet.sql import bind
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -66,7 +66,7 @@ def bound(predicate: str) -> Expr:
 
 def test_predicates_mean_the_same_in_the_jvm(spark: SparkSession) -> None:
     exprs = {predicate: bound(predicate) for predicate in THERE}
-    columns = {predicate: translated(expr, EDGES.schema) for predicate, expr in exprs.items()}
+    columns = {predicate: translate_predicate(expr, EDGES.schema) for predicate, expr in exprs.items()}
     assert [predicate for predicate, column in columns.items() if column is None] == []
     frame = spark.createDataFrame(EDGES).select(
         *(column.alias(str(n)) for n, column in enumerate(columns.values()) if column is not None)
@@ -79,4 +79,4 @@ def test_predicates_mean_the_same_in_the_jvm(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("predicate", HERE)
 def test_what_spark_might_mean_otherwise_stays_here(spark: SparkSession, predicate: str) -> None:
-    assert translated(bound(predicate), EDGES.schema) is None
+    assert translate_predicate(bound(predicate), EDGES.schema) is None

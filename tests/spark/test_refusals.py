@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
 import watersmeet as wm
-from watersmeet.runtime.spark.bucket_grid import bucket_labels, partition_of
+from watersmeet.runtime.spark.bucket_grid import assign_labels, spark_partition
 from watersmeet.runtime.spark.execution import collect
 from watersmeet.runtime.spark.session import ROCKSDB
 
@@ -68,8 +68,8 @@ def test_less_than_one_bucket_is_refused(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("partitions", [1, 2, 5, 16])
 def test_labels_fall_on_the_partitions_spark_puts_them_on(spark: SparkSession, partitions: int) -> None:
-    labels = bucket_labels(partitions, partitions)
+    labels = assign_labels(partitions, partitions)
     frame = spark.createDataFrame([(label,) for label in labels], "label int")
     found = frame.select("label", F.pmod(F.hash("label"), F.lit(partitions))).collect()
-    assert {label: partition_of(label, partitions) for label in labels} == {row[0]: row[1] for row in found}
+    assert {label: spark_partition(label, partitions) for label in labels} == {row[0]: row[1] for row in found}
     assert sorted(row[1] for row in found) == list(range(partitions))

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from tests.spark.queries import forget_batch, rows_of, rows_of_table, run_to_the_end
-from watersmeet.runtime.spark.batch_metrics import batches
+from watersmeet.runtime.spark.batch_metrics import list_batches
 
 from .test_sources import frame, halves, over, streaming_frame
 
@@ -44,7 +44,7 @@ def test_stopped_between_batches_and_run_again(spark: SparkSession, tmp_path: Pa
     wanted = rows_of_table(pa.concat_tables([pa.Table.from_batches(each, run.result) for each in rounds]))
     sources = over(a=streaming_frame(spark, tmp_path, "a"), b=streaming_frame(spark, tmp_path, "b"))
     shown = wm.on_spark(query, sources, plan=PLAN)
-    last = batches(run_to_the_end(shown, tmp_path))[-1]
+    last = list_batches(run_to_the_end(shown, tmp_path))[-1]
     assert sum(last.shed.values()) > 0
     assert rows_of(spark.read.schema(shown.schema).parquet(str(tmp_path / "out"))) == wanted
     forget_batch(tmp_path, last.batch)
@@ -55,7 +55,7 @@ def test_stopped_between_batches_and_run_again(spark: SparkSession, tmp_path: Pa
 def test_another_share_on_the_same_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     query = QUERIES["every second"]
     sources = over(a=streaming_frame(spark, tmp_path, "a"), b=streaming_frame(spark, tmp_path, "b"))
-    last = batches(run_to_the_end(wm.on_spark(query, sources, plan=PLAN), tmp_path))[-1]
+    last = list_batches(run_to_the_end(wm.on_spark(query, sources, plan=PLAN), tmp_path))[-1]
     forget_batch(tmp_path, last.batch)
     with pytest.raises(Exception, match="what is dropped"):
         run_to_the_end(wm.on_spark(query, sources, plan=wm.plan(drop={"a": 0.5}, drop_seed=3)), tmp_path)

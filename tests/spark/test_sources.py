@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
 from tests.spark.queries import rows_of, rows_of_table, run_to_the_end, streamed_rows
-from watersmeet.runtime.spark.batch_metrics import batches
+from watersmeet.runtime.spark.batch_metrics import list_batches
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -99,7 +99,7 @@ def test_a_streaming_frame_counts_rows_that_its_selection_drops(spark: SparkSess
     latest_first = halves("a")[::-1]
     source = streaming_frame(spark, tmp_path, "a", latest_first)
     query = run_to_the_end(wm.on_spark("SELECT a.id FROM a [RANGE 1 SECOND] WHERE a.x < 0.5", over(a=source)), tmp_path)
-    assert [(batch.arrived["a"], batch.late["a"]) for batch in batches(query)] == [(35, 0), (25, 25)]
+    assert [(batch.arrived["a"], batch.late["a"]) for batch in list_batches(query)] == [(35, 0), (25, 25)]
 
 
 def test_shedding_keeps_the_same_rows_on_every_host(spark: SparkSession) -> None:

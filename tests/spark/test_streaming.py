@@ -19,12 +19,12 @@ import watersmeet as wm
 from tests.oracle import Arrival
 from tests.spark.queries import rows_of, rows_of_table, run_to_the_end, sources_of
 from watersmeet.runtime.spark import host
-from watersmeet.runtime.spark.batch_metrics import batches
+from watersmeet.runtime.spark.batch_metrics import list_batches
 
-from ..properties.arrivals import in_any_batches, with_late_rows
+from ..properties.arrivals import arrive_in_any_batches, arrive_with_late_rows
 from ..properties.cases import Case
 from ..properties.engine import Rows, assert_same
-from ..properties.generators import generate
+from ..properties.generators import generate_case
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -35,8 +35,8 @@ SEEDS = tuple(range(100, 106))
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_files_that_come_one_by_one(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    case, rng = generate(seed), Random(seed)
-    arrivals = (with_late_rows if seed % 2 else in_any_batches)(rng, case)
+    case, rng = generate_case(seed), Random(seed)
+    arrivals = (arrive_with_late_rows if seed % 2 else arrive_in_any_batches)(rng, case)
     cut = rng.randint(0, max(len(arrival.batches) for arrival in arrivals.values()))
     wanted, ledger = _embedded(case, arrivals)
     counted: dict[str, list[int]] = {name: [0, 0] for name in arrivals}
@@ -52,7 +52,7 @@ def test_files_that_come_one_by_one(spark: SparkSession, tmp_path: Path, seed: i
             buckets=1 + seed % 3,
             remembers=bool(seed % 4 > 1),
         )
-        for batch in batches(run_to_the_end(frame, tmp_path)):
+        for batch in list_batches(run_to_the_end(frame, tmp_path)):
             for name, numbers in counted.items():
                 numbers[0] += batch.arrived[name]
                 numbers[1] += batch.late[name]

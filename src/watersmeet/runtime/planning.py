@@ -22,19 +22,19 @@ from watersmeet.algebra.query import BoundQuery
 from watersmeet.calibration.store import current as current_profile
 from watersmeet.operators.aggregate.config import build_aggregate_config
 from watersmeet.operators.window_join.config import JoinConfig, build_join_config
-from watersmeet.operators.window_join.tactics.registry import settled_config
-from watersmeet.planner.budget import Budget
+from watersmeet.operators.window_join.tactics.registry import compile_join_config
 from watersmeet.planner.cost_of_spark import Shuffle
 from watersmeet.planner.explain import Explanation, explained
 from watersmeet.planner.filling import fill_plan
 from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
+from watersmeet.planner.plan_cost import Budget
 from watersmeet.planner.samples import Sample, Samples, sample_of
 from watersmeet.planner.workload import Arriving, workload_of
-from watersmeet.runtime.spark.bucket_grid import choose_layout, grouping_of, shuffle_of
+from watersmeet.runtime.spark.bucket_grid import choose_grid, estimate_shuffle, find_grouping
 from watersmeet.runtime.statistics import fill_missing_stats, list_columns_read
-from watersmeet.sources.declarations import Relation, Stream, event_times_us
+from watersmeet.sources.declarations import Relation, Stream, extract_event_times_us
 from watersmeet.sources.feeds import PathFeed, SparkFeed, TableFeed
-from watersmeet.sources.times import refuse_likely_unit
+from watersmeet.sources.times import refuse_undeclared_unit
 from watersmeet.stats.estimate import Estimate, Provenance
 from watersmeet.stats.sample import measured
 from watersmeet.stats.stream_stats import ASSUMED_ROWS_PER_S, StreamStats, stats
@@ -135,10 +135,10 @@ def predict_shuffle(
     """
     grouped = build_aggregate_config(bound) if bound.is_aggregation else None
     config = build_join_config(bound, Plan()) if grouped is None else grouped.join
-    grouping = None if grouped is None else grouping_of(grouped)
+    grouping = None if grouped is None else find_grouping(grouped)
     rates = estimate_input_rates(bound, config, sources, hand, known)
-    grid = choose_layout(config, buckets, rates.rows, grouping)
-    return shuffle_of(config, grid, rates.rows, is_total=rates.is_total, grouping=grouping)
+    grid = choose_grid(config, buckets, rates.rows, grouping)
+    return estimate_shuffle(config, grid, rates.rows, is_total=rates.is_total, grouping=grouping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ def make_default_plan(bound: BoundQuery) -> Plan:
     """Return the plan that needs no statistics: grouped runs in the default order; for an aggregation, late
     aggregation.
     """
-    return Plan() if bound.is_aggregation else settled_config(bound, Plan()).plan
+    return Plan() if bound.is_aggregation else compile_join_config(bound, Plan()).plan
 
 
 def has_too_few_rows(bound: BoundQuery, hand: PlanningSample, known: Mapping[str, StreamStats]) -> bool:
@@ -245,7 +245,7 @@ def has_too_few_rows(bound: BoundQuery, hand: PlanningSample, known: Mapping[str
 
 def _fill_pinned_plan(bound: BoundQuery, hand: PlanningSample, known: Mapping[str, StreamStats], plan: Plan) -> Plan:
     """Fill what a pinned plan of a join leaves open."""
-    config = settled_config(bound, plan)
+    config = compile_join_config(bound, plan)
     if config.plan == plan or has_too_few_rows(bound, hand, known):
         return config.plan
     workload = workload_of(
@@ -284,7 +284,7 @@ def read_planning_sample(bound: BoundQuery, sources: Mapping[str, Stream | Relat
     for name, times in hand.times.items():
         source = sources[name]
         if isinstance(source, Stream) and times.size:
-            refuse_likely_unit(name, source.time, source.schema, source.unit, int(times.min()), int(times.max()))
+            refuse_undeclared_unit(name, source.time, source.schema, source.unit, int(times.min()), int(times.max()))
     return hand
 
 
@@ -299,7 +299,10 @@ def build_sample(
     streams = {name: source for name in tables if isinstance(source := sources[name], Stream)}
     return PlanningSample(
         tables,
-        {name: event_times_us(name, tables[name], source.time, source.unit) for name, source in streams.items()},
+        {
+            name: extract_event_times_us(name, tables[name], source.time, source.unit)
+            for name, source in streams.items()
+        },
         whole,
     )
 

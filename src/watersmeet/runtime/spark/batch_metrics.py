@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
 from watersmeet.operators.window_join.work_counters import ALL_INPUTS, EMIT, INGEST, PROBE, STORE
-from watersmeet.runtime.spark.bucket import MERGE_METRICS, Bucket, spent_name
+from watersmeet.runtime.spark.bucket import MERGE_METRICS, Bucket, time_metric_name
 from watersmeet.runtime.spark.emission import METRICS
 
 OBSERVATION, MERGED = "watersmeet", "watersmeet groups"
@@ -72,22 +72,22 @@ class SparkBatchMetrics:
 
 def metric_names(bucket: Bucket) -> tuple[str, ...]:
     """The numbers a bucket fills, in order."""
-    return tuple(column for column, _ in _columns(bucket))
+    return tuple(column for column, _ in _list_metrics(bucket))
 
 
-def observed(emitted: DataFrame, bucket: Bucket, seen: Observation | None = None) -> DataFrame:
+def observe_buckets(emitted: DataFrame, bucket: Bucket, seen: Observation | None = None) -> DataFrame:
     """The same rows, with the metrics observed: sums over the buckets, and the times that are the same in all.
 
     A streaming query's are in its progress; a finite one's go to whoever has seen it.
     """
     sums = [
         (F.max if column in _EQUAL_IN_ALL else F.sum)(_number(place)).alias(json.dumps(key))
-        for place, (column, key) in enumerate(_columns(bucket))
+        for place, (column, key) in enumerate(_list_metrics(bucket))
     ]
     return emitted.observe(seen or OBSERVATION, *sums)
 
 
-def observed_merge(emitted: DataFrame) -> DataFrame:
+def observe_merger(emitted: DataFrame) -> DataFrame:
     """The same for the second step of an aggregation."""
     return emitted.observe(
         MERGED, *(F.sum(_number(place)).alias(json.dumps([name])) for place, name in enumerate(MERGE_METRICS))
@@ -98,22 +98,22 @@ def _number(place: int) -> Column:
     return F.col(METRICS)[place]
 
 
-def batches(query: Any) -> list[SparkBatchMetrics]:
+def list_batches(query: Any) -> list[SparkBatchMetrics]:
     """The metrics of a streaming query's recent micro-batches, oldest first; `query` is what `start()` returned."""
-    return metrics_of(query.recentProgress)
+    return parse_progress(query.recentProgress)
 
 
-def metrics_of(progress: Iterable[Any]) -> list[SparkBatchMetrics]:
+def parse_progress(progress: Iterable[Any]) -> list[SparkBatchMetrics]:
     """The metrics in the progress reports of a streaming query; batches in which no bucket ran have none."""
     found = ((each, each["observedMetrics"].get(OBSERVATION)) for each in progress)
     return [
-        _batch(each, _with_merge(each, row.asDict()))
+        _parse_batch(each, _add_merger_metrics(each, row.asDict()))
         for each, row in found
         if row is not None and row[_RESULTS] is not None
     ]
 
 
-def ledger_of(values: Mapping[str, int | None]) -> dict[str, dict[str, int]]:
+def build_ledger(values: Mapping[str, int | None]) -> dict[str, dict[str, int]]:
     """Where the rows of each stream went, from the metrics of a finite query."""
     found: dict[str, dict[str, int]] = {}
     for text, value in values.items():
@@ -123,7 +123,7 @@ def ledger_of(values: Mapping[str, int | None]) -> dict[str, dict[str, int]]:
     return {name: {**each, "kept": each["arrived"] - each["late"] - each["shed"]} for name, each in found.items()}
 
 
-def _with_merge(progress: Any, values: dict[str, int]) -> dict[str, int]:
+def _add_merger_metrics(progress: Any, values: dict[str, int]) -> dict[str, int]:
     """Both steps' metrics together; results are those of the last."""
     merged = progress["observedMetrics"].get(MERGED)
     if merged is None:
@@ -132,7 +132,7 @@ def _with_merge(progress: Any, values: dict[str, int]) -> dict[str, int]:
     return values | added | {_RESULTS: merged[_RESULTS] or 0}
 
 
-def _batch(progress: Any, observed_values: Mapping[str, int]) -> SparkBatchMetrics:
+def _parse_batch(progress: Any, observed_values: Mapping[str, int]) -> SparkBatchMetrics:
     values: dict[str, Any] = {"batch": progress["batchId"], "trigger_ms": progress["durationMs"]["triggerExecution"]}
     for text, value in observed_values.items():
         what, *about = json.loads(text)
@@ -145,7 +145,7 @@ def _batch(progress: Any, observed_values: Mapping[str, int]) -> SparkBatchMetri
     return SparkBatchMetrics(**values)
 
 
-def _columns(bucket: Bucket) -> list[tuple[str, list[str]]]:
+def _list_metrics(bucket: Bucket) -> list[tuple[str, list[str]]]:
     """Every number with what it is about: the metric's name, then the stream, or the two aliases."""
     aliases = [each.alias for each in bucket.config.inputs]
     pairs = [(i, j) for i in range(len(aliases)) for j in range(len(aliases)) if i != j]
@@ -155,9 +155,9 @@ def _columns(bucket: Bucket) -> list[tuple[str, list[str]]]:
         *((f"shuffled_{i}", ["shuffled", aliases[i]]) for i in bucket.travelling),
         *((f"{what}_{i}_{j}", [what, aliases[i], aliases[j]]) for what in _PER_PAIR for i, j in pairs),
         *(
-            (spent_name(operator, i), ["spent_us", f"{operator} {alias}"])
+            (time_metric_name(operator, i), ["spent_us", f"{operator} {alias}"])
             for operator in _PER_INPUT
             for i, alias in enumerate(aliases)
         ),
-        *((spent_name(operator, ALL_INPUTS), ["spent_us", operator]) for operator in (PROBE, EMIT)),
+        *((time_metric_name(operator, ALL_INPUTS), ["spent_us", operator]) for operator in (PROBE, EMIT)),
     ]

@@ -25,10 +25,10 @@ from watersmeet.operators.shed.aggregation import TIME
 from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.work_counters import ALL_INPUTS
-from watersmeet.runtime.spark.bucket_grid import Int64s, Layout
-from watersmeet.runtime.spark.bucket_operators import AggregateOperator, Counters, Operator
+from watersmeet.runtime.spark.bucket_grid import BucketGrid, Int64s
+from watersmeet.runtime.spark.bucket_operators import AggregateBucketOperator, BucketOperator, StepCounters
 from watersmeet.runtime.spark.integer_downcast import restore_integers
-from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNWANTED, Packet, table_from_bytes
+from watersmeet.runtime.spark.packets import CLOCK, ROWS, SHED, UNSELECTED, Packet, decode_table
 from watersmeet.runtime.watermark import Lateness, Watermark
 from watersmeet.sources.times import extract_event_times_us, refuse_undeclared_unit
 
@@ -51,12 +51,12 @@ class Bucket:
     arrive in packets.
     """
 
-    operator: Operator
+    operator: BucketOperator
     config: JoinConfig | AggregateConfig
     travelling: Mapping[int, pa.Schema]
     streams: tuple[str, ...]
     lateness: Mapping[str, Lateness]
-    layout: Layout
+    layout: BucketGrid
     labels: tuple[int, ...]
 
     def empty(self) -> BucketState:
@@ -111,11 +111,11 @@ class _UnpackedBatch:
 
     def add(self, packet: Packet) -> None:
         if packet.kind == ROWS:
-            self.tables.setdefault(packet.source, []).append(table_from_bytes(packet.blob))
+            self.tables.setdefault(packet.source, []).append(decode_table(packet.blob))
         elif packet.kind == CLOCK:
             self._add_clock(packet)
         else:
-            times = table_from_bytes(packet.blob).column(TIME).combine_chunks().to_numpy()
+            times = decode_table(packet.blob).column(TIME).combine_chunks().to_numpy()
             self.only_times.setdefault((packet.kind, packet.source), []).append(times)
 
     def _add_clock(self, packet: Packet) -> None:
@@ -141,7 +141,7 @@ class _UnpackedBatch:
     def _times(self, kind: int, stream: int) -> Int64s:
         return np.concatenate([np.empty(0, np.int64), *self.only_times.get((kind, stream), [])])
 
-    def metrics(self, deltas: dict[int, InputBatch], watermark_us: int, counters: Counters) -> Metrics:
+    def metrics(self, deltas: dict[int, InputBatch], watermark_us: int, counters: StepCounters) -> Metrics:
         """Count every row once over all buckets.
 
         A row that has copies counts in the first of its cells. Every copy counts as a shuffled row.
@@ -150,7 +150,7 @@ class _UnpackedBatch:
         for number in range(len(self.bucket.streams)):
             i = self.bucket.first_input(number)
             late = counters.late[i] if self.bucket.layout.is_first_copy(i, self.cell) else 0
-            unwanted, shed = (self._times(kind, number) for kind in (UNWANTED, SHED))
+            unwanted, shed = (self._times(kind, number) for kind in (UNSELECTED, SHED))
             late += int(np.count_nonzero(unwanted < watermark_us)) + int(np.count_nonzero(shed < watermark_us))
             metrics[f"arrived_{number}"] = self.arrived.get(number, 0)
             metrics[f"late_{number}"] = late
@@ -165,11 +165,11 @@ class _UnpackedBatch:
                 if i != j
             }
         return metrics | {
-            spent_name(*what): round(seconds * 1e6) for what, seconds in counters.tally.watch.spent_s.items()
+            time_metric_name(*what): round(seconds * 1e6) for what, seconds in counters.tally.watch.spent_s.items()
         }
 
 
-def spent_name(operator: str, number: int) -> str:
+def time_metric_name(operator: str, number: int) -> str:
     """Return the name of the metric for an operator's time on one input, or on all inputs."""
     return f"{operator.replace(' ', '_')}_{'all' if number == ALL_INPUTS else number}_us"
 
@@ -186,8 +186,8 @@ class Merger:
     labels: tuple[int, ...]
 
     @property
-    def operator(self) -> AggregateOperator:
-        return AggregateOperator(self.config, {})
+    def operator(self) -> AggregateBucketOperator:
+        return AggregateBucketOperator(self.config, {})
 
     @property
     def lateness(self) -> Mapping[str, Lateness]:
@@ -203,7 +203,7 @@ class Merger:
         """Adds up parts, given as blobs with their rounds, round after round."""
         by_round: dict[int, list[pa.Table]] = {}
         for number, blob in parts:
-            by_round.setdefault(number, []).append(table_from_bytes(blob))
+            by_round.setdefault(number, []).append(decode_table(blob))
         inner = state.inner
         if not isinstance(inner, AggregateState):
             raise InternalError("a merger's state is an aggregation's")

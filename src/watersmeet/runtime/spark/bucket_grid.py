@@ -81,13 +81,13 @@ class Grouping:
     classes: frozenset[int]
     keys: Mapping[int, tuple[Expr, ...]]
 
-    def is_whole_in(self, layout: Layout) -> bool:
+    def is_whole_in(self, layout: BucketGrid) -> bool:
         """Return whether all results of a group are in one cell."""
         return all(axis.key_class in self.classes if axis.split is None else bool(axis.keys) for axis in layout.axes)
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class BucketGrid:
     """A grid of cells, one per bucket. Cells are numbered with the first axis varying slowest."""
 
     axes: tuple[Axis, ...] = ()
@@ -115,7 +115,7 @@ class Layout:
         )
 
 
-def grouping_of(config: AggregateConfig) -> Grouping:
+def find_grouping(config: AggregateConfig) -> Grouping:
     """Return the equality classes that are grouped by, and the inputs that have their own group keys."""
     grouped = frozenset(
         number
@@ -126,28 +126,30 @@ def grouping_of(config: AggregateConfig) -> Grouping:
     return Grouping(grouped, keys)
 
 
-def choose_layout(
+def choose_grid(
     config: JoinConfig, buckets: int, rows_per_s: Sequence[float] | None = None, grouping: Grouping | None = None
-) -> Layout:
+) -> BucketGrid:
     """Return the grid of `buckets` cells that shuffles the fewest rows.
 
     A query that counts the rows of a whole stream gets one cell. `rows_per_s` are the rates by input; without them,
     equal rates are assumed. Adding up partial groups counts as if every row were shuffled once more.
     """
     if config.waits_for_watermark or buckets == 1:
-        return Layout()
+        return BucketGrid()
     rates = list(rows_per_s) if rows_per_s is not None else [1.0] * len(config.inputs)
-    grids = _list_grids(buckets, axes_of(config, grouping))
+    grids = _list_grids(buckets, list_axes(config, grouping))
     return min(grids, key=lambda grid: _rank_grid(config, grid, rates, grouping))
 
 
-def _rank_grid(config: JoinConfig, grid: Layout, rates: list[float], grouping: Grouping | None) -> tuple[float, int]:
+def _rank_grid(
+    config: JoinConfig, grid: BucketGrid, rates: list[float], grouping: Grouping | None
+) -> tuple[float, int]:
     """Return the rows shuffled per second, then the number of axes as a tie-breaker. Relations are not shuffled."""
     again = 0 if grouping is None or grouping.is_whole_in(grid) else 1
     return sum(rates[i] * (len(grid.copies(i)) + again) for i in config.streams), len(grid.axes)
 
 
-def axes_of(config: JoinConfig, grouping: Grouping | None = None) -> list[Axis]:
+def list_axes(config: JoinConfig, grouping: Grouping | None = None) -> list[Axis]:
     """List every axis that a grid of the query can have, with one coordinate each."""
     group_keys = {} if grouping is None else grouping.keys
     axes = [Axis(1, frozenset(members), key_class=c) for c, members in enumerate(config.classes.keys)]
@@ -155,8 +157,8 @@ def axes_of(config: JoinConfig, grouping: Grouping | None = None) -> list[Axis]:
     return [*axes, *(Axis(1, frozenset({i}), split=i) for i in config.streams)]
 
 
-def shuffle_of(
-    config: JoinConfig, grid: Layout, rows: Sequence[float], *, is_total: bool, grouping: Grouping | None = None
+def estimate_shuffle(
+    config: JoinConfig, grid: BucketGrid, rows: Sequence[float], *, is_total: bool, grouping: Grouping | None = None
 ) -> Shuffle:
     """Return the shuffle of a grid whose inputs have `rows` rows, in total or per second."""
     inputs = tuple(ShuffledInput(config.inputs[i].alias, i, rows[i], len(grid.copies(i))) for i in config.streams)
@@ -165,9 +167,11 @@ def shuffle_of(
     )
 
 
-def _list_grids(buckets: int, axes: list[Axis]) -> Iterator[Layout]:
+def _list_grids(buckets: int, axes: list[Axis]) -> Iterator[BucketGrid]:
     for shares in _factorize(buckets, len(axes)):
-        yield Layout(tuple(replace(axis, share=share) for share, axis in zip(shares, axes, strict=True) if share > 1))
+        yield BucketGrid(
+            tuple(replace(axis, share=share) for share, axis in zip(shares, axes, strict=True) if share > 1)
+        )
 
 
 def _factorize(number: int, places: int) -> Iterator[tuple[int, ...]]:
@@ -189,18 +193,18 @@ _MASK_32 = 0xFFFFFFFF
 _SEED = 42
 
 
-def bucket_labels(buckets: int, partitions: int) -> tuple[int, ...]:
+def assign_labels(buckets: int, partitions: int) -> tuple[int, ...]:
     """Return one label per bucket. Labels are assigned to the partitions in turn; label 0 is always among them.
 
-    >>> labels = bucket_labels(4, 4)
-    >>> sorted(partition_of(label, 4) for label in labels)
+    >>> labels = assign_labels(4, 4)
+    >>> sorted(spark_partition(label, 4) for label in labels)
     [0, 1, 2, 3]
     """
     by_partition: dict[int, list[int]] = {partition: [] for partition in range(partitions)}
     per_partition = -(-buckets // partitions)
     label = 0
     while sum(map(len, by_partition.values())) < per_partition * partitions:
-        labels = by_partition[partition_of(label, partitions)]
+        labels = by_partition[spark_partition(label, partitions)]
         if len(labels) < per_partition:
             labels.append(label)
         label += 1
@@ -208,10 +212,10 @@ def bucket_labels(buckets: int, partitions: int) -> tuple[int, ...]:
     return tuple(sorted(in_turn, key=lambda each: (each != 0, in_turn.index(each)))[:buckets])
 
 
-def partition_of(label: int, partitions: int) -> int:
+def spark_partition(label: int, partitions: int) -> int:
     """Return the partition that Spark assigns to a group with this INT key.
 
-    >>> partition_of(0, 1_000_000)
+    >>> spark_partition(0, 1_000_000)
     211791
     """
     signed = _murmur3(label)
@@ -263,7 +267,7 @@ class GridStore:
         offsets = self.checkpoint / "offsets"
         return offsets.is_dir() and any(file.name.isdigit() for file in offsets.iterdir())
 
-    def load(self, query: str, config: JoinConfig, grouping: Grouping | None) -> Layout | None:
+    def load(self, query: str, config: JoinConfig, grouping: Grouping | None) -> BucketGrid | None:
         """Return the stored grid of this query, or None where there is none."""
         if not self._file.exists():
             return None
@@ -271,7 +275,7 @@ class GridStore:
             header = read_frame(self._file, GRID_FRAME).header
             if header["query"] != query:
                 return None  # the headers of its buckets name the difference
-            return Layout(tuple(_find_axis(each, config, grouping) for each in header["axes"]))
+            return BucketGrid(tuple(_find_axis(each, config, grouping) for each in header["axes"]))
         except DamagedFileError as error:
             raise DamagedFileError(error.place, error.wrong, hint=_RESTORE_GRID) from error
         except (KeyError, TypeError, ValueError) as error:
@@ -279,7 +283,7 @@ class GridStore:
                 self._file, "is damaged: its grid does not fit the query", hint=_RESTORE_GRID
             ) from error
 
-    def save(self, query: str, grid: Layout) -> None:
+    def save(self, query: str, grid: BucketGrid) -> None:
         """Write the grid atomically."""
         axes = [
             {"share": axis.share, "class": axis.key_class, "input": axis.split, "by_group": bool(axis.keys)}
@@ -293,7 +297,7 @@ class GridStore:
 
 
 def _find_axis(saved: dict[str, Any], config: JoinConfig, grouping: Grouping | None) -> Axis:
-    for axis in axes_of(config, grouping):
+    for axis in list_axes(config, grouping):
         if (axis.key_class, axis.split, bool(axis.keys)) == (saved["class"], saved["input"], saved["by_group"]):
             return replace(axis, share=int(saved["share"]))
     raise ValueError("the query does not have this axis")

@@ -27,10 +27,10 @@ from watersmeet.operators.window_join.driver import add_relation, exhaust, iter_
 from watersmeet.operators.window_join.serialization import SavedPart, list_state_parts, restore_state
 from watersmeet.operators.window_join.state import JoinState, empty_state, evict_expired_rows
 from watersmeet.operators.window_join.work_counters import WorkCounters
-from watersmeet.runtime.spark.packets import table_from_bytes
+from watersmeet.runtime.spark.packets import decode_table
 
 
-class Part(Protocol):
+class StatePart(Protocol):
     """A piece of state of input `number`; `value` is the object whose identity tells whether the piece has changed."""
 
     @property
@@ -48,7 +48,7 @@ class Part(Protocol):
     def bytes(self) -> bytes: ...
 
 
-class Counters(Protocol):
+class StepCounters(Protocol):
     """What a step did, per input."""
 
     @property
@@ -61,28 +61,28 @@ class Counters(Protocol):
     def tally(self) -> WorkCounters: ...
 
 
-Steps = Generator[pa.RecordBatch, None, tuple[Any, Counters]]
+StepResults = Generator[pa.RecordBatch, None, tuple[Any, StepCounters]]
 
 
-class Operator(Protocol):
+class BucketOperator(Protocol):
     """A function from state and a batch to results and the next state. Time is an argument."""
 
     def empty(self) -> Any: ...
 
     def steps(
         self, state: Any, deltas: dict[int, InputBatch], watermark_us: int, future_us: int, largest_us: int
-    ) -> Steps:
+    ) -> StepResults:
         """Yields results in bounded pieces; returns the next state and what was counted. `largest_us` is of all
         buckets' rows.
         """
 
-    def parts(self, state: Any) -> Sequence[Part]: ...
+    def parts(self, state: Any) -> Sequence[StatePart]: ...
 
     def restored(self, saved: Sequence[SavedPart]) -> Any: ...
 
 
 @dataclass(frozen=True)
-class MeetOperator:
+class JoinBucketOperator:
     """The meet. Relations are not state: they travel with the query, as blobs."""
 
     config: JoinConfig
@@ -97,7 +97,7 @@ class MeetOperator:
         following, counters = yield from iter_join_batch(self.config, state, deltas, watermark_us, future_us)
         return evict_expired_rows(self.config, following, state, future_us), counters
 
-    def parts(self, state: JoinState) -> Sequence[Part]:
+    def parts(self, state: JoinState) -> Sequence[StatePart]:
         return list_state_parts(self.config, state)
 
     def restored(self, saved: Sequence[SavedPart]) -> JoinState:
@@ -110,11 +110,11 @@ class MeetOperator:
 
     @cached_property
     def _tables(self) -> dict[int, pa.Table]:
-        return {number: table_from_bytes(blob) for number, blob in self.relations.items()}
+        return {number: decode_table(blob) for number, blob in self.relations.items()}
 
 
 @dataclass(frozen=True)
-class AggregateOperator:
+class AggregateBucketOperator:
     """The aggregation. Relations are in its state from the start."""
 
     config: AggregateConfig
@@ -123,17 +123,17 @@ class AggregateOperator:
     def empty(self) -> AggregateState:
         state = aggregate_state.empty_state(self.config)
         for number, blob in self.relations.items():
-            state = aggregate_state.load_relation(self.config, state, number, table_from_bytes(blob))
+            state = aggregate_state.load_relation(self.config, state, number, decode_table(blob))
         return state
 
     def steps(
         self, state: AggregateState, deltas: dict[int, InputBatch], watermark_us: int, future_us: int, largest_us: int
-    ) -> Steps:
+    ) -> StepResults:
         stepped = aggregate_step(self.config, state, deltas, watermark_us, future_us, largest_us)
         yield from stepped.results
         return stepped.state, stepped.counters
 
-    def parts(self, state: AggregateState) -> Sequence[Part]:
+    def parts(self, state: AggregateState) -> Sequence[StatePart]:
         return aggregate_parts.split_into_parts(state)
 
     def restored(self, saved: Sequence[SavedPart]) -> AggregateState:
@@ -144,7 +144,7 @@ ESTIMATES = "estimates"
 
 
 @dataclass(frozen=True)
-class ShedState:
+class SheddingBucketState:
     """The join's windows, and the combinations that are or will be inside them."""
 
     meet: JoinState
@@ -152,31 +152,36 @@ class ShedState:
 
 
 @dataclass(frozen=True)
-class ShedOperator:
+class SheddingBucketOperator:
     """`join` gives combinations, with the identity and the time of each of their rows."""
 
-    join: MeetOperator
+    join: JoinBucketOperator
     shed: ShedConfig
 
-    def empty(self) -> ShedState:
-        return ShedState(self.join.empty(), ShedAggregation(self.shed))
+    def empty(self) -> SheddingBucketState:
+        return SheddingBucketState(self.join.empty(), ShedAggregation(self.shed))
 
     def steps(
-        self, state: ShedState, deltas: dict[int, InputBatch], watermark_us: int, future_us: int, largest_us: int
-    ) -> Steps:
+        self,
+        state: SheddingBucketState,
+        deltas: dict[int, InputBatch],
+        watermark_us: int,
+        future_us: int,
+        largest_us: int,
+    ) -> StepResults:
         found, (meet, counters) = exhaust(self.join.steps(state.meet, deltas, watermark_us, future_us, largest_us))
         aggregation = replace(
             state.aggregation
         )  # its fields are set anew, never changed, so the state before stays as it was
         shown = aggregation.step(found, largest_us, future_us)
         yield from shown
-        return ShedState(meet, aggregation), replace(counters, results=sum(batch.num_rows for batch in shown))
+        return SheddingBucketState(meet, aggregation), replace(counters, results=sum(batch.num_rows for batch in shown))
 
-    def parts(self, state: ShedState) -> Sequence[Part]:
+    def parts(self, state: SheddingBucketState) -> Sequence[StatePart]:
         combinations = state.aggregation
         saved = SavedWhole(0, ESTIMATES, combinations, combinations.begins_us.size, combinations.to_bytes)
         return [saved, *self.join.parts(state.meet)]
 
-    def restored(self, saved: Sequence[SavedPart]) -> ShedState:
+    def restored(self, saved: Sequence[SavedPart]) -> SheddingBucketState:
         first, *rest = saved
-        return ShedState(self.join.restored(rest), ShedAggregation.from_bytes(self.shed, first.blob))
+        return SheddingBucketState(self.join.restored(rest), ShedAggregation.from_bytes(self.shed, first.blob))

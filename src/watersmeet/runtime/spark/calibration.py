@@ -21,12 +21,12 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from watersmeet.algebra.plan import Plan
-from watersmeet.calibration.measurement import fitted
+from watersmeet.calibration.measurement import fit_weights
 from watersmeet.errors import InternalError
 from watersmeet.planner.models.profile import SparkCosts
 from watersmeet.runtime.embedded import run as embedded
-from watersmeet.runtime.processes import cpu_s
-from watersmeet.runtime.spark.batch_metrics import metrics_of
+from watersmeet.runtime.processes import measure_cpu_s
+from watersmeet.runtime.spark.batch_metrics import parse_progress
 from watersmeet.runtime.spark.host import on_spark
 from watersmeet.runtime.spark.session import session
 from watersmeet.sources.declarations import stream
@@ -68,7 +68,7 @@ class Spent:
     rows_in: float
     rows_out: float
     batches: float
-    cpu_s: float
+    measure_cpu_s: float
     pack_s: float
     state_s: float
     join_s: float
@@ -102,7 +102,7 @@ def costs(points: list[Spent]) -> SparkCosts:
     """
     rows = sum(each.rows_in for each in points)
     pack_s, state_s = (max(0.0, sum(getattr(each, name) for each in points)) / rows for name in ("pack_s", "state_s"))
-    shuffle_s, out_s, batch_s = fitted(
+    shuffle_s, out_s, batch_s = fit_weights(
         [(each.rows_in, each.rows_out, each.batches) for each in points],
         [each.cpu_s for each in points],
         [each.join_s + each.pack_s + each.state_s for each in points],
@@ -115,11 +115,11 @@ def _run(spark: SparkSession, load: Load, batches: int) -> Spent:
         place = Path(name)
         tables = [_written(place / each, load, number, batches) for number, each in enumerate(_NAMES)]
         sources = {each: stream(place / each, time="ts", follow=True, files_per_batch=1) for each in _NAMES}
-        before_s = cpu_s()
+        before_s = measure_cpu_s()
         writer = on_spark(load.query, sources, plan=Plan("runs"), session=spark).writeStream.format("noop")
         query = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start()
         query.awaitTermination()
-        spent_s, found = cpu_s() - before_s, metrics_of(query.recentProgress)
+        spent_s, found = measure_cpu_s() - before_s, parse_progress(query.recentProgress)
         if len(found) < batches:
             raise InternalError(f"{len(found)} of {batches} batches of a calibration told what they did")
     return Spent(

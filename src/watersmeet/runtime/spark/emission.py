@@ -20,8 +20,8 @@ from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user
 from watersmeet.operators.aggregate.codes import combine_row_codes
 from watersmeet.operators.aggregate.merging import read_partial_keys
 from watersmeet.runtime.spark.bucket import Metrics
-from watersmeet.runtime.spark.packets import pieces_of, table_bytes
-from watersmeet.runtime.spark.spark_types import as_spark_takes_it
+from watersmeet.runtime.spark.packets import encode_table, slice_by_bytes
+from watersmeet.runtime.spark.spark_types import to_spark_batch
 
 BLOB, BUCKET, ROUND, METRICS = "blob", "bucket", "round", "metrics"
 
@@ -94,7 +94,7 @@ class BatchedRows(Emission):
         return [pa.field(f"column_{number}", _list_of(field.type)) for number, field in enumerate(self.fields)]
 
     def _carried(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array]]:
-        for piece in pieces_of(as_spark_takes_it(batch, self.fields), SLICE_BYTES):
+        for piece in slice_by_bytes(to_spark_batch(batch, self.fields), SLICE_BYTES):
             together = max(1, piece.num_rows * MAX_LIST_BYTES // max(piece.nbytes, 1))
             ends = pa.array(np.append(np.arange(0, piece.num_rows, together), piece.num_rows).astype(np.int32))
             yield [pa.ListArray.from_arrays(ends, values, type=_list_of(values.type)) for values in piece.columns]
@@ -116,9 +116,9 @@ class PartialGroups(Emission):
 
     def _carried(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array]]:
         for label, rows in self._by_label(pa.Table.from_batches([batch])):
-            for piece in pieces_of(rows):
+            for piece in slice_by_bytes(rows):
                 yield [
-                    pa.array([table_bytes(piece)]),
+                    pa.array([encode_table(piece)]),
                     pa.array([label], pa.int32()),
                     pa.array([round_number], pa.int32()),
                 ]

@@ -21,7 +21,7 @@ from watersmeet.algebra.query import Query
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.metrics.batch import BatchMetrics, Observer
 from watersmeet.runtime.embedded.run import Sources
-from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, batches, ledger_of
+from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, build_ledger, list_batches
 from watersmeet.runtime.spark.host import on_spark
 from watersmeet.runtime.spark.spark_errors import summarize_error
 
@@ -66,7 +66,7 @@ def follow_query(query: StreamingQuery, stop: threading.Event, observe: Observer
     try:
         while True:
             ended = not query.isActive
-            for each in batches(query):
+            for each in list_batches(query):
                 if each.batch > seen:
                     seen, rows_out = each.batch, rows_out + each.results
                     observe(to_batch_figures(each, plan or Plan()))
@@ -129,7 +129,7 @@ def collect_with_ledger(query: Query | str, sources: Sources, plan: Plan | None)
     """
     seen = Observation()
     rows = collect(on_spark(query, sources, plan=plan, seen=seen))
-    return rows.replace_schema_metadata({"watersmeet": json.dumps({"ledger": ledger_of(seen.get)})})
+    return rows.replace_schema_metadata({"watersmeet": json.dumps({"ledger": build_ledger(seen.get)})})
 
 
 def collect(frame: DataFrame) -> pa.Table:

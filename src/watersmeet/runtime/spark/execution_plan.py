@@ -26,12 +26,17 @@ from watersmeet.runtime.embedded.run import Sources, collect_lateness, read_all_
 from watersmeet.runtime.embedded.shed_aggregation import build_estimation_config
 from watersmeet.runtime.planning import EMPTY_SAMPLE, choose_spark_plan, estimate_input_rates, read_planning_input
 from watersmeet.runtime.spark.bucket import Bucket, Merger
-from watersmeet.runtime.spark.bucket_grid import Axis, GridStore, Layout, bucket_labels, choose_layout, grouping_of
-from watersmeet.runtime.spark.bucket_operators import AggregateOperator, MeetOperator, Operator, ShedOperator
-from watersmeet.runtime.spark.packets import table_bytes
+from watersmeet.runtime.spark.bucket_grid import Axis, BucketGrid, GridStore, assign_labels, choose_grid, find_grouping
+from watersmeet.runtime.spark.bucket_operators import (
+    AggregateBucketOperator,
+    BucketOperator,
+    JoinBucketOperator,
+    SheddingBucketOperator,
+)
+from watersmeet.runtime.spark.packets import encode_table
 from watersmeet.runtime.spark.packing import PackedInput, Packer
 from watersmeet.runtime.spark.plan_log import PlanLog
-from watersmeet.runtime.spark.task_batch import PlannedDrops, refuse_another_seed
+from watersmeet.runtime.spark.task_batch import PlannedDrops, check_drop_seed
 from watersmeet.sources.declarations import Stream
 from watersmeet.stats.stream_stats import StreamStats
 
@@ -55,8 +60,12 @@ class SparkExecutionPlan:
     def relation_bytes(self) -> int:
         """Size of the relations, which are sent to workers with the query."""
         operator = self.bucket.operator
-        inner = operator.join if isinstance(operator, ShedOperator) else operator
-        return sum(map(len, inner.relations.values())) if isinstance(inner, MeetOperator | AggregateOperator) else 0
+        inner = operator.join if isinstance(operator, SheddingBucketOperator) else operator
+        return (
+            sum(map(len, inner.relations.values()))
+            if isinstance(inner, JoinBucketOperator | AggregateBucketOperator)
+            else 0
+        )
 
     def stream(self, sources: Sources, packer: Packer) -> Stream:
         source = sources[packer.name]
@@ -86,9 +95,9 @@ def build_execution_plan(
     plan = choose_spark_plan(bound, sources, plan, stats)
     config: Config = build_aggregate_config(bound, plan) if bound.is_aggregation else compile_join_config(bound, plan)
     layout = _load_or_choose_grid(bound, config, sources, buckets, stats or {}, checkpoint)
-    labels = bucket_labels(layout.cells, partitions)
+    labels = assign_labels(layout.cells, partitions)
     merger = None
-    if isinstance(config, AggregateConfig) and not grouping_of(config).is_whole_in(layout):
+    if isinstance(config, AggregateConfig) and not find_grouping(config).is_whole_in(layout):
         merger = Merger(build_merge_config(bound, config), labels)
         config = replace(config, partial=True)
     boxes = build_drop_boxes(bound, config.plan)
@@ -107,9 +116,9 @@ def _build_shedding_aggregation(bound: BoundQuery, sources: Sources, plan: Plan,
     """Build the plan of an aggregation that sheds rows: one bucket runs the join and estimates the aggregates."""
     shed = build_estimation_config(bound, plan)
     config = compile_join_config(shed.bound, plan)
-    layout, boxes = choose_layout(config, 1), build_drop_boxes(bound, plan)
+    layout, boxes = choose_grid(config, 1), build_drop_boxes(bound, plan)
     fields = {source.schema.name: tuple(source.schema.fields.names) for source in bound.sources}
-    labels = bucket_labels(layout.cells, partitions)
+    labels = assign_labels(layout.cells, partitions)
     packers = tuple(
         replace(
             _build_packer(config, number, name, layout, labels, boxes.get(name), None),
@@ -119,9 +128,9 @@ def _build_shedding_aggregation(bound: BoundQuery, sources: Sources, plan: Plan,
         for number, name in enumerate(_list_stream_names(config))
     )
     bucket = _build_bucket(config, sources, packers)
-    if not isinstance(bucket.operator, MeetOperator) or not isinstance(bucket.config, JoinConfig):
+    if not isinstance(bucket.operator, JoinBucketOperator) or not isinstance(bucket.config, JoinConfig):
         raise InternalError("a shedding aggregation runs on top of a join")
-    operator, config = ShedOperator(bucket.operator, shed), replace(bucket.config, result=shed.result)
+    operator, config = SheddingBucketOperator(bucket.operator, shed), replace(bucket.config, result=shed.result)
     return SparkExecutionPlan(
         bound,
         packers,
@@ -144,9 +153,9 @@ def _list_stream_names(config: Config) -> list[str]:
 
 def replan_bucket(bound: BoundQuery, bucket: Bucket, plan: Plan) -> Bucket:
     """Return the bucket with its join run by another plan. Rows are shed earlier, while they are packed."""
-    if not isinstance(bucket.operator, MeetOperator) or not isinstance(bucket.config, JoinConfig):
+    if not isinstance(bucket.operator, JoinBucketOperator) or not isinstance(bucket.config, JoinConfig):
         raise PlanError("the plan of an aggregation cannot change while it runs on Spark")
-    refuse_another_seed(bucket.config.plan, plan)
+    check_drop_seed(bucket.config.plan, plan)
     config = _drop_packed_selections(compile_join_config(bound, plan))
     return replace(bucket, operator=replace(bucket.operator, config=config), config=config)
 
@@ -158,18 +167,18 @@ def _load_or_choose_grid(
     buckets: int,
     stats: Mapping[str, StreamStats],
     checkpoint: GridStore | None,
-) -> Layout:
+) -> BucketGrid:
     """Return the grid of a query: the one its checkpoint was started with, or the one that shuffles the fewest rows.
 
     Measured rates may differ at the next start. So a streaming query uses them only if its checkpoint stores the grid.
     """
-    join, grouping = (config, None) if isinstance(config, JoinConfig) else (config.join, grouping_of(config))
+    join, grouping = (config, None) if isinstance(config, JoinConfig) else (config.join, find_grouping(config))
     read = [sources[each.schema.name] for each in bound.sources]
     streaming = any(isinstance(source, Stream) and source.is_endless for source in read)
     is_started = checkpoint is not None and checkpoint.has_started
     if checkpoint is not None and is_started:
         stored = checkpoint.load(str(bound.query), join, grouping)
-        if stored is not None and stored.cells == choose_layout(join, buckets, grouping=grouping).cells:
+        if stored is not None and stored.cells == choose_grid(join, buckets, grouping=grouping).cells:
             return stored
     hand, known = read_planning_input(bound, sources, stats)
     if streaming and (checkpoint is None or is_started):
@@ -177,7 +186,7 @@ def _load_or_choose_grid(
     rates = (
         estimate_input_rates(bound, join, sources, hand, known).rows if known or not streaming or hand.tables else None
     )
-    layout = choose_layout(join, buckets, rates, grouping)
+    layout = choose_grid(join, buckets, rates, grouping)
     if checkpoint is not None and streaming and not is_started:
         checkpoint.save(str(bound.query), layout)
     return layout
@@ -191,7 +200,7 @@ def _build_packer(
     config: Config,
     number: int,
     name: str,
-    layout: Layout,
+    layout: BucketGrid,
     labels: tuple[int, ...],
     box: DropBox | None,
     planned: PlannedDrops | None,
@@ -226,7 +235,7 @@ def _is_selected_while_packing(source: JoinInput) -> bool:
 
 def _build_bucket(config: Config, sources: Sources, packers: tuple[Packer, ...]) -> Bucket:
     relations = {
-        i: table_bytes(_read_relation(config, config.inputs[i], sources)) for i in _list_relation_inputs(config)
+        i: encode_table(_read_relation(config, config.inputs[i], sources)) for i in _list_relation_inputs(config)
     }
     remaining = (
         _drop_packed_selections(config)
@@ -246,10 +255,10 @@ def _build_bucket(config: Config, sources: Sources, packers: tuple[Packer, ...])
     )
 
 
-def _build_operator(config: Config, relations: dict[int, bytes]) -> Operator:
+def _build_operator(config: Config, relations: dict[int, bytes]) -> BucketOperator:
     if isinstance(config, JoinConfig):
-        return MeetOperator(config, relations)
-    return AggregateOperator(config, relations)
+        return JoinBucketOperator(config, relations)
+    return AggregateBucketOperator(config, relations)
 
 
 def _drop_packed_selections(config: JoinConfig) -> JoinConfig:
@@ -304,7 +313,7 @@ def _build_signature(bound: BoundQuery, packers: tuple[Packer, ...], partitions:
     return {"the query": str(bound.query), **times, **spread, "the number of buckets": str(buckets), **grid, **columns}
 
 
-def _format_grid(bound: BoundQuery, layout: Layout) -> str:
+def _format_grid(bound: BoundQuery, layout: BucketGrid) -> str:
     """Return the axes as text. It is equal for two plans of a query just when both place every row alike."""
     return " × ".join(f"{axis.share} by {_format_axis(bound, axis)}" for axis in layout.axes)
 

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession, types
 from pyspark.sql import functions as F  # noqa: N812 # the name every Spark user knows
 
 from watersmeet.errors import InputError, listing
-from watersmeet.runtime.spark.predicate_pushdown import column_of
+from watersmeet.runtime.spark.predicate_pushdown import quote_column
 
 JSON = "json"
 _VALUE = "value"
@@ -84,7 +84,7 @@ class FormatSource:
                 f'format "{self.format}" has no column "{_VALUE}" to read JSON from',
                 hint=f"it has {listing(frame.columns)}",
             )
-        about = [column_of(name) for name in frame.columns if name != _VALUE and name not in self.columns]
+        about = [quote_column(name) for name in frame.columns if name != _VALUE and name not in self.columns]
         message = F.from_json(F.col(_VALUE).cast("string"), self.schema)
         return frame.select(*about, message.alias("message")).select(*about, "message.*")
 

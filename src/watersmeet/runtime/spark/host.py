@@ -21,17 +21,17 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import Query
 from watersmeet.errors import InputError
 from watersmeet.runtime.embedded.run import Sources, bind_query
-from watersmeet.runtime.spark.batch_metrics import metric_names, observed, observed_merge
+from watersmeet.runtime.spark.batch_metrics import metric_names, observe_buckets, observe_merger
 from watersmeet.runtime.spark.bucket import Merger
 from watersmeet.runtime.spark.bucket_grid import GridStore
 from watersmeet.runtime.spark.emission import BLOB, BUCKET, ROUND, BatchedRows, PartialGroups
 from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, build_execution_plan
-from watersmeet.runtime.spark.inputs import packed_stream
+from watersmeet.runtime.spark.inputs import pack_stream
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.spark.processor import BucketProcessor, MergeProcessor, merge_emission, merge_finite, run_finite
 from watersmeet.runtime.spark.session import check_session, check_table_size, choose_partitions, remove_ended_runs
 from watersmeet.runtime.spark.session import session as local_session
-from watersmeet.runtime.spark.spark_types import spark_fields
+from watersmeet.runtime.spark.spark_types import to_spark_schema
 from watersmeet.runtime.spark.worker_check import check_workers, local_directories
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.stats.stream_stats import StreamStats
@@ -85,7 +85,7 @@ def on_spark(
         emitted = packed.repartition(partitions, BUCKET).mapInArrow(
             partial(run_finite, arrangement.bucket, emission), columns
         )
-    counted = observed(emitted, arrangement.bucket, seen)
+    counted = observe_buckets(emitted, arrangement.bucket, seen)
     if isinstance(emission, BatchedRows):
         return emission.spread(counted)
     assert arrangement.merger is not None
@@ -97,7 +97,7 @@ def _emission(arrangement: SparkExecutionPlan) -> BatchedRows | PartialGroups:
     """Rows where buckets have whole results; parts of groups go to the buckets of the second step."""
     names, merger = metric_names(arrangement.bucket), arrangement.merger
     if merger is None:
-        return BatchedRows(names, spark_fields(arrangement.bucket.config.result))
+        return BatchedRows(names, to_spark_schema(arrangement.bucket.config.result))
     return PartialGroups(names, merger.labels, len(merger.config.shown.keys))
 
 
@@ -110,7 +110,7 @@ def _merged(counted: DataFrame, merger: Merger, processor: MergeProcessor | None
         emitted = parts.groupBy(BUCKET).transformWithStateInPandas(processor, columns, "Append", "None")
     else:
         emitted = parts.repartition(partitions, BUCKET).mapInArrow(partial(merge_finite, merger), columns)
-    return emission.spread(observed_merge(emitted))
+    return emission.spread(observe_merger(emitted))
 
 
 def _session_of(sources: Sources) -> SparkSession | None:
@@ -124,7 +124,7 @@ def _read(sources: Sources, query: Query) -> list[Stream | Relation]:
 
 def _packed(spark: SparkSession, sources: Sources, arrangement: SparkExecutionPlan, *, streaming: bool) -> DataFrame:
     streams = (
-        packed_stream(spark, arrangement.stream(sources, packer), packer, streaming=streaming)
+        pack_stream(spark, arrangement.stream(sources, packer), packer, streaming=streaming)
         for packer in arrangement.packers
     )
     return reduce(DataFrame.unionByName, streams)

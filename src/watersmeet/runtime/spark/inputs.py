@@ -23,10 +23,10 @@ from watersmeet.errors import InputError
 from watersmeet.operators.parallel import prefetch
 from watersmeet.operators.row_identity import is_part_of_identity
 from watersmeet.operators.shed.sampling import DropBox
-from watersmeet.runtime.spark.packets import PACKED, PACKED_DDL, table_bytes, table_from_bytes
+from watersmeet.runtime.spark.packets import PACKED, PACKED_DDL, decode_table, encode_table
 from watersmeet.runtime.spark.packing import PackedInput, Packer
-from watersmeet.runtime.spark.predicate_pushdown import column_of, translated
-from watersmeet.runtime.spark.session import is_first_in_session
+from watersmeet.runtime.spark.predicate_pushdown import quote_column, translate_predicate
+from watersmeet.runtime.spark.session import mark_done
 from watersmeet.runtime.spark.state_store import forget_ended_runs
 from watersmeet.sources.declarations import Stream
 from watersmeet.sources.feeds import PathFeed, SparkFeed
@@ -36,36 +36,36 @@ from watersmeet.sources.schemas import apply_schema, describe_schema_difference
 _BOX_FLAG, _HASHES = "\0box", "\0hash"
 
 
-def packed_stream(spark: SparkSession, source: Stream, packer: Packer, *, streaming: bool) -> DataFrame:
+def pack_stream(spark: SparkSession, source: Stream, packer: Packer, *, streaming: bool) -> DataFrame:
     """The stream as packets. Where the query streams, so do its finite sources, until they are over.
 
     Tables are packed before the query runs, so what is dropped of them is what its own plan says, throughout.
     """
     finite_among_endless = streaming and not source.is_endless
     if finite_among_endless or not isinstance(source.feed, SparkFeed | PathFeed):
-        packets = _packed_tables(source, replace(packer, planned=None))
-        return endless(spark, packets) if streaming else spark.createDataFrame(packets, PACKED_DDL)
+        packets = _pack_tables(source, replace(packer, planned=None))
+        return as_streaming_source(spark, packets) if streaming else spark.createDataFrame(packets, PACKED_DDL)
     if isinstance(source.feed, SparkFeed):
-        return _packed_frame(source.feed.frame, source.schema, packer)
-    return _packed_files(spark, source.feed, packer)
+        return _pack_frame(source.feed.frame, source.schema, packer)
+    return _read_and_pack_files(spark, source.feed, packer)
 
 
-def _packed_frame(frame: DataFrame, schema: pa.Schema, packer: Packer) -> DataFrame:
+def _pack_frame(frame: DataFrame, schema: pa.Schema, packer: Packer) -> DataFrame:
     """Only columns that some input reads leave the JVM; where it can tell which rows are wanted, it says so by a flag.
 
     Rows that are not wanted leave it too, because their times move the watermark.
     """
     flags: dict[str, Column] = {}
-    inputs = tuple(_flagged(each, schema, flags) for each in packer.inputs)
+    inputs = tuple(_flag_in_jvm(each, schema, flags) for each in packer.inputs)
     packer = replace(packer, inputs=inputs)
     if packer.planned is not None:
-        flags[_HASHES] = _hashed(packer.planned.own, schema)
+        flags[_HASHES] = _hash_rows(packer.planned.own, schema)
         packer = replace(packer, identity=(), hashes=_HASHES)
     elif packer.box is not None:
-        flags[_BOX_FLAG] = _hashed(packer.box, schema) < F.lit(packer.box.below).cast("long")
+        flags[_BOX_FLAG] = _hash_rows(packer.box, schema) < F.lit(packer.box.below).cast("long")
         packer = replace(packer, box=None, identity=packer.identity if packer.with_hidden else (), box_flag=_BOX_FLAG)
     names = packer.names_read()
-    columns = [*(column_of(name) for name in names), *flags.values()]
+    columns = [*(quote_column(name) for name in names), *flags.values()]
     lean = frame.select(
         *(column.alias(f"c{number}") for number, column in enumerate(columns))
     )  # names come back in Python
@@ -73,11 +73,11 @@ def _packed_frame(frame: DataFrame, schema: pa.Schema, packer: Packer) -> DataFr
     return lean.mapInArrow(partial(_pack_batches, packer, declared, list(flags)), PACKED_DDL)
 
 
-def _flagged(each: PackedInput, schema: pa.Schema, flags: dict[str, Column]) -> PackedInput:
+def _flag_in_jvm(each: PackedInput, schema: pa.Schema, flags: dict[str, Column]) -> PackedInput:
     """The input with its selection as a flag of the JVM's, where it can be one; the flag is added to those the frame
     computes.
     """
-    flag = None if each.selection is None else translated(each.selection, schema)
+    flag = None if each.selection is None else translate_predicate(each.selection, schema)
     if flag is None:
         return each
     name = f"\0keep{each.number}"
@@ -85,11 +85,11 @@ def _flagged(each: PackedInput, schema: pa.Schema, flags: dict[str, Column]) -> 
     return replace(each, selection=None, flag=name)
 
 
-def _hashed(box: DropBox, schema: pa.Schema) -> Column:
+def _hash_rows(box: DropBox, schema: pa.Schema) -> Column:
     """What a drop box looks at: a row's identity is Spark's own hash of its columns, so the other columns need not
     leave the JVM.
     """
-    columns = [column_of(field.name) for field in schema if is_part_of_identity(field.type)]
+    columns = [quote_column(field.name) for field in schema if is_part_of_identity(field.type)]
     return F.xxhash64(*columns, F.lit(box.stream_seed).cast("long"))
 
 
@@ -97,10 +97,12 @@ def _pack_batches(
     packer: Packer, declared: pa.Schema, flags: list[str], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     forget_ended_runs()
-    return prefetch(packer.packed(_declared(pa.Table.from_batches([batch]), declared, flags) for batch in batches))
+    return prefetch(
+        packer.packed(_cast_to_declared(pa.Table.from_batches([batch]), declared, flags) for batch in batches)
+    )
 
 
-def _declared(table: pa.Table, declared: pa.Schema, flags: list[str]) -> pa.Table:
+def _cast_to_declared(table: pa.Table, declared: pa.Schema, flags: list[str]) -> pa.Table:
     """The table in the types the query was bound against. Flags stand behind its columns; no column of a frame has
     their names.
     """
@@ -111,7 +113,7 @@ def _declared(table: pa.Table, declared: pa.Schema, flags: list[str]) -> pa.Tabl
     return table
 
 
-def _packed_files(spark: SparkSession, feed: PathFeed, packer: Packer) -> DataFrame:
+def _read_and_pack_files(spark: SparkSession, feed: PathFeed, packer: Packer) -> DataFrame:
     if feed.following is not None:
         reader = spark.readStream.format("binaryFile").schema(
             "path string, modificationTime timestamp, length long, content binary"
@@ -137,10 +139,10 @@ def _pack_files(
         if is_data_file(path)
         for piece in read_file_in_batches(path, time, wanted.names)
     )
-    return prefetch(packer.packed(_as_wanted(path, piece, wanted) for path, piece in prefetch(pieces)))
+    return prefetch(packer.packed(_check_columns(path, piece, wanted) for path, piece in prefetch(pieces)))
 
 
-def _as_wanted(path: Path, table: pa.Table, wanted: pa.Schema) -> pa.Table:
+def _check_columns(path: Path, table: pa.Table, wanted: pa.Schema) -> pa.Table:
     for number, field in enumerate(wanted):
         if pa.types.is_null(table.schema.field(number).type):  # a column that is all empty has no type of its own
             table = table.set_column(number, field, table.column(number).cast(field.type))
@@ -150,23 +152,23 @@ def _as_wanted(path: Path, table: pa.Table, wanted: pa.Schema) -> pa.Table:
     return apply_schema(table, wanted)
 
 
-def _packed_tables(source: Stream, packer: Packer) -> pa.Table:
+def _pack_tables(source: Stream, packer: Packer) -> pa.Table:
     rounds = enumerate(source.batches())
     packed = [batch for number, table in rounds for batch in packer.packed([table.select(packer.names_read())], number)]
     return pa.Table.from_batches(packed, PACKED)
 
 
 _ROUNDS = "rounds"
-_NUMBER = pa.schema([("round", pa.int32())])
+_ROUND_SCHEMA = pa.schema([("round", pa.int32())])
 
 
-def endless(spark: SparkSession, packets: pa.Table) -> DataFrame:
+def as_streaming_source(spark: SparkSession, packets: pa.Table) -> DataFrame:
     """Return the packets as a streaming DataFrame that emits nothing once its rounds are over."""
     last = max(packets.column("round").to_pylist(), default=-1)
     blobs = [
-        table_bytes(packets.filter(pa.compute.equal(packets.column("round"), number))) for number in range(last + 1)
+        encode_table(packets.filter(pa.compute.equal(packets.column("round"), number))) for number in range(last + 1)
     ]
-    if is_first_in_session(spark, "register rounds"):
+    if mark_done(spark, "register rounds"):
         spark.dataSource.register(RoundNumbers)
     numbers = spark.readStream.format(RoundNumbers.name()).option(_ROUNDS, str(len(blobs))).load()
     return numbers.mapInArrow(partial(_packets_of_rounds, blobs), PACKED_DDL)
@@ -175,7 +177,7 @@ def endless(spark: SparkSession, packets: pa.Table) -> DataFrame:
 def _packets_of_rounds(blobs: Sequence[bytes], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Replace round numbers by packets. A micro-batch is one round, so packets no longer need its number."""
     for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
-        packets = table_from_bytes(blobs[number])
+        packets = decode_table(blobs[number])
         together = packets.set_column(1, PACKED.field("round"), pa.nulls(len(packets), pa.int32()).fill_null(0))
         yield from together.to_batches()
 
@@ -213,4 +215,4 @@ class RoundReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(number) for number in range(start["rounds"], end["rounds"])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_pylist([{"round": partition.value}], _NUMBER)
+        yield pa.RecordBatch.from_pylist([{"round": partition.value}], _ROUND_SCHEMA)

@@ -32,7 +32,7 @@ from watersmeet.planner.plan_cost import Budget
 from watersmeet.planner.workload import Arriving
 from watersmeet.runtime.background import BackgroundError, BackgroundThread
 from watersmeet.runtime.planning import PlanningSample, explain_sample
-from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, metrics_of
+from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, parse_progress
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.stats.stream_stats import StreamStats
 
@@ -97,7 +97,7 @@ class LoadController:
     def look(self, query: Any) -> None:
         """Decides on every batch that is over and was not looked at yet; `query` is what `start()` returned."""
         for progress in query.recentProgress:
-            for batch in metrics_of([progress]):
+            for batch in parse_progress([progress]):
                 if batch.batch > self._seen:
                     self._seen = batch.batch
                     self._take(batch, datetime.fromisoformat(progress["timestamp"]).timestamp())

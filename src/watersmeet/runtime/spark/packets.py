@@ -22,13 +22,13 @@ import numpy as np
 import pyarrow as pa
 
 #: A blob is about so large at most; a hot key gives many of them, one at a time.
-BLOB_BYTES = 1 << 22
+MAX_BLOB_BYTES = 1 << 22
 #: Blobs smaller than this travel to Spark together.
-GATHERED_BYTES = 1 << 20
+MIN_BATCH_BYTES = 1 << 20
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
-ROWS, CLOCK, UNWANTED, SHED = range(4)
+ROWS, CLOCK, UNSELECTED, SHED = range(4)
 
 PACKED = pa.schema(
     [
@@ -61,54 +61,52 @@ class Packet:
     blob: bytes | pa.Buffer = b""
 
 
-def packed_batches(packets: Iterable[Packet]) -> Iterator[pa.RecordBatch]:
+def to_batches(packets: Iterable[Packet]) -> Iterator[pa.RecordBatch]:
     """Packets as batches of the columns above. Large blobs have batches of their own and are not copied again."""
     gathered: list[Packet] = []
     size = 0
     for packet in packets:
         gathered.append(packet)
         size += len(packet.blob)
-        if size >= GATHERED_BYTES:
-            yield _packed_batch(gathered)
+        if size >= MIN_BATCH_BYTES:
+            yield _to_batch(gathered)
             gathered, size = [], 0
     if gathered:
-        yield _packed_batch(gathered)
+        yield _to_batch(gathered)
 
 
-def _packed_batch(packets: list[Packet]) -> pa.RecordBatch:
+def _to_batch(packets: list[Packet]) -> pa.RecordBatch:
     columns = [
         pa.array([getattr(packet, field.name) for packet in packets], field.type)
         for field in PACKED
         if field.name != "blob"
     ]
-    return pa.RecordBatch.from_arrays(
-        [*columns, _one_after_another([packet.blob for packet in packets])], schema=PACKED
-    )
+    return pa.RecordBatch.from_arrays([*columns, _concat_blobs([packet.blob for packet in packets])], schema=PACKED)
 
 
-def _one_after_another(blobs: list[bytes | pa.Buffer]) -> pa.Array:
+def _concat_blobs(blobs: list[bytes | pa.Buffer]) -> pa.Array:
     ends = np.cumsum([0, *map(len, blobs)]).astype(np.int32)
     together = blobs[0] if len(blobs) == 1 else b"".join(blobs)
     return pa.Array.from_buffers(pa.binary(), len(blobs), [None, pa.py_buffer(ends), pa.py_buffer(together)])
 
 
-def packets_of(batch: pa.RecordBatch | pa.Table) -> list[Packet]:
+def from_batch(batch: pa.RecordBatch | pa.Table) -> list[Packet]:
     return [Packet(**row) for row in batch.to_pylist()]
 
 
-def pieces_of(table: Rows, most_bytes: int = BLOB_BYTES) -> Iterator[Rows]:
+def slice_by_bytes(table: Rows, most_bytes: int = MAX_BLOB_BYTES) -> Iterator[Rows]:
     """The table cut so that no piece is much larger than that, and memory is bounded however many rows there are."""
     at_once = max(1, table.num_rows * most_bytes // max(table.nbytes, 1))
     for start in range(0, table.num_rows, at_once):
         yield table.slice(start, at_once)
 
 
-def table_bytes(table: pa.Table) -> bytes:
+def encode_table(table: pa.Table) -> bytes:
     """A table as an Arrow IPC stream."""
-    return bytes(table_buffer(table))
+    return bytes(encode_table_to_buffer(table))
 
 
-def table_buffer(table: pa.Table) -> pa.Buffer:
+def encode_table_to_buffer(table: pa.Table) -> pa.Buffer:
     """The same in memory of Arrow's, which is measured first: memory that grows is copied."""
     measured = pa.MockOutputStream()
     _write(table, measured)
@@ -122,5 +120,5 @@ def _write(table: pa.Table, sink: pa.NativeFile) -> None:
         writer.write_table(table)
 
 
-def table_from_bytes(blob: Any) -> pa.Table:
+def decode_table(blob: Any) -> pa.Table:
     return pa.ipc.open_stream(pa.py_buffer(blob)).read_all()

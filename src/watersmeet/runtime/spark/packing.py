@@ -24,18 +24,18 @@ from watersmeet.operators.keys import encode_keys
 from watersmeet.operators.shed.aggregation import ROW, TIME, add_hidden_columns
 from watersmeet.operators.shed.sampling import DropBox
 from watersmeet.operators.window_join.admission import InputBatch
-from watersmeet.runtime.spark.bucket_grid import Axis, Int64s, Layout
+from watersmeet.runtime.spark.bucket_grid import Axis, BucketGrid, Int64s
 from watersmeet.runtime.spark.integer_downcast import downcast_integers
 from watersmeet.runtime.spark.packets import (
-    BLOB_BYTES,
     CLOCK,
+    MAX_BLOB_BYTES,
     ROWS,
     SHED,
-    UNWANTED,
+    UNSELECTED,
     Packet,
-    packed_batches,
-    pieces_of,
-    table_buffer,
+    encode_table_to_buffer,
+    slice_by_bytes,
+    to_batches,
 )
 from watersmeet.runtime.spark.task_batch import PlannedDrops
 from watersmeet.sources.times import extract_event_times_us
@@ -83,7 +83,7 @@ class Packer:
     name: str
     time: str
     inputs: tuple[PackedInput, ...]
-    layout: Layout
+    layout: BucketGrid
     labels: tuple[int, ...]
     box: DropBox | None = None
     identity: tuple[str, ...] = ()
@@ -91,23 +91,21 @@ class Packer:
     planned: PlannedDrops | None = None
     hashes: str | None = None
     unit: str | None = None  # of integer times
-    add_hidden_columns: bool = (
-        False  # rows travel with their identity and their time, for estimates of what was dropped
-    )
+    with_hidden: bool = False  # rows travel with their identity and their time, for estimates of what was dropped
 
     def packed(self, tables: Iterable[pa.Table], round_number: int = 0) -> Iterator[pa.RecordBatch]:
         """The packets of everything that one task reads of the stream; the clock comes last."""
         start = time.perf_counter_ns()
         arrived, oldest, newest = 0, [], []
-        for table in _chunks(tables, min(CHUNK_BYTES, BLOB_BYTES * self.layout.cells)):
+        for table in _gather_chunks(tables, min(CHUNK_BYTES, MAX_BLOB_BYTES * self.layout.cells)):
             times = extract_event_times_us(self.name, table, self.time, self.unit)
             arrived += times.size
             oldest.append(int(times.min()))
             newest.append(int(times.max()))
-            yield from packed_batches(self._rows(table, times, round_number))
+            yield from to_batches(self._rows(table, times, round_number))
         spent_us = (time.perf_counter_ns() - start) // 1000
         first_us, last_us = min(oldest, default=0), max(newest, default=0)
-        yield from packed_batches(
+        yield from to_batches(
             Packet(label, round_number, CLOCK, self.stream, arrived, first_us, last_us, 0 if cell else spent_us)
             for cell, label in enumerate(self.labels)
         )
@@ -128,10 +126,10 @@ class Packer:
         if not np.all(kept):
             yield self._times(SHED, times[~kept], round_number)
         for place, each in enumerate(self.inputs):
-            wanted = _wanted(each, batch, times, kept)
+            wanted = _select_rows(each, batch, times, kept)
             for cell, part in wanted.by_cell(self.layout):
-                for piece in pieces_of(part):
-                    blob = table_buffer(downcast_integers(piece))
+                for piece in slice_by_bytes(part):
+                    blob = encode_table_to_buffer(downcast_integers(piece))
                     for offset in self.layout.copies(each.number):
                         yield Packet(
                             self.labels[cell + offset], round_number, ROWS, each.number, piece.num_rows, blob=blob
@@ -139,7 +137,7 @@ class Packer:
             if place == 0 and wanted.rows.size < np.count_nonzero(kept):
                 unwanted = kept.copy()
                 unwanted[wanted.rows] = False
-                yield self._times(UNWANTED, times[unwanted], round_number)
+                yield self._times(UNSELECTED, times[unwanted], round_number)
 
     def _kept(self, table: pa.Table) -> NDArray[np.bool_]:
         if self.box_flag is not None:
@@ -154,16 +152,21 @@ class Packer:
 
     def _times(self, kind: int, times: Int64s, round_number: int) -> Packet:
         return Packet(
-            self.labels[0], round_number, kind, self.stream, times.size, blob=table_buffer(pa.table({TIME: times}))
+            self.labels[0],
+            round_number,
+            kind,
+            self.stream,
+            times.size,
+            blob=encode_table_to_buffer(pa.table({TIME: times})),
         )
 
 
-def _wanted(source: PackedInput, table: pa.Table, times: Int64s, kept: NDArray[np.bool_]) -> _Wanted:
+def _select_rows(source: PackedInput, table: pa.Table, times: Int64s, kept: NDArray[np.bool_]) -> _SelectedRows:
     """Select the rows of a chunk that an input wants, out of those that are not shed."""
     rows = np.flatnonzero(kept if source.flag is None else kept & _flags(table, source.flag))
-    selected = maybe_true(conjuncts(source.selection), _columns_of(table, rows), rows.size)
+    selected = maybe_true(conjuncts(source.selection), _column_reader(table, rows), rows.size)
     rows = rows[selected.keep]
-    columns = _columns_of(table, rows)
+    columns = _column_reader(table, rows)
     raising, without_key = np.zeros(rows.size, np.bool_), np.zeros(rows.size, np.bool_)
     for _, key in source.keys:
         values, errs = evaluate_or_null(key, columns, rows.size)
@@ -173,11 +176,11 @@ def _wanted(source: PackedInput, table: pa.Table, times: Int64s, kept: NDArray[n
     for operand in (*source.operands, *selected.raised):
         raising |= evaluate_or_null(operand, columns, rows.size)[1]
     keep = raising | ~without_key
-    return _Wanted(source, table, times, rows[keep], raising[keep])
+    return _SelectedRows(source, table, times, rows[keep], raising[keep])
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _SelectedRows:
     """The rows of a chunk that one input wants, and on which of them an expression raises."""
 
     source: PackedInput
@@ -186,7 +189,7 @@ class _Wanted:
     rows: Int64s
     raising: NDArray[np.bool_]
 
-    def by_cell(self, layout: Layout) -> Iterator[tuple[int, pa.Table]]:
+    def by_cell(self, layout: BucketGrid) -> Iterator[tuple[int, pa.Table]]:
         """The rows by the first cell they go to."""
         payload = self.table.select(list(self.source.columns))
         whole = self.rows.size == self.times.size
@@ -203,7 +206,7 @@ class _Wanted:
         for cell in np.flatnonzero(counts).tolist():
             yield cell, sorted_rows.slice(int(starts[cell]), int(counts[cell]))
 
-    def _cells(self, layout: Layout) -> Int64s:
+    def _cells(self, layout: BucketGrid) -> Int64s:
         """Rows on which an expression raises have no place; any bucket can report them."""
         sound = self.rows[~self.raising] if self.raising.any() else self.rows
         placed = np.zeros(sound.size, np.int64)
@@ -224,7 +227,7 @@ class _Wanted:
         return encode_keys(self._values(dict(self.source.keys)[axis.key_class], rows))
 
     def _values(self, expr: Expr, rows: Int64s) -> pa.Array:
-        return evaluate(expr, _columns_of(self.table, rows), rows.size)
+        return evaluate(expr, _column_reader(self.table, rows), rows.size)
 
     def _identity(self, rows: Int64s) -> Int64s:
         """A code out of a row's time and values: a task that runs again deals the same rows to the same cells."""
@@ -238,7 +241,7 @@ class _Wanted:
         return reduce(combine_codes, codes)
 
 
-def _columns_of(table: pa.Table, rows: Int64s) -> Callable[[Column], pa.Array]:
+def _column_reader(table: pa.Table, rows: Int64s) -> Callable[[Column], pa.Array]:
     """The columns of some rows of a table, each gathered once."""
     gathered: dict[str, pa.Array] = {}
 
@@ -251,10 +254,10 @@ def _columns_of(table: pa.Table, rows: Int64s) -> Callable[[Column], pa.Array]:
     return column
 
 
-def _chunks(tables: Iterable[pa.Table], most_bytes: int) -> Iterator[pa.Table]:
+def _gather_chunks(tables: Iterable[pa.Table], most_bytes: int) -> Iterator[pa.Table]:
     gathered: list[pa.Table] = []
     size = 0
-    for piece in (piece for table in tables for piece in pieces_of(table, most_bytes)):
+    for piece in (piece for table in tables for piece in slice_by_bytes(table, most_bytes)):
         gathered.append(piece)
         size += piece.nbytes
         if size >= most_bytes:

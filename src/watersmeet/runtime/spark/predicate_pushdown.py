@@ -27,52 +27,54 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def translated(expr: Expr, schema: pa.Schema) -> SparkColumn | None:
+def translate_predicate(expr: Expr, schema: pa.Schema) -> SparkColumn | None:
     """The predicate as a column of the frame with this schema, or None where Spark would not mean the same by it."""
-    if not all(_means_the_same(node, schema) for node in walk(expr)):
+    if not all(_has_same_semantics(node, schema) for node in walk(expr)):
         return None
-    return _column(expr)
+    return _translate(expr)
 
 
-def column_of(name: str) -> SparkColumn:
+def quote_column(name: str) -> SparkColumn:
     """A column by its exact name, whatever signs are in it."""
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def _means_the_same(node: Expr, schema: pa.Schema) -> bool:
+def _has_same_semantics(node: Expr, schema: pa.Schema) -> bool:
     if isinstance(node, Column):
-        return _is_plain(schema.field(node.name).type)
+        return _is_supported_type(schema.field(node.name).type)
     if isinstance(node, Literal):
-        return _is_plain(node.type) and node.value is not None
+        return _is_supported_type(node.type) and node.value is not None
     return isinstance(node, Comparison | And | Or | Not | In | Between | IsNull)
 
 
-def _is_plain(kind: pa.DataType) -> bool:
+def _is_supported_type(kind: pa.DataType) -> bool:
     tests = ("is_signed_integer", "is_float64", "is_boolean", "is_string", "is_date32")
     return any(getattr(pa.types, test)(kind) for test in tests)
 
 
-def _column(expr: Expr) -> SparkColumn:
+def _translate(expr: Expr) -> SparkColumn:
     return _BUILDERS[type(expr)](expr)
 
 
-def _in(expr: In) -> SparkColumn:
-    return reduce(lambda left, right: left | right, (_column(expr.arg) == _column(option) for option in expr.options))
+def _translate_in(expr: In) -> SparkColumn:
+    return reduce(
+        lambda left, right: left | right, (_translate(expr.arg) == _translate(option) for option in expr.options)
+    )
 
 
-def _between(expr: Between) -> SparkColumn:
-    arg = _column(expr.arg)
-    return (_column(expr.low) <= arg) & (arg <= _column(expr.high))
+def _translate_between(expr: Between) -> SparkColumn:
+    arg = _translate(expr.arg)
+    return (_translate(expr.low) <= arg) & (arg <= _translate(expr.high))
 
 
 _BUILDERS: dict[type[Expr], Callable[[Any], SparkColumn]] = {
-    Column: lambda e: column_of(e.name),
+    Column: lambda e: quote_column(e.name),
     Literal: lambda e: F.lit(e.value),
-    Comparison: lambda e: _OPERATORS[e.op](_column(e.left), _column(e.right)),
-    And: lambda e: reduce(lambda left, right: left & right, map(_column, e.args)),
-    Or: lambda e: reduce(lambda left, right: left | right, map(_column, e.args)),
-    Not: lambda e: ~_column(e.arg),
-    In: _in,
-    Between: _between,
-    IsNull: lambda e: _column(e.arg).isNull(),
+    Comparison: lambda e: _OPERATORS[e.op](_translate(e.left), _translate(e.right)),
+    And: lambda e: reduce(lambda left, right: left & right, map(_translate, e.args)),
+    Or: lambda e: reduce(lambda left, right: left | right, map(_translate, e.args)),
+    Not: lambda e: ~_translate(e.arg),
+    In: _translate_in,
+    Between: _translate_between,
+    IsNull: lambda e: _translate(e.arg).isNull(),
 }

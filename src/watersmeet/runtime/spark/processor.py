@@ -16,9 +16,9 @@ from watersmeet.runtime.spark.emission import BLOB, BUCKET, ROUND, BatchedRows, 
 from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, replan_bucket
 from watersmeet.runtime.spark.packets import PACKED, Packet
 from watersmeet.runtime.spark.plan_log import PlanLog
-from watersmeet.runtime.spark.spark_types import arrow_frame, spark_fields
+from watersmeet.runtime.spark.spark_types import to_arrow_backed_frame, to_spark_schema
 from watersmeet.runtime.spark.state_store import StatefulStep, StateStore, forget_ended_runs
-from watersmeet.runtime.spark.task_batch import plan_of_task, run_of_task
+from watersmeet.runtime.spark.task_batch import task_plan, task_run_id
 from watersmeet.runtime.spark.worker_cache import LiveRuns
 
 _CARRIED = [name for name in PACKED.names if name != "bucket"]
@@ -47,17 +47,17 @@ class BucketProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         header = handle.getValueState("header", "value string")
         entries = handle.getMapState("entries", "place long", "blob binary")
-        plan = None if self._plans is None else plan_of_task(self._plans)
+        plan = None if self._plans is None else task_plan(self._plans)
         if plan is not None:
             self._bucket = replan_bucket(self._bound, self._bucket, plan)
-        run = run_of_task()
+        run = task_run_id()
         forget_ended_runs(self._live, run)
         self._store = StateStore(
             header, entries, self._bucket, self._signature, StatefulStep(run, "buckets"), self._remembers
         )
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        return (arrow_frame(batch) for batch in self._batches(int(key[0]), rows))
+        return (to_arrow_backed_frame(batch) for batch in self._batches(int(key[0]), rows))
 
     def _batches(self, label: int, frames: Iterator[pd.DataFrame]) -> Iterator[pa.RecordBatch]:
         start = time.perf_counter_ns()
@@ -110,7 +110,7 @@ def _rounds(bucket: Bucket, emission: Emission, label: int, packets: list[Packet
 
 def merge_emission(merger: Merger) -> BatchedRows:
     """Return the form in which whole groups leave the second step."""
-    return BatchedRows(MERGE_METRICS, spark_fields(merger.config.result))
+    return BatchedRows(MERGE_METRICS, to_spark_schema(merger.config.result))
 
 
 class MergeProcessor(StatefulProcessor):
@@ -126,14 +126,14 @@ class MergeProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         header = handle.getValueState("header", "value string")
         entries = handle.getMapState("entries", "place long", "blob binary")
-        run = run_of_task()
+        run = task_run_id()
         forget_ended_runs(self._live, run)
         self._store = StateStore(
             header, entries, self._merger, self._signature, StatefulStep(run, "groups"), self._remembers
         )
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        return (arrow_frame(batch) for batch in self._batches(int(key[0]), rows))
+        return (to_arrow_backed_frame(batch) for batch in self._batches(int(key[0]), rows))
 
     def _batches(self, label: int, frames: Iterator[pd.DataFrame]) -> Iterator[pa.RecordBatch]:
         start = time.perf_counter_ns()

@@ -139,7 +139,7 @@ def _report_failed_start(log: Path | None = None) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError, OSError) as error:
-        said = (_first_complaint(log) if log is not None else None) or _reason_of(error)
+        said = (_find_first_complaint(log) if log is not None else None) or _failure_reason(error)
         hint = "check the Spark settings and the memory of this machine" + (
             "" if log is None else f"; the output of Java is in {log}"
         )
@@ -158,7 +158,7 @@ class _GatewayProcess(Popen[bytes]):
         return _ENDED_EARLY if code == 0 else code
 
 
-def _first_complaint(log: Path) -> str | None:
+def _find_first_complaint(log: Path) -> str | None:
     """Return the first line of Java's output that is neither a warning nor part of a stack trace."""
     with log.open(encoding="utf-8", errors="replace") as opened:
         lines = [line.strip() for line in opened.read(_LOG_CHARACTERS).splitlines()]
@@ -167,7 +167,7 @@ def _first_complaint(log: Path) -> str | None:
     )
 
 
-def _reason_of(error: Exception) -> str:
+def _failure_reason(error: Exception) -> str:
     """Return the message of the Java exception behind an error, or the error's first line."""
     java = getattr(error, "java_exception", None)
     words = str(java if java is not None else error).strip().splitlines()
@@ -243,7 +243,7 @@ def is_local(master: str) -> bool:
     return master.startswith("local") and "cluster" not in master
 
 
-def application_of(spark: SparkSession) -> str:
+def application_id(spark: SparkSession) -> str:
     """Return the id of the session's application."""
     return str(spark.sparkContext.applicationId)
 
@@ -252,9 +252,9 @@ def application_of(spark: SparkSession) -> str:
 _done: set[tuple[str, str, str]] = set()
 
 
-def is_first_in_session(spark: SparkSession, what: str) -> bool:
+def mark_done(spark: SparkSession, what: str) -> bool:
     """Return whether nobody has asked for this in the session before."""
-    application = application_of(spark)
+    application = application_id(spark)
     key = application, spark._jsparkSession.sessionUUID(), what
     _done.difference_update({done for done in _done if done[0] != application})
     if key in _done:
@@ -281,7 +281,7 @@ def remove_ended_runs(spark: SparkSession, directories: tuple[Path, ...]) -> Liv
 
 def _active_runs(spark: SparkSession) -> set[str]:
     """List the active runs of all sessions in which queries were built."""
-    application = application_of(spark)
+    application = application_id(spark)
     for key in [key for key in _sessions if key[0] != application]:
         del _sessions[key]
     _sessions[application, spark._jsparkSession.sessionUUID()] = spark

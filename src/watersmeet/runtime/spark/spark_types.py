@@ -14,7 +14,7 @@ import pyarrow as pa
 from watersmeet.errors import InputError
 from watersmeet.operators.expressions.temporal import convert_unit
 
-_STAND_INS = {
+_SUBSTITUTES = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
@@ -31,13 +31,13 @@ _STAND_INS = {
 }
 
 
-def spark_kind(kind: pa.DataType) -> pa.DataType:
+def to_spark_type(kind: pa.DataType) -> pa.DataType:
     """The Arrow type whose values Spark takes for this one's.
 
-    >>> spark_kind(pa.uint32()), spark_kind(pa.timestamp("ns"))
+    >>> to_spark_type(pa.uint32()), to_spark_type(pa.timestamp("ns"))
     (DataType(int64), TimestampType(timestamp[us]))
     """
-    found = _STAND_INS.get(kind)
+    found = _SUBSTITUTES.get(kind)
     if found is not None:
         return found
     if isinstance(kind, pa.TimestampType):
@@ -45,35 +45,35 @@ def spark_kind(kind: pa.DataType) -> pa.DataType:
     if isinstance(kind, pa.DurationType):
         return pa.duration("us")
     if pa.types.is_dictionary(kind):
-        return spark_kind(kind.value_type)
+        return to_spark_type(kind.value_type)
     if pa.types.is_fixed_size_binary(kind):
         return pa.binary()
-    return _nested(kind)
+    return _to_nested_type(kind)
 
 
-def spark_fields(schema: pa.Schema) -> pa.Schema:
+def to_spark_schema(schema: pa.Schema) -> pa.Schema:
     """The schema in types that Spark has."""
-    return pa.schema([(field.name, _checked(field)) for field in schema])
+    return pa.schema([(field.name, _checked_spark_type(field)) for field in schema])
 
 
-def as_spark_takes_it(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def to_spark_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch in the types of `spark_fields` of its schema."""
-    columns = [_converted(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    columns = [_convert(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _nested(kind: pa.DataType) -> pa.DataType:
+def _to_nested_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(spark_kind(kind.value_type))
+        return pa.list_(to_spark_type(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([(field.name, spark_kind(field.type)) for field in kind])
+        return pa.struct([(field.name, to_spark_type(field.type)) for field in kind])
     if pa.types.is_map(kind):
-        return pa.map_(spark_kind(kind.key_type), spark_kind(kind.item_type))
+        return pa.map_(to_spark_type(kind.key_type), to_spark_type(kind.item_type))
     return kind
 
 
-def _checked(field: pa.Field) -> pa.DataType:
-    kind = spark_kind(field.type)
+def _checked_spark_type(field: pa.Field) -> pa.DataType:
+    kind = to_spark_type(field.type)
     if pa.types.is_decimal(kind) and (kind.precision > 38 or kind.scale < 0):
         raise InputError(
             f'column "{field.name}" is {field.type}; Spark has decimals of up to 38 digits', hint="CAST it"
@@ -81,7 +81,7 @@ def _checked(field: pa.Field) -> pa.DataType:
     return pa.decimal128(kind.precision, kind.scale) if pa.types.is_decimal(kind) else kind
 
 
-def _converted(values: Any, kind: pa.DataType) -> Any:
+def _convert(values: Any, kind: pa.DataType) -> Any:
     if values.type == kind:
         return values
     if isinstance(values.type, pa.TimestampType) and isinstance(kind, pa.TimestampType):
@@ -110,7 +110,7 @@ class _ArrowFrame(pd.DataFrame):
         return _ArrowSeries
 
 
-def arrow_frame(batch: pa.RecordBatch) -> pd.DataFrame:
+def to_arrow_backed_frame(batch: pa.RecordBatch) -> pd.DataFrame:
     """The batch as a frame over the same memory."""
     columns = {
         name: pd.arrays.ArrowExtensionArray(column)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from watersmeet.errors import InputError
 from watersmeet.operators.window_join.serialization import SavedPart
 from watersmeet.runtime.spark.bucket import BucketState
-from watersmeet.runtime.spark.bucket_operators import Operator, Part
+from watersmeet.runtime.spark.bucket_operators import BucketOperator, StatePart
 from watersmeet.runtime.spark.worker_cache import (
     NO_LIVE_RUNS,
     LiveRuns,
@@ -54,7 +54,7 @@ class StateOwner(Protocol):
     """Whose state it is."""
 
     @property
-    def operator(self) -> Operator: ...
+    def operator(self) -> BucketOperator: ...
 
     @property
     def lateness(self) -> Mapping[str, Lateness]: ...
@@ -84,7 +84,7 @@ class CachedState:
     version: int
     next_place: int
     state: BucketState
-    parts: Sequence[Part]
+    parts: Sequence[StatePart]
     entries: Mapping[int, StateEntry]
 
     @property

@@ -21,17 +21,17 @@ from watersmeet.runtime.spark.plan_log import PlanLog
 NO_BATCH = -1
 
 
-def batch_of_task() -> int:
+def task_batch_id() -> int:
     """The number of the micro-batch; on the driver, where an operator is only asked for its columns, there is none."""
     task = TaskContext.get()
     return NO_BATCH if task is None else int(task.getLocalProperty("streaming.sql.batchId") or NO_BATCH)
 
 
-def plan_of_task(log: PlanLog) -> Plan | None:
+def task_plan(log: PlanLog) -> Plan | None:
     """The plan that the log has for the batch this task works for, settled by this; None where the query's own is to be
     used.
     """
-    batch = batch_of_task()
+    batch = task_batch_id()
     return None if batch == NO_BATCH else log.settled_at(batch)
 
 
@@ -53,14 +53,14 @@ class PlannedDrops:
 
     def now(self) -> DropBox:
         """The box of the batch the task works for."""
-        plan = plan_of_task(self.log)
+        plan = task_plan(self.log)
         if plan is None:
             return self.own
-        refuse_another_seed(self.plan, plan)
+        check_drop_seed(self.plan, plan)
         return build_drop_boxes(self.bound, plan).get(self.stream) or DropBox(self.stream, seed=plan.drop_seed)
 
 
-def refuse_another_seed(before: Plan, after: Plan) -> None:
+def check_drop_seed(before: Plan, after: Plan) -> None:
     if after.drop and after.drop_seed != before.drop_seed:
         raise PlanError(
             f"a running query drops by the seed {before.drop_seed}, and the new plan by {after.drop_seed}",
@@ -71,7 +71,7 @@ def refuse_another_seed(before: Plan, after: Plan) -> None:
 _RUN_ID = "spark.jobGroup.id"  # Spark runs all jobs of a streaming query in a group named by its run id
 
 
-def run_of_task() -> str:
+def task_run_id() -> str:
     """Return Spark's id of the streaming run that this task works for; on the driver, which only asks for an operator's
     columns, none.
     """
