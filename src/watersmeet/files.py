@@ -76,11 +76,11 @@ def refuse_long_keys(text: str, shown: str) -> None:
 
 
 def _read_regular_file(path: Path, shown: str, max_bytes: int) -> bytes:
-    _refuse_other_kinds(os.stat(path), shown)  # before opening: opening a device can have effects
+    _refuse_special_file(os.stat(path), shown)  # before opening: opening a device can have effects
     # Without O_NONBLOCK, a pipe put in the file's place since then would block us.
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
         about = os.fstat(opened.fileno())
-        _refuse_other_kinds(about, shown)
+        _refuse_special_file(about, shown)
         content = opened.read(max_bytes + 1)  # the size alone says little: it is 0 for files of /proc
     if len(content) > max_bytes:
         size = f"{about.st_size / 1e6:,.1f} MB" if about.st_size > max_bytes else "too"
@@ -88,14 +88,14 @@ def _read_regular_file(path: Path, shown: str, max_bytes: int) -> bytes:
     return content
 
 
-def _refuse_other_kinds(about: os.stat_result, shown: str) -> None:
+def _refuse_special_file(about: os.stat_result, shown: str) -> None:
     if stat.S_ISREG(about.st_mode):
         return
-    kind = next((name for test, name in _OTHER_KINDS.items() if test(about.st_mode)), "something else")
+    kind = next((name for test, name in _SPECIAL_FILE_KINDS.items() if test(about.st_mode)), "something else")
     raise InputError(f"{shown} is {kind}, not a regular file", hint="write the text to a file and name that file")
 
 
-_OTHER_KINDS = {
+_SPECIAL_FILE_KINDS = {
     stat.S_ISDIR: "a directory",
     stat.S_ISFIFO: "a named pipe",
     stat.S_ISCHR: "a device",

@@ -13,10 +13,10 @@ from watersmeet.algebra.schema import StreamSchema
 from watersmeet.operators.window_join import pane
 from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.driver import step
-from watersmeet.operators.window_join.pane import Pane, Run
+from watersmeet.operators.window_join.driver import join_batch
+from watersmeet.operators.window_join.pane import GroupedRun, Pane
 from watersmeet.operators.window_join.state import empty_state
-from watersmeet.operators.window_join.tactics.registry import settled_config
+from watersmeet.operators.window_join.tactics.registry import compile_join_config
 from watersmeet.sql import bind, parse
 
 FIELDS = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("id", pa.int64())])
@@ -25,7 +25,7 @@ BATCH_US, KEPT_US = 10_000_000, 3_000_000
 
 
 def config_of() -> JoinConfig:
-    return settled_config(bind(parse(AFTER), {name: StreamSchema(name, FIELDS, "ts") for name in "ab"}), Plan())
+    return compile_join_config(bind(parse(AFTER), {name: StreamSchema(name, FIELDS, "ts") for name in "ab"}), Plan())
 
 
 def delta(batch: int, number: int, rows: int) -> InputBatch:
@@ -46,7 +46,7 @@ def test_every_pair_is_found_once_whichever_input_has_more_rows(sizes: list[tupl
         {number: delta(batch, number, rows) for number, rows in enumerate(each)} for batch, each in enumerate(sizes)
     ]
     for batch, deltas in enumerate(batches):
-        stepped = step(config, state, deltas, batch * BATCH_US, (batch + 1) * BATCH_US)
+        stepped = join_batch(config, state, deltas, batch * BATCH_US, (batch + 1) * BATCH_US)
         state = stepped.state
         found += [(row["a"], row["b"]) for result in stepped.results for row in result.to_pylist()]
     a, b = ([row for deltas in batches for row in deltas[number].table.to_pylist()] for number in (0, 1))
@@ -58,7 +58,7 @@ def test_no_run_is_built_of_rows_that_nobody_looks_up(monkeypatch: pytest.Monkey
     built: list[int] = []
     build = pane._build_run
 
-    def noted(rows: Pane, classes: tuple[int, ...]) -> Run:
+    def noted(rows: Pane, classes: tuple[int, ...]) -> GroupedRun:
         built.append(len(rows))
         return build(rows, classes)
 
@@ -67,6 +67,6 @@ def test_no_run_is_built_of_rows_that_nobody_looks_up(monkeypatch: pytest.Monkey
     state = empty_state(config)
     for batch in range(3):
         deltas = {0: delta(batch, 0, 40), 1: delta(batch, 1, 300)}
-        state = step(config, state, deltas, batch * BATCH_US, (batch + 1) * BATCH_US).state
+        state = join_batch(config, state, deltas, batch * BATCH_US, (batch + 1) * BATCH_US).state
     assert built
     assert max(built) <= 80, "rows of a only: those of b are not kept, and there are more of them"

@@ -10,9 +10,9 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.operators.window_join import state
 from watersmeet.operators.window_join.admission import InputBatch
-from watersmeet.operators.window_join.driver import step
+from watersmeet.operators.window_join.driver import join_batch
 from watersmeet.operators.window_join.state import JoinState, empty_state, evict_expired_rows
-from watersmeet.operators.window_join.tactics.registry import settled_config
+from watersmeet.operators.window_join.tactics.registry import compile_join_config
 from watersmeet.sql import bind, parse
 
 FIELDS = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("id", pa.int64())])
@@ -40,14 +40,14 @@ def deltas(batch: int) -> dict[int, InputBatch]:
 @pytest.mark.parametrize("asked", QUERIES)
 def test_the_same_results_from_less_state(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "EVICT_BELOW_SHARE", 0.0)
-    config = settled_config(
+    config = compile_join_config(
         bind(parse(QUERIES[asked]), {name: StreamSchema(name, FIELDS, "ts") for name in "ab"}), Plan()
     )
     plain = cut = empty_state(config)
     for batch in range(5):
         watermark_us, future_us = max(0, batch * BATCH_US - 1_000_000), (batch + 1) * BATCH_US - 1_000_000
-        whole = step(config, plain, deltas(batch), watermark_us, future_us)
-        from_less = step(config, cut, deltas(batch), watermark_us, future_us)
+        whole = join_batch(config, plain, deltas(batch), watermark_us, future_us)
+        from_less = join_batch(config, cut, deltas(batch), watermark_us, future_us)
         assert _rows(whole.results) == _rows(from_less.results)
         before, plain = cut, whole.state
         cut = evict_expired_rows(config, from_less.state, before, future_us)
@@ -57,7 +57,7 @@ def test_the_same_results_from_less_state(asked: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("asked", QUERIES)
 def test_a_new_pane_that_is_mostly_dead_is_cut_at_once(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = settled_config(
+    config = compile_join_config(
         bind(parse(QUERIES[asked]), {name: StreamSchema(name, FIELDS, "ts") for name in "ab"}), Plan()
     )
     plain = cut = empty_state(config)
@@ -65,8 +65,8 @@ def test_a_new_pane_that_is_mostly_dead_is_cut_at_once(asked: str, monkeypatch: 
         times_us = max(0, batch * BATCH_US - 1_000_000), (batch + 1) * BATCH_US - 1_000_000
         with monkeypatch.context() as never:
             never.setattr(state, "EVICT_BELOW_SHARE", 0.0)
-            whole = step(config, plain, deltas(batch), *times_us)
-        from_less = step(config, cut, deltas(batch), *times_us)
+            whole = join_batch(config, plain, deltas(batch), *times_us)
+        from_less = join_batch(config, cut, deltas(batch), *times_us)
         assert _rows(whole.results) == _rows(from_less.results)
         plain, cut = whole.state, from_less.state
         assert cut.rows <= plain.rows

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from tests.oracle.expressions import Row, evaluate
 from tests.oracle.functions import greatest, least
-from tests.oracle.join import Feed, admitted_members, feed_of, merged, pairs_hold
-from tests.oracle.predicates import holds, where_of
+from tests.oracle.join import SourceRows, admitted_members, build_source_rows, merge_columns, pairs_hold
+from tests.oracle.predicates import holds, split_where
 from tests.oracle.values import Duration, event_times_us, sort_key
 from watersmeet.algebra.expressions import Aggregate, Column, Expr, rewrite, walk
 from watersmeet.algebra.query import BoundQuery
@@ -52,26 +52,26 @@ def groups_at(bound: BoundQuery, tables: Mapping[str, pa.Table], t_us: int) -> d
     """AS(t): per group (named by its keys, in a form where NaN and null equal themselves) its output row, before
     HAVING.
     """
-    feeds = _feeds(bound, tables)
+    feeds = _build_sources(bound, tables)
     return {
-        group: _output(bound, rows)
+        group: _output_row(bound, rows)
         for group, rows in _members_at(bound, feeds, _combinations(bound, feeds), t_us).items()
     }
 
 
 def evaluations(bound: BoundQuery, tables: Mapping[str, pa.Table], instants_us: Iterable[int]) -> list[Evaluation]:
     """Return what evaluating at each of these instants emits, in their order."""
-    feeds = _feeds(bound, tables)
+    feeds = _build_sources(bound, tables)
     combinations = _combinations(bound, feeds)
-    return _emitted(bound, ((t_us, _members_at(bound, feeds, combinations, t_us)) for t_us in instants_us))
+    return _emit_changes(bound, ((t_us, _members_at(bound, feeds, combinations, t_us)) for t_us in instants_us))
 
 
 def batch_evaluations(bound: BoundQuery, batches: Iterable[tuple[int, Mapping[str, pa.Table]]]) -> list[Evaluation]:
     """What evaluating at the end of each batch emits, given each batch's instant and the rows that are there by then."""
-    return _emitted(bound, ((t_us, _members(bound, tables, t_us)) for t_us, tables in batches))
+    return _emit_changes(bound, ((t_us, _members(bound, tables, t_us)) for t_us, tables in batches))
 
 
-def _emitted(bound: BoundQuery, contents: Iterable[tuple[int, dict[Group, list[Row]]]]) -> list[Evaluation]:
+def _emit_changes(bound: BoundQuery, contents: Iterable[tuple[int, dict[Group, list[Row]]]]) -> list[Evaluation]:
     """Go from evaluation to evaluation: which groups are shown, which of them are emitted, and which shown ones became
     empty.
     """
@@ -83,11 +83,11 @@ def _emitted(bound: BoundQuery, contents: Iterable[tuple[int, dict[Group, list[R
         keys |= {group: rows[0] for group, rows in members.items()}
         shown = {group for group, rows in members.items() if _is_shown(bound, rows)}
         for group in shown:
-            row = _output(bound, members[group])
-            if group not in shown_before or not _same(row, last_emitted[group]):
+            row = _output_row(bound, members[group])
+            if group not in shown_before or not _are_same(row, last_emitted[group]):
                 emitted.append(Evaluation(t_us, row))
                 last_emitted[group] = row
-        emitted += [Evaluation(t_us, _output(bound, [], keys[group])) for group in shown_before if group not in members]
+        emitted += [Evaluation(t_us, _output_row(bound, [], keys[group])) for group in shown_before if group not in members]
         shown_before = shown
     return emitted
 
@@ -110,17 +110,17 @@ def every_instants(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[in
     return list(range(-(-min(times_us) // every_us) * every_us, last_us + 1, every_us))
 
 
-def _feeds(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[Feed]:
-    return [feed_of(source, tables[source.schema.name]) for source in bound.sources]
+def _build_sources(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[SourceRows]:
+    return [build_source_rows(source, tables[source.schema.name]) for source in bound.sources]
 
 
-def _combinations(bound: BoundQuery, feeds: list[Feed]) -> list[_Combination]:
-    found, where = [], where_of(bound)
+def _combinations(bound: BoundQuery, feeds: list[SourceRows]) -> list[_Combination]:
+    found, where = [], split_where(bound)
     for combination in product(*admitted_members(where, feeds)):
         rows = [row for row, _ in combination]
         if not pairs_hold(bound, rows):
             continue
-        numbers, row = tuple(each.number for each in rows), merged(combination)
+        numbers, row = tuple(each.number for each in rows), merge_columns(combination)
         try:
             if holds(where.shared, row):
                 found.append(_Combination(numbers, row, tuple(sort_key(evaluate(key, row)) for key in bound.group_by)))
@@ -130,12 +130,12 @@ def _combinations(bound: BoundQuery, feeds: list[Feed]) -> list[_Combination]:
 
 
 def _members(bound: BoundQuery, tables: Mapping[str, pa.Table], t_us: int) -> dict[Group, list[Row]]:
-    feeds = _feeds(bound, tables)
+    feeds = _build_sources(bound, tables)
     return _members_at(bound, feeds, _combinations(bound, feeds), t_us)
 
 
 def _members_at(
-    bound: BoundQuery, feeds: list[Feed], combinations: list[_Combination], t_us: int
+    bound: BoundQuery, feeds: list[SourceRows], combinations: list[_Combination], t_us: int
 ) -> dict[Group, list[Row]]:
     """Per group the combinations with every row in its window at t."""
     has_every = bound.query.every_us is not None
@@ -151,7 +151,7 @@ def _members_at(
     return groups
 
 
-def _output(bound: BoundQuery, rows: list[Row], representative: Row | None = None) -> tuple[Any, ...]:
+def _output_row(bound: BoundQuery, rows: list[Row], representative: Row | None = None) -> tuple[Any, ...]:
     return tuple(_grouped_value(bound, output.expr, rows, representative) for output in bound.outputs)
 
 
@@ -162,7 +162,7 @@ def _is_shown(bound: BoundQuery, rows: list[Row]) -> bool:
     for expr in (*(output.expr for output in bound.outputs), *([] if bound.having is None else [bound.having])):
         for node in walk(expr):
             if isinstance(node, Aggregate):
-                _aggregated(node, rows)
+                _compute_aggregate(node, rows)
     return bound.having is None or _grouped_value(bound, bound.having, rows, None) is True
 
 
@@ -174,13 +174,13 @@ def _grouped_value(bound: BoundQuery, expr: Expr, rows: list[Row], representativ
         if not isinstance(node, Aggregate):
             return node
         name = f"aggregate {len(values)}"
-        values[_GROUPED, name] = _aggregated(node, rows)
+        values[_GROUPED, name] = _compute_aggregate(node, rows)
         return Column(name, _GROUPED)
 
     return evaluate(rewrite(expr, settle), values)
 
 
-def _aggregated(aggregate: Aggregate, rows: list[Row]) -> Any:
+def _compute_aggregate(aggregate: Aggregate, rows: list[Row]) -> Any:
     if aggregate.arg is None:
         return len(rows)
     present = [value for row in rows if (value := evaluate(aggregate.arg, row)) is not None]
@@ -198,7 +198,7 @@ def _sum(values: list[Any], arg: Expr) -> Any:
     for value in values[1:]:
         total = _plus(total, value)
     if isinstance(total, int) and not -(2**63) <= total < 2**63:
-        raise QueryError(f"integer overflow in the sum of {_name(arg)}")
+        raise QueryError(f"integer overflow in the sum of {_describe_argument(arg)}")
     return total
 
 
@@ -221,11 +221,11 @@ def _largest(values: list[Any], arg: Expr) -> Any:
     return greatest(*values)
 
 
-def _name(arg: Expr) -> str:
+def _describe_argument(arg: Expr) -> str:
     return f'"{arg.source}.{arg.name}"' if isinstance(arg, Column) else "an expression"
 
 
-def _same(left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
+def _are_same(left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
     return [sort_key(value) for value in left] == [sort_key(value) for value in right]
 
 

@@ -111,7 +111,7 @@ def _to_date(value: Any, kind: pa.DataType) -> Any:
         case Instant():
             return date_of(value)
         case str():
-            return _parsed(dt.date.fromisoformat, value)
+            return _parse_or_null(dt.date.fromisoformat, value)
         case _:
             return value
 
@@ -125,13 +125,13 @@ def _to_timestamp(value: Any, kind: pa.TimestampType[Any, Any]) -> Any:
         case dt.date():
             return midnight_of(value)
         case str():
-            return _parsed(lambda text: instant_of(dt.datetime.fromisoformat(text)), value)
+            return _parse_or_null(lambda text: instant_of(dt.datetime.fromisoformat(text)), value)
         case _:
             return Instant(value * size_ns)
 
 
 def _to_time(value: Any, kind: pa.DataType) -> Any:
-    return _parsed(dt.time.fromisoformat, value) if isinstance(value, str) else value
+    return _parse_or_null(dt.time.fromisoformat, value) if isinstance(value, str) else value
 
 
 def _to_duration(value: Duration, kind: pa.DurationType[Any]) -> Duration:
@@ -139,7 +139,7 @@ def _to_duration(value: Duration, kind: pa.DurationType[Any]) -> Duration:
     return Duration(value.ns // size_ns * size_ns)
 
 
-def _parsed(parse: Callable[[str], Any], text: str) -> Any:
+def _parse_or_null(parse: Callable[[str], Any], text: str) -> Any:
     try:
         return parse(text)
     except ValueError:

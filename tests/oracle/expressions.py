@@ -71,10 +71,10 @@ def _literal(expr: Literal, row: Row) -> Any:
 
 
 def _comparison(expr: Comparison, row: Row) -> bool | None:
-    return _compared(expr.op, evaluate(expr.left, row), evaluate(expr.right, row))
+    return _compare_values(expr.op, evaluate(expr.left, row), evaluate(expr.right, row))
 
 
-def _compared(op: str, left: Any, right: Any) -> bool | None:
+def _compare_values(op: str, left: Any, right: Any) -> bool | None:
     if left is None or right is None:
         return None
     return _HOLDS[op](compare(left, right))
@@ -114,12 +114,12 @@ def _any_of(truths: Iterable[bool | None]) -> bool | None:
 
 def _in(expr: In, row: Row) -> bool | None:
     value, options = evaluate(expr.arg, row), [evaluate(option, row) for option in expr.options]
-    return _any_of(_compared("=", value, option) for option in options)
+    return _any_of(_compare_values("=", value, option) for option in options)
 
 
 def _between(expr: Between, row: Row) -> bool | None:
     value = evaluate(expr.arg, row)
-    return _all_of([_compared("<=", evaluate(expr.low, row), value), _compared("<=", value, evaluate(expr.high, row))])
+    return _all_of([_compare_values("<=", evaluate(expr.low, row), value), _compare_values("<=", value, evaluate(expr.high, row))])
 
 
 def _is_null(expr: IsNull, row: Row) -> bool:
@@ -128,10 +128,10 @@ def _is_null(expr: IsNull, row: Row) -> bool:
 
 def _like(expr: Like, row: Row) -> bool | None:
     value = evaluate(expr.arg, row)
-    return None if value is None else like(value, expr.pattern)
+    return None if value is None else matches_like(value, expr.pattern)
 
 
-def like(text: str, pattern: str) -> bool:
+def matches_like(text: str, pattern: str) -> bool:
     """SQL LIKE, one character of the pattern at a time.
 
     >>> like("10%", r"1_\\%"), like("100", r"1_\\%")
@@ -141,10 +141,10 @@ def like(text: str, pattern: str) -> bool:
         return not text
     sign, rest = pattern[0], pattern[1:]
     if sign == "%":
-        return any(like(text[skipped:], rest) for skipped in range(len(text) + 1))
+        return any(matches_like(text[skipped:], rest) for skipped in range(len(text) + 1))
     if sign == "\\" and rest:
-        return text[:1] == rest[0] and like(text[1:], rest[1:])
-    return bool(text) and sign in ("_", text[0]) and like(text[1:], rest)
+        return text[:1] == rest[0] and matches_like(text[1:], rest[1:])
+    return bool(text) and sign in ("_", text[0]) and matches_like(text[1:], rest)
 
 
 def _case(expr: Case, row: Row) -> Any:
@@ -174,7 +174,7 @@ def _negate(expr: Negate, row: Row) -> Any:
     if isinstance(value, Duration):
         return Duration(-value.ns)
     return (
-        within_int64(-value)
+        check_int64(-value)
         if isinstance(value, int)
         else value.copy_negate()
         if isinstance(value, Decimal)
@@ -191,7 +191,7 @@ def _arithmetic(expr: Arithmetic, row: Row) -> Any:
     if isinstance(left, Decimal) or isinstance(right, Decimal):
         return _decimal_arithmetic(expr.op, left, right)
     result = _NUMBER_RULES[expr.op](left, right)
-    return within_int64(result) if isinstance(result, int) else result
+    return check_int64(result) if isinstance(result, int) else result
 
 
 def _moment(value: Any) -> Any:
@@ -199,7 +199,7 @@ def _moment(value: Any) -> Any:
     return midnight_of(value) if isinstance(value, dt.date) else value
 
 
-def _divided(left: float, right: float) -> float | None:
+def _divide(left: float, right: float) -> float | None:
     return None if right == 0 else left / right
 
 
@@ -243,7 +243,7 @@ def _time_arithmetic(op: str, left: Any, right: Any) -> Any:
     raise InternalError(f"the oracle cannot compute {left!r} {op} {right!r}")
 
 
-def within_int64(value: int) -> int:
+def check_int64(value: int) -> int:
     if not -(2**63) <= value < 2**63:
         raise QueryError(f"integer overflow: {value} does not fit into 64 bits")
     return value
@@ -253,7 +253,7 @@ _NUMBER_RULES: dict[str, Callable[[Any, Any], Any]] = {
     "+": lambda left, right: left + right,
     "-": lambda left, right: left - right,
     "*": lambda left, right: left * right,
-    "/": _divided,
+    "/": _divide,
     "%": _remainder,
 }
 

@@ -35,21 +35,21 @@ def absolute(value: Any) -> Any:
 
 @null_if_any_null
 def floor(value: Any) -> Any:
-    return _to_whole(value, math.floor, ROUND_FLOOR)
+    return _round_to_integer(value, math.floor, ROUND_FLOOR)
 
 
 @null_if_any_null
 def ceil(value: Any) -> Any:
-    return _to_whole(value, math.ceil, ROUND_CEILING)
+    return _round_to_integer(value, math.ceil, ROUND_CEILING)
 
 
 @null_if_any_null
-def rounded(value: Any) -> Any:
+def round_half_away(value: Any) -> Any:
     """To the nearest whole number, halves away from zero."""
-    return _to_whole(value, _half_away_from_zero, ROUND_HALF_UP)
+    return _round_to_integer(value, _half_away_from_zero, ROUND_HALF_UP)
 
 
-def _to_whole(value: Any, of_float: Callable[[float], int], of_decimal: str) -> Any:
+def _round_to_integer(value: Any, of_float: Callable[[float], int], of_decimal: str) -> Any:
     if isinstance(value, int):
         return value
     if isinstance(value, Decimal):
@@ -183,7 +183,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "MONTH": part_of_time("month"),
     "NULLIF": null_if,
     "REPLACE": replace,
-    "ROUND": rounded,
+    "ROUND": round_half_away,
     "RTRIM": trim_right,
     "SECOND": part_of_time("second"),
     "SQRT": square_root,

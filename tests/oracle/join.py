@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from tests.oracle.expressions import Row, evaluate
-from tests.oracle.predicates import Where, find_admitted_rows, holds, where_of
+from tests.oracle.predicates import WherePredicates, find_admitted_rows, holds, split_where
 from tests.oracle.values import column_values, event_times_us
-from tests.oracle.windows import StreamRow, in_order, rows_in_window, rows_in_window_every
+from tests.oracle.windows import StreamRow, sort_stream_rows, rows_in_window, rows_in_window_every
 from watersmeet.algebra.query import BoundQuery, BoundSource
 
 Member = tuple[StreamRow, Row]
@@ -21,7 +21,7 @@ WindowAt = Callable[[int], frozenset[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class SourceRows:
     """One source of a query with its rows: for a stream in ≺ order, for a relation as they stand (at no time at all)."""
 
     source: BoundSource
@@ -46,9 +46,9 @@ def join_rows(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> list[tuple[A
 
 def join_matches(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> Iterator[Row]:
     """The combinations that are results, each as one row with the columns of all sources."""
-    feeds = [feed_of(source, tables[source.schema.name]) for source in bound.sources]
-    where = where_of(bound)
-    windows = [_numbers_at(feed) for feed in feeds]
+    feeds = [build_source_rows(source, tables[source.schema.name]) for source in bound.sources]
+    where = split_where(bound)
+    windows = [_cache_window_numbers(feed) for feed in feeds]
     streams = bound.streams
     for combination in product(*admitted_members(where, feeds)):
         rows = [row for row, _ in combination]
@@ -56,18 +56,18 @@ def join_matches(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> Iterator[
         if (
             all(rows[i].number in windows[i](t_us) for i in streams)
             and pairs_hold(bound, rows)
-            and holds(where.shared, row := merged(combination))
+            and holds(where.shared, row := merge_columns(combination))
         ):
             yield row
 
 
-def feed_of(source: BoundSource, table: pa.Table) -> Feed:
+def build_source_rows(source: BoundSource, table: pa.Table) -> SourceRows:
     columns = {name: column_values(table.column(name)) for name in source.fields.names}
     times_us = event_times_us(table.column(source.time), source.unit) if source.is_stream else [0] * table.num_rows
     rows = [StreamRow(n, ts_us, {name: columns[name][n] for name in columns}) for n, ts_us in enumerate(times_us)]
     if source.is_stream:
-        rows = in_order(rows, source.time, source.fields.names)
-    return Feed(
+        rows = sort_stream_rows(rows, source.time, source.fields.names)
+    return SourceRows(
         source, tuple((row, {(source.alias, name): value for name, value in row.values.items()}) for row in rows)
     )
 
@@ -84,16 +84,16 @@ def pairs_hold(bound: BoundQuery, rows: list[StreamRow]) -> bool:
     return True
 
 
-def admitted_members(where: Where, feeds: list[Feed]) -> list[list[Member]]:
+def admitted_members(where: WherePredicates, feeds: list[SourceRows]) -> list[list[Member]]:
     """Per source, the rows that can be part of a combination. Windows count the others as well."""
     chosen = [find_admitted_rows(where, number, (row for _, row in feed.members)) for number, feed in enumerate(feeds)]
     return [list(compress(feed.members, keep)) for feed, keep in zip(feeds, chosen, strict=True)]
 
 
-def merged(combination: tuple[Member, ...]) -> Row:
+def merge_columns(combination: tuple[Member, ...]) -> Row:
     return {name: value for _, columns in combination for name, value in columns.items()}
 
 
-def _numbers_at(feed: Feed) -> WindowAt:
+def _cache_window_numbers(feed: SourceRows) -> WindowAt:
     """The numbers of the rows in the feed's window at an instant, each instant worked out once."""
     return cache(lambda t_us: frozenset(row.number for row in feed.in_window(t_us)))

@@ -32,7 +32,7 @@ from watersmeet.errors import QueryError
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class WherePredicates:
     """The predicates of a query: those of each source alone, and those over several."""
 
     own: tuple[tuple[Expr, ...], ...]
@@ -40,21 +40,21 @@ class Where:
     operands: tuple[tuple[Expr, ...], ...]
 
 
-def where_of(bound: BoundQuery) -> Where:
+def split_where(bound: BoundQuery) -> WherePredicates:
     parts = [] if bound.where is None else list(_conjuncts(bound.where))
     aliases = [source.alias for source in bound.sources]
     first_stream = aliases[bound.streams[0]]
     shared = tuple(part for part in parts if len(sources_of(part)) > 1)
     alone = [(next(iter(sources_of(part)), first_stream), part) for part in parts if len(sources_of(part)) <= 1]
     operands = [*(operand for part in shared for operand in _operands(part)), *_list_grouped_expressions(bound)]
-    return Where(
+    return WherePredicates(
         own=tuple(tuple(part for owner, part in alone if owner == alias) for alias in aliases),
         shared=shared,
         operands=tuple(tuple(operand for operand in operands if sources_of(operand) == {alias}) for alias in aliases),
     )
 
 
-def find_admitted_rows(where: Where, number: int, rows: Iterable[Row]) -> list[bool]:
+def find_admitted_rows(where: WherePredicates, number: int, rows: Iterable[Row]) -> list[bool]:
     """Return whether each row of a source can be part of a combination; raises an error that counts."""
     found = []
     for row in rows:

@@ -8,7 +8,7 @@ import pytest
 
 from watersmeet.errors import QueryError
 
-from .timelines import meet
+from .timelines import join_timelines
 
 LARGEST = 2**63 - 1
 QUERY = "SELECT a.x, b.x FROM a [RANGE 5 MICROSECONDS], b [RANGE 5 MICROSECONDS] WHERE "
@@ -16,27 +16,27 @@ QUERY = "SELECT a.x, b.x FROM a [RANGE 5 MICROSECONDS], b [RANGE 5 MICROSECONDS]
 
 def test_a_row_that_fails_its_own_predicate_is_evaluated_nowhere_else() -> None:
     rows = {"ts": [0, 1], "x": [LARGEST, 3]}
-    assert meet(QUERY + "b.x + 1 = a.x AND b.x < 9", a={"ts": [0], "x": [4]}, b=rows) == [(4, 3)]
+    assert join_timelines(QUERY + "b.x + 1 = a.x AND b.x < 9", a={"ts": [0], "x": [4]}, b=rows) == [(4, 3)]
 
 
 def test_false_beats_an_error_in_any_order() -> None:
     rows = {"ts": [0, 1], "x": [LARGEST, 3]}
-    assert meet(QUERY + "b.x + 1 > 0 AND b.x < 9", a={"ts": [0], "x": [4]}, b=rows) == [(4, 3)]
+    assert join_timelines(QUERY + "b.x + 1 > 0 AND b.x < 9", a={"ts": [0], "x": [4]}, b=rows) == [(4, 3)]
 
 
 def test_an_operand_of_one_source_raises_even_where_its_row_meets_nothing() -> None:
     with pytest.raises(QueryError, match="overflow"):
-        meet(QUERY + "a.x < b.x + 1", a={"ts": [0], "x": [1]}, b={"ts": [1000], "x": [LARGEST]})
+        join_timelines(QUERY + "a.x < b.x + 1", a={"ts": [0], "x": [1]}, b={"ts": [1000], "x": [LARGEST]})
 
 
 def test_a_part_that_only_some_rows_reach_is_no_operand() -> None:
     query = QUERY + "CASE WHEN a.x > 5 THEN b.x + 1 ELSE 2 END = 2"
-    assert meet(query, a={"ts": [0], "x": [1]}, b={"ts": [0], "x": [LARGEST]}) == [(1, LARGEST)]
+    assert join_timelines(query, a={"ts": [0], "x": [1]}, b={"ts": [0], "x": [LARGEST]}) == [(1, LARGEST)]
 
 
 def test_an_error_over_several_sources_counts_on_what_would_be_a_result() -> None:
     a, b = {"ts": [0], "x": [LARGEST]}, {"ts": [0], "x": [3]}
-    assert meet(QUERY + "a.x * b.x > 5 AND a.x = b.x", a=a, b=b) == []
-    assert meet(QUERY + "a.x * b.x > 5", a=a, b={"ts": [6], "x": [3]}) == []
+    assert join_timelines(QUERY + "a.x * b.x > 5 AND a.x = b.x", a=a, b=b) == []
+    assert join_timelines(QUERY + "a.x * b.x > 5", a=a, b={"ts": [6], "x": [3]}) == []
     with pytest.raises(QueryError, match="overflow"):
-        meet(QUERY + "a.x * b.x > 5 AND a.x + b.x > 5", a=a, b=b)
+        join_timelines(QUERY + "a.x * b.x > 5 AND a.x + b.x > 5", a=a, b=b)

@@ -9,16 +9,16 @@ import pytest
 
 from tests.oracle import Admission, Arrival, admit
 
-from .timelines import table_of
+from .timelines import build_table
 
 MS = 1_000
 
 
 def arrival(*batches: list[int], lateness_us: int = 0, idle_us: int | None = None) -> Arrival:
-    return Arrival("ts", [table_of(batch) for batch in batches], lateness_us, idle_us)
+    return Arrival("ts", [build_table(batch) for batch in batches], lateness_us, idle_us)
 
 
-def kept(admission: Admission) -> dict[str, list[int]]:
+def kept_times(admission: Admission) -> dict[str, list[int]]:
     return {name: table.column("ts").to_pylist() for name, table in admission.tables.items()}
 
 
@@ -26,7 +26,7 @@ def test_a_row_is_late_when_it_is_below_the_watermark_of_earlier_batches() -> No
     #  batch      1        2
     #  a        9 ms   8.999 ms, 9 ms
     found = admit({"a": arrival([9 * MS], [9 * MS - 1, 9 * MS])})
-    assert kept(found) == {"a": [9 * MS, 9 * MS]}
+    assert kept_times(found) == {"a": [9 * MS, 9 * MS]}
     assert found.late == {"a": 1}
 
 
@@ -36,17 +36,17 @@ def test_a_batch_does_not_make_its_own_rows_late() -> None:
 
 def test_the_watermark_is_rounded_down_to_a_millisecond() -> None:
     #  the largest time is 9.999 ms, so the watermark is 9 ms
-    assert kept(admit({"a": arrival([9_999], [9_000, 8_999])})) == {"a": [9_999, 9_000]}
+    assert kept_times(admit({"a": arrival([9_999], [9_000, 8_999])})) == {"a": [9_999, 9_000]}
 
 
 def test_rounding_goes_down_also_before_the_epoch() -> None:
     #  the largest time is −1 µs, so the watermark is −1 ms
-    assert kept(admit({"a": arrival([-1], [-1_000, -1_001])})) == {"a": [-1, -1_000]}
+    assert kept_times(admit({"a": arrival([-1], [-1_000, -1_001])})) == {"a": [-1, -1_000]}
 
 
 def test_lateness_is_taken_off_after_rounding() -> None:
     #  9.999 ms, rounded 9 ms, less 500 µs: 8.5 ms
-    assert kept(admit({"a": arrival([9_999], [8_500, 8_499], lateness_us=500)})) == {"a": [9_999, 8_500]}
+    assert kept_times(admit({"a": arrival([9_999], [8_500, 8_499], lateness_us=500)})) == {"a": [9_999, 8_500]}
 
 
 def test_the_slowest_stream_holds_the_watermark() -> None:
@@ -96,4 +96,4 @@ def test_a_stream_that_wakes_up_holds_the_watermark_again_but_does_not_pull_it_b
 def test_empty_batches_change_nothing(batch: list[int]) -> None:
     found = admit({"a": arrival([], batch, [])})
     assert isinstance(found.tables["a"], pa.Table)
-    assert kept(found) == {"a": batch}
+    assert kept_times(found) == {"a": batch}

@@ -15,20 +15,20 @@ from watersmeet.sql import bind, parse
 Timeline: TypeAlias = "Sequence[int] | Mapping[str, Any] | pa.Table"
 
 
-def meet(text: str, relations: Sequence[str] = (), **timelines: Timeline) -> list[tuple[Any, ...]]:
+def join_timelines(text: str, relations: Sequence[str] = (), **timelines: Timeline) -> list[tuple[Any, ...]]:
     """The query's rows, sorted. A timeline is a list of times in microseconds, or columns of which `ts` is the time."""
-    tables = {name: table_of(timeline) for name, timeline in timelines.items()}
-    return sorted(join_rows(bound_to(text, tables, relations), tables), key=str)
+    tables = {name: build_table(timeline) for name, timeline in timelines.items()}
+    return sorted(join_rows(bind_query(text, tables, relations), tables), key=str)
 
 
-def pairs(window_a: str, window_b: str, a: Timeline, b: Timeline, rest: str = "") -> list[tuple[int, int]]:
+def joined_times(window_a: str, window_b: str, a: Timeline, b: Timeline, rest: str = "") -> list[tuple[int, int]]:
     """Times of the rows of `a` and `b` that meet under these windows."""
     return sorted(
-        (left, right) for left, right in meet(f"SELECT a.ts, b.ts FROM a {window_a}, b {window_b} {rest}", a=a, b=b)
+        (left, right) for left, right in join_timelines(f"SELECT a.ts, b.ts FROM a {window_a}, b {window_b} {rest}", a=a, b=b)
     )
 
 
-def bound_to(text: str, tables: Mapping[str, pa.Table], relations: Sequence[str] = ()) -> BoundQuery:
+def bind_query(text: str, tables: Mapping[str, pa.Table], relations: Sequence[str] = ()) -> BoundQuery:
     schemas: dict[str, SourceSchema] = {
         name: RelationSchema(name, table.schema) if name in relations else StreamSchema(name, table.schema, "ts")
         for name, table in tables.items()
@@ -36,7 +36,7 @@ def bound_to(text: str, tables: Mapping[str, pa.Table], relations: Sequence[str]
     return bind(parse(text), schemas)
 
 
-def table_of(timeline: Timeline) -> pa.Table:
+def build_table(timeline: Timeline) -> pa.Table:
     if isinstance(timeline, pa.Table):
         return timeline
     columns = timeline if isinstance(timeline, Mapping) else {"ts": list(timeline)}

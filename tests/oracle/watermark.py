@@ -43,7 +43,7 @@ class Admission:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _StreamProgress:
     """What earlier batches showed of a stream."""
 
     arrival: Arrival
@@ -72,7 +72,7 @@ def admit(arrivals: Mapping[str, Arrival]) -> Admission:
     """Round r brings the r-th batch of every stream; a row is late when its time is below the watermark at the start of
     its round.
     """
-    streams = {name: _Seen(arrival) for name, arrival in arrivals.items()}
+    streams = {name: _StreamProgress(arrival) for name, arrival in arrivals.items()}
     watermarks_us = [_BEFORE_EVERYTHING]
     began_us: int | None = None
     for batches in zip_longest(*(arrival.batches for arrival in arrivals.values())):
@@ -91,7 +91,7 @@ def admit(arrivals: Mapping[str, Arrival]) -> Admission:
     )
 
 
-def query_watermark_us(streams: Sequence[_Seen], began_us: int | None) -> float:
+def query_watermark_us(streams: Sequence[_StreamProgress], began_us: int | None) -> float:
     """The smallest watermark of the streams that are not idle."""
     clock_us = max((stream.largest_us for stream in streams if stream.largest_us is not None), default=None)
     if clock_us is None or began_us is None:
@@ -99,7 +99,7 @@ def query_watermark_us(streams: Sequence[_Seen], began_us: int | None) -> float:
     return min(stream.watermark_us for stream in streams if not _is_idle(stream, clock_us, began_us))
 
 
-def _is_idle(stream: _Seen, clock_us: int, began_us: int) -> bool:
+def _is_idle(stream: _StreamProgress, clock_us: int, began_us: int) -> bool:
     """Whether the stream's last sign of life is more than its timeout behind the largest event time seen on any stream.
 
     A stream that never showed a row counts from the smallest time of the first round that brought any. The stream that

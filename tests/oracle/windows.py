@@ -31,7 +31,7 @@ def rows_in_window(window: Window | None, rows: Sequence[StreamRow], t_us: int) 
             start_us = t_us // length_us * length_us
             return [row for row in so_far if start_us <= row.ts_us]
         case RowsWindow(count, partition_by):
-            return _last_of_each(so_far, count, partition_by)
+            return _last_rows_per_partition(so_far, count, partition_by)
         case LandmarkWindow() | None:
             return so_far
 
@@ -49,7 +49,7 @@ def rows_in_window_every(window: Window | None, rows: Sequence[StreamRow], t_us:
     ]
 
 
-def in_order(rows: Sequence[StreamRow], time: str, columns: Sequence[str]) -> list[StreamRow]:
+def sort_stream_rows(rows: Sequence[StreamRow], time: str, columns: Sequence[str]) -> list[StreamRow]:
     """Rows in ≺ order: by event time, then by the remaining columns from left to right.
 
     What the event time does not show of the time column (nanoseconds) decides last; rows equal in every column are
@@ -63,7 +63,7 @@ def in_order(rows: Sequence[StreamRow], time: str, columns: Sequence[str]) -> li
     return sorted(rows, key=place)
 
 
-def _last_of_each(rows: Sequence[StreamRow], count: int, partition_by: Sequence[str]) -> list[StreamRow]:
+def _last_rows_per_partition(rows: Sequence[StreamRow], count: int, partition_by: Sequence[str]) -> list[StreamRow]:
     partitions: dict[tuple[Any, ...], list[StreamRow]] = {}
     for row in rows:
         partition = tuple(sort_key(row.values[name]) for name in partition_by)

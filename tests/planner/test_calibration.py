@@ -12,12 +12,10 @@ from pathlib import Path
 import pytest
 
 from watersmeet.calibration import aggregation, around, calibrated, load, runs, structures
-from watersmeet.calibration.fit import fitted
-from watersmeet.calibration.streams import B
-from watersmeet.calibration.timing import Timed
-from watersmeet.cli.calibrate import calibrate, weights_as_table
+from watersmeet.calibration.measurement import B, TimedResult, fit_weights
+from watersmeet.cli.calibrate import calibrate_machine, render_weights
 from watersmeet.errors import InternalError
-from watersmeet.operators.window_join.work_counters import Tally
+from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.models.early_aggregation import EarlyWeights
 from watersmeet.planner.models.profile import SCALARS, STRUCTURES, Profile
 
@@ -81,14 +79,14 @@ def test_a_larger_list_takes_as_long_as_the_weights_say(monkeypatch: pytest.Monk
     """Work is counted, not timed, so that the prediction is exact and no other process can spoil it."""
     compare_s, lookup_s, update_s = 2e-9, 3e-8, 5e-8
 
-    def count_seconds(call: Callable[[], Tally], repeats: int) -> Timed[Tally]:
+    def count_seconds(call: Callable[[], WorkCounters], repeats: int) -> TimedResult[WorkCounters]:
         tally = call()
         updates = tally.inserts[B] + tally.expirations[B]
-        return Timed(
+        return TimedResult(
             tally, float(tally.comparisons.sum() * compare_s + tally.probes.sum() * lookup_s + updates * update_s)
         )
 
-    monkeypatch.setattr(structures, "timed", count_seconds)
+    monkeypatch.setattr(structures, "measure_cpu", count_seconds)
     probed = [structures.probed("list", load, repeats=1) for load in structures.probe_loads("list", quick=True)]
     updated = [structures.updated("list", load, repeats=1) for load in structures.update_loads("list", quick=True)]
     weights = structures.structure(probed, updated)
@@ -117,12 +115,12 @@ def test_a_run_counts_matches_whether_rows_are_put_out_or_not() -> None:
 
 def test_no_weight_is_below_zero_and_what_is_known_is_taken_off() -> None:
     # 2 s per unit of the first quantity; the second would have to be negative
-    assert fitted([[1, 0], [2, 1], [4, 3]], [2.0, 3.9, 7.7])[1] == 0.0
-    assert fitted([[1], [2]], [3.0, 5.0], known_s=[1.0, 1.0]) == (2.0,)
-    assert fitted([[1], [1]], [0.0, 2.0]) == (2.0,)  # no time at all says nothing
-    assert fitted([[1, 1]], [0.0]) == (0.0, 0.0)
+    assert fit_weights([[1, 0], [2, 1], [4, 3]], [2.0, 3.9, 7.7])[1] == 0.0
+    assert fit_weights([[1], [2]], [3.0, 5.0], known_s=[1.0, 1.0]) == (2.0,)
+    assert fit_weights([[1], [1]], [0.0, 2.0]) == (2.0,)  # no time at all says nothing
+    assert fit_weights([[1, 1]], [0.0]) == (0.0, 0.0)
     with pytest.raises(InternalError, match="do not belong"):
-        fitted([[1]], [1.0, 2.0])
+        fit_weights([[1]], [1.0, 2.0])
 
 
 def test_the_command_keeps_what_it_measured(
@@ -130,14 +128,12 @@ def test_the_command_keeps_what_it_measured(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setattr("watersmeet.cli.calibrate.calibrated", lambda progress, quick: measured)
-    calibrate(quick=True, as_json=True)
+    calibrate_machine(quick=True, as_json=True)
     said = json.loads(capsys.readouterr().out)
     assert Profile.from_json(json.dumps(said["profile"])) == measured == load()
     assert said["saved"] == str(tmp_path / "watersmeet" / "profile.json")
-    calibrate(quick=True)
+    calibrate_machine(quick=True)
     shown = capsys.readouterr().out
     assert "a row compared in a lookup" in shown
     assert "saved in" in shown
-    assert (
-        weights_as_table(measured).row_count == 3 * len(STRUCTURES) + len(SCALARS) + 5 + 5
-    )  # of aggregations, of Spark
+    assert render_weights(measured).row_count == 3 * len(STRUCTURES) + len(SCALARS) + 5 + 5  # of aggregations, of Spark

@@ -12,7 +12,7 @@ import pytest
 import watersmeet as wm
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
-from watersmeet.operators.window_join.tactics.registry import settled_config
+from watersmeet.operators.window_join.tactics.registry import compile_join_config
 from watersmeet.planner.controller import BatchReport, Controller, Controls, Fit, PlanModel, Point
 from watersmeet.planner.models.profile import Profile, Structure
 from watersmeet.planner.overload import Situation
@@ -30,7 +30,7 @@ def model_of(rate: float) -> PlanModel:
     parsed = parse(TEXT)
     known = {"a": wm.stats(rate=rate, distinct={"k": 20_000}), "b": wm.stats(rate=rate / 4, distinct={"k": 20_000})}
     bound = bind(parsed, {name: infer_schema_from_stats(parsed, name, each) for name, each in known.items()})
-    config = settled_config(bound, Plan())
+    config = compile_join_config(bound, Plan())
     workload = workload_of(bound, config, fill_missing_stats(bound, known), arriving=Arriving(TRIGGER_S))
     return PlanModel(Situation(config, workload, PROFILE, wm.Budget()), Plan())
 

@@ -11,7 +11,7 @@ import pytest
 import watersmeet as wm
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
-from watersmeet.operators.window_join.tactics.registry import settled_config
+from watersmeet.operators.window_join.tactics.registry import compile_join_config
 from watersmeet.planner.models.profile import Profile, Structure
 from watersmeet.planner.overload import Situation, approximate, best_shares, least_shares, thinned
 from watersmeet.planner.search import candidates
@@ -44,7 +44,7 @@ def situation(text: str, budget: wm.Budget) -> tuple[Situation, list[Plan]]:
     parsed = parse(text)
     stats = {source.name: STATS[source.name] for source in parsed.sources}
     bound = bind(parsed, {name: infer_schema_from_stats(parsed, name, known) for name, known in stats.items()})
-    config = settled_config(bound, Plan())
+    config = compile_join_config(bound, Plan())
     workload = workload_of(bound, config, fill_missing_stats(bound, stats))
     plans = [
         Plan(each.plan.algorithm, indexes=each.plan.indexes) for each in candidates(bound, config, workload, PROFILE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from random import Random
 
-from watersmeet.planner import orders
+from watersmeet.planner import costing
 from watersmeet.planner.costing import best_order
 
 
@@ -69,13 +69,13 @@ def test_only_allowed_orders_are_considered() -> None:
 
 
 def test_many_inputs_are_ordered_greedily_and_said_to_be() -> None:
-    count = orders.MOST_EXACT + 1
+    count = costing.MOST_EXACT + 1
     found = best_order(0, count, lambda known, rows, target: rows, lambda known, target: float(target))
     assert not found.exact
     assert found.order == tuple(range(1, count))
 
 
-def _cost(order: tuple[int, ...], loop_cost: orders.LoopCost, growth: orders.Growth) -> float:
+def _cost(order: tuple[int, ...], loop_cost: costing.LoopCost, growth: costing.Growth) -> float:
     known, rows, cost = frozenset({0}), 1.0, 0.0
     for target in order:
         cost += loop_cost(known, rows, target)

@@ -13,13 +13,13 @@ from watersmeet.operators.aggregate import (
     codes,
     config,
     encoding,
-    events,
-    instants,
     measures,
     result_set,
     step,
     tables,
+    validity,
 )
+from watersmeet.operators.aggregate import window_changes as events
 from watersmeet.operators.window_join import row_counter
 from watersmeet.runtime.embedded import run as embedded
 
@@ -143,7 +143,7 @@ AGGREGATION_MUTANTS = (
     _mutant("windows end one microsecond late", encoding, "row_ends_us", _ends_later_by(1)),
     _mutant("rows never leave", events, "_find_input_changes", _nothing_leaves),
     _mutant("rows enter twice", events, "_find_input_changes", _enters_once_more),
-    _mutant("a row on a multiple waits for the next", instants, "_round_up_to_multiple", _instants_from_the_end),
+    _mutant("a row on a multiple waits for the next", validity, "_round_up_to_multiple", _instants_from_the_end),
     _mutant("NULL is a group key like the first", attributes.Attributes, "numbers", _group_keys_ignore_null),
     _mutant("early groups forget a join key", tables.JoinTables, "_identity", _without_identity_of(0)),
     _mutant("early groups forget the group keys", tables.JoinTables, "_identity", _without_identity_of(-1)),

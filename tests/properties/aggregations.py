@@ -27,17 +27,22 @@ from tests.oracle.values import Instant, event_times_us
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import TumbleWindow
 from watersmeet.errors import QueryError
-from watersmeet.operators.aggregate.blobs import deserialize_state, serialize_state
 from watersmeet.operators.aggregate.compaction import compact_state
 from watersmeet.operators.aggregate.config import AggregateConfig, early_refusal_reason
-from watersmeet.operators.aggregate.parts import AggregatePart, restore_from_parts, split_into_parts
+from watersmeet.operators.aggregate.serialization import (
+    AggregatePart,
+    deserialize_state,
+    restore_from_parts,
+    serialize_state,
+    split_into_parts,
+)
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.window_join.serialization import SavedPart
 from watersmeet.runtime.embedded.run import AggregationRun
 
-from .cases import Case, FromItem, Piece
-from .engine import declared
-from .generators import generate
+from .cases import Case, FromItem, QueryPiece
+from .engine import declare_source
+from .generators import generate_case
 
 MOST_INSTANTS = 12
 #: The most rows per source for 1, 2, … sources: every combination is looked at.
@@ -110,15 +115,15 @@ SLUGGISH = ("MAX({a}.v)", "MIN({a}.x)", "MAX({a}.s)", "COUNT({a}.s)", "MIN({a}.k
 #: Units of the timelines, the longest first.
 UNITS_US = (86_400_000_000, 60_000_000, 1_000_000, 1_000, 1)
 
-Emitted = Counter[tuple[Any, ...]]
+EmittedRows = Counter[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
-class Aggregation(Case):
+class AggregationCase(Case):
     """A case with groups: `keys` stand in GROUP BY and, most of them, in SELECT."""
 
-    keys: tuple[Piece, ...] = ()
-    having: Piece | None = None
+    keys: tuple[QueryPiece, ...] = ()
+    having: QueryPiece | None = None
     every_us: int | None = None
 
     @cached_property
@@ -136,31 +141,31 @@ class Aggregation(Case):
         return "\n".join(parts)
 
 
-def generate_aggregation(seed: int, *, every: bool = True) -> Aggregation:
+def generate_aggregation(seed: int, *, every: bool = True) -> AggregationCase:
     """The aggregation query of a seed: a join case with groups and aggregates, every stream with a window."""
     rng = Random(seed)
-    case = _of_few_sources(seed)
+    case = _generate_small_join(seed)
     items = tuple(
-        _windowed(rng, item) if item.name in case.streams and not item.window else item for item in case.items
+        _choose_missing_window(rng, item) if item.name in case.streams and not item.window else item for item in case.items
     )
     if rng.random() < 0.3:
-        items = _tiled(rng, case, items)
+        items = _add_tumble_windows(rng, case, items)
     limit = MOST_ROWS[len(items) - 1]
     sources = tuple(replace(source, table=source.table.slice(0, limit)) for source in case.sources)
     aliases = [item.alias for item in items]
     keys = tuple(
         {
             piece.text: piece
-            for piece in (_piece(rng, aliases, GROUP_KEYS) for _ in range(rng.choice((0, 1, 1, 1, 2, 3))))
+            for piece in (choose_piece(rng, aliases, GROUP_KEYS) for _ in range(rng.choice((0, 1, 1, 1, 2, 3))))
         }.values()
     )
-    having = _piece(rng, aliases, HAVING) if rng.random() < 0.35 else None
+    having = choose_piece(rng, aliases, HAVING) if rng.random() < 0.35 else None
     pool = SLUGGISH if having is not None and rng.random() < 0.6 else AGGREGATES
-    found = Aggregation(
+    found = AggregationCase(
         seed=case.seed,
         sources=sources,
         items=items,
-        select=_select(rng, case, aliases, keys, pool),
+        select=choose_group_outputs(rng, case, aliases, keys, pool),
         predicates=case.predicates,
         constraints=case.constraints if rng.random() < 0.5 else (),
         joined=case.joined,
@@ -177,32 +182,32 @@ def early_plans(case: Case) -> list[Plan]:
     return [Plan(early=subset) for subset in subsets]
 
 
-def expected(case: Case) -> Emitted | None:
+def expected_groups(case: Case) -> EmittedRows | None:
     """What evaluating the whole input emits; None where a sum overflows."""
-    return _or_overflow(lambda: evaluations(case.bound, case.tables, every_instants(case.bound, case.tables)))
+    return _evaluate_or_overflow(lambda: evaluations(case.bound, case.tables, every_instants(case.bound, case.tables)))
 
 
-def expected_by_row(case: Case) -> Emitted | None:
+def expected_groups_by_row(case: Case) -> EmittedRows | None:
     times = {time for source in case.streams.values() for time in source.times_us}
-    return _or_overflow(lambda: evaluations(case.bound, case.tables, sorted(times)))
+    return _evaluate_or_overflow(lambda: evaluations(case.bound, case.tables, sorted(times)))
 
 
-def expected_by_batch(case: Case, arrivals: Mapping[str, Arrival]) -> Emitted | None:
+def expected_groups_by_batch(case: Case, arrivals: Mapping[str, Arrival]) -> EmittedRows | None:
     """What evaluating at the watermark after every batch, and at the largest time after the last, emits."""
-    return _or_overflow(lambda: batch_evaluations(case.bound, _so_far(case, arrivals)))
+    return _evaluate_or_overflow(lambda: batch_evaluations(case.bound, _rounds_so_far(case, arrivals)))
 
 
-def emitted(case: Case, plan: Plan | None = None, evaluate: str | None = None) -> Emitted | None:
+def collect_groups(case: Case, plan: Plan | None = None, evaluate: str | None = None) -> EmittedRows | None:
     """What the engine emits for the whole input at once."""
-    streams = {source.name: declared(source) for source in case.sources}
+    streams = {source.name: declare_source(source) for source in case.sources}
     try:
-        return _rows(watersmeet.collect(watersmeet.sql(case.text), streams, plan, evaluate=evaluate))
+        return _emitted_rows(watersmeet.collect(watersmeet.sql(case.text), streams, plan, evaluate=evaluate))
     except QueryError as error:
         _check_overflow(error)
         return None
 
 
-def emitted_arriving(rng: Random, case: Case, arrivals: Mapping[str, Arrival], plans: Sequence[Plan]) -> Emitted | None:
+def collect_groups_arriving(rng: Random, case: Case, arrivals: Mapping[str, Arrival], plans: Sequence[Plan]) -> EmittedRows | None:
     """What it emits for the same input in batches: another plan, the state through bytes or numbered anew, now and
     then.
     """
@@ -220,8 +225,8 @@ def emitted_arriving(rng: Random, case: Case, arrivals: Mapping[str, Arrival], p
         )
     run = watersmeet.run(watersmeet.sql(case.text), streams, rng.choice(plans))
     assert isinstance(run, AggregationRun)
-    rounds = [dict(each) for each in _rounds(arrivals)]
-    kept = KeptParts()
+    rounds = [dict(each) for each in _list_rounds(arrivals)]
+    kept = SavedStateParts()
     batches: list[pa.RecordBatch] = []
     try:
         for number, tables in enumerate(rounds):
@@ -238,10 +243,10 @@ def emitted_arriving(rng: Random, case: Case, arrivals: Mapping[str, Arrival], p
     except QueryError as error:
         _check_overflow(error)
         return None
-    return _rows(pa.Table.from_batches(batches, run.config.result))
+    return _emitted_rows(pa.Table.from_batches(batches, run.config.result))
 
 
-class KeptParts:
+class SavedStateParts:
     """Parts of a state as a store keeps them: each written when it is first seen, and never again."""
 
     def __init__(self) -> None:
@@ -265,16 +270,16 @@ def _check_overflow(error: QueryError) -> None:
         raise error
 
 
-def _of_few_sources(seed: int) -> Case:
+def _generate_small_join(seed: int) -> Case:
     """The first join case from this seed on with at most four sources."""
     for attempt in range(100):
-        case = generate(seed + 1_000_003 * attempt)
+        case = generate_case(seed + 1_000_003 * attempt)
         if len(case.items) <= 4:
             return case
     raise AssertionError("no case of few sources")
 
 
-def _windowed(rng: Random, item: FromItem) -> FromItem:
+def _choose_missing_window(rng: Random, item: FromItem) -> FromItem:
     return replace(
         item,
         window=rng.choice(
@@ -283,13 +288,13 @@ def _windowed(rng: Random, item: FromItem) -> FromItem:
     )
 
 
-def _piece(rng: Random, aliases: Sequence[str], texts: Sequence[str]) -> Piece:
+def choose_piece(rng: Random, aliases: Sequence[str], texts: Sequence[str]) -> QueryPiece:
     first, second = rng.choice(aliases), rng.choice(aliases)
     text = rng.choice(texts)
-    return Piece(text.format(a=first, b=second), (first, second))
+    return QueryPiece(text.format(a=first, b=second), (first, second))
 
 
-def _tiled(rng: Random, case: Case, items: tuple[FromItem, ...]) -> tuple[FromItem, ...]:
+def _add_tumble_windows(rng: Random, case: Case, items: tuple[FromItem, ...]) -> tuple[FromItem, ...]:
     """Give one stream or several a TUMBLE window on whose edges times lie."""
     times_us = _times_us(case)
     unit_us = next((unit for unit in UNITS_US if 2 * sum(time % unit == 0 for time in times_us) > len(times_us)), 1)
@@ -307,15 +312,15 @@ def _tiled(rng: Random, case: Case, items: tuple[FromItem, ...]) -> tuple[FromIt
     )
 
 
-def _select(
-    rng: Random, case: Case, aliases: Sequence[str], keys: Sequence[Piece], aggregates: Sequence[str] = AGGREGATES
-) -> tuple[Piece, ...]:
+def choose_group_outputs(
+    rng: Random, case: Case, aliases: Sequence[str], keys: Sequence[QueryPiece], aggregates: Sequence[str] = AGGREGATES
+) -> tuple[QueryPiece, ...]:
     pool = [*aggregates]
     if aggregates is AGGREGATES and all(_sums_exactly(source.table.schema.field("k").type) for source in case.sources):
         pool += SUMS_OF_KEYS
-    chosen = [_piece(rng, aliases, pool) for _ in range(rng.choice((1, 1, 2, 3)))]
+    chosen = [choose_piece(rng, aliases, pool) for _ in range(rng.choice((1, 1, 2, 3)))]
     shown = [key for key in keys if rng.random() < 0.9]
-    return tuple(Piece(f"{piece.text} AS c{number}", piece.aliases) for number, piece in enumerate([*shown, *chosen]))
+    return tuple(QueryPiece(f"{piece.text} AS c{number}", piece.aliases) for number, piece in enumerate([*shown, *chosen]))
 
 
 def _sums_exactly(kind: pa.DataType) -> bool:
@@ -348,7 +353,7 @@ def _tiles_us(case: Case) -> list[int]:
     return [source.window.length_us for source in case.bound.sources if isinstance(source.window, TumbleWindow)]
 
 
-def _or_overflow(evaluated: Any) -> Emitted | None:
+def _evaluate_or_overflow(evaluated: Any) -> EmittedRows | None:
     try:
         found: list[Evaluation] = evaluated()
     except QueryError:
@@ -356,19 +361,19 @@ def _or_overflow(evaluated: Any) -> Emitted | None:
     return as_multiset((*each.row, Instant(1_000 * each.as_of_us)) for each in found)
 
 
-def _rows(table: pa.Table) -> Emitted:
+def _emitted_rows(table: pa.Table) -> EmittedRows:
     assert table.column_names[-1] == "as_of"
     return as_multiset(table_rows(table))
 
 
-def _rounds(arrivals: Mapping[str, Arrival]) -> Iterator[Iterator[tuple[str, pa.Table]]]:
+def _list_rounds(arrivals: Mapping[str, Arrival]) -> Iterator[Iterator[tuple[str, pa.Table]]]:
     for batches in zip_longest(*(arrival.batches for arrival in arrivals.values())):
         yield ((name, batch) for name, batch in zip(arrivals, batches, strict=True) if batch is not None)
 
 
-def _so_far(case: Case, arrivals: Mapping[str, Arrival]) -> Iterator[tuple[int, dict[str, pa.Table]]]:
+def _rounds_so_far(case: Case, arrivals: Mapping[str, Arrival]) -> Iterator[tuple[int, dict[str, pa.Table]]]:
     """Each batch's instant of evaluation with the rows that were there by then and not late."""
-    rounds = len(list(_rounds(arrivals)))
+    rounds = len(list(_list_rounds(arrivals)))
     for number in range(1, rounds + 1):
         cut = {name: replace(arrival, batches=arrival.batches[:number]) for name, arrival in arrivals.items()}
         admission = admit(cut)

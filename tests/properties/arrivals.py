@@ -12,52 +12,52 @@ from tests.oracle import Arrival
 
 from .cases import Case, SourceData
 
-Arrivals = dict[str, Arrival]
+StreamArrivals = dict[str, Arrival]
 
 _MS_US = 1_000
 
 
-def in_any_batches(rng: Random, case: Case) -> Arrivals:
+def arrive_in_any_batches(rng: Random, case: Case) -> StreamArrivals:
     """The rows in any order and any batches; the lateness covers all of it, so no row is late."""
     spread_us = _spread_us(case)
-    return _arrivals(case, lambda source: _one(rng, source, _shuffled(rng, source), spread_us))
+    return _arrive_each(case, lambda source: _build_arrival(rng, source, _shuffled_order(rng, source), spread_us))
 
 
-def within_lateness(rng: Random, case: Case) -> Arrivals:
+def arrive_within_lateness(rng: Random, case: Case) -> StreamArrivals:
     """Each row is delayed by at most its stream's lateness, so none is late, although the watermark follows closely."""
 
     def arrival(source: SourceData) -> Arrival:
         lateness_us = rng.choice((0, 1, 3, _MS_US, 1_500_000, _spread_us(case)))
         due = [(time_us + rng.randint(0, lateness_us), n) for n, time_us in enumerate(source.times_us)]
-        return _one(rng, source, [n for _, n in sorted(due)], lateness_us)
+        return _build_arrival(rng, source, [n for _, n in sorted(due)], lateness_us)
 
-    return _arrivals(case, arrival)
+    return _arrive_each(case, arrival)
 
 
-def with_late_rows(rng: Random, case: Case) -> Arrivals:
+def arrive_with_late_rows(rng: Random, case: Case) -> StreamArrivals:
     """Rows come too late now and then, streams fall silent, and the idle timeout may be declared."""
 
     def arrival(source: SourceData) -> Arrival:
         lateness_us = rng.choice((0, 0, 1, 2, 999, _MS_US, 1_000_001, _spread_us(case) // 2))
         idle_us = rng.choice((None, None, 1, 3, _MS_US, 1_000_000, max(1, _spread_us(case) // 2)))
-        return _one(rng, source, _nearly_sorted(rng, source), lateness_us, idle_us)
+        return _build_arrival(rng, source, _nearly_sorted_order(rng, source), lateness_us, idle_us)
 
-    return _arrivals(case, arrival)
+    return _arrive_each(case, arrival)
 
 
-def _arrivals(case: Case, arrival: Callable[[SourceData], Arrival]) -> Arrivals:
+def _arrive_each(case: Case, arrival: Callable[[SourceData], Arrival]) -> StreamArrivals:
     return {name: arrival(source) for name, source in case.streams.items()}
 
 
-def _one(
+def _build_arrival(
     rng: Random, source: SourceData, order: Sequence[int], lateness_us: int, idle_us: int | None = None
 ) -> Arrival:
     assert source.time is not None
     table = source.table.take(pa.array(order, pa.int64()))
-    return Arrival(source.time, batches_of(rng, table), lateness_us, idle_us, source.unit)
+    return Arrival(source.time, cut_into_batches(rng, table), lateness_us, idle_us, source.unit)
 
 
-def batches_of(rng: Random, table: pa.Table) -> list[pa.Table]:
+def cut_into_batches(rng: Random, table: pa.Table) -> list[pa.Table]:
     """The table cut anywhere, with empty batches in between; always at least one batch."""
     most = 5 if table.num_rows < 50 else 30
     cuts = sorted(rng.randint(0, table.num_rows) for _ in range(rng.choice((0, 1, 2, 3, most))))
@@ -65,13 +65,13 @@ def batches_of(rng: Random, table: pa.Table) -> list[pa.Table]:
     return [table.slice(start, stop - start) for start, stop in pairwise(bounds)]
 
 
-def _shuffled(rng: Random, source: SourceData) -> list[int]:
+def _shuffled_order(rng: Random, source: SourceData) -> list[int]:
     order = list(range(source.table.num_rows))
     rng.shuffle(order)
     return order
 
 
-def _nearly_sorted(rng: Random, source: SourceData) -> list[int]:
+def _nearly_sorted_order(rng: Random, source: SourceData) -> list[int]:
     times_us = source.times_us
     order = sorted(range(len(times_us)), key=times_us.__getitem__)
     for _ in range(rng.randrange(4) if len(order) > 1 else 0):

@@ -48,7 +48,7 @@ class FromItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class QueryPiece:
     """A piece of query text and the aliases it speaks of; `portable` when DuckDB reads it with the same meaning."""
 
     text: str
@@ -63,9 +63,9 @@ class Case:
     seed: int
     sources: tuple[SourceData, ...]
     items: tuple[FromItem, ...]
-    select: tuple[Piece, ...]
-    predicates: tuple[Piece, ...] = ()
-    constraints: tuple[Piece, ...] = ()
+    select: tuple[QueryPiece, ...]
+    predicates: tuple[QueryPiece, ...] = ()
+    constraints: tuple[QueryPiece, ...] = ()
     joined: bool = False
 
     @cached_property
@@ -101,7 +101,7 @@ class Case:
         """The same query over other rows."""
         return replace(self, sources=tuple(replace(source, table=tables[source.name]) for source in self.sources))
 
-    def _joined_text(self) -> tuple[str, tuple[Piece, ...]]:
+    def _joined_text(self) -> tuple[str, tuple[QueryPiece, ...]]:
         """`a JOIN b ON … JOIN c ON …`: a predicate stands at the first join that knows all its sources, single-source
         ones in WHERE.
         """
@@ -129,7 +129,7 @@ class Case:
 
 def smaller_cases(case: Case) -> Iterator[Case]:
     """The case with one thing less: a source, a predicate, a constraint, an output, half the rows, a row."""
-    yield from _with_fewer_items(case)
+    yield from _drop_one_item(case)
     for field in ("predicates", "constraints", "select"):
         pieces = getattr(case, field)
         for i in range(len(pieces)):
@@ -137,11 +137,11 @@ def smaller_cases(case: Case) -> Iterator[Case]:
                 yield replace(case, **{field: pieces[:i] + pieces[i + 1 :]})
     if case.joined:
         yield replace(case, joined=False)
-    yield from _with_fewer_rows(case)
-    yield from _with_fewer_columns(case)
+    yield from _drop_some_rows(case)
+    yield from _drop_one_column(case)
 
 
-def _with_fewer_items(case: Case) -> Iterator[Case]:
+def _drop_one_item(case: Case) -> Iterator[Case]:
     for gone in case.items if len(case.items) > 1 else ():
         items = tuple(item for item in case.items if item is not gone)
         names = {item.name for item in items}
@@ -156,7 +156,7 @@ def _with_fewer_items(case: Case) -> Iterator[Case]:
         )
 
 
-def _with_fewer_rows(case: Case) -> Iterator[Case]:
+def _drop_some_rows(case: Case) -> Iterator[Case]:
     for source in case.sources:
         rows = source.table.num_rows
         for size in (rows // 2, 1):
@@ -165,7 +165,7 @@ def _with_fewer_rows(case: Case) -> Iterator[Case]:
                 yield case.with_tables(case.tables | {source.name: left})
 
 
-def _with_fewer_columns(case: Case) -> Iterator[Case]:
+def _drop_one_column(case: Case) -> Iterator[Case]:
     for source in case.sources:
         for name in source.table.column_names:
             if name != source.time:

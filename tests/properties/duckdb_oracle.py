@@ -14,7 +14,7 @@ from dataclasses import replace
 import duckdb
 import pyarrow as pa
 
-from .cases import Case, FromItem, Piece, SourceData
+from .cases import Case, FromItem, QueryPiece, SourceData
 
 _FOREVER_US = 2**62
 _UNITS_US = {
@@ -29,13 +29,13 @@ _LENGTH = re.compile(r"(\d+) ([A-Z]+?)S?\b")
 _PAIR = re.compile(r"(D?)WINDOW \((\w+), (\w+)\) = ")
 
 
-def opened() -> duckdb.DuckDBPyConnection:
+def open_duckdb() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config={"threads": 1})
     connection.execute("SET TimeZone = 'UTC'")
     return connection
 
 
-def portable(case: Case) -> Case:
+def make_portable(case: Case) -> Case:
     """Return the part of the case that DuckDB can express: predicates it reads as we do, ids as outputs, columns it
     orders as we do.
     """
@@ -45,7 +45,7 @@ def portable(case: Case) -> Case:
     return replace(
         case.with_tables(tables),
         predicates=tuple(piece for piece in case.predicates if piece.portable),
-        select=tuple(Piece(f"{item.alias}.id AS {item.alias}_id", (item.alias,)) for item in case.items),
+        select=tuple(QueryPiece(f"{item.alias}.id AS {item.alias}_id", (item.alias,)) for item in case.items),
         joined=False,
     )
 
@@ -53,7 +53,7 @@ def portable(case: Case) -> Case:
 def duckdb_rows(connection: duckdb.DuckDBPyConnection, case: Case) -> Counter[tuple[int, ...]]:
     """Ids of the result rows of a portable case, with their multiplicities."""
     for source in case.sources:
-        connection.register(source.name, _plain(source))
+        connection.register(source.name, _plain_table(source))
     return Counter(connection.execute(duckdb_text(case)).fetchall())
 
 
@@ -69,7 +69,7 @@ def duckdb_text(case: Case) -> str:
     return f"WITH {views}\nSELECT {ids} FROM {', '.join(item.alias for item in case.items)} WHERE {' AND '.join(conditions)}"
 
 
-def _plain(source: SourceData) -> pa.Table:
+def _plain_table(source: SourceData) -> pa.Table:
     """The table with the raw number of its time column, and without what DuckDB takes differently.
 
     Dictionaries would be ordered by code, zoned nanoseconds compare with no other unit (keys have no fractions of a
@@ -139,7 +139,7 @@ def _keys(columns: str) -> str:
     return ", ".join("x + 0.0" if name == "x" else name for name in columns.split(", "))
 
 
-def _constraint(piece: Piece, streams: list[str]) -> list[str]:
+def _constraint(piece: QueryPiece, streams: list[str]) -> list[str]:
     length_us = _length_us(piece.text)
     pair = _PAIR.match(piece.text)
     if pair is None:

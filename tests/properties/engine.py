@@ -22,26 +22,26 @@ Rows = Counter[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EngineAnswer:
     """What a run gives: its rows, and what became of every stream's rows."""
 
     rows: Rows
     ledger: dict[str, dict[str, int]]
 
 
-def collect(case: Case, plan: Plan | None = None) -> Answer:
+def collect(case: Case, plan: Plan | None = None) -> EngineAnswer:
     """The case's tables whole, each as one batch, so nothing is late."""
-    streams = {source.name: declared(source) for source in case.sources}
+    streams = {source.name: declare_source(source) for source in case.sources}
     return _run(case, streams, plan)
 
 
-def declared(source: SourceData) -> watersmeet.Stream | watersmeet.Relation:
+def declare_source(source: SourceData) -> watersmeet.Stream | watersmeet.Relation:
     if source.time is None:
         return watersmeet.relation(source.table)
     return watersmeet.stream(source.table, time=source.time, unit=source.unit)
 
 
-def collect_arriving(case: Case, arrivals: Mapping[str, Arrival], plan: Plan | None = None) -> Answer:
+def collect_arriving(case: Case, arrivals: Mapping[str, Arrival], plan: Plan | None = None) -> EngineAnswer:
     """The case's streams in batches, its relations whole."""
     streams: dict[str, Any] = {
         source.name: watersmeet.relation(source.table) for source in case.sources if source.time is None
@@ -57,7 +57,7 @@ def collect_arriving(case: Case, arrivals: Mapping[str, Arrival], plan: Plan | N
     return _run(case, streams, plan)
 
 
-def expected(case: Case) -> Rows:
+def expected_rows(case: Case) -> Rows:
     return as_multiset(join_rows(case.bound, case.tables))
 
 
@@ -74,7 +74,7 @@ def assert_same(case: Case, actual: Rows, wanted: Rows, fails: Callable[[Case], 
 
 
 @contextmanager
-def labelled(what: str) -> Iterator[None]:
+def add_failure_note(what: str) -> Iterator[None]:
     """Whatever fails inside says what it was about."""
     try:
         yield
@@ -83,15 +83,15 @@ def labelled(what: str) -> Iterator[None]:
         raise
 
 
-def _run(case: Case, streams: dict[str, Any], plan: Plan | None) -> Answer:
+def _run(case: Case, streams: dict[str, Any], plan: Plan | None) -> EngineAnswer:
     table = watersmeet.collect(watersmeet.sql(case.text), streams, plan)
     assert table.column_names == [output.name for output in case.bound.outputs], case.text
-    return _answer(table)
+    return _read_answer(table)
 
 
-def _answer(table: pa.Table) -> Answer:
+def _read_answer(table: pa.Table) -> EngineAnswer:
     metadata = table.schema.metadata or {}
-    return Answer(as_multiset(table_rows(table)), json.loads(metadata.get(b"watersmeet", b"{}")).get("ledger", {}))
+    return EngineAnswer(as_multiset(table_rows(table)), json.loads(metadata.get(b"watersmeet", b"{}")).get("ledger", {}))
 
 
 def _duration(length_us: int) -> str:

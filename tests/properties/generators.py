@@ -14,11 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from .cases import Case, FromItem, Piece, SourceData
-from .columns import FAMILIES, NESTED, PRICES, Family, array_of, choose_family, column_of
-from .mixtures import mixed
-from .predicates import TimeWords, choose_predicates
-from .timeline import Timeline, choose_timeline
+from .cases import Case, FromItem, QueryPiece, SourceData
+from .columns import FAMILIES, NESTED, PRICES, ColumnFamily, build_array, choose_family, generate_column
+from .mixtures import change_some_cases
+from .predicates import TimePredicates, choose_predicates
+from .timeline import EventTimeline, choose_event_timeline
 
 ALIASES = ("a", "b", "c", "d", "e")
 
@@ -45,18 +45,18 @@ EXTRA_OUTPUTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class KeyColumns:
     """The two families of key columns a case joins on, and the few values that they and the other columns take."""
 
-    k: Family
-    m: Family
+    k: ColumnFamily
+    m: ColumnFamily
     k_pool: tuple[Any, ...]
     m_pool: tuple[Any, ...]
     v_pool: tuple[int | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class CaseShape:
     """What is decided before anything else: how many sources, how much longer than usual, and whether only time bounds
     them.
 
@@ -72,54 +72,54 @@ class Shape:
         return self.crowd * MOST_ROWS[self.count - 1]
 
 
-def generate(seed: int) -> Case:
+def generate_case(seed: int) -> Case:
     """The case of a seed."""
     rng = Random(seed)
-    return mixed(_case(rng, seed, Shape(rng.choices((1, 2, 3, 4, 5), SOURCE_WEIGHTS)[0])))
+    return change_some_cases(_generate_case(rng, seed, CaseShape(rng.choices((1, 2, 3, 4, 5), SOURCE_WEIGHTS)[0])))
 
 
-def generate_timed(seed: int) -> Case:
+def generate_timed_case(seed: int) -> Case:
     """A case that W-joins can run, more often than not."""
     rng = Random(seed)
-    return mixed(_case(rng, seed, Shape(rng.choices((2, 3, 4, 5), SOURCE_WEIGHTS[1:])[0], timed=True)))
+    return change_some_cases(_generate_case(rng, seed, CaseShape(rng.choices((2, 3, 4, 5), SOURCE_WEIGHTS[1:])[0], timed=True)))
 
 
-def generate_crowd(seed: int) -> Case:
+def generate_large_case(seed: int) -> Case:
     """A case of two or three sources with many more rows: too many for brute force, few enough for a database."""
     rng = Random(seed)
     count = rng.choice((2, 2, 3))
-    return _case(rng, seed, Shape(count, crowd=25 if count == 2 else 8))
+    return _generate_case(rng, seed, CaseShape(count, crowd=25 if count == 2 else 8))
 
 
-def generate_ties(seed: int) -> Case:
+def generate_tie_case(seed: int) -> Case:
     """A ROWS window over rows of few times, where a nested column decides every tie."""
     rng = Random(seed)
     family, rows = rng.choice(NESTED), rng.randrange(2, 9)
     columns = {
         "ts": pa.array([rng.randrange(3) for _ in range(rows)], pa.timestamp("us")),
-        "n": column_of(rng, family, family.pool, rows),
+        "n": generate_column(rng, family, family.pool, rows),
         "id": pa.array(range(rows)),
     }
     window = f"[ROWS {rng.choice((1, 1, 2, 3))}]"
     return Case(
-        seed, (SourceData("s0", pa.table(columns), "ts"),), (FromItem("s0", "a", window),), (Piece("a.id", ("a",)),)
+        seed, (SourceData("s0", pa.table(columns), "ts"),), (FromItem("s0", "a", window),), (QueryPiece("a.id", ("a",)),)
     )
 
 
-def _case(rng: Random, seed: int, shape: Shape) -> Case:
+def _generate_case(rng: Random, seed: int, shape: CaseShape) -> Case:
     aliases = ALIASES[: shape.count]
-    timeline = choose_timeline(rng, shape.crowd)
+    timeline = choose_event_timeline(rng, shape.crowd)
     keys = _choose_keys(rng, shape.count)
     names = _choose_names(rng, aliases)
     sources = tuple(
-        _source(rng, name, timeline, keys, shape.most_rows, relation_share=0.15 if i and not shape.timed else 0)
+        _generate_source(rng, name, timeline, keys, shape.most_rows, relation_share=0.15 if i and not shape.timed else 0)
         for i, name in enumerate(sorted(set(names)))
     )
     times = {source.name: source.time for source in sources}
     streams = [alias for alias, name in zip(aliases, names, strict=True) if times[name]]
     constraints = choose_constraints(rng, streams, timeline)
     kinds = TIMED_WINDOWS if shape.timed else WINDOW_WEIGHTS
-    bounded = _connected(streams, constraints)
+    bounded = _are_connected(streams, constraints)
     items = tuple(
         FromItem(name, alias, _choose_window(rng, timeline, bounded, kinds) if alias in streams else "")
         for alias, name in zip(aliases, names, strict=True)
@@ -139,12 +139,12 @@ def _case(rng: Random, seed: int, shape: Shape) -> Case:
     )
 
 
-def choose_constraints(rng: Random, streams: Sequence[str], timeline: Timeline) -> tuple[Piece, ...]:
+def choose_constraints(rng: Random, streams: Sequence[str], timeline: EventTimeline) -> tuple[QueryPiece, ...]:
     """No constraint, form 1, some or all pairs of a tree (forms 2 and 3), or a directed chain."""
     if len(streams) < 2 or rng.random() < 0.5:
         return ()
     if rng.random() < 0.25:
-        return (Piece(f"WINDOW = {timeline.length(rng)}", ()),)
+        return (QueryPiece(f"WINDOW = {timeline.length(rng)}", ()),)
     order = rng.sample(streams, len(streams))
     directed = rng.random() < 0.4
     keep = rng.choice((1.0, 1.0, 0.5))
@@ -153,18 +153,18 @@ def choose_constraints(rng: Random, streams: Sequence[str], timeline: Timeline) 
         first = order[i - 1] if directed or rng.random() < 0.5 else order[rng.randrange(i)]
         word = "DWINDOW" if directed and rng.random() < 0.9 else "WINDOW"
         if i == 1 or rng.random() < keep:
-            pieces.append(Piece(f"{word} ({first}, {order[i]}) = {timeline.length(rng)}", (first, order[i])))
+            pieces.append(QueryPiece(f"{word} ({first}, {order[i]}) = {timeline.length(rng)}", (first, order[i])))
     if len(order) > 2 and rng.random() < 0.2:
-        pieces.append(Piece(f"WINDOW ({order[0]}, {order[-1]}) = {timeline.length(rng)}", (order[0], order[-1])))
+        pieces.append(QueryPiece(f"WINDOW ({order[0]}, {order[-1]}) = {timeline.length(rng)}", (order[0], order[-1])))
     return tuple(pieces)
 
 
-def _time_words(sources: Sequence[SourceData], items: Sequence[FromItem], timeline: Timeline) -> TimeWords | None:
+def _time_words(sources: Sequence[SourceData], items: Sequence[FromItem], timeline: EventTimeline) -> TimePredicates | None:
     """None when some times are counts and others are not, or counts of another unit, so that they do not compare."""
     units = {source.name: source.unit for source in sources if source.time is not None}
     streams = [item.alias for item in items if item.name in units]
     return (
-        TimeWords(streams, timeline.unit, of_calendar={*units.values()} == {None})
+        TimePredicates(streams, timeline.unit, of_calendar={*units.values()} == {None})
         if len({*units.values()}) == 1
         else None
     )
@@ -180,48 +180,48 @@ def _choose_names(rng: Random, aliases: Sequence[str]) -> list[str]:
     return names
 
 
-def _choose_keys(rng: Random, count: int) -> Keys:
+def _choose_keys(rng: Random, count: int) -> KeyColumns:
     k, m = choose_family(rng), choose_family(rng)
-    return Keys(
-        k, m, _few(rng, k.pool, count), _few(rng, m.pool, count), (None, *_few(rng, (-1, 0, 1, 1, 2, 3), count))
+    return KeyColumns(
+        k, m, _choose_values(rng, k.pool, count), _choose_values(rng, m.pool, count), (None, *_choose_values(rng, (-1, 0, 1, 1, 2, 3), count))
     )
 
 
-def _few(rng: Random, pool: tuple[Any, ...], sources: int) -> tuple[Any, ...]:
+def _choose_values(rng: Random, pool: tuple[Any, ...], sources: int) -> tuple[Any, ...]:
     """One hot key, a few, or all of the pool; the more sources have to agree, the fewer."""
     size = rng.choice((1, 1, 2, 2, 3, len(pool))[: 8 - sources])
     return tuple(rng.sample(pool, min(size, len(pool))))
 
 
-def _source(
-    rng: Random, name: str, timeline: Timeline, keys: Keys, most_rows: int, relation_share: float
+def _generate_source(
+    rng: Random, name: str, timeline: EventTimeline, keys: KeyColumns, most_rows: int, relation_share: float
 ) -> SourceData:
     rows = 0 if rng.random() < 0.02 else rng.choice((*range(1, most_rows + 1), *[most_rows] * 6))
-    table, unit = _table(rng, timeline, keys, rows, first_id=1_000 * int(name[1:]))
+    table, unit = _generate_table(rng, timeline, keys, rows, first_id=1_000 * int(name[1:]))
     is_relation = rng.random() < relation_share
     table = _with_copies(rng, table, most_rows)
     return SourceData(name, table, None) if is_relation else SourceData(name, table, "ts", unit)
 
 
-def _table(rng: Random, timeline: Timeline, keys: Keys, rows: int, first_id: int) -> tuple[pa.Table, str | None]:
+def _generate_table(rng: Random, timeline: EventTimeline, keys: KeyColumns, rows: int, first_id: int) -> tuple[pa.Table, str | None]:
     """A table, and the unit of its times where they are integers."""
     times, unit = timeline.column(rng, rows)
     columns = {
         "id": pa.array(range(first_id, first_id + rows), pa.int64()),
         "ts": times,
-        "k": column_of(rng, keys.k, keys.k_pool, rows),
-        "m": column_of(rng, keys.m, keys.m_pool, rows),
-        "v": array_of(
+        "k": generate_column(rng, keys.k, keys.k_pool, rows),
+        "m": generate_column(rng, keys.m, keys.m_pool, rows),
+        "v": build_array(
             [rng.choice(keys.v_pool * 2 + keys.v_pool[1:]) for _ in range(rows)],
             rng.choice((pa.int64(), pa.int64(), pa.int16())),
         ),
-        "x": column_of(rng, FAMILIES["float"], (-0.0, 0.0, 1.5, -1.5, float("nan")), rows),
-        "s": column_of(rng, FAMILIES["text"], ("", "a", "A", "ab", "b"), rows),
-        "p": column_of(rng, FAMILIES["price"], PRICES, rows),
+        "x": generate_column(rng, FAMILIES["float"], (-0.0, 0.0, 1.5, -1.5, float("nan")), rows),
+        "s": generate_column(rng, FAMILIES["text"], ("", "a", "A", "ab", "b"), rows),
+        "p": generate_column(rng, FAMILIES["price"], PRICES, rows),
     }
     if rng.random() < 0.3:
         family = rng.choice(NESTED)
-        columns["n"] = column_of(rng, family, family.pool, rows)
+        columns["n"] = generate_column(rng, family, family.pool, rows)
     names = list(columns)
     if rng.random() < 0.5:  # the order of columns decides ties in ROWS windows
         rng.shuffle(names)
@@ -235,7 +235,7 @@ def _with_copies(rng: Random, table: pa.Table, most_rows: int) -> pa.Table:
     return table.take([rng.randrange(table.num_rows) for _ in range(table.num_rows + 1)])
 
 
-def _choose_window(rng: Random, timeline: Timeline, bounded: bool, weights: dict[str, int]) -> str:
+def _choose_window(rng: Random, timeline: EventTimeline, bounded: bool, weights: dict[str, int]) -> str:
     if bounded and rng.random() < 0.5:
         return ""
     kind = rng.choices(tuple(weights), tuple(weights.values()))[0]
@@ -253,7 +253,7 @@ def _choose_window(rng: Random, timeline: Timeline, bounded: bool, weights: dict
             return rng.choice(("[LANDMARK]", "[WINDOW UNTIL NOW]"))
 
 
-def _connected(streams: Sequence[str], constraints: Sequence[Piece]) -> bool:
+def _are_connected(streams: Sequence[str], constraints: Sequence[QueryPiece]) -> bool:
     """Whether the constraints tie all streams together, so that none of them needs a window of its own."""
     if any(not piece.aliases for piece in constraints) or len(streams) == 1:
         return True
@@ -263,12 +263,12 @@ def _connected(streams: Sequence[str], constraints: Sequence[Piece]) -> bool:
     return reached == set(streams)
 
 
-def _choose_outputs(rng: Random, aliases: Sequence[str]) -> tuple[Piece, ...]:
+def _choose_outputs(rng: Random, aliases: Sequence[str]) -> tuple[QueryPiece, ...]:
     """Every source's id, so that lost and doubled rows can be told, and now and then more."""
     if rng.random() < 0.05:
-        return (Piece("*", ()),)
-    outputs = [Piece(f"{alias}.id AS {alias}_id", (alias,)) for alias in aliases]
+        return (QueryPiece("*", ()),)
+    outputs = [QueryPiece(f"{alias}.id AS {alias}_id", (alias,)) for alias in aliases]
     if rng.random() < 0.2:
-        outputs = outputs[:1] + [Piece(f"{alias}.id", (alias,)) for alias in aliases[1:]]
+        outputs = outputs[:1] + [QueryPiece(f"{alias}.id", (alias,)) for alias in aliases[1:]]
     extra = rng.sample(EXTRA_OUTPUTS, rng.choice((0, 0, 1, 2)))
-    return (*outputs, *(Piece(text.format(a=alias), (alias,)) for text in extra for alias in (rng.choice(aliases),)))
+    return (*outputs, *(QueryPiece(text.format(a=alias), (alias,)) for text in extra for alias in (rng.choice(aliases),)))

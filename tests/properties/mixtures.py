@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from .cases import Case, Piece
-from .columns import array_of
+from .cases import Case, QueryPiece
+from .columns import build_array
 
 LARGEST = 2**63 - 1
 
@@ -65,16 +65,16 @@ RAISING_PAIRS = (
 RAISING_TRIPLES = ("{a}.v + {b}.v > {c}.v", "{a}.v * {b}.v <= {c}.v + 1")
 
 
-def mixed(case: Case) -> Case:
+def change_some_cases(case: Case) -> Case:
     """Change one case in three, in one of the ways above that raise nothing."""
     rng = Random(f"mixed {case.seed}")
     return rng.choice(CHANGES)(rng, case) if rng.random() < 0.33 else case
 
 
-def raising(case: Case) -> Case:
+def make_raising(case: Case) -> Case:
     """The case with the largest numbers and infinities among its values, and predicates that raise on them."""
     rng = Random(f"raising {case.seed}")
-    tables = {name: _with_edges(rng, table) for name, table in case.tables.items()}
+    tables = {name: _add_extreme_numbers(rng, table) for name, table in case.tables.items()}
     pieces = [_piece(rng, case, rng.choice(RAISING_OWN), 1) for _ in range(rng.choice((0, 0, 1, 2)))]
     if len(case.items) > 1:
         pieces += [_piece(rng, case, rng.choice(RAISING_PAIRS), 2) for _ in range(rng.choice((1, 1, 2)))]
@@ -86,12 +86,12 @@ def raising(case: Case) -> Case:
     select = (
         case.select
         if rng.random() < 0.6
-        else (*case.select, Piece(f"{case.items[0].alias}.v + 1 AS next_v", (case.items[0].alias,)))
+        else (*case.select, QueryPiece(f"{case.items[0].alias}.v + 1 AS next_v", (case.items[0].alias,)))
     )
     return replace(case.with_tables(tables), predicates=tuple(predicates), select=select)
 
 
-def _with_mixed_sides(rng: Random, case: Case) -> Case:
+def _mix_sides(rng: Random, case: Case) -> Case:
     if len(case.items) < 2:
         return case
     triple = len(case.items) > 2 and rng.random() < 0.3
@@ -99,21 +99,21 @@ def _with_mixed_sides(rng: Random, case: Case) -> Case:
     return replace(case, predicates=(*case.predicates, piece))
 
 
-def _with_guarded_key(rng: Random, case: Case) -> Case:
+def _add_guarded_key(rng: Random, case: Case) -> Case:
     if len(case.items) < 2:
         return case
     a, b = rng.sample([item.alias for item in case.items], 2)
     own, key = rng.choice(GUARDED_KEYS)
-    pieces = [Piece(own.format(a=a), (a,), portable=False), Piece(key.format(a=a, b=b), (a, b), portable=False)]
+    pieces = [QueryPiece(own.format(a=a), (a,), portable=False), QueryPiece(key.format(a=a, b=b), (a, b), portable=False)]
     rng.shuffle(pieces)
     tables = case.tables
     if "CAST" in key:  # the guard has something to guard against
         (name,) = (item.name for item in case.items if item.alias == a)
-        tables = tables | {name: _with_infinities(rng, tables[name])}
+        tables = tables | {name: _add_infinities(rng, tables[name])}
     return replace(case.with_tables(tables), predicates=(*case.predicates, *pieces))
 
 
-def _with_bursts(rng: Random, case: Case) -> Case:
+def _sort_keys_into_bursts(rng: Random, case: Case) -> Case:
     """Equal keys follow one another in time, as they do where devices report in bursts."""
     tables = {}
     for name, table in case.tables.items():
@@ -121,31 +121,31 @@ def _with_bursts(rng: Random, case: Case) -> Case:
         values = sorted(by_time.column("k").combine_chunks().to_pylist(), key=repr)
         kind = table.schema.field("k").type
         tables[name] = (
-            by_time.set_column(by_time.column_names.index("k"), "k", array_of(values, kind))
+            by_time.set_column(by_time.column_names.index("k"), "k", build_array(values, kind))
             if _is_plain(kind)
             else table
         )
     return case.with_tables(tables)
 
 
-CHANGES: tuple[Callable[[Random, Case], Case], ...] = (_with_mixed_sides, _with_guarded_key, _with_bursts)
+CHANGES: tuple[Callable[[Random, Case], Case], ...] = (_mix_sides, _add_guarded_key, _sort_keys_into_bursts)
 
 
-def _piece(rng: Random, case: Case, text: str, count: int) -> Piece:
+def _piece(rng: Random, case: Case, text: str, count: int) -> QueryPiece:
     aliases = rng.sample([item.alias for item in case.items], count)
     names = dict(zip("abc", aliases, strict=False))
-    return Piece(text.format(**names, n=rng.randrange(1, 4)), tuple(aliases), portable=False)
+    return QueryPiece(text.format(**names, n=rng.randrange(1, 4)), tuple(aliases), portable=False)
 
 
-def _with_edges(rng: Random, table: pa.Table) -> pa.Table:
+def _add_extreme_numbers(rng: Random, table: pa.Table) -> pa.Table:
     numbers = [
         rng.choice((LARGEST, -LARGEST)) if rng.random() < 0.12 else value for value in table.column("v").to_pylist()
     ]
     wide = table.set_column(table.column_names.index("v"), "v", pa.array(numbers, pa.int64()))
-    return _with_infinities(rng, wide)
+    return _add_infinities(rng, wide)
 
 
-def _with_infinities(rng: Random, table: pa.Table) -> pa.Table:
+def _add_infinities(rng: Random, table: pa.Table) -> pa.Table:
     values: list[Any] = [float("inf") if rng.random() < 0.1 else value for value in table.column("x").to_pylist()]
     return table.set_column(table.column_names.index("x"), "x", pa.array(values, pa.float64()))
 

@@ -66,7 +66,7 @@ MUTANTS = (
     ),
     _mutant("a run ignores declared statistics", embedded, "planning_rows", _ignores_declared),
     _mutant("Spark ignores declared statistics", execution_plan, "spark_plan", _ignores_declared_on_spark),
-    _mutant("the default order crosses inputs before a band", config, "probing_order", _looks_at_equalities_only),
+    _mutant("the default order crosses inputs before a band", config, "choose_probe_order", _looks_at_equalities_only),
     _mutant(
         "the default tree joins sources in the order of FROM",
         plan_defaults,

@@ -154,9 +154,9 @@ def _everywhere(mistake: str, owners: tuple[Any, ...], attribute: str, broken: C
 
 
 MUTANTS = (
-    _mutant("keys are computed for rows that fail their own predicate", driver, "pane_of", _keys_of_all_rows),
-    _mutant("operands are computed for rows that fail their own predicate", driver, "pane_of", _operands_of_all_rows),
-    _mutant("operands are computed only for rows that meet others", driver, "pane_of", _without_operands),
+    _mutant("keys are computed for rows that fail their own predicate", driver, "build_pane", _keys_of_all_rows),
+    _mutant("operands are computed for rows that fail their own predicate", driver, "build_pane", _operands_of_all_rows),
+    _mutant("operands are computed only for rows that meet others", driver, "build_pane", _without_operands),
     _mutant("own predicates are tested from left to right", admission, "all_true", _from_left_to_right),
     _mutant("a row on which an own predicate raises is left out", admission, "all_true", _errors_are_false),
     _everywhere("whole matches are tested from left to right", (matches, joined_rows), "all_true", _from_left_to_right),
@@ -166,12 +166,12 @@ MUTANTS = (
     _everywhere("partial matches on which a predicate raises are dropped", EARLY, "maybe_true", _dropped_early),
     _everywhere("a predicate that raises on a partial match stops the query", EARLY, "maybe_true", _raised_early),
     _everywhere("whole matches are not tested again", EARLY, "maybe_true", _kept_and_forgotten),
-    _mutant("partial matches that fail go on", loop_stages.StagedTests, "survivors", _all_survive),
-    _mutant("the last survivor of a piece is lost", loop_stages.StagedTests, "survivors", _last_dropped),
+    _mutant("partial matches that fail go on", loop_stages.StagedPredicates, "survivors", _all_survive),
+    _mutant("the last survivor of a piece is lost", loop_stages.StagedPredicates, "survivors", _last_dropped),
     _mutant(
-        "predicates that the innermost loop binds are not tested", loop_stages.StagedTests, "final", _last_untested
+        "predicates that the innermost loop binds are not tested", loop_stages.StagedPredicates, "final", _last_untested
     ),
-    _mutant("W-joins compare the wrong way round", w_joins, "_thetas", _sides_swapped),
+    _mutant("W-joins compare the wrong way round", w_joins, "_encode_thetas", _sides_swapped),
     _mutant("NULL compares as a number", pane.Pane, "ranged", _nulls_compare),
     _mutant("W-joins test no predicate between loops", w_joins.StagedScans, "_test", _unbound_tests),
     _mutant("own predicates are tested with those over several sources", config, "_split_by_source", _own_after_others),

@@ -11,10 +11,8 @@ import pyarrow as pa
 from watersmeet import api
 from watersmeet.algebra.expressions import Comparison
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.operators.aggregate.config import build_join_below
-from watersmeet.operators.aggregate.outputs import build_group_outputs
-from watersmeet.operators.shed.aggregation import ShedAggregation
-from watersmeet.operators.shed.allocated import DIRECTION, AllocatedAggregation
+from watersmeet.operators.aggregate.config import build_group_outputs, build_join_below
+from watersmeet.operators.shed.aggregation import DIRECTION, AllocatedAggregation, ShedAggregation
 from watersmeet.operators.shed.estimates import SampledInput, SampledJoin
 from watersmeet.planner import aggregation_costs
 from watersmeet.planner.aggregation_costs import AggregationCosts
@@ -22,7 +20,7 @@ from watersmeet.planner.overload import Situation
 from watersmeet.runtime.embedded import allocation
 from watersmeet.runtime.embedded.allocation import AllocatedRun
 from watersmeet.runtime.embedded.run import EmbeddedRun
-from watersmeet.runtime.embedded.shed_aggregation import ShedAggregatedRun
+from watersmeet.runtime.embedded.shed_aggregation import ShedAggregationRun
 from watersmeet.runtime.planning import explain_run
 from watersmeet.sql import bind, parse
 
@@ -36,9 +34,9 @@ def _mutant(mistake: str, owner: Any, attribute: str, broken: Callable[[Any], An
     return Mutant(mistake, (Patch(owner, attribute, broken),))
 
 
-def _restored_then(change: Callable[[ShedAggregatedRun], None]) -> Callable[[Original], Original]:
+def _restored_then(change: Callable[[ShedAggregationRun], None]) -> Callable[[Original], Original]:
     def make(restore_state: Original) -> Original:
-        def replacement(run: ShedAggregatedRun, blob: bytes) -> None:
+        def replacement(run: ShedAggregationRun, blob: bytes) -> None:
             restore_state(run, blob)
             change(run)
 
@@ -47,20 +45,20 @@ def _restored_then(change: Callable[[ShedAggregatedRun], None]) -> Callable[[Ori
     return make
 
 
-def _forget_combinations(run: ShedAggregatedRun) -> None:
+def _forget_combinations(run: ShedAggregationRun) -> None:
     kept = run._aggregation
     run.aggregation = ShedAggregation(kept.config, evaluated_us=kept.evaluated_us)
 
 
-def _forget_shown(run: ShedAggregatedRun) -> None:
+def _forget_shown(run: ShedAggregationRun) -> None:
     run._aggregation.shown = {}
 
 
-def _forget_instant(run: ShedAggregatedRun) -> None:
+def _forget_instant(run: ShedAggregationRun) -> None:
     run._aggregation.evaluated_us = -FOREVER_US
 
 
-def _forget_intervals(run: ShedAggregatedRun) -> None:
+def _forget_intervals(run: ShedAggregationRun) -> None:
     run._aggregation.ends_us = run._aggregation.ends_us + 1
 
 
@@ -180,8 +178,8 @@ SHEDDING_MUTANTS: tuple[tuple[Mutant, Check], ...] = (
         Mutant(
             "a shedding aggregation is saved as the join below it",
             (
-                Patch(ShedAggregatedRun, "save_state", _as_the_join("save_state")),
-                Patch(ShedAggregatedRun, "restore_state", _as_the_join("restore_state")),
+                Patch(ShedAggregationRun, "save_state", _as_the_join("save_state")),
+                Patch(ShedAggregationRun, "restore_state", _as_the_join("restore_state")),
             ),
         ),
         checks.check_restarted_runs,
@@ -189,25 +187,25 @@ SHEDDING_MUTANTS: tuple[tuple[Mutant, Check], ...] = (
     (
         _mutant(
             "a restart forgets the combinations",
-            ShedAggregatedRun,
+            ShedAggregationRun,
             "restore_state",
             _restored_then(_forget_combinations),
         ),
         checks.check_restarted_runs,
     ),
     (
-        _mutant("a restart forgets what was shown", ShedAggregatedRun, "restore_state", _restored_then(_forget_shown)),
+        _mutant("a restart forgets what was shown", ShedAggregationRun, "restore_state", _restored_then(_forget_shown)),
         checks.check_restarted_runs,
     ),
     (
         _mutant(
-            "a restart forgets the last instant", ShedAggregatedRun, "restore_state", _restored_then(_forget_instant)
+            "a restart forgets the last instant", ShedAggregationRun, "restore_state", _restored_then(_forget_instant)
         ),
         checks.check_restarted_runs,
     ),
     (
         _mutant(
-            "a restart lengthens combinations", ShedAggregatedRun, "restore_state", _restored_then(_forget_intervals)
+            "a restart lengthens combinations", ShedAggregationRun, "restore_state", _restored_then(_forget_intervals)
         ),
         checks.check_restarted_runs,
     ),

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from watersmeet.algebra.windows import TumbleWindow
-from watersmeet.operators.aggregate import config, encoding, extremes, parts, result_set, step
-from watersmeet.operators.aggregate.rows import OUTSIDE
+from watersmeet.operators.aggregate import config, encoding, extremes, result_set, serialization, step
+from watersmeet.operators.aggregate.window_rows import OUTSIDE
 from watersmeet.operators.expressions import is_true
 from watersmeet.operators.shed import aggregation as shed
 
@@ -224,6 +224,9 @@ SHED_MUTANTS = (
 #: Caught by the timeline that restarts between all batches: a restart has to fall on the very end of a tile.
 RESTART_MUTANTS = (
     _mutant(
-        "a restart counts a row at the tile's start as inside", parts, "_drop_expired_rows", _inside_from_their_times_on
+        "a restart counts a row at the tile's start as inside",
+        serialization,
+        "_drop_expired_rows",
+        _inside_from_their_times_on,
     ),
 )

@@ -138,8 +138,8 @@ EXAMPLE_MUTANTS = (
     Mutant(
         "a likely unit is not asked for",
         (
-            Patch(embedded, "refuse_likely_unit", _unit_never_checked),
-            Patch(planning, "refuse_likely_unit", _unit_never_checked),
+            Patch(embedded, "refuse_undeclared_unit", _unit_never_checked),
+            Patch(planning, "refuse_undeclared_unit", _unit_never_checked),
         ),
     ),
     _mutant("seconds end in 2038", times, "_LIKELY_S", lambda _: (631_152_000, 2**31)),

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from .cases import Piece
+from .cases import QueryPiece
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
-THETA = ("<", "<=", ">", ">=", "<>")
+THETA_OPERATORS = ("<", "<=", ">", ">=", "<>")
 
 #: Filters of one source; {a} is its alias, {n} a small number.
-LOCAL = (
+LOCAL_FILTERS = (
     "{a}.v > {n}",
     "{a}.v <= {n}",
     "{a}.v IN ({n}, 2, 0)",
@@ -58,7 +58,7 @@ LOCAL = (
 )
 
 #: Filters of one source that DuckDB does not read as we do.
-LOCAL_OWN = (
+LOCAL_FILTERS_UNLIKE_DUCKDB = (
     r"{a}.s LIKE 'a\%'",
     "{a}.v / {n} > 1",
     "{a}.v % {n} = 1",
@@ -98,7 +98,7 @@ EXPRESSION_KEYS = (
 )
 
 #: Two sources, no equality that has to hold.
-MIXED = (
+MIXED_PREDICATES = (
     "({a}.v = 1 OR {b}.v = 2)",
     "({a}.k = {b}.k OR {a}.v > {b}.v)",
     "({a}.v = {b}.v OR {a}.v IS NULL)",
@@ -119,7 +119,7 @@ MIXED = (
 )
 
 #: Three sources at once.
-TRIPLES = (
+TRIPLE_PREDICATES = (
     "{a}.v + {b}.v = {c}.v",
     "{b}.v BETWEEN {a}.v AND {c}.v",
     "({a}.v = {b}.v OR {b}.v = {c}.v)",
@@ -141,7 +141,7 @@ CALENDAR_TIMES = (
 )
 
 #: One source's times.
-CALENDAR = (
+CALENDAR_FILTERS = (
     "SECOND({a}.ts) < 30",
     "YEAR({a}.ts) >= 1970",
     "{a}.ts > TIMESTAMP '1970-01-01 00:00:00'",
@@ -151,7 +151,7 @@ CALENDAR = (
 
 
 @dataclass(frozen=True, slots=True)
-class TimeWords:
+class TimePredicates:
     """What predicates can say of times: the streams that have them, the unit, and whether they are of the calendar or
     counts.
     """
@@ -160,29 +160,29 @@ class TimeWords:
     unit: str
     of_calendar: bool
 
-    def choose(self, rng: Random) -> list[Piece]:
+    def choose(self, rng: Random) -> list[QueryPiece]:
         if len(self.streams) > 1 and rng.random() < 0.7:
             a, b = rng.sample(self.streams, 2)
             text = rng.choice(CALENDAR_TIMES if self.of_calendar else COUNTED_TIMES)
-            return [Piece(text.format(a=a, b=b, n=rng.randrange(1, 4), unit=self.unit), (a, b), portable=False)]
+            return [QueryPiece(text.format(a=a, b=b, n=rng.randrange(1, 4), unit=self.unit), (a, b), portable=False)]
         if not self.of_calendar:
             return []
         alias = rng.choice(self.streams)
-        return [Piece(rng.choice(CALENDAR).format(a=alias), (alias,), portable=False)]
+        return [QueryPiece(rng.choice(CALENDAR_FILTERS).format(a=alias), (alias,), portable=False)]
 
 
 def choose_predicates(
-    rng: Random, aliases: Sequence[str], portable_keys: bool, times: TimeWords | None, common_share: float
-) -> tuple[Piece, ...]:
+    rng: Random, aliases: Sequence[str], portable_keys: bool, times: TimePredicates | None, common_share: float
+) -> tuple[QueryPiece, ...]:
     """A WHERE clause: how the sources are joined, then filters and mixtures, in any order."""
     shape = _common_key if rng.random() < common_share else rng.choice(_JOIN_SHAPES)
     pieces = shape(rng, aliases, portable_keys) if len(aliases) > 1 else []
     pieces += [_local(rng, aliases) for _ in range(rng.choice((0, 0, 0, 0, 1, 1, 2)[: 9 - len(aliases)]))]
     if len(aliases) > 1 and rng.random() < 0.25:
-        pieces.append(_pair(rng, MIXED, aliases, portable_keys))
+        pieces.append(_pair(rng, MIXED_PREDICATES, aliases, portable_keys))
     if len(aliases) > 2 and rng.random() < 0.15:
         a, b, c = rng.sample(aliases, 3)
-        pieces.append(Piece(rng.choice(TRIPLES).format(a=a, b=b, c=c), (a, b, c)))
+        pieces.append(QueryPiece(rng.choice(TRIPLE_PREDICATES).format(a=a, b=b, c=c), (a, b, c)))
     if times is not None and rng.random() < 0.15:
         pieces += times.choose(rng)
     if rng.random() < 0.1:
@@ -190,45 +190,45 @@ def choose_predicates(
     return tuple(pieces)
 
 
-def _common_key(rng: Random, aliases: Sequence[str], portable: bool) -> list[Piece]:
+def _common_key(rng: Random, aliases: Sequence[str], portable: bool) -> list[QueryPiece]:
     """One attribute joins all: a chain or a star, with the sides either way round."""
     pairs = _tree(rng, aliases)
     return [_equality(rng, "k", pair, portable) for pair in pairs]
 
 
-def _attribute_per_pair(rng: Random, aliases: Sequence[str], portable: bool) -> list[Piece]:
+def _attribute_per_pair(rng: Random, aliases: Sequence[str], portable: bool) -> list[QueryPiece]:
     return [_equality(rng, rng.choice("kmvp"), pair, portable) for pair in _tree(rng, aliases)]
 
 
-def _two_attributes(rng: Random, aliases: Sequence[str], portable: bool) -> list[Piece]:
+def _two_attributes(rng: Random, aliases: Sequence[str], portable: bool) -> list[QueryPiece]:
     return [
         _equality(rng, name, pair, portable) for pair in _tree(rng, aliases) for name in rng.choice(("kv", "km", "vk"))
     ]
 
 
-def _expression_keys(rng: Random, aliases: Sequence[str], portable: bool) -> list[Piece]:
+def _expression_keys(rng: Random, aliases: Sequence[str], portable: bool) -> list[QueryPiece]:
     return [_pair(rng, EXPRESSION_KEYS, pair, portable) for pair in _tree(rng, aliases)]
 
 
-def _theta_only(rng: Random, aliases: Sequence[str], portable: bool) -> list[Piece]:
+def _theta_only(rng: Random, aliases: Sequence[str], portable: bool) -> list[QueryPiece]:
     return [
-        Piece(f"{a}.{name} {rng.choice(THETA)} {b}.{name}", (a, b), portable)
+        QueryPiece(f"{a}.{name} {rng.choice(THETA_OPERATORS)} {b}.{name}", (a, b), portable)
         for a, b in _tree(rng, aliases)
         for name in (rng.choice("kvvxsp"),)
         if rng.random() < 0.8
     ]
 
 
-def _equal_here_theta_there(rng: Random, aliases: Sequence[str], portable: bool) -> list[Piece]:
+def _equal_here_theta_there(rng: Random, aliases: Sequence[str], portable: bool) -> list[QueryPiece]:
     shapes = (_common_key, _theta_only, _expression_keys)
     return [piece for pair in _tree(rng, aliases) for piece in rng.choice(shapes)(rng, pair, portable)]
 
 
-def _no_predicate(rng: Random, aliases: Sequence[str], portable: bool) -> list[Piece]:
+def _no_predicate(rng: Random, aliases: Sequence[str], portable: bool) -> list[QueryPiece]:
     return []
 
 
-_JoinShape = Callable[[Random, Sequence[str], bool], list[Piece]]
+_JoinShape = Callable[[Random, Sequence[str], bool], list[QueryPiece]]
 
 _JOIN_SHAPES: tuple[_JoinShape, ...] = (
     _common_key,
@@ -249,19 +249,19 @@ def _tree(rng: Random, aliases: Sequence[str]) -> list[tuple[str, str]]:
     return [pair if rng.random() < 0.7 else (pair[1], pair[0]) for pair in pairs]
 
 
-def _equality(rng: Random, name: str, pair: tuple[str, str], portable: bool) -> Piece:
+def _equality(rng: Random, name: str, pair: tuple[str, str], portable: bool) -> QueryPiece:
     a, b = pair
-    return Piece(f"{a}.{name} = {b}.{name}", pair, portable or name in "vp")
+    return QueryPiece(f"{a}.{name} = {b}.{name}", pair, portable or name in "vp")
 
 
-def _pair(rng: Random, texts: Sequence[str], aliases: Sequence[str], portable: bool) -> Piece:
+def _pair(rng: Random, texts: Sequence[str], aliases: Sequence[str], portable: bool) -> QueryPiece:
     a, b = rng.sample(aliases, 2)
     text = rng.choice(texts)
-    return Piece(text.format(a=a, b=b), (a, b), portable or "k" not in text)
+    return QueryPiece(text.format(a=a, b=b), (a, b), portable or "k" not in text)
 
 
-def _local(rng: Random, aliases: Sequence[str]) -> Piece:
+def _local(rng: Random, aliases: Sequence[str]) -> QueryPiece:
     alias = rng.choice(aliases)
     own = rng.random() < 0.3
-    text = rng.choice(LOCAL_OWN if own else LOCAL).format(a=alias, n=rng.randrange(4))
-    return Piece(text if " OR " not in text else f"({text})", (alias,), not own)
+    text = rng.choice(LOCAL_FILTERS_UNLIKE_DUCKDB if own else LOCAL_FILTERS).format(a=alias, n=rng.randrange(4))
+    return QueryPiece(text if " OR " not in text else f"({text})", (alias,), not own)

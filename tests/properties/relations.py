@@ -14,7 +14,7 @@ import pyarrow as pa
 from tests.oracle.values import column_values, is_nan
 from watersmeet.algebra.windows import TumbleWindow
 
-from .cases import Case, Piece, SourceData
+from .cases import Case, QueryPiece, SourceData
 from .timeline import from_counts, to_counts
 
 _COUNTED = re.compile(r"\d+")
@@ -22,19 +22,19 @@ _ORDERED_KEY = re.compile(r"\.k (<|>)(?!>)")
 _FURTHEST_US = 2**52
 
 
-def only_ids(case: Case) -> Case:
+def select_only_ids(case: Case) -> Case:
     """The case with ids as its only outputs."""
     return replace(
-        case, select=tuple(Piece(f"{item.alias}.id AS {item.alias}_id", (item.alias,)) for item in case.items)
+        case, select=tuple(QueryPiece(f"{item.alias}.id AS {item.alias}_id", (item.alias,)) for item in case.items)
     )
 
 
-def without_calendar(case: Case) -> Case:
+def drop_calendar_predicates(case: Case) -> Case:
     """The case without the predicates that say when something has to be, and not only how far apart."""
     return replace(case, predicates=tuple(p for p in case.predicates if ".ts" not in p.text or len(p.aliases) > 1))
 
 
-def shifted(rng: Random, case: Case) -> Case | None:
+def shift_times(rng: Random, case: Case) -> Case | None:
     """All event times moved by one distance, a multiple of every tumbling window; None when times cannot move that far."""
     lengths_us = [source.window.length_us for source in case.bound.sources if isinstance(source.window, TumbleWindow)]
     kinds = [source.table.schema.field(source.time or "").type for source in case.streams.values()]
@@ -42,10 +42,10 @@ def shifted(rng: Random, case: Case) -> Case | None:
     distance_us = rng.choice((-7, -1, 1, 3, 1_000)) * step_us
     if abs(distance_us) > min(_FURTHEST_US, *(_room_us(kind) for kind in kinds)):
         return None
-    return case.with_tables(case.tables | {name: _moved(source, distance_us) for name, source in case.streams.items()})
+    return case.with_tables(case.tables | {name: _move_times(source, distance_us) for name, source in case.streams.items()})
 
 
-def with_renamed_keys(rng: Random, case: Case) -> Case | None:
+def rename_keys(rng: Random, case: Case) -> Case | None:
     """Every value of `k` replaced by another, equal ones by equal ones; None when the query looks at the order of keys.
 
     Ties in ROWS windows are decided by columns from left to right, so the ids are put first: they decide before `k`
@@ -59,18 +59,18 @@ def with_renamed_keys(rng: Random, case: Case) -> Case | None:
         return None
     names: dict[Any, int] = {}
     fresh = rng.sample(range(-1000, 1000), 100)
-    tables = {source.name: _renamed(source.table, names, fresh) for source in case.sources}
+    tables = {source.name: _rename_keys(source.table, names, fresh) for source in case.sources}
     return case.with_tables(tables)
 
 
-def with_ids_first(case: Case) -> Case:
+def put_ids_first(case: Case) -> Case:
     def reordered(table: pa.Table) -> pa.Table:
         return table.select(["id", *(name for name in table.column_names if name != "id")])
 
     return case.with_tables({name: reordered(table) for name, table in case.tables.items()})
 
 
-def with_a_larger_window(rng: Random, case: Case) -> Case | None:
+def enlarge_a_window(rng: Random, case: Case) -> Case | None:
     """One window or pair constraint lengthened; None when there is none to lengthen. Tumbling windows grow to a
     multiple.
     """
@@ -81,14 +81,14 @@ def with_a_larger_window(rng: Random, case: Case) -> Case | None:
     field, at = rng.choice(places)
     parts = list(getattr(case, field))
     if field == "items":
-        parts[at] = replace(parts[at], window=_lengthened(rng, parts[at].window))
+        parts[at] = replace(parts[at], window=_lengthen_window(rng, parts[at].window))
     else:
-        parts[at] = replace(parts[at], text=_lengthened(rng, parts[at].text))
+        parts[at] = replace(parts[at], text=_lengthen_window(rng, parts[at].text))
     changed: Mapping[str, Any] = {field: tuple(parts)}
     return replace(case, **changed)
 
 
-def _lengthened(rng: Random, text: str) -> str:
+def _lengthen_window(rng: Random, text: str) -> str:
     if "WEEKS" in text:
         return text.replace("5000", "10000")
     more = rng.randrange(2, 4) if "TUMBLE" in text else 1
@@ -108,7 +108,7 @@ def _room_us(kind: pa.DataType) -> int:
     return 1 << (kind.bit_width - 2) if pa.types.is_integer(kind) else _FURTHEST_US
 
 
-def _moved(source: SourceData, distance_us: int) -> pa.Table:
+def _move_times(source: SourceData, distance_us: int) -> pa.Table:
     assert source.time is not None
     column = source.table.column(source.time).combine_chunks()
     distance = _in_counts(distance_us, source)
@@ -125,7 +125,7 @@ def _in_counts(distance_us: int, source: SourceData) -> int:
     return distance_us // _grain_us(source)
 
 
-def _renamed(table: pa.Table, names: dict[Any, int], fresh: list[int]) -> pa.Table:
+def _rename_keys(table: pa.Table, names: dict[Any, int], fresh: list[int]) -> pa.Table:
     values = column_values(table.column("k"))
     renamed = [
         None if value is None else names.setdefault("NaN" if is_nan(value) else value, fresh[len(names)])

@@ -18,19 +18,19 @@ from tests.oracle import Arrival, table_rows
 from tests.oracle.values import event_times_us
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import WatersmeetError
-from watersmeet.runtime.embedded.incremental import Growing, grow
+from watersmeet.runtime.embedded.incremental import IncrementalJob, run_incremental
 from watersmeet.sources.declarations import Relation, Stream
-from watersmeet.sources.directories import Inbox
+from watersmeet.sources.directories import FileSource
 
-from .aggregations import GROUP_KEYS, HAVING, Aggregation
-from .aggregations import _piece as choose_piece
-from .aggregations import _select as choose_outputs
-from .arrivals import Arrivals
+from .aggregations import GROUP_KEYS, HAVING, AggregationCase
+from .aggregations import choose_piece as choose_piece
+from .aggregations import choose_group_outputs as choose_outputs
+from .arrivals import StreamArrivals
 from .cases import Case, SourceData
-from .generators import generate_crowd
+from .generators import generate_large_case
 
 #: The text of one emitted row per row, by batch; or the message of the error that stopped the run.
-Emitted = list[list[str]] | str
+EmittedBatches = list[list[str]] | str
 Rounds = list[dict[str, pa.Table]]
 
 #: The most rows per source: more than the oracle takes, few enough for a hundred cases in a few seconds.
@@ -44,9 +44,9 @@ MS_US, SECOND_US, DAY_US = 1_000, 1_000_000, 86_400_000_000
 class SheddingCase:
     """An aggregation, the plan that sheds from it, and its rows as they arrive."""
 
-    case: Aggregation
+    case: AggregationCase
     plan: Plan
-    arrivals: Arrivals
+    arrivals: StreamArrivals
 
     @property
     def rounds(self) -> Rounds:
@@ -61,10 +61,10 @@ def generate_shedding(seed: int) -> SheddingCase:
     every batch.
     """
     rng = Random(seed)
-    joined = generate_crowd(seed)
+    joined = generate_large_case(seed)
     unit_us = max((_granularity_us(source) for source in joined.streams.values()), default=MS_US)
-    case = _grouped(rng, joined, unit_us)
-    arrivals = {name: _nearly_in_order(rng, source, unit_us) for name, source in case.streams.items()}
+    case = _add_groups(rng, joined, unit_us)
+    arrivals = {name: _arrive_nearly_in_order(rng, source, unit_us) for name, source in case.streams.items()}
     alias_of = {item.name: item.alias for item in case.items if item.name in case.streams}
     drop = tuple((alias, rng.choice((0.05, 0.1, 0.3))) for alias in alias_of.values())
     return SheddingCase(case, Plan(drop=drop, drop_seed=rng.randrange(5)), arrivals)
@@ -77,16 +77,16 @@ def _granularity_us(source: SourceData) -> int:
     return SECOND_US if pa.types.is_timestamp(kind) and kind.unit == "s" else MS_US
 
 
-def _grouped(rng: Random, joined: Case, unit_us: int) -> Aggregation:
+def _add_groups(rng: Random, joined: Case, unit_us: int) -> AggregationCase:
     """The join with groups and aggregates over it, other times, and windows of a few units."""
     items = tuple(
         replace(item, window=_window(rng, unit_us)) if item.name in joined.streams else item for item in joined.items
     )
     aliases = [item.alias for item in items]
     keys = (choose_piece(rng, aliases, GROUP_KEYS),) if rng.random() < 0.7 else ()
-    return Aggregation(
+    return AggregationCase(
         seed=joined.seed,
-        sources=tuple(_retimed(rng, source, unit_us) for source in joined.sources),
+        sources=tuple(_replace_times(rng, source, unit_us) for source in joined.sources),
         items=items,
         select=choose_outputs(rng, joined, aliases, keys),
         predicates=joined.predicates[:1],
@@ -106,7 +106,7 @@ def _window(rng: Random, unit_us: int) -> str:
     return f"[{kind} {units * unit_us} MICROSECONDS]"
 
 
-def _retimed(rng: Random, source: SourceData, unit_us: int) -> SourceData:
+def _replace_times(rng: Random, source: SourceData, unit_us: int) -> SourceData:
     """Fewer rows, with times in units, some of them equal and some one microsecond off."""
     table = source.table.slice(0, MOST_ROWS)
     if source.time is None:
@@ -122,7 +122,7 @@ def _with_times(table: pa.Table, time: str, times_us: list[int]) -> pa.Table:
     return table.set_column(table.schema.get_field_index(time), time, typed)
 
 
-def _nearly_in_order(rng: Random, source: SourceData, unit_us: int) -> Arrival:
+def _arrive_nearly_in_order(rng: Random, source: SourceData, unit_us: int) -> Arrival:
     """Rows in order of time but for a few, so that some are late; the last batch moves the watermark past all others."""
     assert source.time is not None
     times_us = event_times_us(source.table.column(source.time))
@@ -137,38 +137,38 @@ def _nearly_in_order(rng: Random, source: SourceData, unit_us: int) -> Arrival:
     return Arrival(source.time, [*batches, *closing], rng.choice((0, 0, 1, unit_us)), None)
 
 
-def emitted_uninterrupted(shedding: SheddingCase) -> Emitted:
+def emit_uninterrupted(shedding: SheddingCase) -> EmittedBatches:
     """What one run emits, batch by batch."""
-    return _or_message(lambda: _advance(shedding, restarts=lambda batch: False))
+    return _result_or_message(lambda: _run_batches(shedding, restarts=lambda batch: False))
 
 
-def emitted_after_restarts(shedding: SheddingCase, rng: Random) -> Emitted:
+def emit_after_restarts(shedding: SheddingCase, rng: Random) -> EmittedBatches:
     """What it emits when the state passes through its saved form at random batch boundaries."""
-    return _or_message(lambda: _advance(shedding, restarts=lambda batch: rng.random() < 0.5))
+    return _result_or_message(lambda: _run_batches(shedding, restarts=lambda batch: rng.random() < 0.5))
 
 
-def emitted_over_directories(shedding: SheddingCase, rng: Random, path: Path) -> Emitted:
+def emit_over_directories(shedding: SheddingCase, rng: Random, path: Path) -> EmittedBatches:
     """What jobs over directories write, when the job ends and is started again at random batch boundaries."""
-    return _or_message(lambda: _grow(shedding, rng, path))
+    return _result_or_message(lambda: _run_jobs(shedding, rng, path))
 
 
-def _advance(shedding: SheddingCase, restarts: Callable[[int], bool]) -> list[list[str]]:
-    from watersmeet.runtime.embedded.incremental import restore, saved
+def _run_batches(shedding: SheddingCase, restarts: Callable[[int], bool]) -> list[list[str]]:
+    from watersmeet.runtime.embedded.incremental import restore_run, serialize_run
 
     run = wm.run(wm.sql(shedding.case.text), _streams(shedding), shedding.plan)
     found: list[list[str]] = []
     for batch, tables in enumerate(shedding.rounds):
         if restarts(batch):
-            blob = saved(run)
+            blob = serialize_run(run)
             run = wm.run(wm.sql(shedding.case.text), _streams(shedding), shedding.plan)
-            restore(run, blob)
-        found.append(_texts(pa.Table.from_batches(run.advance(tables), run.result)))
+            restore_run(run, blob)
+        found.append(_row_texts(pa.Table.from_batches(run.advance(tables), run.result)))
     return found
 
 
-def _grow(shedding: SheddingCase, rng: Random, path: Path) -> list[list[str]]:
+def _run_jobs(shedding: SheddingCase, rng: Random, path: Path) -> list[list[str]]:
     """Files appear between batches. Half of the time the job has ended by then, so that the next one resumes it."""
-    rounds, kept = shedding.rounds, _Kept([])
+    rounds, kept = shedding.rounds, _BatchTexts([])
     waiting = list(enumerate(rounds))
     _write(path, shedding, *waiting.pop(0))
     while True:
@@ -181,18 +181,21 @@ def _grow(shedding: SheddingCase, rng: Random, path: Path) -> list[list[str]]:
                 _write(path, shedding, *waiting.pop(0))
 
         before = len(kept.parts)
-        grow(_job(shedding, path, kept), stop, observe)
+        run_incremental(_job(shedding, path, kept), stop, observe)
         if len(kept.parts) == before or (not waiting and len(kept.parts) == len(rounds)):
             return kept.parts
 
 
-def _job(shedding: SheddingCase, path: Path, kept: _Kept) -> Growing:
+def _job(shedding: SheddingCase, path: Path, kept: _BatchTexts) -> IncrementalJob:
     sources: dict[str, Stream | Relation] = _relations(shedding)
     for name, arrival in shedding.arrivals.items():
         sources[name] = Stream(
-            Inbox(path / name, arrival.time), arrival.time, lateness_us=arrival.lateness_us, idle_us=arrival.idle_us
+            FileSource(path / name, arrival.time),
+            arrival.time,
+            lateness_us=arrival.lateness_us,
+            idle_us=arrival.idle_us,
         )
-    return Growing(
+    return IncrementalJob(
         wm.sql(shedding.case.text), sources, kept, True, path / "checkpoint", None, choose=lambda: shedding.plan
     )
 
@@ -206,21 +209,21 @@ def _write(path: Path, shedding: SheddingCase, batch: int, tables: Mapping[str, 
 
 
 @dataclass
-class _Kept:
+class _BatchTexts:
     """An outbox that keeps rows by batch."""
 
     parts: list[list[str]]
 
     def put(self, batch: int, rows: pa.Table) -> None:
         del self.parts[batch:]
-        self.parts.append(_texts(rows))
+        self.parts.append(_row_texts(rows))
 
 
 def _streams(shedding: SheddingCase) -> dict[str, Stream | Relation]:
     found = _relations(shedding)
     for name, arrival in shedding.arrivals.items():
         found[name] = wm.stream(
-            list(arrival.batches), time=arrival.time, lateness=_text(arrival.lateness_us), idle=_idle(arrival)
+            list(arrival.batches), time=arrival.time, lateness=_duration_text(arrival.lateness_us), idle=_idle(arrival)
         )
     return found
 
@@ -230,18 +233,18 @@ def _relations(shedding: SheddingCase) -> dict[str, Stream | Relation]:
 
 
 def _idle(arrival: Arrival) -> str | None:
-    return None if arrival.idle_us is None else _text(arrival.idle_us)
+    return None if arrival.idle_us is None else _duration_text(arrival.idle_us)
 
 
-def _text(length_us: int) -> str:
+def _duration_text(length_us: int) -> str:
     return f"{length_us} microseconds"
 
 
-def _texts(rows: pa.Table) -> list[str]:
+def _row_texts(rows: pa.Table) -> list[str]:
     return sorted(map(repr, table_rows(rows)))
 
 
-def _or_message(run: Callable[[], Any]) -> Emitted:
+def _result_or_message(run: Callable[[], Any]) -> EmittedBatches:
     try:
         found: list[list[str]] = run()
     except WatersmeetError as error:

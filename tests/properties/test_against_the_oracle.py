@@ -17,11 +17,11 @@ from tests.volume import scale_volume
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
 
-from .arrivals import Arrivals, in_any_batches, with_late_rows, within_lateness
+from .arrivals import StreamArrivals, arrive_in_any_batches, arrive_with_late_rows, arrive_within_lateness
 from .cases import Case
-from .engine import assert_same, collect, collect_arriving, expected, labelled
-from .generators import generate, generate_timed
-from .plans import plans_of
+from .engine import assert_same, collect, collect_arriving, expected_rows, add_failure_note
+from .generators import generate_case, generate_timed_case
+from .plans import random_plans
 
 CHUNKS = 40
 SEEDS_PER_CHUNK = scale_volume(80)
@@ -41,55 +41,55 @@ SEEDS_CHECKED_IN_EVERY_WAY = range(
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_collect_gives_the_oracles_rows(chunk: int) -> None:
     for seed in _seeds(chunk, SEEDS_PER_CHUNK):
-        check_whole(generate(seed))
+        check_one_batch(generate_case(seed))
 
 
 @pytest.mark.parametrize("chunk", range(PLANNED_CHUNKS))
 def test_every_plan_of_a_query_gives_the_oracles_rows(chunk: int) -> None:
     for seed in _seeds(chunk, PLANNED_SEEDS_PER_CHUNK):
-        check_plans(Random(seed), generate(seed) if seed % 2 else generate_timed(seed))
+        check_plans(Random(seed), generate_case(seed) if seed % 2 else generate_timed_case(seed))
 
 
 @pytest.mark.parametrize("chunk", range(ARRIVING_CHUNKS))
 def test_any_split_into_batches_gives_the_same_rows(chunk: int) -> None:
     for seed in _seeds(chunk, ARRIVING_SEEDS_PER_CHUNK):
-        case = generate(seed)
-        arrivals = in_any_batches(Random(seed), case)
-        assert_same(case, collect_arriving(case, arrivals).rows, expected(case), partial(_split_matters, seed))
+        case = generate_case(seed)
+        arrivals = arrive_in_any_batches(Random(seed), case)
+        assert_same(case, collect_arriving(case, arrivals).rows, expected_rows(case), partial(_split_matters, seed))
 
 
 @pytest.mark.parametrize("chunk", range(ARRIVING_CHUNKS))
 def test_any_arrival_order_within_the_lateness_gives_the_same_rows(chunk: int) -> None:
     for seed in _seeds(chunk, ARRIVING_SEEDS_PER_CHUNK):
-        case = generate(seed)
-        answer = collect_arriving(case, within_lateness(Random(seed), case))
-        assert_same(case, answer.rows, expected(case))
+        case = generate_case(seed)
+        answer = collect_arriving(case, arrive_within_lateness(Random(seed), case))
+        assert_same(case, answer.rows, expected_rows(case))
         assert all(entry["late"] == 0 for entry in answer.ledger.values()), f"seed {seed}"
 
 
 @pytest.mark.parametrize("chunk", range(ARRIVING_CHUNKS))
 def test_late_rows_are_left_out_and_counted(chunk: int) -> None:
     for seed in _seeds(chunk, ARRIVING_SEEDS_PER_CHUNK):
-        case = generate(seed)
-        check_late_rows(case, with_late_rows(Random(seed), case))
+        case = generate_case(seed)
+        check_late_rows(case, arrive_with_late_rows(Random(seed), case))
 
 
-def check_whole(case: Case) -> None:
-    assert_same(case, collect(case).rows, expected(case), lambda smaller: collect(smaller).rows != expected(smaller))
+def check_one_batch(case: Case) -> None:
+    assert_same(case, collect(case).rows, expected_rows(case), lambda smaller: collect(smaller).rows != expected_rows(smaller))
 
 
 def check_plans(rng: Random, case: Case) -> None:
     """Every plan, on the whole input or on batches of it."""
-    wanted = expected(case)
-    for plan in plans_of(rng, case):
-        with labelled(f"plan {plan.to_dict()}"):
+    wanted = expected_rows(case)
+    for plan in random_plans(rng, case):
+        with add_failure_note(f"plan {plan.to_dict()}"):
             if rng.random() < 0.5:
                 assert_same(case, collect(case, plan).rows, wanted, partial(_plan_matters, plan))
             else:
-                assert_same(case, collect_arriving(case, in_any_batches(rng, case), plan).rows, wanted)
+                assert_same(case, collect_arriving(case, arrive_in_any_batches(rng, case), plan).rows, wanted)
 
 
-def check_late_rows(case: Case, arrivals: Arrivals) -> None:
+def check_late_rows(case: Case, arrivals: StreamArrivals) -> None:
     admission = admit(arrivals)
     answer = collect_arriving(case, arrivals)
     arrived = {name: sum(batch.num_rows for batch in arrival.batches) for name, arrival in arrivals.items()}
@@ -98,18 +98,18 @@ def check_late_rows(case: Case, arrivals: Arrivals) -> None:
         for name, late in admission.late.items()
     }
     assert answer.ledger == wanted, f"{case}\n{arrivals}"
-    assert_same(case, answer.rows, expected(case.with_tables(case.tables | admission.tables)))
+    assert_same(case, answer.rows, expected_rows(case.with_tables(case.tables | admission.tables)))
 
 
 def _plan_matters(plan: Plan, case: Case) -> bool:
     try:
-        return collect(case, plan).rows != expected(case)
+        return collect(case, plan).rows != expected_rows(case)
     except PlanError:  # the plan names a source that the smaller case no longer has
         return False
 
 
 def _split_matters(seed: int, case: Case) -> bool:
-    return collect_arriving(case, in_any_batches(Random(seed), case)).rows != expected(case)
+    return collect_arriving(case, arrive_in_any_batches(Random(seed), case)).rows != expected_rows(case)
 
 
 def _seeds(chunk: int, size: int) -> range:

@@ -17,17 +17,17 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.errors import WatersmeetError
 
 from .aggregations import (
-    Aggregation,
-    Emitted,
+    AggregationCase,
+    EmittedRows,
     early_plans,
-    emitted,
-    emitted_arriving,
-    expected,
-    expected_by_batch,
-    expected_by_row,
+    collect_groups,
+    collect_groups_arriving,
+    expected_groups,
+    expected_groups_by_batch,
+    expected_groups_by_row,
     generate_aggregation,
 )
-from .arrivals import in_any_batches, with_late_rows, within_lateness
+from .arrivals import arrive_in_any_batches, arrive_with_late_rows, arrive_within_lateness
 from .cases import Case
 from .shrinking import shrink
 from .test_against_the_oracle import FIRST_SEED
@@ -42,7 +42,7 @@ ROW_SEEDS = scale_volume(6)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_every_placement_of_early_aggregation_emits_the_oracles_groups(chunk: int) -> None:
     for seed in _seeds(chunk, WHOLE_SEEDS):
-        check_whole(generate_aggregation(seed))
+        check_one_batch(generate_aggregation(seed))
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -61,31 +61,31 @@ def test_without_every_each_batch_shows_the_groups_at_the_watermark(chunk: int) 
 def test_evaluation_after_every_row(chunk: int) -> None:
     for seed in _seeds(chunk, ROW_SEEDS):
         case = generate_aggregation(seed, every=False)
-        assert_same(case, emitted(case, _some_plan(seed, case), "row"), expected_by_row(case))
+        assert_same(case, collect_groups(case, _some_plan(seed, case), "row"), expected_groups_by_row(case))
 
 
-def check_whole(case: Aggregation) -> None:
-    wanted = expected(case)
+def check_one_batch(case: AggregationCase) -> None:
+    wanted = expected_groups(case)
     for plan in early_plans(case):
-        assert_same(case, emitted(case, plan), wanted, plan)
+        assert_same(case, collect_groups(case, plan), wanted, plan)
 
 
 def check_arriving(seed: int) -> None:
     rng = Random(seed)
     case = generate_aggregation(seed)
-    arrivals = rng.choice((in_any_batches, within_lateness, with_late_rows))(rng, case)
+    arrivals = rng.choice((arrive_in_any_batches, arrive_within_lateness, arrive_with_late_rows))(rng, case)
     admitted = case.with_tables(case.tables | admit(arrivals).tables)
-    assert_same(case, emitted_arriving(rng, case, arrivals, early_plans(case)), expected(admitted))
+    assert_same(case, collect_groups_arriving(rng, case, arrivals, early_plans(case)), expected_groups(admitted))
 
 
 def check_by_batch(seed: int) -> None:
     rng = Random(seed)
     case = generate_aggregation(seed, every=False)
-    arrivals = rng.choice((within_lateness, with_late_rows))(rng, case)
-    assert_same(case, emitted_arriving(rng, case, arrivals, early_plans(case)), expected_by_batch(case, arrivals))
+    arrivals = rng.choice((arrive_within_lateness, arrive_with_late_rows))(rng, case)
+    assert_same(case, collect_groups_arriving(rng, case, arrivals, early_plans(case)), expected_groups_by_batch(case, arrivals))
 
 
-def assert_same(case: Case, actual: Emitted | None, wanted: Emitted | None, plan: Plan | None = None) -> None:
+def assert_same(case: Case, actual: EmittedRows | None, wanted: EmittedRows | None, plan: Plan | None = None) -> None:
     if actual == wanted:
         return
     report = [f"seed {case.seed}", case.text, f"plan {None if plan is None else plan.early}"]
@@ -101,7 +101,7 @@ def assert_same(case: Case, actual: Emitted | None, wanted: Emitted | None, plan
 def _fails_by(plan: Plan) -> Callable[[Case], bool]:
     def fails(case: Case) -> bool:
         try:
-            return emitted(case, plan) != expected(case)
+            return collect_groups(case, plan) != expected_groups(case)
         except WatersmeetError:  # the plan names a source that the smaller case no longer has
             return False
 

@@ -14,12 +14,12 @@ import pytest
 from tests.oracle import admit
 from watersmeet.errors import QueryError
 
-from .arrivals import in_any_batches, with_late_rows, within_lateness
+from .arrivals import arrive_in_any_batches, arrive_with_late_rows, arrive_within_lateness
 from .cases import Case
-from .engine import Rows, collect, collect_arriving, expected, labelled
-from .generators import generate, generate_timed
-from .mixtures import raising
-from .plans import plans_of
+from .engine import Rows, collect, collect_arriving, expected_rows, add_failure_note
+from .generators import generate_case, generate_timed_case
+from .mixtures import make_raising
+from .plans import random_plans
 from .test_against_the_oracle import FIRST_SEED
 
 CHUNKS = 10
@@ -30,15 +30,15 @@ PLANNED_SEEDS_PER_CHUNK = 20
 Outcome = Rows | None
 
 
-def outcome(run: Callable[[], Rows]) -> Outcome:
+def rows_or_error(run: Callable[[], Rows]) -> Outcome:
     try:
         return run()
     except QueryError:
         return None
 
 
-def raising_case(seed: int) -> Case:
-    return raising(generate(seed) if seed % 2 else generate_timed(seed))
+def generate_raising_case(seed: int) -> Case:
+    return make_raising(generate_case(seed) if seed % 2 else generate_timed_case(seed))
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -54,29 +54,29 @@ def test_every_split_and_disorder_raises_where_the_oracle_does(chunk: int) -> No
 
 
 def test_some_cases_raise_and_some_do_not() -> None:
-    raised = [outcome(lambda: expected(raising_case(seed))) is None for seed in range(200)]  # noqa: B023 # called at once
+    raised = [rows_or_error(lambda: expected_rows(generate_raising_case(seed))) is None for seed in range(200)]  # noqa: B023 # called at once
     assert 40 < sum(raised) < 160
 
 
 def check_plans(seed: int) -> None:
-    case = raising_case(seed)
-    wanted = outcome(lambda: expected(case))
-    assert_same(case, outcome(lambda: collect(case).rows), wanted)
+    case = generate_raising_case(seed)
+    wanted = rows_or_error(lambda: expected_rows(case))
+    assert_same(case, rows_or_error(lambda: collect(case).rows), wanted)
     rng = Random(seed)
-    for plan in plans_of(rng, case):
-        with labelled(f"plan {plan.to_dict()}"):
+    for plan in random_plans(rng, case):
+        with add_failure_note(f"plan {plan.to_dict()}"):
             if rng.random() < 0.5:
-                assert_same(case, outcome(lambda: collect(case, plan).rows), wanted)  # noqa: B023 # called at once
+                assert_same(case, rows_or_error(lambda: collect(case, plan).rows), wanted)  # noqa: B023 # called at once
             else:
-                arrivals = in_any_batches(rng, case)
-                assert_same(case, outcome(lambda: collect_arriving(case, arrivals, plan).rows), wanted)  # noqa: B023 # called at once
+                arrivals = arrive_in_any_batches(rng, case)
+                assert_same(case, rows_or_error(lambda: collect_arriving(case, arrivals, plan).rows), wanted)  # noqa: B023 # called at once
 
 
 def check_arrivals(seed: int) -> None:
-    rng, case = Random(seed), raising_case(seed)
-    arrivals = rng.choice((in_any_batches, within_lateness, with_late_rows))(rng, case)
+    rng, case = Random(seed), generate_raising_case(seed)
+    arrivals = rng.choice((arrive_in_any_batches, arrive_within_lateness, arrive_with_late_rows))(rng, case)
     admitted = case.with_tables(case.tables | admit(arrivals).tables)
-    assert_same(admitted, outcome(lambda: collect_arriving(case, arrivals).rows), outcome(lambda: expected(admitted)))
+    assert_same(admitted, rows_or_error(lambda: collect_arriving(case, arrivals).rows), rows_or_error(lambda: expected_rows(admitted)))
 
 
 def assert_same(case: Case, actual: Outcome, wanted: Outcome) -> None:

@@ -16,10 +16,10 @@ from watersmeet.operators import parallel as cores
 from watersmeet.operators.window_join import admission, state
 from watersmeet.operators.window_join.tactics import grouped_runs
 
-from .arrivals import in_any_batches, within_lateness
-from .duckdb_oracle import duckdb_rows, opened, portable
-from .engine import assert_same, collect, collect_arriving, expected
-from .generators import generate, generate_crowd
+from .arrivals import arrive_in_any_batches, arrive_within_lateness
+from .duckdb_oracle import duckdb_rows, open_duckdb, make_portable
+from .engine import assert_same, collect, collect_arriving, expected_rows
+from .generators import generate_case, generate_large_case
 
 CHUNKS = 10
 CROWDS_PER_CHUNK = scale_volume(8)
@@ -28,18 +28,18 @@ SEEDS_PER_CHUNK = scale_volume(30)
 
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with opened() as connection:
+    with open_duckdb() as connection:
         yield connection
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_larger_inputs_give_duckdbs_rows(connection: duckdb.DuckDBPyConnection, chunk: int) -> None:
     for seed in range(chunk * CROWDS_PER_CHUNK, (chunk + 1) * CROWDS_PER_CHUNK):
-        case, rng = portable(generate_crowd(seed)), Random(seed)
+        case, rng = make_portable(generate_large_case(seed)), Random(seed)
         wanted = duckdb_rows(connection, case)
         assert_same(case, collect(case).rows, wanted)
-        assert_same(case, collect_arriving(case, in_any_batches(rng, case)).rows, wanted)
-        assert_same(case, collect_arriving(case, within_lateness(rng, case)).rows, wanted)
+        assert_same(case, collect_arriving(case, arrive_in_any_batches(rng, case)).rows, wanted)
+        assert_same(case, collect_arriving(case, arrive_within_lateness(rng, case)).rows, wanted)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -50,7 +50,7 @@ def test_cutting_work_into_tiny_pieces_changes_nothing(chunk: int, monkeypatch: 
     monkeypatch.setattr(state, "_MERGE_ROWS", chunk % 5)
     monkeypatch.setattr(state, "_MAX_PANES", 1 + chunk % 2)
     for seed in range(chunk * SEEDS_PER_CHUNK, (chunk + 1) * SEEDS_PER_CHUNK):
-        case, rng = generate(seed), Random(seed)
-        wanted = expected(case)
+        case, rng = generate_case(seed), Random(seed)
+        wanted = expected_rows(case)
         assert_same(case, collect(case).rows, wanted)
-        assert_same(case, collect_arriving(case, in_any_batches(rng, case)).rows, wanted)
+        assert_same(case, collect_arriving(case, arrive_in_any_batches(rng, case)).rows, wanted)

@@ -7,36 +7,36 @@ from random import Random
 
 import pytest
 
-from .arrivals import in_any_batches, with_late_rows, within_lateness
-from .engine import assert_same, collect, collect_arriving, expected
-from .generators import generate
+from .arrivals import arrive_in_any_batches, arrive_with_late_rows, arrive_within_lateness
+from .engine import assert_same, collect, collect_arriving, expected_rows
+from .generators import generate_case
 from .mutants import MUTANTS, Mutant
 from .test_against_the_oracle import SEEDS_CHECKED_IN_EVERY_WAY, check_late_rows
 
 MOST_SEEDS = 700
 
 
-def whole(seed: int) -> None:
-    case = generate(seed)
-    assert_same(case, collect(case).rows, expected(case))
+def check_one_batch(seed: int) -> None:
+    case = generate_case(seed)
+    assert_same(case, collect(case).rows, expected_rows(case))
 
 
-def split(seed: int) -> None:
-    case = generate(seed)
-    assert_same(case, collect_arriving(case, in_any_batches(Random(seed), case)).rows, expected(case))
+def check_batches(seed: int) -> None:
+    case = generate_case(seed)
+    assert_same(case, collect_arriving(case, arrive_in_any_batches(Random(seed), case)).rows, expected_rows(case))
 
 
-def disordered(seed: int) -> None:
-    case = generate(seed)
-    assert_same(case, collect_arriving(case, within_lateness(Random(seed), case)).rows, expected(case))
+def check_disorder(seed: int) -> None:
+    case = generate_case(seed)
+    assert_same(case, collect_arriving(case, arrive_within_lateness(Random(seed), case)).rows, expected_rows(case))
 
 
-def late(seed: int) -> None:
-    case = generate(seed)
-    check_late_rows(case, with_late_rows(Random(seed), case))
+def check_lateness(seed: int) -> None:
+    case = generate_case(seed)
+    check_late_rows(case, arrive_with_late_rows(Random(seed), case))
 
 
-CHECKS: tuple[Callable[[int], None], ...] = (whole, split, disordered, late)
+CHECKS: tuple[Callable[[int], None], ...] = (check_one_batch, check_batches, check_disorder, check_lateness)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.mistake)

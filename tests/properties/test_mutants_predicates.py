@@ -8,7 +8,7 @@ import pytest
 
 from watersmeet.errors import QueryError
 
-from .generators import generate, generate_timed
+from .generators import generate_case, generate_timed_case
 from .mutants import Mutant
 from .mutants_predicates import MUTANTS
 from .test_against_the_oracle import check_plans
@@ -30,7 +30,7 @@ def is_caught(seed: int) -> bool:
     try:
         check_arrivals(seed)
         check_raising_plans(seed)
-        check_plans(Random(seed), generate(seed) if seed % 2 else generate_timed(seed))
+        check_plans(Random(seed), generate_case(seed) if seed % 2 else generate_timed_case(seed))
     except (AssertionError, QueryError):
         return True
     return False

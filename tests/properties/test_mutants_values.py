@@ -9,9 +9,9 @@ import pytest
 
 import watersmeet as wm
 
-from .aggregations import emitted, expected_by_row, generate_aggregation
-from .engine import assert_same, collect, expected
-from .generators import generate, generate_ties
+from .aggregations import collect_groups, expected_groups_by_row, generate_aggregation
+from .engine import assert_same, collect, expected_rows
+from .generators import generate_case, generate_tie_case
 from .mutants import Mutant
 from .mutants_values import EXAMPLE_MUTANTS, SUM_MUTANTS, TIE_MUTANTS, VALUE_MUTANTS
 
@@ -20,55 +20,55 @@ MOST_SEEDS = 600
 Check = Callable[[int], None]
 
 
-def whole(seed: int) -> None:
-    case = generate(seed)
-    assert_same(case, collect(case).rows, expected(case))
+def check_one_batch(seed: int) -> None:
+    case = generate_case(seed)
+    assert_same(case, collect(case).rows, expected_rows(case))
 
 
-def ties(seed: int) -> None:
-    case = generate_ties(seed)
-    assert_same(case, collect(case).rows, expected(case), lambda smaller: collect(smaller).rows != expected(smaller))
+def check_ties(seed: int) -> None:
+    case = generate_tie_case(seed)
+    assert_same(case, collect(case).rows, expected_rows(case), lambda smaller: collect(smaller).rows != expected_rows(smaller))
 
 
-def sums(seed: int) -> None:
+def check_sums(seed: int) -> None:
     case = generate_aggregation(seed, every=False)
     if "AVG(CAST" in case.text:
-        assert emitted(case, evaluate="row") == expected_by_row(case), str(case)
+        assert collect_groups(case, evaluate="row") == expected_groups_by_row(case), str(case)
 
 
 def test_rows_of_equal_times_leave_in_the_oracles_order() -> None:
     for seed in range(MOST_SEEDS):
-        ties(seed)
+        check_ties(seed)
 
 
 @pytest.mark.parametrize("mutant", VALUE_MUTANTS, ids=lambda mutant: mutant.mistake)
 def test_a_generated_query_catches_the_mutant(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_caught(mutant, whole, monkeypatch)
+    assert_caught(mutant, check_one_batch, monkeypatch)
 
 
 @pytest.mark.parametrize("mutant", TIE_MUTANTS, ids=lambda mutant: mutant.mistake)
 def test_a_generated_tie_catches_the_mutant(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_caught(mutant, ties, monkeypatch)
+    assert_caught(mutant, check_ties, monkeypatch)
 
 
 @pytest.mark.parametrize("mutant", SUM_MUTANTS, ids=lambda mutant: mutant.mistake)
 def test_a_generated_aggregation_catches_the_mutant(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_caught(mutant, sums, monkeypatch)
+    assert_caught(mutant, check_sums, monkeypatch)
 
 
 @pytest.mark.parametrize("mutant", EXAMPLE_MUTANTS, ids=lambda mutant: mutant.mistake)
 def test_an_example_catches_the_mutant(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     assert EXAMPLES[mutant.mistake]()
-    apply(mutant, monkeypatch)
+    apply_mutant(mutant, monkeypatch)
     assert not EXAMPLES[mutant.mistake](), f"nothing catches: {mutant.mistake}"
 
 
 def assert_caught(mutant: Mutant, check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    apply(mutant, monkeypatch)
+    apply_mutant(mutant, monkeypatch)
     assert any(is_caught(check, seed) for seed in range(MOST_SEEDS)), f"nothing catches: {mutant.mistake}"
 
 
-def apply(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+def apply_mutant(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     for patch in mutant.patches:
         monkeypatch.setattr(patch.owner, patch.attribute, patch.broken(getattr(patch.owner, patch.attribute)))
 

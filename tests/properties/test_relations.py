@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from tests.volume import scale_volume
 
-from .arrivals import in_any_batches, within_lateness
+from .arrivals import arrive_in_any_batches, arrive_within_lateness
 from .cases import Case
 from .engine import Rows, assert_same, collect, collect_arriving
-from .generators import generate
-from .relations import only_ids, shifted, with_a_larger_window, with_ids_first, with_renamed_keys, without_calendar
+from .generators import generate_case
+from .relations import select_only_ids, shift_times, enlarge_a_window, put_ids_first, rename_keys, drop_calendar_predicates
 
 EXAMPLES = settings(
     max_examples=scale_volume(150),
@@ -39,32 +39,32 @@ Other = Callable[[Random, Case], Rows | None]
 @EXAMPLES
 @given(seeds)
 def test_any_split_gives_the_rows_of_one_batch(seed: int) -> None:
-    check_equal(seed, generate(seed), lambda rng, case: collect_arriving(case, in_any_batches(rng, case)).rows)
+    check_equal(seed, generate_case(seed), lambda rng, case: collect_arriving(case, arrive_in_any_batches(rng, case)).rows)
 
 
 @EXAMPLES
 @given(seeds)
 def test_any_order_within_the_lateness_gives_the_rows_of_one_batch(seed: int) -> None:
-    check_equal(seed, generate(seed), lambda rng, case: collect_arriving(case, within_lateness(rng, case)).rows)
+    check_equal(seed, generate_case(seed), lambda rng, case: collect_arriving(case, arrive_within_lateness(rng, case)).rows)
 
 
 @EXAMPLES
 @given(seeds)
 def test_shifting_all_times_shifts_the_result_only(seed: int) -> None:
-    check_equal(seed, only_ids(without_calendar(generate(seed))), lambda rng, case: _rows(shifted(rng, case)))
+    check_equal(seed, select_only_ids(drop_calendar_predicates(generate_case(seed))), lambda rng, case: _rows(shift_times(rng, case)))
 
 
 @EXAMPLES
 @given(seeds)
 def test_renaming_keys_by_a_bijection_renames_the_result_only(seed: int) -> None:
-    check_equal(seed, only_ids(with_ids_first(generate(seed))), lambda rng, case: _rows(with_renamed_keys(rng, case)))
+    check_equal(seed, select_only_ids(put_ids_first(generate_case(seed))), lambda rng, case: _rows(rename_keys(rng, case)))
 
 
 @EXAMPLES
 @given(seeds)
 def test_a_larger_window_gives_a_superset(seed: int) -> None:
-    case = only_ids(generate(seed))
-    larger = _rows(with_a_larger_window(Random(seed), case))
+    case = select_only_ids(generate_case(seed))
+    larger = _rows(enlarge_a_window(Random(seed), case))
     assume(larger is not None)
     assert larger is not None
     rows = collect(case).rows

@@ -17,11 +17,11 @@ from tests.volume import scale_volume
 from watersmeet.algebra.plan import Plan
 from watersmeet.operators.shed.sampling import DropBox
 
-from .arrivals import in_any_batches, with_late_rows
+from .arrivals import arrive_in_any_batches, arrive_with_late_rows
 from .cases import Case
-from .engine import assert_same, collect, collect_arriving, expected, labelled
-from .generators import generate, generate_timed
-from .plans import plans_of
+from .engine import assert_same, collect, collect_arriving, expected_rows, add_failure_note
+from .generators import generate_case, generate_timed_case
+from .plans import random_plans
 
 CHUNKS = 10
 SEEDS_PER_CHUNK = scale_volume(12)
@@ -29,21 +29,21 @@ SEEDS_PER_CHUNK = scale_volume(12)
 FIRST_SEED = int(os.environ.get("WATERSMEET_SEED", "0"))
 
 
-def dropping(rng: Random, case: Case) -> Plan:
+def choose_drop_plan(rng: Random, case: Case) -> Plan:
     """A drop rate for some of the streams, edges included."""
     alias_of = {item.name: item.alias for item in case.items if item.name in case.streams}
     drop = tuple((alias, rng.choice((0.0, 0.1, 0.5, 0.9, 1.0))) for alias in alias_of.values() if rng.random() < 0.8)
     return Plan(drop=drop, drop_seed=rng.randrange(5))
 
 
-def boxes_of(case: Case, plan: Plan) -> dict[str, DropBox]:
+def list_drop_boxes(case: Case, plan: Plan) -> dict[str, DropBox]:
     """By stream, from the plan's words alone."""
     named = {item.alias: item.name for item in case.items}
     return {named[alias]: DropBox(named[alias], 1 - share, plan.drop_seed) for alias, share in plan.drop}
 
 
-def kept_of(case: Case, plan: Plan, tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
-    boxes = boxes_of(case, plan)
+def keep_rows(case: Case, plan: Plan, tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
+    boxes = list_drop_boxes(case, plan)
     return {
         name: table.filter(pa.array(boxes[name].keeps(table))) if name in boxes else table
         for name, table in tables.items()
@@ -53,14 +53,14 @@ def kept_of(case: Case, plan: Plan, tables: dict[str, pa.Table]) -> dict[str, pa
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_every_plan_that_drops_gives_exactly_the_results_over_the_kept_rows(chunk: int) -> None:
     for seed in range(FIRST_SEED + chunk * SEEDS_PER_CHUNK, FIRST_SEED + (chunk + 1) * SEEDS_PER_CHUNK):
-        rng, case = Random(seed), generate(seed) if seed % 2 else generate_timed(seed)
-        shed = dropping(rng, case)
-        wanted = expected(case.with_tables(kept_of(case, shed, case.tables)))
-        for plan in plans_of(rng, case):
+        rng, case = Random(seed), generate_case(seed) if seed % 2 else generate_timed_case(seed)
+        shed = choose_drop_plan(rng, case)
+        wanted = expected_rows(case.with_tables(keep_rows(case, shed, case.tables)))
+        for plan in random_plans(rng, case):
             dropped = replace(plan, drop=shed.drop, drop_seed=shed.drop_seed)
-            with labelled(f"plan {dropped.to_dict()}"):
+            with add_failure_note(f"plan {dropped.to_dict()}"):
                 whole = rng.random() < 0.5
-                answer = collect(case, dropped) if whole else collect_arriving(case, in_any_batches(rng, case), dropped)
+                answer = collect(case, dropped) if whole else collect_arriving(case, arrive_in_any_batches(rng, case), dropped)
                 assert_same(case, answer.rows, wanted)
                 assert all(
                     entry["arrived"] == entry["kept"] + entry["shed"] + entry["late"]
@@ -71,10 +71,10 @@ def test_every_plan_that_drops_gives_exactly_the_results_over_the_kept_rows(chun
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_late_rows_are_late_and_the_ledger_closes_to_the_row(chunk: int) -> None:
     for seed in range(FIRST_SEED + chunk * SEEDS_PER_CHUNK, FIRST_SEED + (chunk + 1) * SEEDS_PER_CHUNK):
-        rng, case = Random(seed), generate(seed)
-        shed, arrivals = dropping(rng, case), with_late_rows(rng, case)
+        rng, case = Random(seed), generate_case(seed)
+        shed, arrivals = choose_drop_plan(rng, case), arrive_with_late_rows(rng, case)
         admission = admit(arrivals)
-        kept = kept_of(case, shed, case.tables | admission.tables)
+        kept = keep_rows(case, shed, case.tables | admission.tables)
         answer = collect_arriving(case, arrivals, shed)
         for name, entry in answer.ledger.items():
             arrived = sum(batch.num_rows for batch in arrivals[name].batches)
@@ -86,12 +86,12 @@ def test_late_rows_are_late_and_the_ledger_closes_to_the_row(chunk: int) -> None
                 "late": admission.late[name],
             }
             assert entry == wanted, f"seed {seed}"
-        assert_same(case, answer.rows, expected(case.with_tables(kept)))
+        assert_same(case, answer.rows, expected_rows(case.with_tables(kept)))
 
 
 def test_a_share_of_one_is_no_shedding_and_a_larger_share_keeps_more() -> None:
     for seed in range(FIRST_SEED, FIRST_SEED + scale_volume(100)):
-        case = generate(seed)
+        case = generate_case(seed)
         names = [item.alias for item in case.items if item.name in case.streams and not _read_twice(case, item.name)]
         nothing, little, much = (Plan(drop=tuple((name, share) for name in names)) for share in (0.0, 0.3, 0.6))
         assert_same(case, collect(case, nothing).rows, collect(case).rows)

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from .engine import labelled
-from .shed_restarts import emitted_after_restarts, emitted_over_directories, emitted_uninterrupted, generate_shedding
+from .engine import add_failure_note
+from .shed_restarts import emit_after_restarts, emit_over_directories, emit_uninterrupted, generate_shedding
 
 CHUNKS = 3
 SEEDS_PER_CHUNK = 60
@@ -33,16 +33,16 @@ def test_jobs_over_directories_restarted_at_random_batches_write_the_same_rows(t
 def check_restarts(seed: int) -> bool:
     """Compare a restarted run with an uninterrupted one; False where neither emits a row."""
     shedding = generate_shedding(seed)
-    with labelled(f"seed {seed}\n{shedding.case.text}"):
-        wanted = emitted_uninterrupted(shedding)
-        assert emitted_after_restarts(shedding, Random(seed)) == wanted
+    with add_failure_note(f"seed {seed}\n{shedding.case.text}"):
+        wanted = emit_uninterrupted(shedding)
+        assert emit_after_restarts(shedding, Random(seed)) == wanted
     return any(wanted) and not isinstance(wanted, str)
 
 
 def check_directories(seed: int, path: Path) -> bool:
     """Compare jobs over directories with a run in memory; False where neither emits a row."""
     shedding = generate_shedding(seed)
-    with labelled(f"seed {seed}\n{shedding.case.text}"):
-        wanted = emitted_uninterrupted(shedding)
-        assert emitted_over_directories(shedding, Random(seed), path) == wanted
+    with add_failure_note(f"seed {seed}\n{shedding.case.text}"):
+        wanted = emit_uninterrupted(shedding)
+        assert emit_over_directories(shedding, Random(seed), path) == wanted
     return any(wanted) and not isinstance(wanted, str)

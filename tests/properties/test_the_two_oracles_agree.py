@@ -10,8 +10,8 @@ import pytest
 from tests.oracle import join_rows
 from tests.volume import scale_volume
 
-from .duckdb_oracle import duckdb_rows, duckdb_text, opened, portable
-from .generators import generate
+from .duckdb_oracle import duckdb_rows, duckdb_text, open_duckdb, make_portable
+from .generators import generate_case
 
 CHUNKS = 10
 SEEDS_PER_CHUNK = scale_volume(80)
@@ -19,13 +19,13 @@ SEEDS_PER_CHUNK = scale_volume(80)
 
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with opened() as connection:
+    with open_duckdb() as connection:
         yield connection
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_brute_force_agrees_with_duckdb(connection: duckdb.DuckDBPyConnection, chunk: int) -> None:
     for seed in range(chunk * SEEDS_PER_CHUNK, (chunk + 1) * SEEDS_PER_CHUNK):
-        case = portable(generate(seed))
+        case = make_portable(generate_case(seed))
         brute, duck = sorted(join_rows(case.bound, case.tables)), sorted(duckdb_rows(connection, case).elements())
         assert brute == duck, f"{case}\n{duckdb_text(case)}"

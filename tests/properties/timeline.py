@@ -14,7 +14,7 @@ _FAR_US = 2**50
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedTime:
     """Integer times in a declared unit."""
 
     type: pa.DataType
@@ -24,8 +24,8 @@ class Counted:
 TimeKind: TypeAlias = "pa.DataType | Counted"
 
 _EXACT_TYPES: tuple[TimeKind, ...] = (
-    Counted(pa.int64(), "us"),
-    Counted(pa.int64(), "ns"),
+    CountedTime(pa.int64(), "us"),
+    CountedTime(pa.int64(), "ns"),
     pa.timestamp("us"),
     pa.timestamp("us", "UTC"),
     pa.timestamp("us", "America/New_York"),
@@ -36,7 +36,7 @@ _PER_UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class EventTimeline:
     """Times are `base_us` plus up to `steps` units; windows have their lengths in the same unit, so edges are hit
     often.
 
@@ -88,25 +88,25 @@ class Timeline:
         kind = rng.choice(self.types)
         counts = [_count(rng, self.time_us(rng), kind) for _ in range(rows)]
         return (
-            (pa.array(counts, kind.type), kind.unit) if isinstance(kind, Counted) else (from_counts(counts, kind), None)
+            (pa.array(counts, kind.type), kind.unit) if isinstance(kind, CountedTime) else (from_counts(counts, kind), None)
         )
 
 
-def choose_timeline(rng: Random, crowd: int = 1) -> Timeline:
+def choose_event_timeline(rng: Random, crowd: int = 1) -> EventTimeline:
     """A timeline for tables `crowd` times as long as usual."""
     unit_us = rng.choices((1, 1_000, 1_000_000, 60_000_000, _DAY_US), (6, 2, 3, 1, 1))[0]
     types: tuple[TimeKind, ...] = _EXACT_TYPES
     if unit_us >= 1_000:
-        types += (pa.timestamp("ms"), pa.timestamp("ms", "UTC"), Counted(pa.int64(), "ms"))
+        types += (pa.timestamp("ms"), pa.timestamp("ms", "UTC"), CountedTime(pa.int64(), "ms"))
     if unit_us >= 1_000_000:
-        types += (pa.timestamp("s"), Counted(pa.int64(), "s"))
+        types += (pa.timestamp("s"), CountedTime(pa.int64(), "s"))
     if unit_us == _DAY_US:
         types += (pa.date32(), pa.date64())
     base_us = rng.choice((0, 0, 0, 7, -3 * unit_us, -5, 1_700_000_000_000_000))
     far = rng.random() < 0.1
     if unit_us == 1 and abs(base_us) < 100 and not far:
-        types += (Counted(pa.int32(), "us"), Counted(pa.int16(), "us"))
-    return Timeline(
+        types += (CountedTime(pa.int32(), "us"), CountedTime(pa.int16(), "us"))
+    return EventTimeline(
         base_us=base_us,
         unit_us=unit_us,
         steps=rng.choice((1, 3, 6, 6, 10, 20)) * crowd,
@@ -118,9 +118,9 @@ def choose_timeline(rng: Random, crowd: int = 1) -> Timeline:
 
 def _count(rng: Random, time_us: int, kind: TimeKind) -> int:
     """The number a time column stores for a time; a nanosecond column gets nanoseconds nobody asked for."""
-    if not isinstance(kind, Counted) and pa.types.is_date32(kind):
+    if not isinstance(kind, CountedTime) and pa.types.is_date32(kind):
         return time_us // _DAY_US
-    if not isinstance(kind, Counted) and pa.types.is_date64(kind):
+    if not isinstance(kind, CountedTime) and pa.types.is_date64(kind):
         return time_us // _DAY_US * 86_400_000
     if kind.unit == "ns":
         return time_us * 1_000 + rng.choice((0, 0, 1, 999))

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from watersmeet.algebra.bounds import DifferenceBounds, close
 from watersmeet.algebra.expressions import Expr, has_aggregate
-from watersmeet.algebra.html import code
 from watersmeet.algebra.schema import RelationSchema, SourceSchema, StreamSchema
 from watersmeet.algebra.windows import (
     FOREVER_US,
@@ -109,6 +108,8 @@ class Query:
         return query_text(self)
 
     def _repr_html_(self) -> str:
+        from watersmeet.algebra.html import code
+
         return code(str(self))
 
     def to_dict(self) -> dict[str, Json]:

@@ -19,13 +19,12 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.calibration.fit import fitted
-from watersmeet.calibration.timing import timed
+from watersmeet.calibration.measurement import fit_weights, measure_cpu
 from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config
 from watersmeet.operators.aggregate.state import empty_state
 from watersmeet.operators.aggregate.step import step
 from watersmeet.operators.window_join.admission import InputBatch
-from watersmeet.planner.early import early_costed
+from watersmeet.planner.aggregation_costs import early_costed
 from watersmeet.planner.models.early_aggregation import EarlyWeights
 from watersmeet.planner.workload import Arriving, workload_of
 from watersmeet.sql import bind, parse
@@ -74,7 +73,7 @@ class Load:
 
 def weights(repeats: int, *, quick: bool) -> EarlyWeights:
     measured = [(quantities(load), seconds(load, repeats)) for load in loads(quick=quick)]
-    return EarlyWeights(*fitted([each for each, _ in measured], [taken for _, taken in measured]))
+    return EarlyWeights(*fit_weights([each for each, _ in measured], [taken for _, taken in measured]))
 
 
 def loads(*, quick: bool) -> Iterator[Load]:
@@ -103,7 +102,7 @@ def quantities(load: Load) -> list[float]:
 
 def seconds(load: Load, repeats: int) -> float:
     config, batches = _config(_bound(load), load), load.batches()
-    return timed(lambda: _run(config, batches), repeats).seconds
+    return measure_cpu(lambda: _run(config, batches), repeats).seconds
 
 
 def _bound(load: Load) -> BoundQuery:

@@ -16,14 +16,12 @@ import pyarrow as pa
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.calibration.fit import fitted
-from watersmeet.calibration.streams import A, B, delta_of, joined
-from watersmeet.calibration.timing import timed
+from watersmeet.calibration.measurement import A, B, build_input_batch, build_join_config, fit_weights, measure_cpu
 from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.driver import step
+from watersmeet.operators.window_join.driver import join_batch
 from watersmeet.operators.window_join.state import empty_state
-from watersmeet.operators.window_join.work_counters import Tally
+from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.models.profile import Structure
 
 BATCHES, WINDOW_BATCHES = 12, 4
@@ -65,7 +63,7 @@ class Ran:
 
 def around(points: list[Point], runs: Structure) -> Around:
     return Around(
-        *fitted(
+        *fit_weights(
             [(BATCHES, each.rows, each.asked, each.matches, each.put_out) for each in points],
             [each.seconds for each in points],
             [each.runs_s(runs) for each in points],
@@ -90,11 +88,13 @@ def point(rows: int, matches_per_row: int, repeats: int, *, selects: bool, puts_
     The predicate lets every row pass: what it saves is counted in rows and matches, not in its weight.
     """
     window_us = WINDOW_BATCHES * rows
-    loud = joined(Plan(), window_a_us=window_us, window_b_us=window_us, where=" AND a.id >= 0" if selects else "")
+    loud = build_join_config(
+        Plan(), window_a_us=window_us, window_b_us=window_us, where=" AND a.id >= 0" if selects else ""
+    )
     config = loud if puts_out else replace(loud, outputs=(), result=pa.schema([]))
     batches = batches_of(rows, matches_per_row)
     matches = run_of(loud, batches).results
-    taken = timed(lambda: run_of(config, batches), repeats)
+    taken = measure_cpu(lambda: run_of(config, batches), repeats)
     return Point(
         rows=BATCHES * 2 * rows,
         asked=BATCHES * rows if selects else 0,
@@ -111,18 +111,21 @@ def batches_of(rows: int, matches_per_row: int) -> list[dict[int, InputBatch]]:
     distinct = max(1, WINDOW_BATCHES * rows // max(1, matches_per_row))
     first_key = {A: 0, B: 0 if matches_per_row else distinct}  # keys that never meet where there are to be no matches
     return [
-        {i: delta_of(number * rows + np.arange(rows), first_key[i] + rng.integers(0, distinct, rows)) for i in (A, B)}
+        {
+            i: build_input_batch(number * rows + np.arange(rows), first_key[i] + rng.integers(0, distinct, rows))
+            for i in (A, B)
+        }
         for number in range(BATCHES)
     ]
 
 
-def run_of(config: JoinConfig, batches: list[dict[int, InputBatch]], tally: Tally | None = None) -> Ran:
+def run_of(config: JoinConfig, batches: list[dict[int, InputBatch]], tally: WorkCounters | None = None) -> Ran:
     """By the batch rule, new rows of A look up the old panes of B, and new rows of B the old ones of A and the new one."""
     state = empty_state(config)
     lookups = results = 0
     for batch in batches:
         after_us = int(batch[A].times[-1]) + 1
-        before, stepped = state.inputs, step(config, state, batch, -FOREVER_US, after_us)
+        before, stepped = state.inputs, join_batch(config, state, batch, -FOREVER_US, after_us)
         lookups += len(batch[A]) * len(before[B].panes) + len(batch[B]) * (len(before[A].panes) + 1)
         results += stepped.counters.results
         if tally is not None:

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.calibration.around import BATCHES, WINDOW_BATCHES, Around, batches_of, run_of
-from watersmeet.calibration.fit import fitted
-from watersmeet.calibration.streams import FIELDS, joined
-from watersmeet.calibration.timing import timed
+from watersmeet.calibration.measurement import FIELDS, build_join_config, fit_weights, measure_cpu
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.tactics.registry import settled_config
-from watersmeet.operators.window_join.work_counters import Tally
+from watersmeet.operators.window_join.tactics.registry import compile_join_config
+from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.models.profile import Structure
 from watersmeet.sql import bind, parse
 
@@ -60,7 +58,7 @@ class Loops:
 
 def loops(structures: dict[str, Structure], around: Around, repeats: int, *, quick: bool) -> Loops:
     found = points(repeats, quick=quick)
-    match_s, layout_s, batch_s = fitted(
+    match_s, layout_s, batch_s = fit_weights(
         [(each.matches, each.laid_out, BATCHES) for each in found],
         [each.seconds for each in found],
         [each.known_s(structures[each.kind], around) for each in found],
@@ -78,12 +76,12 @@ def points(repeats: int, *, quick: bool) -> list[Point]:
 def point(kind: str, rows: int, matches_per_row: int, repeats: int) -> Point:
     window_us = WINDOW_BATCHES * rows
     index = Index("hash", 1021) if kind == "hash" else Index()
-    config = joined(
+    config = build_join_config(
         Plan("window-join", indexes=(("a", index), ("b", index))), window_a_us=window_us, window_b_us=window_us
     )
-    batches, tally = batches_of(rows, matches_per_row), Tally(2)
+    batches, tally = batches_of(rows, matches_per_row), WorkCounters(2)
     ran = run_of(config, batches, tally)
-    seconds = timed(lambda: run_of(config, batches), repeats).seconds
+    seconds = measure_cpu(lambda: run_of(config, batches), repeats).seconds
     held = sum(min(number, WINDOW_BATCHES) for number in range(BATCHES)) * 2 * rows
     updates = int(tally.inserts.sum() + tally.expirations.sum())
     compared, lookups = int(tally.comparisons.sum()), int(tally.probes.sum())
@@ -94,14 +92,14 @@ def check_s(rows: int, repeats: int) -> float:
     """Seconds per candidate that a comparison between two streams is evaluated on."""
     window_us = WINDOW_BATCHES * rows
     plain, checked = (
-        joined(Plan(), window_a_us=window_us, window_b_us=window_us, where=where)
+        build_join_config(Plan(), window_a_us=window_us, window_b_us=window_us, where=where)
         for where in ("", " AND a.id <= b.id + 1000000000")
     )
     batches = batches_of(rows, 8)
     candidates = run_of(plain, batches).results
     longer = (
-        timed(lambda: run_of(checked, batches), repeats).seconds
-        - timed(lambda: run_of(plain, batches), repeats).seconds
+        measure_cpu(lambda: run_of(checked, batches), repeats).seconds
+        - measure_cpu(lambda: run_of(plain, batches), repeats).seconds
     )
     return max(0.0, longer) / candidates
 
@@ -127,7 +125,7 @@ def _small_batches_s(streams: int, repeats: int, plan: Plan | None = None) -> fl
     config = _common_key(streams, ["RANGE 10 MICROSECONDS"] * streams, plan)
     one = batches_of(1, 1)
     batches = [{i: batch[i % 2] for i in range(streams)} for batch in one]
-    return timed(lambda: run_of(config, batches), repeats).seconds
+    return measure_cpu(lambda: run_of(config, batches), repeats).seconds
 
 
 def count_s(rows: int, repeats: int) -> float:
@@ -136,7 +134,7 @@ def count_s(rows: int, repeats: int) -> float:
 
     def seconds(window: str) -> float:
         config = _common_key(2, [window, window])
-        return timed(lambda: run_of(config, batches), repeats).seconds
+        return measure_cpu(lambda: run_of(config, batches), repeats).seconds
 
     return max(0.0, seconds(f"ROWS {held}") - seconds(f"RANGE {held} MICROSECONDS")) / (BATCHES * 2 * rows)
 
@@ -145,10 +143,10 @@ def scan_s(rows: int, repeats: int) -> float:
     """Seconds per row of a window that no equality leads into, so that times and conditions of all of it are looked at."""
     text = "SELECT a.id AS a, b.id AS b FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE a.id > b.id + 1000000000 AND b.k > a.k + 1000000000"
     schemas = {name: StreamSchema(name, FIELDS, "ts") for name in ("a", "b")}
-    config = settled_config(bind(parse(text), schemas), Plan("eager-nlj"))
-    batches, tally = batches_of(rows, 0)[:2], Tally(2)
+    config = compile_join_config(bind(parse(text), schemas), Plan("eager-nlj"))
+    batches, tally = batches_of(rows, 0)[:2], WorkCounters(2)
     run_of(config, batches, tally)
-    return timed(lambda: run_of(config, batches), repeats).seconds / int(tally.comparisons.sum())
+    return measure_cpu(lambda: run_of(config, batches), repeats).seconds / int(tally.comparisons.sum())
 
 
 def _common_key(streams: int, windows: list[str], plan: Plan | None = None) -> JoinConfig:
@@ -156,4 +154,6 @@ def _common_key(streams: int, windows: list[str], plan: Plan | None = None) -> J
     sources = ", ".join(f"{name} [{window}]" for name, window in zip(names, windows, strict=True))
     where = " AND ".join(f"a.k = {name}.k" for name in names[1:])
     text = f"SELECT {', '.join(f'{name}.id AS {name}_id' for name in names)} FROM {sources} WHERE {where}"
-    return settled_config(bind(parse(text), {name: StreamSchema(name, FIELDS, "ts") for name in names}), plan or Plan())
+    return compile_join_config(
+        bind(parse(text), {name: StreamSchema(name, FIELDS, "ts") for name in names}), plan or Plan()
+    )

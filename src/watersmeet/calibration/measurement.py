@@ -24,7 +24,7 @@ from watersmeet.sql import bind, parse
 Floats = NDArray[np.float64]
 
 
-def fitted(
+def fit_weights(
     quantities: Sequence[Sequence[float]], seconds: Sequence[float], known_s: Sequence[float] | None = None
 ) -> tuple[float, ...]:
     """Weights w, none negative, for which `known_s + quantities · w` comes closest to the measured seconds.
@@ -73,14 +73,14 @@ _SMALL_WORDS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Timed(Generic[T]):
+class TimedResult(Generic[T]):
     """What a call gave, and the least CPU time it took."""
 
     result: T
     seconds: float
 
 
-def timed(call: Callable[[], T], repeats: int) -> Timed[T]:
+def measure_cpu(call: Callable[[], T], repeats: int) -> TimedResult[T]:
     """Runs the call once to warm up and then `repeats` times; a short one as often as fits into a few milliseconds for
     each repeat.
 
@@ -98,7 +98,7 @@ def timed(call: Callable[[], T], repeats: int) -> Timed[T]:
         result = call()
         seconds = time.process_time() - start
         least, total, runs = min(least, seconds), total + seconds, runs + 1
-    return Timed(result, least)
+    return TimedResult(result, least)
 
 
 Int64s = NDArray[np.int64]
@@ -110,7 +110,9 @@ _HOUR_US = 3_600_000_000
 _LARGEST_KEY = 1 << 40
 
 
-def joined(plan: Plan, *, window_a_us: int = _HOUR_US, window_b_us: int = _HOUR_US, where: str = "") -> JoinConfig:
+def build_join_config(
+    plan: Plan, *, window_a_us: int = _HOUR_US, window_b_us: int = _HOUR_US, where: str = ""
+) -> JoinConfig:
     """The meet of `a` and `b` on their keys. Windows are an hour unless given, which no load is long enough to see the
     end of.
     """
@@ -121,23 +123,23 @@ def joined(plan: Plan, *, window_a_us: int = _HOUR_US, window_b_us: int = _HOUR_
     return compile_join_config(bind(parse(text), {name: StreamSchema(name, FIELDS, "ts") for name in ("a", "b")}), plan)
 
 
-def table_of(times: Int64s, keys: Int64s) -> pa.Table:
+def build_table(times: Int64s, keys: Int64s) -> pa.Table:
     return pa.table({"ts": times, "k": keys, "id": np.arange(times.size)})
 
 
-def delta_of(times: Int64s, keys: Int64s) -> InputBatch:
-    return InputBatch(table_of(times, keys), times)
+def build_input_batch(times: Int64s, keys: Int64s) -> InputBatch:
+    return InputBatch(build_table(times, keys), times)
 
 
-def pane(config: JoinConfig, number: int, times: Int64s, keys: Int64s) -> Pane:
+def build_pane(config: JoinConfig, number: int, times: Int64s, keys: Int64s) -> Pane:
     """Rows of an input as they stand in its window."""
-    return build_pane(config.inputs[number], ReleasedRows(table_of(times, keys), times, None))
+    return build_pane(config.inputs[number], ReleasedRows(build_table(times, keys), times, None))
 
 
-def even_keys(rng: np.random.Generator, rows: int) -> Int64s:
+def draw_even_keys(rng: np.random.Generator, rows: int) -> Int64s:
     """Keys that hardly ever repeat and never meet an odd one."""
     return 2 * rng.integers(0, _LARGEST_KEY, rows)
 
 
-def odd_keys(rng: np.random.Generator, rows: int) -> Int64s:
-    return even_keys(rng, rows) + 1
+def draw_odd_keys(rng: np.random.Generator, rows: int) -> Int64s:
+    return draw_even_keys(rng, rows) + 1

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from watersmeet.algebra.plan import Plan
-from watersmeet.calibration.fit import fitted
-from watersmeet.calibration.streams import A, B, joined, pane
-from watersmeet.calibration.timing import timed
+from watersmeet.calibration.measurement import A, B, build_join_config, build_pane, fit_weights, measure_cpu
 from watersmeet.kernels.grouped_run import count_matches, fill_matches
-from watersmeet.operators.window_join.pane import Int64s, Pane, Run
+from watersmeet.operators.window_join.pane import GroupedRun, Int64s, Pane
 from watersmeet.planner.models.profile import Structure
 
 _BY_KEY = (0,)  # the only equality class of two streams that join on one key
@@ -33,8 +31,8 @@ class Point:
 
 
 def structure(points: list[Point]) -> Structure:
-    (update_s,) = fitted([(each.rows,) for each in points], [each.build_s for each in points])
-    compare_s, lookup_s = fitted([(each.matches, each.rows) for each in points], [each.probe_s for each in points])
+    (update_s,) = fit_weights([(each.rows,) for each in points], [each.build_s for each in points])
+    compare_s, lookup_s = fit_weights([(each.matches, each.rows) for each in points], [each.probe_s for each in points])
     return Structure(compare_s, update_s, lookup_s)
 
 
@@ -46,13 +44,13 @@ def points(repeats: int, *, quick: bool) -> list[Point]:
 def point(rows: int, matches_per_lookup: int, repeats: int) -> Point:
     """As many lookups as the run has rows, in the order in which new rows of the other input make them."""
     rng = np.random.default_rng([rows, matches_per_lookup])
-    config = joined(Plan())
+    config = build_join_config(Plan())
     times, keys = np.arange(rows), rng.integers(0, max(1, rows // matches_per_lookup), (2, rows))
-    window, probing = pane(config, B, times, keys[0]), pane(config, A, times, keys[1])
+    window, probing = build_pane(config, B, times, keys[0]), build_pane(config, A, times, keys[1])
     run = window.run(_BY_KEY)
     probes = probing.codes[0][probing.run(_BY_KEY).rows]
-    build = timed(lambda: _anew(window).run(_BY_KEY), repeats)
-    found = timed(lambda: _look_up(run, probes, rows), repeats)
+    build = measure_cpu(lambda: _anew(window).run(_BY_KEY), repeats)
+    found = measure_cpu(lambda: _look_up(run, probes, rows), repeats)
     return Point(rows, found.result, build.seconds, found.seconds)
 
 
@@ -61,7 +59,7 @@ def _anew(window: Pane) -> Pane:
     return Pane(window.times, window.columns, window.keys, window.codes)
 
 
-def _look_up(run: Run, keys: Int64s, until_us: int) -> int:
+def _look_up(run: GroupedRun, keys: Int64s, until_us: int) -> int:
     """Counts, then allocates, then fills, as the production tactic does; returns the matches."""
     since, until = np.zeros(keys.size, np.int64), np.full(keys.size, until_us, np.int64)
     first, count = np.empty(keys.size, np.int64), np.empty(keys.size, np.int32)

@@ -21,13 +21,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from watersmeet.algebra.plan import DEFAULT_NODE_ROWS, Index, Plan
-from watersmeet.calibration.fit import fitted
-from watersmeet.calibration.streams import A, B, even_keys, joined, odd_keys, pane
-from watersmeet.calibration.timing import Timed, timed
+from watersmeet.calibration.measurement import (
+    A,
+    B,
+    TimedResult,
+    build_join_config,
+    build_pane,
+    draw_even_keys,
+    draw_odd_keys,
+    fit_weights,
+    measure_cpu,
+)
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.pane import Pane
-from watersmeet.operators.window_join.tactics.registry import tactic_of
-from watersmeet.operators.window_join.work_counters import Tally
+from watersmeet.operators.window_join.tactics.registry import find_tactic
+from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.models.kang import btree_path_rows, ttree_path_rows
 from watersmeet.planner.models.profile import Structure
 
@@ -103,12 +111,12 @@ def update_loads(kind: str, *, quick: bool) -> list[Load]:
 
 def structure(probed: list[Probed], updated: list[Updated]) -> Structure:
     """The weights that fit both kinds of load best."""
-    compare_s, lookup_s = fitted(
+    compare_s, lookup_s = fit_weights(
         [(each.compared, each.lookups) for each in probed],
         [each.seconds for each in probed],
         [each.layout_s for each in probed],
     )
-    (update_s,) = fitted(
+    (update_s,) = fit_weights(
         [(each.touched,) for each in updated],
         [each.seconds for each in updated],
         [each.layout_s + each.loops_s for each in updated],
@@ -119,12 +127,12 @@ def structure(probed: list[Probed], updated: list[Updated]) -> Structure:
 def probed(kind: str, load: Load, repeats: int) -> Probed:
     """Rows of A look up a full window B and find nothing."""
     rng = np.random.default_rng([load.window_rows, load.arrivals])
-    config = joined(_plan(kind))
-    window = pane(config, B, np.arange(load.window_rows), even_keys(rng, load.window_rows))
-    keys = odd_keys(rng, load.arrivals)
+    config = build_join_config(_plan(kind))
+    window = build_pane(config, B, np.arange(load.window_rows), draw_even_keys(rng, load.window_rows))
+    keys = draw_odd_keys(rng, load.arrivals)
 
     def new(arrivals: int) -> dict[int, Pane]:
-        return {A: pane(config, A, np.full(arrivals, load.window_rows), keys[:arrivals]), B: _no_rows(config, B)}
+        return {A: build_pane(config, A, np.full(arrivals, load.window_rows), keys[:arrivals]), B: _no_rows(config, B)}
 
     whole, layout = _joined(config, [(), (window,)], new(load.arrivals), new(1), repeats)
     lookups, compared = int(whole.result.probes[A, B]), float(whole.result.comparisons[A, B])
@@ -141,31 +149,35 @@ def updated(kind: str, load: Load, repeats: int) -> Updated:
     return Updated(touched, layout.seconds, max(0.0, bare.seconds - bare_layout.seconds), steady.seconds)
 
 
-def _arriving(kind: str, load: Load, repeats: int, window_us: int) -> tuple[Timed[Tally], Timed[Tally]]:
+def _arriving(
+    kind: str, load: Load, repeats: int, window_us: int
+) -> tuple[TimedResult[WorkCounters], TimedResult[WorkCounters]]:
     """Rows of B arrive one microsecond after the other."""
     rng = np.random.default_rng([load.window_rows, load.arrivals, 1])
-    config = joined(_plan(kind), window_b_us=window_us)
-    window = pane(config, B, np.arange(load.window_rows), even_keys(rng, load.window_rows))
-    other = pane(config, A, np.array([load.window_rows]), odd_keys(rng, 1))
-    keys = even_keys(rng, load.arrivals)
+    config = build_join_config(_plan(kind), window_b_us=window_us)
+    window = build_pane(config, B, np.arange(load.window_rows), draw_even_keys(rng, load.window_rows))
+    other = build_pane(config, A, np.array([load.window_rows]), draw_odd_keys(rng, 1))
+    keys = draw_even_keys(rng, load.arrivals)
 
     def new(arrivals: int) -> dict[int, Pane]:
         times = load.window_rows + np.arange(arrivals)
-        return {A: _no_rows(config, A), B: pane(config, B, times, keys[:arrivals])}
+        return {A: _no_rows(config, A), B: build_pane(config, B, times, keys[:arrivals])}
 
     return _joined(config, [(other,), (window,)], new(load.arrivals), new(1), repeats)
 
 
 def _joined(
     config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], hardly_any: dict[int, Pane], repeats: int
-) -> tuple[Timed[Tally], Timed[Tally]]:
+) -> tuple[TimedResult[WorkCounters], TimedResult[WorkCounters]]:
     """The join of all arrivals, and of a single one: that is what laying the windows out takes."""
-    return timed(lambda: _search(config, old, new), repeats), timed(lambda: _search(config, old, hardly_any), repeats)
+    return measure_cpu(lambda: _search(config, old, new), repeats), measure_cpu(
+        lambda: _search(config, old, hardly_any), repeats
+    )
 
 
-def _search(config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane]) -> Tally:
-    tally = Tally(len(config.inputs))
-    for _ in tactic_of(config.plan).settle(config, config.plan)(config, old, new, tally):
+def _search(config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane]) -> WorkCounters:
+    tally = WorkCounters(len(config.inputs))
+    for _ in find_tactic(config.plan).settle(config, config.plan)(config, old, new, tally):
         pass
     return tally
 
@@ -176,7 +188,7 @@ def _plan(kind: str) -> Plan:
 
 def _no_rows(config: JoinConfig, number: int) -> Pane:
     nothing = np.empty(0, np.int64)
-    return pane(config, number, nothing, nothing)
+    return build_pane(config, number, nothing, nothing)
 
 
 def _path_rows(kind: str, rows: int) -> float:

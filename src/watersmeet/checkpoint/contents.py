@@ -37,7 +37,7 @@ Parsed = TypeVar("Parsed")
 _NUMBERED = re.compile(r"(\d{10,})\.(json|run)", re.ASCII)
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     """Kinds of files in a checkpoint."""
 
     MANIFEST = "manifest"
@@ -46,14 +46,14 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class RunIdentity:
     """Query, streams and output that a checkpoint was created for. Its state means nothing to any other."""
 
     query: str
     streams: Mapping[str, Mapping[str, Any]]
     out: str | None
 
-    def difference(self, other: About) -> str | None:
+    def difference(self, other: RunIdentity) -> str | None:
         """Say how another run differs from the one that created the checkpoint; None if it does not. Outputs are judged
         elsewhere.
         """
@@ -68,14 +68,14 @@ class About:
 class Manifest:
     """First file of a checkpoint."""
 
-    about: About
+    about: RunIdentity
     checkpoint_id: str
     plan: Plan | None
     schemas: Mapping[str, pa.Schema]
     digest: str
 
 
-Files = dict[str, tuple[InputFile, ...]]
+BatchInputs = dict[str, tuple[InputFile, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class BatchRecord:
     """Files of one batch, by stream."""
 
     batch: int
-    files: Files
+    files: BatchInputs
     digest: str
 
 
@@ -93,12 +93,12 @@ class Damage:
 
     place: Path
     wrong: str
-    kind: Kind
+    kind: FileKind
     batch: int = MANIFEST_BATCH
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class CheckpointContents:
     """Intact files of a checkpoint, and what is wrong with the others. `states` are the batches whose states were read
     and are intact.
     """
@@ -121,12 +121,12 @@ class Contents:
     @property
     def committed(self) -> int:
         """Number of the newest batch whose state is there, intact or not; -1 if there is none."""
-        return max(numbers(self.path / "states"), default=MANIFEST_BATCH)
+        return max(list_batches(self.path / "states"), default=MANIFEST_BATCH)
 
     def raise_damage(self) -> None:
         """Refuse a damaged checkpoint: name the first file that is wrong."""
         for damage in self.damages:
-            if damage.kind is Kind.MANIFEST:
+            if damage.kind is FileKind.MANIFEST:
                 hint = (
                     "restore that file from a backup, or start again with a new checkpoint and a new output directory"
                 )
@@ -135,17 +135,17 @@ class Contents:
             raise DamagedFileError(damage.place, damage.wrong, hint=hint)
 
 
-def read_contents(path: Path, *, all_states: bool = False) -> Contents:
+def read_contents(path: Path, *, all_states: bool = False) -> CheckpointContents:
     """Read and verify a checkpoint. A run needs the newest state only; `all_states` verifies the others too."""
     damages: list[Damage] = []
     manifest = _read_manifest(path, damages)
     records = _read_records(path, manifest, damages)
     states = _read_states(path, records, damages, all_states=all_states)
-    return Contents(path, manifest, records, states, tuple(damages))
+    return CheckpointContents(path, manifest, records, states, tuple(damages))
 
 
 def encode_manifest(
-    about: About, checkpoint_id: str, plan: Plan | None, schemas: Mapping[str, pa.Schema]
+    about: RunIdentity, checkpoint_id: str, plan: Plan | None, schemas: Mapping[str, pa.Schema]
 ) -> tuple[bytes, str]:
     header = {
         "query": about.query,
@@ -157,18 +157,18 @@ def encode_manifest(
             name: base64.b64encode(schema.serialize().to_pybytes()).decode() for name, schema in schemas.items()
         },
     }
-    return encode_frame(Kind.MANIFEST, header)
+    return encode_frame(FileKind.MANIFEST, header)
 
 
-def encode_record(batch: int, files: Files, previous: str) -> tuple[bytes, str]:
+def encode_record(batch: int, files: BatchInputs, previous: str) -> tuple[bytes, str]:
     listed = {
         stream: [[file.name, file.size_bytes, file.modified_ns] for file in each] for stream, each in files.items()
     }
-    return encode_frame(Kind.RECORD, {"batch": batch, "previous": previous, "files": listed})
+    return encode_frame(FileKind.RECORD, {"batch": batch, "previous": previous, "files": listed})
 
 
 def encode_state(batch: int, record: str, blob: bytes) -> bytes:
-    return encode_frame(Kind.STATE, {"batch": batch, "record": record}, blob)[0]
+    return encode_frame(FileKind.STATE, {"batch": batch, "record": record}, blob)[0]
 
 
 def manifest_path(path: Path) -> Path:
@@ -184,7 +184,7 @@ def state_path(path: Path, batch: int) -> Path:
     return path / "states" / f"{batch:010d}.run"
 
 
-def numbers(directory: Path) -> list[int]:
+def list_batches(directory: Path) -> list[int]:
     """List the batches that a directory has files of, in order. Unfinished and moved files do not count."""
     if not directory.is_dir():
         return []
@@ -194,14 +194,14 @@ def numbers(directory: Path) -> list[int]:
 
 def _read_manifest(path: Path, damages: list[Damage]) -> Manifest | None:
     place = manifest_path(path)
-    if not place.exists() and not numbers(path / "batches") and not numbers(path / "states"):
+    if not place.exists() and not list_batches(path / "batches") and not list_batches(path / "states"):
         return None
     _refuse_format_1(path)
     try:
-        frame = read_frame(place, Kind.MANIFEST)
+        frame = read_frame(place, FileKind.MANIFEST)
         return _parse(place, frame, _parse_manifest)
     except DamagedFileError as error:
-        damages.append(Damage(place, error.wrong, Kind.MANIFEST))
+        damages.append(Damage(place, error.wrong, FileKind.MANIFEST))
         return None
 
 
@@ -212,7 +212,7 @@ def _parse_manifest(frame: Frame) -> Manifest:
     }
     plan = None if saved["plan"] is None else Plan.from_dict(saved["plan"])
     return Manifest(
-        About(saved["query"], saved["streams"], saved["out"]), saved["checkpoint_id"], plan, schemas, frame.digest
+        RunIdentity(saved["query"], saved["streams"], saved["out"]), saved["checkpoint_id"], plan, schemas, frame.digest
     )
 
 
@@ -230,18 +230,18 @@ def _refuse_format_1(path: Path) -> None:
 
 
 def _read_records(path: Path, manifest: Manifest | None, damages: list[Damage]) -> dict[int, BatchRecord]:
-    last = max((*numbers(path / "batches"), *numbers(path / "states")), default=MANIFEST_BATCH)
+    last = max((*list_batches(path / "batches"), *list_batches(path / "states")), default=MANIFEST_BATCH)
     digests = {} if manifest is None else {MANIFEST_BATCH: manifest.digest}
     records: dict[int, BatchRecord] = {}
     for batch in range(last + 1):
         place = batch_path(path, batch)
         try:
-            frame = read_frame(place, Kind.RECORD)
+            frame = read_frame(place, FileKind.RECORD)
             record = _parse(place, frame, _parse_record)
             _check_number(place, frame, batch)
             _check_link(place, frame.header.get("previous"), batch_path(path, batch - 1), digests.get(batch - 1))
         except DamagedFileError as error:
-            damages.append(Damage(place, error.wrong, Kind.RECORD, batch))
+            damages.append(Damage(place, error.wrong, FileKind.RECORD, batch))
             continue
         digests[batch] = record.digest
         records[batch] = record
@@ -256,12 +256,12 @@ def _parse_record(frame: Frame) -> BatchRecord:
 def _read_states(
     path: Path, records: Mapping[int, BatchRecord], damages: list[Damage], *, all_states: bool
 ) -> dict[int, bytes]:
-    committed = numbers(path / "states")
+    committed = list_batches(path / "states")
     states: dict[int, bytes] = {}
     for batch in committed if all_states else committed[-1:]:
         place = state_path(path, batch)
         try:
-            frame = read_frame(place, Kind.STATE)
+            frame = read_frame(place, FileKind.STATE)
             _check_number(place, frame, batch)
             _check_link(
                 place,
@@ -270,7 +270,7 @@ def _read_states(
                 records[batch].digest if batch in records else None,
             )
         except DamagedFileError as error:
-            damages.append(Damage(place, error.wrong, Kind.STATE, batch))
+            damages.append(Damage(place, error.wrong, FileKind.STATE, batch))
             continue
         states[batch] = frame.body
     return states

@@ -57,7 +57,7 @@ def encode_frame(kind: str, header: Mapping[str, Any], body: bytes = b"") -> tup
     ({'batch': 12}, True)
     """
     payload = json.dumps(header).encode() + b"\n" + body
-    digest = _digest(kind, FORMAT_VERSION, payload)
+    digest = _compute_digest(kind, FORMAT_VERSION, payload)
     first_line = f'{{"watersmeet": "{kind}", "version": {FORMAT_VERSION}, "sha256": "{digest}"}}\n'
     return first_line.encode() + payload, digest
 
@@ -73,7 +73,7 @@ def decode_frame(content: bytes, kind: str) -> Frame:
     if first is None:
         raise ValueError("is damaged: it does not begin as a file of Watersmeet")
     found, version, payload = first[1].decode(), int(first[2]), content[first.end() :]
-    if _digest(found, version, payload) != first[3].decode():
+    if _compute_digest(found, version, payload) != first[3].decode():
         raise ValueError("is damaged: its checksum does not match")
     # Only now is it known that the version is the one that was written, and not a flipped bit.
     if version not in READABLE_VERSIONS:
@@ -98,7 +98,7 @@ def read_frame(place: Path, kind: str) -> Frame:
         raise DamagedFileError(place, str(error)) from error
 
 
-def _digest(kind: str, version: int, payload: bytes) -> str:
+def _compute_digest(kind: str, version: int, payload: bytes) -> str:
     found = hashlib.sha256(f"{kind} {version}\n".encode())
     found.update(payload)
     return found.hexdigest()

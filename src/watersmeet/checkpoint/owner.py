@@ -26,14 +26,14 @@ _START_AGAIN = "use another output directory, or delete this one to start again"
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class OutputOwner:
     """Checkpoint that an output directory belongs to. `checkpoint` is its absolute path; None for a run without one."""
 
     checkpoint_id: str
     checkpoint: str | None
 
 
-def spark_owner(checkpoint: Path) -> Owner:
+def read_spark_owner(checkpoint: Path) -> OutputOwner:
     """Return the identity of a Spark checkpoint: the id of its query, written here if Spark has not started the query
     yet.
     """
@@ -48,10 +48,10 @@ def spark_owner(checkpoint: Path) -> Owner:
         raise DamagedFileError(place, wrong, hint=hint) from error
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFileError(place, "is damaged", hint=hint) from error
-    return Owner(str(found), str(checkpoint.absolute()))
+    return OutputOwner(str(found), str(checkpoint.absolute()))
 
 
-def is_new_on_spark(checkpoint: Path) -> bool:
+def is_new_spark_checkpoint(checkpoint: Path) -> bool:
     """Whether no batch of a Spark checkpoint was ever chosen."""
     return not _has_spark_batches(checkpoint)
 
@@ -60,16 +60,16 @@ def owner_path(directory: Path) -> Path:
     return directory / OWNER_FILE
 
 
-def read_owner(directory: Path) -> Owner | None:
+def read_owner(directory: Path) -> OutputOwner | None:
     """Return the owner of an output directory, None if it has none; a `DamagedFileError` names a damaged marker."""
     place = owner_path(directory)
     if not place.exists():
         return None
     header = read_frame(place, _KIND).header
-    return Owner(header["checkpoint_id"], header["checkpoint"])
+    return OutputOwner(header["checkpoint_id"], header["checkpoint"])
 
 
-def check_output(directory: Path, owner: Owner, *, is_new: bool) -> None:
+def check_output_owner(directory: Path, owner: OutputOwner, *, is_new: bool) -> None:
     """Refuse an output directory that belongs to another checkpoint, or that holds rows of others when the job is new."""
     try:
         found = read_owner(directory)
@@ -82,12 +82,12 @@ def check_output(directory: Path, owner: Owner, *, is_new: bool) -> None:
         raise
     if found is None:
         if is_new:
-            _refuse_rows_of_others(directory)
+            _refuse_foreign_rows(directory)
     elif not _may_claim(directory, found, owner):
-        raise _belongs_to_another(directory, found, owner)
+        raise _ownership_error(directory, found, owner)
 
 
-def claim_output(directory: Path, owner: Owner) -> None:
+def claim_output(directory: Path, owner: OutputOwner) -> None:
     """Write the marker, unless it is there. Of two jobs that claim a directory at the same time, one is refused."""
     found = read_owner(directory)
     if found == owner:
@@ -95,20 +95,20 @@ def claim_output(directory: Path, owner: Owner) -> None:
     content = encode_frame(_KIND, {"checkpoint_id": owner.checkpoint_id, "checkpoint": owner.checkpoint})[0]
     if found is not None:
         if not _may_claim(directory, found, owner):
-            raise _belongs_to_another(directory, found, owner)
+            raise _ownership_error(directory, found, owner)
         write_atomically(owner_path(directory), content)  # a moved checkpoint, or a claim that nothing came of
-    elif not _create(owner_path(directory), content):
+    elif not _create_exclusively(owner_path(directory), content):
         claim_output(directory, owner)
 
 
-def _may_claim(directory: Path, found: Owner, owner: Owner) -> bool:
+def _may_claim(directory: Path, found: OutputOwner, owner: OutputOwner) -> bool:
     """Whether the marker is this checkpoint's, or left by an earlier checkpoint of the same path that wrote no row."""
     if found.checkpoint_id == owner.checkpoint_id:
         return True
-    return owner.checkpoint is not None and found.checkpoint == owner.checkpoint and not _rows_in(directory)
+    return owner.checkpoint is not None and found.checkpoint == owner.checkpoint and not _list_row_files(directory)
 
 
-def _belongs_to_another(directory: Path, found: Owner, owner: Owner) -> InputError:
+def _ownership_error(directory: Path, found: OutputOwner, owner: OutputOwner) -> InputError:
     if found.checkpoint is None:
         said, hint = "holds the rows of a run without a checkpoint", _START_AGAIN
     elif found.checkpoint == owner.checkpoint:
@@ -125,8 +125,8 @@ def _belongs_to_another(directory: Path, found: Owner, owner: Owner) -> InputErr
     )
 
 
-def _refuse_rows_of_others(directory: Path) -> None:
-    rows = _rows_in(directory)
+def _refuse_foreign_rows(directory: Path) -> None:
+    rows = _list_row_files(directory)
     if rows:
         raise InputError(
             f'output directory "{directory}" already holds "{rows[0]}", which no run of this checkpoint wrote',
@@ -134,7 +134,7 @@ def _refuse_rows_of_others(directory: Path) -> None:
         )
 
 
-def _rows_in(directory: Path) -> list[str]:
+def _list_row_files(directory: Path) -> list[str]:
     """List files that a reader of the directory takes for rows, or that Spark's file sink keeps of them."""
     try:
         names = sorted(
@@ -147,7 +147,7 @@ def _rows_in(directory: Path) -> list[str]:
     return names
 
 
-def _create(place: Path, content: bytes) -> bool:
+def _create_exclusively(place: Path, content: bytes) -> bool:
     """Create a file with all its content; False if there is one already."""
     unfinished = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
     try:

@@ -19,20 +19,20 @@ import pyarrow as pa
 from watersmeet.algebra.plan import Plan
 from watersmeet.checkpoint.contents import (
     MANIFEST_BATCH,
-    About,
+    BatchInputs,
     BatchRecord,
-    Files,
     Manifest,
+    RunIdentity,
     batch_path,
     encode_manifest,
     encode_record,
     encode_state,
+    list_batches,
     manifest_path,
-    numbers,
     read_contents,
     state_path,
 )
-from watersmeet.checkpoint.owner import Owner, read_owner
+from watersmeet.checkpoint.owner import OutputOwner, read_owner
 from watersmeet.errors import InputError
 from watersmeet.files import write_atomically
 
@@ -42,9 +42,9 @@ _KEPT_STATES = 2
 class Checkpoint:
     """A checkpoint directory, locked, verified and of the same query as the run."""
 
-    def __init__(self, path: Path, about: About) -> None:
+    def __init__(self, path: Path, about: RunIdentity) -> None:
         self.path = path
-        self._lock = locked(path)
+        self._lock = lock_checkpoint(path)
         try:
             contents = read_contents(path)
             contents.raise_damage()
@@ -64,9 +64,9 @@ class Checkpoint:
         return self._manifest is None
 
     @property
-    def owner(self) -> Owner:
+    def owner(self) -> OutputOwner:
         """Identity of this checkpoint in the marker of its output directory."""
-        return Owner(
+        return OutputOwner(
             self._new_id if self._manifest is None else self._manifest.checkpoint_id, str(self.path.absolute())
         )
 
@@ -88,7 +88,7 @@ class Checkpoint:
         """Return the plan that the run is pinned to, None if it is not pinned."""
         return self._begun().plan
 
-    def decide(self, batch: int, files: Files) -> None:
+    def decide(self, batch: int, files: BatchInputs) -> None:
         """Write down which files a batch reads, before it runs."""
         before = self._begun().digest if batch == 0 else self._records[batch - 1].digest
         content, digest = encode_record(batch, files, before)
@@ -102,7 +102,7 @@ class Checkpoint:
     def commit(self, batch: int, blob: bytes) -> None:
         """Write the state after a batch. Its rows have been written before."""
         write_atomically(state_path(self.path, batch), encode_state(batch, self._records[batch].digest, blob))
-        for old in numbers(self.path / "states")[:-_KEPT_STATES]:
+        for old in list_batches(self.path / "states")[:-_KEPT_STATES]:
             state_path(self.path, old).unlink(missing_ok=True)
 
     def latest(self) -> tuple[int, bytes] | None:
@@ -117,13 +117,13 @@ class Checkpoint:
         return self._manifest
 
 
-def _check_same_run(path: Path, manifest: Manifest, about: About) -> None:
+def _check_same_run(path: Path, manifest: Manifest, about: RunIdentity) -> None:
     words = manifest.about.difference(about)
     if words is not None:
         raise InputError(
             f'checkpoint "{path}" {words}', hint="use a new checkpoint directory, and a new output directory"
         )
-    if manifest.about.out != about.out and not _was_moved(manifest, about):
+    if manifest.about.out != about.out and not _was_output_moved(manifest, about):
         before, now = (f'"{out}"' if out is not None else "no directory" for out in (manifest.about.out, about.out))
         raise InputError(
             f'checkpoint "{path}" writes its rows to {before}, not to {now}',
@@ -131,7 +131,7 @@ def _check_same_run(path: Path, manifest: Manifest, about: About) -> None:
         )
 
 
-def _was_moved(manifest: Manifest, about: About) -> bool:
+def _was_output_moved(manifest: Manifest, about: RunIdentity) -> bool:
     """Whether the output directory stands at another place now, and only there."""
     if manifest.about.out is None or about.out is None:
         return False
@@ -140,7 +140,7 @@ def _was_moved(manifest: Manifest, about: About) -> bool:
     return is_ours and (old is None or old.checkpoint_id != manifest.checkpoint_id)
 
 
-def locked(path: Path) -> IO[bytes]:
+def lock_checkpoint(path: Path) -> IO[bytes]:
     """Lock the directory. The system releases the lock when the process ends, however it ends."""
     try:
         path.mkdir(parents=True, exist_ok=True)

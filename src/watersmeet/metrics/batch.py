@@ -12,7 +12,7 @@ from watersmeet.algebra.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
-class BatchFigures:
+class BatchMetrics:
     """One batch: rows by stream, how long it took, what is kept, how far the watermark is.
 
     `ended_s` is the wall clock when the batch was over and `took_s` its length; `operators_s` are seconds of CPU by
@@ -60,4 +60,4 @@ class BatchFigures:
 
 
 #: Whoever wants to see each batch when it is over.
-Observer = Callable[[BatchFigures], None]
+Observer = Callable[[BatchMetrics], None]

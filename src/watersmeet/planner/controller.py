@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, Protocol
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
-from watersmeet.planner.budget import Budget
 from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
 from watersmeet.planner.overload import Situation, best_shares, least_shares, thinned
+from watersmeet.planner.plan_cost import Budget
 
 #: Batches the fit looks at, and what a batch counts beside the one after it.
 REMEMBERED, FADING = 12, 0.7

@@ -22,11 +22,11 @@ from watersmeet.algebra.plan import Index, Plan
 from watersmeet.errors import InternalError
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.join_predicates import comparison_sides, is_orderable, is_range
-from watersmeet.operators.window_join.tactics.plan_defaults import default_index
-from watersmeet.planner.budget import Part
+from watersmeet.operators.window_join.join_predicates import is_orderable, is_range, split_comparison
+from watersmeet.operators.window_join.tactics.plan_defaults import choose_default_index
 from watersmeet.planner.models.kang import btree_path_rows, ttree_path_rows
 from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.plan_cost import Part
 from watersmeet.planner.workload import Check, Workload
 
 PATH_ROWS = {"btree": btree_path_rows, "ttree": ttree_path_rows}
@@ -77,7 +77,7 @@ class LoopsModel:
     def _is_in_kernel(self, check: Check) -> bool:
         """Whether loops compare codes for it; comparisons of text, for one, have none."""
         if check.predicate not in self._in_kernel:
-            sides = comparison_sides(check.predicate)
+            sides = split_comparison(check.predicate)
             orderable = sides is not None and all(
                 is_orderable(evaluate(side, self._no_rows, 0).type) for side in sides[1:]
             )
@@ -124,7 +124,7 @@ class LoopsModel:
         return 1 + len(cuts)
 
     def _index(self, target: int) -> Index:
-        return self.plan.index(self.config.inputs[target].alias) or default_index(
+        return self.plan.index(self.config.inputs[target].alias) or choose_default_index(
             self.plan, keyed=bool(self.config.inputs[target].keys)
         )
 

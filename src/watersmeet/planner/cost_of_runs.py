@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.window_join.admission import MIN_SLICE_ROWS
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
-from watersmeet.planner.budget import Part
 from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.plan_cost import Part
 from watersmeet.planner.workload import Arriving, Workload, length_to_seconds
 
 _MOST_PANES = 12.0

@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.planner.budget import Costed, Part
 from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.plan_cost import Costed, Part
 from watersmeet.planner.workload import Workload
 
 

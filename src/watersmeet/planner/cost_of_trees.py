@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from watersmeet.algebra.plan import Tree, leaves
 from watersmeet.algebra.windows import RowsWindow
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.planner.budget import Part
 from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.plan_cost import Part
 from watersmeet.planner.workload import Check, Workload
 
 #: Up to so many inputs every tree is considered, bushy ones included: 3ⁿ splits. Above, trees that add one input at a

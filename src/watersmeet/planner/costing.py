@@ -21,15 +21,15 @@ from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.tactics.plan_defaults import (
     GLOBAL,
     PER_ORIGIN,
+    add_orders,
     fill_by_structure,
-    open_parts,
-    with_orders,
+    list_open_parts,
 )
-from watersmeet.planner.budget import Costed, Part, PlanCost
 from watersmeet.planner.cost_of_loops import LoopsModel
 from watersmeet.planner.cost_of_runs import RunsModel
 from watersmeet.planner.cost_of_trees import TreeModel
 from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.plan_cost import Costed, Part, PlanCost
 from watersmeet.planner.workload import Workload
 
 #: Up to so many inputs every order is considered, by dynamic programming over subsets: n · 2ⁿ steps.
@@ -127,7 +127,7 @@ def costed(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan)
     """Fill the tree or the orders that the plan leaves open with the cheapest ones, and predict the cost of the filled
     plan.
     """
-    parts_of_plan = open_parts(plan)
+    parts_of_plan = list_open_parts(plan)
     if parts_of_plan.has_tree:
         tree = TreeModel(config, workload, profile).best() if plan.tree is None else plan.tree
         return _costed_tree(config, workload, profile, replace(plan, tree=tree), tree)
@@ -149,7 +149,7 @@ def costed(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan)
         (config.inputs[i].alias, tuple(config.inputs[j].alias for j in ordered.order)) for i, ordered in orders.items()
     )
     if parts_of_plan.orders == PER_ORIGIN:
-        plan = with_orders(plan, named)
+        plan = add_orders(plan, named)
     return Costed(plan, PlanCost(tuple(parts), state_rows, state_bytes, rows_out))
 
 
@@ -226,7 +226,7 @@ def _order(config: JoinConfig, model: Model, plan: Plan, origin: int) -> Ordered
 
     pinned = plan.order(config.inputs[origin].alias)
     if pinned is None:
-        by_key = open_parts(plan).probes_by_key_only
+        by_key = list_open_parts(plan).probes_by_key_only
         allowed = (lambda known, target: bool(config.classes.connections(target, sorted(known)))) if by_key else None
         structural = [
             step.target for step in config.orders[origin]

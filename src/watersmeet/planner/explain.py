@@ -397,7 +397,7 @@ def _html_parts(facts: Mapping[str, Any]) -> Iterator[str]:
 
 def _input_row(each: Mapping[str, Any]) -> tuple[str, str, str, str]:
     window = f"[{each['window']}]" if each["window"] else each["keeps"]
-    return each["alias"], window, _html_estimate(each["rows_per_s"]), _estimate_text(each["held_rows"])
+    return each["alias"], window, _html_estimate(each["rows_per_s"]), _html_estimate(each["held_rows"])
 
 
 def _html_estimate(estimate: Mapping[str, Any]) -> str:

@@ -14,12 +14,12 @@ from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.tactics.plan_defaults import (
     ANY,
+    add_indexes,
     fill_by_structure,
     fill_intervals,
-    open_parts,
-    with_indexes,
+    list_open_parts,
 )
-from watersmeet.operators.window_join.tactics.registry import tactic_of
+from watersmeet.operators.window_join.tactics.registry import find_tactic
 from watersmeet.planner.costing import costed
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.workload import Workload
@@ -48,7 +48,7 @@ def fill_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Pl
 def can_run(config: JoinConfig, plan: Plan) -> bool:
     """Whether the plan's algorithm accepts it; `config` has to be built for that algorithm."""
     try:
-        tactic_of(plan).settle(config, plan)
+        find_tactic(plan).settle(config, plan)
     except PlanError:
         return False
     return True
@@ -56,7 +56,7 @@ def can_run(config: JoinConfig, plan: Plan) -> bool:
 
 def _fill_indexes(config: JoinConfig, workload: Workload, plan: Plan) -> Iterator[Plan]:
     """Yield the plan with every choice of indexes for the windows that it gives none."""
-    parts = open_parts(plan)
+    parts = list_open_parts(plan)
     windows = [each for each in config.inputs if plan.index(each.alias) is None] if parts.indexes is not None else []
     if not windows:
         yield plan
@@ -67,7 +67,7 @@ def _fill_indexes(config: JoinConfig, workload: Workload, plan: Plan) -> Iterato
     else:
         kinds = [tuple("hash" if each.keys else "list" for each in windows)]
     for chosen in kinds:
-        yield with_indexes(
+        yield add_indexes(
             plan,
             [
                 (each.alias, sized_index(kind, workload, each.number))

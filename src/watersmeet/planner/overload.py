@@ -28,7 +28,6 @@ from watersmeet.algebra.windows import FOREVER_US, RowsWindow
 from watersmeet.errors import PlanError, listing
 from watersmeet.operators.shed.sampling import DropBox
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.planner.budget import Budget, Costed, PlanCost, bytes_text
 from watersmeet.planner.cost_of_spark import Shuffle, on_spark
 from watersmeet.planner.costing import Part, costed
 from watersmeet.planner.models.ayad_drops import (
@@ -42,6 +41,7 @@ from watersmeet.planner.models.ayad_drops import (
     shrunk,
 )
 from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.plan_cost import Budget, Costed, PlanCost, bytes_text
 from watersmeet.planner.workload import InputEstimate, Workload
 from watersmeet.stats.estimate import Estimate, derived
 

@@ -18,12 +18,12 @@ from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import InternalError, PlanError
 from watersmeet.operators.window_join.config import JoinConfig, build_join_config
 from watersmeet.operators.window_join.tactics.plan_defaults import fill_intervals
-from watersmeet.operators.window_join.tactics.registry import settled_config, tactic_of
-from watersmeet.planner.budget import Budget, Costed
+from watersmeet.operators.window_join.tactics.registry import compile_join_config, find_tactic
 from watersmeet.planner.cost_of_trees import TreeModel
 from watersmeet.planner.costing import costed
 from watersmeet.planner.filling import MOST_MIXED, can_run, sized_index
 from watersmeet.planner.models.profile import Profile
+from watersmeet.planner.plan_cost import Budget, Costed
 from watersmeet.planner.workload import Workload
 
 #: A hash bucket: where it begins and where it ends.
@@ -243,7 +243,7 @@ def _configs(bound: BoundQuery) -> dict[bool, JoinConfig]:
 
 
 def _can_run(configs: dict[bool, JoinConfig], plan: Plan) -> bool:
-    return can_run(configs[tactic_of(plan).kernel_thetas], plan)
+    return can_run(configs[find_tactic(plan).kernel_thetas], plan)
 
 
 Orders = tuple[tuple[str, tuple[str, ...]], ...]
@@ -289,7 +289,7 @@ def _random_orders(config: JoinConfig, rng: Random) -> Orders:
 
 def _runs(bound: BoundQuery, plan: Plan) -> bool:
     try:
-        settled_config(bound, plan)
+        compile_join_config(bound, plan)
     except PlanError:
         return False
     return True

@@ -11,15 +11,15 @@ from pathlib import Path
 
 from watersmeet.errors import InputError, abbreviate
 
-OLDEST = 17
-_PATIENCE_S = 120
+MIN_JAVA_VERSION = 17
+_TIMEOUT_S = 120
 
 _VERSION = re.compile(r'version "(\d+)')
 
 
 def check_java() -> None:
     """Refuses, with what to do, where there is no Java that Spark could start."""
-    wrong = why_no_java()
+    wrong = find_java_problem()
     if wrong is not None:
         raise InputError(
             wrong,
@@ -28,7 +28,7 @@ def check_java() -> None:
         )
 
 
-def why_no_java() -> str | None:
+def find_java_problem() -> str | None:
     """Say in one sentence what is wrong with the Java that Spark would start; None if nothing is."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
@@ -38,13 +38,13 @@ def why_no_java() -> str | None:
             if home
             else "there is none on the PATH and JAVA_HOME is not set"
         )
-        return f"Spark needs Java {OLDEST} or newer: {place}"
-    wrong = _problem_of(found)
-    return None if wrong is None else f"Spark needs Java {OLDEST} or newer: {wrong}"
+        return f"Spark needs Java {MIN_JAVA_VERSION} or newer: {place}"
+    wrong = _check_java_version(found)
+    return None if wrong is None else f"Spark needs Java {MIN_JAVA_VERSION} or newer: {wrong}"
 
 
 @cache
-def _problem_of(java: str) -> str | None:
+def _check_java_version(java: str) -> str | None:
     """Say why a Java cannot run Spark. One that does not tell its version is refused: PySpark waits forever for some
     that do not start.
     """
@@ -54,15 +54,15 @@ def _problem_of(java: str) -> str | None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
-            timeout=_PATIENCE_S,
+            timeout=_TIMEOUT_S,
             errors="replace",
         )
     except OSError as error:
         return f'"{java}" cannot be started: {error.strerror or error}'
     except subprocess.TimeoutExpired:
-        return f'"{java} -version" did not answer within {_PATIENCE_S} s'
+        return f'"{java} -version" did not answer within {_TIMEOUT_S} s'
     version = _VERSION.search(answer.stderr)
     if version is None:
         said = " ".join(answer.stderr.split())
         return f'"{java} -version" exited with code {answer.returncode} and said {abbreviate(said, 200) or "nothing"}'
-    return None if int(version[1]) >= OLDEST else f'"{java}" is Java {version[1]}'
+    return None if int(version[1]) >= MIN_JAVA_VERSION else f'"{java}" is Java {version[1]}'

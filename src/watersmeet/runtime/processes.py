@@ -7,24 +7,24 @@ from collections.abc import Iterator
 import psutil
 
 
-def held_bytes() -> int:
+def measure_child_memory_bytes() -> int:
     """Memory that the processes this one began hold now; what they share counts once (Linux's PSS), or as resident
     where it is not told.
     """
-    return sum(_held(each) for each in _begun())
+    return sum(_memory_bytes(each) for each in _list_children())
 
 
-def cpu_s() -> float:
+def measure_cpu_s() -> float:
     """Seconds of CPU that this process and those it began have used, those that have ended included."""
     used = psutil.Process().cpu_times()
-    return used.user + used.system + sum(_spent_s(each) for each in _begun())
+    return used.user + used.system + sum(_cpu_s(each) for each in _list_children())
 
 
-def _begun() -> Iterator[psutil.Process]:
+def _list_children() -> Iterator[psutil.Process]:
     yield from psutil.Process().children(recursive=True)
 
 
-def _held(process: psutil.Process) -> int:
+def _memory_bytes(process: psutil.Process) -> int:
     try:
         memory = process.memory_full_info()
     except psutil.Error:  # it ended while we looked
@@ -32,7 +32,7 @@ def _held(process: psutil.Process) -> int:
     return int(getattr(memory, "pss", memory.rss))
 
 
-def _spent_s(process: psutil.Process) -> float:
+def _cpu_s(process: psutil.Process) -> float:
     try:
         used = process.cpu_times()
     except psutil.Error:

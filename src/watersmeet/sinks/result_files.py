@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 from watersmeet.errors import InputError
 from watersmeet.files import flush_directory, make_directory
 
-_ROWS_AT_ONCE = 10_000
+_JSON_BATCH_ROWS = 10_000
 
 
-def check_target(path: Path) -> None:
+def check_output_path(path: Path) -> None:
     """Refuses a target before the query has run for nothing."""
     if path.suffix.lower() not in _WRITERS:
         raise InputError(f'"{path}" is of no known format', hint=f"known formats: {', '.join(_WRITERS)}")
@@ -30,7 +30,7 @@ def check_target(path: Path) -> None:
         raise InputError(f'there is no directory "{path.parent}" to write to')
 
 
-def write(table: pa.Table, path: Path) -> None:
+def write_table(table: pa.Table, path: Path) -> None:
     """Write beside the target, flush to the disk, and move the file into place: a state that is committed later never
     lacks its rows.
     """
@@ -47,26 +47,30 @@ def write(table: pa.Table, path: Path) -> None:
         unfinished.unlink(missing_ok=True)
 
 
-def json_line(row: dict[str, Any]) -> str:
+def format_json_line(row: dict[str, Any]) -> str:
     """A row as JSON: times in ISO 8601, bytes in hexadecimal; JSON has no NaN or infinity, so those become null.
 
     >>> json_line({"at": dt.date(2013, 1, 1), "x": math.inf})
     '{"at": "2013-01-01", "x": null}'
     """
-    return json.dumps({name: _plain(value) for name, value in row.items()}, default=_words, ensure_ascii=False)
+    return json.dumps(
+        {name: _replace_non_finite(value) for name, value in row.items()},
+        default=_format_json_value,
+        ensure_ascii=False,
+    )
 
 
 def _write_lines(table: pa.Table, path: Path) -> None:
     with path.open("w", encoding="utf-8") as opened:
-        for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
-            opened.writelines(json_line(row) + "\n" for row in batch.to_pylist())
+        for batch in table.to_batches(max_chunksize=_JSON_BATCH_ROWS):
+            opened.writelines(format_json_line(row) + "\n" for row in batch.to_pylist())
 
 
-def _plain(value: Any) -> Any:
+def _replace_non_finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _words(value: Any) -> str:
+def _format_json_value(value: Any) -> str:
     if isinstance(value, dt.datetime | dt.date | dt.time):
         return value.isoformat()
     return value.hex() if isinstance(value, bytes) else str(value)
@@ -85,7 +89,7 @@ FORMATS = tuple(_WRITERS)
 _PART = re.compile(r"part-(\d{10,})\.(?:" + "|".join(each[1:] for each in FORMATS) + ")", re.ASCII)
 
 
-def part_files(directory: Path) -> dict[int, list[Path]]:
+def list_part_files(directory: Path) -> dict[int, list[Path]]:
     """Return the part files of a directory by batch."""
     found: dict[int, list[Path]] = {}
     try:
@@ -99,7 +103,7 @@ def part_files(directory: Path) -> dict[int, list[Path]]:
 
 
 @dataclass(frozen=True)
-class PartFiles:
+class PartFileSink:
     """`part-0000000012.parquet` holds the rows of batch 12; a batch without rows has no file."""
 
     directory: Path
@@ -120,7 +124,7 @@ class PartFiles:
         try:
             make_directory(self.directory)
             if rows.num_rows:
-                write(rows, target)
+                write_table(rows, target)
             for suffix in FORMATS:
                 if suffix != self.suffix or not rows.num_rows:
                     self._part(batch, suffix).unlink(missing_ok=True)

@@ -12,8 +12,8 @@ import pyarrow as pa
 from watersmeet.algebra.schema import RelationSchema, StreamSchema, parse_time_unit
 from watersmeet.errors import InputError
 from watersmeet.sources.durations import Duration, parse_duration_us
-from watersmeet.sources.feeds import Feed, Following, PathFeed, SparkFeed, feed_of
-from watersmeet.sources.times import event_times_us
+from watersmeet.sources.feeds import Feed, FollowOptions, PathFeed, SparkFeed, make_feed
+from watersmeet.sources.times import extract_event_times_us
 
 __all__ = ["Duration", "Relation", "Stream", "event_times_us", "parse_duration_us", "relation", "stream"]
 
@@ -117,8 +117,8 @@ def stream(
     idle_us = None if idle is None else parse_duration_us(idle, "an idle timeout")
     if files_per_batch is not None and not follow:
         raise InputError("files_per_batch is for a directory that is followed", hint="say follow=True as well")
-    following = Following(files_per_batch) if follow else None
-    return Stream(feed_of(source, time, following), time, lateness_us, idle_us, parse_time_unit(unit))
+    following = FollowOptions(files_per_batch) if follow else None
+    return Stream(make_feed(source, time, following), time, lateness_us, idle_us, parse_time_unit(unit))
 
 
 def relation(source: Any) -> Relation:
@@ -127,7 +127,7 @@ def relation(source: Any) -> Relation:
     >>> relation(pa.table({"item": ["pen"]})).schema.names
     ['item']
     """
-    return Relation(feed_of(source))
+    return Relation(make_feed(source))
 
 
 #: Rows of all streams together in one piece, about.
@@ -149,7 +149,8 @@ def split_tables_by_time(
         yield dict(tables)
         return
     times = {
-        name: event_times_us(name, table, sources[name].time, sources[name].unit) for name, table in tables.items()
+        name: extract_event_times_us(name, table, sources[name].time, sources[name].unit)
+        for name, table in tables.items()
     }
     orders = {name: np.argsort(each, kind="stable") for name, each in times.items()}
     cuts = _choose_cut_times(np.concatenate(list(times.values())), total // piece_rows + (total % piece_rows > 0))

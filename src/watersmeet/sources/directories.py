@@ -16,14 +16,14 @@ import pyarrow.parquet as pq
 
 from watersmeet.errors import InputError, InternalError
 from watersmeet.sources.files import data_files, is_directory, list_data_files, read_files
-from watersmeet.sources.schemas import difference
+from watersmeet.sources.schemas import describe_schema_difference
 
 #: Files of one stream in one batch, so that a large backlog is worked off in pieces.
-MOST_FILES = 64
+MAX_FILES_PER_BATCH = 64
 
 
 @dataclass
-class Inbox:
+class FileSource:
     """A directory (or one file) as a feed: its schema is that of the first file, and every later file has to fit it."""
 
     path: Path
@@ -58,7 +58,7 @@ class Inbox:
         if not is_directory(self.path):
             return [] if self.path.name in self.seen else [file.name for file in data_files(self.path)]
         fresh = [file for file in list_data_files(self.path) if file.name not in self.seen]
-        return [file.name for file in sorted(fresh, key=_age)][:MOST_FILES]
+        return [file.name for file in sorted(fresh, key=_modification_key)][:MAX_FILES_PER_BATCH]
 
     def take(self, names: list[str]) -> pa.Table:
         """The rows of these files, which count as seen from now on."""
@@ -68,7 +68,7 @@ class Inbox:
 
     def describe(self, names: list[str]) -> tuple[InputFile, ...]:
         """Return size and time of change of files, as a batch record keeps them."""
-        return tuple(describe_input(self.path, name) for name in names)
+        return tuple(describe_input_file(self.path, name) for name in names)
 
     def _read(self, name: str) -> pa.Table:
         return read_files(data_files(input_path(self.path, name)), self.time)
@@ -77,7 +77,7 @@ class Inbox:
         """The table under the schema of the first file: a column of whole numbers may stand where that had fractions or
         nothing.
         """
-        words = difference(self.schema, table.schema)
+        words = describe_schema_difference(self.schema, table.schema)
         if words is None:
             return table.cast(self.schema)
         try:
@@ -89,7 +89,7 @@ class Inbox:
             ) from error
 
 
-def _age(file: Path) -> tuple[int, str]:
+def _modification_key(file: Path) -> tuple[int, str]:
     try:
         return file.stat().st_mtime_ns, file.name
     except OSError:  # gone between listing and looking; reading it will say so
@@ -110,7 +110,7 @@ def input_path(stream: Path, name: str) -> Path:
     return stream if stream.name == name and not stream.is_dir() else stream / name
 
 
-def describe_input(stream: Path, name: str) -> InputFile:
+def describe_input_file(stream: Path, name: str) -> InputFile:
     """Return a file's size and time of change."""
     place = input_path(stream, name)
     try:
@@ -124,7 +124,7 @@ def describe_input(stream: Path, name: str) -> InputFile:
 _FIRST_S = 1_700_000_000
 
 
-def write_numbered(directory: Path, batches: Iterable[pa.Table]) -> None:
+def write_numbered_files(directory: Path, batches: Iterable[pa.Table]) -> None:
     """Times of change are in the files' order: Spark reads them by these, and files written at once would all have the
     same.
     """

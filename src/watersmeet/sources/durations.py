@@ -15,7 +15,7 @@ from watersmeet.errors import InputError, abbreviate
 
 Duration = str | int | float | dt.timedelta
 
-_SHORT = {
+_UNIT_ABBREVIATIONS = {
     "us": "MICROSECOND",
     "µs": "MICROSECOND",
     "μs": "MICROSECOND",
@@ -43,20 +43,20 @@ def parse_duration_us(value: Duration, what: str = "a duration") -> int:
     >>> parse_duration_us("5 seconds"), parse_duration_us("1h 30m"), parse_duration_us(0.25), parse_duration_us(dt.timedelta(days=1))
     (5000000, 5400000000, 250000, 86400000000)
     """
-    length_us = _length_us(value, what)
+    length_us = _parse_length_us(value, what)
     if length_us < 0:
-        raise InputError(f"{what} cannot be negative, got {_shown(value)}", hint=_HINT)
+        raise InputError(f"{what} cannot be negative, got {_format_value(value)}", hint=_HINT)
     if length_us > MAX_LENGTH_US:
-        raise InputError(f"{what} of {_shown(value)} is too long", hint="the longest is about 18,000 years")
+        raise InputError(f"{what} of {_format_value(value)} is too long", hint="the longest is about 18,000 years")
     return length_us
 
 
-def _length_us(value: Duration, what: str) -> int:
+def _parse_length_us(value: Duration, what: str) -> int:
     match value:
         case bool():
             raise InputError(f"{what} cannot be {value}", hint=_HINT)
         case str():
-            return _from_text(value, what)
+            return _parse_text(value, what)
         case dt.timedelta():
             return value // _MICROSECOND
         case Real():
@@ -67,30 +67,30 @@ def _length_us(value: Duration, what: str) -> int:
             raise InputError(f"{what} cannot be a {type(value).__name__}", hint=_HINT)
 
 
-def _from_text(text: str, what: str) -> int:
+def _parse_text(text: str, what: str) -> int:
     if text.lstrip().startswith("-"):
-        raise InputError(f"{what} cannot be negative, got {_shown(text)}", hint=_HINT)
+        raise InputError(f"{what} cannot be negative, got {_format_value(text)}", hint=_HINT)
     total, position = Fraction(0), 0
     while position < len(text.rstrip()):
         part = _PART.match(text, position)
         if part is None:
-            raise InputError(f"{_shown(text)} is not {what}", hint=_HINT)
-        total += Fraction(part[1]) * _unit_us(part[2], text, what)
+            raise InputError(f"{_format_value(text)} is not {what}", hint=_HINT)
+        total += Fraction(part[1]) * _lookup_unit_us(part[2], text, what)
         position = part.end()
     if not position or total.denominator != 1:
-        raise InputError(f"{_shown(text)} is not {what} in whole microseconds", hint=_HINT)
+        raise InputError(f"{_format_value(text)} is not {what} in whole microseconds", hint=_HINT)
     return int(total)
 
 
-def _unit_us(word: str, text: str, what: str) -> int:
+def _lookup_unit_us(word: str, text: str, what: str) -> int:
     lowered = word.lower()
-    unit = _SHORT.get(lowered) or lowered.upper().removesuffix("S")
+    unit = _UNIT_ABBREVIATIONS.get(lowered) or lowered.upper().removesuffix("S")
     if unit not in UNITS_US:
-        raise InputError(f'{_shown(text)} is not {what}: there is no unit "{word[:40]}"', hint=_HINT)
+        raise InputError(f'{_format_value(text)} is not {what}: there is no unit "{word[:40]}"', hint=_HINT)
     return UNITS_US[unit]
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     try:
         return abbreviate(repr(value))
     except ValueError:  # Python does not print whole numbers of more than 4,300 digits

@@ -12,7 +12,12 @@ import pyarrow as pa
 
 from watersmeet.errors import InputError
 from watersmeet.sources.files import data_files, is_directory, read_files
-from watersmeet.sources.schemas import as_declared, difference, plain, refuse_duplicate_columns
+from watersmeet.sources.schemas import (
+    apply_schema,
+    describe_schema_difference,
+    normalize_table,
+    refuse_duplicate_columns,
+)
 
 _HINT = (
     "a source is a pyarrow Table or RecordBatch, an iterable of them, a pandas, polars or Spark DataFrame, or a path"
@@ -30,15 +35,15 @@ class Feed(Protocol):
     def batches(self) -> Iterator[pa.Table]: ...
 
 
-def feed_of(source: Any, time: str | None = None, following: Following | None = None) -> Feed:
+def make_feed(source: Any, time: str | None = None, following: FollowOptions | None = None) -> Feed:
     """The feed of whatever the caller handed in. Nothing is consumed that could not be handed on."""
     if following is not None and not isinstance(source, str | Path):
         raise InputError(f"only a directory can be followed, not a {type(source).__name__}", hint="leave follow out")
-    table = as_table(source)
+    table = to_table(source)
     if table is not None:
         return TableFeed(table)
     if isinstance(source, str | Path):
-        return PathFeed(_path(source), time, following)
+        return PathFeed(_parse_path(source), time, following)
     if is_spark_frame(source):
         return SparkFeed(source)
     if isinstance(source, Iterable) and not isinstance(source, bytes | dict):
@@ -46,7 +51,7 @@ def feed_of(source: Any, time: str | None = None, following: Following | None = 
     raise InputError(f"a {type(source).__name__} is not a source of rows", hint=_HINT)
 
 
-def _path(source: str | Path) -> Path:
+def _parse_path(source: str | Path) -> Path:
     if not str(source).strip():
         raise InputError("an empty path")  # Path("") would be the current directory
     return Path(source)
@@ -67,7 +72,7 @@ class TableFeed:
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class FollowOptions:
     """A directory is followed: files that appear in it later are rows as well, at most so many files in one batch."""
 
     files_per_batch: int | None = None
@@ -84,7 +89,7 @@ class PathFeed:
     A directory that is followed never ends, so only the Spark host runs it; its columns are those of its first file.
     """
 
-    def __init__(self, path: Path, time: str | None, following: Following | None = None) -> None:
+    def __init__(self, path: Path, time: str | None, following: FollowOptions | None = None) -> None:
         if following is not None and not is_directory(path) and path.exists():
             raise InputError(f'"{path}" is a file; only a directory can be followed')
         self.path = path
@@ -155,7 +160,7 @@ class BatchFeed:
         self._peeked = None
         if isinstance(self._source, Iterator | pa.RecordBatchReader):
             self._first = None  # a source that is gone through once is not kept in memory
-        return _agreeing(opened, schema)
+        return _check_schemas(opened, schema)
 
     def _numbered(self, opened: Iterator[Any]) -> Iterator[pa.Table]:
         number = 0
@@ -167,7 +172,7 @@ class BatchFeed:
                 raise InputError(f"batch {number} cannot be read: {str(error)[:300]}") from error
             if item is _END:
                 return
-            table = as_table(item)
+            table = to_table(item)
             if table is None:
                 raise InputError(
                     f"batch {number} is a {type(item).__name__}", hint="every batch is a pyarrow RecordBatch or Table"
@@ -189,7 +194,7 @@ class SparkFeed:
         if self._schema is None:
             refuse_duplicate_columns(self.frame.columns, "a Spark DataFrame")
             empty = self.frame.sparkSession.createDataFrame([], self.frame.schema)
-            self._schema = plain(empty.toArrow()).schema
+            self._schema = normalize_table(empty.toArrow()).schema
         return self._schema
 
     def batches(self) -> Iterator[pa.Table]:
@@ -198,7 +203,7 @@ class SparkFeed:
                 "a streaming Spark DataFrame never ends, so it cannot be collected",
                 hint="run the query on Spark instead",
             )
-        return iter([plain(self.frame.toArrow())])
+        return iter([normalize_table(self.frame.toArrow())])
 
     def known_rows(self) -> int | None:
         """Return the number of rows where Spark's own statistics have it; no job is started."""
@@ -209,42 +214,42 @@ class SparkFeed:
         return int(str(count.get())) if count.isDefined() else None
 
 
-def _agreeing(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+def _check_schemas(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
     for number, table in enumerate(tables, start=1):
-        words = difference(schema, table.schema)
+        words = describe_schema_difference(schema, table.schema)
         if words is not None:
             raise InputError(
                 f"batch {number} differs from the first: {words}",
                 hint="all batches of a source have the same columns and types",
             )
-        yield as_declared(table, schema)
+        yield apply_schema(table, schema)
 
 
-def is_a(source: object, package: str, *names: str) -> bool:
+def is_instance_of(source: object, package: str, *names: str) -> bool:
     """Whether an object is of a class of that package, by name: asking must not import the package."""
     return any(cls.__module__.split(".")[0] == package and cls.__name__ in names for cls in type(source).__mro__)
 
 
 def is_spark_frame(source: object) -> bool:
-    return is_a(source, "pyspark", "DataFrame") and hasattr(source, "sparkSession")
+    return is_instance_of(source, "pyspark", "DataFrame") and hasattr(source, "sparkSession")
 
 
-def as_table(source: Any) -> pa.Table | None:
+def to_table(source: Any) -> pa.Table | None:
     """A table, batch or frame as an Arrow table; None when it is none of these."""
     if isinstance(source, pa.Table):
-        return plain(source)
+        return normalize_table(source)
     if isinstance(source, pa.RecordBatch):
-        return plain(pa.Table.from_batches([source]))
-    if is_a(source, "pandas", "DataFrame"):
-        return plain(_from_pandas(source))
-    if is_a(source, "polars", "DataFrame"):
-        return plain(source.to_arrow())
-    if is_a(source, "polars", "LazyFrame"):
-        return plain(_collected(source).to_arrow())
+        return normalize_table(pa.Table.from_batches([source]))
+    if is_instance_of(source, "pandas", "DataFrame"):
+        return normalize_table(_convert_pandas(source))
+    if is_instance_of(source, "polars", "DataFrame"):
+        return normalize_table(source.to_arrow())
+    if is_instance_of(source, "polars", "LazyFrame"):
+        return normalize_table(_collect_lazy_frame(source).to_arrow())
     return None
 
 
-def _from_pandas(frame: Any) -> pa.Table:
+def _convert_pandas(frame: Any) -> pa.Table:
     """Return a pandas frame as a table, with its index as columns if the index is named: a time often is the index."""
     refuse_duplicate_columns([str(name) for name in frame.columns], "a pandas frame")
     names = list(frame.index.names)
@@ -258,7 +263,7 @@ def _from_pandas(frame: Any) -> pa.Table:
         ) from error
 
 
-def _collected(frame: Any) -> Any:
+def _collect_lazy_frame(frame: Any) -> Any:
     try:
         return frame.collect()
     except Exception as error:

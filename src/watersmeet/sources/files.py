@@ -21,8 +21,8 @@ import pyarrow.json as pajson
 import pyarrow.parquet as pq
 
 from watersmeet.errors import InputError, abbreviate, listing
-from watersmeet.sources.schemas import difference, plain, refuse_duplicate_columns
-from watersmeet.sources.times import parsed_times
+from watersmeet.sources.schemas import describe_schema_difference, normalize_table, refuse_duplicate_columns
+from watersmeet.sources.times import parse_time_column
 
 #: A file, and the columns that are wanted (None: all); more may come back.
 Reader = Callable[[Path, list[str] | None], pa.Table]
@@ -30,7 +30,7 @@ Reader = Callable[[Path, list[str] | None], pa.Table]
 #: Types are inferred from the first block of a file, so a block holds the whole of most files.
 _LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 1 << 20, 1 << 26
 #: Of a file that is read in pieces.
-ROWS_AT_ONCE = 1 << 18
+BATCH_ROWS = 1 << 18
 
 
 def data_files(path: Path) -> list[Path]:
@@ -38,13 +38,13 @@ def data_files(path: Path) -> list[Path]:
     if is_directory(path):
         found = list_data_files(path)
         if not found:
-            raise InputError(f'directory "{path}" has no data files', hint=_known_suffixes())
+            raise InputError(f'directory "{path}" has no data files', hint=_describe_known_formats())
         return found
     refuse_missing(path)
     if not path.is_file():
         raise InputError(f'"{path}" is not a regular file')
-    if _reader(path) is None:
-        raise InputError(f'"{path}" is of no known format', hint=_known_suffixes())
+    if _find_reader(path) is None:
+        raise InputError(f'"{path}" is of no known format', hint=_describe_known_formats())
     return [path]
 
 
@@ -53,19 +53,19 @@ def list_data_files(directory: Path) -> list[Path]:
 
     A directory that cannot be listed is refused: treated as empty, its rows would be missing without a word.
     """
-    with _path_errors(directory):
+    with _translate_path_errors(directory):
         return sorted(file for file in directory.iterdir() if file.is_file() and is_data_file(file))
 
 
 def is_directory(path: Path) -> bool:
     """Return whether a path is a directory; refuse a path that cannot be looked at."""
-    with _path_errors(path):
+    with _translate_path_errors(path):
         return path.is_dir()
 
 
 def refuse_missing(path: Path, hint: str | None = None) -> None:
     """Refuse a path that does not exist; say so if it does but cannot be followed (a loop of links, no permission)."""
-    with _path_errors(path):
+    with _translate_path_errors(path):
         try:
             path.stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -73,18 +73,18 @@ def refuse_missing(path: Path, hint: str | None = None) -> None:
 
 
 @contextmanager
-def _path_errors(path: Path) -> Iterator[None]:
+def _translate_path_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f'"{_show_path(path)}" cannot be read: {error.strerror or error}') from error
+        raise InputError(f'"{_format_path(path)}" cannot be read: {error.strerror or error}') from error
     except ValueError as error:  # a name with a zero byte in it
-        raise InputError(f'"{_show_path(path)}" is not a path: {error}') from error
+        raise InputError(f'"{_format_path(path)}" is not a path: {error}') from error
 
 
 def is_data_file(file: Path) -> bool:
     """Whether a file of a directory is data: of a known format, and not hidden."""
-    return _reader(file) is not None and not file.name.startswith((".", "_"))
+    return _find_reader(file) is not None and not file.name.startswith((".", "_"))
 
 
 def read_files(files: list[Path], time: str | None, columns: list[str] | None = None) -> pa.Table:
@@ -92,35 +92,35 @@ def read_files(files: list[Path], time: str | None, columns: list[str] | None = 
 
     `columns` are the only ones to keep; where the format allows, the others are not read at all.
     """
-    tables = [_read(file, time, columns) for file in files]
+    tables = [_read_file(file, time, columns) for file in files]
     known = tables[0].schema
     for file, table in zip(files[1:], tables[1:], strict=True):
-        known = _merged(known, table.schema, f'"{file}" differs from "{files[0].name}"')
+        known = _merge_schemas(known, table.schema, f'"{file}" differs from "{files[0].name}"')
     return pa.concat_tables([table.cast(known) for table in tables])
 
 
-def read_pieces(file: Path, time: str | None, columns: list[str]) -> Iterator[pa.Table]:
+def read_file_in_batches(file: Path, time: str | None, columns: list[str]) -> Iterator[pa.Table]:
     """One file as tables, at least one: where the format allows, they are read one by one, by this thread alone."""
-    if _reader(file) is not _read_parquet:
-        yield _read(file, time, columns)
+    if _find_reader(file) is not _read_parquet:
+        yield _read_file(file, time, columns)
         return
-    with _mistakes_in(file), pq.ParquetFile(file) as opened:
+    with _translate_read_errors(file), pq.ParquetFile(file) as opened:
         known = [name for name in columns if name in opened.schema_arrow.names]
-        yield plain(_select_columns(file, opened.schema_arrow.empty_table(), columns))
-        for batch in opened.iter_batches(ROWS_AT_ONCE, columns=known, use_threads=False):
-            yield plain(pa.Table.from_batches([batch]).select(columns))
+        yield normalize_table(_select_columns(file, opened.schema_arrow.empty_table(), columns))
+        for batch in opened.iter_batches(BATCH_ROWS, columns=known, use_threads=False):
+            yield normalize_table(pa.Table.from_batches([batch]).select(columns))
 
 
-def _read(file: Path, time: str | None, columns: list[str] | None) -> pa.Table:
-    reader = _reader(file)
+def _read_file(file: Path, time: str | None, columns: list[str] | None) -> pa.Table:
+    reader = _find_reader(file)
     assert reader is not None, "data_files lists known formats only"
-    with _mistakes_in(file):
-        table = plain(_select_columns(file, reader(file, columns), columns))
-    return table if time is None or reader is _read_parquet else parsed_times(f'"{file}"', table, time)
+    with _translate_read_errors(file):
+        table = normalize_table(_select_columns(file, reader(file, columns), columns))
+    return table if time is None or reader is _read_parquet else parse_time_column(f'"{file}"', table, time)
 
 
 @contextmanager
-def _mistakes_in(file: Path) -> Iterator[None]:
+def _translate_read_errors(file: Path) -> Iterator[None]:
     try:
         if file.stat().st_size == 0:
             raise InputError(f'"{file}" is empty (0 bytes)')
@@ -130,7 +130,7 @@ def _mistakes_in(file: Path) -> Iterator[None]:
             raise
         raise InputError(f'"{file}" cannot be read: {error.message}', hint=error.hint) from error
     except (pa.ArrowException, OSError, ValueError, EOFError, RecursionError) as error:
-        raise InputError(f'"{file}" cannot be read: {_one_line(error)}') from error
+        raise InputError(f'"{file}" cannot be read: {_format_error(error)}') from error
 
 
 def _select_columns(file: Path, table: pa.Table, columns: list[str] | None) -> pa.Table:
@@ -145,7 +145,7 @@ def _select_columns(file: Path, table: pa.Table, columns: list[str] | None) -> p
     return table.select(columns)
 
 
-def _merged(known: pa.Schema, other: pa.Schema, what: str) -> pa.Schema:
+def _merge_schemas(known: pa.Schema, other: pa.Schema, what: str) -> pa.Schema:
     """One schema for both: a column that is all empty in one file (type null) takes its type from the other."""
     for number, name in enumerate(known.names):
         if name not in other.names:
@@ -155,7 +155,7 @@ def _merged(known: pa.Schema, other: pa.Schema, what: str) -> pa.Schema:
             known = known.set(number, there)
         elif pa.types.is_null(there.type):
             other = other.set(other.get_field_index(name), here)
-    words = difference(known, other)
+    words = describe_schema_difference(known, other)
     if words is not None:
         raise InputError(f"{what}: {words}")
     return known
@@ -177,7 +177,7 @@ def _read_tsv(file: Path, _columns: list[str] | None) -> pa.Table:
 
 def _read_delimited(file: Path, delimiter: str) -> pa.Table:
     parse = pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    block_bytes = _block_bytes(file)
+    block_bytes = _choose_block_bytes(file)
     try:
         return pacsv.read_csv(str(file), pacsv.ReadOptions(block_size=block_bytes), parse)
     except pa.ArrowInvalid:
@@ -188,7 +188,7 @@ def _read_delimited(file: Path, delimiter: str) -> pa.Table:
 def _read_lines(file: Path, _columns: list[str] | None = None) -> pa.Table:
     with _open_bytes(file) as opened:
         refuse_deep_nesting(opened)
-    return pajson.read_json(str(file), pajson.ReadOptions(block_size=_block_bytes(file)))
+    return pajson.read_json(str(file), pajson.ReadOptions(block_size=_choose_block_bytes(file)))
 
 
 def _read_json(file: Path, _columns: list[str] | None) -> pa.Table:
@@ -208,7 +208,7 @@ def _open_bytes(file: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(file)) if file.suffix == ".gz" else file.open("rb")
 
 
-def _block_bytes(file: Path) -> int:
+def _choose_block_bytes(file: Path) -> int:
     return min(max(file.stat().st_size + 1, _LEAST_BLOCK_BYTES), _MOST_BLOCK_BYTES)
 
 
@@ -222,22 +222,22 @@ _READERS: dict[str, Reader] = {
 }
 
 
-def _reader(file: Path) -> Reader | None:
+def _find_reader(file: Path) -> Reader | None:
     name = file.name.lower()
     zipped = name.endswith(".gz")
     reader = _READERS.get(Path(name.removesuffix(".gz")).suffix)
     return None if zipped and reader is _read_parquet else reader
 
 
-def _known_suffixes() -> str:
+def _describe_known_formats() -> str:
     return f"known formats: {', '.join(_READERS)}; text formats also with .gz"
 
 
-def _one_line(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     return abbreviate(" ".join(str(error).split()), 300)
 
 
-def _show_path(path: Path) -> str:
+def _format_path(path: Path) -> str:
     return abbreviate(str(path).replace("\0", "\\0"), 200)
 
 
@@ -259,13 +259,13 @@ def refuse_deep_nesting(opened: BinaryIO) -> None:
     _check_lines(rest)
 
 
-def nesting_depth(line: bytes) -> int:
+def measure_nesting_depth(line: bytes) -> int:
     """Return how deep the brackets of one line nest, strings left out.
 
     >>> nesting_depth(b'{"a": [1, [2]], "b": "[[["}')
     3
     """
-    return int(np.cumsum(_steps(np.frombuffer(_STRING.sub(b"", line), np.uint8))).max(initial=0))
+    return int(np.cumsum(_count_bracket_steps(np.frombuffer(_STRING.sub(b"", line), np.uint8))).max(initial=0))
 
 
 def _check_lines(lines: bytes) -> None:
@@ -277,17 +277,17 @@ def _check_lines(lines: bytes) -> None:
     )
     found = signs[brackets]
     ends = np.flatnonzero(found == _NEWLINE)
-    totals = np.cumsum(_steps(found))
+    totals = np.cumsum(_count_bracket_steps(found))
     line_of = np.searchsorted(ends, np.arange(found.size), side="left")
     before = np.concatenate([[0], totals[ends]])[line_of]
     for number in np.unique(line_of[totals - before > MAX_NESTING]):
         start = 0 if number == 0 else brackets[ends[number - 1]] + 1
         end = brackets[ends[number]] if number < ends.size else len(lines)
-        if nesting_depth(lines[start:end]) > MAX_NESTING:
+        if measure_nesting_depth(lines[start:end]) > MAX_NESTING:
             raise InputError(f"a row nests objects and lists more than {MAX_NESTING} deep")
 
 
-def _steps(signs: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+def _count_bracket_steps(signs: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     """Return +1 for each opening bracket, -1 for each closing one, 0 for the rest."""
     folded = signs | _CASE_BIT
     steps: npt.NDArray[np.int64] = (folded == ord("{")).astype(np.int64) - (folded == ord("}"))

@@ -11,19 +11,19 @@ from watersmeet.errors import InputError, abbreviate, listing
 
 #: Types most Arrow kernels do not know, and the ones that stand in for them.
 #: Levels of nested types that are searched for views.
-DEEPEST_LEVELS = 64
+MAX_TYPE_DEPTH = 64
 
-_PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+_VIEW_REPLACEMENTS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
-def difference(first: pa.Schema, other: pa.Schema) -> str | None:
+def describe_schema_difference(first: pa.Schema, other: pa.Schema) -> str | None:
     """How `other` differs from `first`, in words; None if it does not. Nullability and metadata do not count.
 
     >>> difference(pa.schema({"k": pa.int64()}), pa.schema({"k": pa.string()}))
     'column "k" is string, was int64'
     """
     if first.names != other.names:
-        return _names_difference(first.names, other.names)
+        return _describe_name_difference(first.names, other.names)
     for was, now in zip(first, other, strict=True):
         if was.type != now.type:
             return f'column "{was.name}" is {now.type}, was {was.type}'
@@ -45,18 +45,18 @@ def refuse_duplicate_columns(names: Sequence[str], where: str) -> None:
         )
 
 
-def as_declared(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def apply_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The same columns under the first batch's schema, so that nullability and metadata agree."""
     return pa.table(table.columns, schema=schema)
 
 
-def plain(table: pa.Table, where: str = "a table") -> pa.Table:
+def normalize_table(table: pa.Table, where: str = "a table") -> pa.Table:
     """Return the table without string and binary views, for which Arrow has few kernels, and without metadata.
 
     Every source passes through here, so this is where duplicate column names are refused.
     """
     refuse_duplicate_columns(table.column_names, where)
-    fields = [pa.field(field.name, _without_views(field.type)) for field in table.schema]
+    fields = [pa.field(field.name, _replace_views(field.type)) for field in table.schema]
     columns = [
         column.cast(field.type) if column.type != field.type else column
         for column, field in zip(table.columns, fields, strict=True)
@@ -64,7 +64,7 @@ def plain(table: pa.Table, where: str = "a table") -> pa.Table:
     return pa.table(columns, schema=pa.schema(fields)) if columns else table
 
 
-def _without_views(kind: pa.DataType, levels: int = DEEPEST_LEVELS) -> pa.DataType:
+def _replace_views(kind: pa.DataType, levels: int = MAX_TYPE_DEPTH) -> pa.DataType:
     """Return the type with strings and binaries in place of views of them; the same type where it has none.
 
     Types that are nested deeper than `levels` keep their views, because Python's recursion is bounded.
@@ -72,14 +72,14 @@ def _without_views(kind: pa.DataType, levels: int = DEEPEST_LEVELS) -> pa.DataTy
     >>> _without_views(pa.struct([("tags", pa.list_(pa.string_view()))]))
     StructType(struct<tags: list<item: string>>)
     """
-    if kind in _PLAIN:
-        return _PLAIN[kind]
+    if kind in _VIEW_REPLACEMENTS:
+        return _VIEW_REPLACEMENTS[kind]
     if levels == 0:
         return kind
-    parts = [_without_views(kind.field(number).type, levels - 1) for number in range(kind.num_fields)]
+    parts = [_replace_views(kind.field(number).type, levels - 1) for number in range(kind.num_fields)]
     if all(part == kind.field(number).type for number, part in enumerate(parts)):
         return kind
-    rebuild = next((make for is_kind, make in _NESTED if is_kind(kind)), None)
+    rebuild = next((make for is_kind, make in _NESTED_TYPES if is_kind(kind)), None)
     return (
         kind
         if rebuild is None
@@ -89,7 +89,7 @@ def _without_views(kind: pa.DataType, levels: int = DEEPEST_LEVELS) -> pa.DataTy
 
 #: Nested types by their test, and how to build one of other fields. List views stay: Arrow's cast of one gives an
 #: invalid list.
-_NESTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, list[Any]], pa.DataType]], ...] = (
+_NESTED_TYPES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, list[Any]], pa.DataType]], ...] = (
     (pa.types.is_struct, lambda _, fields: pa.struct(fields)),
     (pa.types.is_map, lambda _, fields: pa.map_(fields[0].type.field(0).type, fields[0].type.field(1).type)),
     (pa.types.is_fixed_size_list, lambda kind, fields: pa.list_(fields[0], kind.list_size)),
@@ -98,7 +98,7 @@ _NESTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, list[Any]], p
 )
 
 
-def _names_difference(was: list[str], now: list[str]) -> str:
+def _describe_name_difference(was: list[str], now: list[str]) -> str:
     missing, new = [n for n in was if n not in now], [n for n in now if n not in was]
     words = []
     if missing:

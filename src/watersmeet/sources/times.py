@@ -25,7 +25,7 @@ _UNIT_WORDS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns":
 _LIKELY_S = (631_152_000, 4_102_444_800)
 
 
-def event_times_us(name: str, table: pa.Table, time: str, unit: str | None = None) -> Times:
+def extract_event_times_us(name: str, table: pa.Table, time: str, unit: str | None = None) -> Times:
     """Return the event time of every row in microseconds since the epoch, finer ones rounded down. Rows are counted
     from 1 in errors.
 
@@ -46,11 +46,11 @@ def event_times_us(name: str, table: pa.Table, time: str, unit: str | None = Non
     if unit is None and pa.types.is_integer(column.type) and len(column):
         oldest, newest = pc.min_max(column).as_py().values()
         if newest > MAX_TIME_US:  # nanoseconds of this century do not even fit, so say so before refusing the range
-            refuse_likely_unit(name, time, table.schema, unit, oldest, newest)
-    return _in_range_us(name, time, column, unit or "us")
+            refuse_undeclared_unit(name, time, table.schema, unit, oldest, newest)
+    return _convert_to_us(name, time, column, unit or "us")
 
 
-def refuse_likely_unit(
+def refuse_undeclared_unit(
     name: str, time: str, fields: pa.Schema, unit: str | None, oldest_us: int, newest_us: int
 ) -> None:
     """Refuse integer times without a declared unit that make sense in another unit than microseconds, and none in
@@ -76,7 +76,7 @@ def refuse_likely_unit(
             )
 
 
-def parsed_times(where: str, table: pa.Table, time: str) -> pa.Table:
+def parse_time_column(where: str, table: pa.Table, time: str) -> pa.Table:
     """The table with its time column read from ISO 8601 text, if text it is: CSV and JSON know no better.
 
     >>> parsed_times("bids.csv", pa.table({"ts": ["2024-01-01T00:00:00Z"]}), "ts").column("ts").type
@@ -98,29 +98,29 @@ def parsed_times(where: str, table: pa.Table, time: str) -> pa.Table:
 
 def _refuse_nulls(name: str, time: str, column: pa.ChunkedArray[Any]) -> None:
     if column.null_count:
-        row = _first(column.is_null())
+        row = _first_true_row(column.is_null())
         raise InputError(
             f'row {row} of stream "{name}" has no time: column "{time}" is null',
             hint="every row of a stream needs its time",
         )
 
 
-def _in_range_us(name: str, time: str, column: pa.ChunkedArray[Any], unit: str) -> Times:
+def _convert_to_us(name: str, time: str, column: pa.ChunkedArray[Any], unit: str) -> Times:
     kind = column.type
     if pa.types.is_date(kind):
-        return _in_microseconds(name, time, _ints(column.cast(pa.date32()).cast(pa.int32())), "days", _DAY_NS)
+        return _scale_to_us(name, time, _to_int64(column.cast(pa.date32()).cast(pa.int32())), "days", _DAY_NS)
     unit = kind.unit if isinstance(kind, pa.TimestampType) else unit
-    return _in_microseconds(name, time, _ints(column), _UNIT_WORDS[unit], TIME_UNITS_NS[unit])
+    return _scale_to_us(name, time, _to_int64(column), _UNIT_WORDS[unit], TIME_UNITS_NS[unit])
 
 
-def _in_microseconds(name: str, time: str, ticks: Times, units: str, tick_ns: int) -> Times:
+def _scale_to_us(name: str, time: str, ticks: Times, units: str, tick_ns: int) -> Times:
     """Convert ticks to microseconds, rounding down; refuse them before the product can overflow int64."""
     if tick_ns < _NS_PER_US:
-        return _checked(name, time, ticks // (_NS_PER_US // tick_ns), "microseconds", 1)
-    return _checked(name, time, ticks, units, tick_ns // _NS_PER_US)
+        return _check_range(name, time, ticks // (_NS_PER_US // tick_ns), "microseconds", 1)
+    return _check_range(name, time, ticks, units, tick_ns // _NS_PER_US)
 
 
-def _checked(name: str, time: str, ticks: Times, units: str, tick_us: int) -> Times:
+def _check_range(name: str, time: str, ticks: Times, units: str, tick_us: int) -> Times:
     furthest = MAX_TIME_US // tick_us
     if ticks.size and (ticks.max() > furthest or ticks.min() < -furthest):
         row = int(((ticks > furthest) | (ticks < -furthest)).argmax())
@@ -131,7 +131,7 @@ def _checked(name: str, time: str, ticks: Times, units: str, tick_us: int) -> Ti
     return ticks if tick_us == 1 else ticks * tick_us
 
 
-def _ints(column: pa.ChunkedArray[Any]) -> Times:
+def _to_int64(column: pa.ChunkedArray[Any]) -> Times:
     found: Times = column.cast(pa.int64()).to_numpy()
     return found
 
@@ -139,7 +139,7 @@ def _ints(column: pa.ChunkedArray[Any]) -> Times:
 def _refuse_garbage(where: str, time: str, texts: pa.Array[Any], moments: pa.Array[Any]) -> None:
     bad = pc.and_not(pc.is_null(moments), pc.is_null(texts))
     if pc.any(bad).as_py():
-        row = _first(bad)
+        row = _first_true_row(bad)
         shown = repr(texts[row - 1].as_py())[:80]
         raise InputError(
             f'{where}: row {row} has a time that cannot be read: column "{time}" is {shown}',
@@ -147,7 +147,7 @@ def _refuse_garbage(where: str, time: str, texts: pa.Array[Any], moments: pa.Arr
         )
 
 
-def _first(flags: Any) -> int:
+def _first_true_row(flags: Any) -> int:
     """The number, counted from 1, of the first true row."""
     return int(pc.index(flags, pa.scalar(True)).as_py()) + 1
 

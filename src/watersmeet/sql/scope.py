@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -14,8 +14,29 @@ from watersmeet.algebra.schema import RelationSchema, SourceSchema
 from watersmeet.algebra.windows import RowsWindow, Window
 from watersmeet.errors import QueryError, Span, listing
 from watersmeet.sql.kinds import Family, family, has_order
-from watersmeet.sql.names import matches, not_in_scope
 from watersmeet.sql.places import pointing_at
+
+
+def matches(name: str, existing: Iterable[str]) -> list[str]:
+    """The names meant: none, one, or several where only their case differs.
+
+    >>> matches("Price", ["price", "ts"]), matches("price", ["Price", "price"]), matches("PRICE", ["Price", "price"])
+    (['price'], ['price'], ['Price', 'price'])
+    """
+    names = list(existing)
+    if name in names:
+        return [name]
+    folded = name.casefold()
+    return [candidate for candidate in names if candidate.casefold() == folded]
+
+
+def not_in_scope(source: str, span: Span | None, in_scope: Sequence[str]) -> QueryError:
+    """Build the error for a JOIN condition that names a source which FROM lists later."""
+    return QueryError(
+        f'source "{source}" is not in scope here: it is joined later',
+        span=span,
+        hint=f"sources in scope: {listing(list(in_scope))}; put the condition into WHERE or into the ON of a later JOIN",
+    )
 
 
 class Scope:

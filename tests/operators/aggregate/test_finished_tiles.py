@@ -12,9 +12,9 @@ import pytest
 
 import watersmeet as wm
 from tests.oracle import evaluations, every_instants, table_rows
-from tests.properties.aggregations import KeptParts
-from watersmeet.operators.aggregate.blobs import deserialize_state, serialize_state
+from tests.properties.aggregations import SavedStateParts
 from watersmeet.operators.aggregate.compaction import compact_state
+from watersmeet.operators.aggregate.serialization import deserialize_state, serialize_state
 from watersmeet.runtime.embedded.run import AggregationRun, bind_query
 from watersmeet.runtime.embedded.shed_aggregation import start_shed_aggregation
 
@@ -199,7 +199,7 @@ def _in_batches(query: str, tables: Mapping[str, pa.Table], cuts: tuple[int, ...
     }
     run = wm.run(query, sources, wm.plan())
     assert isinstance(run, AggregationRun)
-    kept = KeptParts()
+    kept = SavedStateParts()
     found: list[pa.RecordBatch] = []
     for number, (start, stop) in enumerate(bounds):
         found += run.advance({name: table.slice(start, stop - start) for name, table in tables.items()})

@@ -12,11 +12,11 @@ import pytest
 import watersmeet as wm
 from tests.oracle import as_multiset, evaluations, every_instants, table_rows
 from tests.oracle.values import Instant
-from watersmeet.runtime.embedded.incremental import Growing, grow
+from watersmeet.runtime.embedded.incremental import IncrementalJob, run_incremental
 from watersmeet.runtime.embedded.run import bind_query
-from watersmeet.sinks.result_files import PartFiles
+from watersmeet.sinks.result_files import PartFileSink
 from watersmeet.sources.declarations import Relation, Stream
-from watersmeet.sources.directories import Inbox
+from watersmeet.sources.directories import FileSource
 
 SECOND = 1_000_000
 FAR_S = 60  # a last row on each side, so that the watermark passes everything before it
@@ -35,7 +35,7 @@ def test_a_job_that_is_stopped_after_every_file_shows_the_oracles_groups(tmp_pat
         for name, parts in files.items():
             (tmp_path / name).mkdir(exist_ok=True)
             pq.write_table(parts[number], tmp_path / name / f"{number:03d}.parquet")
-        grow(job(tmp_path, query), threading.Event(), lambda figures: None)
+        run_incremental(job(tmp_path, query), threading.Event(), lambda figures: None)
     tables = {name: pa.concat_tables(each) for name, each in files.items()}
     bound = bind_query(query, {name: wm.stream(table, time="ts") for name, table in tables.items()})
     final = [at_us for at_us in every_instants(bound, tables) if at_us < (FAR_S - 2) * SECOND]
@@ -45,11 +45,13 @@ def test_a_job_that_is_stopped_after_every_file_shows_the_oracles_groups(tmp_pat
     assert as_multiset(table_rows(found)) == as_multiset(wanted)
 
 
-def job(path: Path, query: str) -> Growing:
+def job(path: Path, query: str) -> IncrementalJob:
     sources: dict[str, Stream | Relation] = {
-        name: Stream(Inbox(path / name, "ts"), "ts", lateness_us=2 * SECOND) for name in ("a", "b")
+        name: Stream(FileSource(path / name, "ts"), "ts", lateness_us=2 * SECOND) for name in ("a", "b")
     }
-    return Growing(wm.sql(query), sources, PartFiles(path / "out"), False, path / "checkpoint", str(path / "out"))
+    return IncrementalJob(
+        wm.sql(query), sources, PartFileSink(path / "out"), False, path / "checkpoint", str(path / "out")
+    )
 
 
 def rows(name: str, from_s: int, until_s: int) -> pa.Table:

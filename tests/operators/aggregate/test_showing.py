@@ -11,10 +11,10 @@ import pytest
 
 import watersmeet as wm
 from tests.oracle import evaluations, every_instants, table_rows
-from tests.properties.aggregations import KeptParts
+from tests.properties.aggregations import SavedStateParts
 from watersmeet.errors import QueryError, WatersmeetError
-from watersmeet.operators.aggregate.blobs import deserialize_state, serialize_state
 from watersmeet.operators.aggregate.compaction import compact_state
+from watersmeet.operators.aggregate.serialization import deserialize_state, serialize_state
 from watersmeet.runtime.embedded.run import AggregationRun, bind_query
 from watersmeet.runtime.embedded.shed_aggregation import start_shed_aggregation
 
@@ -162,7 +162,7 @@ def _in_batches(query: str, table: pa.Table, cuts: tuple[int, ...], restart: str
     ]
     run = wm.run(query, {"s": wm.stream(batches, time="ts")}, wm.plan())
     assert isinstance(run, AggregationRun)
-    kept = KeptParts()
+    kept = SavedStateParts()
     found: list[pa.RecordBatch] = []
     for rows in batches:
         found += run.advance({"s": rows})

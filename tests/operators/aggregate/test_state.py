@@ -8,7 +8,7 @@ import pytest
 import watersmeet as wm
 from watersmeet.errors import InputError
 from watersmeet.operators.aggregate import compaction, tables
-from watersmeet.operators.aggregate.blobs import deserialize_state, serialize_state
+from watersmeet.operators.aggregate.serialization import deserialize_state, serialize_state
 from watersmeet.runtime.embedded.run import AggregationRun
 
 QUERY = """SELECT a.k, COUNT(*) AS n, MAX(b.s) AS last FROM a [RANGE 5 MILLISECONDS], b [RANGE 5 MILLISECONDS]

@@ -12,7 +12,7 @@ import watersmeet as wm
 from watersmeet.algebra.plan import Plan
 from watersmeet.calibration.store import default_profile
 from watersmeet.errors import PlanError
-from watersmeet.operators.window_join.matches import refined
+from watersmeet.operators.window_join.matches import recheck_matches
 from watersmeet.operators.window_join.tactics import loop_stages, w_joins
 from watersmeet.operators.window_join.tactics.registry import TACTICS
 from watersmeet.runtime.embedded.run import EmbeddedRun
@@ -77,8 +77,8 @@ def test_partial_matches_that_fail_a_predicate_are_not_grown(name: str) -> None:
 @pytest.mark.parametrize("name", ["eager-nlj", "lazy-hash", "window-join", "nlw-join", "lca"])
 def test_pieces_of_a_few_matches_give_the_same_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = rows_of(wm.run(FOUR.format("RANGE 30 SECONDS"), streams("abcd"), plan_of(name)))
-    monkeypatch.setattr(loop_stages, "MOST_ROWS", 3)
-    monkeypatch.setattr(w_joins, "MOST_ROWS", 3)
+    monkeypatch.setattr(loop_stages, "MAX_MATCHES", 3)
+    monkeypatch.setattr(w_joins, "MAX_MATCHES", 3)
     assert rows_of(wm.run(FOUR.format("RANGE 30 SECONDS"), streams("abcd"), plan_of(name))) == wanted
 
 
@@ -95,10 +95,10 @@ def test_w_joins_without_an_equality_compare_inside_their_loops(name: str, monke
 
     def watched(config, reach, found, *rest):  # type: ignore[no-untyped-def] # the real function, looked on
         pieces.append(len(found))
-        return refined(config, reach, found, *rest)
+        return recheck_matches(config, reach, found, *rest)
 
-    monkeypatch.setattr(w_joins, "refined", watched)
-    monkeypatch.setattr(w_joins, "MOST_ROWS", 256)
+    monkeypatch.setattr(w_joins, "recheck_matches", watched)
+    monkeypatch.setattr(w_joins, "MAX_MATCHES", 256)
     query = BAND.format("RANGE 60 SECONDS")
     found = rows_of(wm.run(query, streams("abc"), wm.plan(name)))
     assert found == rows_of(wm.run(query, streams("abc"), wm.plan("eager-nlj")))
@@ -107,7 +107,7 @@ def test_w_joins_without_an_equality_compare_inside_their_loops(name: str, monke
 
 
 def test_a_product_of_windows_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(w_joins, "MOST_ROWS", 256)
+    monkeypatch.setattr(w_joins, "MAX_MATCHES", 256)
     run = wm.run(
         "SELECT a.id, b.id, c.id FROM a [RANGE 9 SECONDS], b [RANGE 9 SECONDS], c [RANGE 9 SECONDS]",
         streams("abc"),

@@ -9,15 +9,15 @@ import pytest
 
 import watersmeet as wm
 from tests.oracle import as_multiset, table_rows
-from tests.properties.arrivals import in_any_batches
+from tests.properties.arrivals import arrive_in_any_batches
 from tests.properties.cases import Case
-from tests.properties.engine import Rows, expected
-from tests.properties.generators import generate
-from tests.properties.plans import plans_of
+from tests.properties.engine import Rows, expected_rows
+from tests.properties.generators import generate_case
+from tests.properties.plans import random_plans
 from tests.volume import scale_volume
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import InputError
-from watersmeet.operators.window_join.serialization import state_bytes, state_from_bytes
+from watersmeet.operators.window_join.serialization import deserialize_state, serialize_state
 from watersmeet.runtime.embedded.run import EmbeddedRun
 
 SEEDS = scale_volume(60)
@@ -26,21 +26,21 @@ SEEDS = scale_volume(60)
 @pytest.mark.parametrize("chunk", range(4))
 def test_state_goes_through_bytes_after_every_batch_and_changes_nothing(chunk: int) -> None:
     for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
-        case = generate(seed)
+        case = generate_case(seed)
         run, rounds = _started(case, Random(seed))
         found: list[pa.RecordBatch] = []
         for tables in rounds:
             found += run.advance(tables)
-            run.state = state_from_bytes(run.config, state_bytes(run.state))
-        assert _rows(run, found + run.finish()) == expected(case), f"seed {seed}"
+            run.state = deserialize_state(run.config, serialize_state(run.state))
+        assert _rows(run, found + run.finish()) == expected_rows(case), f"seed {seed}"
 
 
 @pytest.mark.parametrize("chunk", range(4))
 def test_the_plan_changes_after_every_batch_and_changes_nothing(chunk: int) -> None:
     for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
-        case = generate(seed)
+        case = generate_case(seed)
         rng = Random(seed)
-        plans = [Plan(), *plans_of(rng, case)]
+        plans = [Plan(), *random_plans(rng, case)]
         run, rounds = _started(case, rng)
         used: list[str] = []
         found: list[pa.RecordBatch] = []
@@ -49,32 +49,32 @@ def test_the_plan_changes_after_every_batch_and_changes_nothing(chunk: int) -> N
             used.append(plan.algorithm)
             run.replan(plan)
             found += run.advance(tables)
-        assert _rows(run, found + run.finish()) == expected(case), f"seed {seed}, plans {used}"
+        assert _rows(run, found + run.finish()) == expected_rows(case), f"seed {seed}, plans {used}"
 
 
 def test_a_step_leaves_the_state_before_it_as_it_was() -> None:
     for seed in range(100):
-        case = generate(seed)
+        case = generate_case(seed)
         run, rounds = _started(case, Random(seed))
         for tables in rounds:
-            before, state = state_bytes(run.state), run.state
+            before, state = serialize_state(run.state), run.state
             run.advance(tables)
-            assert state_bytes(state) == before, f"seed {seed}"
+            assert serialize_state(state) == before, f"seed {seed}"
 
 
 def test_damaged_state_is_refused_by_name() -> None:
-    run, rounds = _started(generate(3), Random(3))
+    run, rounds = _started(generate_case(3), Random(3))
     for tables in rounds:
         run.advance(tables)
-    blob = state_bytes(run.state)
+    blob = serialize_state(run.state)
     for damaged in (b"", b"nonsense", blob[:-1], blob[:20] + bytes([blob[20] ^ 1]) + blob[21:]):
         with pytest.raises(InputError, match="state"):
-            state_from_bytes(run.config, damaged)
+            deserialize_state(run.config, damaged)
 
 
 def _started(case: Case, rng: Random) -> tuple[EmbeddedRun, list[dict[str, pa.Table]]]:
     """A run that is fed by hand, and its input in rounds of batches, none of them late."""
-    arrivals = in_any_batches(rng, case)
+    arrivals = arrive_in_any_batches(rng, case)
     sources: dict[str, wm.Stream | wm.Relation] = {
         each.name: wm.relation(each.table) for each in case.sources if each.time is None
     }

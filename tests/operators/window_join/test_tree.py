@@ -9,12 +9,12 @@ import pytest
 
 import watersmeet as wm
 from tests.operators.window_join.test_state_between_batches import _rows, _started
-from tests.properties.engine import expected
-from tests.properties.generators import generate
-from tests.properties.plans import _tree
+from tests.properties.engine import expected_rows
+from tests.properties.generators import generate_case
+from tests.properties.plans import random_tree_plan
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
-from watersmeet.operators.window_join.serialization import state_bytes, state_from_bytes
+from watersmeet.operators.window_join.serialization import deserialize_state, serialize_state
 from watersmeet.sources.declarations import Stream
 
 QUERY = (
@@ -44,29 +44,29 @@ def test_every_tree_gives_the_rows_of_grouped_runs() -> None:
 @pytest.mark.parametrize("chunk", range(2))
 def test_what_nodes_keep_is_lost_with_every_other_batch_and_changes_nothing(chunk: int) -> None:
     for seed in range(chunk * 150, (chunk + 1) * 150):
-        case, rng = generate(seed), Random(seed)
+        case, rng = generate_case(seed), Random(seed)
         run, rounds = _started(case, rng)
-        run.replan(_tree(rng, "tree", [item.alias for item in case.items]))
+        run.replan(random_tree_plan(rng, "tree", [item.alias for item in case.items]))
         found: list[pa.RecordBatch] = []
         for number, tables in enumerate(rounds):
             found += run.advance(tables)
             if number % 2:
-                run.state = state_from_bytes(run.config, state_bytes(run.state))
-        assert _rows(run, found + run.finish()) == expected(case), f"seed {seed}"
+                run.state = deserialize_state(run.config, serialize_state(run.state))
+        assert _rows(run, found + run.finish()) == expected_rows(case), f"seed {seed}"
 
 
 @pytest.mark.parametrize("chunk", range(2))
 def test_trees_change_into_each_other_and_into_runs_between_batches(chunk: int) -> None:
     for seed in range(chunk * 150, (chunk + 1) * 150):
-        case, rng = generate(seed), Random(seed)
+        case, rng = generate_case(seed), Random(seed)
         run, rounds = _started(case, rng)
         aliases = [item.alias for item in case.items]
         found: list[pa.RecordBatch] = []
-        plan = _tree(rng, "tree", aliases)
+        plan = random_tree_plan(rng, "tree", aliases)
         for tables in rounds:
-            run.replan(rng.choice((plan, plan, _tree(rng, "tree", aliases), Plan())))
+            run.replan(rng.choice((plan, plan, random_tree_plan(rng, "tree", aliases), Plan())))
             found += run.advance(tables)
-        assert _rows(run, found + run.finish()) == expected(case), f"seed {seed}"
+        assert _rows(run, found + run.finish()) == expected_rows(case), f"seed {seed}"
 
 
 def test_a_tree_counts_what_it_does() -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.calibration import structures
-from watersmeet.calibration.measurement import A, B, even_keys, joined, odd_keys, pane
+from watersmeet.calibration.measurement import A, B, build_join_config, build_pane, draw_even_keys, draw_odd_keys
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.pane import Int64s, Pane
 from watersmeet.operators.window_join.tactics.registry import find_tactic
@@ -31,7 +31,7 @@ from watersmeet_lab.papers.exhibit import FigureLines, Table, figure_from_points
 
 BUCKET_ROWS, NODE_ROWS = 10, 100
 _SECOND_US = 1_000_000
-_KEYS = {A: even_keys, B: odd_keys}
+_KEYS = {A: draw_even_keys, B: draw_odd_keys}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def build_join_case(pair: str, streams: TwoStreams, seconds: float) -> JoinCase:
     lengths_us = {i: round(rows[i] / rates[i] * _SECOND_US) for i in (A, B)}
     indexes = {i: structure_index(letter, rows[i]) for i, letter in zip((A, B), pair, strict=True)}
     plan = Plan("window-join", indexes=(("a", indexes[A]), ("b", indexes[B])))
-    config = joined(plan, window_a_us=lengths_us[A], window_b_us=lengths_us[B])
+    config = build_join_config(plan, window_a_us=lengths_us[A], window_b_us=lengths_us[B])
     start_us = max(lengths_us.values())
     rng = np.random.default_rng(0)
     old, new = {}, {}
@@ -64,14 +64,14 @@ def build_join_case(pair: str, streams: TwoStreams, seconds: float) -> JoinCase:
         gap_us = _SECOND_US / rates[i]
         before = start_us - np.ceil(np.arange(rows[i], 0, -1) * gap_us).astype(np.int64) + 1
         after = start_us + 1 + np.floor((np.arange(round(rates[i] * seconds)) + 0.5) * gap_us).astype(np.int64)
-        old[i] = pane(config, i, before, _KEYS[i](rng, before.size))
+        old[i] = build_pane(config, i, before, _KEYS[i](rng, before.size))
         new[i] = (after, _KEYS[i](rng, after.size))
     first = min((int(times[0]), i) for i, (times, _) in new.items() if times.size)[1]
     return JoinCase(
         config,
         [(old[A],), (old[B],)],
-        {i: pane(config, i, *new[i]) for i in (A, B)},
-        {i: pane(config, i, *_first_rows(*new[i], 1 if i == first else 0)) for i in (A, B)},
+        {i: build_pane(config, i, *new[i]) for i in (A, B)},
+        {i: build_pane(config, i, *_first_rows(*new[i], 1 if i == first else 0)) for i in (A, B)},
         seconds,
     )
 

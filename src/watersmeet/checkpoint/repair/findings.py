@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from watersmeet.checkpoint.contents import (
-    Contents,
+    CheckpointContents,
     Damage,
+    FileKind,
     InputProblem,
-    Kind,
     batch_path,
     find_input_problems,
     manifest_path,
@@ -26,7 +26,7 @@ from watersmeet.checkpoint.contents import (
 )
 from watersmeet.checkpoint.framing import DamagedFileError
 from watersmeet.checkpoint.owner import owner_path, read_owner
-from watersmeet.sinks.result_files import part_files
+from watersmeet.sinks.result_files import list_part_files
 
 ASIDE = ".damaged"
 _START_AGAIN = "start again with a new checkpoint and a new output directory"
@@ -76,24 +76,24 @@ def find_embedded_problems(path: Path, out: Path | None) -> Iterator[Finding]:
     yield from _find_leftovers(path)
 
 
-def _report_damage(contents: Contents, damage: Damage, out: Path | None) -> Finding:
-    if damage.kind is Kind.MANIFEST:
+def _report_damage(contents: CheckpointContents, damage: Damage, out: Path | None) -> Finding:
+    if damage.kind is FileKind.MANIFEST:
         return Finding(
             damage.place, damage.wrong, f"the query of this checkpoint is unknown without it; {_START_AGAIN}"
         )
-    if damage.kind is Kind.STATE:
+    if damage.kind is FileKind.STATE:
         return _report_state_damage(contents, damage)
     return _report_record_damage(contents, damage, out)
 
 
-def _report_record_damage(contents: Contents, damage: Damage, out: Path | None) -> Finding:
+def _report_record_damage(contents: CheckpointContents, damage: Damage, out: Path | None) -> Finding:
     """A lost list of files costs nothing while its batch has written no row: the files are chosen again."""
     is_in_flight = damage.batch == contents.committed + 1 and damage.batch == contents.last_record
     if not is_in_flight or contents.manifest is None:
         return Finding(
             damage.place, damage.wrong, f"the files of this batch are unknown, and would be read twice; {_START_AGAIN}"
         )
-    if out is not None and damage.batch in part_files(out):
+    if out is not None and damage.batch in list_part_files(out):
         return Finding(
             damage.place, damage.wrong, f"the batch has written rows, and its input files are unknown; {_START_AGAIN}"
         )
@@ -102,7 +102,7 @@ def _report_record_damage(contents: Contents, damage: Damage, out: Path | None) 
     )
 
 
-def _report_state_damage(contents: Contents, damage: Damage) -> Finding:
+def _report_state_damage(contents: CheckpointContents, damage: Damage) -> Finding:
     newest = max(contents.states, default=-1)
     if newest > damage.batch:
         return Finding(
@@ -125,11 +125,11 @@ def _report_state_damage(contents: Contents, damage: Damage) -> Finding:
     )
 
 
-def _find_lost_inputs(contents: Contents, out: Path | None) -> Iterator[Finding]:
+def _find_lost_inputs(contents: CheckpointContents, out: Path | None) -> Iterator[Finding]:
     """Inputs of batches that the next run has to run again. A changed file counts only if rows of the batch were
     written.
     """
-    written = part_files(out) if out is not None else {}
+    written = list_part_files(out) if out is not None else {}
     for problem in _find_input_problems(contents, contents.committed):
         if problem.is_missing or problem.batch in written:
             yield Finding(
@@ -137,14 +137,14 @@ def _find_lost_inputs(contents: Contents, out: Path | None) -> Iterator[Finding]
             )
 
 
-def _find_input_problems(contents: Contents, after: int) -> Iterator[InputProblem]:
+def _find_input_problems(contents: CheckpointContents, after: int) -> Iterator[InputProblem]:
     if contents.manifest is None:
         return iter(())
     streams = {name: Path(each["path"]) for name, each in contents.manifest.about.streams.items() if "path" in each}
     return find_input_problems(streams, contents.records, after)
 
 
-def _find_output_problems(contents: Contents, out: Path) -> Iterator[Finding]:
+def _find_output_problems(contents: CheckpointContents, out: Path) -> Iterator[Finding]:
     place = owner_path(out)
     try:
         owner = read_owner(out)
@@ -159,7 +159,7 @@ def _find_output_problems(contents: Contents, out: Path) -> Iterator[Finding]:
         )
         yield Finding(place, "names another owner", f"{words}; {_START_AGAIN}")
         return
-    newest = max(part_files(out), default=-1)
+    newest = max(list_part_files(out), default=-1)
     if newest > contents.last_record:
         lost = batch_path(contents.path, contents.last_record + 1)
         yield Finding(

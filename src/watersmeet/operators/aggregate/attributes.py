@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from watersmeet.operators.aggregate.codes import ValueCodes, decode_dictionary
+from watersmeet.operators.aggregate.codes import Interner, ValueCodes, decode_dictionary
 from watersmeet.operators.aggregate.config import CarriedAttributes
-from watersmeet.operators.aggregate.interner import Interner
 
 Int64s = NDArray[np.int64]
 

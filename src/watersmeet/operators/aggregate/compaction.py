@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from watersmeet.operators.aggregate.attributes import Attributes
 from watersmeet.operators.aggregate.codes import OrderCodes, ValueCodes, ValueNumbering
 from watersmeet.operators.aggregate.config import AggregateConfig
-from watersmeet.operators.aggregate.panes import AggregatePane, merge_to_limit
 from watersmeet.operators.aggregate.result_set import SUM_COLUMNS, ResultSet
 from watersmeet.operators.aggregate.state import AggregateState, empty_state, rebuild_tables
+from watersmeet.operators.aggregate.window_rows import AggregatePane, merge_to_limit
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]

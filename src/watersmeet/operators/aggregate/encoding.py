@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Column, Expr, columns_of
 from watersmeet.operators.aggregate.attributes import Attributes
 from watersmeet.operators.aggregate.codes import OrderCodes, ValueCodes
-from watersmeet.operators.aggregate.config import AggregateConfig
-from watersmeet.operators.aggregate.layout import MeasureLayout
+from watersmeet.operators.aggregate.config import AggregateConfig, MeasureLayout
 from watersmeet.operators.aggregate.measures import encode_measure
-from watersmeet.operators.aggregate.rows import OUTSIDE, WindowRows
 from watersmeet.operators.aggregate.validity import row_ends_us
+from watersmeet.operators.aggregate.window_rows import OUTSIDE, WindowRows
 from watersmeet.operators.expressions import all_true, evaluate
 from watersmeet.operators.window_join.admission import ReleasedRows
-from watersmeet.operators.window_join.join_predicates import ordered_codes
+from watersmeet.operators.window_join.join_predicates import encode_ordered
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -49,7 +48,7 @@ def encode_rows(
     first = len(config.join.classes.keys)
     ranges = np.zeros((size, sum(len(each.ranges) for each in config.join.inputs)), np.int64)
     for column, expr in source.ranges:
-        ranges[:, column - first] = ordered_codes(value(expr))
+        ranges[:, column - first] = encode_ordered(value(expr))
     extremes, has_extreme = np.zeros((size, len(orders)), np.int64), np.zeros((size, len(orders)), np.bool_)
     for place, extreme in enumerate(config.extremes):
         if extreme.owner == number:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from watersmeet.kernels.aggregation.arguments import NONE, Heaps
 from watersmeet.kernels.aggregation.pairing_heap import first_values
-from watersmeet.operators.aggregate.codes import OrderCodes
-from watersmeet.operators.aggregate.interner import Interner
+from watersmeet.operators.aggregate.codes import Interner, OrderCodes
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]

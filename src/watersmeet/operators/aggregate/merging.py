@@ -8,6 +8,7 @@ are; HAVING, expressions over aggregates, overflow and what counts as a change a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,16 +17,15 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Aggregate, Column
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.operators.aggregate.compaction import compact_state, needs_compaction
-from watersmeet.operators.aggregate.config import AggregateConfig, CarriedAttributes, ExtremeArgument
-from watersmeet.operators.aggregate.outputs import GROUP, aggregate_name
-from watersmeet.operators.aggregate.partials import (
-    AS_OF_US,
-    SIGN,
-    read_partial_extremes,
-    read_partial_keys,
-    read_partial_sums,
+from watersmeet.operators.aggregate.config import (
+    GROUP,
+    AggregateConfig,
+    CarriedAttributes,
+    ExtremeArgument,
+    aggregate_name,
+    key_name,
 )
-from watersmeet.operators.aggregate.result_set import Contributions
+from watersmeet.operators.aggregate.result_set import AS_OF_US, SIGN, Contributions
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.sql.typing import type_of
 
@@ -103,3 +103,21 @@ def _is_extreme(aggregate: Aggregate) -> bool:
 
 def _with_own_column(number: int, aggregate: Aggregate) -> Aggregate:
     return replace(aggregate, arg=Column(aggregate_name(number), GROUP)) if _is_extreme(aggregate) else aggregate
+
+
+def read_partial_keys(rows: pa.Table, count: int) -> list[pa.Array]:
+    """The values of the group keys in partial rows."""
+    return [rows.column(key_name(number)).combine_chunks() for number in range(count)]
+
+
+def read_partial_extremes(rows: pa.Table, count: int) -> list[pa.Array]:
+    return [rows.column(aggregate_name(number)).combine_chunks() for number in range(count)]
+
+
+def read_partial_sums(rows: pa.Table, name: str, width: int) -> NDArray[Any]:
+    """One of the matrices of sums, with the sign in it."""
+    signs = rows.column(SIGN).to_numpy()
+    matrix = np.zeros((rows.num_rows, width), np.int64 if name == "ints" else np.float64)
+    for place in range(width):
+        matrix[:, place] = rows.column(f"{name} {place}").to_numpy() * signs
+    return matrix

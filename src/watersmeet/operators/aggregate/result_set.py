@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +14,10 @@ from watersmeet.algebra.expressions import Column
 from watersmeet.kernels.aggregation.arguments import DIRTY, NONE, OPEN, Result, Shown
 from watersmeet.kernels.aggregation.as_update import as_update
 from watersmeet.operators.aggregate.attributes import Attributes, ValueColumns
-from watersmeet.operators.aggregate.codes import OrderCodes, ValueCodes
-from watersmeet.operators.aggregate.config import AS_OF_TYPE, AggregateConfig
+from watersmeet.operators.aggregate.codes import Interner, OrderCodes, ValueCodes
+from watersmeet.operators.aggregate.config import AS_OF_TYPE, AggregateConfig, MeasureLayout, aggregate_name, key_name
 from watersmeet.operators.aggregate.extremes import Extremes
-from watersmeet.operators.aggregate.interner import Interner
-from watersmeet.operators.aggregate.layout import MeasureLayout
 from watersmeet.operators.aggregate.measures import COUNT_ONLY, decode_totals
-from watersmeet.operators.aggregate.outputs import aggregate_name, key_name
-from watersmeet.operators.aggregate.partials import build_partial_batch
 from watersmeet.operators.expressions import evaluate, is_true
 from watersmeet.operators.expressions.casts import decimals_to_doubles
 
@@ -28,6 +25,10 @@ Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
+#: Columns of partial rows: the evaluation instant, and +1 or -1.
+AS_OF_US, SIGN = "as of", "sign"
+#: The matrices of a group's sums, as `GroupSums` names them.
+SUM_MATRICES = ("ints", "approx", "pairs")
 #: The columns of a result that hold sums, by name.
 SUM_COLUMNS = ("ints", "approx", "pairs", "shown_ints", "shown_approx", "shown_pairs")
 
@@ -328,3 +329,22 @@ def _find_unequal_values(left: pa.Array, right: pa.Array) -> Bools:
     codes = ValueCodes.of(left.type)
     missing = [np.asarray(side.is_null().to_numpy(zero_copy_only=False), np.bool_) for side in (left, right)]
     return np.asarray((codes.codes(left) != codes.codes(right)) | (missing[0] != missing[1]))
+
+
+def build_partial_batch(
+    as_of_us: Int64s,
+    sign: int,
+    keys: Sequence[pa.Array],
+    sums: tuple[Int64s, Float64s, Float64s],
+    firsts: Sequence[pa.Array],
+) -> pa.RecordBatch:
+    """One signed row per group and instant: its keys, its sums, and per MIN or MAX the value it shows."""
+    columns: dict[str, Any] = {AS_OF_US: pa.array(as_of_us), SIGN: pa.array(np.full(as_of_us.size, sign, np.int8))}
+    columns |= {key_name(number): values for number, values in enumerate(keys)}
+    columns |= {
+        f"{name} {place}": pa.array(np.ascontiguousarray(matrix[:, place]))
+        for name, matrix in zip(SUM_MATRICES, sums, strict=True)
+        for place in range(matrix.shape[1])
+    }
+    columns |= {aggregate_name(number): values for number, values in enumerate(firsts)}
+    return pa.RecordBatch.from_pydict(columns)

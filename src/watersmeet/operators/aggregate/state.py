@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 from watersmeet.algebra.windows import FOREVER_US, RowsWindow
 from watersmeet.operators.aggregate.attributes import Attributes
 from watersmeet.operators.aggregate.codes import ValueCodes
-from watersmeet.operators.aggregate.config import AggregateConfig
+from watersmeet.operators.aggregate.config import AggregateConfig, MeasureLayout, build_layout
 from watersmeet.operators.aggregate.encoding import encode_rows
-from watersmeet.operators.aggregate.layout import MeasureLayout, build_layout
-from watersmeet.operators.aggregate.panes import AggregatePane, merge_to_limit
 from watersmeet.operators.aggregate.result_set import ResultSet
-from watersmeet.operators.aggregate.rows import WindowRows
 from watersmeet.operators.aggregate.tables import JoinTables
+from watersmeet.operators.aggregate.window_rows import AggregatePane, WindowRows, merge_to_limit
 from watersmeet.operators.window_join.admission import InputBatch, ReleasedRows
 from watersmeet.operators.window_join.row_counter import RowCounter
 

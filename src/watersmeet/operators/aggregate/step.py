@@ -19,11 +19,15 @@ from watersmeet.errors import InternalError
 from watersmeet.operators.aggregate.compaction import compact_state, needs_compaction
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.encoding import encode_rows
-from watersmeet.operators.aggregate.events import WindowChanges, apply_window_changes, find_window_changes
-from watersmeet.operators.aggregate.instants import find_evaluation_instants
-from watersmeet.operators.aggregate.panes import AggregatePane, evict_from_panes, merge_to_limit
-from watersmeet.operators.aggregate.rows import concat_window_rows
 from watersmeet.operators.aggregate.state import AggregateState, rebuild_tables
+from watersmeet.operators.aggregate.validity import find_evaluation_instants
+from watersmeet.operators.aggregate.window_changes import WindowChanges, apply_window_changes, find_window_changes
+from watersmeet.operators.aggregate.window_rows import (
+    AggregatePane,
+    concat_window_rows,
+    evict_from_panes,
+    merge_to_limit,
+)
 from watersmeet.operators.window_join.admission import (
     InputBatch,
     ReleasedRows,
@@ -33,8 +37,8 @@ from watersmeet.operators.window_join.admission import (
     prepend_waiting,
     set_row_ends,
 )
-from watersmeet.operators.window_join.driver import Counters
-from watersmeet.operators.window_join.work_counters import Tally
+from watersmeet.operators.window_join.driver import BatchCounters
+from watersmeet.operators.window_join.work_counters import WorkCounters
 
 Int64s = NDArray[np.int64]
 
@@ -45,7 +49,7 @@ class AggregateStepResult:
 
     results: list[pa.RecordBatch]
     state: AggregateState
-    counters: Counters
+    counters: BatchCounters
 
 
 def step(
@@ -63,7 +67,7 @@ def step(
     handed in here.
     """
     kept = {i: drop_late_rows(delta, watermark_us) for i, delta in deltas.items()}
-    tally = Tally(len(state.sides))
+    tally = WorkCounters(len(state.sides))
     state.largest_us = max(
         [state.largest_us, largest_us, *(int(delta.times.max()) for delta in kept.values() if len(delta))]
     )
@@ -79,7 +83,7 @@ def step(
         state = compact_state(config, state)
     elif state.tables.wasteful:
         state = rebuild_tables(config, state)
-    counters = Counters(
+    counters = BatchCounters(
         arrived=tuple(len(deltas[i]) if i in deltas else 0 for i in range(len(state.sides))),
         late=tuple(len(deltas[i]) - len(kept[i]) if i in deltas else 0 for i in range(len(state.sides))),
         results=sum(batch.num_rows for batch in results),
@@ -89,7 +93,7 @@ def step(
 
 
 def _emit_due_instants(
-    config: AggregateConfig, state: AggregateState, future_us: int, tally: Tally
+    config: AggregateConfig, state: AggregateState, future_us: int, tally: WorkCounters
 ) -> list[pa.RecordBatch]:
     """Evaluate at every instant that no row still to come can be at or before; at the end of the input, at all that are
     left.
@@ -112,7 +116,7 @@ def _emit_due_instants(
 
 
 def _emit_at_watermark(
-    config: AggregateConfig, state: AggregateState, future_us: int, tally: Tally
+    config: AggregateConfig, state: AggregateState, future_us: int, tally: WorkCounters
 ) -> list[pa.RecordBatch]:
     """Evaluates once, at the watermark after the batch, or at the largest time when the input is over."""
     over = future_us == FOREVER_US
@@ -130,7 +134,7 @@ def _emit_at_watermark(
     return results + _emit_provisionally(config, state, shown_at, tally)
 
 
-def _advance_windows_to(config: AggregateConfig, state: AggregateState, final_us: int, tally: Tally) -> None:
+def _advance_windows_to(config: AggregateConfig, state: AggregateState, final_us: int, tally: WorkCounters) -> None:
     at = np.array([final_us], np.int64)
     happening = find_window_changes(config, state, at)
     apply_window_changes(config, state, happening, at, tally, closing=-1)
@@ -138,7 +142,7 @@ def _advance_windows_to(config: AggregateConfig, state: AggregateState, final_us
 
 
 def _emit_provisionally(
-    config: AggregateConfig, state: AggregateState, now: Int64s, tally: Tally
+    config: AggregateConfig, state: AggregateState, now: Int64s, tally: WorkCounters
 ) -> list[pa.RecordBatch]:
     """What the watermark's own instant shows, with the rows of that instant that are here; they and those they push out
     are put back.

@@ -27,11 +27,10 @@ from watersmeet.kernels.aggregation.arguments import (
 )
 from watersmeet.kernels.aggregation.as_join import as_join
 from watersmeet.kernels.aggregation.directories import place_nodes
-from watersmeet.operators.aggregate.config import AggregateConfig
-from watersmeet.operators.aggregate.interner import Interner
-from watersmeet.operators.aggregate.layout import MeasureLayout
-from watersmeet.operators.aggregate.rows import WindowRows
-from watersmeet.operators.window_join.tactics.nested_loops import OPS
+from watersmeet.operators.aggregate.codes import Interner
+from watersmeet.operators.aggregate.config import AggregateConfig, MeasureLayout
+from watersmeet.operators.aggregate.window_rows import WindowRows
+from watersmeet.operators.window_join.tactics.nested_loops import OP_CODES
 
 Int64s = NDArray[np.int64]
 
@@ -227,7 +226,9 @@ def _build_steps(config: AggregateConfig, ways: list[_AccessPath]) -> Steps:
 
 def _build_conditions(config: AggregateConfig) -> Conditions:
     first = len(config.join.classes.keys)
-    rows = [(OPS[t.op], t.left, t.left_column - first, t.right, t.right_column - first) for t in config.join.thetas]
+    rows = [
+        (OP_CODES[t.op], t.left, t.left_column - first, t.right, t.right_column - first) for t in config.join.thetas
+    ]
     table = np.array(rows, np.int64).reshape(-1, 5)
     later_by = np.empty((0, 0), np.int64) if config.later_by_us is None else np.array(config.later_by_us, np.int64)
     op, left, left_column, right, right_column = (np.ascontiguousarray(table[:, column]) for column in range(5))

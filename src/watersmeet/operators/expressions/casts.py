@@ -35,6 +35,37 @@ from watersmeet.operators.expressions.rows import (
 )
 from watersmeet.operators.expressions.temporal import convert_unit
 
+_EXACT_CONTEXT = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
+
+
+_MAX_PRECISION = 38
+
+
+#: Integers up to this size are doubles, and so are powers of ten up to this exponent.
+_EXACT_INTEGER = 2**53
+
+
+_EXACT_EXPONENT = 22
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+
+
+#: No 64-bit integer has more digits, leading zeros aside; Python refuses to read thousands of them.
+_MAX_DIGITS = 4_000
+
+
+_BOOLEANS = {"true": True, "false": False}
+
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+_MICROSECOND = dt.timedelta(microseconds=1)
+
 
 def evaluate_cast(node: Cast, rows: EvaluationRows) -> Datum:
     arg = rows.evaluate_datum(node.arg)
@@ -73,6 +104,111 @@ def convert(values: Array, kind: pa.DataType) -> Array:
     return values.cast(kind)
 
 
+def decimals_to_doubles(values: Array) -> Array:
+    """Convert each decimal to its nearest double, correctly rounded.
+
+    Arrow's own cast multiplies by a rounded power of ten, so it misses the nearest double in about one of eight
+    decimals of two places. IEEE 754 division rounds correctly, so dividing two exact doubles is enough. Decimals that
+    have no such quotient take Python's exact conversion, once per distinct value.
+
+    >>> decimals_to_doubles(pa.array([Decimal("1.15"), None], pa.decimal128(7, 2))).to_pylist()
+    [1.15, None]
+    """
+    if values.type.bit_width < 128:
+        values = values.cast(pa.decimal128(values.type.precision, values.type.scale))
+    unscaled, is_exact = _exact_unscaled(values)
+    scale = values.type.scale
+    doubles = unscaled / float(10**scale) if scale >= 0 else unscaled * float(10**-scale)
+    nulls = find_null_rows(values)
+    slow = ~is_exact & ~nulls
+    if slow.any():
+        doubles[slow] = map_unique(float, values.filter(pa.array(slow)), pa.float64()).to_numpy()
+    return to_arrow(doubles, nulls, pa.float64())
+
+
+def quantize_exactly(number: float | str, scale: int) -> Decimal:
+    """A number with `scale` digits after the point, halves away from zero.
+
+    >>> quantize_exactly(0.125, 2)
+    Decimal('0.13')
+    """
+    value = Decimal(number)
+    if not value.is_finite():
+        raise OverflowError(f"{number} is no decimal")
+    return value.quantize(Decimal(1).scaleb(-scale), context=_EXACT_CONTEXT)
+
+
+def parse_text(values: Array, kind: pa.DataType) -> Array:
+    """Each text as a value of `kind`, NULL where it is none.
+
+    >>> parse_text(pa.array(["12", "1e3", "x", None]), pa.float64()).to_pylist()
+    [12.0, 1000.0, None, None]
+    """
+    if pa.types.is_timestamp(kind):
+        return (
+            map_unique(parse_instant_us, values, pa.int64())
+            .view(pa.timestamp("us"))
+            .cast(pa.timestamp(kind.unit), safe=False)
+            .view(kind)
+        )
+    return map_unique(_text_parser(kind), values, kind)
+
+
+def parse_instant_us(text: str) -> int | None:
+    """An ISO 8601 date or time as microseconds since the epoch, UTC unless it says otherwise; None when it is none.
+
+    >>> parse_instant_us("1970-01-01T00:00:01Z"), parse_instant_us("1970-01-01 01:00:00+01:00"), parse_instant_us("soon")
+    (1000000, 0, None)
+    """
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (moment.replace(tzinfo=moment.tzinfo or dt.UTC) - _EPOCH) // _MICROSECOND
+
+
+def to_integer(values: Array, kind: pa.DataType) -> Array:
+    """Cut off towards zero; what does not fit, NaN included, raises.
+
+    Arrow's safe cast refuses fractions and whatever is out of range, so cutting off first leaves it the range to check.
+    """
+    if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
+        values = call_kernel("trunc", values)
+    return values.cast(kind)
+
+
+def to_float(values: Array, kind: pa.DataType) -> Array:
+    """Convert to the nearest float: integers beyond 2**53 round, doubles too large for a single become infinite."""
+    if pa.types.is_decimal(values.type):
+        values = decimals_to_doubles(values)
+    return values.cast(kind, safe=False)
+
+
+def _exact_unscaled(values: Array) -> tuple[npt.NDArray[np.float64], Bools]:
+    """Return the unscaled decimals as doubles, and where both they and their power of ten are exact."""
+    width = values.type.bit_width // 64
+    buffer = values.buffers()[1]
+    words = np.frombuffer(buffer, np.int64) if buffer is not None and buffer.size else np.zeros(0, np.int64)
+    words = words[: (values.offset + len(values)) * width].reshape(-1, width)[values.offset :]
+    lowest = words[:, 0]
+    fits = (words[:, 1:] == (lowest >> 63)[:, None]).all(axis=1)
+    fits &= (lowest >= -_EXACT_INTEGER) & (lowest <= _EXACT_INTEGER)
+    return lowest.astype(np.float64), fits if abs(values.type.scale) <= _EXACT_EXPONENT else np.zeros_like(fits)
+
+
+def to_decimal(values: Array, kind: pa.Decimal128Type[Any, Any]) -> Array:
+    """Rounded half away from zero to the wanted scale; what has too many digits raises."""
+    if pa.types.is_floating(values.type):
+        return map_unique(lambda number: quantize_exactly(number, kind.scale), values, kind)
+    if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
+        values = values.cast(pa.int64() if pa.types.is_boolean(values.type) else values.type).cast(
+            pa.decimal128(_MAX_PRECISION, 0)
+        )
+    if values.type.scale > kind.scale:
+        values = call_kernel("round", values, options=pc.RoundOptions(kind.scale, "half_towards_infinity"))
+    return values.cast(kind)
+
+
 def _to_boolean(values: Array, kind: pa.DataType) -> Array:
     return values.cast(kind)
 
@@ -107,148 +243,6 @@ def _to_duration(values: Array, kind: pa.DurationType[Any]) -> Array:
     return convert_unit(values, kind.unit) if pa.types.is_duration(values.type) else values.cast(kind)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return kind in (pa.string(), pa.large_string(), pa.string_view())
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return kind in (pa.binary(), pa.large_binary(), pa.binary_view()) or bool(pa.types.is_fixed_size_binary(kind))
-
-
-_RULES: tuple[tuple[Callable[[pa.DataType], bool], Callable[..., Array]], ...] = (
-    (pa.types.is_integer, to_integer),
-    (pa.types.is_floating, to_float),
-    (pa.types.is_decimal, to_decimal),
-    (pa.types.is_boolean, _to_boolean),
-    (_is_text, _to_text),
-    (pa.types.is_date, _to_date),
-    (pa.types.is_timestamp, _to_timestamp),
-    (pa.types.is_duration, _to_duration),
-)
-
-
-_EXACT_CONTEXT = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
-_MAX_PRECISION = 38
-
-#: Integers up to this size are doubles, and so are powers of ten up to this exponent.
-_EXACT_INTEGER = 2**53
-_EXACT_EXPONENT = 22
-
-
-def to_integer(values: Array, kind: pa.DataType) -> Array:
-    """Cut off towards zero; what does not fit, NaN included, raises.
-
-    Arrow's safe cast refuses fractions and whatever is out of range, so cutting off first leaves it the range to check.
-    """
-    if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
-        values = call_kernel("trunc", values)
-    return values.cast(kind)
-
-
-def to_float(values: Array, kind: pa.DataType) -> Array:
-    """Convert to the nearest float: integers beyond 2**53 round, doubles too large for a single become infinite."""
-    if pa.types.is_decimal(values.type):
-        values = decimals_to_doubles(values)
-    return values.cast(kind, safe=False)
-
-
-def decimals_to_doubles(values: Array) -> Array:
-    """Convert each decimal to its nearest double, correctly rounded.
-
-    Arrow's own cast multiplies by a rounded power of ten, so it misses the nearest double in about one of eight
-    decimals of two places. IEEE 754 division rounds correctly, so dividing two exact doubles is enough. Decimals that
-    have no such quotient take Python's exact conversion, once per distinct value.
-
-    >>> decimals_to_doubles(pa.array([Decimal("1.15"), None], pa.decimal128(7, 2))).to_pylist()
-    [1.15, None]
-    """
-    if values.type.bit_width < 128:
-        values = values.cast(pa.decimal128(values.type.precision, values.type.scale))
-    unscaled, is_exact = _exact_unscaled(values)
-    scale = values.type.scale
-    doubles = unscaled / float(10**scale) if scale >= 0 else unscaled * float(10**-scale)
-    nulls = find_null_rows(values)
-    slow = ~is_exact & ~nulls
-    if slow.any():
-        doubles[slow] = map_unique(float, values.filter(pa.array(slow)), pa.float64()).to_numpy()
-    return to_arrow(doubles, nulls, pa.float64())
-
-
-def _exact_unscaled(values: Array) -> tuple[npt.NDArray[np.float64], Bools]:
-    """Return the unscaled decimals as doubles, and where both they and their power of ten are exact."""
-    width = values.type.bit_width // 64
-    buffer = values.buffers()[1]
-    words = np.frombuffer(buffer, np.int64) if buffer is not None and buffer.size else np.zeros(0, np.int64)
-    words = words[: (values.offset + len(values)) * width].reshape(-1, width)[values.offset :]
-    lowest = words[:, 0]
-    fits = (words[:, 1:] == (lowest >> 63)[:, None]).all(axis=1)
-    fits &= (lowest >= -_EXACT_INTEGER) & (lowest <= _EXACT_INTEGER)
-    return lowest.astype(np.float64), fits if abs(values.type.scale) <= _EXACT_EXPONENT else np.zeros_like(fits)
-
-
-def to_decimal(values: Array, kind: pa.Decimal128Type[Any, Any]) -> Array:
-    """Rounded half away from zero to the wanted scale; what has too many digits raises."""
-    if pa.types.is_floating(values.type):
-        return map_unique(lambda number: quantize_exactly(number, kind.scale), values, kind)
-    if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
-        values = values.cast(pa.int64() if pa.types.is_boolean(values.type) else values.type).cast(
-            pa.decimal128(_MAX_PRECISION, 0)
-        )
-    if values.type.scale > kind.scale:
-        values = call_kernel("round", values, options=pc.RoundOptions(kind.scale, "half_towards_infinity"))
-    return values.cast(kind)
-
-
-def quantize_exactly(number: float | str, scale: int) -> Decimal:
-    """A number with `scale` digits after the point, halves away from zero.
-
-    >>> quantize_exactly(0.125, 2)
-    Decimal('0.13')
-    """
-    value = Decimal(number)
-    if not value.is_finite():
-        raise OverflowError(f"{number} is no decimal")
-    return value.quantize(Decimal(1).scaleb(-scale), context=_EXACT_CONTEXT)
-
-
-_WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
-#: No 64-bit integer has more digits, leading zeros aside; Python refuses to read thousands of them.
-_MAX_DIGITS = 4_000
-_BOOLEANS = {"true": True, "false": False}
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MICROSECOND = dt.timedelta(microseconds=1)
-
-
-def parse_text(values: Array, kind: pa.DataType) -> Array:
-    """Each text as a value of `kind`, NULL where it is none.
-
-    >>> parse_text(pa.array(["12", "1e3", "x", None]), pa.float64()).to_pylist()
-    [12.0, 1000.0, None, None]
-    """
-    if pa.types.is_timestamp(kind):
-        return (
-            map_unique(parse_instant_us, values, pa.int64())
-            .view(pa.timestamp("us"))
-            .cast(pa.timestamp(kind.unit), safe=False)
-            .view(kind)
-        )
-    return map_unique(_text_parser(kind), values, kind)
-
-
-def parse_instant_us(text: str) -> int | None:
-    """An ISO 8601 date or time as microseconds since the epoch, UTC unless it says otherwise; None when it is none.
-
-    >>> parse_instant_us("1970-01-01T00:00:01Z"), parse_instant_us("1970-01-01 01:00:00+01:00"), parse_instant_us("soon")
-    (1000000, 0, None)
-    """
-    try:
-        moment = dt.datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return (moment.replace(tzinfo=moment.tzinfo or dt.UTC) - _EPOCH) // _MICROSECOND
-
-
 def _text_parser(kind: pa.DataType) -> Callable[[str], Any]:
     if pa.types.is_integer(kind):
         return lambda text: _parse_integer(text, kind)
@@ -280,3 +274,23 @@ def _parse_date(text: str) -> dt.date | None:
         return dt.date.fromisoformat(text)
     except ValueError:
         return None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return kind in (pa.binary(), pa.large_binary(), pa.binary_view()) or bool(pa.types.is_fixed_size_binary(kind))
+
+
+_RULES: tuple[tuple[Callable[[pa.DataType], bool], Callable[..., Array]], ...] = (
+    (pa.types.is_integer, to_integer),
+    (pa.types.is_floating, to_float),
+    (pa.types.is_decimal, to_decimal),
+    (pa.types.is_boolean, _to_boolean),
+    (_is_text, _to_text),
+    (pa.types.is_date, _to_date),
+    (pa.types.is_timestamp, _to_timestamp),
+    (pa.types.is_duration, _to_duration),
+)

@@ -22,6 +22,7 @@ from watersmeet.operators.expressions.rows import Array, Bools, EvaluationRows, 
 
 Columns = Callable[[Column], Array]
 
+
 #: Evaluations that may raise before an early test stops looking for the rows to blame and keeps the rest.
 MAX_ERRORS = 64
 
@@ -72,6 +73,26 @@ def evaluate_or_null(expr: Expr, columns: Columns, length: int) -> tuple[Array, 
         pieces = list(_values_by_halves(expr, rows, np.arange(length), errs))
     kind = next((values.type for values in pieces if not pa.types.is_null(values.type)), pa.null())
     return pa.concat_arrays([values if values.type == kind else pa.nulls(len(values), kind) for values in pieces]), errs
+
+
+def may_raise(expr: Expr, no_rows: Callable[[Column], Array]) -> bool:
+    """Return whether some row could make the expression raise; `no_rows` gives columns without rows, for their types.
+
+    Comparisons and logic never raise, and neither does the arithmetic of floats. Casts and function calls are taken to.
+
+    >>> x = Column("x", source="a")
+    >>> may_raise(Arithmetic("+", x, x), lambda column: pa.array([], pa.int64()))
+    True
+    >>> may_raise(Arithmetic("+", x, x), lambda column: pa.array([], pa.float64()))
+    False
+    """
+    return any(_node_may_raise(node, no_rows) for node in walk(expr))
+
+
+def _node_may_raise(node: Expr, no_rows: Callable[[Column], Array]) -> bool:
+    if isinstance(node, Arithmetic | Negate):
+        return not pa.types.is_floating(evaluate(node, no_rows, 0).type)
+    return isinstance(node, Cast | Call)
 
 
 def _values_by_halves(expr: Expr, rows: EvaluationRows, numbers: RowNumbers, errs: Bools) -> list[Array]:
@@ -129,23 +150,3 @@ class _ConjunctionTest:
             if not errors or left.size == before or not left.size:
                 return left, errors
             open_predicates = list(errors)  # the others are true on all rows that are left
-
-
-def may_raise(expr: Expr, no_rows: Callable[[Column], Array]) -> bool:
-    """Return whether some row could make the expression raise; `no_rows` gives columns without rows, for their types.
-
-    Comparisons and logic never raise, and neither does the arithmetic of floats. Casts and function calls are taken to.
-
-    >>> x = Column("x", source="a")
-    >>> may_raise(Arithmetic("+", x, x), lambda column: pa.array([], pa.int64()))
-    True
-    >>> may_raise(Arithmetic("+", x, x), lambda column: pa.array([], pa.float64()))
-    False
-    """
-    return any(_node_may_raise(node, no_rows) for node in walk(expr))
-
-
-def _node_may_raise(node: Expr, no_rows: Callable[[Column], Array]) -> bool:
-    if isinstance(node, Arithmetic | Negate):
-        return not pa.types.is_floating(evaluate(node, no_rows, 0).type)
-    return isinstance(node, Cast | Call)

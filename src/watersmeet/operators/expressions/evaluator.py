@@ -75,6 +75,13 @@ def _evaluate_literal(literal: Literal, rows: EvaluationRows) -> Datum:
     return constant
 
 
+def evaluate_call(node: Call, rows: EvaluationRows) -> Datum:
+    function = FUNCTIONS.get(node.name)
+    if function is None:
+        raise InternalError(f"no evaluator for the function {node.name}")
+    return function(node, rows)
+
+
 EVALUATORS: Mapping[type[Expr], Callable[[Any, EvaluationRows], Datum]] = {
     Column: _evaluate_column,
     Literal: _evaluate_literal,
@@ -123,10 +130,3 @@ FUNCTIONS: Mapping[str, Callable[[Call, EvaluationRows], Datum]] = {
     "MINUTE": temporal.evaluate_minute,
     "SECOND": temporal.evaluate_second,
 }
-
-
-def evaluate_call(node: Call, rows: EvaluationRows) -> Datum:
-    function = FUNCTIONS.get(node.name)
-    if function is None:
-        raise InternalError(f"no evaluator for the function {node.name}")
-    return function(node, rows)

@@ -24,8 +24,14 @@ from watersmeet.algebra.query import BoundQuery, BoundSource, Output
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.algebra.windows import FOREVER_US, RangeWindow, RowsWindow, TumbleWindow, Window
 from watersmeet.errors import PlanError
-from watersmeet.operators.aggregate.config import AS_OF, AS_OF_TYPE
-from watersmeet.operators.aggregate.outputs import GroupOutputs, aggregate_name, build_group_outputs, key_name
+from watersmeet.operators.aggregate.config import (
+    AS_OF,
+    AS_OF_TYPE,
+    GroupOutputs,
+    aggregate_name,
+    build_group_outputs,
+    key_name,
+)
 from watersmeet.operators.aggregate.validity import last_instant_us, row_ends_us, row_starts_us
 from watersmeet.operators.row_identity import hash_rows
 from watersmeet.operators.shed.estimates import SampledInput, SampledJoin
@@ -38,7 +44,7 @@ from watersmeet.operators.shed.groups import (
     estimate_groups,
 )
 from watersmeet.operators.window_join.admission import InputBatch
-from watersmeet.operators.window_join.serialization import ipc_bytes
+from watersmeet.operators.window_join.serialization import to_ipc_bytes
 from watersmeet.sql.typing import type_of
 
 Int64s = NDArray[np.int64]
@@ -134,7 +140,7 @@ class ShedAggregation:
         for name, times in ((_BEGINS, self.begins_us), (_ENDS, self.ends_us)):
             table = table.append_column(name, pa.array(times, pa.int64()))
         marked = table.replace_schema_metadata({_EVALUATED: str(self.evaluated_us), _SHOWN_AT: str(self.shown_at_us)})
-        return ipc_bytes(marked)
+        return to_ipc_bytes(marked)
 
     def step(self, found: list[pa.RecordBatch], largest_us: int, future_us: int) -> list[pa.RecordBatch]:
         """Takes new combinations in and evaluates; `future_us` as for a meet, `largest_us` is the largest time so far."""
@@ -262,3 +268,60 @@ def _declare_hidden_columns(source: BoundSource, every_us: int | None) -> BoundS
 def _is_same_row(one: Row, other: Row) -> bool:
     # NaN
     return all(left == right or (left != left and right != right) for left, right in zip(one, other, strict=True))  # noqa: PLR0124
+
+
+#: Column of a combination: the number of the input whose row probes. No column of a caller's is called so.
+DIRECTION = "\0direction"
+
+#: Tells rows of the two streams apart that are equal in every column: any number that no two identities differ by.
+_SECOND_STREAM = 0x5BD1E9955BD1E995
+
+PROBE, WINDOW = "probe", "window"
+
+
+@dataclass(frozen=True, slots=True)
+class RoleShares:
+    """Shares of the rows of one stream: those that probe, and those that are held in its window."""
+
+    probe: float = 1.0
+    window: float = 1.0
+
+    @property
+    def keep_all_rows(self) -> bool:
+        return self.probe == self.window == 1
+
+
+@dataclass
+class AllocatedAggregation(ShedAggregation):
+    """A shedding aggregation over two inputs whose shares go by direction."""
+
+    shares: tuple[RoleShares, RoleShares] = (RoleShares(), RoleShares())
+
+    def _inputs(self, table: pa.Table) -> Iterator[SampledInput]:
+        first_probes = table[DIRECTION].to_numpy() == 0
+        first, second = (table[f"{ROW} {source.alias}"].to_numpy() for source in self.config.bound.sources)
+        second = second ^ _SECOND_STREAM
+        a, b = self.shares
+        yield _sample_role(PROBE, first_probes, (a.probe, first), (b.probe, second))
+        yield _sample_role(WINDOW, first_probes, (b.window, second), (a.window, first))
+
+
+def declare_hidden_fields(source: BoundSource) -> BoundSource:
+    """Declare the columns that `with_hidden` appends to the rows of a stream."""
+    hidden = [pa.field(name, pa.int64()) for name in (ROW, TIME)]
+    return replace(source, schema=replace(source.schema, fields=pa.schema([*source.schema.fields, *hidden])))
+
+
+def mark_direction(batch: pa.RecordBatch, prober: int) -> pa.RecordBatch:
+    """Append the number of the probing input to combinations."""
+    return batch.append_column(DIRECTION, pa.array(np.full(batch.num_rows, prober, np.int8)))
+
+
+def _sample_role(
+    role: str,
+    first_probes: NDArray[np.bool_],
+    one: tuple[float, NDArray[np.int64]],
+    other: tuple[float, NDArray[np.int64]],
+) -> SampledInput:
+    """The rows that have a role, with their shares: `one` where the first input probes, else `other`."""
+    return SampledInput(role, np.where(first_probes, one[0], other[0]), np.where(first_probes, one[1], other[1]))

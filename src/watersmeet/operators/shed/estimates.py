@@ -93,7 +93,7 @@ class SampledJoin:
     group: Int64s
     groups: int
     inputs: tuple[SampledInput, ...]
-    _build_shared_term: list[SharedRowTerm] = field(default_factory=list, init=False, compare=False, repr=False)
+    _shared_terms: list[SharedRowTerm] = field(default_factory=list, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if any(each.rows.size != self.group.size for each in self.inputs):
@@ -144,10 +144,10 @@ class SampledJoin:
         return np.maximum(total, 0.0)
 
     def _shared_rows(self) -> list[SharedRowTerm]:
-        if not self._shared:
+        if not self._shared_terms:
             twice = len({each.stream for each in self.inputs}) < len(self.inputs)
-            self._shared.extend(self._by_stream() if twice else self._by_subset())
-        return self._shared
+            self._shared_terms.extend(self._by_stream() if twice else self._by_subset())
+        return self._shared_terms
 
     def _by_subset(self) -> Iterator[SharedRowTerm]:
         everything = np.arange(self.group.size)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Aggregate, Column, Expr
 from watersmeet.errors import PlanError
-from watersmeet.operators.aggregate.outputs import GROUP, GroupOutputs, aggregate_name, key_name
+from watersmeet.operators.aggregate.config import GROUP, GroupOutputs, aggregate_name, key_name
 from watersmeet.operators.expressions import evaluate, is_true
 from watersmeet.operators.expressions.casts import convert
 from watersmeet.operators.ordering import rank_values

@@ -29,11 +29,11 @@ from watersmeet.operators.keys import has_exact_codes
 from watersmeet.operators.window_join.join_predicates import (
     EqualityClasses,
     Theta,
-    comparison_sides,
-    equality_classes,
+    build_equality_classes,
     is_orderable,
     is_range,
-    spread_between,
+    split_betweens,
+    split_comparison,
 )
 
 
@@ -125,7 +125,7 @@ def build_join_config(
         )
     local, shared = _split_by_source(bound)
     number = {source.alias: i for i, source in enumerate(bound.sources)}
-    classes = equality_classes(shared, number)
+    classes = build_equality_classes(shared, number)
     thetas, ranges, residuals = _split_thetas(bound, classes, number) if kernel_thetas else ((), {}, classes.residuals)
     bounds = bound.bounds
     inputs = tuple(
@@ -191,7 +191,7 @@ def _split_thetas(
     columns: dict[tuple[int, Expr], int] = {}
     residuals: list[Expr] = []
     for predicate in classes.residuals:
-        sides = comparison_sides(predicate)
+        sides = split_comparison(predicate)
         if sides is None or not all(is_orderable(_infer_type(bound, side)) for side in sides[1:]):
             residuals.append(predicate)
             continue
@@ -210,7 +210,7 @@ def _split_by_source(bound: BoundQuery) -> tuple[list[tuple[Expr, ...]], tuple[E
     number = {source.alias: i for i, source in enumerate(bound.sources)}
     local: list[tuple[Expr, ...]] = [() for _ in bound.sources]
     shared: tuple[Expr, ...] = ()
-    for part in spread_between(conjuncts(bound.where)):
+    for part in split_betweens(conjuncts(bound.where)):
         read = sources_of(part)
         if len(read) > 1:
             shared += (part,)

@@ -26,49 +26,49 @@ from watersmeet.operators.window_join.admission import (
     split_by_time,
 )
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
-from watersmeet.operators.window_join.matches import Combinations, column_of
+from watersmeet.operators.window_join.matches import PartialMatches, gather_column
 from watersmeet.operators.window_join.pane import Pane, Panes
 from watersmeet.operators.window_join.state import JoinState, WindowState
-from watersmeet.operators.window_join.tactics.registry import tactic_of
-from watersmeet.operators.window_join.tactics.tactic import Memory
-from watersmeet.operators.window_join.work_counters import KEEP, PROBE, ROWS_OUT, TAKE_IN, Tally, Watch
+from watersmeet.operators.window_join.tactics.registry import find_tactic
+from watersmeet.operators.window_join.tactics.tactic import DerivedState
+from watersmeet.operators.window_join.work_counters import EMIT, INGEST, PROBE, STORE, OperatorTimer, WorkCounters
 
 Returned = TypeVar("Returned")
 
 
 @dataclass(frozen=True)
-class Counters:
+class BatchCounters:
     """What a step did, per input."""
 
     arrived: tuple[int, ...]
     late: tuple[int, ...]
     results: int
-    tally: Tally
+    tally: WorkCounters
 
 
 @dataclass(frozen=True)
-class Stepped:
+class BatchResult:
     """The outcome of a step."""
 
     results: list[pa.RecordBatch]
     state: JoinState
-    counters: Counters
+    counters: BatchCounters
 
 
-def step(
+def join_batch(
     config: JoinConfig, state: JoinState, deltas: dict[int, InputBatch], watermark_us: int, future_us: int
-) -> Stepped:
+) -> BatchResult:
     """Joins a batch. Time is an argument, never a clock.
 
     `watermark_us` is the query's watermark at the start of the batch: rows before it are late. `future_us` is a promise
     that no later batch brings a row before it that is not late: rows that wait are released up to it, and state that
     cannot reach it is dropped.
     """
-    results, (following, counters) = drained(steps(config, state, deltas, watermark_us, future_us))
-    return Stepped(results, following, counters)
+    results, (following, counters) = exhaust(iter_join_batch(config, state, deltas, watermark_us, future_us))
+    return BatchResult(results, following, counters)
 
 
-def drained(under_way: Generator[pa.RecordBatch, None, Returned]) -> tuple[list[pa.RecordBatch], Returned]:
+def exhaust(under_way: Generator[pa.RecordBatch, None, Returned]) -> tuple[list[pa.RecordBatch], Returned]:
     """All that a generator yields, and what it returns."""
     results: list[pa.RecordBatch] = []
     while True:
@@ -78,29 +78,29 @@ def drained(under_way: Generator[pa.RecordBatch, None, Returned]) -> tuple[list[
             return results, over.value
 
 
-def steps(
+def iter_join_batch(
     config: JoinConfig, state: JoinState, deltas: dict[int, InputBatch], watermark_us: int, future_us: int
-) -> Generator[pa.RecordBatch, None, tuple[JoinState, Counters]]:
+) -> Generator[pa.RecordBatch, None, tuple[JoinState, BatchCounters]]:
     """`step` with its results one piece at a time: none is held here, however many there are. Returns the next state
     and the counters.
     """
     kept = {i: drop_late_rows(delta, watermark_us) for i, delta in deltas.items()}
-    tally = Tally(len(state.inputs))
-    released, inputs = _release(config, state, kept, future_us, tally.watch)
-    memory = Memory(state.derived if tactic_of(config.plan).recall is not None else None)
+    tally = WorkCounters(len(state.inputs))
+    released, inputs = _release_inputs(config, state, kept, future_us, tally.watch)
+    memory = DerivedState(state.derived if find_tactic(config.plan).recall is not None else None)
     found = 0
     bounds = list(split_by_time([released[i] for i in config.streams], config))
-    for before_us, new, watch in cores.prefetch_next(_new_panes(config, released, bounds)):
+    for before_us, new, watch in cores.prefetch_next(_build_panes(config, released, bounds)):
         tally.watch.add(watch)
         for batch in _join(config, inputs, new, tally, memory):
             found += batch.num_rows
             yield batch
         horizon_us = min(before_us, future_us)
         inputs = [
-            _with_pane(config.inputs[i], each, new[i], horizon_us, tally.watch) if i in new else each
+            _add_pane(config.inputs[i], each, new[i], horizon_us, tally.watch) if i in new else each
             for i, each in enumerate(inputs)
         ]
-    counters = Counters(
+    counters = BatchCounters(
         arrived=tuple(len(deltas[i]) if i in deltas else 0 for i in range(len(inputs))),
         late=tuple(len(deltas[i]) - len(kept[i]) if i in deltas else 0 for i in range(len(inputs))),
         results=found,
@@ -109,7 +109,7 @@ def steps(
     return JoinState(tuple(inputs), memory.kept), counters
 
 
-def with_relation(config: JoinConfig, state: JoinState, number: int, table: pa.Table) -> JoinState:
+def add_relation(config: JoinConfig, state: JoinState, number: int, table: pa.Table) -> JoinState:
     """The state with a relation's rows in it: one pane that never leaves."""
     rows = ReleasedRows(table, np.zeros(table.num_rows, np.int64), None)
     pane = build_pane(config.inputs[number], rows)
@@ -118,35 +118,35 @@ def with_relation(config: JoinConfig, state: JoinState, number: int, table: pa.T
     return JoinState(tuple(inputs))
 
 
-def _release(
-    config: JoinConfig, state: JoinState, deltas: dict[int, InputBatch], future_us: int, watch: Watch
+def _release_inputs(
+    config: JoinConfig, state: JoinState, deltas: dict[int, InputBatch], future_us: int, watch: OperatorTimer
 ) -> tuple[dict[int, ReleasedRows], list[WindowState]]:
     inputs = list(state.inputs)
     released: dict[int, ReleasedRows] = {}
     for i in config.streams:
         source = config.inputs[i]
-        delta = deltas[i] if i in deltas else _no_rows(source)  # a delta without rows still knows its columns
-        with watch.on(TAKE_IN, i):
+        delta = deltas[i] if i in deltas else _empty_batch(source)  # a delta without rows still knows its columns
+        with watch.on(INGEST, i):
             released[i], inputs[i] = release_rows(source, inputs[i], delta, future_us, waits=config.waits_for_watermark)
     return released, inputs
 
 
-def _new_panes(
+def _build_panes(
     config: JoinConfig, released: dict[int, ReleasedRows], bounds: list[tuple[int, int]]
-) -> Iterator[tuple[int, dict[int, Pane], Watch]]:
+) -> Iterator[tuple[int, dict[int, Pane], OperatorTimer]]:
     """Stretch by stretch: the time before which it ends, its new panes, and how long they took. None of it depends on
     what was before.
     """
-    prepare = tactic_of(config.plan).prepare if len(bounds) > 1 else None  # a single one has its turn at once
+    prepare = find_tactic(config.plan).prepare if len(bounds) > 1 else None  # a single one has its turn at once
     for from_us, before_us in bounds:
         rows = [released[i].between(from_us, before_us) for i in config.streams]
         made = cores.parallel_map(
-            partial(_new_pane, config),
+            partial(_build_timed_pane, config),
             list(zip(config.streams, rows, strict=True)),
             sum(each.times.size for each in rows),
         )
         new = {i: pane for i, (pane, _) in zip(config.streams, made, strict=True)}
-        watch = Watch()
+        watch = OperatorTimer()
         for _, its in made:
             watch.add(its)
         if prepare is not None:
@@ -155,45 +155,47 @@ def _new_panes(
         yield before_us, new, watch
 
 
-def _new_pane(config: JoinConfig, of_input: tuple[int, ReleasedRows]) -> tuple[Pane, Watch]:
+def _build_timed_pane(config: JoinConfig, of_input: tuple[int, ReleasedRows]) -> tuple[Pane, OperatorTimer]:
     number, rows = of_input
-    watch = Watch()
-    with watch.on(KEEP, number):
+    watch = OperatorTimer()
+    with watch.on(STORE, number):
         return build_pane(config.inputs[number], rows), watch
 
 
-def _with_pane(source: JoinInput, state: WindowState, pane: Pane, future_us: int, watch: Watch) -> WindowState:
-    with watch.on(KEEP, source.number):
+def _add_pane(source: JoinInput, state: WindowState, pane: Pane, future_us: int, watch: OperatorTimer) -> WindowState:
+    with watch.on(STORE, source.number):
         return state.with_pane(pane, source.retention_us, future_us)
 
 
-def _no_rows(source: JoinInput) -> InputBatch:
+def _empty_batch(source: JoinInput) -> InputBatch:
     return InputBatch(source.fields.empty_table(), np.empty(0, np.int64))
 
 
 def _join(
-    config: JoinConfig, inputs: list[WindowState], new: dict[int, Pane], tally: Tally, memory: Memory
+    config: JoinConfig, inputs: list[WindowState], new: dict[int, Pane], tally: WorkCounters, memory: DerivedState
 ) -> Iterator[pa.RecordBatch]:
     if not any(len(pane) for pane in new.values()):
         return
-    search = tactic_of(config.plan).search(config, memory)
+    search = find_tactic(config.plan).search(config, memory)
     found = tally.watch.each(PROBE, search(config, [each.panes for each in inputs], new, tally))
     some = (each for each in found if len(each[1]))
-    for batch, watch in cores.pipelined_map(partial(_rows_out, config), some, lambda each: len(each[1])):
+    for batch, watch in cores.pipelined_map(partial(_materialize_timed, config), some, lambda each: len(each[1])):
         tally.watch.add(watch)
         yield batch
 
 
-def _rows_out(config: JoinConfig, found: tuple[dict[int, Panes], Combinations]) -> tuple[pa.RecordBatch, Watch]:
+def _materialize_timed(
+    config: JoinConfig, found: tuple[dict[int, Panes], PartialMatches]
+) -> tuple[pa.RecordBatch, OperatorTimer]:
     """The rows, and how long it took, by whichever core it was done."""
-    watch = Watch()
-    with watch.on(ROWS_OUT):
-        batch = _materialised(config, *found)
+    watch = OperatorTimer()
+    with watch.on(EMIT):
+        batch = _materialize(config, *found)
     return batch, watch
 
 
-def _materialised(config: JoinConfig, reach: dict[int, Panes], found: Combinations) -> pa.RecordBatch:
+def _materialize(config: JoinConfig, reach: dict[int, Panes], found: PartialMatches) -> pa.RecordBatch:
     def values(expr: Expr) -> pa.Array:
-        return evaluate(expr, lambda column: column_of(config, reach, found, column), len(found))
+        return evaluate(expr, lambda column: gather_column(config, reach, found, column), len(found))
 
     return pa.RecordBatch.from_arrays([values(output.expr) for output in config.outputs], schema=config.result)

@@ -38,7 +38,7 @@ class EqualityClasses:
         return found
 
 
-def equality_classes(predicates: tuple[Expr, ...], numbers: dict[str, int]) -> EqualityClasses:
+def build_equality_classes(predicates: tuple[Expr, ...], numbers: dict[str, int]) -> EqualityClasses:
     """Merges equalities between expressions over one input each into classes; everything else stays a residual.
 
     An input keeps one key per class. An equality that would give it a second one stays a residual, so nothing is lost.
@@ -46,13 +46,13 @@ def equality_classes(predicates: tuple[Expr, ...], numbers: dict[str, int]) -> E
     classes: list[dict[int, Expr]] = []
     residuals: list[Expr] = []
     for predicate in predicates:
-        ends = _key_ends(predicate, numbers)
-        if ends is None or not _merge(classes, ends):
+        ends = _equality_sides(predicate, numbers)
+        if ends is None or not _merge_equality(classes, ends):
             residuals.append(predicate)
     return EqualityClasses(tuple(classes), tuple(residuals))
 
 
-def _key_ends(predicate: Expr, numbers: dict[str, int]) -> dict[int, Expr] | None:
+def _equality_sides(predicate: Expr, numbers: dict[str, int]) -> dict[int, Expr] | None:
     """The two sides of an equality between two inputs, by input; None for any other predicate."""
     if not (isinstance(predicate, Comparison) and predicate.op == "="):
         return None
@@ -63,7 +63,7 @@ def _key_ends(predicate: Expr, numbers: dict[str, int]) -> dict[int, Expr] | Non
     return ends if len(ends) == 2 else None
 
 
-def _merge(classes: list[dict[int, Expr]], ends: dict[int, Expr]) -> bool:
+def _merge_equality(classes: list[dict[int, Expr]], ends: dict[int, Expr]) -> bool:
     """Adds the equality to the classes that have one of its ends; False when an input would get two keys in one class."""
     touched = [members for members in classes if any(members.get(i) == key for i, key in ends.items())]
     merged: dict[int, Expr] = {}
@@ -96,20 +96,20 @@ class Theta:
         return None
 
 
-def spread_between(predicates: tuple[Expr, ...]) -> tuple[Expr, ...]:
+def split_betweens(predicates: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """Split BETWEEN into the two comparisons it stands for: each is a conjunct of its own."""
     spread: list[Expr] = []
     for predicate in predicates:
         if isinstance(predicate, Between):
             spread += [Comparison(">=", predicate.arg, predicate.low), Comparison("<=", predicate.arg, predicate.high)]
         elif isinstance(predicate, And):
-            spread += spread_between(predicate.args)
+            spread += split_betweens(predicate.args)
         else:
             spread.append(predicate)
     return tuple(spread)
 
 
-def comparison_sides(predicate: Expr) -> tuple[str, Expr, Expr] | None:
+def split_comparison(predicate: Expr) -> tuple[str, Expr, Expr] | None:
     """(op, left, right) of a comparison whose sides read one input each, and not the same one."""
     if not isinstance(predicate, Comparison):
         return None
@@ -121,7 +121,7 @@ def comparison_sides(predicate: Expr) -> tuple[str, Expr, Expr] | None:
 
 def is_range(predicate: Expr) -> bool:
     """Whether the predicate bounds a value of one input by a value of another, so that a sorted index can answer it."""
-    sides = comparison_sides(predicate)
+    sides = split_comparison(predicate)
     return sides is not None and sides[0] != "<>"
 
 
@@ -135,7 +135,7 @@ def is_orderable(kind: pa.DataType) -> bool:
     )
 
 
-def ordered_codes(values: pa.Array) -> NDArray[np.int64]:
+def encode_ordered(values: pa.Array) -> NDArray[np.int64]:
     """Codes that compare as the values do; NaN is above every number.
 
     >>> ordered_codes(pa.array([1.5, float("nan"), -2.0, -0.0])).argsort().tolist()

@@ -33,7 +33,7 @@ PIECE_ROWS = 1 << 18
 
 
 @dataclass(frozen=True)
-class Combinations:
+class PartialMatches:
     """Row numbers of the inputs bound so far, one array per input, all of one length.
 
     `latest` is the largest time of the rows so far and `end` the last instant at which all of them are valid; both only
@@ -51,11 +51,11 @@ class Combinations:
     def __len__(self) -> int:
         return next(iter(self.rows.values())).size
 
-    def take_true(self, keep: NDArray[np.bool_]) -> Combinations:
+    def take_true(self, keep: NDArray[np.bool_]) -> PartialMatches:
         return self if keep.all() else self.take(keep)
 
-    def take(self, chosen: NDArray[np.bool_] | slice) -> Combinations:
-        return Combinations(
+    def take(self, chosen: NDArray[np.bool_] | slice) -> PartialMatches:
+        return PartialMatches(
             {i: rows[chosen] for i, rows in self.rows.items()},
             {i: times[chosen] for i, times in self.times.items()},
             None if self.latest is None else self.latest[chosen],
@@ -64,9 +64,9 @@ class Combinations:
             self.retest,
         )
 
-    def repeated(self, parents: Int32s) -> Combinations:
+    def repeated(self, parents: Int32s) -> PartialMatches:
         """The combinations with these numbers, which may come several times."""
-        return Combinations(
+        return PartialMatches(
             {i: gather_int32(rows, parents) for i, rows in self.rows.items()},
             {i: gather_int64(times, parents) for i, times in self.times.items()},
             None if self.latest is None else gather_int64(self.latest, parents),
@@ -76,10 +76,10 @@ class Combinations:
         )
 
 
-Recheck = Callable[[Combinations], NDArray[np.bool_]]
+Recheck = Callable[[PartialMatches], NDArray[np.bool_]]
 
 
-def column_of(config: JoinConfig, reach: dict[int, Panes], found: Combinations, column: Column) -> pa.Array:
+def gather_column(config: JoinConfig, reach: dict[int, Panes], found: PartialMatches, column: Column) -> pa.Array:
     """The values of one column for each combination."""
     if column.source is None:
         raise InternalError(f'column "{column.name}" was never bound')
@@ -87,14 +87,14 @@ def column_of(config: JoinConfig, reach: dict[int, Panes], found: Combinations, 
     return reach[number].column(column.name, found.rows[number])
 
 
-def refined(
+def recheck_matches(
     config: JoinConfig,
     reach: dict[int, Panes],
-    found: Combinations,
+    found: PartialMatches,
     compared: frozenset[int],
     predicates: tuple[Expr, ...],
     tested: Int64s,
-) -> Combinations:
+) -> PartialMatches:
     """Drop whole combinations that only values can rule out: keys behind equal hashes, and predicates that no kernel
     checks.
 
@@ -115,7 +115,7 @@ def refined(
     return found
 
 
-def within_bounds(config: JoinConfig, reach: dict[int, Panes], found: Combinations) -> Combinations:
+def drop_out_of_bounds(config: JoinConfig, reach: dict[int, Panes], found: PartialMatches) -> PartialMatches:
     """Whole combinations of streams, without those that break a bound between two times."""
     times = {i: reach[i].times(rows) for i, rows in found.rows.items()}
     keep = np.ones(len(found), np.bool_)
@@ -126,7 +126,7 @@ def within_bounds(config: JoinConfig, reach: dict[int, Panes], found: Combinatio
     return found if np.all(keep) else found.take(keep)
 
 
-def apply_rechecks(doubts: list[Recheck], found: Combinations) -> Combinations:
+def apply_rechecks(doubts: list[Recheck], found: PartialMatches) -> PartialMatches:
     for doubt in doubts:
         if not len(found):
             break
@@ -137,18 +137,18 @@ def apply_rechecks(doubts: list[Recheck], found: Combinations) -> Combinations:
 
 
 def have_equal_keys(
-    reach: dict[int, Panes], key_class: int, here: int, there: int, found: Combinations
+    reach: dict[int, Panes], key_class: int, here: int, there: int, found: PartialMatches
 ) -> NDArray[np.bool_]:
     return compare_keys(reach[here].keys(key_class, found.rows[here]), reach[there].keys(key_class, found.rows[there]))
 
 
 def have_equal_codes(
-    reach: dict[int, Panes], key_class: int, here: int, there: int, found: Combinations
+    reach: dict[int, Panes], key_class: int, here: int, there: int, found: PartialMatches
 ) -> NDArray[np.bool_]:
     return np.equal(reach[here].codes(key_class, found.rows[here]), reach[there].codes(key_class, found.rows[there]))
 
 
 def predicates_hold(
-    config: JoinConfig, reach: dict[int, Panes], predicates: tuple[Expr, ...], found: Combinations
+    config: JoinConfig, reach: dict[int, Panes], predicates: tuple[Expr, ...], found: PartialMatches
 ) -> NDArray[np.bool_]:
-    return all_true(predicates, lambda column: column_of(config, reach, found, column), len(found))
+    return all_true(predicates, lambda column: gather_column(config, reach, found, column), len(found))

@@ -20,7 +20,7 @@ from watersmeet.kernels.gather import gather_int64
 from watersmeet.kernels.grouped_run import group_rows, running_maximum
 from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators.expressions import evaluate
-from watersmeet.operators.window_join.join_predicates import ordered_codes
+from watersmeet.operators.window_join.join_predicates import encode_ordered
 
 Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]
@@ -29,7 +29,7 @@ _NO_TIMES: Int64s = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class GroupedRun:
     """The rows of a pane grouped by key, each group in time order; one group of all rows when there is no key."""
 
     slots: Int32s
@@ -56,7 +56,7 @@ class Pane:
     ends: Int64s | None = None
     seqs: Int64s | None = None
     ended_since: int = field(default=0, compare=False)  # rows whose end was set after the access paths were made
-    _runs: dict[tuple[int, ...], Run] = field(default_factory=dict, compare=False, repr=False)
+    _runs: dict[tuple[int, ...], GroupedRun] = field(default_factory=dict, compare=False, repr=False)
     _ranges: dict[Expr, tuple[Int64s, NDArray[np.bool_]]] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
@@ -72,7 +72,7 @@ class Pane:
         """One code per row for several classes at once."""
         return reduce(combine_codes, (self.codes[c] for c in classes))
 
-    def run(self, classes: tuple[int, ...]) -> Run:
+    def run(self, classes: tuple[int, ...]) -> GroupedRun:
         """The access path by these key classes, built once."""
         found = self._runs.get(classes)
         if found is None:
@@ -89,7 +89,7 @@ class Pane:
             values = evaluate(expr, lambda column: self.columns[column.name], len(self))
             valid = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
             filled = values if not values.null_count else values.fill_null(pa.scalar(0).cast(values.type, safe=False))
-            found = self._ranges[expr] = ordered_codes(filled), valid
+            found = self._ranges[expr] = encode_ordered(filled), valid
         return found
 
     def with_ends(self, ends: Int64s, changed: int) -> Pane:
@@ -132,13 +132,13 @@ class Pane:
         )
 
 
-def merged(panes: list[Pane]) -> Pane:
+def merge_panes(panes: list[Pane]) -> Pane:
     """One pane with the rows of several, in time order (rows of equal time keep the order of their panes)."""
-    together = stacked(panes)
+    together = concat_panes(panes)
     return together if is_sorted(together.times) else together.take(np.argsort(together.times, kind="stable"))
 
 
-def stacked(panes: list[Pane]) -> Pane:
+def concat_panes(panes: list[Pane]) -> Pane:
     """The rows of several panes, one after the other."""
     first = panes[0]
     return Pane(
@@ -146,8 +146,8 @@ def stacked(panes: list[Pane]) -> Pane:
         columns={name: pa.concat_arrays([pane.columns[name] for pane in panes]) for name in first.columns},
         keys={c: pa.concat_arrays([pane.keys[c] for pane in panes]) for c in first.keys},
         codes={c: np.concatenate([pane.codes[c] for pane in panes]) for c in first.codes},
-        ends=None if first.ends is None else np.concatenate([_present(pane.ends) for pane in panes]),
-        seqs=None if first.seqs is None else np.concatenate([_present(pane.seqs) for pane in panes]),
+        ends=None if first.ends is None else np.concatenate([_require(pane.ends) for pane in panes]),
+        seqs=None if first.seqs is None else np.concatenate([_require(pane.seqs) for pane in panes]),
     )
 
 
@@ -155,7 +155,7 @@ def is_sorted(times: Int64s) -> bool:
     return bool(np.all(times[1:] >= times[:-1]))
 
 
-def _build_run(pane: Pane, classes: tuple[int, ...]) -> Run:
+def _build_run(pane: Pane, classes: tuple[int, ...]) -> GroupedRun:
     if not classes:
         everything = np.arange(len(pane), dtype=np.int32)
         offsets = np.array([0, len(pane)], np.int32)
@@ -163,10 +163,10 @@ def _build_run(pane: Pane, classes: tuple[int, ...]) -> Run:
     else:
         slots, group_keys, offsets, rows = group_rows(pane.key(classes))
     ends = _NO_TIMES if pane.ends is None else running_maximum(gather_int64(pane.ends, rows), offsets)
-    return Run(slots, group_keys, offsets, rows, gather_int64(pane.times, rows), ends)
+    return GroupedRun(slots, group_keys, offsets, rows, gather_int64(pane.times, rows), ends)
 
 
-def _present(values: Int64s | None) -> Int64s:
+def _require(values: Int64s | None) -> Int64s:
     if values is None:
         raise InternalError("a pane without the numbers its input needs")
     return values
@@ -204,7 +204,7 @@ class Panes:
         return self._numbers("times", [pane.times for pane in self.panes], rows)
 
     def ends(self, rows: Int32s) -> Int64s:
-        return self._numbers("ends", [_present(pane.ends) for pane in self.panes], rows)
+        return self._numbers("ends", [_require(pane.ends) for pane in self.panes], rows)
 
     def _gather(self, what: str, parts: list[pa.Array], rows: Int32s) -> pa.Array:
         if len(parts) == 1:

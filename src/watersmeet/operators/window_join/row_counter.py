@@ -18,7 +18,7 @@ from watersmeet.operators.ordering import PartitionKey, group_by_partition
 Int64s = NDArray[np.int64]
 
 
-def _nothing() -> Int64s:
+def _no_numbers() -> Int64s:
     return np.empty(0, np.int64)
 
 
@@ -28,11 +28,11 @@ class RowCounter:
 
     window: RowsWindow
     partitions: dict[PartitionKey, int] = field(default_factory=dict)
-    oldest: Int64s = field(default_factory=_nothing)
-    newest: Int64s = field(default_factory=_nothing)
-    held: Int64s = field(default_factory=_nothing)
-    node_seq: Int64s = field(default_factory=_nothing)
-    node_next: Int64s = field(default_factory=_nothing)
+    oldest: Int64s = field(default_factory=_no_numbers)
+    newest: Int64s = field(default_factory=_no_numbers)
+    held: Int64s = field(default_factory=_no_numbers)
+    node_seq: Int64s = field(default_factory=_no_numbers)
+    node_next: Int64s = field(default_factory=_no_numbers)
     nodes: int = 0
     next_seq: int = 0
 
@@ -79,13 +79,13 @@ class RowCounter:
     def _reserve(self, numbers: Int64s) -> None:
         """Room for every partition and for the rows that may be held besides those held now."""
         count = len(self.partitions)
-        self.oldest, self.newest = _grown(self.oldest, count, NONE), _grown(self.newest, count, NONE)
-        self.held = _grown(self.held, count, 0)
+        self.oldest, self.newest = _enlarge(self.oldest, count, NONE), _enlarge(self.newest, count, NONE)
+        self.held = _enlarge(self.held, count, 0)
         room = self.nodes + numbers.size
-        self.node_seq, self.node_next = _grown(self.node_seq, room, NONE), _grown(self.node_next, room, NONE)
+        self.node_seq, self.node_next = _enlarge(self.node_seq, room, NONE), _enlarge(self.node_next, room, NONE)
 
 
-def _grown(values: Int64s, size: int, filler: int) -> Int64s:
+def _enlarge(values: Int64s, size: int, filler: int) -> Int64s:
     if values.size >= size:
         return values
     grown = np.full(max(size, 2 * values.size), filler, np.int64)

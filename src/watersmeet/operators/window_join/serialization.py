@@ -28,7 +28,7 @@ PANE, WAITING, COUNTER = "pane", "waiting", "counter"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class WindowPart:
     """One value of the state of an input, as it is in memory."""
 
     number: int
@@ -41,10 +41,10 @@ class Part:
 
     def bytes(self) -> bytes:
         if isinstance(self.value, Pane):
-            return ipc_bytes(_without_twins(pane_table(self.value)))
+            return to_ipc_bytes(_drop_duplicate_columns(pane_to_table(self.value)))
         if isinstance(self.value, RowCounter):
-            return json.dumps(counter_values(self.value)).encode()
-        return ipc_bytes(self.value)
+            return json.dumps(counter_to_dict(self.value)).encode()
+        return to_ipc_bytes(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,51 +54,53 @@ class SavedPart:
     blob: bytes | pa.Buffer
 
 
-def state_parts(config: JoinConfig, state: JoinState) -> list[Part]:
+def list_state_parts(config: JoinConfig, state: JoinState) -> list[WindowPart]:
     """Everything the streams' states hold, panes oldest first. Relations are not among it: they do not change."""
-    parts: list[Part] = []
+    parts: list[WindowPart] = []
     for i in config.streams:
         each = state.inputs[i]
-        parts += [Part(i, PANE, pane) for pane in each.panes]
+        parts += [WindowPart(i, PANE, pane) for pane in each.panes]
         if each.waiting is not None:
-            parts.append(Part(i, WAITING, each.waiting))
+            parts.append(WindowPart(i, WAITING, each.waiting))
         if each.counter is not None:
-            parts.append(Part(i, COUNTER, each.counter))
+            parts.append(WindowPart(i, COUNTER, each.counter))
     return parts
 
 
-def state_from_parts(config: JoinConfig, saved: Sequence[SavedPart]) -> JoinState:
+def restore_state(config: JoinConfig, saved: Sequence[SavedPart]) -> JoinState:
     """The inverse of `state_parts`: the parts of an input in the same order."""
     return JoinState(
-        tuple(_input(config, i, [part for part in saved if part.number == i]) for i in range(len(config.inputs)))
+        tuple(
+            _restore_window(config, i, [part for part in saved if part.number == i]) for i in range(len(config.inputs))
+        )
     )
 
 
-def _input(config: JoinConfig, number: int, saved: list[SavedPart]) -> WindowState:
-    panes = tuple(pane_from_table(_with_twins(_table(part.blob))) for part in saved if part.kind == PANE)
-    waiting = [_table(part.blob) for part in saved if part.kind == WAITING]
+def _restore_window(config: JoinConfig, number: int, saved: list[SavedPart]) -> WindowState:
+    panes = tuple(
+        pane_from_table(_restore_duplicate_columns(_read_table(part.blob))) for part in saved if part.kind == PANE
+    )
+    waiting = [_read_table(part.blob) for part in saved if part.kind == WAITING]
     counters = [
-        counter_from_values(config.inputs[number], json.loads(bytes(part.blob)))
-        for part in saved
-        if part.kind == COUNTER
+        counter_from_dict(config.inputs[number], json.loads(bytes(part.blob))) for part in saved if part.kind == COUNTER
     ]
     if len(waiting) > 1 or len(counters) > 1:
         raise InternalError("an input has one table of waiting rows and one counter at most")
     return WindowState(panes, waiting[0] if waiting else None, counters[0] if counters else None)
 
 
-def _table(blob: bytes | pa.Buffer) -> pa.Table:
+def _read_table(blob: bytes | pa.Buffer) -> pa.Table:
     return pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
 
 
-def _without_twins(table: pa.Table) -> pa.Table:
+def _drop_duplicate_columns(table: pa.Table) -> pa.Table:
     """The table without columns whose 64-bit values stand in another one as well: a time beside its own column, a key
     beside its code.
     """
     kept: dict[str, NDArray[np.int64]] = {}
     twins: dict[str, str] = {}
     for name in table.column_names:
-        words = _words(table.column(name))
+        words = _as_int64(table.column(name))
         if words is None:
             continue
         twin = next((other for other, its in kept.items() if np.array_equal(words, its)), None)
@@ -112,26 +114,26 @@ def _without_twins(table: pa.Table) -> pa.Table:
     return table.drop_columns(list(twins)).replace_schema_metadata(about)
 
 
-def _with_twins(table: pa.Table) -> pa.Table:
+def _restore_duplicate_columns(table: pa.Table) -> pa.Table:
     about = table.schema.metadata or {}
     if b"twins" not in about:
         return table
     twins = json.loads(about[b"twins"])
     schema = pa.ipc.read_schema(pa.py_buffer(about[b"schema"]))
     columns = [
-        _one_array(table.column(twins[f.name])).view(f.type) if f.name in twins else table.column(f.name)
+        _combine_chunks(table.column(twins[f.name])).view(f.type) if f.name in twins else table.column(f.name)
         for f in schema
     ]
     return pa.table(columns, schema=schema)
 
 
-def _words(column: pa.ChunkedArray) -> NDArray[np.int64] | None:
+def _as_int64(column: pa.ChunkedArray) -> NDArray[np.int64] | None:
     if column.null_count or not (pa.types.is_int64(column.type) or pa.types.is_timestamp(column.type)):
         return None
-    return np.asarray(_one_array(column).view(pa.int64()).to_numpy())
+    return np.asarray(_combine_chunks(column).view(pa.int64()).to_numpy())
 
 
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
+def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
@@ -139,31 +141,33 @@ _MAGIC = b"WMS1"
 _ARRAYS = ("oldest", "newest", "held", "node_seq", "node_next")
 
 
-def state_bytes(state: JoinState) -> bytes:
+def serialize_state(state: JoinState) -> bytes:
     """The whole state. Access paths are not part of it: they are made again when first probed."""
     parts: list[bytes] = []
-    header = [_put_input(each, parts) for each in state.inputs]
-    return packed({"inputs": header}, parts)
+    header = [_pack_window(each, parts) for each in state.inputs]
+    return pack_blob({"inputs": header}, parts)
 
 
-def state_from_bytes(config: JoinConfig, blob: bytes) -> JoinState:
+def deserialize_state(config: JoinConfig, blob: bytes) -> JoinState:
     """The inverse of `state_bytes`, for the same query."""
-    header, parts = opened(blob)
+    header, parts = unpack_blob(blob)
     if len(header["inputs"]) != len(config.inputs):
         raise InputError(f"the saved state has {len(header['inputs'])} inputs, the query has {len(config.inputs)}")
     return JoinState(
-        tuple(_get_input(source, saved, parts) for source, saved in zip(config.inputs, header["inputs"], strict=True))
+        tuple(
+            _unpack_window(source, saved, parts) for source, saved in zip(config.inputs, header["inputs"], strict=True)
+        )
     )
 
 
-def packed(header: dict[str, Any], parts: list[bytes]) -> bytes:
+def pack_blob(header: dict[str, Any], parts: list[bytes]) -> bytes:
     """One blob out of a header and Arrow streams."""
     text = json.dumps({**header, "sizes": [len(part) for part in parts]}).encode()
     body = struct.pack("<I", len(text)) + text + b"".join(parts)
     return _MAGIC + struct.pack("<I", zlib.crc32(body)) + body
 
 
-def opened(blob: bytes) -> tuple[dict[str, Any], Iterator[pa.Table]]:
+def unpack_blob(blob: bytes) -> tuple[dict[str, Any], Iterator[pa.Table]]:
     if len(blob) < 12 or blob[:4] != _MAGIC:
         raise InputError("these bytes are not a saved state")
     body = memoryview(blob)[8:]
@@ -171,35 +175,35 @@ def opened(blob: bytes) -> tuple[dict[str, Any], Iterator[pa.Table]]:
         raise InputError("the saved state is damaged: its checksum does not fit")
     (length,) = struct.unpack_from("<I", body)
     header = json.loads(bytes(body[4 : 4 + length]))
-    return header, _tables(body[4 + length :], header["sizes"])
+    return header, _read_tables(body[4 + length :], header["sizes"])
 
 
-def _tables(body: memoryview, sizes: list[int]) -> Iterator[pa.Table]:
+def _read_tables(body: memoryview, sizes: list[int]) -> Iterator[pa.Table]:
     at = 0
     for size in sizes:
         yield pa.ipc.open_stream(pa.py_buffer(body[at : at + size])).read_all()
         at += size
 
 
-def _put_input(state: WindowState, parts: list[bytes]) -> dict[str, Any]:
-    parts.extend(ipc_bytes(pane_table(pane)) for pane in state.panes)
+def _pack_window(state: WindowState, parts: list[bytes]) -> dict[str, Any]:
+    parts.extend(to_ipc_bytes(pane_to_table(pane)) for pane in state.panes)
     if state.waiting is not None:
-        parts.append(ipc_bytes(state.waiting))
+        parts.append(to_ipc_bytes(state.waiting))
     return {
         "panes": len(state.panes),
         "waiting": state.waiting is not None,
-        "counter": None if state.counter is None else counter_values(state.counter),
+        "counter": None if state.counter is None else counter_to_dict(state.counter),
     }
 
 
-def _get_input(source: JoinInput, saved: dict[str, Any], parts: Iterator[pa.Table]) -> WindowState:
+def _unpack_window(source: JoinInput, saved: dict[str, Any], parts: Iterator[pa.Table]) -> WindowState:
     panes = tuple(pane_from_table(next(parts)) for _ in range(saved["panes"]))
     waiting = next(parts) if saved["waiting"] else None
-    counter = None if saved["counter"] is None else counter_from_values(source, saved["counter"])
+    counter = None if saved["counter"] is None else counter_from_dict(source, saved["counter"])
     return WindowState(panes, waiting, counter)
 
 
-def pane_table(pane: Pane) -> pa.Table:
+def pane_to_table(pane: Pane) -> pa.Table:
     columns: dict[str, pa.Array] = {"t": pa.array(pane.times)}
     if pane.ends is not None:
         columns["e"] = pa.array(pane.ends)
@@ -224,12 +228,12 @@ def pane_from_table(table: pa.Table) -> Pane:
     )
 
 
-def counter_values(counter: RowCounter) -> dict[str, Any]:
+def counter_to_dict(counter: RowCounter) -> dict[str, Any]:
     arrays = {name: getattr(counter, name).tolist() for name in _ARRAYS}
     return {**arrays, "partitions": list(counter.partitions), "nodes": counter.nodes, "next_seq": counter.next_seq}
 
 
-def counter_from_values(source: JoinInput, saved: dict[str, Any]) -> RowCounter:
+def counter_from_dict(source: JoinInput, saved: dict[str, Any]) -> RowCounter:
     if not isinstance(source.window, RowsWindow):
         raise InternalError(f'state of a ROWS window for "{source.alias}", which has none')
     arrays = {name: np.array(saved[name], np.int64) for name in _ARRAYS}
@@ -237,7 +241,7 @@ def counter_from_values(source: JoinInput, saved: dict[str, Any]) -> RowCounter:
     return RowCounter(source.window, partitions, **arrays, nodes=saved["nodes"], next_seq=saved["next_seq"])
 
 
-def ipc_bytes(table: pa.Table) -> bytes:
+def to_ipc_bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

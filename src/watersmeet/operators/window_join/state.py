@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from watersmeet.algebra.windows import RowsWindow
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
-from watersmeet.operators.window_join.pane import Pane, merged
+from watersmeet.operators.window_join.pane import Pane, merge_panes
 from watersmeet.operators.window_join.row_counter import RowCounter
 
 #: Panes up to this size are merged with a neighbour of similar size, so that a stream of tiny batches leaves a
@@ -120,7 +120,7 @@ def _compact_panes(panes: list[Pane], retention_us: int, future_us: int) -> tupl
     """
     while len(panes) > 1 and _should_merge(panes):
         alive = [pane.take(pane.alive(retention_us, future_us)) for pane in panes[-2:]]
-        panes = [*panes[:-2], merged(alive)]
+        panes = [*panes[:-2], merge_panes(alive)]
     return tuple(panes)
 
 

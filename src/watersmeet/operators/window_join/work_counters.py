@@ -19,14 +19,14 @@ from watersmeet.operators.parallel import cpu_seconds
 
 Item = TypeVar("Item")
 
-TAKE_IN, KEEP, PROBE, ROWS_OUT = "take in", "keep", "probe", "rows out"
+INGEST, STORE, PROBE, EMIT = "take in", "keep", "probe", "rows out"
 
 #: In place of an input's number, for work that belongs to no single one.
-ALL = -1
+ALL_INPUTS = -1
 
 
 @dataclass
-class Watch:
+class OperatorTimer:
     """Seconds by operator and input.
 
     >>> ticks = iter([0.0, 2.0])
@@ -41,14 +41,14 @@ class Watch:
     spent_s: dict[tuple[str, int], float] = field(default_factory=dict)
 
     @contextmanager
-    def on(self, operator: str, number: int = ALL) -> Iterator[None]:
+    def on(self, operator: str, number: int = ALL_INPUTS) -> Iterator[None]:
         started = self.clock()
         try:
             yield
         finally:
             self._spend(operator, number, self.clock() - started)
 
-    def each(self, operator: str, items: Iterable[Item], number: int = ALL) -> Iterator[Item]:
+    def each(self, operator: str, items: Iterable[Item], number: int = ALL_INPUTS) -> Iterator[Item]:
         """The same items; what counts is the time it takes to make them, not what is done with them in between."""
         made = iter(items)
         while True:
@@ -61,7 +61,7 @@ class Watch:
                 self._spend(operator, number, self.clock() - started)
             yield item
 
-    def add(self, other: Watch) -> None:
+    def add(self, other: OperatorTimer) -> None:
         for (operator, number), seconds in other.spent_s.items():
             self._spend(operator, number, seconds)
 
@@ -70,14 +70,14 @@ class Watch:
 
 
 @dataclass
-class Tally:
+class WorkCounters:
     """Work done so far: by origin and target, and by window. Zero where a tactic does not count.
 
     `tested` are the matches, partial or whole, that predicates were evaluated on outside of the kernels, by origin.
     """
 
     inputs: int
-    watch: Watch = field(default_factory=Watch)
+    watch: OperatorTimer = field(default_factory=OperatorTimer)
     comparisons: NDArray[np.int64] = field(init=False)
     probes: NDArray[np.int64] = field(init=False)
     touched: NDArray[np.int64] = field(init=False)
@@ -90,7 +90,7 @@ class Tally:
         self.comparisons, self.probes, self.touched = (np.zeros(pair, np.int64) for _ in range(3))
         self.inserts, self.expirations, self.tested = (np.zeros(single, np.int64) for _ in range(3))
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: WorkCounters) -> None:
         for name in ("comparisons", "probes", "touched", "inserts", "expirations", "tested"):
             mine = getattr(self, name)
             mine += getattr(other, name)

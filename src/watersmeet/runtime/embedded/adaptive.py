@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.operators.shed.sampling import build_drop_boxes
-from watersmeet.operators.window_join.work_counters import Tally
-from watersmeet.planner.budget import Budget, Costed, PlanCost
+from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import Wishes
 from watersmeet.planner.overload import Situation
+from watersmeet.planner.plan_cost import Budget, Costed, PlanCost
 from watersmeet.planner.workload import Arriving
 from watersmeet.runtime.planning import (
     MAX_COUNTED_ROWS,
@@ -182,7 +182,7 @@ class AdaptivePlanner:
         )  # another plan, another work per row
         return decided.plan if decided.changed else None
 
-    def ran(self, rows: int, tally: Tally) -> None:
+    def ran(self, rows: int, tally: WorkCounters) -> None:
         """What the join of a batch of so many rows took."""
         self._since.joined += rows
         self._since.work += int(tally.probes.sum() + tally.touched.sum())

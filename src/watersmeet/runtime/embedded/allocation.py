@@ -25,22 +25,24 @@ from watersmeet.algebra.query import BoundQuery, BoundSource, PairConstraint, Qu
 from watersmeet.algebra.windows import FOREVER_US, RangeWindow
 from watersmeet.errors import PlanError
 from watersmeet.kernels.hashing import xxhash64_definition
-from watersmeet.operators.shed.aggregation import TIME, add_hidden_columns, build_shed_config
-from watersmeet.operators.shed.allocated import (
+from watersmeet.operators.shed.aggregation import (
     PROBE,
+    TIME,
     WINDOW,
     AllocatedAggregation,
     RoleShares,
+    add_hidden_columns,
+    build_shed_config,
     declare_hidden_fields,
     mark_direction,
 )
 from watersmeet.operators.shed.sampling import DropBox
 from watersmeet.operators.window_join.admission import InputBatch, shed_rows
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.driver import Counters, Stepped, step
+from watersmeet.operators.window_join.driver import BatchCounters, BatchResult, join_batch
 from watersmeet.operators.window_join.state import JoinState, empty_state
-from watersmeet.operators.window_join.tactics.registry import settled_config
-from watersmeet.operators.window_join.work_counters import Tally
+from watersmeet.operators.window_join.tactics.registry import compile_join_config
+from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.models.kang_limited import (
     NOTHING,
     Allocation,
@@ -77,7 +79,7 @@ class Limits:
     least_rows: Pair = NOTHING
 
 
-def divided(
+def divide_resources(
     join: LimitedJoin,
     limits: Limits,
     probes: str = BEST,
@@ -100,7 +102,7 @@ def divided(
     )
 
 
-def limited_join(workload: Workload, config: JoinConfig) -> LimitedJoin:
+def build_limited_join(workload: Workload, config: JoinConfig) -> LimitedJoin:
     """Return the paper's view of a join of two streams: rates, rows of the full windows, and the share of pairs that
     meet.
 
@@ -119,15 +121,17 @@ def limited_join(workload: Workload, config: JoinConfig) -> LimitedJoin:
     return LimitedJoin(rates, windows, min(1.0, share))
 
 
-def shares_of(join: LimitedJoin, allocation: Allocation) -> tuple[Shares, Shares]:
+def compute_shares(join: LimitedJoin, allocation: Allocation) -> tuple[Shares, Shares]:
     """The shares of A and of B that an allocation of rates and rows comes to."""
-    probes = [_share(served, rate) for served, rate in zip(allocation.probes_per_s, join.rows_per_s, strict=True)]
-    windows = [_share(kept, rows) for kept, rows in zip(allocation.window_rows, join.window_rows, strict=True)]
+    probes = [
+        _compute_share(served, rate) for served, rate in zip(allocation.probes_per_s, join.rows_per_s, strict=True)
+    ]
+    windows = [_compute_share(kept, rows) for kept, rows in zip(allocation.window_rows, join.window_rows, strict=True)]
     a, b = (Shares(probe, window) for probe, window in zip(probes, windows, strict=True))
     return a, b
 
 
-def _share(part: float, whole: float) -> float:
+def _compute_share(part: float, whole: float) -> float:
     """The share that a part is; rounding in the division does not make a whole one less than that."""
     return 1.0 if part >= whole * (1 - 1e-9) else part / whole
 
@@ -144,7 +148,7 @@ def collect_allocated(
     return start_allocated(query, sources, shares, plan, seed).collect()
 
 
-def collect_within(
+def collect_within_limits(
     query: Query,
     sources: Sources,
     workload: Workload,
@@ -156,10 +160,10 @@ def collect_within(
 ) -> pa.Table:
     """All rows found within the limits, by the strategies' names; the table's metadata says who got what."""
     _check_two_streams(query)
-    join = limited_join(workload, config)
+    join = build_limited_join(workload, config)
     best = least_variance_allocation if bind_query(query, sources).is_aggregation else best_allocation
-    allocation = divided(join, limits, probes, windows, best)
-    shares = dict(zip(query.aliases, shares_of(join, allocation), strict=True))
+    allocation = divide_resources(join, limits, probes, windows, best)
+    shares = dict(zip(query.aliases, compute_shares(join, allocation), strict=True))
     rows = collect_allocated(query, sources, shares, seed=seed)
     about = {
         "shares": {alias: asdict(each) for alias, each in shares.items()},
@@ -202,15 +206,15 @@ class AllocatedRun(EmbeddedRun):
         kept = np.any([direction.boxes[number].keeps(delta.table) for direction in self.directions], axis=0)
         return delta.filter(kept | (delta.times < self.watermark.value_us))
 
-    def _step(self, deltas: dict[int, InputBatch], future_us: int) -> Stepped:
+    def _step(self, deltas: dict[int, InputBatch], future_us: int) -> BatchResult:
         mark = self.watermark.value_us
         timely = [int(delta.times.max()) for delta in deltas.values() if len(delta) and int(delta.times.max()) >= mark]
         self.largest_us = max([self.largest_us, *timely])
         results: list[pa.RecordBatch] = []
-        steps: list[Stepped] = []
+        steps: list[BatchResult] = []
         for prober, direction in enumerate(self.directions):
             kept = {i: add_hidden_columns(shed_rows(delta, direction.boxes[i], mark)) for i, delta in deltas.items()}
-            stepped = step(direction.config, direction.state, kept, mark, future_us)
+            stepped = join_batch(direction.config, direction.state, kept, mark, future_us)
             direction.state = stepped.state
             results += (
                 stepped.results
@@ -221,7 +225,7 @@ class AllocatedRun(EmbeddedRun):
         if self.aggregation is not None:
             results = self.aggregation.step(results, self.largest_us, future_us)
         self.state = self.directions[0].state
-        return replace(steps[0], results=results, counters=_joint_counters(deltas, steps, results))
+        return replace(steps[0], results=results, counters=_combine_counters(deltas, steps, results))
 
 
 def start_allocated(
@@ -241,9 +245,9 @@ def start_allocated(
         _check_chances(bound, ours)
         estimated = build_shed_config(bound, {})
         aggregation, joined = AllocatedAggregation(estimated, shares=(ours[0], ours[1])), estimated.bound
-    first, second = (_direction(joined, prober, ours, plan or Plan(), seed) for prober in (0, 1))
+    first, second = (_build_direction(joined, prober, ours, plan or Plan(), seed) for prober in (0, 1))
     watermark = Watermark.start(collect_lateness(first.config, sources))
-    tally = Tally(len(first.config.inputs))
+    tally = WorkCounters(len(first.config.inputs))
     return AllocatedRun(
         joined,
         first.config,
@@ -257,7 +261,7 @@ def start_allocated(
     )
 
 
-def _direction(joined: BoundQuery, prober: int, shares: Sequence[Shares], plan: Plan, seed: int) -> Direction:
+def _build_direction(joined: BoundQuery, prober: int, shares: Sequence[Shares], plan: Plan, seed: int) -> Direction:
     """The pairs whose later row is the prober's; of equal times the first stream's row probes."""
     probing, held = joined.sources[prober], joined.sources[1 - prober]
     earlier = Comparison("<=" if prober == 0 else "<", Column(TIME, held.alias), Column(TIME, probing.alias))
@@ -267,29 +271,29 @@ def _direction(joined: BoundQuery, prober: int, shares: Sequence[Shares], plan: 
         query=replace(joined.query, pairs=(*joined.query.pairs, pair)),
         where=conjunction((*conjuncts(joined.where), earlier)),
     )
-    config = settled_config(directed, replace(plan, drop=()))
+    config = compile_join_config(directed, replace(plan, drop=()))
     first, second = (
-        role_box(source.schema.name, PROBE if number == prober else WINDOW, each, seed)
+        make_role_drop_box(source.schema.name, PROBE if number == prober else WINDOW, each, seed)
         for number, (source, each) in enumerate(zip(joined.sources, shares, strict=True))
     )
     return Direction(config, empty_state(config), (first, second))
 
 
-def role_box(stream: str, role: str, shares: Shares, seed: int) -> DropBox:
+def make_role_drop_box(stream: str, role: str, shares: Shares, seed: int) -> DropBox:
     """The drop box of a stream's rows in one role. Seeds differ by role, so a row's two draws are independent."""
     return DropBox(stream, shares.probe if role == PROBE else shares.window, xxhash64_definition(role.encode(), seed))
 
 
-def _joint_counters(
-    deltas: Mapping[int, InputBatch], steps: Sequence[Stepped], results: Sequence[pa.RecordBatch]
-) -> Counters:
+def _combine_counters(
+    deltas: Mapping[int, InputBatch], steps: Sequence[BatchResult], results: Sequence[pa.RecordBatch]
+) -> BatchCounters:
     """Counters of a step of both directions. Each direction sees all late rows; each row arrived once."""
     one = steps[0].counters
-    tally = Tally(len(one.arrived))
+    tally = WorkCounters(len(one.arrived))
     for each in steps:
         tally.add(each.counters.tally)
     arrived = tuple(len(deltas[i]) if i in deltas else 0 for i in range(len(one.arrived)))
-    return Counters(arrived, one.late, sum(batch.num_rows for batch in results), tally)
+    return BatchCounters(arrived, one.late, sum(batch.num_rows for batch in results), tally)
 
 
 def _check_two_streams(query: Query) -> None:

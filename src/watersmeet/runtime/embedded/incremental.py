@@ -20,30 +20,30 @@ import pyarrow as pa
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import Query
 from watersmeet.algebra.render import query_text
-from watersmeet.checkpoint.contents import About, BatchRecord, Files, batch_path, find_input_problems
+from watersmeet.checkpoint.contents import BatchInputs, BatchRecord, RunIdentity, batch_path, find_input_problems
 from watersmeet.checkpoint.framing import DamagedFileError
-from watersmeet.checkpoint.owner import Owner, check_output, claim_output
+from watersmeet.checkpoint.owner import OutputOwner, check_output_owner, claim_output
 from watersmeet.checkpoint.store import Checkpoint
 from watersmeet.errors import InputError
 from watersmeet.metrics.batch import Observer
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.embedded.run import EmbeddedRun, Ledger, run_batch_with_metrics
-from watersmeet.sinks.result_files import part_files
+from watersmeet.sinks.result_files import list_part_files
 from watersmeet.sources.declarations import Relation, Stream
-from watersmeet.sources.directories import Inbox
+from watersmeet.sources.directories import FileSource
 
 #: How often a directory is looked into when nothing new was there.
 POLL_S = 0.25
 
 
-class Outbox(Protocol):
+class BatchSink(Protocol):
     """Where the rows of a batch go; putting a batch again replaces it."""
 
     def put(self, batch: int, rows: pa.Table) -> None: ...
 
 
 @dataclass(frozen=True)
-class Growing:
+class IncrementalJob:
     """What is to run: streams are directories or files, `follow` goes on when they are worked off, `checkpoint`
     remembers.
 
@@ -53,19 +53,19 @@ class Growing:
 
     query: Query
     sources: Mapping[str, Stream | Relation]
-    outbox: Outbox
+    outbox: BatchSink
     follow: bool = True
     checkpoint: Path | None = None
     out: str | None = None
     choose: Callable[[], Plan | None] = lambda: None
 
     @property
-    def inboxes(self) -> dict[str, Inbox]:
-        return {name: source.feed for name, source in self.sources.items() if isinstance(source.feed, Inbox)}
+    def inboxes(self) -> dict[str, FileSource]:
+        return {name: source.feed for name, source in self.sources.items() if isinstance(source.feed, FileSource)}
 
 
 @dataclass
-class Progress:
+class JobProgress:
     """What came of it. `run` is None when nothing was ever there to read."""
 
     run: EmbeddedRun | None = None
@@ -75,40 +75,43 @@ class Progress:
     waiting_for: list[str] = field(default_factory=list)
 
 
-def grow(
-    job: Growing, stop: threading.Event, observe: Observer, started: Callable[[EmbeddedRun], None] = lambda run: None
-) -> Progress:
+def run_incremental(
+    job: IncrementalJob,
+    stop: threading.Event,
+    observe: Observer,
+    started: Callable[[EmbeddedRun], None] = lambda run: None,
+) -> JobProgress:
     """Runs until `stop` is set or, without `follow`, until all files are read. The batch under way is always finished
     and committed.
     """
-    checkpoint = Checkpoint(job.checkpoint, _about(job)) if job.checkpoint is not None else None
+    checkpoint = Checkpoint(job.checkpoint, _identify_run(job)) if job.checkpoint is not None else None
     try:
-        return _grow(job, checkpoint, stop, observe, started)
+        return _run_batches(job, checkpoint, stop, observe, started)
     finally:
         if checkpoint is not None:
             checkpoint.close()
 
 
-def _grow(
-    job: Growing,
+def _run_batches(
+    job: IncrementalJob,
     checkpoint: Checkpoint | None,
     stop: threading.Event,
     observe: Observer,
     started: Callable[[EmbeddedRun], None],
-) -> Progress:
-    progress = Progress()
-    owner = checkpoint.owner if checkpoint is not None else Owner(uuid.uuid4().hex, None)
+) -> JobProgress:
+    progress = JobProgress()
+    owner = checkpoint.owner if checkpoint is not None else OutputOwner(uuid.uuid4().hex, None)
     _check_output(job, checkpoint, owner)
-    if not _ready(job, checkpoint, stop, progress):
+    if not _wait_for_schemas(job, checkpoint, stop, progress):
         return progress
-    plan = _plan(job, checkpoint)
+    plan = _load_or_choose_plan(job, checkpoint)
     if job.out is not None:
         claim_output(Path(job.out), owner)
     run = progress.run = embedded.start_run(job.query, job.sources, plan)
-    batch, pending = _resumed(job, checkpoint, run, progress)
+    batch, pending = _resume(job, checkpoint, run, progress)
     started(run)
     while not stop.is_set() or pending:
-        files = pending.pop(0) if pending else _decided(job, checkpoint, batch)
+        files = pending.pop(0) if pending else _choose_next_files(job, checkpoint, batch)
         if files is None:
             if not job.follow:
                 break
@@ -119,12 +122,12 @@ def _grow(
     return progress
 
 
-def _check_output(job: Growing, checkpoint: Checkpoint | None, owner: Owner) -> None:
+def _check_output(job: IncrementalJob, checkpoint: Checkpoint | None, owner: OutputOwner) -> None:
     """Refuse an output directory of another run, or one that is ahead of the checkpoint."""
     if job.out is None:
         return
-    check_output(Path(job.out), owner, is_new=checkpoint is None or checkpoint.is_new)
-    newest = max(part_files(Path(job.out)), default=-1)
+    check_output_owner(Path(job.out), owner, is_new=checkpoint is None or checkpoint.is_new)
+    newest = max(list_part_files(Path(job.out)), default=-1)
     if checkpoint is not None and newest > checkpoint.last_record:
         # A record is written before its rows. The batch would be chosen anew, perhaps with other files, and rows would
         # be doubled.
@@ -136,7 +139,9 @@ def _check_output(job: Growing, checkpoint: Checkpoint | None, owner: Owner) -> 
         )
 
 
-def _ready(job: Growing, checkpoint: Checkpoint | None, stop: threading.Event, progress: Progress) -> bool:
+def _wait_for_schemas(
+    job: IncrementalJob, checkpoint: Checkpoint | None, stop: threading.Event, progress: JobProgress
+) -> bool:
     """Waits until every stream has a file to know its columns from; False if that is not to be."""
     inboxes = job.inboxes
     if checkpoint is not None and not checkpoint.is_new:
@@ -155,7 +160,7 @@ def _ready(job: Growing, checkpoint: Checkpoint | None, stop: threading.Event, p
     return not progress.waiting_for
 
 
-def _plan(job: Growing, checkpoint: Checkpoint | None) -> Plan | None:
+def _load_or_choose_plan(job: IncrementalJob, checkpoint: Checkpoint | None) -> Plan | None:
     """The pinned plan: rows dropped in a batch that is run again have to be the same rows, so it is remembered."""
     if checkpoint is None:
         return job.choose()
@@ -164,9 +169,9 @@ def _plan(job: Growing, checkpoint: Checkpoint | None) -> Plan | None:
     return checkpoint.plan()
 
 
-def _resumed(
-    job: Growing, checkpoint: Checkpoint | None, run: EmbeddedRun, progress: Progress
-) -> tuple[int, list[Files]]:
+def _resume(
+    job: IncrementalJob, checkpoint: Checkpoint | None, run: EmbeddedRun, progress: JobProgress
+) -> tuple[int, list[BatchInputs]]:
     """Restore the last committed state. Return the number of the next batch, and the files of batches to run again."""
     if checkpoint is None:
         return 0, []
@@ -174,7 +179,7 @@ def _resumed(
     committed = -1
     if latest is not None:
         committed, blob = latest
-        restore(run, blob)
+        restore_run(run, blob)
         progress.resumed_after = committed
     for record in decided.values():
         if record.batch <= committed:
@@ -184,12 +189,12 @@ def _resumed(
     return committed + 1, [decided[number].files for number in sorted(decided) if number > committed]
 
 
-def _check_inputs(job: Growing, decided: Mapping[int, BatchRecord], committed: int) -> None:
+def _check_inputs(job: IncrementalJob, decided: Mapping[int, BatchRecord], committed: int) -> None:
     """Refuse to run a batch again without the files it read. A file may be corrected as long as no row of its batch is
     written.
     """
     streams = {name: inbox.path for name, inbox in job.inboxes.items()}
-    written = part_files(Path(job.out)) if job.out is not None else {}
+    written = list_part_files(Path(job.out)) if job.out is not None else {}
     for problem in find_input_problems(streams, decided, committed):
         if problem.is_missing or problem.batch in written:
             raise InputError(
@@ -198,7 +203,7 @@ def _check_inputs(job: Growing, decided: Mapping[int, BatchRecord], committed: i
             )
 
 
-def _decided(job: Growing, checkpoint: Checkpoint | None, batch: int) -> Files | None:
+def _choose_next_files(job: IncrementalJob, checkpoint: Checkpoint | None, batch: int) -> BatchInputs | None:
     """Choose the files of the next batch and write them down before they are read; None when there are no new ones."""
     files = {name: inbox.describe(new) for name, inbox in job.inboxes.items() if (new := inbox.new())}
     if not files:
@@ -209,30 +214,32 @@ def _decided(job: Growing, checkpoint: Checkpoint | None, batch: int) -> Files |
 
 
 def _run_batch(
-    job: Growing,
+    job: IncrementalJob,
     checkpoint: Checkpoint | None,
     run: EmbeddedRun,
     batch: int,
-    files: Files,
+    files: BatchInputs,
     observe: Observer,
-    progress: Progress,
+    progress: JobProgress,
 ) -> None:
     tables = {name: job.inboxes[name].take([file.name for file in each]) for name, each in files.items()}
     results, figures = run_batch_with_metrics(run, batch, tables)
     job.outbox.put(batch, pa.Table.from_batches(results, run.result))
     if checkpoint is not None:
-        checkpoint.commit(batch, saved(run))
+        checkpoint.commit(batch, serialize_run(run))
     progress.batches += 1
     progress.rows_out += figures.rows_out
     observe(figures)
 
 
-def _about(job: Growing) -> About:
-    return About(query_text(job.query), {name: _stream_about(each) for name, each in job.sources.items()}, job.out)
+def _identify_run(job: IncrementalJob) -> RunIdentity:
+    return RunIdentity(
+        query_text(job.query), {name: _describe_stream(each) for name, each in job.sources.items()}, job.out
+    )
 
 
-def _stream_about(source: Stream | Relation) -> dict[str, Any]:
-    if not isinstance(source, Stream) or not isinstance(source.feed, Inbox):
+def _describe_stream(source: Stream | Relation) -> dict[str, Any]:
+    if not isinstance(source, Stream) or not isinstance(source.feed, FileSource):
         return {"relation": True}
     return {
         "path": str(source.feed.path.absolute()),
@@ -246,7 +253,7 @@ def _stream_about(source: Stream | Relation) -> dict[str, Any]:
 _MAGIC = b"WMR1"
 
 
-def saved(run: EmbeddedRun) -> bytes:
+def serialize_run(run: EmbeddedRun) -> bytes:
     """Everything a run is between two batches."""
     mark = run.watermark
     header = {
@@ -258,9 +265,9 @@ def saved(run: EmbeddedRun) -> bytes:
     return _MAGIC + struct.pack("<I", zlib.crc32(body)) + body
 
 
-def restore(run: EmbeddedRun, blob: bytes) -> None:
+def restore_run(run: EmbeddedRun, blob: bytes) -> None:
     """Puts a fresh run of the same query where the saved one was."""
-    header, state = opened(blob)
+    header, state = parse_run(blob)
     mark = header["watermark"]
     run.watermark = replace(
         run.watermark,
@@ -272,7 +279,7 @@ def restore(run: EmbeddedRun, blob: bytes) -> None:
     run.restore_state(state)
 
 
-def opened(blob: bytes) -> tuple[dict[str, Any], bytes]:
+def parse_run(blob: bytes) -> tuple[dict[str, Any], bytes]:
     """Header and state of a saved run; refuses bytes that are not what was written."""
     if len(blob) < 12 or blob[:4] != _MAGIC:
         raise InputError("these bytes are not a saved run")

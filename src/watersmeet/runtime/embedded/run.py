@@ -14,8 +14,8 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, Query
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InputError
-from watersmeet.metrics.batch import BatchFigures, Observer
-from watersmeet.operators.aggregate import blobs as aggregate_blobs
+from watersmeet.metrics.batch import BatchMetrics, Observer
+from watersmeet.operators.aggregate import serialization as aggregate_blobs
 from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config
 from watersmeet.operators.aggregate.state import AggregateState, rebuild_tables
 from watersmeet.operators.aggregate.state import empty_state as aggregate_state
@@ -27,15 +27,15 @@ from watersmeet.operators.shed.sampling import DropBox, build_drop_boxes
 from watersmeet.operators.window_join import serialization as join_serialization
 from watersmeet.operators.window_join.admission import InputBatch, shed_rows
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.driver import Stepped, step, with_relation
+from watersmeet.operators.window_join.driver import BatchResult, add_relation, join_batch
 from watersmeet.operators.window_join.state import JoinState, empty_state
-from watersmeet.operators.window_join.tactics.registry import settled_config
-from watersmeet.operators.window_join.work_counters import ALL, PROBE, Tally
+from watersmeet.operators.window_join.tactics.registry import compile_join_config
+from watersmeet.operators.window_join.work_counters import ALL_INPUTS, PROBE, WorkCounters
 from watersmeet.runtime.embedded.adaptive import AdaptivePlanner, Decision, StartingPlan
 from watersmeet.runtime.planning import choose_plan, read_planning_input
 from watersmeet.runtime.watermark import Lateness, Watermark
-from watersmeet.sources.declarations import Relation, Stream, event_times_us
-from watersmeet.sources.times import refuse_likely_unit
+from watersmeet.sources.declarations import Relation, Stream, extract_event_times_us
+from watersmeet.sources.times import refuse_undeclared_unit
 from watersmeet.sql import bind, parse
 from watersmeet.stats.stream_stats import StreamStats
 
@@ -73,7 +73,7 @@ class EmbeddedRun:
     sources: Sources
     state: JoinState
     watermark: Watermark
-    tally: Tally
+    tally: WorkCounters
     boxes: Mapping[str, DropBox]
     ledger: dict[str, Ledger] = field(default_factory=dict)
     batch_ledger: dict[str, Ledger] = field(default_factory=dict)
@@ -110,11 +110,11 @@ class EmbeddedRun:
         """Serialize everything that later batches depend on, besides the watermark. Each kind of run overrides both
         directions.
         """
-        return join_serialization.state_bytes(self.state)
+        return join_serialization.serialize_state(self.state)
 
     def restore_state(self, blob: bytes) -> None:
         """Take over the state that `save_state` of a run of the same query returned."""
-        self.state = join_serialization.state_from_bytes(self.config, blob)
+        self.state = join_serialization.deserialize_state(self.config, blob)
 
     def batches(self) -> Iterator[list[pa.RecordBatch]]:
         for tables in self.rounds():
@@ -153,9 +153,9 @@ class EmbeddedRun:
         self.planner = None
         self._go_on_by(self._fill(plan))
 
-    def _step(self, deltas: dict[int, InputBatch], future_us: int) -> Stepped | Aggregated:
+    def _step(self, deltas: dict[int, InputBatch], future_us: int) -> BatchResult | Aggregated:
         with on_cores(os.cpu_count() or 1):
-            stepped = step(self.config, self.state, deltas, self.watermark.value_us, future_us)
+            stepped = join_batch(self.config, self.state, deltas, self.watermark.value_us, future_us)
         self.state = stepped.state
         return stepped
 
@@ -199,9 +199,9 @@ class EmbeddedRun:
         source = self.sources[name]
         if not isinstance(source, Stream):
             raise InputError(f'"{name}" is a relation; only streams bring rows')
-        times = event_times_us(name, table, source.time, source.unit)
+        times = extract_event_times_us(name, table, source.time, source.unit)
         if times.size and name not in self.checked_units | self.watermark.newest_us.keys():
-            refuse_likely_unit(name, source.time, source.schema, source.unit, int(times.min()), int(times.max()))
+            refuse_undeclared_unit(name, source.time, source.schema, source.unit, int(times.min()), int(times.max()))
             self.checked_units.add(name)
         return InputBatch(table, times)
 
@@ -209,12 +209,12 @@ class EmbeddedRun:
         return choose_plan(self.bound, *read_planning_input(self.bound, self.sources, self.stats), plan)
 
     def _go_on_by(self, plan: Plan) -> None:
-        self.config, self.boxes = settled_config(self.bound, plan), build_drop_boxes(self.bound, plan)
+        self.config, self.boxes = compile_join_config(self.bound, plan), build_drop_boxes(self.bound, plan)
 
     def _without_shed(self, name: str, delta: InputBatch) -> InputBatch:
         return shed_rows(delta, self.boxes[name], self.watermark.value_us) if name in self.boxes else delta
 
-    def _account(self, stepped: Stepped | Aggregated, shed: Mapping[str, int]) -> None:
+    def _account(self, stepped: BatchResult | Aggregated, shed: Mapping[str, int]) -> None:
         self.batch_ledger = {}
         for i in self.config.streams:  # a self join reads its stream once per alias: the same rows each time
             name, late, passed = self.config.inputs[i].name, stepped.counters.late[i], stepped.counters.arrived[i]
@@ -248,7 +248,7 @@ class AggregationRun(EmbeddedRun):
         if (self.config.early, self.config.join.orders) != (before.early, before.join.orders):
             self.state = rebuild_tables(self.config, self.state)
 
-    def _step(self, deltas: dict[int, InputBatch], future_us: int) -> Stepped | Aggregated:
+    def _step(self, deltas: dict[int, InputBatch], future_us: int) -> BatchResult | Aggregated:
         stepped = aggregate_step(self.config, self.state, deltas, self.watermark.value_us, future_us)
         self.state = stepped.state
         return stepped
@@ -285,15 +285,15 @@ def start_run(
     if plan is None:
         begun = overload or StartingPlan(choose_plan(bound, hand, known))
         plan, planner = begun.plan, AdaptivePlanner(bound, sources, begun.plan, hand.rows, begun.budget, begun.wishes)
-    config = settled_config(bound, choose_plan(bound, hand, known, plan))
+    config = compile_join_config(bound, choose_plan(bound, hand, known, plan))
     state = empty_state(config)
     for each in config.inputs:
         if not each.is_stream:
-            state = with_relation(config, state, each.number, read_all_rows(sources[each.name]))
+            state = add_relation(config, state, each.number, read_all_rows(sources[each.name]))
     watermark = Watermark.start(collect_lateness(config, sources))
     boxes = build_drop_boxes(bound, config.plan)
     return EmbeddedRun(
-        bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner, stats=known
+        bound, config, sources, state, watermark, WorkCounters(len(config.inputs)), boxes, planner=planner, stats=known
     )
 
 
@@ -319,7 +319,9 @@ def _start_aggregation(
             state = aggregate_relation(config, state, each.number, read_all_rows(sources[each.name]))
     watermark = Watermark.start(collect_lateness(config, sources))
     boxes = build_drop_boxes(bound, plan)
-    return AggregationRun(bound, config, sources, state, watermark, Tally(len(config.inputs)), boxes, planner=planner)
+    return AggregationRun(
+        bound, config, sources, state, watermark, WorkCounters(len(config.inputs)), boxes, planner=planner
+    )
 
 
 def bind_query(query: Query | str, sources: Sources) -> BoundQuery:
@@ -366,13 +368,13 @@ def collect_with_metrics(run: EmbeddedRun, observe: Observer) -> pa.Table:
 
 def run_batch_with_metrics(
     run: EmbeddedRun, batch: int, tables: Mapping[str, pa.Table], *, last: bool = False
-) -> tuple[list[pa.RecordBatch], BatchFigures]:
+) -> tuple[list[pa.RecordBatch], BatchMetrics]:
     """One batch of an embedded run, with its figures."""
     spent = dict(run.tally.watch.spent_s)
     started, before_s = time.perf_counter(), cpu_seconds()
     results = run.advance(tables, last=last)
     took_s, spent_s = time.perf_counter() - started, cpu_seconds() - before_s
-    figures = BatchFigures(
+    figures = BatchMetrics(
         batch=batch,
         ended_s=time.time(),
         took_s=took_s,
@@ -394,10 +396,10 @@ def _measure_operators(run: EmbeddedRun, before: Mapping[tuple[str, int], float]
     """Seconds of this batch by operator; work of no single input goes by the operator's name alone, and `batches` is
     what is left.
     """
-    aliases = {each.number: f" {each.alias}" for each in run.config.inputs} | {ALL: ""}
+    aliases = {each.number: f" {each.alias}" for each in run.config.inputs} | {ALL_INPUTS: ""}
     spent = {key: seconds - before.get(key, 0.0) for key, seconds in run.tally.watch.spent_s.items()}
     by_origin = sum(
-        seconds for (operator, number), seconds in spent.items() if operator == PROBE and number != ALL
+        seconds for (operator, number), seconds in spent.items() if operator == PROBE and number != ALL_INPUTS
     )  # in the sum of all probes
     rest = max(0.0, worked_s - (sum(spent.values()) - by_origin))
     return {**{operator + aliases[number]: seconds for (operator, number), seconds in spent.items()}, "batches": rest}

@@ -14,19 +14,19 @@ from watersmeet.errors import InputError, PlanError
 from watersmeet.operators.shed.aggregation import ShedAggregation, ShedConfig, add_hidden_columns, build_shed_config
 from watersmeet.operators.shed.sampling import build_drop_boxes, compute_keep_shares
 from watersmeet.operators.window_join.admission import InputBatch
-from watersmeet.operators.window_join.driver import Stepped, step, with_relation
+from watersmeet.operators.window_join.driver import BatchResult, add_relation, join_batch
 from watersmeet.operators.window_join.state import empty_state
-from watersmeet.operators.window_join.tactics.registry import settled_config
-from watersmeet.operators.window_join.work_counters import Tally
+from watersmeet.operators.window_join.tactics.registry import compile_join_config
+from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.runtime.embedded.run import EmbeddedRun, Sources, collect_lateness, read_all_rows
 from watersmeet.runtime.watermark import Watermark
 
 #: Front of the saved state: the largest time so far, and the length of the join's part. The estimates' part follows it.
-_SAVED = struct.Struct("<qQ")
+_STATE_HEADER = struct.Struct("<qQ")
 
 
 @dataclass
-class ShedAggregatedRun(EmbeddedRun):
+class ShedAggregationRun(EmbeddedRun):
     """A run of the join below the aggregation. Each batch yields what its evaluations show."""
 
     aggregation: ShedAggregation | None = None
@@ -51,14 +51,14 @@ class ShedAggregatedRun(EmbeddedRun):
     def save_state(self) -> bytes:
         """Serialize the join's windows, the combinations with what was shown of them, and the largest time so far."""
         meet, estimates = super().save_state(), self._aggregation.to_bytes()
-        return _SAVED.pack(self.largest_us, len(meet)) + meet + estimates
+        return _STATE_HEADER.pack(self.largest_us, len(meet)) + meet + estimates
 
     def restore_state(self, blob: bytes) -> None:
-        if len(blob) < _SAVED.size:
+        if len(blob) < _STATE_HEADER.size:
             raise InputError("the saved state is not of a shedding aggregation")
-        self.largest_us, meet_size = _SAVED.unpack_from(blob)
-        estimates_at = _SAVED.size + meet_size
-        super().restore_state(blob[_SAVED.size : estimates_at])
+        self.largest_us, meet_size = _STATE_HEADER.unpack_from(blob)
+        estimates_at = _STATE_HEADER.size + meet_size
+        super().restore_state(blob[_STATE_HEADER.size : estimates_at])
         self.aggregation = ShedAggregation.from_bytes(self._aggregation.config, blob[estimates_at:])
 
     def replan(self, plan: Plan) -> None:
@@ -77,11 +77,11 @@ class ShedAggregatedRun(EmbeddedRun):
     def _without_shed(self, name: str, delta: InputBatch) -> InputBatch:
         return add_hidden_columns(super()._without_shed(name, delta))
 
-    def _step(self, deltas: dict[int, InputBatch], future_us: int) -> Stepped:
+    def _step(self, deltas: dict[int, InputBatch], future_us: int) -> BatchResult:
         mark = self.watermark.value_us
         timely = [int(delta.times.max()) for delta in deltas.values() if len(delta) and int(delta.times.max()) >= mark]
         self.largest_us = max([self.largest_us, *timely])
-        stepped = step(self.config, self.state, deltas, mark, future_us)
+        stepped = join_batch(self.config, self.state, deltas, mark, future_us)
         self.state = stepped.state
         return replace(stepped, results=self._aggregation.step(stepped.results, self.largest_us, future_us))
 
@@ -91,7 +91,7 @@ class ShedAggregatedRun(EmbeddedRun):
         return self.aggregation
 
 
-def shed_aggregation(bound: BoundQuery, plan: Plan) -> ShedConfig:
+def build_estimation_config(bound: BoundQuery, plan: Plan) -> ShedConfig:
     """What is estimated, and from which join; refuses plans that have no estimates."""
     if plan.early:
         raise PlanError(
@@ -100,20 +100,20 @@ def shed_aggregation(bound: BoundQuery, plan: Plan) -> ShedConfig:
     return build_shed_config(bound, compute_keep_shares(bound, plan))
 
 
-def start_shed_aggregation(bound: BoundQuery, sources: Sources, plan: Plan, *, every_row: bool) -> ShedAggregatedRun:
+def start_shed_aggregation(bound: BoundQuery, sources: Sources, plan: Plan, *, every_row: bool) -> ShedAggregationRun:
     """A run of an aggregation query by a plan that drops; refuses what has no estimates."""
     if every_row:
         raise InputError(
             "an aggregation that sheds rows is not evaluated at every row", hint="leave evaluate out, or drop nothing"
         )
-    shed = shed_aggregation(bound, plan)
-    config = settled_config(shed.bound, plan)
+    shed = build_estimation_config(bound, plan)
+    config = compile_join_config(shed.bound, plan)
     state = empty_state(config)
     for each in config.inputs:
         if not each.is_stream:
-            state = with_relation(config, state, each.number, read_all_rows(sources[each.name]))
+            state = add_relation(config, state, each.number, read_all_rows(sources[each.name]))
     watermark, boxes = Watermark.start(collect_lateness(config, sources)), build_drop_boxes(bound, plan)
-    tally = Tally(len(config.inputs))
-    return ShedAggregatedRun(
+    tally = WorkCounters(len(config.inputs))
+    return ShedAggregationRun(
         shed.bound, config, sources, state, watermark, tally, boxes, aggregation=ShedAggregation(shed)
     )

@@ -23,27 +23,27 @@ from watersmeet.operators.expressions import maybe_true
 from watersmeet.operators.window_join.config import JoinConfig, ProbeStep
 from watersmeet.operators.window_join.matches import (
     PIECE_ROWS,
-    Combinations,
+    PartialMatches,
     Recheck,
     apply_rechecks,
-    column_of,
+    gather_column,
     have_equal_codes,
     have_equal_keys,
     predicates_hold,
 )
 from watersmeet.operators.window_join.pane import Int32s, Int64s, Pane, Panes
-from watersmeet.operators.window_join.tactics.tactic import Reach, Search, Tactic, refuse_knobs
-from watersmeet.operators.window_join.work_counters import PROBE, Tally
+from watersmeet.operators.window_join.tactics.tactic import Reach, Search, Tactic, refuse_options
+from watersmeet.operators.window_join.work_counters import PROBE, WorkCounters
 
 
-def settle(config: JoinConfig, plan: Plan) -> Search:
-    refuse_knobs(plan, "indexes", "evaluate_us", "expire_us", "cleanup_rows")
-    return search
+def compile_plan(config: JoinConfig, plan: Plan) -> Search:
+    refuse_options(plan, "indexes", "evaluate_us", "expire_us", "cleanup_rows")
+    return search_runs
 
 
-def prepare(config: JoinConfig, new: dict[int, Pane]) -> None:
+def prepare_runs(config: JoinConfig, new: dict[int, Pane]) -> None:
     """Builds the runs of new panes that will be looked up, in this stretch or later ones."""
-    last = _by_new_rows(config, new)[-1]
+    last = _sort_by_new_rows(config, new)[-1]
     looked_up = {
         i: pane
         for i, pane in new.items()
@@ -57,9 +57,9 @@ def prepare(config: JoinConfig, new: dict[int, Pane]) -> None:
     )
 
 
-def search(
-    config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: Tally
-) -> Iterator[tuple[Reach, Combinations]]:
+def search_runs(
+    config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: WorkCounters
+) -> Iterator[tuple[Reach, PartialMatches]]:
     """One origin after the other, by the batch rule: new rows meet old and new rows of inputs before theirs, old rows
     of those after.
 
@@ -68,33 +68,39 @@ def search(
     """
     before = [Panes(panes) for panes in old]
     with_new = [Panes((*panes, new[i])) if i in new and len(new[i]) else before[i] for i, panes in enumerate(old)]
-    ranks = {i: rank for rank, i in enumerate(_by_new_rows(config, new))}
+    ranks = {i: rank for rank, i in enumerate(_sort_by_new_rows(config, new))}
     reaches = {}
     for origin in config.streams:
-        reach = _reach(origin, ranks, before, with_new) | {origin: Panes((new[origin],))}
+        reach = _reachable_panes(origin, ranks, before, with_new) | {origin: Panes((new[origin],))}
         if all(len(panes) for panes in reach.values()):
             reaches[origin] = reach
-    _build_runs(wanted for origin, reach in reaches.items() for wanted in _looked_at(config, origin, reach))
+    _build_runs(wanted for origin, reach in reaches.items() for wanted in _list_probed_panes(config, origin, reach))
     for origin, reach in reaches.items():
         with tally.watch.on(PROBE, origin):
-            pieces = [(piece, Tally(tally.inputs)) for piece in origin_pieces(config, origin, reach[origin])]
-        for found in cores.parallel_flat_map(partial(_grown, config, origin, reach), pieces, len(reach[origin])):
+            pieces = [
+                (piece, WorkCounters(tally.inputs)) for piece in _split_origin_rows(config, origin, reach[origin])
+            ]
+        for found in cores.parallel_flat_map(partial(_grow_piece, config, origin, reach), pieces, len(reach[origin])):
             yield reach, found
         for _, its in pieces:
             tally.add(its)
 
 
-def _grown(config: JoinConfig, origin: int, reach: Reach, piece: tuple[Combinations, Tally]) -> Iterator[Combinations]:
+def _grow_piece(
+    config: JoinConfig, origin: int, reach: Reach, piece: tuple[PartialMatches, WorkCounters]
+) -> Iterator[PartialMatches]:
     """A piece has its own tally: several may grow at the same time."""
     rows, tally = piece
-    return tally.watch.each(PROBE, combinations(config, origin, reach, rows, partial(_count, tally, origin)), origin)
+    return tally.watch.each(
+        PROBE, _grow_matches(config, origin, reach, rows, partial(_count_work, tally, origin)), origin
+    )
 
 
-def _by_new_rows(config: JoinConfig, new: dict[int, Pane]) -> list[int]:
+def _sort_by_new_rows(config: JoinConfig, new: dict[int, Pane]) -> list[int]:
     return sorted(config.streams, key=lambda i: (len(new[i]), i))
 
 
-def _reach(origin: int, ranks: dict[int, int], before: list[Panes], with_new: list[Panes]) -> Reach:
+def _reachable_panes(origin: int, ranks: dict[int, int], before: list[Panes], with_new: list[Panes]) -> Reach:
     """The same panes for every origin, so that what is put together over them is put together once. Relations have no
     rank.
     """
@@ -111,7 +117,7 @@ def _build_runs(wanted: Iterable[tuple[Pane, tuple[int, ...]]]) -> None:
     cores.parallel_map(lambda each: each[1].run(each[0][1]), list(missing.items()), cores.MIN_PARALLEL_ROWS)
 
 
-def _looked_at(config: JoinConfig, origin: int, reach: Reach) -> Iterator[tuple[Pane, tuple[int, ...]]]:
+def _list_probed_panes(config: JoinConfig, origin: int, reach: Reach) -> Iterator[tuple[Pane, tuple[int, ...]]]:
     """Panes that are probed, and that of the origin itself where it will be: its rows probe in the order of their run."""
     steps = config.orders[origin]
     for step in steps:
@@ -121,22 +127,22 @@ def _looked_at(config: JoinConfig, origin: int, reach: Reach) -> Iterator[tuple[
         yield own, steps[0].key_classes
 
 
-def _count(tally: Tally, origin: int, target: int, probes: int, met: int, tested: int) -> None:
+def _count_work(tally: WorkCounters, origin: int, target: int, probes: int, met: int, tested: int) -> None:
     tally.probes[origin, target] += probes
     tally.touched[origin, target] += met
     tally.tested[origin] += tested
 
 
-RUNS = Tactic("runs", "grouped runs, ours", settle, kernel_thetas=False, prepare=prepare)
+RUNS = Tactic("runs", "grouped runs, ours", compile_plan, kernel_thetas=False, prepare=prepare_runs)
 
 
 #: New rows that begin to grow at the same time: what a piece is looked up with stays in the cache, and several cores
 #: have enough pieces.
-ORIGIN_ROWS = 1 << 17
+ORIGIN_PIECE_ROWS = 1 << 17
 
 
 @dataclass(frozen=True)
-class Probe:
+class ProbeRanges:
     """The stretches of each pane's run that each combination meets."""
 
     first: list[Int64s]
@@ -146,23 +152,23 @@ class Probe:
 
 #: Called with a target, how many combinations probed it, how many rows they met, and how many of those predicates were
 #: evaluated on.
-Count = Callable[[int, int, int, int], None]
+CountWork = Callable[[int, int, int, int], None]
 
 
-def origin_pieces(config: JoinConfig, origin: int, panes: Panes) -> list[Combinations]:
+def _split_origin_rows(config: JoinConfig, origin: int, panes: Panes) -> list[PartialMatches]:
     """The origin's new rows, a piece at a time."""
-    start = _origin_rows(config, origin, config.orders[origin], panes)
-    return [start.take(slice(at, at + ORIGIN_ROWS)) for at in range(0, len(start), ORIGIN_ROWS)]
+    start = _start_matches(config, origin, config.orders[origin], panes)
+    return [start.take(slice(at, at + ORIGIN_PIECE_ROWS)) for at in range(0, len(start), ORIGIN_PIECE_ROWS)]
 
 
-def combinations(
-    config: JoinConfig, origin: int, reach: dict[int, Panes], piece: Combinations, count: Count
-) -> Iterator[Combinations]:
+def _grow_matches(
+    config: JoinConfig, origin: int, reach: dict[int, Panes], piece: PartialMatches, count: CountWork
+) -> Iterator[PartialMatches]:
     """Every combination of some of the origin's rows with rows of the others that their panes in `reach` hold."""
-    return _grow(config, reach, piece, config.orders[origin], count)
+    return _grow_depth_first(config, reach, piece, config.orders[origin], count)
 
 
-def _origin_rows(config: JoinConfig, origin: int, steps: tuple[ProbeStep, ...], panes: Panes) -> Combinations:
+def _start_matches(config: JoinConfig, origin: int, steps: tuple[ProbeStep, ...], panes: Panes) -> PartialMatches:
     """The origin's new rows, by the first key they are probed with: neighbours then look at the same places.
 
     That is the order of their run. Where it is not built yet, and most rows are gone before anybody could look them up,
@@ -177,14 +183,14 @@ def _origin_rows(config: JoinConfig, origin: int, steps: tuple[ProbeStep, ...], 
         rows, times, codes = run.rows, run.times, np.repeat(run.group_keys, np.diff(run.offsets) if classes else 0)
     keys = (classes, codes) if classes else None
     if not any(each.has_ends for each in config.inputs):
-        return Combinations({origin: rows}, {origin: times}, None, None, keys)
+        return PartialMatches({origin: rows}, {origin: times}, None, None, keys)
     end = gather_int64(pane.ends, rows) if pane.ends is not None else np.full(len(pane), FOREVER_US, np.int64)
-    return Combinations({origin: rows}, {origin: times}, times, end, keys)
+    return PartialMatches({origin: rows}, {origin: times}, times, end, keys)
 
 
-def _grow(
-    config: JoinConfig, reach: dict[int, Panes], bound: Combinations, steps: tuple[ProbeStep, ...], count: Count
-) -> Iterator[Combinations]:
+def _grow_depth_first(
+    config: JoinConfig, reach: dict[int, Panes], bound: PartialMatches, steps: tuple[ProbeStep, ...], count: CountWork
+) -> Iterator[PartialMatches]:
     """Depth first over pieces, breadth first inside a piece."""
     if not len(bound):
         return
@@ -192,25 +198,25 @@ def _grow(
         yield bound
         return
     step, rest = steps[0], steps[1:]
-    bound = _keyed(reach, bound, step)
-    probe = _probe(config, reach, bound, step)
+    bound = _with_probe_keys(reach, bound, step)
+    probe = _probe_target(config, reach, bound, step)
     count(step.target, len(bound), probe.total, 0)
     if not probe.total:
         return
-    for piece in _pieces(probe):
-        grown = _bind(config, reach, bound, step, probe, piece, bool(rest))
-        grown = apply_rechecks(_doubts(config, reach, step), grown)
+    for piece in _split_pieces(probe):
+        grown = _bind_target(config, reach, bound, step, probe, piece, bool(rest))
+        grown = apply_rechecks(_list_rechecks(config, reach, step), grown)
         if step.checks or (grown.retest and not rest):
             count(step.target, 0, 0, len(grown))
             grown = (
-                _tested_early(config, reach, grown, step.checks)
+                _filter_partial(config, reach, grown, step.checks)
                 if rest
-                else _tested_whole(config, reach, grown, step.checks)
+                else _filter_whole(config, reach, grown, step.checks)
             )
-        yield from _grow(config, reach, grown, rest, count)
+        yield from _grow_depth_first(config, reach, grown, rest, count)
 
 
-def _probe(config: JoinConfig, reach: dict[int, Panes], bound: Combinations, step: ProbeStep) -> Probe:
+def _probe_target(config: JoinConfig, reach: dict[int, Panes], bound: PartialMatches, step: ProbeStep) -> ProbeRanges:
     keys = bound.keys[1] if bound.keys is not None else np.zeros(len(bound), np.int64)
     from_us, until_us = _time_bounds(config, bound, step.target)
     alive_at = bound.latest if bound.latest is not None else from_us
@@ -222,10 +228,10 @@ def _probe(config: JoinConfig, reach: dict[int, Panes], bound: Combinations, ste
         total += count_matches(run.slots, run.group_keys, run.offsets, run.times, run.ends, *asked)
         first.append(start)
         count.append(matches)
-    return Probe(first, count, total)
+    return ProbeRanges(first, count, total)
 
 
-def _keyed(reach: dict[int, Panes], bound: Combinations, step: ProbeStep) -> Combinations:
+def _with_probe_keys(reach: dict[int, Panes], bound: PartialMatches, step: ProbeStep) -> PartialMatches:
     """With the codes the step probes by, which often are those of the step before."""
     if not step.key_classes:
         return replace(bound, keys=None)
@@ -238,7 +244,7 @@ def _keyed(reach: dict[int, Panes], bound: Combinations, step: ProbeStep) -> Com
     return replace(bound, keys=(step.key_classes, reduce(combine_codes, codes)))
 
 
-def _time_bounds(config: JoinConfig, bound: Combinations, target: int) -> tuple[Int64s, Int64s]:
+def _time_bounds(config: JoinConfig, bound: PartialMatches, target: int) -> tuple[Int64s, Int64s]:
     """Between which times the target's row must lie, given the times of the rows bound so far."""
     later_by = config.bounds.later_by_us
     low = np.full(len(bound), -FOREVER_US, np.int64)
@@ -256,7 +262,7 @@ def _time_bounds(config: JoinConfig, bound: Combinations, target: int) -> tuple[
     return low, high
 
 
-def _pieces(probe: Probe) -> Iterator[slice]:
+def _split_pieces(probe: ProbeRanges) -> Iterator[slice]:
     """Stretches of the combinations that find at most `PIECE_ROWS` matches each (or are a single one)."""
     size = probe.count[0].size
     if probe.total <= PIECE_ROWS:
@@ -271,15 +277,15 @@ def _pieces(probe: Probe) -> Iterator[slice]:
         start = stop
 
 
-def _bind(
+def _bind_target(
     config: JoinConfig,
     reach: dict[int, Panes],
-    bound: Combinations,
+    bound: PartialMatches,
     step: ProbeStep,
-    probe: Probe,
+    probe: ProbeRanges,
     piece: slice,
     more: bool,
-) -> Combinations:
+) -> PartialMatches:
     """The combinations of one piece, each with the rows it met."""
     panes, target = reach[step.target], step.target
     total = sum(int(count[piece].sum()) for count in probe.count)
@@ -294,12 +300,12 @@ def _bind(
     here = bound if whole else bound.take(piece)
     if not more:  # nothing is probed after this
         here = replace(here, times={}, keys=None)
-    return _with_target(config, panes, here.repeated(parents), target, matches, more)
+    return _add_target(config, panes, here.repeated(parents), target, matches, more)
 
 
-def _with_target(
-    config: JoinConfig, panes: Panes, grown: Combinations, target: int, matches: Int32s, more: bool
-) -> Combinations:
+def _add_target(
+    config: JoinConfig, panes: Panes, grown: PartialMatches, target: int, matches: Int32s, more: bool
+) -> PartialMatches:
     rows = {**grown.rows, target: matches}
     source = config.inputs[target]
     if not source.is_stream or (grown.latest is None and not more):
@@ -313,32 +319,32 @@ def _with_target(
     return replace(grown, rows=rows, times={**grown.times, target: times}, latest=latest, end=end)
 
 
-def _tested_early(
-    config: JoinConfig, reach: dict[int, Panes], found: Combinations, predicates: tuple[Expr, ...]
-) -> Combinations:
+def _filter_partial(
+    config: JoinConfig, reach: dict[int, Panes], found: PartialMatches, predicates: tuple[Expr, ...]
+) -> PartialMatches:
     """Drop partial combinations that fail a predicate. Those on which one raises stay, to be tested again when they are
     whole.
     """
-    test = maybe_true(predicates, lambda column: column_of(config, reach, found, column), len(found))
+    test = maybe_true(predicates, lambda column: gather_column(config, reach, found, column), len(found))
     retest = tuple(dict.fromkeys((*found.retest, *test.raised)))
     return replace(found.take_true(test.keep), retest=retest)
 
 
-def _tested_whole(
-    config: JoinConfig, reach: dict[int, Panes], found: Combinations, predicates: tuple[Expr, ...]
-) -> Combinations:
+def _filter_whole(
+    config: JoinConfig, reach: dict[int, Panes], found: PartialMatches, predicates: tuple[Expr, ...]
+) -> PartialMatches:
     """Keep the whole combinations that are results; raise if one would be, but for a predicate that raises on it."""
     predicates = tuple(dict.fromkeys((*predicates, *found.retest)))
     return found.take_true(predicates_hold(config, reach, predicates, found))
 
 
-def _doubts(config: JoinConfig, reach: dict[int, Panes], step: ProbeStep) -> list[Recheck]:
+def _list_rechecks(config: JoinConfig, reach: dict[int, Panes], step: ProbeStep) -> list[Recheck]:
     """Tests of a step's candidates that the kernel leaves open: validity, and keys behind equal codes. The cheapest
     comes first.
     """
     doubts: list[Recheck] = []
     if any(each.has_ends for each in config.inputs):
-        doubts.append(_still_valid)
+        doubts.append(_are_valid_together)
     composite = len(step.key_classes) > 1
     for key_class, provider in zip(step.key_classes, step.providers, strict=True):
         if key_class not in config.exact_classes:
@@ -348,7 +354,7 @@ def _doubts(config: JoinConfig, reach: dict[int, Panes], step: ProbeStep) -> lis
     return doubts
 
 
-def _still_valid(found: Combinations) -> NDArray[np.bool_]:
+def _are_valid_together(found: PartialMatches) -> NDArray[np.bool_]:
     if found.latest is None or found.end is None:
         raise InternalError("combinations without the ends of their rows")
     return found.latest <= found.end

@@ -22,30 +22,36 @@ from watersmeet.algebra.plan import Plan, Tree, leaves
 from watersmeet.algebra.windows import RowsWindow
 from watersmeet.errors import InternalError, listing
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.matches import Combinations
-from watersmeet.operators.window_join.pane import Pane, Panes, stacked
-from watersmeet.operators.window_join.tactics.joined_rows import Joined, Link, in_order, meeting, together
-from watersmeet.operators.window_join.tactics.tactic import Memory, Reach, Search, Tactic, refuse, refuse_knobs
-from watersmeet.operators.window_join.work_counters import Tally
+from watersmeet.operators.window_join.matches import PartialMatches
+from watersmeet.operators.window_join.pane import Pane, Panes, concat_panes
+from watersmeet.operators.window_join.tactics.joined_rows import (
+    JoinedRows,
+    SubtreeLink,
+    concat_joined,
+    join_subtrees,
+    sort_by_latest,
+)
+from watersmeet.operators.window_join.tactics.tactic import DerivedState, Reach, Search, Tactic, refuse, refuse_options
+from watersmeet.operators.window_join.work_counters import WorkCounters
 
 Node = tuple[Tree, Tree]
 
 
 @dataclass(frozen=True)
-class Kept:
+class NodeResults:
     """What the inner nodes of a tree found, in chunks, oldest first."""
 
     tree: Tree
-    nodes: Mapping[Tree, tuple[Joined, ...]]
+    nodes: Mapping[Tree, tuple[JoinedRows, ...]]
 
 
-def settle(config: JoinConfig, plan: Plan) -> Search:
-    return recall(config, plan, Memory())
+def compile_plan(config: JoinConfig, plan: Plan) -> Search:
+    return resume_plan(config, plan, DerivedState())
 
 
-def recall(config: JoinConfig, plan: Plan, memory: Memory) -> Search:
+def resume_plan(config: JoinConfig, plan: Plan, memory: DerivedState) -> Search:
     """The search, with what the tree kept of earlier batches, if it did."""
-    refuse_knobs(plan, "global_order", "orders", "indexes", "evaluate_us", "expire_us", "cleanup_rows")
+    refuse_options(plan, "global_order", "orders", "indexes", "evaluate_us", "expire_us", "cleanup_rows")
     tree = plan.tree
     if tree is None:
         raise refuse(plan, "it needs the tree of its joins", hint='write tree=(("a", "b"), "c")')
@@ -55,39 +61,44 @@ def recall(config: JoinConfig, plan: Plan, memory: Memory) -> Search:
 
 
 def _search(
-    tree: Tree, memory: Memory, config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: Tally
-) -> Iterator[tuple[Reach, Combinations]]:
-    kept = memory.kept if isinstance(memory.kept, Kept) and memory.kept.tree == tree else None
-    growing = _Growing(config, old, new, tally, {} if kept is None else _still_there(config, old, kept))
+    tree: Tree,
+    memory: DerivedState,
+    config: JoinConfig,
+    old: list[tuple[Pane, ...]],
+    new: dict[int, Pane],
+    tally: WorkCounters,
+) -> Iterator[tuple[Reach, PartialMatches]]:
+    kept = memory.kept if isinstance(memory.kept, NodeResults) and memory.kept.tree == tree else None
+    growing = _TreeBatch(config, old, new, tally, {} if kept is None else _evict_expired(config, old, kept))
     for found in growing.new_rows(tree):
         if len(found):
             numbers = np.arange(len(found), dtype=np.int32)
             yield (
                 {i: Panes((part,)) for i, part in found.parts.items()},
-                Combinations(dict.fromkeys(found.parts, numbers), {}, None, None),
+                PartialMatches(dict.fromkeys(found.parts, numbers), {}, None, None),
             )
-    memory.kept = Kept(tree, growing.grown)
+    memory.kept = NodeResults(tree, growing.grown)
 
 
 @dataclass
-class _Growing:
+class _TreeBatch:
     """One batch on its way up a tree. `known` is what nodes found before, `grown` what they have found after."""
 
     config: JoinConfig
     old: list[tuple[Pane, ...]]
     new: dict[int, Pane]
-    tally: Tally
-    known: dict[Tree, tuple[Joined, ...]]
-    grown: dict[Tree, tuple[Joined, ...]] = field(default_factory=dict)
+    tally: WorkCounters
+    known: dict[Tree, tuple[JoinedRows, ...]]
+    grown: dict[Tree, tuple[JoinedRows, ...]] = field(default_factory=dict)
 
-    def new_rows(self, node: Tree) -> Iterator[Joined]:
+    def new_rows(self, node: Tree) -> Iterator[JoinedRows]:
         """Combinations of a subtree's inputs with at least one new row, each once."""
         if isinstance(node, str):
             number = self.config.aliases[node]
             if number in self.new and len(self.new[number]):
-                yield Joined(self.config, {number: self.new[number]})
+                yield JoinedRows(self.config, {number: self.new[number]})
             return
-        link = _link(self.config, node)
+        link = _link_subtrees(self.config, node)
         before = [self.old_rows(side) for side in node]  # before the new rows are kept
         left, right = (list(self._kept_new_rows(side)) for side in node)
         for chunk in left:
@@ -97,46 +108,48 @@ class _Growing:
             for other in before[0]:
                 yield from self._met(chunk, other, link.turned())
 
-    def old_rows(self, node: Tree) -> tuple[Joined, ...]:
+    def old_rows(self, node: Tree) -> tuple[JoinedRows, ...]:
         """What was there before this batch: base windows at a leaf; at a node what it kept, or finds again, which is no
         result.
         """
         if isinstance(node, str):
             number = self.config.aliases[node]
-            return tuple(Joined(self.config, {number: pane}) for pane in self.old[number])
+            return tuple(JoinedRows(self.config, {number: pane}) for pane in self.old[number])
         if node not in self.known:
-            link = _link(self.config, node)
+            link = _link_subtrees(self.config, node)
             sides, uncounted = [self.old_rows(side) for side in node], np.zeros(1, np.int64)
             found = [
                 each
                 for left in sides[0]
                 for right in sides[1]
-                for _, each in meeting(left, right, link, uncounted)
+                for _, each in join_subtrees(left, right, link, uncounted)
                 if len(each)
             ]
-            self.known[node] = (together([in_order(each) for each in found]),) if found else ()
+            self.known[node] = (concat_joined([sort_by_latest(each) for each in found]),) if found else ()
         return self.known[node]
 
-    def _kept_new_rows(self, side: Tree) -> Iterator[Joined]:
+    def _kept_new_rows(self, side: Tree) -> Iterator[JoinedRows]:
         """A side's new rows, all of them at once, kept for the batches to come."""
         found = list(self.new_rows(side))
-        whole = [] if not sum(map(len, found)) else [together([in_order(each) for each in found if len(each)])]
+        whole = (
+            [] if not sum(map(len, found)) else [concat_joined([sort_by_latest(each) for each in found if len(each)])]
+        )
         if not isinstance(side, str):
             for each in whole:
                 self.tally.inserts[min(each.parts)] += len(each)
-            self.grown[side] = _compacted([*self.old_rows(side), *whole])
+            self.grown[side] = _compact_chunks([*self.old_rows(side), *whole])
         yield from whole
 
-    def _met(self, probing: Joined, probed: Joined, link: Link) -> Iterator[Joined]:
+    def _met(self, probing: JoinedRows, probed: JoinedRows, link: SubtreeLink) -> Iterator[JoinedRows]:
         origin, target = min(probing.parts), min(probed.parts)
         self.tally.probes[origin, target] += len(probing)
-        for candidates, found in meeting(probing, probed, link, self.tally.tested[origin : origin + 1]):
+        for candidates, found in join_subtrees(probing, probed, link, self.tally.tested[origin : origin + 1]):
             self.tally.comparisons[origin, target] += candidates
             self.tally.touched[origin, target] += len(found)
             yield found
 
 
-def _link(config: JoinConfig, node: Node) -> Link:
+def _link_subtrees(config: JoinConfig, node: Node) -> SubtreeLink:
     here, there = ([config.aliases[alias] for alias in leaves(side)] for side in node)
     classes = []
     for key_class, members in enumerate(config.classes.keys):
@@ -150,28 +163,30 @@ def _link(config: JoinConfig, node: Node) -> Link:
         for check in config.residuals
         if sources_of(check) <= both and not any(sources_of(check) <= side for side in sides)
     )
-    return Link(tuple(classes), tuple(ready))
+    return SubtreeLink(tuple(classes), tuple(ready))
 
 
-def _compacted(chunks: list[Joined]) -> tuple[Joined, ...]:
+def _compact_chunks(chunks: list[JoinedRows]) -> tuple[JoinedRows, ...]:
     """Neighbours are put together while the newer one is at least half as large, as panes are."""
     while len(chunks) > 1 and len(chunks[-2]) <= 2 * len(chunks[-1]):
-        chunks = [*chunks[:-2], together(chunks[-2:])]
+        chunks = [*chunks[:-2], concat_joined(chunks[-2:])]
     return tuple(chunks)
 
 
-def _still_there(config: JoinConfig, old: list[tuple[Pane, ...]], kept: Kept) -> dict[Tree, tuple[Joined, ...]]:
+def _evict_expired(
+    config: JoinConfig, old: list[tuple[Pane, ...]], kept: NodeResults
+) -> dict[Tree, tuple[JoinedRows, ...]]:
     """What was kept, without combinations of which a row has left its base window; rows that were pushed out since have
     their true ends.
     """
-    found: dict[Tree, tuple[Joined, ...]] = {}
+    found: dict[Tree, tuple[JoinedRows, ...]] = {}
     for node, chunks in kept.nodes.items():
-        left = [_alive(config, old, chunk) for chunk in chunks]
+        left = [_drop_expired(config, old, chunk) for chunk in chunks]
         found[node] = tuple(chunk for chunk in left if len(chunk))
     return found
 
 
-def _alive(config: JoinConfig, old: list[tuple[Pane, ...]], chunk: Joined) -> Joined:
+def _drop_expired(config: JoinConfig, old: list[tuple[Pane, ...]], chunk: JoinedRows) -> JoinedRows:
     alive = np.ones(len(chunk), np.bool_)
     parts = dict(chunk.parts)
     for i, part in chunk.parts.items():
@@ -179,14 +194,14 @@ def _alive(config: JoinConfig, old: list[tuple[Pane, ...]], chunk: Joined) -> Jo
             continue
         alive &= part.times >= min((int(pane.times[0]) for pane in old[i]), default=np.iinfo(np.int64).max)
         if isinstance(config.inputs[i].window, RowsWindow) and old[i]:
-            parts[i], there = _with_true_ends(part, stacked(list(old[i])))
+            parts[i], there = _update_ends(part, concat_panes(list(old[i])))
             alive &= there
     if np.all(alive) and all(parts[i] is part for i, part in chunk.parts.items()):
         return chunk
-    return Joined(config, parts, chunk.retest).take(alive)
+    return JoinedRows(config, parts, chunk.retest).take(alive)
 
 
-def _with_true_ends(part: Pane, window: Pane) -> tuple[Pane, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+def _update_ends(part: Pane, window: Pane) -> tuple[Pane, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
     """Counted rows by their place in the stream; those no longer in the window are gone."""
     if part.seqs is None or window.seqs is None or window.ends is None:
         raise InternalError("a pane of counted rows without its numbers")
@@ -196,4 +211,4 @@ def _with_true_ends(part: Pane, window: Pane) -> tuple[Pane, np.ndarray[tuple[in
     return replace(part, ends=window.ends[order][at], _runs={}), there
 
 
-TREE = Tactic("tree", "Ayad, Naughton: tree of two-input joins", settle, kernel_thetas=False, recall=recall)
+TREE = Tactic("tree", "Ayad, Naughton: tree of two-input joins", compile_plan, kernel_thetas=False, recall=resume_plan)

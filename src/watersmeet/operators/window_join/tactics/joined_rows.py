@@ -24,11 +24,11 @@ from watersmeet.operators.expressions import all_true, maybe_true
 from watersmeet.operators.keys import compare_keys
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.matches import PIECE_ROWS
-from watersmeet.operators.window_join.pane import Int32s, Int64s, Pane, Run, stacked
+from watersmeet.operators.window_join.pane import GroupedRun, Int32s, Int64s, Pane, concat_panes
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedRows:
     """Combinations, one pane per input: row r of every pane belongs to combination r. In the order of `latest`.
 
     `retest` are predicates that raised on some of them and have to be tested on whole combinations.
@@ -37,7 +37,7 @@ class Joined:
     config: JoinConfig
     parts: Mapping[int, Pane]
     retest: tuple[Expr, ...] = ()
-    _runs: dict[tuple[tuple[int, int], ...], Run] = field(default_factory=dict, compare=False, repr=False)
+    _runs: dict[tuple[tuple[int, int], ...], GroupedRun] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(next(iter(self.parts.values())))
@@ -53,8 +53,8 @@ class Joined:
         ends = [part.ends for part in self.parts.values() if part.ends is not None]
         return reduce(np.minimum, ends) if ends else np.full(len(self), FOREVER_US, np.int64)
 
-    def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Joined:
-        return Joined(self.config, {i: part.take(rows) for i, part in self.parts.items()}, self.retest)
+    def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> JoinedRows:
+        return JoinedRows(self.config, {i: part.take(rows) for i, part in self.parts.items()}, self.retest)
 
     def key(self, providers: tuple[tuple[int, int], ...]) -> Int64s:
         """One code per combination for some (equality class, input that provides its key)."""
@@ -62,7 +62,7 @@ class Joined:
             return np.zeros(len(self), np.int64)
         return reduce(combine_codes, (self.parts[i].codes[c] for c, i in providers))
 
-    def run(self, providers: tuple[tuple[int, int], ...]) -> Run:
+    def run(self, providers: tuple[tuple[int, int], ...]) -> GroupedRun:
         """Combinations grouped by key, each group in the order of `latest`; built once."""
         if len(self.parts) == 1:
             return next(iter(self.parts.values())).run(tuple(c for c, _ in providers))
@@ -71,25 +71,25 @@ class Joined:
             if not providers:  # no key is a scan of one group, and the directory of none is empty
                 slots, group_keys = np.empty(0, np.int32), np.empty(0, np.int64)
             ends = running_maximum(self.end[rows], offsets)
-            self._runs[providers] = Run(slots, group_keys, offsets, rows, self.latest[rows], ends)
+            self._runs[providers] = GroupedRun(slots, group_keys, offsets, rows, self.latest[rows], ends)
         return self._runs[providers]
 
 
-def in_order(joined: Joined) -> Joined:
+def sort_by_latest(joined: JoinedRows) -> JoinedRows:
     """The same combinations in the order of `latest`."""
     return joined.take(np.argsort(joined.latest, kind="stable"))
 
 
-def together(chunks: list[Joined]) -> Joined:
+def concat_joined(chunks: list[JoinedRows]) -> JoinedRows:
     """Combinations of the same inputs in one, in order."""
     if len(chunks) == 1:
         return chunks[0]
-    parts = {i: stacked([chunk.parts[i] for chunk in chunks]) for i in chunks[0].parts}
-    return in_order(Joined(chunks[0].config, parts, _union(chunk.retest for chunk in chunks)))
+    parts = {i: concat_panes([chunk.parts[i] for chunk in chunks]) for i in chunks[0].parts}
+    return sort_by_latest(JoinedRows(chunks[0].config, parts, _merge_predicates(chunk.retest for chunk in chunks)))
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class SubtreeLink:
     """What ties two subtrees: (class, key's input here, key's input there) of every shared equality class, and the
     predicates that can be asked once both are bound.
     """
@@ -105,16 +105,16 @@ class Link:
     def there(self) -> tuple[tuple[int, int], ...]:
         return tuple((c, j) for c, _, j in self.classes)
 
-    def turned(self) -> Link:
-        return Link(tuple((c, j, i) for c, i, j in self.classes), self.checks)
+    def turned(self) -> SubtreeLink:
+        return SubtreeLink(tuple((c, j, i) for c, i, j in self.classes), self.checks)
 
 
 @dataclass(frozen=True)
-class Pairs:
+class CandidatePairs:
     """Candidates: row numbers of the combinations that probed, and of those they met."""
 
-    probing: Joined
-    probed: Joined
+    probing: JoinedRows
+    probed: JoinedRows
     left: Int32s
     right: Int32s
     retest: tuple[Expr, ...] = ()
@@ -122,7 +122,7 @@ class Pairs:
     def __len__(self) -> int:
         return self.left.size
 
-    def take(self, keep: NDArray[np.bool_]) -> Pairs:
+    def take(self, keep: NDArray[np.bool_]) -> CandidatePairs:
         return self if np.all(keep) else replace(self, left=self.left[keep], right=self.right[keep])
 
     def part(self, number: int) -> tuple[Pane, Int32s]:
@@ -135,12 +135,14 @@ class Pairs:
         pane, rows = self.part(self.probing.config.aliases[wanted.source])
         return pane.columns[wanted.name].take(pa.array(rows))
 
-    def joined(self) -> Joined:
+    def joined(self) -> JoinedRows:
         parts = {**self.probing.take(self.left).parts, **self.probed.take(self.right).parts}
-        return Joined(self.probing.config, dict(sorted(parts.items())), self.retest)
+        return JoinedRows(self.probing.config, dict(sorted(parts.items())), self.retest)
 
 
-def meeting(probing: Joined, probed: Joined, link: Link, tested: Int64s) -> Iterator[tuple[int, Joined]]:
+def join_subtrees(
+    probing: JoinedRows, probed: JoinedRows, link: SubtreeLink, tested: Int64s
+) -> Iterator[tuple[int, JoinedRows]]:
     """All combinations of the two that are valid together, in bounded pieces; with each the number of candidates there
     were.
 
@@ -149,7 +151,7 @@ def meeting(probing: Joined, probed: Joined, link: Link, tested: Int64s) -> Iter
     if not len(probing) or not len(probed):
         return
     run = probed.run(link.there)
-    from_us, until_us = _bounds_us(probing, probed)
+    from_us, until_us = _time_bounds_us(probing, probed)
     first, count = np.empty(len(probing), np.int64), np.empty(len(probing), np.int32)
     keys = probing.key(link.here)
     count_matches(
@@ -165,21 +167,21 @@ def meeting(probing: Joined, probed: Joined, link: Link, tested: Int64s) -> Iter
         first,
         count,
     )
-    for start, stop in _pieces(count):
+    for start, stop in _split_pieces(count):
         total = int(count[start:stop].sum())
         left, right = np.empty(total, np.int32), np.empty(total, np.int32)
         fill_matches(run.rows, first[start:stop], count[start:stop], 0, left, right, 0)
-        retest = _union((probing.retest, probed.retest))
-        found = _agreeing(Pairs(probing, probed, left + np.int32(start), right, retest), link, tested)
+        retest = _merge_predicates((probing.retest, probed.retest))
+        found = _filter_pairs(CandidatePairs(probing, probed, left + np.int32(start), right, retest), link, tested)
         yield total, found.joined()
 
 
-def _alive_at(probing: Joined, probed: Joined) -> Int64s:
+def _alive_at(probing: JoinedRows, probed: JoinedRows) -> Int64s:
     """Relations' rows have no time at which the others would have to be valid."""
     return probing.latest
 
 
-def _bounds_us(probing: Joined, probed: Joined) -> tuple[Int64s, Int64s]:
+def _time_bounds_us(probing: JoinedRows, probed: JoinedRows) -> tuple[Int64s, Int64s]:
     """Between which instants `latest` of a partner must lie. Every bound between two inputs gives one for the latest of
     them.
     """
@@ -197,7 +199,7 @@ def _bounds_us(probing: Joined, probed: Joined) -> tuple[Int64s, Int64s]:
     return low, np.minimum(high, probing.end) if streams else np.full(len(probing), FOREVER_US, np.int64)
 
 
-def _pieces(count: Int32s) -> Iterator[tuple[int, int]]:
+def _split_pieces(count: Int32s) -> Iterator[tuple[int, int]]:
     """Stretches of the probing rows with at most so many candidates each, or with a single row."""
     running = np.cumsum(count, dtype=np.int64)
     start = 0
@@ -208,11 +210,11 @@ def _pieces(count: Int32s) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def _union(predicates: Iterable[tuple[Expr, ...]]) -> tuple[Expr, ...]:
+def _merge_predicates(predicates: Iterable[tuple[Expr, ...]]) -> tuple[Expr, ...]:
     return tuple(dict.fromkeys(each for some in predicates for each in some))
 
 
-def _agreeing(pairs: Pairs, link: Link, tested: Int64s) -> Pairs:
+def _filter_pairs(pairs: CandidatePairs, link: SubtreeLink, tested: Int64s) -> CandidatePairs:
     """Drop candidates that break a time bound, are not valid together, have unequal keys behind equal codes, or fail a
     predicate.
     """
@@ -229,19 +231,19 @@ def _agreeing(pairs: Pairs, link: Link, tested: Int64s) -> Pairs:
                     gap = there.times[pairs.right] - here.times[pairs.left]
                     pairs = pairs.take((gap if (earlier, later) == (i, j) else -gap) <= bound)
     for key_class, i, j in link.classes:
-        pairs = pairs.take(_same_key(pairs, key_class, i, j))
+        pairs = pairs.take(_have_equal_keys(pairs, key_class, i, j))
     is_whole = len(pairs.probing.parts) + len(pairs.probed.parts) == len(config.inputs)
-    predicates = _union((link.checks, pairs.retest)) if is_whole else link.checks
+    predicates = _merge_predicates((link.checks, pairs.retest)) if is_whole else link.checks
     if not predicates or not len(pairs):
         return pairs
     tested += len(pairs)
     if is_whole:
         return pairs.take(all_true(predicates, pairs.column, len(pairs)))
     test = maybe_true(predicates, pairs.column, len(pairs))
-    return replace(pairs.take(test.keep), retest=_union((pairs.retest, test.raised)))
+    return replace(pairs.take(test.keep), retest=_merge_predicates((pairs.retest, test.raised)))
 
 
-def _same_key(pairs: Pairs, key_class: int, i: int, j: int) -> NDArray[np.bool_]:
+def _have_equal_keys(pairs: CandidatePairs, key_class: int, i: int, j: int) -> NDArray[np.bool_]:
     (here, left), (there, right) = pairs.part(i), pairs.part(j)
     if key_class in pairs.probing.config.exact_classes:
         return np.equal(here.codes[key_class][left], there.codes[key_class][right])

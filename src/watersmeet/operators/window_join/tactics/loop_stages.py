@@ -36,12 +36,12 @@ from watersmeet.kernels.loop_state import (
 from watersmeet.kernels.nested_loops import join_arrivals
 from watersmeet.operators.expressions import maybe_true
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.matches import Combinations, column_of
+from watersmeet.operators.window_join.matches import PartialMatches, gather_column
 from watersmeet.operators.window_join.tactics.tactic import Reach
-from watersmeet.operators.window_join.work_counters import Tally
+from watersmeet.operators.window_join.work_counters import WorkCounters
 
 #: Matches a kernel call returns at most, so that memory stays bounded.
-MOST_ROWS = 1 << 16
+MAX_MATCHES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class LoopStage:
         """
         clock = self.progress.clock
         inputs = self.windows.keep.size
-        out = np.empty((inputs + 2, MOST_ROWS), np.int32)
+        out = np.empty((inputs + 2, MAX_MATCHES), np.int32)
         given, more = np.empty((inputs + 2, 0), np.int32), partials is not None
         while clock[NEXT_ARRIVAL] <= self.arrivals.input.size:
             if partials is not None and clock[NEXT_PARTIAL] == given.shape[1]:
@@ -95,7 +95,7 @@ class LoopStage:
 
 
 @dataclass
-class StagedTests:
+class StagedPredicates:
     """The predicates of a search by the loop at which they are bound, for each origin's order, and what came of testing
     them.
 
@@ -106,7 +106,7 @@ class StagedTests:
     config: JoinConfig
     orders: tuple[tuple[int, ...], ...]
     reach: Reach
-    tally: Tally
+    tally: WorkCounters
     dropped: NDArray[np.int64] = field(init=False)  # by origin and the window of the loop behind which they were tested
     raised: dict[Expr, None] = field(default_factory=dict)
 
@@ -132,7 +132,7 @@ class StagedTests:
         """Yield the partial matches, all loops up to `level` bound, on which no predicate that is bound there fails."""
         for rows in found:
             keep = np.ones(rows.shape[1], np.bool_)
-            for origin in _origins(rows):
+            for origin in _list_origins(rows):
                 checks = self._bound_at(origin, level)
                 if checks:
                     its = np.flatnonzero(rows[-1] == origin)
@@ -140,9 +140,9 @@ class StagedTests:
             if keep.any():
                 yield rows if keep.all() else np.ascontiguousarray(rows[:, keep])
 
-    def by_origin(self, rows: Rows, level: int) -> Iterator[tuple[int, Combinations]]:
+    def by_origin(self, rows: Rows, level: int) -> Iterator[tuple[int, PartialMatches]]:
         """Matches as combinations of the inputs bound so far, those of one origin together."""
-        for origin in _origins(rows):
+        for origin in _list_origins(rows):
             yield origin, self._combinations(origin, level, rows, np.flatnonzero(rows[-1] == origin))
 
     def final(self, origin: int) -> tuple[Expr, ...]:
@@ -153,15 +153,15 @@ class StagedTests:
         self, origin: int, level: int, rows: Rows, its: NDArray[np.int64], checks: tuple[Expr, ...]
     ) -> NDArray[np.bool_]:
         found = self._combinations(origin, level, rows, its)
-        tested = maybe_true(checks, lambda column: column_of(self.config, self.reach, found, column), len(found))
+        tested = maybe_true(checks, lambda column: gather_column(self.config, self.reach, found, column), len(found))
         self.raised |= dict.fromkeys(tested.raised)
         self.tally.tested[origin] += len(found)
         self.dropped[origin, self.orders[origin][level]] += len(found) - np.count_nonzero(tested.keep)
         return tested.keep
 
-    def _combinations(self, origin: int, level: int, rows: Rows, its: NDArray[np.int64]) -> Combinations:
+    def _combinations(self, origin: int, level: int, rows: Rows, its: NDArray[np.int64]) -> PartialMatches:
         """The matches at these places, with the inputs that the origin's loops up to a level have bound."""
-        return Combinations({i: rows[i][its] for i in self.orders[origin][: level + 1]}, {}, None, None)
+        return PartialMatches({i: rows[i][its] for i in self.orders[origin][: level + 1]}, {}, None, None)
 
     def _bound_at(self, origin: int, level: int) -> tuple[Expr, ...]:
         return tuple(check for check in self.config.residuals if self._level(origin, check) == level)
@@ -171,5 +171,5 @@ class StagedTests:
         return max(self.orders[origin].index(self.config.aliases[alias]) for alias in sources_of(check))
 
 
-def _origins(rows: Rows) -> list[int]:
+def _list_origins(rows: Rows) -> list[int]:
     return np.flatnonzero(np.bincount(rows[-1])).tolist()

@@ -22,13 +22,13 @@ from __future__ import annotations
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.tactics.nested_loops import (
-    Loops,
-    any_place,
-    indexes_for,
-    origin_first,
-    search_with,
+    LoopPlan,
+    build_search,
+    choose_indexes,
+    order_origin_anywhere,
+    order_origin_first,
 )
-from watersmeet.operators.window_join.tactics.tactic import Search, Tactic, numbers_of, refuse, refuse_knobs
+from watersmeet.operators.window_join.tactics.tactic import Search, Tactic, refuse, refuse_options, resolve_aliases
 
 
 def compile_naive_nlj(config: JoinConfig, plan: Plan) -> Search:
@@ -39,16 +39,16 @@ def compile_naive_nlj(config: JoinConfig, plan: Plan) -> Search:
 
     References: Golab, Özsu, section 3.1.
     """
-    refuse_knobs(plan, "indexes", "cleanup_rows")
+    refuse_options(plan, "indexes", "cleanup_rows")
     if plan.orders:
         raise refuse(plan, "it has one order for all origins", hint="give it as the global order")
     if plan.evaluate_us:
         _check_lazy(plan)
-    order = numbers_of(config, plan, plan.global_order)
+    order = resolve_aliases(config, plan, plan.global_order)
     if sorted(order) != list(range(len(config.inputs))):
         raise refuse(plan, "the global order must name each source once")
     orders = tuple(order if each.is_stream else () for each in config.inputs)
-    return search_with(Loops(orders, _lists(config), plan.evaluate_us, plan.expire_us))
+    return build_search(LoopPlan(orders, _lists(config), plan.evaluate_us, plan.expire_us))
 
 
 def compile_eager_nlj(config: JoinConfig, plan: Plan) -> Search:
@@ -58,9 +58,9 @@ def compile_eager_nlj(config: JoinConfig, plan: Plan) -> Search:
 
     References: Golab, Özsu, section 3.2, algorithms Eager Multi-Way NLJ and ComputeJoin; count windows: section 3.6.
     """
-    refuse_knobs(plan, "indexes", "cleanup_rows")
+    refuse_options(plan, "indexes", "cleanup_rows")
     _check_eager(plan)
-    return search_with(Loops(origin_first(config, plan), _lists(config), 0, plan.expire_us))
+    return build_search(LoopPlan(order_origin_first(config, plan), _lists(config), 0, plan.expire_us))
 
 
 def compile_lazy_nlj(config: JoinConfig, plan: Plan) -> Search:
@@ -68,9 +68,9 @@ def compile_lazy_nlj(config: JoinConfig, plan: Plan) -> Search:
 
     References: Golab, Özsu, section 3.3, algorithm Lazy Multi-Way NLJ.
     """
-    refuse_knobs(plan, "indexes", "cleanup_rows")
+    refuse_options(plan, "indexes", "cleanup_rows")
     _check_lazy(plan)
-    return search_with(Loops(origin_first(config, plan), _lists(config), plan.evaluate_us, plan.expire_us))
+    return build_search(LoopPlan(order_origin_first(config, plan), _lists(config), plan.evaluate_us, plan.expire_us))
 
 
 def compile_general_lazy_nlj(config: JoinConfig, plan: Plan) -> Search:
@@ -82,9 +82,9 @@ def compile_general_lazy_nlj(config: JoinConfig, plan: Plan) -> Search:
 
     References: Golab, Özsu, section 3.3, algorithms General Lazy Multi-Way NLJ and GeneralComputeJoin.
     """
-    refuse_knobs(plan, "indexes", "cleanup_rows")
+    refuse_options(plan, "indexes", "cleanup_rows")
     _check_lazy(plan)
-    return search_with(Loops(any_place(config, plan), _lists(config), plan.evaluate_us, plan.expire_us))
+    return build_search(LoopPlan(order_origin_anywhere(config, plan), _lists(config), plan.evaluate_us, plan.expire_us))
 
 
 def compile_eager_hash(config: JoinConfig, plan: Plan) -> Search:
@@ -95,9 +95,9 @@ def compile_eager_hash(config: JoinConfig, plan: Plan) -> Search:
     References: Golab, Özsu, section 3.4, algorithms Multi-Way Hash Join and ComputeHashJoin.
     """
     _check_eager(plan)
-    loops = Loops(origin_first(config, plan), _hash_indexes(config, plan), 0, plan.expire_us)
+    loops = LoopPlan(order_origin_first(config, plan), _hash_indexes(config, plan), 0, plan.expire_us)
     _check_hash_probes(config, plan, loops)
-    return search_with(loops)
+    return build_search(loops)
 
 
 def compile_lazy_hash(config: JoinConfig, plan: Plan) -> Search:
@@ -106,9 +106,9 @@ def compile_lazy_hash(config: JoinConfig, plan: Plan) -> Search:
     References: Golab, Özsu, section 3.4, algorithms Multi-Way Hash Join and ComputeHashJoin.
     """
     _check_lazy(plan)
-    loops = Loops(any_place(config, plan), _hash_indexes(config, plan), plan.evaluate_us, plan.expire_us)
+    loops = LoopPlan(order_origin_anywhere(config, plan), _hash_indexes(config, plan), plan.evaluate_us, plan.expire_us)
     _check_hash_probes(config, plan, loops)
-    return search_with(loops)
+    return build_search(loops)
 
 
 def compile_hybrid_nlj_hash(config: JoinConfig, plan: Plan) -> Search:
@@ -119,8 +119,8 @@ def compile_hybrid_nlj_hash(config: JoinConfig, plan: Plan) -> Search:
 
     References: Golab, Özsu, section 3.5.
     """
-    refuse_knobs(plan, "cleanup_rows")
-    indexes = indexes_for(config, plan, Index())
+    refuse_options(plan, "cleanup_rows")
+    indexes = choose_indexes(config, plan, Index())
     for each, index in zip(config.inputs, indexes, strict=True):
         if index.kind not in ("list", "hash"):
             raise refuse(
@@ -134,8 +134,8 @@ def compile_hybrid_nlj_hash(config: JoinConfig, plan: Plan) -> Search:
             )
     if plan.evaluate_us:
         _check_lazy(plan)
-        return search_with(Loops(any_place(config, plan), indexes, plan.evaluate_us, plan.expire_us))
-    return search_with(Loops(origin_first(config, plan), indexes, 0, plan.expire_us))
+        return build_search(LoopPlan(order_origin_anywhere(config, plan), indexes, plan.evaluate_us, plan.expire_us))
+    return build_search(LoopPlan(order_origin_first(config, plan), indexes, 0, plan.expire_us))
 
 
 def compile_window_join(config: JoinConfig, plan: Plan) -> Search:
@@ -146,12 +146,12 @@ def compile_window_join(config: JoinConfig, plan: Plan) -> Search:
 
     References: Kang, Naughton, Viglas, sections 2 and 3.
     """
-    refuse_knobs(plan, "cleanup_rows")
+    refuse_options(plan, "cleanup_rows")
     _check_eager(plan)
-    loops = Loops(origin_first(config, plan), indexes_for(config, plan, Index()), 0, plan.expire_us)
+    loops = LoopPlan(order_origin_first(config, plan), choose_indexes(config, plan, Index()), 0, plan.expire_us)
     for each in config.inputs:
         _refuse_unused_index(config, plan, loops, each.number)
-    return search_with(loops)
+    return build_search(loops)
 
 
 def _check_eager(plan: Plan) -> None:
@@ -194,8 +194,8 @@ def _lists(config: JoinConfig) -> tuple[Index, ...]:
 
 
 def _hash_indexes(config: JoinConfig, plan: Plan) -> tuple[Index, ...]:
-    refuse_knobs(plan, "cleanup_rows")
-    indexes = indexes_for(config, plan, Index())
+    refuse_options(plan, "cleanup_rows")
+    indexes = choose_indexes(config, plan, Index())
     for each, index in zip(config.inputs, indexes, strict=True):
         if index.kind != "hash":
             raise refuse(
@@ -206,7 +206,7 @@ def _hash_indexes(config: JoinConfig, plan: Plan) -> tuple[Index, ...]:
     return indexes
 
 
-def _check_hash_probes(config: JoinConfig, plan: Plan, loops: Loops) -> None:
+def _check_hash_probes(config: JoinConfig, plan: Plan, loops: LoopPlan) -> None:
     """Refuse orders that reach a window by no equality: such a loop has no bucket to probe."""
     for origin, order in enumerate(loops.orders):
         for level, target in enumerate(order[1:], start=1):
@@ -220,7 +220,7 @@ def _check_hash_probes(config: JoinConfig, plan: Plan, loops: Loops) -> None:
                 )
 
 
-def _refuse_unused_index(config: JoinConfig, plan: Plan, loops: Loops, window: int) -> None:
+def _refuse_unused_index(config: JoinConfig, plan: Plan, loops: LoopPlan, window: int) -> None:
     """Refuse an index that no loop can probe: it is a mistake in the plan and must not be built silently."""
     index, alias = loops.indexes[window], config.inputs[window].alias
     is_probed = any(

@@ -36,17 +36,17 @@ from watersmeet.kernels.loop_state import (
 from watersmeet.kernels.loop_state import Loops as LoopState
 from watersmeet.kernels.tree_nodes import HEADER
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
-from watersmeet.operators.window_join.matches import Combinations, refined
+from watersmeet.operators.window_join.matches import PartialMatches, recheck_matches
 from watersmeet.operators.window_join.pane import Int64s, Pane, Panes
-from watersmeet.operators.window_join.tactics.loop_stages import LoopStage, StagedTests
-from watersmeet.operators.window_join.tactics.tactic import Reach, Search, numbers_of, refuse
-from watersmeet.operators.window_join.work_counters import Tally
+from watersmeet.operators.window_join.tactics.loop_stages import LoopStage, StagedPredicates
+from watersmeet.operators.window_join.tactics.tactic import Reach, Search, refuse, resolve_aliases
+from watersmeet.operators.window_join.work_counters import WorkCounters
 
-OPS = {"=": EQUAL, "<>": UNEQUAL, "<": LESS, "<=": AT_MOST, ">": MORE, ">=": AT_LEAST}
+OP_CODES = {"=": EQUAL, "<>": UNEQUAL, "<": LESS, "<=": AT_MOST, ">": MORE, ">=": AT_LEAST}
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class LoopCondition:
     """What a loop's row must satisfy towards a row of an outer loop."""
 
     op: int
@@ -56,7 +56,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Loops:
+class LoopPlan:
     """A settled plan: for each origin the order of all inputs, and per loop its conditions and the index column it is
     probed by.
     """
@@ -66,18 +66,19 @@ class Loops:
     evaluate_us: int
     expire_us: int
 
-    def conditions(self, config: JoinConfig, origin: int, level: int) -> list[Condition]:
+    def conditions(self, config: JoinConfig, origin: int, level: int) -> list[LoopCondition]:
         """All that can be checked at a loop. One that the window's index can answer comes first."""
         order = self.orders[origin]
         target, outer = order[level], list(order[:level])
         found = [
-            Condition(EQUAL, c, outer.index(provider), c) for c, provider in config.classes.connections(target, outer)
+            LoopCondition(EQUAL, c, outer.index(provider), c)
+            for c, provider in config.classes.connections(target, outer)
         ]
         for theta in config.thetas:
             seen = theta.seen_from(target)
             if seen is not None and seen[2] in outer:
                 op, column, other, other_column = seen
-                found.append(Condition(OPS[op], column, outer.index(other), other_column))
+                found.append(LoopCondition(OP_CODES[op], column, outer.index(other), other_column))
         return sorted(found, key=lambda each: (each.op != EQUAL, each.op == UNEQUAL))
 
     def probed_column(self, config: JoinConfig, origin: int, level: int) -> int | None:
@@ -92,7 +93,7 @@ class Loops:
         return conditions[0].column
 
 
-def origin_first(config: JoinConfig, plan: Plan) -> tuple[tuple[int, ...], ...]:
+def order_origin_first(config: JoinConfig, plan: Plan) -> tuple[tuple[int, ...], ...]:
     """Orders with the origin outermost: pinned per origin, or the global order without the origin, or the configured
     one.
     """
@@ -104,53 +105,55 @@ def origin_first(config: JoinConfig, plan: Plan) -> tuple[tuple[int, ...], ...]:
         pinned = plan.order(each.alias)
         others = tuple(step.target for step in config.orders[each.number])
         if pinned is not None:
-            others = tuple(i for i in numbers_of(config, plan, pinned) if i != each.number)
-        orders.append(_complete(config, plan, each.number, (each.number, *others)))
+            others = tuple(i for i in resolve_aliases(config, plan, pinned) if i != each.number)
+        orders.append(_check_order(config, plan, each.number, (each.number, *others)))
     return tuple(orders)
 
 
-def any_place(config: JoinConfig, plan: Plan) -> tuple[tuple[int, ...], ...]:
+def order_origin_anywhere(config: JoinConfig, plan: Plan) -> tuple[tuple[int, ...], ...]:
     """Orders as pinned, with the origin where the plan puts it; outermost where the plan leaves it out."""
     orders = []
-    for each, default in zip(config.inputs, origin_first(config, plan), strict=True):
+    for each, default in zip(config.inputs, order_origin_first(config, plan), strict=True):
         pinned = plan.order(each.alias) if each.is_stream else None
-        chosen = numbers_of(config, plan, pinned) if pinned is not None else default
+        chosen = resolve_aliases(config, plan, pinned) if pinned is not None else default
         orders.append(
-            _complete(config, plan, each.number, chosen) if each.is_stream and each.number in chosen else default
+            _check_order(config, plan, each.number, chosen) if each.is_stream and each.number in chosen else default
         )
     return tuple(orders)
 
 
-def _complete(config: JoinConfig, plan: Plan, origin: int, order: tuple[int, ...]) -> tuple[int, ...]:
+def _check_order(config: JoinConfig, plan: Plan, origin: int, order: tuple[int, ...]) -> tuple[int, ...]:
     if sorted(order) != list(range(len(config.inputs))):
         names = ", ".join(each.alias for each in config.inputs)
         raise refuse(plan, f'the order for origin "{config.inputs[origin].alias}" must name each source once: {names}')
     return order
 
 
-def indexes_for(config: JoinConfig, plan: Plan, default: Index) -> tuple[Index, ...]:
-    numbers_of(config, plan, tuple(alias for alias, _ in plan.indexes))
+def choose_indexes(config: JoinConfig, plan: Plan, default: Index) -> tuple[Index, ...]:
+    resolve_aliases(config, plan, tuple(alias for alias, _ in plan.indexes))
     return tuple(plan.index(each.alias) or default for each in config.inputs)
 
 
-def search_with(loops: Loops) -> Search:
+def build_search(loops: LoopPlan) -> Search:
     """The search that these loops stand for."""
 
     def search(
-        config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: Tally
-    ) -> Iterator[tuple[Reach, Combinations]]:
+        config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: WorkCounters
+    ) -> Iterator[tuple[Reach, PartialMatches]]:
         reach = {i: Panes((*panes, new[i]) if i in new and len(new[i]) else panes) for i, panes in enumerate(old)}
         if not all(len(panes) for panes in reach.values()):
             return
-        windows, arrivals = _windows(config, reach, new), _arrivals(config, reach, new)
+        windows, arrivals = _flatten_windows(config, reach, new), _merge_arrivals(config, reach, new)
         counters = Counters(*(np.zeros((len(old), len(old)), np.int64) for _ in range(2)))
-        tests = StagedTests(config, loops.orders, reach, tally)
+        tests = StagedPredicates(config, loops.orders, reach, tally)
         stages: list[LoopStage] = []
         matches: Iterator[Rows] | None = None
         for levels in tests.stages:
-            progress = _progress(config, reach, new, windows, arrivals, loops)
-            indexes, steps = build_indexes(config, loops, levels, _steps(config, loops), windows, progress)
-            stage = LoopStage(levels, windows, arrivals, steps, indexes, progress, _nest(windows, indexes), counters)
+            progress = _start_progress(config, reach, new, windows, arrivals, loops)
+            indexes, steps = build_indexes(config, loops, levels, _flatten_steps(config, loops), windows, progress)
+            stage = LoopStage(
+                levels, windows, arrivals, steps, indexes, progress, _allocate_loops(windows, indexes), counters
+            )
             stages.append(stage)
             found = stage.run(matches, loops.evaluate_us, loops.expire_us)
             matches = tests.survivors(found, levels[-1]) if levels[-1] < len(old) - 1 else found
@@ -160,16 +163,16 @@ def search_with(loops: Loops) -> Search:
             for origin, found_from in tests.by_origin(rows, len(old) - 1):
                 yield (
                     reach,
-                    refined(
+                    recheck_matches(
                         config, reach, found_from, compared, tests.final(origin), tally.tested[origin : origin + 1]
                     ),
                 )
-        _count(tally, loops, counters, tests.dropped, stages[0].progress, before)
+        _count_work(tally, loops, counters, tests.dropped, stages[0].progress, before)
 
     return search
 
 
-def _windows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> Windows:
+def _flatten_windows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> Windows:
     count = len(config.inputs)
     offsets = np.cumsum([0, *(len(reach[i]) for i in range(count))]).astype(np.int64)
     columns = len(config.classes.keys) + sum(len(each.ranges) for each in config.inputs)
@@ -184,9 +187,9 @@ def _windows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> Windows:
             at += len(reach[each.number])
     return Windows(
         offsets=offsets,
-        times=np.concatenate([_times(each, pane) for each in config.inputs for pane in reach[each.number].panes]),
-        ends=np.concatenate([_ends(each, pane) for each in config.inputs for pane in reach[each.number].panes]),
-        ranks=_ranks(config, reach, new, offsets),
+        times=np.concatenate([_loop_times(each, pane) for each in config.inputs for pane in reach[each.number].panes]),
+        ends=np.concatenate([_loop_ends(each, pane) for each in config.inputs for pane in reach[each.number].panes]),
+        ranks=_rank_arrivals(config, reach, new, offsets),
         values=np.concatenate(values) if values else np.zeros(1, np.int64),
         column_at=column_at,
         later_by=np.array(config.bounds.later_by_us, np.int64),
@@ -194,14 +197,14 @@ def _windows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> Windows:
     )
 
 
-def _times(source: JoinInput, pane: Pane) -> Int64s:
+def _loop_times(source: JoinInput, pane: Pane) -> Int64s:
     """A relation's rows are earlier than all others and bounded by nothing, so they are never the latest of a
     combination.
     """
     return pane.times if source.is_stream else np.full(len(pane), -MAX_TIME_US, np.int64)
 
 
-def _ends(source: JoinInput, pane: Pane) -> Int64s:
+def _loop_ends(source: JoinInput, pane: Pane) -> Int64s:
     """The last instant of each row's validity; before all time for rows whose NULL makes a comparison not true."""
     ends = np.full(len(pane), FOREVER_US, np.int64) if pane.ends is None else pane.ends
     for _, expr in source.ranges:
@@ -216,7 +219,7 @@ def _value_columns(source: JoinInput, panes: tuple[Pane, ...]) -> Iterator[tuple
         yield column, [pane.ranged(expr)[0] for pane in panes]
 
 
-def _arrivals(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> Arrivals:
+def _merge_arrivals(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> Arrivals:
     """New rows by time; rows of the same time by the number of their input."""
     times = [new[i].times for i in config.streams]
     inputs = np.repeat(np.array(config.streams, np.int64), [each.size for each in times])
@@ -225,15 +228,15 @@ def _arrivals(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> Arrival
     return Arrivals(np.ascontiguousarray(inputs[order]), np.concatenate(rows).astype(np.int64)[order])
 
 
-def _ranks(config: JoinConfig, reach: Reach, new: dict[int, Pane], offsets: Int64s) -> Int64s:
+def _rank_arrivals(config: JoinConfig, reach: Reach, new: dict[int, Pane], offsets: Int64s) -> Int64s:
     ranks = np.full(int(offsets[-1]), -1, np.int64)
-    arrivals = _arrivals(config, reach, new)
+    arrivals = _merge_arrivals(config, reach, new)
     ranks[offsets[arrivals.input] + arrivals.row] = np.arange(arrivals.input.size)
     return ranks
 
 
-def _progress(
-    config: JoinConfig, reach: Reach, new: dict[int, Pane], windows: Windows, arrivals: Arrivals, loops: Loops
+def _start_progress(
+    config: JoinConfig, reach: Reach, new: dict[int, Pane], windows: Windows, arrivals: Arrivals, loops: LoopPlan
 ) -> Progress:
     old = np.array([len(reach[i]) - (len(new[i]) if i in new else 0) for i in range(len(config.inputs))], np.int64)
     first = int(windows.times[windows.offsets[arrivals.input[0]] + arrivals.row[0]]) if arrivals.input.size else 0
@@ -247,7 +250,7 @@ def _next_multiple(time_us: int, interval_us: int) -> int:
     return (time_us // interval_us + 1) * interval_us if interval_us else 0
 
 
-def _nest(windows: Windows, indexes: Indexes) -> LoopState:
+def _allocate_loops(windows: Windows, indexes: Indexes) -> LoopState:
     """Loops that are not open yet, with room for what the largest tree can answer."""
     count = windows.keep.size
     most = (
@@ -260,11 +263,11 @@ def _nest(windows: Windows, indexes: Indexes) -> LoopState:
     return LoopState(chosen, cursor, stop, kind, key, bounds, candidates)
 
 
-def _steps(config: JoinConfig, loops: Loops) -> Steps:
+def _flatten_steps(config: JoinConfig, loops: LoopPlan) -> Steps:
     count = len(config.inputs)
     order, access = np.zeros((count, count), np.int64), np.full((count, count), -1, np.int64)
     spans = np.zeros((count, count, 2), np.int64)
-    flat: list[Condition] = []
+    flat: list[LoopCondition] = []
     for origin, loop_order in enumerate(loops.orders):
         for level, target in enumerate(loop_order):
             order[origin, level] = target
@@ -275,7 +278,9 @@ def _steps(config: JoinConfig, loops: Loops) -> Steps:
     return Steps(order, access, spans, *(np.array(values, np.int64) for values in fields))
 
 
-def _count(tally: Tally, loops: Loops, counters: Counters, dropped: Int64s, progress: Progress, before: Int64s) -> None:
+def _count_work(
+    tally: WorkCounters, loops: LoopPlan, counters: Counters, dropped: Int64s, progress: Progress, before: Int64s
+) -> None:
     """Add up the work. A loop is opened once for every row that passes the loop around it and the predicates tested
     between the two; rows entered since `before` were inserted.
     """
@@ -289,45 +294,45 @@ def _count(tally: Tally, loops: Loops, counters: Counters, dropped: Int64s, prog
     tally.expirations += progress.oldest
 
 
-KINDS = {"hash": HASH, "btree": BTREE, "ttree": TTREE}
+INDEX_KINDS = {"hash": HASH, "btree": BTREE, "ttree": TTREE}
 
 
 def build_indexes(
-    config: JoinConfig, loops: Loops, levels: range, steps: Steps, windows: Windows, progress: Progress
+    config: JoinConfig, loops: LoopPlan, levels: range, steps: Steps, windows: Windows, progress: Progress
 ) -> tuple[Indexes, Steps]:
     """Build every index that some loop at these levels probes, with the rows that are already there; tell the steps
     which is theirs.
     """
-    wanted = _wanted(config, loops, levels)
+    wanted = _list_probed_columns(config, loops, levels)
     window_of = [window for window, _ in wanted]
     sizes = [loops.indexes[window].size for window in window_of]
-    kinds = [KINDS[loops.indexes[window].kind] for window in window_of]
+    kinds = [INDEX_KINDS[loops.indexes[window].kind] for window in window_of]
     rows = [int(windows.offsets[window + 1] - windows.offsets[window]) for window in window_of]
     buckets = [size if kind == HASH else 0 for size, kind in zip(sizes, kinds, strict=True)]
     placed = [count if kind == HASH else 0 for count, kind in zip(rows, kinds, strict=True)]
-    nodes = [_nodes(kind, count, size) for kind, count, size in zip(kinds, rows, sizes, strict=True)]
+    nodes = [_tree_size(kind, count, size) for kind, count, size in zip(kinds, rows, sizes, strict=True)]
     indexes = Indexes(
         of_window=np.searchsorted(window_of, np.arange(len(config.inputs) + 1)).astype(np.int64),
         column=np.array([column for _, column in wanted], np.int64),
         kind=np.array(kinds, np.int64),
         size=np.array(sizes, np.int64),
-        bucket_at=_starts(buckets)[:-1],
+        bucket_at=_offsets(buckets)[:-1],
         heads=np.zeros(sum(buckets), np.int64),
         tails=np.zeros(sum(buckets), np.int64),
-        placed_at=_starts(placed)[:-1],
+        placed_at=_offsets(placed)[:-1],
         placed_row=np.empty(sum(placed), np.int64),
         placed_value=np.empty(sum(placed), np.int64),
         placed_bucket=np.empty(sum(placed), np.int64),
-        nodes_at=_starts(nodes),
+        nodes_at=_offsets(nodes),
         nodes=np.zeros(sum(nodes), np.int64),
         headers=np.zeros((len(wanted), HEADER), np.int64),
     )
     for index in range(len(wanted)):
         _fill(indexes, index, window_of[index], windows, progress)
-    return indexes, _with_access(config, loops, levels, steps, wanted)
+    return indexes, _set_access(config, loops, levels, steps, wanted)
 
 
-def _wanted(config: JoinConfig, loops: Loops, levels: range) -> list[tuple[int, int]]:
+def _list_probed_columns(config: JoinConfig, loops: LoopPlan, levels: range) -> list[tuple[int, int]]:
     """(window, column) of every index that some loop at these levels probes."""
     found = set()
     for origin, order in enumerate(loops.orders):
@@ -338,7 +343,9 @@ def _wanted(config: JoinConfig, loops: Loops, levels: range) -> list[tuple[int, 
     return sorted(found)
 
 
-def _with_access(config: JoinConfig, loops: Loops, levels: range, steps: Steps, wanted: list[tuple[int, int]]) -> Steps:
+def _set_access(
+    config: JoinConfig, loops: LoopPlan, levels: range, steps: Steps, wanted: list[tuple[int, int]]
+) -> Steps:
     for origin, order in enumerate(loops.orders):
         for level in levels if order else ():
             column = loops.probed_column(config, origin, level)
@@ -347,11 +354,11 @@ def _with_access(config: JoinConfig, loops: Loops, levels: range, steps: Steps, 
     return steps
 
 
-def _starts(sizes: list[int]) -> Int64s:
+def _offsets(sizes: list[int]) -> Int64s:
     return np.cumsum([0, *sizes]).astype(np.int64)
 
 
-def _nodes(kind: int, rows: int, size: int) -> int:
+def _tree_size(kind: int, rows: int, size: int) -> int:
     if kind == HASH:
         return 0
     return int(btree.nodes_size(rows, size) if kind == BTREE else ttree.nodes_size(rows, size))

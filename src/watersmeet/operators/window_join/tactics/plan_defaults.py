@@ -17,7 +17,7 @@ from watersmeet.operators.window_join.config import JoinConfig
 LAZY_SHARE = 0.1
 
 #: Intervals of this length or longer mean windows that do not end in time.
-_ENDLESS_US = 1 << 50
+_UNBOUNDED_US = 1 << 50
 
 PER_ORIGIN, GLOBAL = "per origin", "global"
 HASH, HASH_WHERE_KEYED, ANY = "hash", "hash where keyed", "any"
@@ -54,7 +54,7 @@ _PARTS = {
 }
 
 
-def open_parts(plan: Plan) -> OpenParts:
+def list_open_parts(plan: Plan) -> OpenParts:
     """Return the parts that the plan's algorithm reads. The other W-joins read none."""
     return _PARTS["tree"] if plan.tree is not None else _PARTS.get(plan.algorithm, OpenParts())
 
@@ -66,7 +66,7 @@ def fill_by_structure(config: JoinConfig, plan: Plan) -> Plan:
     """
     if not config.streams:
         return plan
-    plan, parts = fill_intervals(config, plan), open_parts(plan)
+    plan, parts = fill_intervals(config, plan), list_open_parts(plan)
     aliases = [each.alias for each in config.inputs]
     first = config.streams[0]
     chain = [aliases[first], *(aliases[step.target] for step in config.orders[first])]
@@ -76,15 +76,17 @@ def fill_by_structure(config: JoinConfig, plan: Plan) -> Plan:
         plan = replace(plan, global_order=tuple(chain))
     if parts.orders == PER_ORIGIN:
         orders = {aliases[i]: tuple(aliases[step.target] for step in config.orders[i]) for i in config.streams}
-        plan = with_orders(plan, orders.items())
+        plan = add_orders(plan, orders.items())
     if parts.indexes is not None:
-        plan = with_indexes(plan, [(each.alias, default_index(plan, keyed=bool(each.keys))) for each in config.inputs])
+        plan = add_indexes(
+            plan, [(each.alias, choose_default_index(plan, keyed=bool(each.keys))) for each in config.inputs]
+        )
     return plan
 
 
 def fill_intervals(config: JoinConfig, plan: Plan) -> Plan:
     """Give a lazy join without intervals a tenth of its shortest time window, if it has a time window."""
-    if not open_parts(plan).is_lazy or plan.evaluate_us or plan.expire_us:
+    if not list_open_parts(plan).is_lazy or plan.evaluate_us or plan.expire_us:
         return plan
     interval_us = lazy_interval_us(config)
     return plan if interval_us is None else replace(plan, evaluate_us=interval_us, expire_us=interval_us)
@@ -100,23 +102,23 @@ def lazy_interval_us(config: JoinConfig) -> int | None:
     kept_us = [config.inputs[i].retention_us for i in config.streams]
     bounded_us = [each for each in kept_us if each < FOREVER_US]
     interval_us = max(1, int(min((each for each in bounded_us if each > 0), default=0) * LAZY_SHARE))
-    return interval_us if bounded_us and interval_us < _ENDLESS_US else None
+    return interval_us if bounded_us and interval_us < _UNBOUNDED_US else None
 
 
-def default_index(plan: Plan, *, keyed: bool) -> Index:
+def choose_default_index(plan: Plan, *, keyed: bool) -> Index:
     """Return the index of a window for which the plan names none."""
-    kind = open_parts(plan).indexes
+    kind = list_open_parts(plan).indexes
     return Index("hash", DEFAULT_BUCKETS) if kind == HASH or (kind == HASH_WHERE_KEYED and keyed) else Index()
 
 
-def with_orders(plan: Plan, orders: Iterable[tuple[str, tuple[str, ...]]]) -> Plan:
+def add_orders(plan: Plan, orders: Iterable[tuple[str, tuple[str, ...]]]) -> Plan:
     """Add orders for the origins that the plan gives none; one global order covers all of them."""
     pinned = dict(plan.orders)
     added = [(origin, order) for origin, order in orders if origin not in pinned and order]
     return plan if plan.global_order or not added else replace(plan, orders=(*plan.orders, *added))
 
 
-def with_indexes(plan: Plan, indexes: Iterable[tuple[str, Index]]) -> Plan:
+def add_indexes(plan: Plan, indexes: Iterable[tuple[str, Index]]) -> Plan:
     """Add indexes for the windows that the plan gives none."""
     pinned = dict(plan.indexes)
     added = [(alias, index) for alias, index in indexes if alias not in pinned]

@@ -19,7 +19,7 @@ from watersmeet.operators.window_join.tactics.w_joins import W_JOINS
 TACTICS = {tactic.name: tactic for tactic in (RUNS, *NESTED_LOOP_JOINS, *W_JOINS, TREE)}
 
 
-def tactic_of(plan: Plan) -> Tactic:
+def find_tactic(plan: Plan) -> Tactic:
     """The tactic a plan names; a tree of joins names its own."""
     if plan.tree is not None and plan.algorithm in ("runs", "tree"):
         return TREE
@@ -28,7 +28,7 @@ def tactic_of(plan: Plan) -> Tactic:
     return TACTICS[plan.algorithm]
 
 
-def settled_config(bound: BoundQuery, plan: Plan) -> JoinConfig:
+def compile_join_config(bound: BoundQuery, plan: Plan) -> JoinConfig:
     """Return the meet that runs a query by a plan, with a plan that leaves nothing open; refuse a plan that cannot run,
     with the reason.
 
@@ -37,7 +37,7 @@ def settled_config(bound: BoundQuery, plan: Plan) -> JoinConfig:
     """
     _refuse_early_aggregation(plan)
     build_drop_boxes(bound, plan)
-    tactic = tactic_of(plan)
+    tactic = find_tactic(plan)
     if plan.tree is not None and tactic is not TREE:
         raise refuse(plan, "it is not a tree of joins", hint="leave the tree out, or the algorithm")
     config = build_join_config(bound, plan, kernel_thetas=tactic.kernel_thetas)

@@ -8,20 +8,22 @@ from dataclasses import dataclass
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError, listing
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.matches import Combinations
+from watersmeet.operators.window_join.matches import PartialMatches
 from watersmeet.operators.window_join.pane import Pane, Panes
-from watersmeet.operators.window_join.work_counters import Tally
+from watersmeet.operators.window_join.work_counters import WorkCounters
 
 Reach = dict[int, Panes]
 
 
 #: Old panes by input, new pane by stream, and where to count: yields combinations with the panes their row numbers
 #: refer to.
-Search = Callable[[JoinConfig, list[tuple[Pane, ...]], dict[int, Pane], Tally], Iterator[tuple[Reach, Combinations]]]
+Search = Callable[
+    [JoinConfig, list[tuple[Pane, ...]], dict[int, Pane], WorkCounters], Iterator[tuple[Reach, PartialMatches]]
+]
 
 
 @dataclass
-class Memory:
+class DerivedState:
     """What a tactic derived from the base windows in earlier batches; None when it has to be derived again."""
 
     kept: object = None
@@ -38,10 +40,10 @@ class Tactic:
     reference: str
     settle: Callable[[JoinConfig, Plan], Search]
     kernel_thetas: bool = True
-    recall: Callable[[JoinConfig, Plan, Memory], Search] | None = None
+    recall: Callable[[JoinConfig, Plan, DerivedState], Search] | None = None
     prepare: Callable[[JoinConfig, dict[int, Pane]], None] | None = None
 
-    def search(self, config: JoinConfig, memory: Memory) -> Search:
+    def search(self, config: JoinConfig, memory: DerivedState) -> Search:
         return self.settle(config, config.plan) if self.recall is None else self.recall(config, config.plan, memory)
 
 
@@ -49,7 +51,7 @@ def refuse(plan: Plan, reason: str, hint: str | None = None) -> PlanError:
     return PlanError(f'"{plan.algorithm}" cannot run this: {reason}', hint=hint)
 
 
-def refuse_knobs(plan: Plan, *names: str) -> None:
+def refuse_options(plan: Plan, *names: str) -> None:
     """Refuses knobs that the algorithm does not have, instead of ignoring them."""
     default = Plan()
     for name in names:
@@ -57,7 +59,7 @@ def refuse_knobs(plan: Plan, *names: str) -> None:
             raise refuse(plan, f"it has no {name.replace('_us', ' interval').replace('_', ' ')}")
 
 
-def numbers_of(config: JoinConfig, plan: Plan, names: tuple[str, ...]) -> tuple[int, ...]:
+def resolve_aliases(config: JoinConfig, plan: Plan, names: tuple[str, ...]) -> tuple[int, ...]:
     """Source numbers of the aliases in a plan."""
     known = config.aliases
     for name in names:

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Column, Expr
 from watersmeet.errors import InternalError
 from watersmeet.kernels.aggregation.arguments import NONE, Changes, Found, Work
-from watersmeet.kernels.aggregation.netting import net_changes
+from watersmeet.kernels.aggregation.as_join import net_changes
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.measures import encode_measure, multiply_by_weights
 from watersmeet.operators.aggregate.result_set import Contributions
-from watersmeet.operators.aggregate.rows import WindowRows
 from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.aggregate.tables import build_changes
+from watersmeet.operators.aggregate.window_rows import WindowRows
 from watersmeet.operators.expressions import all_true, evaluate
-from watersmeet.operators.window_join.work_counters import Tally
+from watersmeet.operators.window_join.work_counters import WorkCounters
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -79,7 +79,7 @@ def apply_window_changes(
     state: AggregateState,
     happening: list[WindowChanges],
     instants_us: Int64s,
-    tally: Tally,
+    tally: WorkCounters,
     *,
     closing: int,
 ) -> list[pa.RecordBatch]:

@@ -4,8 +4,8 @@ again from these.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
@@ -13,22 +13,28 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from watersmeet.errors import InputError
+from watersmeet.errors import InputError, InternalError
 from watersmeet.kernels.aggregation.arguments import DIRTY
 from watersmeet.operators.aggregate.attributes import Attributes
 from watersmeet.operators.aggregate.codes import OrderCodes, ValueCodes, ValueNumbering
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.extremes import Extremes
-from watersmeet.operators.aggregate.panes import AggregatePane, merge_to_limit
 from watersmeet.operators.aggregate.result_set import SUM_COLUMNS, ResultSet
-from watersmeet.operators.aggregate.rows import WindowRows
 from watersmeet.operators.aggregate.state import AggregateState, InputState, empty_state, rebuild_tables
+from watersmeet.operators.aggregate.window_rows import (
+    OUTSIDE,
+    AggregatePane,
+    WindowRows,
+    concat_window_rows,
+    merge_to_limit,
+)
 from watersmeet.operators.window_join.serialization import (
-    counter_from_values,
-    counter_values,
-    ipc_bytes,
-    opened,
-    packed,
+    SavedPart,
+    counter_from_dict,
+    counter_to_dict,
+    pack_blob,
+    to_ipc_bytes,
+    unpack_blob,
 )
 
 #: Columns of rows that are not saved with a pane.
@@ -54,12 +60,12 @@ def serialize_state(state: AggregateState, saved: SavedScope = SavedScope.ALL) -
     header["sides"] = [_write_input(each, parts, saved) for each in state.sides]
     _write_result(state.result, parts)
     parts.append(_table_bytes({"row_times_us": state.row_times_us}))
-    return packed(header, parts)
+    return pack_blob(header, parts)
 
 
 def deserialize_state(config: AggregateConfig, blob: bytes) -> AggregateState:
     """The inverse of `state_bytes`, for the same query and any plan of it."""
-    header, parts = opened(blob)
+    header, parts = unpack_blob(blob)
     if header.get("kind") != "aggregate" or len(header["sides"]) != len(config.inputs):
         raise InputError("the saved state is not of this query")
     state = empty_state(config)
@@ -95,10 +101,10 @@ def _write_input(side: InputState, parts: list[bytes], saved: SavedScope) -> dic
     parts.append(_table_bytes({each.name: getattr(rows, each.name) for each in fields(WindowRows)}))
     _write_attributes(side.attributes, parts)
     if side.waiting is not None:
-        parts.append(ipc_bytes(side.waiting))
+        parts.append(to_ipc_bytes(side.waiting))
     return {
         "waiting": side.waiting is not None,
-        "counter": None if side.counter is None else counter_values(side.counter),
+        "counter": None if side.counter is None else counter_to_dict(side.counter),
     }
 
 
@@ -111,14 +117,14 @@ def _read_input(
     side.panes = merge_to_limit([AggregatePane(len(side.rows))])
     _read_attributes(side.attributes, parts)
     side.waiting = next(parts) if saved["waiting"] else None
-    side.counter = None if saved["counter"] is None else counter_from_values(config.inputs[number], saved["counter"])
+    side.counter = None if saved["counter"] is None else counter_from_dict(config.inputs[number], saved["counter"])
 
 
 def _write_attributes(attributes: Attributes, parts: list[bytes]) -> None:
     for coder in attributes.coders:
         _write_codes(coder, parts)
     columns = {f"v{place}": attributes.values.column(place) for place in range(len(attributes.coders))}
-    parts.append(ipc_bytes(pa.table({**_split_columns("words", attributes.words), **columns})))
+    parts.append(to_ipc_bytes(pa.table({**_split_columns("words", attributes.words), **columns})))
 
 
 def _read_attributes(attributes: Attributes, parts: PartTables) -> None:
@@ -138,7 +144,7 @@ def _write_result(result: ResultSet, parts: list[bytes]) -> None:
     sums = {name: getattr(result.columns, name)[:groups] for name in SUM_COLUMNS}
     parts.append(_table_bytes({"words": result.numbers.words, "dirty": dirty, **sums}))
     spanning = {f"v{place}": result.spanning_values.column(place) for place in range(len(result.spanning_codes))}
-    parts.append(ipc_bytes(pa.table({"n": pa.array(np.arange(groups if spanning else 0)), **spanning})))
+    parts.append(to_ipc_bytes(pa.table({"n": pa.array(np.arange(groups if spanning else 0)), **spanning})))
     for extremes in result.extremes.values():
         _write_extremes(extremes, groups, parts)
 
@@ -175,7 +181,7 @@ def _read_extremes(extremes: Extremes, parts: PartTables) -> None:
 
 def _write_codes(coder: ValueCodes | OrderCodes, parts: list[bytes]) -> None:
     if coder.numbered is not None:
-        parts.append(ipc_bytes(pa.table({"value": coder.numbered.values})))
+        parts.append(to_ipc_bytes(pa.table({"value": coder.numbered.values})))
 
 
 def _read_codes(coder: ValueCodes | OrderCodes, parts: PartTables) -> None:
@@ -188,7 +194,7 @@ def _table_bytes(arrays: dict[str, Array]) -> bytes:
     columns = {
         name: column for place, values in arrays.items() for name, column in _split_columns(place, values).items()
     }
-    return ipc_bytes(pa.table(columns))
+    return to_ipc_bytes(pa.table(columns))
 
 
 def _split_columns(name: str, values: Array) -> dict[str, pa.Array]:
@@ -210,3 +216,67 @@ def _read_array(name: str, table: pa.Table, like: Array) -> Array:
     for place in range(like.shape[1]):
         found[:, place] = table.column(f"{name} {place}").to_numpy()
     return found
+
+
+PANE_PART, REST_PART = "pane", "rest"
+
+
+@dataclass(frozen=True)
+class AggregatePart:
+    """A pane, or the rest. The rest is made anew each time, so no two of them are the same object."""
+
+    number: int
+    kind: str
+    value: Any
+    rows: int
+    bytes: Callable[[], bytes]
+
+
+def split_into_parts(state: AggregateState) -> list[AggregatePart]:
+    """The rest first, then the panes by input, oldest first."""
+    rest = serialize_state(state, SavedScope.REST)
+    waiting = sum(0 if side.waiting is None else side.waiting.num_rows for side in state.sides)
+    counted = sum(len(side.rows) for side in state.sides if side.counter is not None)
+    parts = [AggregatePart(0, REST_PART, rest, waiting + counted, lambda: rest)]
+    for number, side in enumerate(state.sides):
+        if side.counter is None:
+            parts += _build_pane_parts(number, side.rows, side.panes)
+    return parts
+
+
+def restore_from_parts(config: AggregateConfig, saved: Sequence[SavedPart]) -> AggregateState:
+    """The inverse of `state_parts`, for the same query and any plan of it."""
+    rest, *panes = saved
+    if rest.kind != REST_PART or any(each.kind != PANE_PART for each in panes):
+        raise InternalError("parts of an aggregation in another order")
+    state = deserialize_state(config, bytes(rest.blob))
+    for number, side in enumerate(state.sides):
+        blobs = [each.blob for each in panes if each.number == number]
+        if side.counter is None and blobs:
+            whole = [deserialize_rows(side.rows, blob) for blob in blobs]
+            live = [_drop_expired_rows(config, number, each, state.evaluated_us) for each in whole]
+            side.rows, side.panes = concat_window_rows(live), [AggregatePane(len(each)) for each in live]
+    return rebuild_tables(config, state)
+
+
+def _build_pane_parts(number: int, rows: WindowRows, panes: list[AggregatePane]) -> list[AggregatePart]:
+    starts = np.concatenate([[0], np.cumsum([pane.rows for pane in panes], dtype=np.int64)])
+    if starts[-1] != len(rows):
+        raise InternalError("a window whose panes are not its rows")
+    return [_build_pane_part(number, rows, pane, int(start)) for pane, start in zip(panes, starts, strict=False)]
+
+
+def _build_pane_part(number: int, rows: WindowRows, pane: AggregatePane, start: int) -> AggregatePart:
+    return AggregatePart(
+        number, PANE_PART, pane, pane.rows, lambda: serialize_rows(rows.take(np.arange(start, start + pane.rows)))
+    )
+
+
+def _drop_expired_rows(config: AggregateConfig, number: int, rows: WindowRows, evaluated_us: int) -> WindowRows:
+    """Return the rows that had not left by the last evaluation. Those inside have entered by then; `rebuilt` finds
+    their entries.
+    """
+    here = rows.take(rows.ends >= evaluated_us)
+    entered = config.starts_of(number, here.times) <= evaluated_us
+    inside = entered if config.inputs[number].is_stream else np.ones(len(here), np.bool_)
+    return here.at(np.where(inside, 0, OUTSIDE))
