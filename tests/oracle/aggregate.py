@@ -87,7 +87,9 @@ def _emit_changes(bound: BoundQuery, contents: Iterable[tuple[int, dict[Group, l
             if group not in shown_before or not _are_same(row, last_emitted[group]):
                 emitted.append(Evaluation(t_us, row))
                 last_emitted[group] = row
-        emitted += [Evaluation(t_us, _output_row(bound, [], keys[group])) for group in shown_before if group not in members]
+        emitted += [
+            Evaluation(t_us, _output_row(bound, [], keys[group])) for group in shown_before if group not in members
+        ]
         shown_before = shown
     return emitted
 

@@ -119,7 +119,9 @@ def _in(expr: In, row: Row) -> bool | None:
 
 def _between(expr: Between, row: Row) -> bool | None:
     value = evaluate(expr.arg, row)
-    return _all_of([_compare_values("<=", evaluate(expr.low, row), value), _compare_values("<=", value, evaluate(expr.high, row))])
+    return _all_of(
+        [_compare_values("<=", evaluate(expr.low, row), value), _compare_values("<=", value, evaluate(expr.high, row))]
+    )
 
 
 def _is_null(expr: IsNull, row: Row) -> bool:
@@ -174,11 +176,7 @@ def _negate(expr: Negate, row: Row) -> Any:
     if isinstance(value, Duration):
         return Duration(-value.ns)
     return (
-        check_int64(-value)
-        if isinstance(value, int)
-        else value.copy_negate()
-        if isinstance(value, Decimal)
-        else -value
+        check_int64(-value) if isinstance(value, int) else value.copy_negate() if isinstance(value, Decimal) else -value
     )
 
 

@@ -18,12 +18,16 @@ def test_null_keys_meet_nothing_not_even_each_other() -> None:
 
 
 def test_nan_meets_nan_and_the_zeros_meet() -> None:
-    rows = join_timelines(LANDMARKS + "a.k = b.k", a=key_timeline([math.nan, 0.0]), b=key_timeline([math.nan, -0.0, 1.0]))
+    rows = join_timelines(
+        LANDMARKS + "a.k = b.k", a=key_timeline([math.nan, 0.0]), b=key_timeline([math.nan, -0.0, 1.0])
+    )
     assert rows == [(0, 0), (1, 1)]
 
 
 def test_nan_is_above_infinity() -> None:
-    assert join_timelines(LANDMARKS + "a.k > b.k", a=key_timeline([math.nan, 1.0]), b=key_timeline([math.inf, math.nan])) == [(0, 0)]
+    assert join_timelines(
+        LANDMARKS + "a.k > b.k", a=key_timeline([math.nan, 1.0]), b=key_timeline([math.inf, math.nan])
+    ) == [(0, 0)]
 
 
 def test_a_negated_null_comparison_is_not_true() -> None:
@@ -31,4 +35,6 @@ def test_a_negated_null_comparison_is_not_true() -> None:
 
 
 def test_or_needs_only_one_true_side() -> None:
-    assert join_timelines(LANDMARKS + "a.k = b.k OR a.n = 0", a=key_timeline([None, 3]), b=key_timeline([2])) == [(0, 0)]
+    assert join_timelines(LANDMARKS + "a.k = b.k OR a.n = 0", a=key_timeline([None, 3]), b=key_timeline([2])) == [
+        (0, 0)
+    ]

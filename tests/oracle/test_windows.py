@@ -92,7 +92,9 @@ def test_rows_of_one_instant_are_counted_by_their_other_columns_and_nulls_come_f
 
 def test_nan_is_the_last_of_the_numbers_and_both_zeros_tie() -> None:
     last = "SELECT a.x, a.n FROM a [ROWS 1]"
-    assert str(join_timelines(last, a={"ts": [1, 1, 1], "x": [math.inf, math.nan, None], "n": [1, 2, 3]})) == "[(nan, 2)]"
+    assert (
+        str(join_timelines(last, a={"ts": [1, 1, 1], "x": [math.inf, math.nan, None], "n": [1, 2, 3]})) == "[(nan, 2)]"
+    )
     assert join_timelines(last, a={"ts": [1, 1], "x": [0.0, -0.0], "n": [1, 2]}) == [(-0.0, 2)]
 
 
@@ -173,7 +175,9 @@ def test_a_relation_is_always_valid_and_does_not_move_the_instant() -> None:
 
 
 def test_a_self_join_pairs_a_row_with_itself_too() -> None:
-    rows = join_timelines("SELECT p.ts, q.ts FROM a [RANGE 1 MICROSECOND] AS p, a [RANGE 1 MICROSECOND] AS q", a=[0, 1, 3])
+    rows = join_timelines(
+        "SELECT p.ts, q.ts FROM a [RANGE 1 MICROSECOND] AS p, a [RANGE 1 MICROSECOND] AS q", a=[0, 1, 3]
+    )
     assert rows == [(0, 0), (0, 1), (1, 0), (1, 1), (3, 3)]
 
 

@@ -24,7 +24,8 @@ def join_timelines(text: str, relations: Sequence[str] = (), **timelines: Timeli
 def joined_times(window_a: str, window_b: str, a: Timeline, b: Timeline, rest: str = "") -> list[tuple[int, int]]:
     """Times of the rows of `a` and `b` that meet under these windows."""
     return sorted(
-        (left, right) for left, right in join_timelines(f"SELECT a.ts, b.ts FROM a {window_a}, b {window_b} {rest}", a=a, b=b)
+        (left, right)
+        for left, right in join_timelines(f"SELECT a.ts, b.ts FROM a {window_a}, b {window_b} {rest}", a=a, b=b)
     )
 
 

@@ -101,7 +101,7 @@ def test_loads_count_what_the_model_counts() -> None:
     assert (tree.compared, tree.lookups) == (10 * 14, 10)
     steady = structures.updated("list", structures.Load(window_rows=50, arrivals=100), repeats=1)
     assert steady.touched == 100 + 99  # the first row to arrive finds the oldest still valid
-    assert runs.point(1000, 4, repeats=1).matches == pytest.approx(4000, rel=0.1)
+    assert runs.measure_run_point(1000, 4, repeats=1).matches == pytest.approx(4000, rel=0.1)
 
 
 def test_a_run_counts_matches_whether_rows_are_put_out_or_not() -> None:

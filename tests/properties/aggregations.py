@@ -146,7 +146,8 @@ def generate_aggregation(seed: int, *, every: bool = True) -> AggregationCase:
     rng = Random(seed)
     case = _generate_small_join(seed)
     items = tuple(
-        _choose_missing_window(rng, item) if item.name in case.streams and not item.window else item for item in case.items
+        _choose_missing_window(rng, item) if item.name in case.streams and not item.window else item
+        for item in case.items
     )
     if rng.random() < 0.3:
         items = _add_tumble_windows(rng, case, items)
@@ -207,7 +208,9 @@ def collect_groups(case: Case, plan: Plan | None = None, evaluate: str | None = 
         return None
 
 
-def collect_groups_arriving(rng: Random, case: Case, arrivals: Mapping[str, Arrival], plans: Sequence[Plan]) -> EmittedRows | None:
+def collect_groups_arriving(
+    rng: Random, case: Case, arrivals: Mapping[str, Arrival], plans: Sequence[Plan]
+) -> EmittedRows | None:
     """What it emits for the same input in batches: another plan, the state through bytes or numbered anew, now and
     then.
     """
@@ -320,7 +323,9 @@ def choose_group_outputs(
         pool += SUMS_OF_KEYS
     chosen = [choose_piece(rng, aliases, pool) for _ in range(rng.choice((1, 1, 2, 3)))]
     shown = [key for key in keys if rng.random() < 0.9]
-    return tuple(QueryPiece(f"{piece.text} AS c{number}", piece.aliases) for number, piece in enumerate([*shown, *chosen]))
+    return tuple(
+        QueryPiece(f"{piece.text} AS c{number}", piece.aliases) for number, piece in enumerate([*shown, *chosen])
+    )
 
 
 def _sums_exactly(kind: pa.DataType) -> bool:

@@ -66,8 +66,12 @@ FAMILIES: dict[str, ColumnFamily] = {
         ),
         tuple(_utc(*moment.timetuple()[:6]) for moment in _NAIVE),
     ),
-    "clock": ColumnFamily((pa.time32("s"), pa.time32("ms"), pa.time64("us")), (dt.time(0), dt.time(23, 59, 59), dt.time(12))),
-    "span": ColumnFamily((pa.duration("s"), pa.duration("us")), tuple(dt.timedelta(seconds=n) for n in (-1, 0, 1, 3600))),
+    "clock": ColumnFamily(
+        (pa.time32("s"), pa.time32("ms"), pa.time64("us")), (dt.time(0), dt.time(23, 59, 59), dt.time(12))
+    ),
+    "span": ColumnFamily(
+        (pa.duration("s"), pa.duration("us")), tuple(dt.timedelta(seconds=n) for n in (-1, 0, 1, 3600))
+    ),
     "fixed": ColumnFamily((pa.binary(2), pa.binary()), (b"ab", b"\x00\xff", b"zz")),
     "half": ColumnFamily((pa.float16(), pa.float32()), (0.0, -0.0, 0.5, math.nan)),
     "coded": ColumnFamily((pa.dictionary(pa.int8(), pa.int64()), pa.int64()), (0, 1, 2)),

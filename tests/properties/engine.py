@@ -91,7 +91,9 @@ def _run(case: Case, streams: dict[str, Any], plan: Plan | None) -> EngineAnswer
 
 def _read_answer(table: pa.Table) -> EngineAnswer:
     metadata = table.schema.metadata or {}
-    return EngineAnswer(as_multiset(table_rows(table)), json.loads(metadata.get(b"watersmeet", b"{}")).get("ledger", {}))
+    return EngineAnswer(
+        as_multiset(table_rows(table)), json.loads(metadata.get(b"watersmeet", b"{}")).get("ledger", {})
+    )
 
 
 def _duration(length_us: int) -> str:

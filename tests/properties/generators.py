@@ -81,7 +81,9 @@ def generate_case(seed: int) -> Case:
 def generate_timed_case(seed: int) -> Case:
     """A case that W-joins can run, more often than not."""
     rng = Random(seed)
-    return change_some_cases(_generate_case(rng, seed, CaseShape(rng.choices((2, 3, 4, 5), SOURCE_WEIGHTS[1:])[0], timed=True)))
+    return change_some_cases(
+        _generate_case(rng, seed, CaseShape(rng.choices((2, 3, 4, 5), SOURCE_WEIGHTS[1:])[0], timed=True))
+    )
 
 
 def generate_large_case(seed: int) -> Case:
@@ -102,7 +104,10 @@ def generate_tie_case(seed: int) -> Case:
     }
     window = f"[ROWS {rng.choice((1, 1, 2, 3))}]"
     return Case(
-        seed, (SourceData("s0", pa.table(columns), "ts"),), (FromItem("s0", "a", window),), (QueryPiece("a.id", ("a",)),)
+        seed,
+        (SourceData("s0", pa.table(columns), "ts"),),
+        (FromItem("s0", "a", window),),
+        (QueryPiece("a.id", ("a",)),),
     )
 
 
@@ -112,7 +117,9 @@ def _generate_case(rng: Random, seed: int, shape: CaseShape) -> Case:
     keys = _choose_keys(rng, shape.count)
     names = _choose_names(rng, aliases)
     sources = tuple(
-        _generate_source(rng, name, timeline, keys, shape.most_rows, relation_share=0.15 if i and not shape.timed else 0)
+        _generate_source(
+            rng, name, timeline, keys, shape.most_rows, relation_share=0.15 if i and not shape.timed else 0
+        )
         for i, name in enumerate(sorted(set(names)))
     )
     times = {source.name: source.time for source in sources}
@@ -159,7 +166,9 @@ def choose_constraints(rng: Random, streams: Sequence[str], timeline: EventTimel
     return tuple(pieces)
 
 
-def _time_words(sources: Sequence[SourceData], items: Sequence[FromItem], timeline: EventTimeline) -> TimePredicates | None:
+def _time_words(
+    sources: Sequence[SourceData], items: Sequence[FromItem], timeline: EventTimeline
+) -> TimePredicates | None:
     """None when some times are counts and others are not, or counts of another unit, so that they do not compare."""
     units = {source.name: source.unit for source in sources if source.time is not None}
     streams = [item.alias for item in items if item.name in units]
@@ -183,7 +192,11 @@ def _choose_names(rng: Random, aliases: Sequence[str]) -> list[str]:
 def _choose_keys(rng: Random, count: int) -> KeyColumns:
     k, m = choose_family(rng), choose_family(rng)
     return KeyColumns(
-        k, m, _choose_values(rng, k.pool, count), _choose_values(rng, m.pool, count), (None, *_choose_values(rng, (-1, 0, 1, 1, 2, 3), count))
+        k,
+        m,
+        _choose_values(rng, k.pool, count),
+        _choose_values(rng, m.pool, count),
+        (None, *_choose_values(rng, (-1, 0, 1, 1, 2, 3), count)),
     )
 
 
@@ -203,7 +216,9 @@ def _generate_source(
     return SourceData(name, table, None) if is_relation else SourceData(name, table, "ts", unit)
 
 
-def _generate_table(rng: Random, timeline: EventTimeline, keys: KeyColumns, rows: int, first_id: int) -> tuple[pa.Table, str | None]:
+def _generate_table(
+    rng: Random, timeline: EventTimeline, keys: KeyColumns, rows: int, first_id: int
+) -> tuple[pa.Table, str | None]:
     """A table, and the unit of its times where they are integers."""
     times, unit = timeline.column(rng, rows)
     columns = {
@@ -271,4 +286,7 @@ def _choose_outputs(rng: Random, aliases: Sequence[str]) -> tuple[QueryPiece, ..
     if rng.random() < 0.2:
         outputs = outputs[:1] + [QueryPiece(f"{alias}.id", (alias,)) for alias in aliases[1:]]
     extra = rng.sample(EXTRA_OUTPUTS, rng.choice((0, 0, 1, 2)))
-    return (*outputs, *(QueryPiece(text.format(a=alias), (alias,)) for text in extra for alias in (rng.choice(aliases),)))
+    return (
+        *outputs,
+        *(QueryPiece(text.format(a=alias), (alias,)) for text in extra for alias in (rng.choice(aliases),)),
+    )

@@ -104,7 +104,10 @@ def _add_guarded_key(rng: Random, case: Case) -> Case:
         return case
     a, b = rng.sample([item.alias for item in case.items], 2)
     own, key = rng.choice(GUARDED_KEYS)
-    pieces = [QueryPiece(own.format(a=a), (a,), portable=False), QueryPiece(key.format(a=a, b=b), (a, b), portable=False)]
+    pieces = [
+        QueryPiece(own.format(a=a), (a,), portable=False),
+        QueryPiece(key.format(a=a, b=b), (a, b), portable=False),
+    ]
     rng.shuffle(pieces)
     tables = case.tables
     if "CAST" in key:  # the guard has something to guard against

@@ -155,7 +155,9 @@ def _everywhere(mistake: str, owners: tuple[Any, ...], attribute: str, broken: C
 
 MUTANTS = (
     _mutant("keys are computed for rows that fail their own predicate", driver, "build_pane", _keys_of_all_rows),
-    _mutant("operands are computed for rows that fail their own predicate", driver, "build_pane", _operands_of_all_rows),
+    _mutant(
+        "operands are computed for rows that fail their own predicate", driver, "build_pane", _operands_of_all_rows
+    ),
     _mutant("operands are computed only for rows that meet others", driver, "build_pane", _without_operands),
     _mutant("own predicates are tested from left to right", admission, "all_true", _from_left_to_right),
     _mutant("a row on which an own predicate raises is left out", admission, "all_true", _errors_are_false),

@@ -21,7 +21,10 @@ def random_plans(rng: Random, case: Case) -> Iterator[Plan]:
     """One plan per algorithm; where it is refused, the algorithm's plainest plan; where that is refused too, none."""
     aliases = [item.alias for item in case.items]
     for name in TACTICS:
-        for plan in (PLAN_KNOBS.get(name, _random_orders_plan)(rng, name, aliases), PLAINEST_PLANS.get(name, Plan(name))):
+        for plan in (
+            PLAN_KNOBS.get(name, _random_orders_plan)(rng, name, aliases),
+            PLAINEST_PLANS.get(name, Plan(name)),
+        ):
             if _runs(case, plan):
                 yield plan
                 break
@@ -37,7 +40,9 @@ def _runs(case: Case, plan: Plan) -> bool:
 
 def _random_orders_plan(rng: Random, name: str, aliases: Sequence[str]) -> Plan:
     """The other sources in any order, for every origin."""
-    return Plan(name, orders=tuple((origin, _shuffle_names(rng, [a for a in aliases if a != origin])) for origin in aliases))
+    return Plan(
+        name, orders=tuple((origin, _shuffle_names(rng, [a for a in aliases if a != origin])) for origin in aliases)
+    )
 
 
 def _one_order_plan(rng: Random, name: str, aliases: Sequence[str]) -> Plan:
@@ -124,4 +129,6 @@ PLAN_KNOBS: dict[str, Knobs] = {
 }
 
 #: Plans with as few knobs as the algorithm can be run with, where that is more than none.
-PLAINEST_PLANS = {name: Plan(name, evaluate_us=2, expire_us=3) for name in ("lazy-nlj", "general-lazy-nlj", "lazy-hash")}
+PLAINEST_PLANS = {
+    name: Plan(name, evaluate_us=2, expire_us=3) for name in ("lazy-nlj", "general-lazy-nlj", "lazy-hash")
+}

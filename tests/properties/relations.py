@@ -42,7 +42,9 @@ def shift_times(rng: Random, case: Case) -> Case | None:
     distance_us = rng.choice((-7, -1, 1, 3, 1_000)) * step_us
     if abs(distance_us) > min(_FURTHEST_US, *(_room_us(kind) for kind in kinds)):
         return None
-    return case.with_tables(case.tables | {name: _move_times(source, distance_us) for name, source in case.streams.items()})
+    return case.with_tables(
+        case.tables | {name: _move_times(source, distance_us) for name, source in case.streams.items()}
+    )
 
 
 def rename_keys(rng: Random, case: Case) -> Case | None:

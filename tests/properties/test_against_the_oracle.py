@@ -75,7 +75,9 @@ def test_late_rows_are_left_out_and_counted(chunk: int) -> None:
 
 
 def check_one_batch(case: Case) -> None:
-    assert_same(case, collect(case).rows, expected_rows(case), lambda smaller: collect(smaller).rows != expected_rows(smaller))
+    assert_same(
+        case, collect(case).rows, expected_rows(case), lambda smaller: collect(smaller).rows != expected_rows(smaller)
+    )
 
 
 def check_plans(rng: Random, case: Case) -> None:

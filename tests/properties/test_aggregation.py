@@ -82,7 +82,9 @@ def check_by_batch(seed: int) -> None:
     rng = Random(seed)
     case = generate_aggregation(seed, every=False)
     arrivals = rng.choice((arrive_within_lateness, arrive_with_late_rows))(rng, case)
-    assert_same(case, collect_groups_arriving(rng, case, arrivals, early_plans(case)), expected_groups_by_batch(case, arrivals))
+    assert_same(
+        case, collect_groups_arriving(rng, case, arrivals, early_plans(case)), expected_groups_by_batch(case, arrivals)
+    )
 
 
 def assert_same(case: Case, actual: EmittedRows | None, wanted: EmittedRows | None, plan: Plan | None = None) -> None:

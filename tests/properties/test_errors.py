@@ -76,7 +76,11 @@ def check_arrivals(seed: int) -> None:
     rng, case = Random(seed), generate_raising_case(seed)
     arrivals = rng.choice((arrive_in_any_batches, arrive_within_lateness, arrive_with_late_rows))(rng, case)
     admitted = case.with_tables(case.tables | admit(arrivals).tables)
-    assert_same(admitted, rows_or_error(lambda: collect_arriving(case, arrivals).rows), rows_or_error(lambda: expected_rows(admitted)))
+    assert_same(
+        admitted,
+        rows_or_error(lambda: collect_arriving(case, arrivals).rows),
+        rows_or_error(lambda: expected_rows(admitted)),
+    )
 
 
 def assert_same(case: Case, actual: Outcome, wanted: Outcome) -> None:

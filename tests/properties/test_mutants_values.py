@@ -27,7 +27,9 @@ def check_one_batch(seed: int) -> None:
 
 def check_ties(seed: int) -> None:
     case = generate_tie_case(seed)
-    assert_same(case, collect(case).rows, expected_rows(case), lambda smaller: collect(smaller).rows != expected_rows(smaller))
+    assert_same(
+        case, collect(case).rows, expected_rows(case), lambda smaller: collect(smaller).rows != expected_rows(smaller)
+    )
 
 
 def check_sums(seed: int) -> None:

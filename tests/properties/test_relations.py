@@ -19,7 +19,14 @@ from .arrivals import arrive_in_any_batches, arrive_within_lateness
 from .cases import Case
 from .engine import Rows, assert_same, collect, collect_arriving
 from .generators import generate_case
-from .relations import select_only_ids, shift_times, enlarge_a_window, put_ids_first, rename_keys, drop_calendar_predicates
+from .relations import (
+    select_only_ids,
+    shift_times,
+    enlarge_a_window,
+    put_ids_first,
+    rename_keys,
+    drop_calendar_predicates,
+)
 
 EXAMPLES = settings(
     max_examples=scale_volume(150),
@@ -39,25 +46,35 @@ Other = Callable[[Random, Case], Rows | None]
 @EXAMPLES
 @given(seeds)
 def test_any_split_gives_the_rows_of_one_batch(seed: int) -> None:
-    check_equal(seed, generate_case(seed), lambda rng, case: collect_arriving(case, arrive_in_any_batches(rng, case)).rows)
+    check_equal(
+        seed, generate_case(seed), lambda rng, case: collect_arriving(case, arrive_in_any_batches(rng, case)).rows
+    )
 
 
 @EXAMPLES
 @given(seeds)
 def test_any_order_within_the_lateness_gives_the_rows_of_one_batch(seed: int) -> None:
-    check_equal(seed, generate_case(seed), lambda rng, case: collect_arriving(case, arrive_within_lateness(rng, case)).rows)
+    check_equal(
+        seed, generate_case(seed), lambda rng, case: collect_arriving(case, arrive_within_lateness(rng, case)).rows
+    )
 
 
 @EXAMPLES
 @given(seeds)
 def test_shifting_all_times_shifts_the_result_only(seed: int) -> None:
-    check_equal(seed, select_only_ids(drop_calendar_predicates(generate_case(seed))), lambda rng, case: _rows(shift_times(rng, case)))
+    check_equal(
+        seed,
+        select_only_ids(drop_calendar_predicates(generate_case(seed))),
+        lambda rng, case: _rows(shift_times(rng, case)),
+    )
 
 
 @EXAMPLES
 @given(seeds)
 def test_renaming_keys_by_a_bijection_renames_the_result_only(seed: int) -> None:
-    check_equal(seed, select_only_ids(put_ids_first(generate_case(seed))), lambda rng, case: _rows(rename_keys(rng, case)))
+    check_equal(
+        seed, select_only_ids(put_ids_first(generate_case(seed))), lambda rng, case: _rows(rename_keys(rng, case))
+    )
 
 
 @EXAMPLES

@@ -60,7 +60,11 @@ def test_every_plan_that_drops_gives_exactly_the_results_over_the_kept_rows(chun
             dropped = replace(plan, drop=shed.drop, drop_seed=shed.drop_seed)
             with add_failure_note(f"plan {dropped.to_dict()}"):
                 whole = rng.random() < 0.5
-                answer = collect(case, dropped) if whole else collect_arriving(case, arrive_in_any_batches(rng, case), dropped)
+                answer = (
+                    collect(case, dropped)
+                    if whole
+                    else collect_arriving(case, arrive_in_any_batches(rng, case), dropped)
+                )
                 assert_same(case, answer.rows, wanted)
                 assert all(
                     entry["arrived"] == entry["kept"] + entry["shed"] + entry["late"]

@@ -88,7 +88,9 @@ class EventTimeline:
         kind = rng.choice(self.types)
         counts = [_count(rng, self.time_us(rng), kind) for _ in range(rows)]
         return (
-            (pa.array(counts, kind.type), kind.unit) if isinstance(kind, CountedTime) else (from_counts(counts, kind), None)
+            (pa.array(counts, kind.type), kind.unit)
+            if isinstance(kind, CountedTime)
+            else (from_counts(counts, kind), None)
         )
 
 

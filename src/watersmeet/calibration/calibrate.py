@@ -41,7 +41,7 @@ def calibrated(progress: Callable[[str], None] | None = None, quick: bool = Fals
     _settle_memory()
     of_list, of_hash, of_btree, of_ttree = (measured(kind) for kind in structures.INDEXES)
     say("runs: building them, looking them up")
-    of_runs = runs.structure(runs.points(repeats, quick=quick))
+    of_runs = runs.fit_run_weights(runs.measure_run_points(repeats, quick=quick))
     say("whole batches: rows in, predicates, matches, rows out")
     rest = around.around(around.points(repeats, quick=quick), of_runs)
     say("whole batches of nested loops, predicates on candidates, counted rows")

@@ -19,7 +19,7 @@ _BY_KEY = (0,)  # the only equality class of two streams that join on one key
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class RunPoint:
     """Rows in the run and as many lookups, the matches they found, and the seconds of building the run and of looking
     it up.
     """
@@ -30,18 +30,22 @@ class Point:
     probe_s: float
 
 
-def structure(points: list[Point]) -> Structure:
+def fit_run_weights(points: list[RunPoint]) -> Structure:
     (update_s,) = fit_weights([(each.rows,) for each in points], [each.build_s for each in points])
     compare_s, lookup_s = fit_weights([(each.matches, each.rows) for each in points], [each.probe_s for each in points])
     return Structure(compare_s, update_s, lookup_s)
 
 
-def points(repeats: int, *, quick: bool) -> list[Point]:
+def measure_run_points(repeats: int, *, quick: bool) -> list[RunPoint]:
     sizes = (8_000, 64_000) if quick else (8_000, 32_000, 128_000, 512_000)
-    return [point(rows, matches, repeats) for rows in sizes for matches in ((1, 8) if quick else (1, 2, 4, 8, 16))]
+    return [
+        measure_run_point(rows, matches, repeats)
+        for rows in sizes
+        for matches in ((1, 8) if quick else (1, 2, 4, 8, 16))
+    ]
 
 
-def point(rows: int, matches_per_lookup: int, repeats: int) -> Point:
+def measure_run_point(rows: int, matches_per_lookup: int, repeats: int) -> RunPoint:
     """As many lookups as the run has rows, in the order in which new rows of the other input make them."""
     rng = np.random.default_rng([rows, matches_per_lookup])
     config = build_join_config(Plan())
@@ -49,12 +53,12 @@ def point(rows: int, matches_per_lookup: int, repeats: int) -> Point:
     window, probing = build_pane(config, B, times, keys[0]), build_pane(config, A, times, keys[1])
     run = window.run(_BY_KEY)
     probes = probing.codes[0][probing.run(_BY_KEY).rows]
-    build = measure_cpu(lambda: _anew(window).run(_BY_KEY), repeats)
+    build = measure_cpu(lambda: _without_runs(window).run(_BY_KEY), repeats)
     found = measure_cpu(lambda: _look_up(run, probes, rows), repeats)
-    return Point(rows, found.result, build.seconds, found.seconds)
+    return RunPoint(rows, found.result, build.seconds, found.seconds)
 
 
-def _anew(window: Pane) -> Pane:
+def _without_runs(window: Pane) -> Pane:
     """The same rows without the runs that were built before."""
     return Pane(window.times, window.columns, window.keys, window.codes)
 

@@ -1,7 +1,7 @@
-"""Streams and relations as options of the command line: `NAME=PATH,time=COLUMN,unit=ms,lateness=5s,idle=1m`.
+"""Streams and relations declared by options: `NAME=PATH,time=COLUMN,unit=ms,lateness=5s,idle=1m`.
 
-Settings are read from the right, so a path may have commas and equals signs in it. What Spark reads by itself is
-written with a format instead of a path:
+Settings are parsed from the right, so a path may contain commas and equals signs. A stream that Spark reads itself has
+a format instead of a path:
 `NAME=format=kafka,subscribe=TOPIC,kafka.bootstrap.servers=HOST:PORT,value=json,schema=item:string;ts:timestamp,time=ts`.
 """
 
@@ -24,12 +24,12 @@ from watersmeet.sources.files import is_directory, refuse_missing
 _SETTING_PATTERN = re.compile(r"(\w+)=(.*)", re.DOTALL)
 
 
-#: Makes a streaming DataFrame of a stream's settings: `format`, `options`, `schema` and `value`.
+#: Opens a streaming DataFrame from the settings of a stream: `format`, `options`, `schema` and `value`.
 SparkReader = Callable[[Mapping[str, Any]], Any]
 
 
 class ReadMode(StrEnum):
-    """How the files of a stream are read: all that are there, or each as it appears, by this process or by Spark."""
+    """How the files of a stream are read: all existing files, or each as it appears, in this process or by Spark."""
 
     WHOLE = "whole"
     FILE_BY_FILE = "file by file"
@@ -44,25 +44,24 @@ def declare_sources(
     reading: ReadMode = ReadMode.WHOLE,
     spark: SparkReader | None = None,
 ) -> dict[str, Stream | Relation]:
-    """All sources by name; a name given twice is refused, but an option may replace what the job file says.
+    """Return all sources by name. An option overrides the job file; a name declared twice is refused.
 
-    Streams that grow are read file by file, as they appear. `spark` reads those that only Spark can read, where the
-    query runs on it.
+    `spark` opens streams that only Spark can read. It is None if the query does not run on Spark.
     """
-    found: dict[str, Stream | Relation] = {}
+    declared: dict[str, Stream | Relation] = {}
     for text in streams:
-        _add_source(found, *declare_stream(text, reading=reading, spark=spark))
+        _add_source(declared, *declare_stream(text, reading=reading, spark=spark))
     for text in relations:
-        _add_source(found, *declare_relation(text))
+        _add_source(declared, *declare_relation(text))
     if job is None:
-        return found
+        return declared
     in_file = {
         name: _build_stream(name, each, reading, spark) for name, each in job.streams.items() if name not in found
     }
     return {
         **in_file,
-        **{name: wm.relation(each["path"]) for name, each in job.relations.items() if name not in found},
-        **found,
+        **{name: wm.relation(each["path"]) for name, each in job.relations.items() if name not in declared},
+        **declared,
     }
 
 
@@ -76,7 +75,7 @@ def declare_stream(
     if "time" not in settings:
         raise InputError(
             f'stream "{name}" has no time column',
-            hint=f"say which column is its time: --stream {name}=PATH,time=COLUMN",
+            hint=f"name its time column: --stream {name}=PATH,time=COLUMN",
         )
     return name, open_file_stream(path, settings, reading=reading)
 
@@ -85,42 +84,43 @@ def _build_stream(name: str, settings: Mapping[str, Any], reading: ReadMode, spa
     if "format" not in settings:
         return open_file_stream(settings["path"], settings, reading=reading)
     if "time" not in settings:
-        raise InputError(f'stream "{name}" has no time column', hint="say which column is its time: time=COLUMN")
+        raise InputError(f'stream "{name}" has no time column', hint="name its time column: time=COLUMN")
     if spark is None:
         raise InputError(
-            f'stream "{name}" is read by Spark, as "{settings["format"]}"',
-            hint="watersmeet run --engine spark; explain takes --stats for it",
+            f'only Spark can read stream "{name}", because its format is "{settings["format"]}"',
+            hint="use `watersmeet run --engine spark`; for explain, declare its statistics with --stats",
         )
     return wm.stream(spark(settings), **_stream_arguments(settings))
 
 
 def parse_format_settings(name: str, text: str) -> dict[str, Any]:
-    """The settings of a stream that Spark reads. What is no setting of ours is an option of the source; a comma may be
-    inside one.
+    """Parse the settings of a stream that Spark reads.
 
-    >>> format_settings("a", "format=kafka,subscribe=x,y,schema=k:long;ts:timestamp,time=ts")["options"]
+    A setting that Watersmeet does not know is an option of the source. The value of an option may contain commas.
+
+    >>> parse_format_settings("a", "format=kafka,subscribe=x,y,schema=k:long;ts:timestamp,time=ts")["options"]
     {'subscribe': 'x,y'}
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     last = ""
     for piece in text.split(","):
         key, equals, value = piece.partition("=")
-        if equals and key.strip() in found:
+        if equals and key.strip() in values:
             raise InputError(f'"{name}" has {key.strip()} twice')
         if equals:
             last = key.strip()
-            found[last] = value
+            values[last] = value
         else:
-            found[last] += f",{piece}"
-    ours = {key: found.pop(key) for key in (*FORMAT_SETTINGS, *STREAM_SETTINGS) if key in found and key != "options"}
-    return {**ours, "options": found, "schema": _parse_schema(name, ours.get("schema", ""))}
+            values[last] += f",{piece}"
+    ours = {key: values.pop(key) for key in (*FORMAT_SETTINGS, *STREAM_SETTINGS) if key in values and key != "options"}
+    return {**ours, "options": values, "schema": _parse_schema(name, ours.get("schema", ""))}
 
 
 def _parse_schema(name: str, text: str) -> dict[str, str]:
     pairs = [piece.partition(":") for piece in text.split(";") if piece.strip()]
     if any(not colon for _, colon, _ in pairs):
         raise InputError(
-            f'the schema of "{name}" is not columns with their kinds', hint="write schema=item:string;ts:timestamp"
+            f'the schema of "{name}" is not a list of columns with their types', hint="write schema=item:string;ts:timestamp"
         )
     return {column.strip(): kind.strip() for column, _, kind in pairs}
 
@@ -135,12 +135,12 @@ def _stream_arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def open_file_stream(path: str, settings: Mapping[str, Any], *, reading: ReadMode = ReadMode.WHOLE) -> Stream:
-    """A stream over the files at a path: those that are there, or those that appear as well."""
-    given = _stream_arguments(settings)
+    """Declare a stream over the existing files at a path, and also over later files if it is read file by file."""
+    arguments = _stream_arguments(settings)
     if reading is not ReadMode.FILE_BY_FILE:
-        return wm.stream(path, **given, follow=reading is ReadMode.ON_SPARK and is_directory(Path(path)))
-    refuse_missing(Path(path), hint="a directory that is to be followed may be empty, but has to be there")
-    declared = wm.stream([], **given)  # settings are checked in one place
+        return wm.stream(path, **arguments, follow=reading is ReadMode.ON_SPARK and is_directory(Path(path)))
+    refuse_missing(Path(path), hint="create the directory first; it may be empty")
+    declared = wm.stream([], **arguments)  # `wm.stream` checks the settings
     return replace(declared, feed=FileSource(Path(path), declared.time))
 
 
@@ -150,9 +150,9 @@ def declare_relation(text: str) -> tuple[str, Relation]:
 
 
 def split_option(text: str, option: str, known: Sequence[str]) -> tuple[str, str, dict[str, str]]:
-    """Name, path and settings of one option.
+    """Split an option into its name, path and settings.
 
-    >>> split("a=data/x=1,y.csv,time=ts,lateness=5s", "--stream", ("time", "lateness"))
+    >>> split_option("a=data/x=1,y.csv,time=ts,lateness=5s", "--stream", ("time", "lateness"))
     ('a', 'data/x=1,y.csv', {'time': 'ts', 'lateness': '5s'})
     """
     name, equals, rest = text.partition("=")
@@ -180,7 +180,7 @@ def _split_settings(rest: str, known: Sequence[str], name: str) -> tuple[str, di
 
 
 def _refuse_unknown_setting(path: str, name: str, known: Sequence[str]) -> None:
-    """A path that is not there but ends like a setting is a setting spelled wrong."""
+    """Refuse a missing path that ends like a setting: the setting is misspelled."""
     setting = _SETTING_PATTERN.fullmatch(path.rpartition(",")[2])
     if "," in path and setting and not _exists(path):
         existing = f"existing settings: {', '.join(known)}" if known else "a relation has none"
@@ -198,7 +198,7 @@ def _option_template(known: Sequence[str]) -> str:
     return "NAME=PATH" + ",time=COLUMN" * ("time" in known)
 
 
-def _add_source(found: dict[str, Stream | Relation], name: str, source: Stream | Relation) -> None:
-    if name in found:
+def _add_source(declared: dict[str, Stream | Relation], name: str, source: Stream | Relation) -> None:
+    if name in declared:
         raise InputError(f'source "{name}" is declared twice')
-    found[name] = source
+    declared[name] = source

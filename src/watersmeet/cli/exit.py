@@ -1,4 +1,8 @@
-"""How the command line reports mistakes: one message on stderr and an exit code, never a stack trace."""
+"""How a command ends: with an error, or because the user stopped it.
+
+An error is one message on stderr and an exit code, never a stack trace. The first Ctrl-C finishes and commits the
+running batch. The second one exits at once. That is safe, but the work of the batch is lost.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +26,7 @@ INTERRUPTED = 130
 
 @contextmanager
 def exit_on_error() -> Iterator[None]:
-    """Report mistakes as one message on stderr and exit with code 1, never as a stack trace; report our warnings as one
-    line.
-    """
+    """Report errors as one message on stderr and exit with code 1; report our warnings as one line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", WatersmeetWarning)
@@ -34,10 +36,10 @@ def exit_on_error() -> Iterator[None]:
         _print_error(str(error))
         raise typer.Exit(1) from error
     except InternalError as error:
-        _print_error(f"{error}\nthis is a mistake in Watersmeet, not in your query or data")
+        _print_error(f"{error}\nthis is a bug in Watersmeet, not a mistake in your query or data")
         raise typer.Exit(1) from error
     except BrokenPipeError:
-        raise  # the reader of our output has left: `main` ends quietly
+        raise  # the reader of our output has exited: `main` exits quietly
     except OSError as error:  # a full disk, a name that is too long, a directory without permission
         place = "" if error.filename is None else f'"{abbreviate(os.fsdecode(error.filename), 200)}": '
         _print_error(f"{place}{error.strerror or error}\ncheck the path, the disk and its permissions")
@@ -54,7 +56,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Show a warning of ours as a line, and any other in Python's form."""
+    """Print a warning of ours as one line, and any other in Python's form."""
     if issubclass(category, WatersmeetWarning):
         _print_error(f"warning: {message}")
     else:
@@ -66,25 +68,25 @@ def _print_error(message: str) -> None:
 
 
 class StoppedByUser(KeyboardInterrupt):
-    """The query was stopped on request, cleanly."""
+    """The user stopped the query, and it committed its last batch."""
 
 
 @contextmanager
 def stop_on_signals(event: threading.Event | None = None) -> Iterator[threading.Event]:
-    """Yield an event, a given one or a new one, that Ctrl-C or SIGTERM sets. Outside the main thread signals are left
-    alone.
-    """
+    """Yield an event that Ctrl-C or SIGTERM sets. Outside the main thread, signals keep their handlers."""
     stop = event or threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
 
-    def wish(number: int, frame: FrameType | None) -> None:
+    def request_stop(number: int, frame: FrameType | None) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
 
-    before: dict[signal.Signals, Any] = {each: signal.signal(each, wish) for each in (signal.SIGINT, signal.SIGTERM)}
+    before: dict[signal.Signals, Any] = {
+        each: signal.signal(each, request_stop) for each in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield stop
     finally:

@@ -1,10 +1,10 @@
-"""Everything of a run in one TOML file, so that a job is one file under version control.
+"""Job files: all options of a run in one TOML file, so that a job can be put under version control.
 
-query = "query.sql"            # a file beside this one; or sql = "SELECT ..."
+query = "query.sql"            # a file next to this one; or sql = "SELECT ..."
 out = "joined"                 # a file, a directory, "console" or "memory"
 format = "parquet"
 follow = true
-shed = false                   # whether rows may be dropped if it cannot keep up
+shed = false                   # whether rows may be dropped if the query cannot keep up
 checkpoint = "checkpoint"
 
 [budget]
@@ -17,7 +17,7 @@ time = "ts"
 unit = "ms"                    # of integer times; timestamps and dates need none
 lateness = "5 seconds"
 
-[streams.trades]               # anything Spark reads by itself, with --engine spark
+[streams.trades]               # any source that Spark reads itself, with --engine spark
 format = "kafka"
 options = { "kafka.bootstrap.servers" = "localhost:9092", subscribe = "trades" }
 value = "json"
@@ -30,7 +30,7 @@ path = "items.csv"
 [spark]                        # settings of the session, with or without "spark." before them
 jars.packages = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0"
 
-Paths are beside the file, wherever the command is called from.
+Paths are relative to the job file, not to the current directory.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from watersmeet.files import read_toml_file
 
 STREAM_SETTINGS = ("time", "unit", "lateness", "idle")
 
-#: What a stream says that Spark reads by itself, instead of a path.
+#: Settings of a stream that Spark reads itself, instead of a path.
 FORMAT_SETTINGS = ("format", "options", "schema", "value")
 
 _TEXT_KEYS = ("query", "sql", "out", "format", "checkpoint", "engine")
@@ -59,7 +59,7 @@ _KEYS = (*_TEXT_KEYS, *_SWITCH_KEYS, "budget", "streams", "relations", "spark")
 
 @dataclass(frozen=True)
 class JobFile:
-    """What the file says; what it leaves out is None or empty."""
+    """Content of a job file. A setting that the file omits is None or empty."""
 
     query: str | None = None
     sql: str | None = None
@@ -76,7 +76,7 @@ class JobFile:
 
 
 def read_job_file(place: Path) -> JobFile:
-    """The job in a file, every path in it made one that holds from here."""
+    """Read a job file and resolve its paths against the directory of the file."""
     content = read_toml_file(place, "job file")
     _refuse_unknown_settings(content, _KEYS, f"{place}")
     for key in _TEXT_KEYS:
@@ -85,11 +85,11 @@ def read_job_file(place: Path) -> JobFile:
     for key in _SWITCH_KEYS:
         if not isinstance(content.get(key, False), bool):
             raise InputError(f"{place}: {key} must be true or false")
-    beside: dict[str, str] = {
+    resolved: dict[str, str] = {
         key: str(place.parent / content[key]) for key in ("query", "checkpoint") if key in content
     }
     if "out" in content and content["out"] not in ("console", "memory"):
-        beside["out"] = str(place.parent / content["out"])
+        resolved["out"] = str(place.parent / content["out"])
     streams = _read_sources(place, content, "streams", ("path", *STREAM_SETTINGS, *FORMAT_SETTINGS), ("path", "time"))
     relations = _read_sources(place, content, "relations", ("path",), ("path",))
     spark = {
@@ -99,7 +99,7 @@ def read_job_file(place: Path) -> JobFile:
     budget = _read_budget(content["budget"], f"{place}: budget") if "budget" in content else None
     known: dict[str, Any] = {
         **content,
-        **beside,
+        **resolved,
         "budget": budget,
         "streams": streams,
         "relations": relations,
@@ -133,16 +133,16 @@ def _read_spark_settings(settings: Mapping[str, Any], where: str) -> dict[str, A
     if "path" in settings:
         raise InputError(
             f"{where} has a path and a format",
-            hint='a path that Spark is to read is an option: options = { path = "..." }',
+            hint='write a path that Spark reads as an option: options = { path = "..." }',
         )
     sections = {key: flatten_section(settings.get(key, {}), f"{where}.{key}") for key in ("options", "schema")}
     return {**settings, **sections}
 
 
 def flatten_section(values: object, where: str) -> dict[str, str]:
-    """A section with its sections inside it, names joined by points, values as the text that Spark takes.
+    """Flatten nested sections: join names with dots and turn values into the text that Spark accepts.
 
-    >>> flat({"jars": {"packages": "a"}, "sql.ansi.enabled": True}, "spark")
+    >>> flatten_section({"jars": {"packages": "a"}, "sql.ansi.enabled": True}, "spark")
     {'jars.packages': 'a', 'sql.ansi.enabled': 'true'}
     """
     found: dict[str, str] = {}
@@ -161,7 +161,7 @@ def _full_setting_name(setting: str) -> str:
 
 
 def _read_budget(values: object, where: str) -> Budget | None:
-    """What the machine gives; a size of memory is written as text with its unit, or as a number of bytes."""
+    """Read the budget section. Memory is text with a unit, or a number of bytes."""
     settings = _require_section(values, where)
     _refuse_unknown_settings(settings, _BUDGET_KEYS, where)
     for key in ("processors", "headroom"):
@@ -190,9 +190,9 @@ _BYTES_PER_UNIT = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 1
 
 
 def parse_budget(processors: float | None, headroom: float, memory: str | None) -> wm.Budget | None:
-    """What the machine gives; None where nothing is said of it.
+    """Return the budget that the options declare, or None if they declare none.
 
-    >>> declared_budget(2.0, 0.25, "500 MB")
+    >>> parse_budget(2.0, 0.25, "500 MB")
     Budget(processors=2.0, headroom=0.25, memory_bytes=500000000.0, objective='cpu')
     """
     if processors is None and not headroom and memory is None:

@@ -1,4 +1,7 @@
-"""Tables on a terminal. What comes out of data is text, never markup and never a control sequence."""
+"""Output on a terminal: tables of rows, sentences about late and shed rows, and the live view of a run.
+
+Names and values come from outside. They are printed as text, never as markup or as a control sequence.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +21,20 @@ from rich.table import Table
 from rich.text import Text
 
 from watersmeet.metrics.batch import BatchMetrics, Observer
+from watersmeet.units import format_bytes, format_duration, format_rate
 
-_WIDEST_CELL = 60
+_MAX_CELL_WIDTH = 60
 _WIDTH_WITHOUT_TERMINAL = 160
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Where to print: as wide as the terminal, or wide enough when there is none."""
-    made = Console(stderr=stderr, highlight=False)
-    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+    """Return a console as wide as the terminal, or of a fixed width if the output is no terminal."""
+    screen = Console(stderr=stderr, highlight=False)
+    return screen if screen.is_terminal else Console(stderr=stderr, highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
 
 
 def render_rows(rows: pa.Table, limit: int) -> Table:
-    """The first `limit` rows, one line each."""
+    """Render the first `limit` rows, one line each."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
     for field in rows.schema:
         shown.add_column(
@@ -44,57 +48,69 @@ def render_rows(rows: pa.Table, limit: int) -> Table:
 
 
 def describe_row_count(rows: pa.Table, limit: int) -> str:
-    """
-    >>> counted(pa.table({"a": range(30)}), 20)
+    """Say how many rows there are, and how many of them are shown.
+
+    >>> describe_row_count(pa.table({"a": range(30)}), 20)
     '30 rows, the first 20 shown'
     """
     return pluralize(rows.num_rows, "row") + (f", the first {limit:,} shown" if rows.num_rows > limit else "")
 
 
 def pluralize(count: int, noun: str) -> str:
-    """
-    >>> several(1, "row"), several(2000, "row"), several(2, "batch")
+    """Return a count with its noun in the singular or the plural.
+
+    >>> pluralize(1, "row"), pluralize(2000, "row"), pluralize(2, "batch")
     ('1 row', '2,000 rows', '2 batches')
     """
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
 def describe_late_rows(rows: pa.Table) -> list[str]:
-    """A sentence for every stream some of whose rows came too late to be joined."""
-    return _describe_ledger(rows, "late", "came late and were left out")
+    """Return a sentence for every stream with late rows."""
+    return _describe_ledger(rows, "late", "late rows dropped from")
 
 
 def describe_shed_rows(rows: pa.Table) -> list[str]:
-    """A sentence for every stream some of whose rows were dropped to keep up."""
-    return _describe_ledger(rows, "shed", "were shed to keep up")
+    """Return a sentence for every stream with shed rows."""
+    return _describe_ledger(rows, "shed", "rows shed to keep up from")
 
 
-def _describe_ledger(rows: pa.Table, fate: str, words: str) -> list[str]:
+def _describe_ledger(rows: pa.Table, entry_key: str, sentence: str) -> list[str]:
     about = json.loads((rows.schema.metadata or {}).get(b"watersmeet", b"{}"))
     return [
-        f"{entry[fate]:,} of {entry['arrived']:,} rows of {escape_control_characters(name)} {words}"
+        describe_dropped_rows(sentence, name, entry[entry_key], entry["arrived"])
         for name, entry in about.get("ledger", {}).items()
-        if entry[fate]
+        if entry[entry_key]
     ]
 
 
+def describe_dropped_rows(sentence: str, name: str, dropped: int, arrived: int) -> str:
+    """Return the sentence with its counts.
+
+    >>> describe_dropped_rows("late rows dropped from", "a", 3, 1000)
+    '3 late rows dropped from a, of 1,000 that arrived'
+    """
+    return f"{dropped:,} {sentence} {escape_control_characters(name)}, of {arrived:,} that arrived"
+
+
 def format_cell(value: Any) -> str:
-    """A value on one line.
+    """Format a value on one line.
 
     >>> import datetime as dt
-    >>> cell(dt.datetime(2013, 1, 1, 10, 15, tzinfo=dt.UTC)), cell(None), cell("a\\x1b[31m")
+    >>> format_cell(dt.datetime(2013, 1, 1, 10, 15, tzinfo=dt.UTC)), format_cell(None), format_cell("a\\x1b[31m")
     ('2013-01-01 10:15:00+00:00', 'NULL', 'a\\\\x1b[31m')
     """
     if value is None:
         return "NULL"
-    words = escape_control_characters(str(value))
-    return words if len(words) <= _WIDEST_CELL else words[: _WIDEST_CELL - 1] + "…"
+    text = escape_control_characters(str(value))
+    return text if len(text) <= _MAX_CELL_WIDTH else text[: _MAX_CELL_WIDTH - 1] + "…"
 
 
 def escape_control_characters(text: str) -> str:
-    """The text with every character that could steer a terminal spelled out."""
+    """Return the text with every control character escaped, so that it cannot steer a terminal."""
     return "".join(
-        sign if sign.isprintable() else sign.encode("unicode_escape", "backslashreplace").decode() for sign in text
+        character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
+        for character in text
     )
 
 
@@ -102,15 +118,15 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-#: Rates are those of the last so many seconds.
+#: Rates are averages over this many seconds.
 _RECENT_S = 3.0
 
 
 @dataclass
 class LiveView:
-    """What is shown: the latest batch, recent rates and totals."""
+    """Latest batch, recent rates and totals of a run."""
 
-    what: str
+    title: str
     recent: deque[BatchMetrics] = field(default_factory=lambda: deque(maxlen=200))
     batches: int = 0
     rows_in: int = 0
@@ -136,41 +152,42 @@ class LiveView:
         return shown
 
     def lines(self) -> Iterator[tuple[str, str, str]]:
-        """Name, value and what there is to add to it."""
-        yield self.what, "", f"batch {self.recent[-1].batch}" if self.recent else "waiting for rows"
+        """Yield the name, the value and a remark of every line."""
+        yield self.title, "", f"batch {self.recent[-1].batch}" if self.recent else "waiting for rows"
         if not self.recent:
             return
         last = self.recent[-1]
         yield (
             "rows in",
-            f"{self._rate(sum(sum(each.rows_in.values()) for each in self._lately())):,.0f}/s",
-            f"{self.rows_in:,} in all",
+            format_rate(self._rate(sum(sum(each.rows_in.values()) for each in self._recent_batches()))),
+            f"{self.rows_in:,} in total",
         )
         yield (
             "rows out",
-            f"{self._rate(sum(each.rows_out for each in self._lately())):,.0f}/s",
-            f"{self.rows_out:,} in all",
+            format_rate(self._rate(sum(each.rows_out for each in self._recent_batches()))),
+            f"{self.rows_out:,} in total",
         )
-        yield "latency", f"{last.took_s:.3f} s", "of the last batch"
-        yield "state", f"{last.state_rows:,} rows", f"{last.state_bytes / 1e6:,.1f} MB"
+        yield "latency", format_duration(last.took_s), "of the last batch"
+        yield "state", f"{last.state_rows:,} rows", format_bytes(last.state_bytes)
         lag = last.watermark_lag_s
-        reached = "none yet" if last.watermark_us is None else _format_instant(last.watermark_us)
-        yield "watermark", reached, "" if lag is None else f"{lag:,.3f} s behind the newest row"
+        watermark = "none yet" if last.watermark_us is None else _format_instant(last.watermark_us)
+        yield "watermark", watermark, "" if lag is None else f"{format_duration(lag)} behind the newest row"
         yield "late rows", f"{self.late:,}", ""
         yield "shed rows", f"{self.shed:,}", ""
 
-    def _lately(self) -> list[BatchMetrics]:
+    def _recent_batches(self) -> list[BatchMetrics]:
         return [each for each in self.recent if each.ended_s > self.recent[-1].ended_s - _RECENT_S]
 
     def _rate(self, rows: int) -> float:
-        lately = self._lately()
-        return rows / max(lately[-1].ended_s - lately[0].ended_s + lately[0].took_s, 1e-9)
+        recent = self._recent_batches()
+        return rows / max(recent[-1].ended_s - recent[0].ended_s + recent[0].took_s, 1e-9)
 
 
 @contextmanager
 def show_live(screen: Console, view: LiveView) -> Iterator[Observer]:
-    """Shows the view while the block runs, on a terminal; elsewhere nothing is shown. It appears after a second: short
-    runs need none.
+    """Show the view on a terminal while the block runs.
+
+    The view appears after a second, because short runs need none. Without a terminal nothing is shown.
     """
     started = time.monotonic()
     live = Live(view, console=screen, auto_refresh=False, transient=True)
@@ -195,8 +212,9 @@ def show_live(screen: Console, view: LiveView) -> Iterator[Observer]:
 
 
 def _format_instant(instant_us: int) -> str:
-    """
-    >>> _clock(1_000_000)
+    """Format an instant to the second, in UTC.
+
+    >>> _format_instant(1_000_000)
     '1970-01-01 00:00:01'
     """
     return str(np.datetime64(instant_us, "us").astype("datetime64[s]")).replace("T", " ")
