@@ -5,7 +5,6 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from watersmeet.algebra.bounds import close
 from watersmeet.algebra.expressions import (
     Aggregate,
     And,
@@ -24,7 +23,15 @@ from watersmeet.algebra.expressions import (
     walk,
 )
 from watersmeet.algebra.query import PairConstraint, Query, SelectItem, Source, Star
-from watersmeet.algebra.windows import FOREVER_US, MAX_LENGTH_US, RangeWindow, RowsWindow, TumbleWindow, duration_text
+from watersmeet.algebra.windows import (
+    FOREVER_US,
+    MAX_LENGTH_US,
+    RangeWindow,
+    RowsWindow,
+    TumbleWindow,
+    close,
+    duration_text,
+)
 from watersmeet.errors import InternalError, QueryError, Span
 
 A, B, C = Column("a", "s"), Column("b", "s"), Column("c", "t")

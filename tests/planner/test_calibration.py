@@ -63,11 +63,13 @@ def test_aggregations_cost_what_was_measured_and_not_what_is_assumed(measured: P
 
 
 def test_more_matches_cost_a_late_plan_more_and_an_early_one_nothing() -> None:
-    few, many = (aggregation.Load(2_000, matches, 1, early=()) for matches in (2, 40))
-    late, later = (dict(zip(aggregation.WEIGHTS, aggregation.quantities(load), strict=True)) for load in (few, many))
+    few, many = (aggregation.AggregationLoad(2_000, matches, 1, early=()) for matches in (2, 40))
+    late, later = (
+        dict(zip(aggregation.WEIGHTS, aggregation.model_quantities(load), strict=True)) for load in (few, many)
+    )
     assert later["result_s"] == pytest.approx(20 * late["result_s"])
-    early, earlier = (aggregation.Load(2_000, matches, 1, early=("a", "b")) for matches in (40, 400))
-    assert aggregation.quantities(earlier)[-1] < aggregation.quantities(early)[-1]
+    early, earlier = (aggregation.AggregationLoad(2_000, matches, 1, early=("a", "b")) for matches in (40, 400))
+    assert aggregation.model_quantities(earlier)[-1] < aggregation.model_quantities(early)[-1]
 
 
 def test_a_profile_says_where_it_is_from(measured: Profile) -> None:
@@ -87,25 +89,29 @@ def test_a_larger_list_takes_as_long_as_the_weights_say(monkeypatch: pytest.Monk
         )
 
     monkeypatch.setattr(structures, "measure_cpu", count_seconds)
-    probed = [structures.probed("list", load, repeats=1) for load in structures.probe_loads("list", quick=True)]
-    updated = [structures.updated("list", load, repeats=1) for load in structures.update_loads("list", quick=True)]
-    weights = structures.structure(probed, updated)
-    larger = structures.probed("list", structures.Load(window_rows=100_000, arrivals=400), repeats=1)
+    probed = [structures.measure_probes("list", load, repeats=1) for load in structures.probe_loads("list", quick=True)]
+    updated = [
+        structures.measure_updates("list", load, repeats=1) for load in structures.update_loads("list", quick=True)
+    ]
+    weights = structures.fit_structure(probed, updated)
+    larger = structures.measure_probes("list", structures.IndexLoad(window_rows=100_000, arrivals=400), repeats=1)
     assert larger.compared == 100_000 * 400
     predicted_s = larger.layout_s + larger.compared * weights.compare_s + larger.lookups * weights.lookup_s
     assert predicted_s == pytest.approx(larger.seconds, rel=0.01)
 
 
 def test_loads_count_what_the_model_counts() -> None:
-    tree = structures.probed("btree", structures.Load(window_rows=5000, arrivals=10), repeats=1)
+    tree = structures.measure_probes("btree", structures.IndexLoad(window_rows=5000, arrivals=10), repeats=1)
     assert (tree.compared, tree.lookups) == (10 * 14, 10)
-    steady = structures.updated("list", structures.Load(window_rows=50, arrivals=100), repeats=1)
+    steady = structures.measure_updates("list", structures.IndexLoad(window_rows=50, arrivals=100), repeats=1)
     assert steady.touched == 100 + 99  # the first row to arrive finds the oldest still valid
     assert runs.measure_run_point(1000, 4, repeats=1).matches == pytest.approx(4000, rel=0.1)
 
 
 def test_a_run_counts_matches_whether_rows_are_put_out_or_not() -> None:
-    silent, loud = (around.point(500, 3, repeats=1, selects=True, puts_out=puts_out) for puts_out in (False, True))
+    silent, loud = (
+        around.measure_batch_point(500, 3, repeats=1, selects=True, puts_out=puts_out) for puts_out in (False, True)
+    )
     assert silent.matches == loud.matches == loud.put_out > 0
     assert silent.put_out == 0
     batches = around.BATCHES

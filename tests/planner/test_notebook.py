@@ -23,7 +23,7 @@ def test_an_explanation_shows_verdict_costs_streams_and_the_plans_that_lost() ->
         "SELECT a.k FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE a.k = b.k", {"a": stats, "b": stats}
     )
     html = _shown(about)
-    for words in ("it keeps up", "take in a", "100 (declared)", "plans that lost", "RANGE 1 SECOND"):
+    for words in ("it keeps up", "ingest a", "100 (declared)", "plans that lost", "RANGE 1 SECOND"):
         assert words in html
 
 

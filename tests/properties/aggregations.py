@@ -40,7 +40,7 @@ from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.window_join.serialization import SavedPart
 from watersmeet.runtime.embedded.run import AggregationRun
 
-from .cases import Case, FromItem, QueryPiece
+from .cases import QueryCase, FromItem, QueryPiece
 from .engine import declare_source
 from .generators import generate_case
 
@@ -119,7 +119,7 @@ EmittedRows = Counter[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
-class AggregationCase(Case):
+class AggregationCase(QueryCase):
     """A case with groups: `keys` stand in GROUP BY and, most of them, in SELECT."""
 
     keys: tuple[QueryPiece, ...] = ()
@@ -128,7 +128,7 @@ class AggregationCase(Case):
 
     @cached_property
     def text(self) -> str:
-        joined = Case(
+        joined = QueryCase(
             self.seed, self.sources, self.items, self.select, self.predicates, self.constraints, self.joined
         ).text
         parts = [joined]
@@ -176,29 +176,29 @@ def generate_aggregation(seed: int, *, every: bool = True) -> AggregationCase:
     return replace(found, every_us=_every_us(rng, found)) if every else found
 
 
-def early_plans(case: Case) -> list[Plan]:
+def early_plans(case: QueryCase) -> list[Plan]:
     """All placements of early aggregation that the query allows; the late plan first."""
     allowed = [item.alias for number, item in enumerate(case.items) if early_refusal_reason(case.bound, number) is None]
     subsets = chain.from_iterable(combinations(allowed, size) for size in range(len(allowed) + 1))
     return [Plan(early=subset) for subset in subsets]
 
 
-def expected_groups(case: Case) -> EmittedRows | None:
+def expected_groups(case: QueryCase) -> EmittedRows | None:
     """What evaluating the whole input emits; None where a sum overflows."""
     return _evaluate_or_overflow(lambda: evaluations(case.bound, case.tables, every_instants(case.bound, case.tables)))
 
 
-def expected_groups_by_row(case: Case) -> EmittedRows | None:
+def expected_groups_by_row(case: QueryCase) -> EmittedRows | None:
     times = {time for source in case.streams.values() for time in source.times_us}
     return _evaluate_or_overflow(lambda: evaluations(case.bound, case.tables, sorted(times)))
 
 
-def expected_groups_by_batch(case: Case, arrivals: Mapping[str, Arrival]) -> EmittedRows | None:
+def expected_groups_by_batch(case: QueryCase, arrivals: Mapping[str, Arrival]) -> EmittedRows | None:
     """What evaluating at the watermark after every batch, and at the largest time after the last, emits."""
     return _evaluate_or_overflow(lambda: batch_evaluations(case.bound, _rounds_so_far(case, arrivals)))
 
 
-def collect_groups(case: Case, plan: Plan | None = None, evaluate: str | None = None) -> EmittedRows | None:
+def collect_groups(case: QueryCase, plan: Plan | None = None, evaluate: str | None = None) -> EmittedRows | None:
     """What the engine emits for the whole input at once."""
     streams = {source.name: declare_source(source) for source in case.sources}
     try:
@@ -209,7 +209,7 @@ def collect_groups(case: Case, plan: Plan | None = None, evaluate: str | None = 
 
 
 def collect_groups_arriving(
-    rng: Random, case: Case, arrivals: Mapping[str, Arrival], plans: Sequence[Plan]
+    rng: Random, case: QueryCase, arrivals: Mapping[str, Arrival], plans: Sequence[Plan]
 ) -> EmittedRows | None:
     """What it emits for the same input in batches: another plan, the state through bytes or numbered anew, now and
     then.
@@ -273,7 +273,7 @@ def _check_overflow(error: QueryError) -> None:
         raise error
 
 
-def _generate_small_join(seed: int) -> Case:
+def _generate_small_join(seed: int) -> QueryCase:
     """The first join case from this seed on with at most four sources."""
     for attempt in range(100):
         case = generate_case(seed + 1_000_003 * attempt)
@@ -297,7 +297,7 @@ def choose_piece(rng: Random, aliases: Sequence[str], texts: Sequence[str]) -> Q
     return QueryPiece(text.format(a=first, b=second), (first, second))
 
 
-def _add_tumble_windows(rng: Random, case: Case, items: tuple[FromItem, ...]) -> tuple[FromItem, ...]:
+def _add_tumble_windows(rng: Random, case: QueryCase, items: tuple[FromItem, ...]) -> tuple[FromItem, ...]:
     """Give one stream or several a TUMBLE window on whose edges times lie."""
     times_us = _times_us(case)
     unit_us = next((unit for unit in UNITS_US if 2 * sum(time % unit == 0 for time in times_us) > len(times_us)), 1)
@@ -316,7 +316,11 @@ def _add_tumble_windows(rng: Random, case: Case, items: tuple[FromItem, ...]) ->
 
 
 def choose_group_outputs(
-    rng: Random, case: Case, aliases: Sequence[str], keys: Sequence[QueryPiece], aggregates: Sequence[str] = AGGREGATES
+    rng: Random,
+    case: QueryCase,
+    aliases: Sequence[str],
+    keys: Sequence[QueryPiece],
+    aggregates: Sequence[str] = AGGREGATES,
 ) -> tuple[QueryPiece, ...]:
     pool = [*aggregates]
     if aggregates is AGGREGATES and all(_sums_exactly(source.table.schema.field("k").type) for source in case.sources):
@@ -332,7 +336,7 @@ def _sums_exactly(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
 
 
-def _every_us(rng: Random, case: Case) -> int:
+def _every_us(rng: Random, case: QueryCase) -> int:
     """An interval with few instants in it: the unit of the times where that is long enough, or one that fits the tiles
     or just does not.
     """
@@ -350,11 +354,11 @@ def _every_us(rng: Random, case: Case) -> int:
     )
 
 
-def _times_us(case: Case) -> list[int]:
+def _times_us(case: QueryCase) -> list[int]:
     return [time for source in case.streams.values() for time in source.times_us]
 
 
-def _tiles_us(case: Case) -> list[int]:
+def _tiles_us(case: QueryCase) -> list[int]:
     return [source.window.length_us for source in case.bound.sources if isinstance(source.window, TumbleWindow)]
 
 
@@ -376,7 +380,7 @@ def _list_rounds(arrivals: Mapping[str, Arrival]) -> Iterator[Iterator[tuple[str
         yield ((name, batch) for name, batch in zip(arrivals, batches, strict=True) if batch is not None)
 
 
-def _rounds_so_far(case: Case, arrivals: Mapping[str, Arrival]) -> Iterator[tuple[int, dict[str, pa.Table]]]:
+def _rounds_so_far(case: QueryCase, arrivals: Mapping[str, Arrival]) -> Iterator[tuple[int, dict[str, pa.Table]]]:
     """Each batch's instant of evaluation with the rows that were there by then and not late."""
     rounds = len(list(_list_rounds(arrivals)))
     for number in range(1, rounds + 1):

@@ -10,20 +10,20 @@ import pyarrow as pa
 
 from tests.oracle import Arrival
 
-from .cases import Case, SourceData
+from .cases import QueryCase, SourceData
 
 StreamArrivals = dict[str, Arrival]
 
 _MS_US = 1_000
 
 
-def arrive_in_any_batches(rng: Random, case: Case) -> StreamArrivals:
+def arrive_in_any_batches(rng: Random, case: QueryCase) -> StreamArrivals:
     """The rows in any order and any batches; the lateness covers all of it, so no row is late."""
     spread_us = _spread_us(case)
     return _arrive_each(case, lambda source: _build_arrival(rng, source, _shuffled_order(rng, source), spread_us))
 
 
-def arrive_within_lateness(rng: Random, case: Case) -> StreamArrivals:
+def arrive_within_lateness(rng: Random, case: QueryCase) -> StreamArrivals:
     """Each row is delayed by at most its stream's lateness, so none is late, although the watermark follows closely."""
 
     def arrival(source: SourceData) -> Arrival:
@@ -34,7 +34,7 @@ def arrive_within_lateness(rng: Random, case: Case) -> StreamArrivals:
     return _arrive_each(case, arrival)
 
 
-def arrive_with_late_rows(rng: Random, case: Case) -> StreamArrivals:
+def arrive_with_late_rows(rng: Random, case: QueryCase) -> StreamArrivals:
     """Rows come too late now and then, streams fall silent, and the idle timeout may be declared."""
 
     def arrival(source: SourceData) -> Arrival:
@@ -45,7 +45,7 @@ def arrive_with_late_rows(rng: Random, case: Case) -> StreamArrivals:
     return _arrive_each(case, arrival)
 
 
-def _arrive_each(case: Case, arrival: Callable[[SourceData], Arrival]) -> StreamArrivals:
+def _arrive_each(case: QueryCase, arrival: Callable[[SourceData], Arrival]) -> StreamArrivals:
     return {name: arrival(source) for name, source in case.streams.items()}
 
 
@@ -80,6 +80,6 @@ def _nearly_sorted_order(rng: Random, source: SourceData) -> list[int]:
     return order
 
 
-def _spread_us(case: Case) -> int:
+def _spread_us(case: QueryCase) -> int:
     times_us = [time_us for source in case.streams.values() for time_us in source.times_us]
     return max(times_us) - min(times_us) if times_us else 0

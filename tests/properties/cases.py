@@ -57,7 +57,7 @@ class QueryPiece:
 
 
 @dataclass(frozen=True)
-class Case:
+class QueryCase:
     """A query with its input. `joined` writes FROM with JOIN … ON instead of commas."""
 
     seed: int
@@ -97,7 +97,7 @@ class Case:
     def streams(self) -> dict[str, SourceData]:
         return {source.name: source for source in self.sources if source.time is not None}
 
-    def with_tables(self, tables: Mapping[str, pa.Table]) -> Case:
+    def with_tables(self, tables: Mapping[str, pa.Table]) -> QueryCase:
         """The same query over other rows."""
         return replace(self, sources=tuple(replace(source, table=tables[source.name]) for source in self.sources))
 
@@ -127,7 +127,7 @@ class Case:
         return "\n".join(lines)
 
 
-def smaller_cases(case: Case) -> Iterator[Case]:
+def smaller_cases(case: QueryCase) -> Iterator[QueryCase]:
     """The case with one thing less: a source, a predicate, a constraint, an output, half the rows, a row."""
     yield from _drop_one_item(case)
     for field in ("predicates", "constraints", "select"):
@@ -141,7 +141,7 @@ def smaller_cases(case: Case) -> Iterator[Case]:
     yield from _drop_one_column(case)
 
 
-def _drop_one_item(case: Case) -> Iterator[Case]:
+def _drop_one_item(case: QueryCase) -> Iterator[QueryCase]:
     for gone in case.items if len(case.items) > 1 else ():
         items = tuple(item for item in case.items if item is not gone)
         names = {item.name for item in items}
@@ -156,7 +156,7 @@ def _drop_one_item(case: Case) -> Iterator[Case]:
         )
 
 
-def _drop_some_rows(case: Case) -> Iterator[Case]:
+def _drop_some_rows(case: QueryCase) -> Iterator[QueryCase]:
     for source in case.sources:
         rows = source.table.num_rows
         for size in (rows // 2, 1):
@@ -165,7 +165,7 @@ def _drop_some_rows(case: Case) -> Iterator[Case]:
                 yield case.with_tables(case.tables | {source.name: left})
 
 
-def _drop_one_column(case: Case) -> Iterator[Case]:
+def _drop_one_column(case: QueryCase) -> Iterator[QueryCase]:
     for source in case.sources:
         for name in source.table.column_names:
             if name != source.time:

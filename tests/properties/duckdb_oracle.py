@@ -14,7 +14,7 @@ from dataclasses import replace
 import duckdb
 import pyarrow as pa
 
-from .cases import Case, FromItem, QueryPiece, SourceData
+from .cases import QueryCase, FromItem, QueryPiece, SourceData
 
 _FOREVER_US = 2**62
 _UNITS_US = {
@@ -35,7 +35,7 @@ def open_duckdb() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def make_portable(case: Case) -> Case:
+def make_portable(case: QueryCase) -> QueryCase:
     """Return the part of the case that DuckDB can express: predicates it reads as we do, ids as outputs, columns it
     orders as we do.
     """
@@ -50,14 +50,14 @@ def make_portable(case: Case) -> Case:
     )
 
 
-def duckdb_rows(connection: duckdb.DuckDBPyConnection, case: Case) -> Counter[tuple[int, ...]]:
+def duckdb_rows(connection: duckdb.DuckDBPyConnection, case: QueryCase) -> Counter[tuple[int, ...]]:
     """Ids of the result rows of a portable case, with their multiplicities."""
     for source in case.sources:
         connection.register(source.name, _plain_table(source))
     return Counter(connection.execute(duckdb_text(case)).fetchall())
 
 
-def duckdb_text(case: Case) -> str:
+def duckdb_text(case: QueryCase) -> str:
     sources = {source.name: source for source in case.sources}
     views = ",\n".join(f"{item.alias} AS ({_view(item, sources[item.name])})" for item in case.items)
     streams = [item.alias for item in case.items if sources[item.name].time is not None]

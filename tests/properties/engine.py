@@ -15,7 +15,7 @@ import watersmeet
 from tests.oracle import Arrival, as_multiset, join_rows, table_rows
 from watersmeet.algebra.plan import Plan
 
-from .cases import Case, SourceData
+from .cases import QueryCase, SourceData
 from .shrinking import shrink
 
 Rows = Counter[tuple[Any, ...]]
@@ -29,7 +29,7 @@ class EngineAnswer:
     ledger: dict[str, dict[str, int]]
 
 
-def collect(case: Case, plan: Plan | None = None) -> EngineAnswer:
+def collect(case: QueryCase, plan: Plan | None = None) -> EngineAnswer:
     """The case's tables whole, each as one batch, so nothing is late."""
     streams = {source.name: declare_source(source) for source in case.sources}
     return _run(case, streams, plan)
@@ -41,7 +41,7 @@ def declare_source(source: SourceData) -> watersmeet.Stream | watersmeet.Relatio
     return watersmeet.stream(source.table, time=source.time, unit=source.unit)
 
 
-def collect_arriving(case: Case, arrivals: Mapping[str, Arrival], plan: Plan | None = None) -> EngineAnswer:
+def collect_arriving(case: QueryCase, arrivals: Mapping[str, Arrival], plan: Plan | None = None) -> EngineAnswer:
     """The case's streams in batches, its relations whole."""
     streams: dict[str, Any] = {
         source.name: watersmeet.relation(source.table) for source in case.sources if source.time is None
@@ -57,11 +57,11 @@ def collect_arriving(case: Case, arrivals: Mapping[str, Arrival], plan: Plan | N
     return _run(case, streams, plan)
 
 
-def expected_rows(case: Case) -> Rows:
+def expected_rows(case: QueryCase) -> Rows:
     return as_multiset(join_rows(case.bound, case.tables))
 
 
-def assert_same(case: Case, actual: Rows, wanted: Rows, fails: Callable[[Case], bool] | None = None) -> None:
+def assert_same(case: QueryCase, actual: Rows, wanted: Rows, fails: Callable[[QueryCase], bool] | None = None) -> None:
     """Fails with the rows lost and the rows too many, and with the smallest case that still fails."""
     if actual == wanted:
         return
@@ -83,7 +83,7 @@ def add_failure_note(what: str) -> Iterator[None]:
         raise
 
 
-def _run(case: Case, streams: dict[str, Any], plan: Plan | None) -> EngineAnswer:
+def _run(case: QueryCase, streams: dict[str, Any], plan: Plan | None) -> EngineAnswer:
     table = watersmeet.collect(watersmeet.sql(case.text), streams, plan)
     assert table.column_names == [output.name for output in case.bound.outputs], case.text
     return _read_answer(table)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .cases import Case, FromItem, QueryPiece, SourceData
+from .cases import QueryCase, FromItem, QueryPiece, SourceData
 from .columns import FAMILIES, NESTED, PRICES, ColumnFamily, build_array, choose_family, generate_column
 from .mixtures import change_some_cases
 from .predicates import TimePredicates, choose_predicates
@@ -72,13 +72,13 @@ class CaseShape:
         return self.crowd * MOST_ROWS[self.count - 1]
 
 
-def generate_case(seed: int) -> Case:
+def generate_case(seed: int) -> QueryCase:
     """The case of a seed."""
     rng = Random(seed)
     return change_some_cases(_generate_case(rng, seed, CaseShape(rng.choices((1, 2, 3, 4, 5), SOURCE_WEIGHTS)[0])))
 
 
-def generate_timed_case(seed: int) -> Case:
+def generate_timed_case(seed: int) -> QueryCase:
     """A case that W-joins can run, more often than not."""
     rng = Random(seed)
     return change_some_cases(
@@ -86,14 +86,14 @@ def generate_timed_case(seed: int) -> Case:
     )
 
 
-def generate_large_case(seed: int) -> Case:
+def generate_large_case(seed: int) -> QueryCase:
     """A case of two or three sources with many more rows: too many for brute force, few enough for a database."""
     rng = Random(seed)
     count = rng.choice((2, 2, 3))
     return _generate_case(rng, seed, CaseShape(count, crowd=25 if count == 2 else 8))
 
 
-def generate_tie_case(seed: int) -> Case:
+def generate_tie_case(seed: int) -> QueryCase:
     """A ROWS window over rows of few times, where a nested column decides every tie."""
     rng = Random(seed)
     family, rows = rng.choice(NESTED), rng.randrange(2, 9)
@@ -103,7 +103,7 @@ def generate_tie_case(seed: int) -> Case:
         "id": pa.array(range(rows)),
     }
     window = f"[ROWS {rng.choice((1, 1, 2, 3))}]"
-    return Case(
+    return QueryCase(
         seed,
         (SourceData("s0", pa.table(columns), "ts"),),
         (FromItem("s0", "a", window),),
@@ -111,7 +111,7 @@ def generate_tie_case(seed: int) -> Case:
     )
 
 
-def _generate_case(rng: Random, seed: int, shape: CaseShape) -> Case:
+def _generate_case(rng: Random, seed: int, shape: CaseShape) -> QueryCase:
     aliases = ALIASES[: shape.count]
     timeline = choose_event_timeline(rng, shape.crowd)
     keys = _choose_keys(rng, shape.count)
@@ -135,7 +135,7 @@ def _generate_case(rng: Random, seed: int, shape: CaseShape) -> Case:
     predicates = choose_predicates(
         rng, aliases, keys.k.portable and keys.m.portable, words, common_share=0.7 if shape.timed else 0.2
     )
-    return Case(
+    return QueryCase(
         seed=seed,
         sources=sources,
         items=items,

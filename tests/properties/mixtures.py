@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .cases import Case, QueryPiece
+from .cases import QueryCase, QueryPiece
 from .columns import build_array
 
 LARGEST = 2**63 - 1
@@ -65,13 +65,13 @@ RAISING_PAIRS = (
 RAISING_TRIPLES = ("{a}.v + {b}.v > {c}.v", "{a}.v * {b}.v <= {c}.v + 1")
 
 
-def change_some_cases(case: Case) -> Case:
+def change_some_cases(case: QueryCase) -> QueryCase:
     """Change one case in three, in one of the ways above that raise nothing."""
     rng = Random(f"mixed {case.seed}")
     return rng.choice(CHANGES)(rng, case) if rng.random() < 0.33 else case
 
 
-def make_raising(case: Case) -> Case:
+def make_raising(case: QueryCase) -> QueryCase:
     """The case with the largest numbers and infinities among its values, and predicates that raise on them."""
     rng = Random(f"raising {case.seed}")
     tables = {name: _add_extreme_numbers(rng, table) for name, table in case.tables.items()}
@@ -91,7 +91,7 @@ def make_raising(case: Case) -> Case:
     return replace(case.with_tables(tables), predicates=tuple(predicates), select=select)
 
 
-def _mix_sides(rng: Random, case: Case) -> Case:
+def _mix_sides(rng: Random, case: QueryCase) -> QueryCase:
     if len(case.items) < 2:
         return case
     triple = len(case.items) > 2 and rng.random() < 0.3
@@ -99,7 +99,7 @@ def _mix_sides(rng: Random, case: Case) -> Case:
     return replace(case, predicates=(*case.predicates, piece))
 
 
-def _add_guarded_key(rng: Random, case: Case) -> Case:
+def _add_guarded_key(rng: Random, case: QueryCase) -> QueryCase:
     if len(case.items) < 2:
         return case
     a, b = rng.sample([item.alias for item in case.items], 2)
@@ -116,7 +116,7 @@ def _add_guarded_key(rng: Random, case: Case) -> Case:
     return replace(case.with_tables(tables), predicates=(*case.predicates, *pieces))
 
 
-def _sort_keys_into_bursts(rng: Random, case: Case) -> Case:
+def _sort_keys_into_bursts(rng: Random, case: QueryCase) -> QueryCase:
     """Equal keys follow one another in time, as they do where devices report in bursts."""
     tables = {}
     for name, table in case.tables.items():
@@ -131,10 +131,10 @@ def _sort_keys_into_bursts(rng: Random, case: Case) -> Case:
     return case.with_tables(tables)
 
 
-CHANGES: tuple[Callable[[Random, Case], Case], ...] = (_mix_sides, _add_guarded_key, _sort_keys_into_bursts)
+CHANGES: tuple[Callable[[Random, QueryCase], QueryCase], ...] = (_mix_sides, _add_guarded_key, _sort_keys_into_bursts)
 
 
-def _piece(rng: Random, case: Case, text: str, count: int) -> QueryPiece:
+def _piece(rng: Random, case: QueryCase, text: str, count: int) -> QueryPiece:
     aliases = rng.sample([item.alias for item in case.items], count)
     names = dict(zip("abc", aliases, strict=False))
     return QueryPiece(text.format(**names, n=rng.randrange(1, 4)), tuple(aliases), portable=False)

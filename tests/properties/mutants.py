@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.algebra import query
-from watersmeet.algebra.bounds import close
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.algebra.windows import FOREVER_US, RangeWindow, TumbleWindow
+from watersmeet.algebra.windows import FOREVER_US, RangeWindow, TumbleWindow, close
 from watersmeet.operators import keys
 from watersmeet.operators.expressions import compare, is_true
 from watersmeet.operators.expressions.rows import call_kernel
@@ -261,7 +260,7 @@ def _never_ending(take_step: Original) -> Original:
 
 def _counted_per_alias(account: Original) -> Original:
     def replacement(run: Any, stepped: Any, shed: Any) -> None:
-        for i in run.config.streams:
+        for i in run.config.stream_numbers:
             entry = run.ledger.setdefault(run.config.inputs[i].name, embedded.Ledger())
             entry.arrived += stepped.counters.arrived[i]
             entry.late += stepped.counters.late[i]

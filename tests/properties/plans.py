@@ -9,7 +9,7 @@ from watersmeet.algebra.plan import Index, Plan, Tree
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.tactics.registry import TACTICS, compile_join_config
 
-from .cases import Case
+from .cases import QueryCase
 
 Knobs = Callable[[Random, str, Sequence[str]], Plan]
 
@@ -17,7 +17,7 @@ Knobs = Callable[[Random, str, Sequence[str]], Plan]
 _INTERVALS_US = (1, 2, 3, 7, 1_000, 1_000_000, 10**12)
 
 
-def random_plans(rng: Random, case: Case) -> Iterator[Plan]:
+def random_plans(rng: Random, case: QueryCase) -> Iterator[Plan]:
     """One plan per algorithm; where it is refused, the algorithm's plainest plan; where that is refused too, none."""
     aliases = [item.alias for item in case.items]
     for name in TACTICS:
@@ -30,7 +30,7 @@ def random_plans(rng: Random, case: Case) -> Iterator[Plan]:
                 break
 
 
-def _runs(case: Case, plan: Plan) -> bool:
+def _runs(case: QueryCase, plan: Plan) -> bool:
     try:
         compile_join_config(case.bound, plan)
     except PlanError:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from tests.oracle.values import column_values, is_nan
 from watersmeet.algebra.windows import TumbleWindow
 
-from .cases import Case, QueryPiece, SourceData
+from .cases import QueryCase, QueryPiece, SourceData
 from .timeline import from_counts, to_counts
 
 _COUNTED = re.compile(r"\d+")
@@ -22,19 +22,19 @@ _ORDERED_KEY = re.compile(r"\.k (<|>)(?!>)")
 _FURTHEST_US = 2**52
 
 
-def select_only_ids(case: Case) -> Case:
+def select_only_ids(case: QueryCase) -> QueryCase:
     """The case with ids as its only outputs."""
     return replace(
         case, select=tuple(QueryPiece(f"{item.alias}.id AS {item.alias}_id", (item.alias,)) for item in case.items)
     )
 
 
-def drop_calendar_predicates(case: Case) -> Case:
+def drop_calendar_predicates(case: QueryCase) -> QueryCase:
     """The case without the predicates that say when something has to be, and not only how far apart."""
     return replace(case, predicates=tuple(p for p in case.predicates if ".ts" not in p.text or len(p.aliases) > 1))
 
 
-def shift_times(rng: Random, case: Case) -> Case | None:
+def shift_times(rng: Random, case: QueryCase) -> QueryCase | None:
     """All event times moved by one distance, a multiple of every tumbling window; None when times cannot move that far."""
     lengths_us = [source.window.length_us for source in case.bound.sources if isinstance(source.window, TumbleWindow)]
     kinds = [source.table.schema.field(source.time or "").type for source in case.streams.values()]
@@ -47,7 +47,7 @@ def shift_times(rng: Random, case: Case) -> Case | None:
     )
 
 
-def rename_keys(rng: Random, case: Case) -> Case | None:
+def rename_keys(rng: Random, case: QueryCase) -> QueryCase | None:
     """Every value of `k` replaced by another, equal ones by equal ones; None when the query looks at the order of keys.
 
     Ties in ROWS windows are decided by columns from left to right, so the ids are put first: they decide before `k`
@@ -65,14 +65,14 @@ def rename_keys(rng: Random, case: Case) -> Case | None:
     return case.with_tables(tables)
 
 
-def put_ids_first(case: Case) -> Case:
+def put_ids_first(case: QueryCase) -> QueryCase:
     def reordered(table: pa.Table) -> pa.Table:
         return table.select(["id", *(name for name in table.column_names if name != "id")])
 
     return case.with_tables({name: reordered(table) for name, table in case.tables.items()})
 
 
-def enlarge_a_window(rng: Random, case: Case) -> Case | None:
+def enlarge_a_window(rng: Random, case: QueryCase) -> QueryCase | None:
     """One window or pair constraint lengthened; None when there is none to lengthen. Tumbling windows grow to a
     multiple.
     """

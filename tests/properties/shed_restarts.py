@@ -26,7 +26,7 @@ from .aggregations import GROUP_KEYS, HAVING, AggregationCase
 from .aggregations import choose_piece as choose_piece
 from .aggregations import choose_group_outputs as choose_outputs
 from .arrivals import StreamArrivals
-from .cases import Case, SourceData
+from .cases import QueryCase, SourceData
 from .generators import generate_large_case
 
 #: The text of one emitted row per row, by batch; or the message of the error that stopped the run.
@@ -77,7 +77,7 @@ def _granularity_us(source: SourceData) -> int:
     return SECOND_US if pa.types.is_timestamp(kind) and kind.unit == "s" else MS_US
 
 
-def _add_groups(rng: Random, joined: Case, unit_us: int) -> AggregationCase:
+def _add_groups(rng: Random, joined: QueryCase, unit_us: int) -> AggregationCase:
     """The join with groups and aggregates over it, other times, and windows of a few units."""
     items = tuple(
         replace(item, window=_window(rng, unit_us)) if item.name in joined.streams else item for item in joined.items

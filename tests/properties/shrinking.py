@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 from watersmeet.errors import WatersmeetError
 
-from .cases import Case, smaller_cases
+from .cases import QueryCase, smaller_cases
 
 
-def shrink(case: Case, fails: Callable[[Case], bool], most_tries: int = 2_000) -> Case:
+def shrink(case: QueryCase, fails: Callable[[QueryCase], bool], most_tries: int = 2_000) -> QueryCase:
     """Return the smallest failing case that greedy steps find. A case that no longer is a query does not count as
     failing.
 
     Tries are counted, not seconds, so that every machine finds the same case.
     """
     tries = iter(range(most_tries))
-    smaller: Case | None = case
+    smaller: QueryCase | None = case
     while smaller is not None:
         case = smaller
         candidates = zip(smaller_cases(case), tries, strict=False)
@@ -24,7 +24,7 @@ def shrink(case: Case, fails: Callable[[Case], bool], most_tries: int = 2_000) -
     return case
 
 
-def _still_fails(case: Case, fails: Callable[[Case], bool]) -> bool:
+def _still_fails(case: QueryCase, fails: Callable[[QueryCase], bool]) -> bool:
     try:
         _ = case.bound
     except WatersmeetError:

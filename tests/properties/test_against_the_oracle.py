@@ -18,7 +18,7 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
 
 from .arrivals import StreamArrivals, arrive_in_any_batches, arrive_with_late_rows, arrive_within_lateness
-from .cases import Case
+from .cases import QueryCase
 from .engine import assert_same, collect, collect_arriving, expected_rows, add_failure_note
 from .generators import generate_case, generate_timed_case
 from .plans import random_plans
@@ -74,13 +74,13 @@ def test_late_rows_are_left_out_and_counted(chunk: int) -> None:
         check_late_rows(case, arrive_with_late_rows(Random(seed), case))
 
 
-def check_one_batch(case: Case) -> None:
+def check_one_batch(case: QueryCase) -> None:
     assert_same(
         case, collect(case).rows, expected_rows(case), lambda smaller: collect(smaller).rows != expected_rows(smaller)
     )
 
 
-def check_plans(rng: Random, case: Case) -> None:
+def check_plans(rng: Random, case: QueryCase) -> None:
     """Every plan, on the whole input or on batches of it."""
     wanted = expected_rows(case)
     for plan in random_plans(rng, case):
@@ -91,7 +91,7 @@ def check_plans(rng: Random, case: Case) -> None:
                 assert_same(case, collect_arriving(case, arrive_in_any_batches(rng, case), plan).rows, wanted)
 
 
-def check_late_rows(case: Case, arrivals: StreamArrivals) -> None:
+def check_late_rows(case: QueryCase, arrivals: StreamArrivals) -> None:
     admission = admit(arrivals)
     answer = collect_arriving(case, arrivals)
     arrived = {name: sum(batch.num_rows for batch in arrival.batches) for name, arrival in arrivals.items()}
@@ -103,14 +103,14 @@ def check_late_rows(case: Case, arrivals: StreamArrivals) -> None:
     assert_same(case, answer.rows, expected_rows(case.with_tables(case.tables | admission.tables)))
 
 
-def _plan_matters(plan: Plan, case: Case) -> bool:
+def _plan_matters(plan: Plan, case: QueryCase) -> bool:
     try:
         return collect(case, plan).rows != expected_rows(case)
     except PlanError:  # the plan names a source that the smaller case no longer has
         return False
 
 
-def _split_matters(seed: int, case: Case) -> bool:
+def _split_matters(seed: int, case: QueryCase) -> bool:
     return collect_arriving(case, arrive_in_any_batches(Random(seed), case)).rows != expected_rows(case)
 
 

@@ -28,7 +28,7 @@ from .aggregations import (
     generate_aggregation,
 )
 from .arrivals import arrive_in_any_batches, arrive_with_late_rows, arrive_within_lateness
-from .cases import Case
+from .cases import QueryCase
 from .shrinking import shrink
 from .test_against_the_oracle import FIRST_SEED
 
@@ -87,7 +87,9 @@ def check_by_batch(seed: int) -> None:
     )
 
 
-def assert_same(case: Case, actual: EmittedRows | None, wanted: EmittedRows | None, plan: Plan | None = None) -> None:
+def assert_same(
+    case: QueryCase, actual: EmittedRows | None, wanted: EmittedRows | None, plan: Plan | None = None
+) -> None:
     if actual == wanted:
         return
     report = [f"seed {case.seed}", case.text, f"plan {None if plan is None else plan.early}"]
@@ -100,8 +102,8 @@ def assert_same(case: Case, actual: EmittedRows | None, wanted: EmittedRows | No
     raise AssertionError("\n".join([*report, str(smallest)]))
 
 
-def _fails_by(plan: Plan) -> Callable[[Case], bool]:
-    def fails(case: Case) -> bool:
+def _fails_by(plan: Plan) -> Callable[[QueryCase], bool]:
+    def fails(case: QueryCase) -> bool:
         try:
             return collect_groups(case, plan) != expected_groups(case)
         except WatersmeetError:  # the plan names a source that the smaller case no longer has
@@ -110,7 +112,7 @@ def _fails_by(plan: Plan) -> Callable[[Case], bool]:
     return fails
 
 
-def _some_plan(seed: int, case: Case) -> Plan:
+def _some_plan(seed: int, case: QueryCase) -> Plan:
     return Random(seed).choice(early_plans(case))
 
 

@@ -15,7 +15,7 @@ from tests.oracle import admit
 from watersmeet.errors import QueryError
 
 from .arrivals import arrive_in_any_batches, arrive_with_late_rows, arrive_within_lateness
-from .cases import Case
+from .cases import QueryCase
 from .engine import Rows, collect, collect_arriving, expected_rows, add_failure_note
 from .generators import generate_case, generate_timed_case
 from .mixtures import make_raising
@@ -37,7 +37,7 @@ def rows_or_error(run: Callable[[], Rows]) -> Outcome:
         return None
 
 
-def generate_raising_case(seed: int) -> Case:
+def generate_raising_case(seed: int) -> QueryCase:
     return make_raising(generate_case(seed) if seed % 2 else generate_timed_case(seed))
 
 
@@ -83,7 +83,7 @@ def check_arrivals(seed: int) -> None:
     )
 
 
-def assert_same(case: Case, actual: Outcome, wanted: Outcome) -> None:
+def assert_same(case: QueryCase, actual: Outcome, wanted: Outcome) -> None:
     if actual != wanted:
         found, right = (
             "an error" if each is None else sorted(map(str, each.elements()))[:5] for each in (actual, wanted)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.volume import scale_volume
 
 from .arrivals import arrive_in_any_batches, arrive_within_lateness
-from .cases import Case
+from .cases import QueryCase
 from .engine import Rows, assert_same, collect, collect_arriving
 from .generators import generate_case
 from .relations import (
@@ -40,7 +40,7 @@ EXAMPLES = settings(
 seeds = st.integers(0, 2**32 - 1)
 
 #: What another way to run the case gives, or None where there is no such way.
-Other = Callable[[Random, Case], Rows | None]
+Other = Callable[[Random, QueryCase], Rows | None]
 
 
 @EXAMPLES
@@ -88,17 +88,17 @@ def test_a_larger_window_gives_a_superset(seed: int) -> None:
     assert_same(case, rows & larger, rows)
 
 
-def check_equal(seed: int, case: Case, other: Other) -> None:
+def check_equal(seed: int, case: QueryCase, other: Other) -> None:
     found = other(Random(seed), case)
     assume(found is not None)
     assert found is not None
     assert_same(case, found, collect(case).rows, partial(_differs, seed, other))
 
 
-def _differs(seed: int, other: Other, case: Case) -> bool:
+def _differs(seed: int, other: Other, case: QueryCase) -> bool:
     found = other(Random(seed), case)
     return found is not None and found != collect(case).rows
 
 
-def _rows(case: Case | None) -> Rows | None:
+def _rows(case: QueryCase | None) -> Rows | None:
     return None if case is None else collect(case).rows

@@ -18,7 +18,7 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.operators.shed.sampling import DropBox
 
 from .arrivals import arrive_in_any_batches, arrive_with_late_rows
-from .cases import Case
+from .cases import QueryCase
 from .engine import assert_same, collect, collect_arriving, expected_rows, add_failure_note
 from .generators import generate_case, generate_timed_case
 from .plans import random_plans
@@ -29,20 +29,20 @@ SEEDS_PER_CHUNK = scale_volume(12)
 FIRST_SEED = int(os.environ.get("WATERSMEET_SEED", "0"))
 
 
-def choose_drop_plan(rng: Random, case: Case) -> Plan:
+def choose_drop_plan(rng: Random, case: QueryCase) -> Plan:
     """A drop rate for some of the streams, edges included."""
     alias_of = {item.name: item.alias for item in case.items if item.name in case.streams}
     drop = tuple((alias, rng.choice((0.0, 0.1, 0.5, 0.9, 1.0))) for alias in alias_of.values() if rng.random() < 0.8)
     return Plan(drop=drop, drop_seed=rng.randrange(5))
 
 
-def list_drop_boxes(case: Case, plan: Plan) -> dict[str, DropBox]:
+def list_drop_boxes(case: QueryCase, plan: Plan) -> dict[str, DropBox]:
     """By stream, from the plan's words alone."""
     named = {item.alias: item.name for item in case.items}
     return {named[alias]: DropBox(named[alias], 1 - share, plan.drop_seed) for alias, share in plan.drop}
 
 
-def keep_rows(case: Case, plan: Plan, tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
+def keep_rows(case: QueryCase, plan: Plan, tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
     boxes = list_drop_boxes(case, plan)
     return {
         name: table.filter(pa.array(boxes[name].keeps(table))) if name in boxes else table
@@ -121,9 +121,9 @@ def test_the_ledger_closes_batch_by_batch() -> None:
     assert run.ledger["b"].shed == 0
 
 
-def _read_twice(case: Case, name: str) -> bool:
+def _read_twice(case: QueryCase, name: str) -> bool:
     return sum(item.name == name for item in case.items) > 1
 
 
-def _has_counted_windows(case: Case) -> bool:
+def _has_counted_windows(case: QueryCase) -> bool:
     return any("ROWS" in item.window for item in case.items)

@@ -210,7 +210,7 @@ def test_an_aggregation_probes_in_the_order_that_is_shown() -> None:
         inputs = run.config.inputs
         orders = {
             inputs[i].alias: [inputs[step.target].alias for step in run.config.join.orders[i]]
-            for i in run.config.streams
+            for i in run.config.stream_numbers
         }
         assert about.to_dict()["orders"] == orders
 

@@ -11,12 +11,12 @@ from pyspark.sql import DataFrame
 
 import watersmeet as wm
 from tests.oracle import Arrival, as_multiset, table_rows
-from tests.properties.cases import Case
+from tests.properties.cases import QueryCase
 from tests.properties.engine import Rows
 from watersmeet.runtime.spark.spark_types import to_spark_batch, to_spark_schema
 
 
-def sources_of(case: Case, arrivals: Mapping[str, Arrival]) -> dict[str, Any]:
+def sources_of(case: QueryCase, arrivals: Mapping[str, Arrival]) -> dict[str, Any]:
     """The case's streams in the batches they arrive in, its relations whole."""
     sources: dict[str, Any] = {source.name: wm.relation(source.table) for source in case.sources if source.time is None}
     for name, arrival in arrivals.items():

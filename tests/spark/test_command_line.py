@@ -108,7 +108,7 @@ def test_a_checkpoint_goes_on_with_what_is_new(growing: Path, spark: SparkSessio
     assert (first["rows_out"], sum(first["rows_in"].values())) == (10, 20)
     assert first["newest_us"] == 1_700_000_000_009_000
     assert first["watermark_lag_s"] == 1.0
-    assert {"take in a", "keep b", "probe", "spark: state", "spark: micro-batches"} <= set(first["operators_s"])
+    assert {"ingest a", "store b", "probe", "spark: state", "spark: micro-batches"} <= set(first["operators_s"])
     add(growing, 1)
     (growing / "a" / "late.csv").write_text("k,ts\n3,1600000000000000\n")
     second = json.loads(called(growing, *more).splitlines()[0])

@@ -22,7 +22,7 @@ from watersmeet.runtime.spark import host
 from watersmeet.runtime.spark.batch_metrics import list_batches
 
 from ..properties.arrivals import arrive_in_any_batches, arrive_with_late_rows
-from ..properties.cases import Case
+from ..properties.cases import QueryCase
 from ..properties.engine import Rows, assert_same
 from ..properties.generators import generate_case
 
@@ -60,7 +60,7 @@ def test_files_that_come_one_by_one(spark: SparkSession, tmp_path: Path, seed: i
     assert {name: tuple(numbers) for name, numbers in counted.items()} == ledger
 
 
-def _embedded(case: Case, arrivals: Mapping[str, Arrival]) -> tuple[Rows, dict[str, tuple[int, int]]]:
+def _embedded(case: QueryCase, arrivals: Mapping[str, Arrival]) -> tuple[Rows, dict[str, tuple[int, int]]]:
     """The rows of every round, and not what is released at the end: a stream on Spark does not end."""
     run = wm.run(case.text, sources_of(case, arrivals))
     *rounds, _ = run.batches()
@@ -79,7 +79,7 @@ def _write(folder: Path, arrivals: Mapping[str, Arrival], part: slice) -> None:
             os.utime(path, (1_700_000_000 + number,) * 2)
 
 
-def _followed(case: Case, folder: Path, arrivals: Mapping[str, Arrival]) -> dict[str, Any]:
+def _followed(case: QueryCase, folder: Path, arrivals: Mapping[str, Arrival]) -> dict[str, Any]:
     sources = sources_of(case, {})
     for name, arrival in arrivals.items():
         idle = None if arrival.idle_us is None else f"{arrival.idle_us} microseconds"

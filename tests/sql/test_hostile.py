@@ -16,7 +16,7 @@ from watersmeet.algebra.expressions import And, In
 from watersmeet.algebra.query import Query
 from watersmeet.errors import QueryError
 from watersmeet.sql import bind, parse
-from watersmeet.sql.dialect import WatersmeetDialect
+from watersmeet.sql.tokens import WatersmeetDialect
 
 WHERE = "SELECT a.x FROM s [ROWS 5] AS a WHERE "
 

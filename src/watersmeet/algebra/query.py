@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from watersmeet.algebra.bounds import DifferenceBounds, close
 from watersmeet.algebra.expressions import Expr, has_aggregate
 from watersmeet.algebra.schema import RelationSchema, SourceSchema, StreamSchema
 from watersmeet.algebra.windows import (
     FOREVER_US,
+    DifferenceBounds,
     LandmarkWindow,
     RangeWindow,
     RowsWindow,
@@ -19,6 +19,7 @@ from watersmeet.algebra.windows import (
     Window,
     check_every,
     check_length,
+    close,
 )
 from watersmeet.errors import InternalError, QueryError, Span, listing
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from watersmeet.algebra.names import name_text
-from watersmeet.errors import QueryError
+from watersmeet.errors import InternalError, QueryError
 
 #: Instants beyond every real one. Times are refused outside ±MAX_TIME_US and lengths above MAX_LENGTH_US, so that sums
 #: of a time and a few lengths never leave int64.
@@ -122,3 +122,51 @@ def duration_text(length_us: int) -> str:
             count = length_us // size_us
             return f"{count} {unit}" if count == 1 else f"{count} {unit}S"
     raise AssertionError("every length is a number of microseconds")
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceBounds:
+    """`later_by_us[i][j]` is the most by which a row of j can be later than the row of i it meets; FOREVER_US when
+    unbounded.
+
+    Bounds are closed under shortest paths on construction by `close`. A negative cycle cannot occur: every bound is at
+    least zero.
+
+    >>> chain = close([[0, 5, FOREVER_US], [5, 0, 3], [FOREVER_US, 3, 0]])
+    >>> chain.later_by_us[0][2]
+    8
+    """
+
+    later_by_us: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        size = len(self.later_by_us)
+        if any(len(row) != size for row in self.later_by_us):
+            raise InternalError("difference bounds must be square")
+        if any(self.later_by_us[i][j] < 0 for i in range(size) for j in range(size)):
+            raise InternalError("a difference bound below zero")
+
+    def __len__(self) -> int:
+        return len(self.later_by_us)
+
+    def retention_us(self, i: int, streams: list[int]) -> int:
+        """How long after its own time a row of i can still meet a new row of one of the other `streams`."""
+        return max((self.later_by_us[i][j] for j in streams if j != i), default=0)
+
+    def symmetric_us(self, i: int, j: int) -> int:
+        """The largest distance in time, either way: the paper's window of the pair."""
+        return max(self.later_by_us[i][j], self.later_by_us[j][i])
+
+
+def close(given_us: list[list[int]]) -> DifferenceBounds:
+    """Floyd and Warshall over the given bounds; sums saturate at FOREVER_US."""
+    size = len(given_us)
+    bound = [list(row) for row in given_us]
+    for i in range(size):
+        bound[i][i] = 0
+    for k in range(size):
+        for i in range(size):
+            for j in range(size):
+                through = bound[i][k] + bound[k][j]
+                bound[i][j] = min(bound[i][j], through)
+    return DifferenceBounds(tuple(tuple(min(b, FOREVER_US) for b in row) for row in bound))

@@ -38,7 +38,7 @@ _FIELDS = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("g", pa.int64()), (
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class AggregationLoad:
     """Rows of each stream in a batch, matches of a row in a full window, evaluations per batch, inputs aggregated
     early.
     """
@@ -71,26 +71,26 @@ class Load:
         return InputBatch(pa.table({"ts": times, "k": keys, "g": groups, "x": groups}, schema=_FIELDS), times)
 
 
-def weights(repeats: int, *, quick: bool) -> EarlyWeights:
-    measured = [(quantities(load), seconds(load, repeats)) for load in loads(quick=quick)]
+def measure_aggregation_weights(repeats: int, *, quick: bool) -> EarlyWeights:
+    measured = [(model_quantities(load), measure_seconds(load, repeats)) for load in generate_loads(quick=quick)]
     return EarlyWeights(*fit_weights([each for each, _ in measured], [taken for _, taken in measured]))
 
 
-def loads(*, quick: bool) -> Iterator[Load]:
+def generate_loads(*, quick: bool) -> Iterator[AggregationLoad]:
     rows = 2_000 if quick else 5_000
     matches, evaluations = ((2, 30), (4,)) if quick else ((1, 10, 60), (1, 10))
     for each, often, early in product(matches, evaluations, ((), ("a",), ("b",), ("a", "b"))):
-        yield Load(rows, each, often, early)
+        yield AggregationLoad(rows, each, often, early)
     for early in (("b",), ("a", "b")):  # hardly any change is left: what rows cost by themselves shows
-        yield Load(rows, rows // 8, 1, early)
+        yield AggregationLoad(rows, rows // 8, 1, early)
 
 
-def quantities(load: Load) -> list[float]:
+def model_quantities(load: AggregationLoad) -> list[float]:
     """What a run is made of, by weight: its cost where that weight is a second and all others are nothing."""
-    bound = _bound(load)
-    config, length_s = _config(bound, load), BATCHES * load.rows / 1e6
-    distinct = {"k": _known(load.keys), "g": _known(GROUPS), "x": _known(GROUPS)}
-    stats = {name: StreamStats(_known(1e6), _known(32), distinct) for name in "ab"}
+    bound = _bind_query(load)
+    config, length_s = _build_config(bound, load), BATCHES * load.rows / 1e6
+    distinct = {"k": _declare(load.keys), "g": _declare(GROUPS), "x": _declare(GROUPS)}
+    stats = {name: StreamStats(_declare(1e6), _declare(32), distinct) for name in "ab"}
     workload = workload_of(bound, config.join, stats, arriving=Arriving(load.rows / 1e6, length_s, is_assumed=False))
 
     def amount(name: str) -> float:
@@ -100,20 +100,20 @@ def quantities(load: Load) -> list[float]:
     return [amount(name) for name in WEIGHTS]
 
 
-def seconds(load: Load, repeats: int) -> float:
-    config, batches = _config(_bound(load), load), load.batches()
-    return measure_cpu(lambda: _run(config, batches), repeats).seconds
+def measure_seconds(load: AggregationLoad, repeats: int) -> float:
+    config, batches = _build_config(_bind_query(load), load), load.batches()
+    return measure_cpu(lambda: _count_emitted_groups(config, batches), repeats).seconds
 
 
-def _bound(load: Load) -> BoundQuery:
+def _bind_query(load: AggregationLoad) -> BoundQuery:
     return bind(parse(load.text), {name: StreamSchema(name, _FIELDS, "ts") for name in "ab"})
 
 
-def _config(bound: BoundQuery, load: Load) -> AggregateConfig:
+def _build_config(bound: BoundQuery, load: AggregationLoad) -> AggregateConfig:
     return build_aggregate_config(bound, Plan(early=load.early))
 
 
-def _run(config: AggregateConfig, batches: list[dict[int, InputBatch]]) -> int:
+def _count_emitted_groups(config: AggregateConfig, batches: list[dict[int, InputBatch]]) -> int:
     """Returns how many groups were shown."""
     state, shown = empty_state(config), 0
     for batch in batches:
@@ -122,5 +122,5 @@ def _run(config: AggregateConfig, batches: list[dict[int, InputBatch]]) -> int:
     return shown
 
 
-def _known(value: float) -> Estimate:
+def _declare(value: float) -> Estimate:
     return Estimate(value, Provenance.DECLARED)

@@ -28,7 +28,7 @@ BATCHES, WINDOW_BATCHES = 12, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class BatchPoint:
     """A short run: rows that came in, rows a predicate was asked of, lookups, matches, rows put out, seconds."""
 
     rows: int
@@ -43,7 +43,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class BatchWeights:
     """The weights, named as in a profile."""
 
     batch_s: float
@@ -54,15 +54,15 @@ class Around:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CalibrationRun:
     """Lookups and results of a run."""
 
     lookups: int
     results: int
 
 
-def around(points: list[Point], runs: Structure) -> Around:
-    return Around(
+def fit_batch_weights(points: list[BatchPoint], runs: Structure) -> BatchWeights:
+    return BatchWeights(
         *fit_weights(
             [(BATCHES, each.rows, each.asked, each.matches, each.put_out) for each in points],
             [each.seconds for each in points],
@@ -71,10 +71,10 @@ def around(points: list[Point], runs: Structure) -> Around:
     )
 
 
-def points(repeats: int, *, quick: bool) -> list[Point]:
+def measure_batch_points(repeats: int, *, quick: bool) -> list[BatchPoint]:
     sizes, densities = ((1, 5_000), (1, 8)) if quick else ((1, 2_000, 10_000, 50_000), (0, 1, 8))
     return [
-        point(rows, matches, repeats, selects=selects, puts_out=puts_out)
+        measure_batch_point(rows, matches, repeats, selects=selects, puts_out=puts_out)
         for rows in sizes
         for matches in densities
         for selects in (False, True)
@@ -82,7 +82,7 @@ def points(repeats: int, *, quick: bool) -> list[Point]:
     ]
 
 
-def point(rows: int, matches_per_row: int, repeats: int, *, selects: bool, puts_out: bool) -> Point:
+def measure_batch_point(rows: int, matches_per_row: int, repeats: int, *, selects: bool, puts_out: bool) -> BatchPoint:
     """A run with `rows` rows of each stream in a batch, each of which meets so many in a full window.
 
     The predicate lets every row pass: what it saves is counted in rows and matches, not in its weight.
@@ -92,10 +92,10 @@ def point(rows: int, matches_per_row: int, repeats: int, *, selects: bool, puts_
         Plan(), window_a_us=window_us, window_b_us=window_us, where=" AND a.id >= 0" if selects else ""
     )
     config = loud if puts_out else replace(loud, outputs=(), result=pa.schema([]))
-    batches = batches_of(rows, matches_per_row)
-    matches = run_of(loud, batches).results
-    taken = measure_cpu(lambda: run_of(config, batches), repeats)
-    return Point(
+    batches = generate_batches(rows, matches_per_row)
+    matches = run_batches(loud, batches).results
+    taken = measure_cpu(lambda: run_batches(config, batches), repeats)
+    return BatchPoint(
         rows=BATCHES * 2 * rows,
         asked=BATCHES * rows if selects else 0,
         lookups=taken.result.lookups,
@@ -105,7 +105,7 @@ def point(rows: int, matches_per_row: int, repeats: int, *, selects: bool, puts_
     )
 
 
-def batches_of(rows: int, matches_per_row: int) -> list[dict[int, InputBatch]]:
+def generate_batches(rows: int, matches_per_row: int) -> list[dict[int, InputBatch]]:
     """One row of each stream per microsecond."""
     rng = np.random.default_rng([rows, matches_per_row])
     distinct = max(1, WINDOW_BATCHES * rows // max(1, matches_per_row))
@@ -119,7 +119,9 @@ def batches_of(rows: int, matches_per_row: int) -> list[dict[int, InputBatch]]:
     ]
 
 
-def run_of(config: JoinConfig, batches: list[dict[int, InputBatch]], tally: WorkCounters | None = None) -> Ran:
+def run_batches(
+    config: JoinConfig, batches: list[dict[int, InputBatch]], tally: WorkCounters | None = None
+) -> CalibrationRun:
     """By the batch rule, new rows of A look up the old panes of B, and new rows of B the old ones of A and the new one."""
     state = empty_state(config)
     lookups = results = 0
@@ -131,4 +133,4 @@ def run_of(config: JoinConfig, batches: list[dict[int, InputBatch]], tally: Work
         if tally is not None:
             tally.add(stepped.counters.tally)
         state = stepped.state
-    return Ran(lookups, results)
+    return CalibrationRun(lookups, results)

@@ -35,19 +35,19 @@ def calibrated(progress: Callable[[str], None] | None = None, quick: bool = Fals
     def measured(kind: str) -> Structure:
         probes, updates = structures.probe_loads(kind, quick=quick), structures.update_loads(kind, quick=quick)
         say(f"{kind}: {len(probes)} loads that probe, {len(updates)} that update")
-        probed = [structures.probed(kind, load, repeats) for load in probes]
-        return structures.structure(probed, [structures.updated(kind, load, repeats) for load in updates])
+        probed = [structures.measure_probes(kind, load, repeats) for load in probes]
+        return structures.fit_structure(probed, [structures.measure_updates(kind, load, repeats) for load in updates])
 
     _settle_memory()
     of_list, of_hash, of_btree, of_ttree = (measured(kind) for kind in structures.INDEXES)
     say("runs: building them, looking them up")
     of_runs = runs.fit_run_weights(runs.measure_run_points(repeats, quick=quick))
     say("whole batches: rows in, predicates, matches, rows out")
-    rest = around.around(around.points(repeats, quick=quick), of_runs)
+    rest = around.fit_batch_weights(around.measure_batch_points(repeats, quick=quick), of_runs)
     say("whole batches of nested loops, predicates on candidates, counted rows")
-    beside = loops.loops({"list": of_list, "hash": of_hash}, rest, repeats, quick=quick)
+    beside = loops.measure_loop_weights({"list": of_list, "hash": of_hash}, rest, repeats, quick=quick)
     say("aggregations over a join, with and without early aggregation")
-    named = {**asdict(rest), **asdict(beside), "early": aggregation.weights(repeats, quick=quick)}
+    named = {**asdict(rest), **asdict(beside), "early": aggregation.measure_aggregation_weights(repeats, quick=quick)}
     return Profile("calibrated", "s", _source(quick=quick), of_list, of_hash, of_btree, of_ttree, of_runs, **named)
 
 

@@ -62,7 +62,7 @@ SIZES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class IndexLoad:
     """A window of so many rows, and so many arrivals that probe or update it."""
 
     window_rows: int
@@ -70,7 +70,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
+class ProbePoint:
     """A probe-only load: rows compared as the cost model counts them, lookups, seconds, and how many of these went into
     the layout.
     """
@@ -82,7 +82,7 @@ class Probed:
 
 
 @dataclass(frozen=True, slots=True)
-class Updated:
+class UpdatePoint:
     """An update-only load: rows touched as the cost model counts them, seconds, how many of these went into the layout
     and the loops.
 
@@ -95,21 +95,21 @@ class Updated:
     seconds: float
 
 
-def probe_loads(kind: str, *, quick: bool) -> list[Load]:
+def probe_loads(kind: str, *, quick: bool) -> list[IndexLoad]:
     """As many arrivals as for updates, but fewer where each of them compares a whole list."""
     return [
-        Load(each.window_rows, max(1000, each.arrivals * 500 // each.window_rows)) if kind == "list" else each
+        IndexLoad(each.window_rows, max(1000, each.arrivals * 500 // each.window_rows)) if kind == "list" else each
         for each in update_loads(kind, quick=quick)
     ]
 
 
-def update_loads(kind: str, *, quick: bool) -> list[Load]:
+def update_loads(kind: str, *, quick: bool) -> list[IndexLoad]:
     """Twenty loads of rising size and rate, as many as the paper's; six when it has to be quick."""
     sizes, rates = (SIZES[kind][::2], (1, 2)) if quick else (SIZES[kind], (1, 2, 3, 4))
-    return [Load(rows, rate * ARRIVALS) for rows in sizes for rate in rates]
+    return [IndexLoad(rows, rate * ARRIVALS) for rows in sizes for rate in rates]
 
 
-def structure(probed: list[Probed], updated: list[Updated]) -> Structure:
+def fit_structure(probed: list[ProbePoint], updated: list[UpdatePoint]) -> Structure:
     """The weights that fit both kinds of load best."""
     compare_s, lookup_s = fit_weights(
         [(each.compared, each.lookups) for each in probed],
@@ -124,7 +124,7 @@ def structure(probed: list[Probed], updated: list[Updated]) -> Structure:
     return Structure(compare_s, update_s, lookup_s)
 
 
-def probed(kind: str, load: Load, repeats: int) -> Probed:
+def measure_probes(kind: str, load: IndexLoad, repeats: int) -> ProbePoint:
     """Rows of A look up a full window B and find nothing."""
     rng = np.random.default_rng([load.window_rows, load.arrivals])
     config = build_join_config(_plan(kind))
@@ -134,23 +134,23 @@ def probed(kind: str, load: Load, repeats: int) -> Probed:
     def new(arrivals: int) -> dict[int, Pane]:
         return {A: build_pane(config, A, np.full(arrivals, load.window_rows), keys[:arrivals]), B: _no_rows(config, B)}
 
-    whole, layout = _joined(config, [(), (window,)], new(load.arrivals), new(1), repeats)
+    whole, layout = _measure_join_and_layout(config, [(), (window,)], new(load.arrivals), new(1), repeats)
     lookups, compared = int(whole.result.probes[A, B]), float(whole.result.comparisons[A, B])
     touched = lookups * _path_rows(kind, load.window_rows) if kind in PATH_ROWS else compared
-    return Probed(touched, lookups, layout.seconds, whole.seconds)
+    return ProbePoint(touched, lookups, layout.seconds, whole.seconds)
 
 
-def updated(kind: str, load: Load, repeats: int) -> Updated:
+def measure_updates(kind: str, load: IndexLoad, repeats: int) -> UpdatePoint:
     """Rows of B push each other out of a full window; each also looks up the one row of window A."""
-    steady, layout = _arriving(kind, load, repeats, window_us=load.window_rows)
-    bare, bare_layout = _arriving("list", load, repeats, window_us=2 * (load.window_rows + load.arrivals))
+    steady, layout = _measure_arrivals(kind, load, repeats, window_us=load.window_rows)
+    bare, bare_layout = _measure_arrivals("list", load, repeats, window_us=2 * (load.window_rows + load.arrivals))
     updates = int(steady.result.inserts[B] + steady.result.expirations[B])
     touched = updates * _path_rows(kind, load.window_rows)
-    return Updated(touched, layout.seconds, max(0.0, bare.seconds - bare_layout.seconds), steady.seconds)
+    return UpdatePoint(touched, layout.seconds, max(0.0, bare.seconds - bare_layout.seconds), steady.seconds)
 
 
-def _arriving(
-    kind: str, load: Load, repeats: int, window_us: int
+def _measure_arrivals(
+    kind: str, load: IndexLoad, repeats: int, window_us: int
 ) -> tuple[TimedResult[WorkCounters], TimedResult[WorkCounters]]:
     """Rows of B arrive one microsecond after the other."""
     rng = np.random.default_rng([load.window_rows, load.arrivals, 1])
@@ -163,19 +163,19 @@ def _arriving(
         times = load.window_rows + np.arange(arrivals)
         return {A: _no_rows(config, A), B: build_pane(config, B, times, keys[:arrivals])}
 
-    return _joined(config, [(other,), (window,)], new(load.arrivals), new(1), repeats)
+    return _measure_join_and_layout(config, [(other,), (window,)], new(load.arrivals), new(1), repeats)
 
 
-def _joined(
+def _measure_join_and_layout(
     config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], hardly_any: dict[int, Pane], repeats: int
 ) -> tuple[TimedResult[WorkCounters], TimedResult[WorkCounters]]:
     """The join of all arrivals, and of a single one: that is what laying the windows out takes."""
-    return measure_cpu(lambda: _search(config, old, new), repeats), measure_cpu(
-        lambda: _search(config, old, hardly_any), repeats
+    return measure_cpu(lambda: _join_once(config, old, new), repeats), measure_cpu(
+        lambda: _join_once(config, old, hardly_any), repeats
     )
 
 
-def _search(config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane]) -> WorkCounters:
+def _join_once(config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane]) -> WorkCounters:
     tally = WorkCounters(len(config.inputs))
     for _ in find_tactic(config.plan).settle(config, config.plan)(config, old, new, tally):
         pass

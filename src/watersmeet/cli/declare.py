@@ -56,7 +56,7 @@ def declare_sources(
     if job is None:
         return declared
     in_file = {
-        name: _build_stream(name, each, reading, spark) for name, each in job.streams.items() if name not in found
+        name: _build_stream(name, each, reading, spark) for name, each in job.streams.items() if name not in declared
     }
     return {
         **in_file,
@@ -120,7 +120,8 @@ def _parse_schema(name: str, text: str) -> dict[str, str]:
     pairs = [piece.partition(":") for piece in text.split(";") if piece.strip()]
     if any(not colon for _, colon, _ in pairs):
         raise InputError(
-            f'the schema of "{name}" is not a list of columns with their types', hint="write schema=item:string;ts:timestamp"
+            f'the schema of "{name}" is not a list of columns with their types',
+            hint="write schema=item:string;ts:timestamp",
         )
     return {column.strip(): kind.strip() for column, _, kind in pairs}
 

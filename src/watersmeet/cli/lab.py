@@ -1,4 +1,4 @@
-"""Commands of the laboratory, `paper` and `bench`, which the distribution watersmeet-lab adds through an entry point."""
+"""Commands `paper` and `bench` of the laboratory, which the package watersmeet-lab adds through an entry point."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAB_COMMANDS = {
 
 
 def add_lab_commands(app: typer.Typer) -> None:
-    """Add the commands of all installed extensions, or commands that say how to install the laboratory."""
+    """Add the commands of installed extensions, or commands that print how to install the laboratory."""
     found = entry_points(group=ENTRY_POINTS)
     for entry in found:
         entry.load()(app)

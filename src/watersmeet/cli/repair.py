@@ -1,6 +1,4 @@
-"""`watersmeet repair`: list the problems of a checkpoint and fix those that can be fixed without losing or doubling
-rows.
-"""
+"""`watersmeet repair`: list the problems of a checkpoint and fix them if no row is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -18,8 +16,8 @@ from watersmeet.errors import InputError
 
 def repair_checkpoint(path: Path, out: Path | None = None, *, fix: bool = False, as_json: bool = False) -> bool:
     """Print the problems, fix them if asked to, and return whether none is left."""
-    # A fix moves files of a checkpoint, so no run may use it meanwhile; one that was never run has no lock, and needs
-    # none.
+    # A fix moves files of the checkpoint, so no run may use it meanwhile. A checkpoint that was never used has no lock
+    # and needs none.
     with lock_checkpoint(path) if fix and (path / "lock").exists() else nullcontext():
         found = find_problems(path, out)
         if fix:
@@ -34,7 +32,7 @@ def repair_checkpoint(path: Path, out: Path | None = None, *, fix: bool = False,
         return not left
     _print_findings(found, fixed=fix)
     if not found:
-        make_console().print(f"{escape_control_characters(str(path))} is in order", markup=False, soft_wrap=True)
+        make_console().print(f"{escape_control_characters(str(path))} has no problems", markup=False, soft_wrap=True)
     return not left
 
 

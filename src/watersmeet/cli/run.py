@@ -1,4 +1,8 @@
-"""`watersmeet run`: a query over files, once or for as long as they grow."""
+"""`watersmeet run`: run a query over files, once or for as long as new files appear.
+
+A finite run reads all files, prints or writes the result and exits. An incremental run processes new files batch by
+batch, with a checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,7 @@ CONSOLE, MEMORY = "console", "memory"
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What the caller asked for, from options or a file."""
+    """Options of a run, from the command line and the job file."""
 
     query: Query
     title: str
@@ -66,44 +70,44 @@ class RunOptions:
             raise InputError(
                 f'there is no format "{self.format[:20]}"', hint=f"formats: {', '.join(each[1:] for each in FORMATS)}"
             )
-        if self.out not in (CONSOLE, MEMORY) and not self.grows:
+        if self.out not in (CONSOLE, MEMORY) and not self.is_incremental:
             check_output_path(Path(self.out))
 
         if self.on_spark and self.follow and self.checkpoint is None:
             raise InputError(
-                "a query that goes on keeps its state in a checkpoint on Spark",
+                "--follow needs a checkpoint on Spark, which keeps the state of the query there",
                 hint="name a directory: --checkpoint DIR",
             )
-        endless = [name for name, each in self.sources.items() if isinstance(each, Stream) and each.is_endless]
-        if endless and not self.grows:
+        unbounded = [name for name, each in self.sources.items() if isinstance(each, Stream) and each.is_endless]
+        if unbounded and not self.is_incremental:
             raise InputError(
-                f'stream "{endless[0]}" has no end',
-                hint="--checkpoint DIR takes what is there now and remembers it; --follow as well goes on",
+                f'stream "{unbounded[0]}" has no end',
+                hint="--checkpoint DIR processes the available rows and saves the progress; add --follow to keep running",
             )
 
     @property
-    def grows(self) -> bool:
+    def is_incremental(self) -> bool:
         return self.follow or self.checkpoint is not None
 
 
 def run_query(job: RunOptions) -> None:
-    """Runs it and says what came of it; raises `Stopped` when it was stopped before its end."""
-    # Spark takes Ctrl-C for itself when it starts, so it has to be there before we do.
+    """Run the query and report the result; raise `StoppedByUser` if Ctrl-C stopped it."""
+    # Spark installs its own Ctrl-C handler when it starts, so it must start before we install ours.
     with (
         spark.quiet_spark(job.spark) if job.on_spark else nullcontext(),
         stop_on_signals() as stop,
-        DashboardSession(job, stop) as beside,
+        DashboardSession(job, stop) as dashboard,
     ):
-        if job.grows:
-            _run_incrementally(job, beside, stop)
+        if job.is_incremental:
+            _run_incrementally(job, dashboard, stop)
         else:
-            _run_to_end(job, beside, stop)
+            _run_to_end(job, dashboard, stop)
 
 
 class DashboardSession:
-    """Dashboard of a run, if one was asked for: it opens when the run knows its streams and stays until Ctrl-C.
+    """Dashboard of a run, if the caller asked for one.
 
-    `stop` ends the run if the dashboard fails.
+    It opens when the run knows its streams and stays open until Ctrl-C. If it fails, it sets `stop` to end the run.
     """
 
     def __init__(self, job: RunOptions, stop: threading.Event) -> None:
@@ -118,41 +122,39 @@ class DashboardSession:
     def __exit__(self, *error: Any) -> bool | None:
         return self._open.__exit__(*error)
 
-    def started(self, sources: Mapping[str, Stream | Relation]) -> None:
+    def open(self, sources: Mapping[str, Stream | Relation]) -> None:
         if self._job.ui_port is not None:
-            at_hand = {name: _with_planning_sample(each) for name, each in sources.items()}
-            shown = build_dashboard(
+            content = build_dashboard(
                 self._job.title,
                 self._job.query,
-                at_hand,
+                {name: _with_planning_sample(each) for name, each in sources.items()},
                 budget=self._job.budget,
                 engine="spark" if self._job.on_spark else "embedded",
             )
-            self._live = self._open.enter_context(serve_during_run(shown, self._job.ui_port, self._stop))
+            self._live = self._open.enter_context(serve_during_run(content, self._job.ui_port, self._stop))
 
-    def observe(self, figures: BatchMetrics) -> None:
+    def observe(self, metrics: BatchMetrics) -> None:
         if self._live is not None:
-            self._live.observe(figures)
+            self._live.observe(metrics)
 
 
 def _with_planning_sample(source: Stream | Relation) -> Stream | Relation:
-    """Return the source with the rows at hand, to plan by: a directory that grows is judged by its next file.
+    """Return the source with the rows that are available for planning: those of its next file.
 
-    One file says less about the unit of integer times than a batch does, so the unit is left to the run.
+    The unit of integer times is not checked here: one file says less about it than a batch does, so the run checks it.
     """
     first = source.feed.peek() if isinstance(source.feed, FileSource | PathFeed) else None
     if first is None:
         return source
-    seen = replace(source, feed=make_feed(first))
-    return seen.with_known_unit if isinstance(seen, Stream) else seen
+    sample = replace(source, feed=make_feed(first))
+    return sample.with_known_unit if isinstance(sample, Stream) else sample
 
 
-# --- finite
-# -----------------------------------------------------------------------------------------------------------------------------
+# --- finite input
 
 
-def _run_to_end(job: RunOptions, beside: DashboardSession, stop: threading.Event) -> None:
-    rows = collect_rows(job, beside, stop)
+def _run_to_end(job: RunOptions, dashboard: DashboardSession, stop: threading.Event) -> None:
+    rows = collect_rows(job, dashboard, stop)
     screen = make_console()
     if job.out not in (CONSOLE, MEMORY):
         write_table(rows, Path(job.out))
@@ -174,28 +176,29 @@ def _run_to_end(job: RunOptions, beside: DashboardSession, stop: threading.Event
         make_console(stderr=True).print(sentence, markup=False)
 
 
-def collect_rows(job: RunOptions, beside: DashboardSession, stop: threading.Event) -> pa.Table:
-    """All rows, piece after piece of the input where it is large."""
+def collect_rows(job: RunOptions, dashboard: DashboardSession, stop: threading.Event) -> pa.Table:
+    """Return all rows of a finite run. A large input is processed in pieces."""
     if job.on_spark:
-        beside.started(job.sources)
+        dashboard.open(job.sources)
         with make_console(stderr=True).status("running on Spark"):
             return spark.collect_on_spark(job.query, job.sources, _choose_plan(job))
     started = wm.run(job.query, job.sources, budget=job.budget, shed=job.shed)
-    beside.started(started.sources)
+    dashboard.open(started.sources)
     results: list[pa.RecordBatch] = []
-    with _observe_batches(job, beside) as observe:
+    with _observe_batches(job, dashboard) as observe:
         for number, (tables, last) in enumerate(_split_input(started)):
             if stop.is_set():
                 raise StoppedByUser
-            found, figures = run_batch_with_metrics(started, number, tables, last=last)
-            results += found
-            observe(figures)
+            batches, metrics = run_batch_with_metrics(started, number, tables, last=last)
+            results += batches
+            observe(metrics)
     return started.gathered(results)
 
 
 def _split_input(started: EmbeddedRun) -> Iterator[tuple[dict[str, pa.Table], bool]]:
-    """Split the input into pieces and mark the last one. An input whose rows depend on where batches end stays one
-    batch.
+    """Split the input into pieces and mark the last one.
+
+    If the result depends on where batches end, the whole input is one piece.
     """
     streams = {
         name: source
@@ -213,37 +216,36 @@ def _split_input(started: EmbeddedRun) -> Iterator[tuple[dict[str, pa.Table], bo
 
 
 def _used_streams(started: EmbeddedRun) -> set[str]:
-    return {started.config.inputs[i].name for i in started.config.streams}
+    return {started.config.inputs[i].name for i in started.config.stream_numbers}
 
 
-# --- growing
-# ----------------------------------------------------------------------------------------------------------------------------
+# --- growing input
 
 
-def _run_incrementally(job: RunOptions, beside: DashboardSession, stop: threading.Event) -> None:
+def _run_incrementally(job: RunOptions, dashboard: DashboardSession, stop: threading.Event) -> None:
     if job.on_spark:
-        _run_incrementally_on_spark(job, beside, stop)
+        _run_incrementally_on_spark(job, dashboard, stop)
     else:
-        _run_incrementally_embedded(job, beside, stop)
+        _run_incrementally_embedded(job, dashboard, stop)
     if stop.is_set():
         raise StoppedByUser
 
 
-def _run_incrementally_on_spark(job: RunOptions, beside: DashboardSession, stop: threading.Event) -> None:
+def _run_incrementally_on_spark(job: RunOptions, dashboard: DashboardSession, stop: threading.Event) -> None:
     out = None if job.out in (CONSOLE, MEMORY) else _check_output_directory(job)
-    assert job.checkpoint is not None, "a query that goes on without one is refused"
+    assert job.checkpoint is not None, "RunOptions refuses an incremental run on Spark without a checkpoint"
     on_spark = spark.SparkJob(job.query, job.sources, job.checkpoint, out, job.format or "parquet", job.follow)
-    beside.started(job.sources)
-    with _observe_batches(job, beside) as observe:
+    dashboard.open(job.sources)
+    with _observe_batches(job, dashboard) as observe:
         rows = spark.run_streaming_query(on_spark, _choose_plan(job), stop, observe, _ConsoleSink(job).put)
     make_console(stderr=True).print(
-        f"{'stopped' if stop.is_set() else 'all files are read'}: {pluralize(rows, 'row')}", markup=False
+        f"{'stopped' if stop.is_set() else 'all files processed'}: {pluralize(rows, 'row')}", markup=False
     )
     _print_resume_hint(job)
 
 
-def _run_incrementally_embedded(job: RunOptions, beside: DashboardSession, stop: threading.Event) -> None:
-    growing = IncrementalJob(
+def _run_incrementally_embedded(job: RunOptions, dashboard: DashboardSession, stop: threading.Event) -> None:
+    incremental = IncrementalJob(
         query=job.query,
         sources=job.sources,
         outbox=_open_sink(job),
@@ -252,17 +254,17 @@ def _run_incrementally_embedded(job: RunOptions, beside: DashboardSession, stop:
         out=None if job.out in (CONSOLE, MEMORY) else str(Path(job.out).absolute()),
         choose=lambda: _choose_plan(job),
     )
-    with _observe_batches(job, beside) as observe:
-        progress = run_incremental(growing, stop, observe, lambda run: beside.started(run.sources))
+    with _observe_batches(job, dashboard) as observe:
+        progress = run_incremental(incremental, stop, observe, lambda run: dashboard.open(run.sources))
     _print_summary(job, progress, stopped=stop.is_set())
 
 
 def _choose_plan(job: RunOptions) -> wm.Plan | None:
-    """What has to be dropped to stay within a budget, judged by the first files; without a budget nothing is pinned."""
+    """Return the plan that stays within the budget, planned by the first files; None without a budget."""
     if job.budget is None and not job.shed:
         return None
-    at_hand = {name: _with_planning_sample(each) for name, each in job.sources.items()}
-    return wm.plan_within(job.query, at_hand, job.budget, shed=job.shed, engine="spark" if job.on_spark else "embedded")
+    samples = {name: _with_planning_sample(each) for name, each in job.sources.items()}
+    return wm.plan_within(job.query, samples, job.budget, shed=job.shed, engine="spark" if job.on_spark else "embedded")
 
 
 def _open_sink(job: RunOptions) -> BatchSink:
@@ -275,7 +277,7 @@ def _check_output_directory(job: RunOptions) -> Path:
     out = Path(job.out)
     if out.suffix in FORMATS and not out.is_dir():
         raise InputError(
-            f'a query that goes on writes a directory with a file per batch, and "{out}" looks like one file',
+            f'an incremental run writes one file per batch to a directory, but "{out}" is the name of a file',
             hint=f"write --out {out.with_suffix('')} --format {out.suffix[1:]}",
         )
     return out
@@ -283,7 +285,7 @@ def _check_output_directory(job: RunOptions) -> Path:
 
 @dataclass
 class _ConsoleSink:
-    """Rows on the terminal: up to the limit, or all of them as JSON lines."""
+    """Sink that prints rows: up to the limit, or all of them as JSON lines."""
 
     job: RunOptions
     shown: int = 0
@@ -306,8 +308,8 @@ def _print_summary(job: RunOptions, progress: JobProgress, *, stopped: bool) -> 
             markup=False,
         )
         return
-    after = "" if progress.resumed_after is None else f", going on after batch {progress.resumed_after}"
-    end = "stopped" if stopped else "all files are read"
+    after = "" if progress.resumed_after is None else f", resumed after batch {progress.resumed_after}"
+    end = "stopped" if stopped else "all files processed"
     screen.print(
         f"{end}: {pluralize(progress.rows_out, 'row')} in {pluralize(progress.batches, 'batch')}{after}", markup=False
     )
@@ -333,19 +335,18 @@ def _print_resume_hint(job: RunOptions) -> None:
         make_console(stderr=True).print(words, markup=False, soft_wrap=True)
 
 
-# --- both
-# -------------------------------------------------------------------------------------------------------------------------------
+# --- output
 
 
 @contextmanager
-def _observe_batches(job: RunOptions, beside: DashboardSession) -> Iterator[Callable[[BatchMetrics], None]]:
+def _observe_batches(job: RunOptions, dashboard: DashboardSession) -> Iterator[Callable[[BatchMetrics], None]]:
     with show_live(make_console(stderr=True), LiveView(job.title)) as show:
 
-        def observe(figures: BatchMetrics) -> None:
-            show(figures)
-            beside.observe(figures)
-            if job.as_json and job.out not in (CONSOLE, MEMORY) and job.grows:
-                typer.echo(json.dumps(figures.to_dict()))
+        def observe(metrics: BatchMetrics) -> None:
+            show(metrics)
+            dashboard.observe(metrics)
+            if job.as_json and job.out not in (CONSOLE, MEMORY) and job.is_incremental:
+                typer.echo(json.dumps(metrics.to_dict()))
 
         yield observe
 

@@ -1,4 +1,4 @@
-"""`watersmeet run --engine spark`: the same job on Spark."""
+"""`watersmeet run --engine spark`: the session, its log file, and a streaming query that the command stops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from watersmeet.runtime.java import check_java
 
 @dataclass(frozen=True)
 class SparkJob:
-    """A query that goes on, on Spark."""
+    """Streaming query on Spark, and where its rows and its checkpoint go."""
 
     query: wm.Query
     sources: Sources
@@ -34,7 +34,7 @@ class SparkJob:
 
 
 def make_spark_reader(settings: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """Reads streams by Spark's own formats, in a session with these settings, which starts with the first of them."""
+    """Return a function that reads streams in Spark's own formats. The first call starts a session with the settings."""
 
     def read(stream: Mapping[str, Any]) -> Any:
         with quiet_spark(settings):
@@ -48,10 +48,10 @@ def make_spark_reader(settings: Mapping[str, Any]) -> Callable[[Mapping[str, Any
 
 @contextmanager
 def quiet_spark(settings: Mapping[str, Any]) -> Iterator[None]:
-    """A session whose words go to a file, so that they do not mix with ours; it is named where Spark fails, and gone
-    where it does not.
+    """Start a session whose log goes to a file, so that it does not mix with our output.
 
-    A session that is active already goes on saying what it says where it did.
+    If Spark fails, the error names the file. Otherwise the file is deleted. A session that is already active keeps its
+    own log.
     """
     check_java()
     from watersmeet.runtime.spark.session import start_writing_to
@@ -70,7 +70,7 @@ def quiet_spark(settings: Mapping[str, Any]) -> Iterator[None]:
         failed = started
         if started:
             failure.hint = "; ".join(
-                [*([failure.hint] if failure.hint else []), f"what Spark said besides is in {log.name}"]
+                [*([failure.hint] if failure.hint else []), f"the log of Spark is {log.name}"]
             )
         raise
     finally:
@@ -79,7 +79,7 @@ def quiet_spark(settings: Mapping[str, Any]) -> Iterator[None]:
 
 
 def collect_on_spark(query: wm.Query, sources: Sources, plan: wm.Plan | None) -> pa.Table:
-    """All rows of a query over finite data."""
+    """Return all rows of a query over finite data."""
     from watersmeet.runtime.spark.execution import collect_with_ledger
 
     return collect_with_ledger(query, sources, plan)
@@ -88,7 +88,7 @@ def collect_on_spark(query: wm.Query, sources: Sources, plan: wm.Plan | None) ->
 def run_streaming_query(
     job: SparkJob, plan: wm.Plan | None, stop: threading.Event, observe: Observer, show: Callable[[int, pa.Table], None]
 ) -> int:
-    """Run until it is to stop, or all is read; return the number of rows that came out."""
+    """Run a streaming query until `stop` is set or all input is processed; return the number of rows written."""
     from watersmeet.runtime.spark.execution import Sink, follow_query, start_streaming
 
     with lock_checkpoint(job.checkpoint):

@@ -108,8 +108,8 @@ def describe_tree(tree: Tree) -> str:
 
 
 #: Operators that an input bears: names that are it, and a beginning of one.
-_INPUT_OPERATORS = ("take in {}", "count {}", "select {}", "lay out {}")
-_STORE_PREFIX = "keep {} as "
+_INPUT_OPERATORS = ("ingest {}", "count {}", "select {}", "lay out {}")
+_STORE_PREFIX = "store {} as "
 
 #: Work once per batch and probe: it is measured with the probes, so they share it.
 _SHARED_PROBE_OPERATORS = ("batches of probes", "batches of loops")
@@ -155,12 +155,12 @@ def build_cards(about: Mapping[str, Any]) -> list[Card]:
         for name, seconds in _take_operators(left, lambda name: name in _SHARED_PROBE_OPERATORS)
     )
     probes = [_build_probe_card(alias, order, left, shared) for alias, order in origins.items()]
-    out_operators = _take_operators(left, lambda name: name == "rows out")
+    out_operators = _take_operators(left, lambda name: name == "emit")
     others = [_build_other_card(name, seconds, inputs) for name, seconds in left.items()]
     after = tuple(card.key for card in (*probes, *others) if card.after) or tuple(card.key for card in inputs)
     rows_out = about["cost"]["rows_out_per_s"]
     out = _build_card(
-        "out", 2, "rows out", (f"{_format_count(rows_out)} rows per second",), after, out_operators, ("rows out",)
+        "out", 2, "rows out", (f"{_format_count(rows_out)} rows per second",), after, out_operators, ("emit",)
     )
     return [*inputs, *probes, *others, out]
 
@@ -177,7 +177,7 @@ def _build_input_card(each: Mapping[str, Any], left: dict[str, float]) -> Card:
         f"{_format_count(rate['value'])} rows per second, {rate['provenance']}",
         f"{_format_count(held['value'])} rows held, {held['provenance']}",
     )
-    measured = (f"take in {alias}", f"keep {alias}")
+    measured = (f"ingest {alias}", f"store {alias}")
     return _build_card(
         f"input {alias}", 0, alias if alias == name else f"{name} as {alias}", lines, (), operators, measured
     )

@@ -16,7 +16,7 @@ class BatchMetrics:
     """One batch: rows by stream, how long it took, what is kept, how far the watermark is.
 
     `ended_s` is the wall clock when the batch was over and `took_s` its length; `operators_s` are seconds of CPU by
-    operator, named as the cost model names them (`take in a`, `keep a`, `probe a`, `rows out`, and `batches` for the
+    operator, named as the cost model names them (`ingest a`, `store a`, `probe a`, `emit`, and `batches` for the
     rest). `newest_us` is the largest event time seen so far.
     """
 

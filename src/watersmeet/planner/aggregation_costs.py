@@ -71,10 +71,10 @@ def early_costed(
     interval_s = BATCH_S if config.every_us is None else config.every_us / 1e6
     costs = input_costs(inputs, early, lambda known, j: workload.matches(config.join, known, j), interval_s, weights)
     parts: list[Part] = []
-    for i in config.streams:
+    for i in config.stream_numbers:
         alias = config.inputs[i].alias
         how = "early groups" if i in early else "rows"
-        parts.append(Part(f"keep {alias} as {how}", costs[i].keep_s, inputs[i].rows_per_s))
+        parts.append(Part(f"store {alias} as {how}", costs[i].keep_s, inputs[i].rows_per_s))
         parts.append(Part(f"join changes of {alias}", costs[i].join_s, costs[i].changes_per_s))
     groups = 1.0
     for each, carried in zip(inputs, config.carried, strict=True):
@@ -242,7 +242,7 @@ class AggregationCosts:
     def _combination_bytes(self) -> int:
         """A beginning and an end, an identity and a time per stream, and the values that are grouped and aggregated."""
         values = len(self.config.shown.keys) + sum(each.arg is not None for each in self.config.shown.aggregates)
-        return _NUMBER_BYTES * (2 + 2 * len(self.config.streams) + values)
+        return _NUMBER_BYTES * (2 + 2 * len(self.config.stream_numbers) + values)
 
 
 def _drop_a_little(now: Situation, found: Approximation) -> Approximation:

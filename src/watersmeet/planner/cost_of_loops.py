@@ -97,7 +97,7 @@ class LoopsModel:
             path = PATH_ROWS[index.kind](max(held, 1.0), index.size) if index.kind in PATH_ROWS else 1.0
             weights = self.profile.structure(index.kind)
             updates = 2 * kept * path * weights.update_s
-            parts.append(Part(f"keep {each.alias} as {index.kind}", updates, kept))
+            parts.append(Part(f"store {each.alias} as {index.kind}", updates, kept))
             laid_out = held + kept * self.workload.arriving.batch_s
             layout = laid_out * self.profile.layout_s + (
                 held * path * weights.update_s if index.kind != "list" else 0.0

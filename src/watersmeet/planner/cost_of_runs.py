@@ -71,11 +71,11 @@ class RunsModel:
             kept = self.workload.inputs[each.number].kept_per_s.value
             if each.is_stream and not self._only_probes(each):
                 built = max(1, len(each.keys)) * self._panes(each.number)
-                parts.append(Part(f"keep {each.alias} as runs", kept * built * self.profile.runs.update_s, kept))
-        probes = len(self.config.streams) * (len(self.config.inputs) - 1)
+                parts.append(Part(f"store {each.alias} as runs", kept * built * self.profile.runs.update_s, kept))
+        probes = len(self.config.stream_numbers) * (len(self.config.inputs) - 1)
         per_batch = (
-            sum(self._panes(i) for i in self.config.streams)
-            / len(self.config.streams)
+            sum(self._panes(i) for i in self.config.stream_numbers)
+            / len(self.config.stream_numbers)
             * probes
             * self.profile.probe_batch_s
         )
@@ -114,7 +114,7 @@ class RunsModel:
         """Whether nobody looks up rows of the input: it is the last one in the batch rule, and they are gone before the
         next batch.
         """
-        is_last = max(self.config.streams, key=self._rank) == each.number
+        is_last = max(self.config.stream_numbers, key=self._rank) == each.number
         return is_last and not each.has_ends and each.retention_us / 1e6 < self.batches.batch_s / 2
 
     def _rank(self, number: int) -> tuple[float, int]:

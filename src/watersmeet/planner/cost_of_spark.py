@@ -70,9 +70,9 @@ def on_spark(
     """
     spark = profile.spark
     copies = {} if shuffle is None else shuffle.copies
-    arriving = sum((read or workload).inputs[i].rows_per_s.value for i in config.streams)
-    shuffled = sum(workload.inputs[i].rows_per_s.value * copies.get(i, 1) for i in config.streams)
-    kept = sum(workload.inputs[i].kept_per_s.value * copies.get(i, 1) for i in config.streams)
+    arriving = sum((read or workload).inputs[i].rows_per_s.value for i in config.stream_numbers)
+    shuffled = sum(workload.inputs[i].rows_per_s.value * copies.get(i, 1) for i in config.stream_numbers)
+    kept = sum(workload.inputs[i].kept_per_s.value * copies.get(i, 1) for i in config.stream_numbers)
     out, batches = each.cost.rows_out_per_s, 1 / workload.arriving.batch_s
     parts = (
         Part("spark: pack", arriving * spark.pack_s, arriving),

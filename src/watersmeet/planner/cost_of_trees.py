@@ -82,7 +82,7 @@ class TreeModel:
         """A part for each node, from the leaves up."""
         if isinstance(tree, str):
             kept = self.workload.inputs[self.config.aliases[tree]].kept_per_s.value
-            return [Part(f"keep {tree} as runs", kept * self._chunks() * self.profile.runs.update_s, kept)]
+            return [Part(f"store {tree} as runs", kept * self._chunks() * self.profile.runs.update_s, kept)]
         left, right = (self.inputs(side) for side in tree)
         name = f"join {' '.join(leaves(tree[0]))} with {' '.join(leaves(tree[1]))}"
         node = Part(name, self.node_s(left, right), self.flow(left).rows_per_s + self.flow(right).rows_per_s)
@@ -160,7 +160,7 @@ class TreeModel:
         return [each for each in both if not (each.inputs <= left or each.inputs <= right)]
 
     def _chunks(self) -> float:
-        batches = max((self.workload.filled_rows(self.config, i) for i in self.config.streams), default=1.0)
+        batches = max((self.workload.filled_rows(self.config, i) for i in self.config.stream_numbers), default=1.0)
         rate = max(each.kept_per_s.value for each in self.workload.inputs)
         return 1.0 + math.log2(1.0 + batches / (rate * self.workload.arriving.batch_s)) if rate else 1.0
 

@@ -134,16 +134,16 @@ def costed(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan)
     model = model_of(config, workload, profile, plan)
     if parts_of_plan.orders == GLOBAL:
         plan = _with_global_order(config, workload, model, plan)
-        orders = {i: _global_order(config, model, i, plan.global_order) for i in config.streams}
+        orders = {i: _global_order(config, model, i, plan.global_order) for i in config.stream_numbers}
     else:
-        orders = {i: _order(config, model, plan, i) for i in config.streams}
+        orders = {i: _order(config, model, plan, i) for i in config.stream_numbers}
     rows_out = _rows_out(config, workload)
     parts = [*_taken_in(config, workload, profile), *model.upkeep()]
     for i, ordered in orders.items():
         origin = workload.inputs[i]
         path = " → ".join(config.inputs[j].alias for j in (i, *ordered.order))
         parts.append(Part(f"probe {path}", origin.kept_per_s.value * ordered.cost, origin.kept_per_s.value))
-    parts.append(Part("rows out", rows_out * profile.row_out_s, rows_out))
+    parts.append(Part("emit", rows_out * profile.row_out_s, rows_out))
     state_rows, state_bytes = _base_state(workload)
     named = tuple(
         (config.inputs[i].alias, tuple(config.inputs[j].alias for j in ordered.order)) for i, ordered in orders.items()
@@ -160,14 +160,14 @@ def _costed_tree(config: JoinConfig, workload: Workload, profile: Profile, plan:
     parts = [
         *_taken_in(config, workload, profile),
         *model.parts(tree),
-        Part("rows out", rows_out * profile.row_out_s, rows_out),
+        Part("emit", rows_out * profile.row_out_s, rows_out),
     ]
     (rows, size), (kept_rows, kept_bytes) = _base_state(workload), model.kept_rows(tree)
     return Costed(plan, PlanCost(tuple(parts), rows + kept_rows, size + kept_bytes, rows_out))
 
 
 def _rows_out(config: JoinConfig, workload: Workload) -> float:
-    return sum(workload.inputs[i].kept_per_s.value * _results(config, workload, i) for i in config.streams)
+    return sum(workload.inputs[i].kept_per_s.value * _results(config, workload, i) for i in config.stream_numbers)
 
 
 def _base_state(workload: Workload) -> tuple[float, float]:
@@ -191,7 +191,8 @@ def _with_global_order(config: JoinConfig, workload: Workload, model: Model, pla
 
     def cpu_per_s(names: tuple[str, ...]) -> float:
         return sum(
-            workload.inputs[i].kept_per_s.value * _global_order(config, model, i, names).cost for i in config.streams
+            workload.inputs[i].kept_per_s.value * _global_order(config, model, i, names).cost
+            for i in config.stream_numbers
         )
 
     return replace(plan, global_order=min(permutations(each.alias for each in config.inputs), key=cpu_per_s))
@@ -244,9 +245,9 @@ def _order(config: JoinConfig, model: Model, plan: Plan, origin: int) -> Ordered
 def _taken_in(config: JoinConfig, workload: Workload, profile: Profile) -> list[Part]:
     """Rows coming in and being selected, and what a batch takes whatever it holds."""
     parts = []
-    for i in config.streams:
+    for i in config.stream_numbers:
         source, each = config.inputs[i], workload.inputs[i]
-        parts.append(Part(f"take in {source.alias}", each.rows_per_s.value * profile.row_in_s, each.rows_per_s.value))
+        parts.append(Part(f"ingest {source.alias}", each.rows_per_s.value * profile.row_in_s, each.rows_per_s.value))
         if isinstance(source.window, RowsWindow):
             parts.append(Part(f"count {source.alias}", each.rows_per_s.value * profile.count_s, each.rows_per_s.value))
         if source.selection is not None:

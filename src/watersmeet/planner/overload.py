@@ -133,14 +133,16 @@ class Situation:
     @property
     def rates(self) -> dict[str, float]:
         """Rows per second of each stream as they arrive."""
-        return {self.config.inputs[i].name: self.workload.inputs[i].rows_per_s.value for i in self.config.streams}
+        return {
+            self.config.inputs[i].name: self.workload.inputs[i].rows_per_s.value for i in self.config.stream_numbers
+        }
 
     @property
     def counted(self) -> dict[str, bool]:
         """Whether a stream is read through ROWS windows only."""
         windows = [
             (self.config.inputs[i].name, isinstance(self.config.inputs[i].window, RowsWindow))
-            for i in self.config.streams
+            for i in self.config.stream_numbers
         ]
         return {name: all(rows for each, rows in windows if each == name) for name, _ in windows}
 

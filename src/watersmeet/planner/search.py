@@ -254,7 +254,7 @@ def plan_space(
 ) -> list[Plan]:
     """All plans that can run, if there are at most so many; else so many of them, drawn at random, each once."""
     candidates = open_plans(bound, config, workload, profile)
-    orders = math.prod(math.factorial(len(config.inputs) - 1) for _ in config.streams)
+    orders = math.prod(math.factorial(len(config.inputs) - 1) for _ in config.stream_numbers)
     if len(candidates) * orders <= most:
         whole = (_ordered(plan, chosen) for plan in candidates for chosen in _all_orders(config))
         return [plan for plan in dict.fromkeys(whole) if _runs(bound, plan)]
@@ -276,14 +276,14 @@ def _all_orders(config: JoinConfig) -> list[Orders]:
     aliases = [each.alias for each in config.inputs]
     per_origin = [
         [(aliases[i], order) for order in permutations([alias for alias in aliases if alias != aliases[i]])]
-        for i in config.streams
+        for i in config.stream_numbers
     ]
     return [tuple(chosen) for chosen in product(*per_origin)]
 
 
 def _random_orders(config: JoinConfig, rng: Random) -> Orders:
     aliases = [each.alias for each in config.inputs]
-    others = {aliases[i]: [alias for alias in aliases if alias != aliases[i]] for i in config.streams}
+    others = {aliases[i]: [alias for alias in aliases if alias != aliases[i]] for i in config.stream_numbers}
     return tuple((origin, tuple(rng.sample(names, len(names)))) for origin, names in others.items())
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -26,16 +27,16 @@ from watersmeet.algebra.expressions import (
     Negate,
     Not,
     Or,
+    rewrite,
 )
-from watersmeet.algebra.query import BoundQuery, Query
-from watersmeet.algebra.render import type_text
+from watersmeet.algebra.query import BoundQuery, Output, Query, SelectItem, Star
+from watersmeet.algebra.render import expression_text, type_text
 from watersmeet.algebra.schema import SourceSchema
-from watersmeet.errors import InternalError, QueryError
+from watersmeet.errors import InternalError, QueryError, Span
 from watersmeet.sql.convert import cast, converted, unified
 from watersmeet.sql.functions import FUNCTIONS
 from watersmeet.sql.grouping import check_aggregation, check_group_keys
 from watersmeet.sql.kinds import NUMBERS, UINT64_AS_DECIMAL, Family, Typed, plain
-from watersmeet.sql.outputs import named_outputs
 from watersmeet.sql.places import place
 from watersmeet.sql.scope import Scope, resolve_sources
 from watersmeet.sql.typing import aggregate, arithmetic
@@ -204,3 +205,64 @@ _BINDERS: dict[type[Expr], Callable[[Binder, Any], Typed]] = {
     Cast: Binder.cast,
     Aggregate: Binder.aggregate,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    expr: Expr
+    alias: str | None
+    short: str
+    long: str
+    span: Span | None
+
+
+def named_outputs(
+    select: tuple[SelectItem | Star, ...], scope: Scope, bind: Callable[[Expr], Expr]
+) -> list[tuple[Output, Span | None]]:
+    """The outputs in order, each with its place in the text; names are unique."""
+    candidates = list(_candidates(select, scope, bind))
+    wanted = Counter(candidate.alias or candidate.short for candidate in candidates)
+    names = [c.alias or (c.short if wanted[c.short] == 1 else c.long) for c in candidates]
+    _check_unique(candidates, names)
+    return [(Output(name, candidate.expr), candidate.span) for name, candidate in zip(names, candidates, strict=True)]
+
+
+def _candidates(
+    select: tuple[SelectItem | Star, ...], scope: Scope, bind: Callable[[Expr], Expr]
+) -> Iterator[_Candidate]:
+    for item in select:
+        if isinstance(item, SelectItem):
+            yield _candidate(item, bind(item.expr))
+            continue
+        aliases = (
+            [source.alias for source in scope.sources] if item.source is None else [scope.alias(item.source, item.span)]
+        )
+        for alias in aliases:
+            for column in scope.columns(alias):
+                yield _Candidate(column, None, column.name, f"{alias}_{column.name}", item.span)
+
+
+def _candidate(item: SelectItem, bound: Expr) -> _Candidate:
+    span = item.expr.span
+    if isinstance(bound, Column):
+        return _Candidate(bound, item.alias, bound.name, f"{bound.source}_{bound.name}", span)
+    return _Candidate(
+        bound, item.alias, expression_text(rewrite(item.expr, _without_source)), expression_text(item.expr), span
+    )
+
+
+def _without_source(expr: Expr) -> Expr:
+    return Column(expr.name) if isinstance(expr, Column) else expr
+
+
+def _check_unique(candidates: list[_Candidate], names: list[str]) -> None:
+    seen: dict[str, _Candidate] = {}
+    for candidate, name in zip(candidates, names, strict=True):
+        if name in seen:
+            both = candidate.alias is not None and seen[name].alias is not None
+            raise QueryError(
+                f'two output columns are called "{name}"',
+                span=candidate.span,
+                hint="give one of them another alias" if both else "give one of them an alias with AS",
+            )
+        seen[name] = candidate

@@ -142,7 +142,7 @@ def test_what_was_found_is_kept_with_a_plot_and_a_page_and_left_out_the_next_tim
 def test_a_profile_names_kernels_and_operators() -> None:
     found = profile_embedded(DUCKDB_ONLY["embedded"](SCALE))
     assert any(name.startswith("count_matches") for name in found.parts_s["kernels"])
-    assert "rows out" in found.parts_s["operators"]
+    assert "emit" in found.parts_s["operators"]
 
 
 def test_an_unknown_benchmark_is_answered_with_those_there_are() -> None:

@@ -10,7 +10,7 @@ import pytest
 import watersmeet as wm
 from tests.oracle import as_multiset, table_rows
 from tests.properties.arrivals import arrive_in_any_batches
-from tests.properties.cases import Case
+from tests.properties.cases import QueryCase
 from tests.properties.engine import Rows, expected_rows
 from tests.properties.generators import generate_case
 from tests.properties.plans import random_plans
@@ -72,7 +72,7 @@ def test_damaged_state_is_refused_by_name() -> None:
             deserialize_state(run.config, damaged)
 
 
-def _started(case: Case, rng: Random) -> tuple[EmbeddedRun, list[dict[str, pa.Table]]]:
+def _started(case: QueryCase, rng: Random) -> tuple[EmbeddedRun, list[dict[str, pa.Table]]]:
     """A run that is fed by hand, and its input in rounds of batches, none of them late."""
     arrivals = arrive_in_any_batches(rng, case)
     sources: dict[str, wm.Stream | wm.Relation] = {

@@ -124,9 +124,11 @@ def _calibrate(quick: bool) -> StructureWeights:  # a key of the cache
     repeats = 2 if quick else 4
     found = {}
     for kind in structures.INDEXES:
-        probed = [structures.probed(kind, load, repeats) for load in structures.probe_loads(kind, quick=quick)]
-        updated = [structures.updated(kind, load, repeats) for load in structures.update_loads(kind, quick=quick)]
-        found[kind] = structures.structure(probed, updated)
+        probed = [structures.measure_probes(kind, load, repeats) for load in structures.probe_loads(kind, quick=quick)]
+        updated = [
+            structures.measure_updates(kind, load, repeats) for load in structures.update_loads(kind, quick=quick)
+        ]
+        found[kind] = structures.fit_structure(probed, updated)
     return found
 
 

@@ -71,12 +71,12 @@ def sum_predicted_seconds(about: Explanation, seconds: float, *, on_spark: bool)
 def cost_group(operator: str, *, on_spark: bool) -> str:
     """What an operator is a part of. On Spark everything that a bucket does with its rows is measured as one.
 
-    >>> part_of("probe e → j → l", on_spark=False), part_of("take in e", on_spark=True), part_of("spark: state", on_spark=True)
+    >>> part_of("probe e → j → l", on_spark=False), part_of("ingest e", on_spark=True), part_of("spark: state", on_spark=True)
     ('probe', 'join', 'spark: state')
     """
     if on_spark:
         return operator if operator.startswith("spark: ") else "join"
-    return next((part for part in ("take in", "keep", "probe", "rows out") if operator.startswith(part)), "batches")
+    return next((part for part in ("ingest", "store", "probe", "emit") if operator.startswith(part)), "batches")
 
 
 #: What Java is told when it is to run for a minute: the second compiler would take a third of all CPU time and never

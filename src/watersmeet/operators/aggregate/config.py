@@ -78,8 +78,8 @@ class AggregateConfig:
         return self.join.inputs
 
     @property
-    def streams(self) -> tuple[int, ...]:
-        return self.join.streams
+    def stream_numbers(self) -> tuple[int, ...]:
+        return self.join.stream_numbers
 
     def starts_of(self, number: int, times_us: Int64s) -> Int64s:
         """Return the first instant at which each row of an input is in its window."""
@@ -244,7 +244,7 @@ def _find_owner(join: JoinConfig, arg: Expr) -> int | None:
     """The input an argument reads; a constant belongs to the first stream."""
     read = sources_of(arg)
     if not read:
-        return join.streams[0]
+        return join.stream_numbers[0]
     return join.aliases[next(iter(read))] if len(read) == 1 else None
 
 

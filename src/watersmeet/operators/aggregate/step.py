@@ -71,7 +71,7 @@ def step(
     state.largest_us = max(
         [state.largest_us, largest_us, *(int(delta.times.max()) for delta in kept.values() if len(delta))]
     )
-    for i in config.streams:
+    for i in config.stream_numbers:
         _admit_rows(config, state, i, kept.get(i), future_us)
     if config.every_row:
         state.row_times_us = np.unique(np.concatenate([state.row_times_us, *(delta.times for delta in kept.values())]))
@@ -103,8 +103,8 @@ def _emit_due_instants(
         instants_us = state.row_times_us[state.row_times_us <= limit_us]
         state.row_times_us = state.row_times_us[instants_us.size :]
     elif config.every_us is not None:
-        starts_us = [config.starts_of(i, state.sides[i].rows.times) for i in config.streams]
-        ends_us = [state.sides[i].rows.ends for i in config.streams]
+        starts_us = [config.starts_of(i, state.sides[i].rows.times) for i in config.stream_numbers]
+        ends_us = [state.sides[i].rows.ends for i in config.stream_numbers]
         instants_us = find_evaluation_instants(starts_us, ends_us, config.every_us, state.evaluated_us, limit_us)
     if not instants_us.size:
         return []
@@ -148,7 +148,7 @@ def _emit_provisionally(
     are put back.
     """
     before = [side.rows for side in state.sides]
-    for i in config.streams:
+    for i in config.stream_numbers:
         _count_provisionally(config, state, i, int(now[0]))
     happening = find_window_changes(config, state, now)
     results = apply_window_changes(config, state, happening, now, tally, closing=0)

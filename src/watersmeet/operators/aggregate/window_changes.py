@@ -55,7 +55,7 @@ def find_window_changes(config: AggregateConfig, state: AggregateState, instants
     """
     return [
         _find_input_changes(state, number, config.starts_of(number, state.sides[number].rows.times), instants_us)
-        for number in config.streams
+        for number in config.stream_numbers
     ]
 
 

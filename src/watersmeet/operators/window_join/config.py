@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from watersmeet.algebra.bounds import DifferenceBounds
 from watersmeet.algebra.expressions import (
     Column,
     Expr,
@@ -21,7 +20,7 @@ from watersmeet.algebra.expressions import (
 )
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, Output
-from watersmeet.algebra.windows import FOREVER_US, RowsWindow, TumbleWindow, Window
+from watersmeet.algebra.windows import FOREVER_US, DifferenceBounds, RowsWindow, TumbleWindow, Window
 from watersmeet.errors import InternalError, PlanError, listing
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.expressions.conjunctions import may_raise
@@ -101,7 +100,7 @@ class JoinConfig:
     plan: Plan
 
     @property
-    def streams(self) -> tuple[int, ...]:
+    def stream_numbers(self) -> tuple[int, ...]:
         return tuple(each.number for each in self.inputs if each.is_stream)
 
     @property

@@ -86,18 +86,18 @@ def iter_join_batch(
     """
     kept = {i: drop_late_rows(delta, watermark_us) for i, delta in deltas.items()}
     tally = WorkCounters(len(state.inputs))
-    released, inputs = _release_inputs(config, state, kept, future_us, tally.watch)
+    released, inputs = _release_inputs(config, state, kept, future_us, tally.timer)
     memory = DerivedState(state.derived if find_tactic(config.plan).recall is not None else None)
     found = 0
-    bounds = list(split_by_time([released[i] for i in config.streams], config))
+    bounds = list(split_by_time([released[i] for i in config.stream_numbers], config))
     for before_us, new, watch in cores.prefetch_next(_build_panes(config, released, bounds)):
-        tally.watch.add(watch)
+        tally.timer.add(watch)
         for batch in _join(config, inputs, new, tally, memory):
             found += batch.num_rows
             yield batch
         horizon_us = min(before_us, future_us)
         inputs = [
-            _add_pane(config.inputs[i], each, new[i], horizon_us, tally.watch) if i in new else each
+            _add_pane(config.inputs[i], each, new[i], horizon_us, tally.timer) if i in new else each
             for i, each in enumerate(inputs)
         ]
     counters = BatchCounters(
@@ -123,7 +123,7 @@ def _release_inputs(
 ) -> tuple[dict[int, ReleasedRows], list[WindowState]]:
     inputs = list(state.inputs)
     released: dict[int, ReleasedRows] = {}
-    for i in config.streams:
+    for i in config.stream_numbers:
         source = config.inputs[i]
         delta = deltas[i] if i in deltas else _empty_batch(source)  # a delta without rows still knows its columns
         with watch.on(INGEST, i):
@@ -139,13 +139,13 @@ def _build_panes(
     """
     prepare = find_tactic(config.plan).prepare if len(bounds) > 1 else None  # a single one has its turn at once
     for from_us, before_us in bounds:
-        rows = [released[i].between(from_us, before_us) for i in config.streams]
+        rows = [released[i].between(from_us, before_us) for i in config.stream_numbers]
         made = cores.parallel_map(
             partial(_build_timed_pane, config),
-            list(zip(config.streams, rows, strict=True)),
+            list(zip(config.stream_numbers, rows, strict=True)),
             sum(each.times.size for each in rows),
         )
-        new = {i: pane for i, (pane, _) in zip(config.streams, made, strict=True)}
+        new = {i: pane for i, (pane, _) in zip(config.stream_numbers, made, strict=True)}
         watch = OperatorTimer()
         for _, its in made:
             watch.add(its)
@@ -177,10 +177,10 @@ def _join(
     if not any(len(pane) for pane in new.values()):
         return
     search = find_tactic(config.plan).search(config, memory)
-    found = tally.watch.each(PROBE, search(config, [each.panes for each in inputs], new, tally))
+    found = tally.timer.each(PROBE, search(config, [each.panes for each in inputs], new, tally))
     some = (each for each in found if len(each[1]))
     for batch, watch in cores.pipelined_map(partial(_materialize_timed, config), some, lambda each: len(each[1])):
-        tally.watch.add(watch)
+        tally.timer.add(watch)
         yield batch
 
 

@@ -57,7 +57,7 @@ class SavedPart:
 def list_state_parts(config: JoinConfig, state: JoinState) -> list[WindowPart]:
     """Everything the streams' states hold, panes oldest first. Relations are not among it: they do not change."""
     parts: list[WindowPart] = []
-    for i in config.streams:
+    for i in config.stream_numbers:
         each = state.inputs[i]
         parts += [WindowPart(i, PANE, pane) for pane in each.panes]
         if each.waiting is not None:

@@ -19,7 +19,7 @@ from watersmeet.operators.parallel import cpu_seconds
 
 Item = TypeVar("Item")
 
-INGEST, STORE, PROBE, EMIT = "take in", "keep", "probe", "rows out"
+INGEST, STORE, PROBE, EMIT = "ingest", "store", "probe", "emit"
 
 #: In place of an input's number, for work that belongs to no single one.
 ALL_INPUTS = -1
@@ -34,7 +34,7 @@ class OperatorTimer:
     >>> with watch.on(TAKE_IN, 1):
     ...     pass
     >>> watch.spent_s
-    {('take in', 1): 2.0}
+    {('ingest', 1): 2.0}
     """
 
     clock: Callable[[], float] = cpu_seconds
@@ -77,7 +77,7 @@ class WorkCounters:
     """
 
     inputs: int
-    watch: OperatorTimer = field(default_factory=OperatorTimer)
+    timer: OperatorTimer = field(default_factory=OperatorTimer)
     comparisons: NDArray[np.int64] = field(init=False)
     probes: NDArray[np.int64] = field(init=False)
     touched: NDArray[np.int64] = field(init=False)
@@ -94,4 +94,4 @@ class WorkCounters:
         for name in ("comparisons", "probes", "touched", "inserts", "expirations", "tested"):
             mine = getattr(self, name)
             mine += getattr(other, name)
-        self.watch.add(other.watch)
+        self.timer.add(other.timer)

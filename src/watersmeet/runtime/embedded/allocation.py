@@ -18,11 +18,10 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.algebra.bounds import DifferenceBounds
 from watersmeet.algebra.expressions import Column, Comparison, conjunction, conjuncts
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, BoundSource, PairConstraint, Query
-from watersmeet.algebra.windows import FOREVER_US, RangeWindow
+from watersmeet.algebra.windows import FOREVER_US, DifferenceBounds, RangeWindow
 from watersmeet.errors import PlanError
 from watersmeet.kernels.hashing import xxhash64_definition
 from watersmeet.operators.shed.aggregation import (

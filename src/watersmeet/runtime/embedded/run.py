@@ -135,7 +135,9 @@ class EmbeddedRun:
         following = self.watermark.after(seen)
         passed = {name: self._without_shed(name, delta) for name, delta in rows.items()}
         deltas = {
-            i: passed[self.config.inputs[i].name] for i in self.config.streams if self.config.inputs[i].name in passed
+            i: passed[self.config.inputs[i].name]
+            for i in self.config.stream_numbers
+            if self.config.inputs[i].name in passed
         }
         stepped = self._step(deltas, FOREVER_US if last else following.value_us)
         self.watermark = following
@@ -187,7 +189,7 @@ class EmbeddedRun:
 
     def rounds(self) -> Iterator[dict[str, pa.Table]]:
         """The next batch of every stream that still has one, until none has."""
-        names = dict.fromkeys(self.config.inputs[i].name for i in self.config.streams)
+        names = dict.fromkeys(self.config.inputs[i].name for i in self.config.stream_numbers)
         readers = {name: self.sources[name].batches() for name in names}
         while True:
             tables = {name: table for name, reader in readers.items() if (table := next(reader, None)) is not None}
@@ -216,7 +218,7 @@ class EmbeddedRun:
 
     def _account(self, stepped: BatchResult | Aggregated, shed: Mapping[str, int]) -> None:
         self.batch_ledger = {}
-        for i in self.config.streams:  # a self join reads its stream once per alias: the same rows each time
+        for i in self.config.stream_numbers:  # a self join reads its stream once per alias: the same rows each time
             name, late, passed = self.config.inputs[i].name, stepped.counters.late[i], stepped.counters.arrived[i]
             self.batch_ledger[name] = Ledger(passed + shed.get(name, 0), passed - late, shed.get(name, 0), late)
         for name, entry in self.batch_ledger.items():
@@ -342,7 +344,7 @@ def read_all_rows(source: Stream | Relation) -> pa.Table:
 
 def collect_lateness(config: JoinConfig | AggregateConfig, sources: Sources) -> dict[str, Lateness]:
     found: dict[str, Lateness] = {}
-    for i in config.streams:
+    for i in config.stream_numbers:
         source = sources[config.inputs[i].name]
         if isinstance(source, Stream):
             found[config.inputs[i].name] = Lateness(source.lateness_us, source.idle_us)
@@ -370,7 +372,7 @@ def run_batch_with_metrics(
     run: EmbeddedRun, batch: int, tables: Mapping[str, pa.Table], *, last: bool = False
 ) -> tuple[list[pa.RecordBatch], BatchMetrics]:
     """One batch of an embedded run, with its figures."""
-    spent = dict(run.tally.watch.spent_s)
+    spent = dict(run.tally.timer.spent_s)
     started, before_s = time.perf_counter(), cpu_seconds()
     results = run.advance(tables, last=last)
     took_s, spent_s = time.perf_counter() - started, cpu_seconds() - before_s
@@ -397,7 +399,7 @@ def _measure_operators(run: EmbeddedRun, before: Mapping[tuple[str, int], float]
     what is left.
     """
     aliases = {each.number: f" {each.alias}" for each in run.config.inputs} | {ALL_INPUTS: ""}
-    spent = {key: seconds - before.get(key, 0.0) for key, seconds in run.tally.watch.spent_s.items()}
+    spent = {key: seconds - before.get(key, 0.0) for key, seconds in run.tally.timer.spent_s.items()}
     by_origin = sum(
         seconds for (operator, number), seconds in spent.items() if operator == PROBE and number != ALL_INPUTS
     )  # in the sum of all probes

@@ -94,7 +94,7 @@ class Bucket:
 
     def first_input(self, stream: int) -> int:
         """Return the input that is counted for a stream in the ledger: a self join has one input per alias."""
-        return next(i for i in self.config.streams if self.config.inputs[i].name == self.streams[stream])
+        return next(i for i in self.config.stream_numbers if self.config.inputs[i].name == self.streams[stream])
 
 
 @dataclass
@@ -165,7 +165,7 @@ class _UnpackedBatch:
                 if i != j
             }
         return metrics | {
-            time_metric_name(*what): round(seconds * 1e6) for what, seconds in counters.tally.watch.spent_s.items()
+            time_metric_name(*what): round(seconds * 1e6) for what, seconds in counters.tally.timer.spent_s.items()
         }
 
 

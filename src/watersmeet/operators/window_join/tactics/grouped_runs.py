@@ -70,13 +70,13 @@ def search_runs(
     with_new = [Panes((*panes, new[i])) if i in new and len(new[i]) else before[i] for i, panes in enumerate(old)]
     ranks = {i: rank for rank, i in enumerate(_sort_by_new_rows(config, new))}
     reaches = {}
-    for origin in config.streams:
+    for origin in config.stream_numbers:
         reach = _reachable_panes(origin, ranks, before, with_new) | {origin: Panes((new[origin],))}
         if all(len(panes) for panes in reach.values()):
             reaches[origin] = reach
     _build_runs(wanted for origin, reach in reaches.items() for wanted in _list_probed_panes(config, origin, reach))
     for origin, reach in reaches.items():
-        with tally.watch.on(PROBE, origin):
+        with tally.timer.on(PROBE, origin):
             pieces = [
                 (piece, WorkCounters(tally.inputs)) for piece in _split_origin_rows(config, origin, reach[origin])
             ]
@@ -91,13 +91,13 @@ def _grow_piece(
 ) -> Iterator[PartialMatches]:
     """A piece has its own tally: several may grow at the same time."""
     rows, tally = piece
-    return tally.watch.each(
+    return tally.timer.each(
         PROBE, _grow_matches(config, origin, reach, rows, partial(_count_work, tally, origin)), origin
     )
 
 
 def _sort_by_new_rows(config: JoinConfig, new: dict[int, Pane]) -> list[int]:
-    return sorted(config.streams, key=lambda i: (len(new[i]), i))
+    return sorted(config.stream_numbers, key=lambda i: (len(new[i]), i))
 
 
 def _reachable_panes(origin: int, ranks: dict[int, int], before: list[Panes], with_new: list[Panes]) -> Reach:

@@ -221,9 +221,9 @@ def _value_columns(source: JoinInput, panes: tuple[Pane, ...]) -> Iterator[tuple
 
 def _merge_arrivals(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> Arrivals:
     """New rows by time; rows of the same time by the number of their input."""
-    times = [new[i].times for i in config.streams]
-    inputs = np.repeat(np.array(config.streams, np.int64), [each.size for each in times])
-    rows = [np.arange(len(reach[i]) - len(new[i]), len(reach[i])) for i in config.streams]
+    times = [new[i].times for i in config.stream_numbers]
+    inputs = np.repeat(np.array(config.stream_numbers, np.int64), [each.size for each in times])
+    rows = [np.arange(len(reach[i]) - len(new[i]), len(reach[i])) for i in config.stream_numbers]
     order = np.argsort(np.concatenate(times), kind="stable")
     return Arrivals(np.ascontiguousarray(inputs[order]), np.concatenate(rows).astype(np.int64)[order])
 
