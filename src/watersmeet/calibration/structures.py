@@ -26,14 +26,15 @@ from watersmeet.calibration.measurement import (
     B,
     TimedResult,
     build_join_config,
-    build_pane,
+    build_window_pane,
     draw_even_keys,
     draw_odd_keys,
     fit_weights,
     measure_cpu,
 )
+from watersmeet.kernels.grouped_run import count_matches, fill_matches
 from watersmeet.operators.window_join.config import JoinConfig
-from watersmeet.operators.window_join.pane import Pane
+from watersmeet.operators.window_join.pane import GroupedRun, Int64s, Pane
 from watersmeet.operators.window_join.tactics.registry import find_tactic
 from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.models.kang import btree_path_rows, ttree_path_rows
@@ -128,11 +129,14 @@ def measure_probes(kind: str, load: IndexLoad, repeats: int) -> ProbePoint:
     """Rows of A look up a full window B and find nothing."""
     rng = np.random.default_rng([load.window_rows, load.arrivals])
     config = build_join_config(_plan(kind))
-    window = build_pane(config, B, np.arange(load.window_rows), draw_even_keys(rng, load.window_rows))
+    window = build_window_pane(config, B, np.arange(load.window_rows), draw_even_keys(rng, load.window_rows))
     keys = draw_odd_keys(rng, load.arrivals)
 
     def new(arrivals: int) -> dict[int, Pane]:
-        return {A: build_pane(config, A, np.full(arrivals, load.window_rows), keys[:arrivals]), B: _no_rows(config, B)}
+        return {
+            A: build_window_pane(config, A, np.full(arrivals, load.window_rows), keys[:arrivals]),
+            B: _no_rows(config, B),
+        }
 
     whole, layout = _measure_join_and_layout(config, [(), (window,)], new(load.arrivals), new(1), repeats)
     lookups, compared = int(whole.result.probes[A, B]), float(whole.result.comparisons[A, B])
@@ -155,13 +159,13 @@ def _measure_arrivals(
     """Rows of B arrive one microsecond after the other."""
     rng = np.random.default_rng([load.window_rows, load.arrivals, 1])
     config = build_join_config(_plan(kind), window_b_us=window_us)
-    window = build_pane(config, B, np.arange(load.window_rows), draw_even_keys(rng, load.window_rows))
-    other = build_pane(config, A, np.array([load.window_rows]), draw_odd_keys(rng, 1))
+    window = build_window_pane(config, B, np.arange(load.window_rows), draw_even_keys(rng, load.window_rows))
+    other = build_window_pane(config, A, np.array([load.window_rows]), draw_odd_keys(rng, 1))
     keys = draw_even_keys(rng, load.arrivals)
 
     def new(arrivals: int) -> dict[int, Pane]:
         times = load.window_rows + np.arange(arrivals)
-        return {A: _no_rows(config, A), B: build_pane(config, B, times, keys[:arrivals])}
+        return {A: _no_rows(config, A), B: build_window_pane(config, B, times, keys[:arrivals])}
 
     return _measure_join_and_layout(config, [(other,), (window,)], new(load.arrivals), new(1), repeats)
 
@@ -177,7 +181,7 @@ def _measure_join_and_layout(
 
 def _join_once(config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane]) -> WorkCounters:
     tally = WorkCounters(len(config.inputs))
-    for _ in find_tactic(config.plan).settle(config, config.plan)(config, old, new, tally):
+    for _ in find_tactic(config.plan).compile_plan(config, config.plan)(config, old, new, tally):
         pass
     return tally
 
@@ -188,9 +192,68 @@ def _plan(kind: str) -> Plan:
 
 def _no_rows(config: JoinConfig, number: int) -> Pane:
     nothing = np.empty(0, np.int64)
-    return build_pane(config, number, nothing, nothing)
+    return build_window_pane(config, number, nothing, nothing)
 
 
 def _path_rows(kind: str, rows: int) -> float:
     """Rows the model says are touched on the way to a row's place: a path down a tree, one elsewhere."""
     return PATH_ROWS[kind](rows, DEFAULT_NODE_ROWS) if kind in PATH_ROWS else 1.0
+
+
+_BY_KEY = (0,)  # the only equality class of two streams that join on one key
+
+
+@dataclass(frozen=True, slots=True)
+class RunPoint:
+    """Rows in the run and as many lookups, the matches they found, and the seconds of building the run and of looking
+    it up.
+    """
+
+    rows: int
+    matches: int
+    build_s: float
+    probe_s: float
+
+
+def fit_run_weights(points: list[RunPoint]) -> Structure:
+    (update_s,) = fit_weights([(each.rows,) for each in points], [each.build_s for each in points])
+    compare_s, lookup_s = fit_weights([(each.matches, each.rows) for each in points], [each.probe_s for each in points])
+    return Structure(compare_s, update_s, lookup_s)
+
+
+def measure_run_points(repeats: int, *, quick: bool) -> list[RunPoint]:
+    sizes = (8_000, 64_000) if quick else (8_000, 32_000, 128_000, 512_000)
+    return [
+        measure_run_point(rows, matches, repeats)
+        for rows in sizes
+        for matches in ((1, 8) if quick else (1, 2, 4, 8, 16))
+    ]
+
+
+def measure_run_point(rows: int, matches_per_lookup: int, repeats: int) -> RunPoint:
+    """As many lookups as the run has rows, in the order in which new rows of the other input make them."""
+    rng = np.random.default_rng([rows, matches_per_lookup])
+    config = build_join_config(Plan())
+    times, keys = np.arange(rows), rng.integers(0, max(1, rows // matches_per_lookup), (2, rows))
+    window, probing = build_window_pane(config, B, times, keys[0]), build_window_pane(config, A, times, keys[1])
+    run = window.run(_BY_KEY)
+    probes = probing.codes[0][probing.run(_BY_KEY).rows]
+    build = measure_cpu(lambda: _without_runs(window).run(_BY_KEY), repeats)
+    found = measure_cpu(lambda: _look_up(run, probes, rows), repeats)
+    return RunPoint(rows, found.result, build.seconds, found.seconds)
+
+
+def _without_runs(window: Pane) -> Pane:
+    """The same rows without the runs that were built before."""
+    return Pane(window.times, window.columns, window.keys, window.codes)
+
+
+def _look_up(run: GroupedRun, keys: Int64s, until_us: int) -> int:
+    """Counts, then allocates, then fills, as the production tactic does; returns the matches."""
+    since, until = np.zeros(keys.size, np.int64), np.full(keys.size, until_us, np.int64)
+    first, count = np.empty(keys.size, np.int64), np.empty(keys.size, np.int32)
+    total = count_matches(
+        run.slots, run.group_keys, run.offsets, run.times, run.ends, keys, since, until, since, first, count
+    )
+    lookups, rows = np.empty(total, np.int32), np.empty(total, np.int32)
+    return fill_matches(run.rows, first, count, 0, lookups, rows, 0)

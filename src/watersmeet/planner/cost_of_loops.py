@@ -49,7 +49,7 @@ class LoopsModel:
         kind = self._access(known, target)
         weights = self.profile.structure(kind)
         touched = self._touched_rows(kind, known, target) * weights.compare_s
-        if not self.config.classes.connections(
+        if not self.config.classes.find_connections(
             target, sorted(known)
         ):  # no key rules rows out before their times are looked at
             touched += self._held_rows(target) * self._indexed_share(kind, known, target) * self.profile.scan_s
@@ -139,7 +139,7 @@ class LoopsModel:
     def _access(self, known: frozenset[int], target: int) -> str:
         """By its index where a condition leads to it, else the whole window is scanned."""
         kind = self._index(target).kind
-        connected = bool(self.config.classes.connections(target, sorted(known)))
+        connected = bool(self.config.classes.find_connections(target, sorted(known)))
         ranged = kind in PATH_ROWS and any(is_range(each.predicate) for each in self._ready(known, target))
         return kind if connected or ranged else "list"
 
@@ -149,7 +149,7 @@ class LoopsModel:
 
     def _indexed_share(self, kind: str, known: frozenset[int], target: int) -> float:
         """The share of a window with the key, or in the range, that is looked for; times do not narrow it."""
-        if self.config.classes.connections(target, sorted(known)):
+        if self.config.classes.find_connections(target, sorted(known)):
             return self.workload.key_share(self.config, known, target)
         return (
             next((each.share.value for each in self._ready(known, target) if is_range(each.predicate)), 1.0)

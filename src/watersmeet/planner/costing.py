@@ -228,7 +228,9 @@ def _order(config: JoinConfig, model: Model, plan: Plan, origin: int) -> Ordered
     pinned = plan.order(config.inputs[origin].alias)
     if pinned is None:
         by_key = list_open_parts(plan).probes_by_key_only
-        allowed = (lambda known, target: bool(config.classes.connections(target, sorted(known)))) if by_key else None
+        allowed = (
+            (lambda known, target: bool(config.classes.find_connections(target, sorted(known)))) if by_key else None
+        )
         structural = [
             step.target for step in config.orders[origin]
         ]  # an origin that is predicted to meet nothing may still meet rows

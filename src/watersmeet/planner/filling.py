@@ -48,7 +48,7 @@ def fill_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Pl
 def can_run(config: JoinConfig, plan: Plan) -> bool:
     """Whether the plan's algorithm accepts it; `config` has to be built for that algorithm."""
     try:
-        find_tactic(plan).settle(config, plan)
+        find_tactic(plan).compile_plan(config, plan)
     except PlanError:
         return False
     return True

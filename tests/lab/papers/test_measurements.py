@@ -80,7 +80,7 @@ def test_stores_are_closed_at_night() -> None:
 def test_the_windows_of_two_streams_stay_full(pair: str) -> None:
     case = structure_costs.build_join_case(pair, TwoStreams(200, 100, a_per_s=20, b_per_s=50), seconds=10)
     tally = WorkCounters(2)
-    for _, found in find_tactic(case.config.plan).settle(case.config, case.config.plan)(
+    for _, found in find_tactic(case.config.plan).compile_plan(case.config, case.config.plan)(
         case.config, case.old, case.new, tally
     ):
         assert not found.rows[0].size, "keys never meet"

@@ -102,7 +102,7 @@ def _measure_in_turns(effort: Effort, cases: Mapping[str, JoinCase]) -> dict[str
 
 
 def _time_join(each: JoinCase, new: dict[int, Pane]) -> float:
-    search = find_tactic(each.config.plan).settle(each.config, each.config.plan)
+    search = find_tactic(each.config.plan).compile_plan(each.config, each.config.plan)
     start = time.process_time()
     for _ in search(each.config, each.old, new, WorkCounters(2)):
         pass

@@ -280,7 +280,7 @@ def _set_pane_ends(pane: Pane, victims: Int64s, last_us: Int64s) -> Pane:
     if pane.ends is None or pane.seqs is None:
         raise InternalError("a pane of counted rows without its numbers")
     ends = set_row_ends(pane.ends, pane.seqs, victims, last_us)
-    return pane if ends is pane.ends else pane.with_ends(ends, int(np.count_nonzero(ends != pane.ends)))
+    return pane if ends is pane.ends else pane.replace_ends(ends, int(np.count_nonzero(ends != pane.ends)))
 
 
 def set_row_ends(ends: Int64s, seqs: Int64s, victims: Int64s, last_us: Int64s) -> Int64s:

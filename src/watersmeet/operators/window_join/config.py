@@ -302,7 +302,7 @@ def _build_steps(
     known = [origin]
     open_checks = list(residuals)
     for target in order:
-        connected = tuple((c, p) for c, p in classes.connections(target, known))
+        connected = tuple((c, p) for c, p in classes.find_connections(target, known))
         known.append(target)
         aliases = {inputs[i].alias for i in known}
         ready = tuple(check for check in open_checks if sources_of(check) <= aliases)
@@ -333,7 +333,7 @@ def choose_probe_order(
     def rank(target: int) -> tuple[int, int, int, bool, int, int]:
         ready = [ranged for read, ranged in predicates if target in read and read <= {*known, target}]
         return (
-            -len(classes.connections(target, known)),
+            -len(classes.find_connections(target, known)),
             -sum(ready),
             -len(ready),
             target not in early,

@@ -87,12 +87,12 @@ def iter_join_batch(
     kept = {i: drop_late_rows(delta, watermark_us) for i, delta in deltas.items()}
     tally = WorkCounters(len(state.inputs))
     released, inputs = _release_inputs(config, state, kept, future_us, tally.timer)
-    memory = DerivedState(state.derived if find_tactic(config.plan).recall is not None else None)
+    derived = DerivedState(state.derived if find_tactic(config.plan).resume_plan is not None else None)
     found = 0
     bounds = list(split_by_time([released[i] for i in config.stream_numbers], config))
-    for before_us, new, watch in cores.prefetch_next(_build_panes(config, released, bounds)):
-        tally.timer.add(watch)
-        for batch in _join(config, inputs, new, tally, memory):
+    for before_us, new, timer in cores.prefetch_next(_build_panes(config, released, bounds)):
+        tally.timer.add(timer)
+        for batch in _join(config, inputs, new, tally, derived):
             found += batch.num_rows
             yield batch
         horizon_us = min(before_us, future_us)
@@ -106,7 +106,7 @@ def iter_join_batch(
         results=found,
         tally=tally,
     )
-    return JoinState(tuple(inputs), memory.kept), counters
+    return JoinState(tuple(inputs), derived.value), counters
 
 
 def add_relation(config: JoinConfig, state: JoinState, number: int, table: pa.Table) -> JoinState:
@@ -119,14 +119,14 @@ def add_relation(config: JoinConfig, state: JoinState, number: int, table: pa.Ta
 
 
 def _release_inputs(
-    config: JoinConfig, state: JoinState, deltas: dict[int, InputBatch], future_us: int, watch: OperatorTimer
+    config: JoinConfig, state: JoinState, deltas: dict[int, InputBatch], future_us: int, timer: OperatorTimer
 ) -> tuple[dict[int, ReleasedRows], list[WindowState]]:
     inputs = list(state.inputs)
     released: dict[int, ReleasedRows] = {}
     for i in config.stream_numbers:
         source = config.inputs[i]
         delta = deltas[i] if i in deltas else _empty_batch(source)  # a delta without rows still knows its columns
-        with watch.on(INGEST, i):
+        with timer.measure(INGEST, i):
             released[i], inputs[i] = release_rows(source, inputs[i], delta, future_us, waits=config.waits_for_watermark)
     return released, inputs
 
@@ -146,25 +146,25 @@ def _build_panes(
             sum(each.times.size for each in rows),
         )
         new = {i: pane for i, (pane, _) in zip(config.stream_numbers, made, strict=True)}
-        watch = OperatorTimer()
+        timer = OperatorTimer()
         for _, its in made:
-            watch.add(its)
+            timer.add(its)
         if prepare is not None:
-            with watch.on(PROBE):
+            with timer.measure(PROBE):
                 prepare(config, new)
-        yield before_us, new, watch
+        yield before_us, new, timer
 
 
 def _build_timed_pane(config: JoinConfig, of_input: tuple[int, ReleasedRows]) -> tuple[Pane, OperatorTimer]:
     number, rows = of_input
-    watch = OperatorTimer()
-    with watch.on(STORE, number):
-        return build_pane(config.inputs[number], rows), watch
+    timer = OperatorTimer()
+    with timer.measure(STORE, number):
+        return build_pane(config.inputs[number], rows), timer
 
 
-def _add_pane(source: JoinInput, state: WindowState, pane: Pane, future_us: int, watch: OperatorTimer) -> WindowState:
-    with watch.on(STORE, source.number):
-        return state.with_pane(pane, source.retention_us, future_us)
+def _add_pane(source: JoinInput, state: WindowState, pane: Pane, future_us: int, timer: OperatorTimer) -> WindowState:
+    with timer.measure(STORE, source.number):
+        return state.add_pane(pane, source.retention_us, future_us)
 
 
 def _empty_batch(source: JoinInput) -> InputBatch:
@@ -172,15 +172,15 @@ def _empty_batch(source: JoinInput) -> InputBatch:
 
 
 def _join(
-    config: JoinConfig, inputs: list[WindowState], new: dict[int, Pane], tally: WorkCounters, memory: DerivedState
+    config: JoinConfig, inputs: list[WindowState], new: dict[int, Pane], tally: WorkCounters, derived: DerivedState
 ) -> Iterator[pa.RecordBatch]:
     if not any(len(pane) for pane in new.values()):
         return
-    search = find_tactic(config.plan).search(config, memory)
-    found = tally.timer.each(PROBE, search(config, [each.panes for each in inputs], new, tally))
+    search = find_tactic(config.plan).search(config, derived)
+    found = tally.timer.measure_items(PROBE, search(config, [each.panes for each in inputs], new, tally))
     some = (each for each in found if len(each[1]))
-    for batch, watch in cores.pipelined_map(partial(_materialize_timed, config), some, lambda each: len(each[1])):
-        tally.timer.add(watch)
+    for batch, timer in cores.pipelined_map(partial(_materialize_timed, config), some, lambda each: len(each[1])):
+        tally.timer.add(timer)
         yield batch
 
 
@@ -188,10 +188,10 @@ def _materialize_timed(
     config: JoinConfig, found: tuple[dict[int, Panes], PartialMatches]
 ) -> tuple[pa.RecordBatch, OperatorTimer]:
     """The rows, and how long it took, by whichever core it was done."""
-    watch = OperatorTimer()
-    with watch.on(EMIT):
+    timer = OperatorTimer()
+    with timer.measure(EMIT):
         batch = _materialize(config, *found)
-    return batch, watch
+    return batch, timer
 
 
 def _materialize(config: JoinConfig, reach: dict[int, Panes], found: PartialMatches) -> pa.RecordBatch:

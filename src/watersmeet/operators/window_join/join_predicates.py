@@ -27,7 +27,7 @@ class EqualityClasses:
     def keys_of(self, number: int) -> tuple[tuple[int, Expr], ...]:
         return tuple((c, members[number]) for c, members in enumerate(self.keys) if number in members)
 
-    def connections(self, target: int, known: list[int]) -> list[tuple[int, int]]:
+    def find_connections(self, target: int, known: list[int]) -> list[tuple[int, int]]:
         """Classes in which the target has a key and so has one of the known inputs, with the first such input."""
         found = []
         for key_class, members in enumerate(self.keys):
@@ -87,7 +87,7 @@ class Theta:
     right: int
     right_column: int
 
-    def seen_from(self, target: int) -> tuple[str, int, int, int] | None:
+    def orient_to(self, target: int) -> tuple[str, int, int, int] | None:
         """As (op, target's column, other input, its column), with the target on the left."""
         if target == self.left:
             return self.op, self.left_column, self.right, self.right_column

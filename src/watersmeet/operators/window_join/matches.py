@@ -51,7 +51,7 @@ class PartialMatches:
     def __len__(self) -> int:
         return next(iter(self.rows.values())).size
 
-    def take_true(self, keep: NDArray[np.bool_]) -> PartialMatches:
+    def filter(self, keep: NDArray[np.bool_]) -> PartialMatches:
         return self if keep.all() else self.take(keep)
 
     def take(self, chosen: NDArray[np.bool_] | slice) -> PartialMatches:
@@ -64,7 +64,7 @@ class PartialMatches:
             self.retest,
         )
 
-    def repeated(self, parents: Int32s) -> PartialMatches:
+    def repeat(self, parents: Int32s) -> PartialMatches:
         """The combinations with these numbers, which may come several times."""
         return PartialMatches(
             {i: gather_int32(rows, parents) for i, rows in self.rows.items()},
@@ -111,7 +111,7 @@ def recheck_matches(
     found = apply_rechecks(doubts, found)
     if predicates and len(found):
         tested += len(found)
-        found = found.take_true(predicates_hold(config, reach, predicates, found))
+        found = found.filter(predicates_hold(config, reach, predicates, found))
     return found
 
 

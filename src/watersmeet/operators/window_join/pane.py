@@ -55,7 +55,7 @@ class Pane:
     codes: Mapping[int, Int64s]
     ends: Int64s | None = None
     seqs: Int64s | None = None
-    ended_since: int = field(default=0, compare=False)  # rows whose end was set after the access paths were made
+    stale_ends: int = field(default=0, compare=False)  # rows whose end was set after the access paths were made
     _runs: dict[tuple[int, ...], GroupedRun] = field(default_factory=dict, compare=False, repr=False)
     _ranges: dict[Expr, tuple[Int64s, NDArray[np.bool_]]] = field(default_factory=dict, compare=False, repr=False)
 
@@ -82,7 +82,7 @@ class Pane:
     def has_run(self, classes: tuple[int, ...]) -> bool:
         return classes in self._runs
 
-    def ranged(self, expr: Expr) -> tuple[Int64s, NDArray[np.bool_]]:
+    def range_codes(self, expr: Expr) -> tuple[Int64s, NDArray[np.bool_]]:
         """Order-preserving codes of an expression over the pane's columns, and which rows have a value; computed once."""
         found = self._ranges.get(expr)
         if found is None:
@@ -92,17 +92,17 @@ class Pane:
             found = self._ranges[expr] = encode_ordered(filled), valid
         return found
 
-    def with_ends(self, ends: Int64s, changed: int) -> Pane:
+    def replace_ends(self, ends: Int64s, changed: int) -> Pane:
         """The same rows, `changed` of them with an earlier end.
 
         Access paths prune by the ends they were made with. Those are never earlier than the true ones, which are
         checked on every candidate, so the paths stay right; they are made anew when a quarter of the rows has ended
         since.
         """
-        stale = self.ended_since + changed
+        stale = self.stale_ends + changed
         if 4 * stale > len(self):
-            return replace(self, ends=ends, ended_since=0, _runs={}, _ranges=self._ranges)
-        return replace(self, ends=ends, ended_since=stale, _runs=dict(self._runs), _ranges=self._ranges)
+            return replace(self, ends=ends, stale_ends=0, _runs={}, _ranges=self._ranges)
+        return replace(self, ends=ends, stale_ends=stale, _runs=dict(self._runs), _ranges=self._ranges)
 
     def last_use_us(self, retention_us: int) -> int:
         """The last instant at which any row of the pane can still meet a new one."""
@@ -113,7 +113,7 @@ class Pane:
         """Whether half of the rows or more can meet rows that come after all of them."""
         return int(self.times[len(self) // 2]) >= int(self.times[-1]) - retention_us
 
-    def alive(self, retention_us: int, future_us: int) -> NDArray[np.bool_]:
+    def live_mask(self, retention_us: int, future_us: int) -> NDArray[np.bool_]:
         """Rows that can still meet a row at or after `future_us`."""
         alive = self.times >= future_us - retention_us
         return alive if self.ends is None else alive & (self.ends >= future_us)

@@ -29,7 +29,7 @@ PANE, WAITING, COUNTER = "pane", "waiting", "counter"
 
 @dataclass(frozen=True, slots=True)
 class WindowPart:
-    """One value of the state of an input, as it is in memory."""
+    """One value of the state of an input, as it is in derived."""
 
     number: int
     kind: str

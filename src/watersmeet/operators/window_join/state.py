@@ -42,7 +42,7 @@ class WindowState:
         """Bytes of the kept rows themselves, without access paths."""
         return sum(pane.nbytes for pane in self.panes) + (self.waiting.nbytes if self.waiting is not None else 0)
 
-    def with_pane(self, pane: Pane, retention_us: int, future_us: int) -> WindowState:
+    def add_pane(self, pane: Pane, retention_us: int, future_us: int) -> WindowState:
         """The state with a pane added, without the panes nothing can meet any more, and with small panes merged."""
         panes = [each for each in self.panes if each.last_use_us(retention_us) >= future_us]
         if len(pane) and pane.last_use_us(retention_us) >= future_us:
@@ -102,7 +102,7 @@ def _evict_from_window(
 
 def _drop_expired(pane: Pane, retention_us: int, future_us: int, share: float) -> Pane:
     """The pane, cut to its living rows where they are a smaller share of it."""
-    alive = pane.alive(retention_us, future_us)
+    alive = pane.live_mask(retention_us, future_us)
     return pane.take(alive) if np.count_nonzero(alive) < share * len(pane) else pane
 
 
@@ -119,7 +119,7 @@ def _compact_panes(panes: list[Pane], retention_us: int, future_us: int) -> tupl
     of times.
     """
     while len(panes) > 1 and _should_merge(panes):
-        alive = [pane.take(pane.alive(retention_us, future_us)) for pane in panes[-2:]]
+        alive = [pane.take(pane.live_mask(retention_us, future_us)) for pane in panes[-2:]]
         panes = [*panes[:-2], merge_panes(alive)]
     return tuple(panes)
 

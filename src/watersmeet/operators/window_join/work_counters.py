@@ -30,10 +30,10 @@ class OperatorTimer:
     """Seconds by operator and input.
 
     >>> ticks = iter([0.0, 2.0])
-    >>> watch = Watch(lambda: next(ticks))
-    >>> with watch.on(TAKE_IN, 1):
+    >>> timer = Watch(lambda: next(ticks))
+    >>> with timer.measure(TAKE_IN, 1):
     ...     pass
-    >>> watch.spent_s
+    >>> timer.spent_s
     {('ingest', 1): 2.0}
     """
 
@@ -41,14 +41,14 @@ class OperatorTimer:
     spent_s: dict[tuple[str, int], float] = field(default_factory=dict)
 
     @contextmanager
-    def on(self, operator: str, number: int = ALL_INPUTS) -> Iterator[None]:
+    def measure(self, operator: str, number: int = ALL_INPUTS) -> Iterator[None]:
         started = self.clock()
         try:
             yield
         finally:
             self._spend(operator, number, self.clock() - started)
 
-    def each(self, operator: str, items: Iterable[Item], number: int = ALL_INPUTS) -> Iterator[Item]:
+    def measure_items(self, operator: str, items: Iterable[Item], number: int = ALL_INPUTS) -> Iterator[Item]:
         """The same items; what counts is the time it takes to make them, not what is done with them in between."""
         made = iter(items)
         while True:

@@ -76,7 +76,7 @@ def search_runs(
             reaches[origin] = reach
     _build_runs(wanted for origin, reach in reaches.items() for wanted in _list_probed_panes(config, origin, reach))
     for origin, reach in reaches.items():
-        with tally.timer.on(PROBE, origin):
+        with tally.timer.measure(PROBE, origin):
             pieces = [
                 (piece, WorkCounters(tally.inputs)) for piece in _split_origin_rows(config, origin, reach[origin])
             ]
@@ -91,7 +91,7 @@ def _grow_piece(
 ) -> Iterator[PartialMatches]:
     """A piece has its own tally: several may grow at the same time."""
     rows, tally = piece
-    return tally.timer.each(
+    return tally.timer.measure_items(
         PROBE, _grow_matches(config, origin, reach, rows, partial(_count_work, tally, origin)), origin
     )
 
@@ -300,7 +300,7 @@ def _bind_target(
     here = bound if whole else bound.take(piece)
     if not more:  # nothing is probed after this
         here = replace(here, times={}, keys=None)
-    return _add_target(config, panes, here.repeated(parents), target, matches, more)
+    return _add_target(config, panes, here.repeat(parents), target, matches, more)
 
 
 def _add_target(
@@ -327,7 +327,7 @@ def _filter_partial(
     """
     test = maybe_true(predicates, lambda column: gather_column(config, reach, found, column), len(found))
     retest = tuple(dict.fromkeys((*found.retest, *test.raised)))
-    return replace(found.take_true(test.keep), retest=retest)
+    return replace(found.filter(test.keep), retest=retest)
 
 
 def _filter_whole(
@@ -335,7 +335,7 @@ def _filter_whole(
 ) -> PartialMatches:
     """Keep the whole combinations that are results; raise if one would be, but for a predicate that raises on it."""
     predicates = tuple(dict.fromkeys((*predicates, *found.retest)))
-    return found.take_true(predicates_hold(config, reach, predicates, found))
+    return found.filter(predicates_hold(config, reach, predicates, found))
 
 
 def _list_rechecks(config: JoinConfig, reach: dict[int, Panes], step: ProbeStep) -> list[Recheck]:

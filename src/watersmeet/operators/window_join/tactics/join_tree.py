@@ -49,7 +49,7 @@ def compile_plan(config: JoinConfig, plan: Plan) -> Search:
     return resume_plan(config, plan, DerivedState())
 
 
-def resume_plan(config: JoinConfig, plan: Plan, memory: DerivedState) -> Search:
+def resume_plan(config: JoinConfig, plan: Plan, derived: DerivedState) -> Search:
     """The search, with what the tree kept of earlier batches, if it did."""
     refuse_options(plan, "global_order", "orders", "indexes", "evaluate_us", "expire_us", "cleanup_rows")
     tree = plan.tree
@@ -57,18 +57,18 @@ def resume_plan(config: JoinConfig, plan: Plan, memory: DerivedState) -> Search:
         raise refuse(plan, "it needs the tree of its joins", hint='write tree=(("a", "b"), "c")')
     if sorted(leaves(tree)) != sorted(config.aliases):
         raise refuse(plan, f"its tree must have each source as a leaf once: {listing(list(config.aliases))}")
-    return partial(_search, tree, memory)
+    return partial(_search, tree, derived)
 
 
 def _search(
     tree: Tree,
-    memory: DerivedState,
+    derived: DerivedState,
     config: JoinConfig,
     old: list[tuple[Pane, ...]],
     new: dict[int, Pane],
     tally: WorkCounters,
 ) -> Iterator[tuple[Reach, PartialMatches]]:
-    kept = memory.kept if isinstance(memory.kept, NodeResults) and memory.kept.tree == tree else None
+    kept = derived.value if isinstance(derived.value, NodeResults) and derived.value.tree == tree else None
     growing = _TreeBatch(config, old, new, tally, {} if kept is None else _evict_expired(config, old, kept))
     for found in growing.new_rows(tree):
         if len(found):
@@ -77,7 +77,7 @@ def _search(
                 {i: Panes((part,)) for i, part in found.parts.items()},
                 PartialMatches(dict.fromkeys(found.parts, numbers), {}, None, None),
             )
-    memory.kept = NodeResults(tree, growing.grown)
+    derived.value = NodeResults(tree, growing.grown)
 
 
 @dataclass
@@ -106,7 +106,7 @@ class _TreeBatch:
                 yield from self._met(chunk, other, link)
         for chunk in right:
             for other in before[0]:
-                yield from self._met(chunk, other, link.turned())
+                yield from self._met(chunk, other, link.flip())
 
     def old_rows(self, node: Tree) -> tuple[JoinedRows, ...]:
         """What was there before this batch: base windows at a leaf; at a node what it kept, or finds again, which is no
@@ -211,4 +211,6 @@ def _update_ends(part: Pane, window: Pane) -> tuple[Pane, np.ndarray[tuple[int],
     return replace(part, ends=window.ends[order][at], _runs={}), there
 
 
-TREE = Tactic("tree", "Ayad, Naughton: tree of two-input joins", compile_plan, kernel_thetas=False, recall=resume_plan)
+TREE = Tactic(
+    "tree", "Ayad, Naughton: tree of two-input joins", compile_plan, kernel_thetas=False, resume_plan=resume_plan
+)

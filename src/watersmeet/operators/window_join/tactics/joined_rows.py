@@ -98,14 +98,14 @@ class SubtreeLink:
     checks: tuple[Expr, ...]
 
     @property
-    def here(self) -> tuple[tuple[int, int], ...]:
+    def probing_keys(self) -> tuple[tuple[int, int], ...]:
         return tuple((c, i) for c, i, _ in self.classes)
 
     @property
-    def there(self) -> tuple[tuple[int, int], ...]:
+    def probed_keys(self) -> tuple[tuple[int, int], ...]:
         return tuple((c, j) for c, _, j in self.classes)
 
-    def turned(self) -> SubtreeLink:
+    def flip(self) -> SubtreeLink:
         return SubtreeLink(tuple((c, j, i) for c, i, j in self.classes), self.checks)
 
 
@@ -135,7 +135,7 @@ class CandidatePairs:
         pane, rows = self.part(self.probing.config.aliases[wanted.source])
         return pane.columns[wanted.name].take(pa.array(rows))
 
-    def joined(self) -> JoinedRows:
+    def to_joined(self) -> JoinedRows:
         parts = {**self.probing.take(self.left).parts, **self.probed.take(self.right).parts}
         return JoinedRows(self.probing.config, dict(sorted(parts.items())), self.retest)
 
@@ -150,10 +150,10 @@ def join_subtrees(
     """
     if not len(probing) or not len(probed):
         return
-    run = probed.run(link.there)
+    run = probed.run(link.probed_keys)
     from_us, until_us = _time_bounds_us(probing, probed)
     first, count = np.empty(len(probing), np.int64), np.empty(len(probing), np.int32)
-    keys = probing.key(link.here)
+    keys = probing.key(link.probing_keys)
     count_matches(
         run.slots,
         run.group_keys,
@@ -173,7 +173,7 @@ def join_subtrees(
         fill_matches(run.rows, first[start:stop], count[start:stop], 0, left, right, 0)
         retest = _merge_predicates((probing.retest, probed.retest))
         found = _filter_pairs(CandidatePairs(probing, probed, left + np.int32(start), right, retest), link, tested)
-        yield total, found.joined()
+        yield total, found.to_joined()
 
 
 def _alive_at(probing: JoinedRows, probed: JoinedRows) -> Int64s:

@@ -40,7 +40,7 @@ from watersmeet.operators.window_join.matches import PartialMatches, gather_colu
 from watersmeet.operators.window_join.tactics.tactic import Reach
 from watersmeet.operators.window_join.work_counters import WorkCounters
 
-#: Matches a kernel call returns at most, so that memory stays bounded.
+#: Matches a kernel call returns at most, so that derived stays bounded.
 MAX_MATCHES = 1 << 16
 
 
@@ -128,7 +128,7 @@ class StagedPredicates:
             for start, stop in pairwise([0, *sorted(level + 1 for level in levels if level < last), last + 1])
         ]
 
-    def survivors(self, found: Iterator[Rows], level: int) -> Iterator[Rows]:
+    def filter_matches(self, found: Iterator[Rows], level: int) -> Iterator[Rows]:
         """Yield the partial matches, all loops up to `level` bound, on which no predicate that is bound there fails."""
         for rows in found:
             keep = np.ones(rows.shape[1], np.bool_)
@@ -140,12 +140,12 @@ class StagedPredicates:
             if keep.any():
                 yield rows if keep.all() else np.ascontiguousarray(rows[:, keep])
 
-    def by_origin(self, rows: Rows, level: int) -> Iterator[tuple[int, PartialMatches]]:
+    def split_by_origin(self, rows: Rows, level: int) -> Iterator[tuple[int, PartialMatches]]:
         """Matches as combinations of the inputs bound so far, those of one origin together."""
         for origin in _list_origins(rows):
             yield origin, self._combinations(origin, level, rows, np.flatnonzero(rows[-1] == origin))
 
-    def final(self, origin: int) -> tuple[Expr, ...]:
+    def final_predicates(self, origin: int) -> tuple[Expr, ...]:
         """The predicates to test on whole matches of an origin."""
         return tuple(dict.fromkeys((*self._bound_at(origin, len(self.orders) - 1), *self.raised)))
 

@@ -72,10 +72,10 @@ class LoopPlan:
         target, outer = order[level], list(order[:level])
         found = [
             LoopCondition(EQUAL, c, outer.index(provider), c)
-            for c, provider in config.classes.connections(target, outer)
+            for c, provider in config.classes.find_connections(target, outer)
         ]
         for theta in config.thetas:
-            seen = theta.seen_from(target)
+            seen = theta.orient_to(target)
             if seen is not None and seen[2] in outer:
                 op, column, other, other_column = seen
                 found.append(LoopCondition(OP_CODES[op], column, outer.index(other), other_column))
@@ -156,15 +156,20 @@ def build_search(loops: LoopPlan) -> Search:
             )
             stages.append(stage)
             found = stage.run(matches, loops.evaluate_us, loops.expire_us)
-            matches = tests.survivors(found, levels[-1]) if levels[-1] < len(old) - 1 else found
+            matches = tests.filter_matches(found, levels[-1]) if levels[-1] < len(old) - 1 else found
         compared = frozenset(range(len(config.classes.keys)))
         before = stages[0].progress.tail.copy()
         for rows in matches or ():
-            for origin, found_from in tests.by_origin(rows, len(old) - 1):
+            for origin, found_from in tests.split_by_origin(rows, len(old) - 1):
                 yield (
                     reach,
                     recheck_matches(
-                        config, reach, found_from, compared, tests.final(origin), tally.tested[origin : origin + 1]
+                        config,
+                        reach,
+                        found_from,
+                        compared,
+                        tests.final_predicates(origin),
+                        tally.tested[origin : origin + 1],
                     ),
                 )
         _count_work(tally, loops, counters, tests.dropped, stages[0].progress, before)
@@ -208,7 +213,7 @@ def _loop_ends(source: JoinInput, pane: Pane) -> Int64s:
     """The last instant of each row's validity; before all time for rows whose NULL makes a comparison not true."""
     ends = np.full(len(pane), FOREVER_US, np.int64) if pane.ends is None else pane.ends
     for _, expr in source.ranges:
-        ends = np.where(pane.ranged(expr)[1], ends, LOWEST)
+        ends = np.where(pane.range_codes(expr)[1], ends, LOWEST)
     return ends
 
 
@@ -216,7 +221,7 @@ def _value_columns(source: JoinInput, panes: tuple[Pane, ...]) -> Iterator[tuple
     for column, _ in source.keys:
         yield column, [pane.codes[column] for pane in panes]
     for column, expr in source.ranges:
-        yield column, [pane.ranged(expr)[0] for pane in panes]
+        yield column, [pane.range_codes(expr)[0] for pane in panes]
 
 
 def _merge_arrivals(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> Arrivals:

@@ -45,7 +45,7 @@ def compile_join_config(bound: BoundQuery, plan: Plan) -> JoinConfig:
     if full.global_order != plan.global_order:
         config = build_join_config(bound, full, kernel_thetas=tactic.kernel_thetas)
     config = replace(config, plan=full)
-    tactic.settle(config, full)
+    tactic.compile_plan(config, full)
     return config
 
 

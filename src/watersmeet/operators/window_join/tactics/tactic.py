@@ -26,7 +26,7 @@ Search = Callable[
 class DerivedState:
     """What a tactic derived from the base windows in earlier batches; None when it has to be derived again."""
 
-    kept: object = None
+    value: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,17 @@ class Tactic:
 
     name: str
     reference: str
-    settle: Callable[[JoinConfig, Plan], Search]
+    compile_plan: Callable[[JoinConfig, Plan], Search]
     kernel_thetas: bool = True
-    recall: Callable[[JoinConfig, Plan, DerivedState], Search] | None = None
+    resume_plan: Callable[[JoinConfig, Plan, DerivedState], Search] | None = None
     prepare: Callable[[JoinConfig, dict[int, Pane]], None] | None = None
 
-    def search(self, config: JoinConfig, memory: DerivedState) -> Search:
-        return self.settle(config, config.plan) if self.recall is None else self.recall(config, config.plan, memory)
+    def search(self, config: JoinConfig, derived: DerivedState) -> Search:
+        return (
+            self.compile_plan(config, config.plan)
+            if self.resume_plan is None
+            else self.resume_plan(config, config.plan, derived)
+        )
 
 
 def refuse(plan: Plan, reason: str, hint: str | None = None) -> PlanError:

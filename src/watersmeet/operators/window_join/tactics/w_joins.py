@@ -140,7 +140,7 @@ def _search(
     _count_work(tally, scanned.counters)
     for found in scans.matches(scanned):
         whole = drop_out_of_bounds(config, reach, found)
-        yield reach, recheck_matches(config, reach, whole, compared, scans.final, tally.tested[:1])
+        yield reach, recheck_matches(config, reach, whole, compared, scans.final_predicates, tally.tested[:1])
 
 
 def _count_work(tally: WorkCounters, counters: Counters) -> None:
@@ -166,7 +166,7 @@ def _flatten_rows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> WJo
             [np.argsort(its_times[:before], kind="stable"), np.arange(before, its_times.size)]
         ).astype(np.int32)
         for _, expr in each.ranges:
-            number = number[np.concatenate([pane.ranged(expr)[1] for pane in panes])[number]]
+            number = number[np.concatenate([pane.range_codes(expr)[1] for pane in panes])[number]]
         its_codes = np.zeros(its_times.size, np.int64)
         if common is not None:
             its_codes = np.concatenate([pane.codes[common] for pane in panes])
@@ -192,7 +192,7 @@ def _encode_thetas(config: JoinConfig, reach: Reach, numbers: list[NDArray[np.in
     for each in config.inputs:
         for column, expr in each.ranges:
             values.append(
-                np.concatenate([pane.ranged(expr)[0] for pane in reach[each.number].panes])[numbers[each.number]]
+                np.concatenate([pane.range_codes(expr)[0] for pane in reach[each.number].panes])[numbers[each.number]]
             )
             starts[column], at = at, at + values[-1].size
     described = [
@@ -298,7 +298,7 @@ class StagedScans:
         self.scans = room_for_scans(self.rows.times.size, self.rows.old.size)
 
     @property
-    def final(self) -> tuple[Expr, ...]:
+    def final_predicates(self) -> tuple[Expr, ...]:
         """Predicates that raised on a partial match: whole matches show whether the error counts."""
         return tuple(self.raised)
 
@@ -373,14 +373,14 @@ class StagedScans:
             checks = tuple(check for check in self.config.residuals if self._is_bound(check, inputs, target))
             if checks:
                 its = np.flatnonzero(kinds == kind)
-                keep[its] = self._holds(grown[:, its], inputs, checks)
+                keep[its] = self._test_predicates(grown[:, its], inputs, checks)
         return grown if keep.all() else np.ascontiguousarray(grown[:, keep])
 
     def _is_bound(self, check: Expr, inputs: int, target: int) -> bool:
         read = [self.config.aliases[alias] for alias in sources_of(check)]
         return target in read and all(inputs >> i & 1 for i in read)
 
-    def _holds(self, rows: Int32s, inputs: int, checks: tuple[Expr, ...]) -> NDArray[np.bool_]:
+    def _test_predicates(self, rows: Int32s, inputs: int, checks: tuple[Expr, ...]) -> NDArray[np.bool_]:
         found = self._combinations(rows, [i for i in range(self.rows.old.size) if inputs >> i & 1])
         test = maybe_true(checks, lambda column: gather_column(self.config, self.reach, found, column), len(found))
         self.raised |= dict.fromkeys(test.raised)
