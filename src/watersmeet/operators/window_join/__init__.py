@@ -1,3 +1,4 @@
-"""The meet operator: one operator for every window join. n inputs, base windows as its only state, no stored
-intermediate results.
+"""The window join: one operator for joins of n inputs.
+
+Its only state is the base windows. It stores no intermediate results.
 """

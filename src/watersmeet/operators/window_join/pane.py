@@ -1,6 +1,4 @@
-"""Panes: immutable stretches of one input's rows, columnar, in time order, with their access paths built when first
-probed.
-"""
+"""Panes: immutable, columnar slices of one input's rows in time order, with access paths built at the first probe."""
 
 from __future__ import annotations
 
@@ -30,23 +28,23 @@ _NO_TIMES: Int64s = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class GroupedRun:
-    """The rows of a pane grouped by key, each group in time order; one group of all rows when there is no key."""
+    """Rows of a pane grouped by key, each group in time order; a single group if there is no key."""
 
     slots: Int32s
     group_keys: Int64s
     offsets: Int32s
     rows: Int32s
     times: Int64s
-    ends: Int64s  # running maximum inside each group, so that it is monotone; empty when rows carry no ends
+    ends: Int64s  # running maximum in each group, so that it is monotone; empty if rows have no ends
 
 
 @dataclass(frozen=True)
 class Pane:
     """Rows of one input in time order.
 
-    `columns` are the payload, `keys` the key values whose codes are hashes, `codes` one int64 per row and equality
-    class. `ends` is the last instant of each row's validity where the window needs one, `seqs` the row's place in its
-    stream where rows are counted.
+    `columns` are the payload. `keys` are the key values whose codes are hashes. `codes` hold one int64 per row and
+    equality class. `ends` is the last instant of each row's validity, if the window needs one. `seqs` is the row's
+    sequence number in its stream, if rows are counted.
     """
 
     times: Int64s
@@ -55,7 +53,7 @@ class Pane:
     codes: Mapping[int, Int64s]
     ends: Int64s | None = None
     seqs: Int64s | None = None
-    stale_ends: int = field(default=0, compare=False)  # rows whose end was set after the access paths were made
+    stale_ends: int = field(default=0, compare=False)  # rows whose end was set after the access paths were built
     _runs: dict[tuple[int, ...], GroupedRun] = field(default_factory=dict, compare=False, repr=False)
     _ranges: dict[Expr, tuple[Int64s, NDArray[np.bool_]]] = field(default_factory=dict, compare=False, repr=False)
 
@@ -69,11 +67,11 @@ class Pane:
         return sum(each.nbytes for each in (*numbers, *self.columns.values(), *self.keys.values()))
 
     def key(self, classes: tuple[int, ...]) -> Int64s:
-        """One code per row for several classes at once."""
+        """Return one code per row for several equality classes."""
         return reduce(combine_codes, (self.codes[c] for c in classes))
 
     def run(self, classes: tuple[int, ...]) -> GroupedRun:
-        """The access path by these key classes, built once."""
+        """Return the access path for these equality classes, built at the first call."""
         found = self._runs.get(classes)
         if found is None:
             found = self._runs[classes] = _build_run(self, classes)
@@ -83,7 +81,7 @@ class Pane:
         return classes in self._runs
 
     def range_codes(self, expr: Expr) -> tuple[Int64s, NDArray[np.bool_]]:
-        """Order-preserving codes of an expression over the pane's columns, and which rows have a value; computed once."""
+        """Return order-preserving codes of an expression over the columns, and which rows have a value; computed once."""
         found = self._ranges.get(expr)
         if found is None:
             values = evaluate(expr, lambda column: self.columns[column.name], len(self))
@@ -93,11 +91,11 @@ class Pane:
         return found
 
     def replace_ends(self, ends: Int64s, changed: int) -> Pane:
-        """The same rows, `changed` of them with an earlier end.
+        """Return the same rows, `changed` of them with an earlier end.
 
-        Access paths prune by the ends they were made with. Those are never earlier than the true ones, which are
-        checked on every candidate, so the paths stay right; they are made anew when a quarter of the rows has ended
-        since.
+        Access paths prune by the ends they were built with. Those are never earlier than the true ends, and every
+        candidate is checked against the true ends, so the paths stay correct. They are rebuilt when a quarter of the
+        rows has ended since.
         """
         stale = self.stale_ends + changed
         if 4 * stale > len(self):
@@ -105,21 +103,21 @@ class Pane:
         return replace(self, ends=ends, stale_ends=stale, _runs=dict(self._runs), _ranges=self._ranges)
 
     def last_use_us(self, retention_us: int) -> int:
-        """The last instant at which any row of the pane can still meet a new one."""
+        """Return the last instant at which a row of the pane can still match a new row."""
         by_time = int(self.times[-1]) + retention_us
         return by_time if self.ends is None else min(by_time, int(self.ends.max()))
 
     def outlasts_batch(self, retention_us: int) -> bool:
-        """Whether half of the rows or more can meet rows that come after all of them."""
+        """Return whether at least half of the rows can match rows that arrive after all of them."""
         return int(self.times[len(self) // 2]) >= int(self.times[-1]) - retention_us
 
     def live_mask(self, retention_us: int, future_us: int) -> NDArray[np.bool_]:
-        """Rows that can still meet a row at or after `future_us`."""
-        alive = self.times >= future_us - retention_us
-        return alive if self.ends is None else alive & (self.ends >= future_us)
+        """Return a mask of the rows that can still match a row at or after `future_us`."""
+        live = self.times >= future_us - retention_us
+        return live if self.ends is None else live & (self.ends >= future_us)
 
     def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Pane:
-        """Some of the rows, by number or by mask, in their order."""
+        """Return some of the rows, by number or by mask, in their order."""
         chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
         index = pa.array(chosen)
         return Pane(
@@ -133,13 +131,13 @@ class Pane:
 
 
 def merge_panes(panes: list[Pane]) -> Pane:
-    """One pane with the rows of several, in time order (rows of equal time keep the order of their panes)."""
-    together = concat_panes(panes)
-    return together if is_sorted(together.times) else together.take(np.argsort(together.times, kind="stable"))
+    """Merge panes into one in time order (rows of equal time keep the order of their panes)."""
+    rows = concat_panes(panes)
+    return rows if is_sorted(rows.times) else rows.take(np.argsort(rows.times, kind="stable"))
 
 
 def concat_panes(panes: list[Pane]) -> Pane:
-    """The rows of several panes, one after the other."""
+    """Concatenate the rows of several panes."""
     first = panes[0]
     return Pane(
         times=np.concatenate([pane.times for pane in panes]),
@@ -157,9 +155,9 @@ def is_sorted(times: Int64s) -> bool:
 
 def _build_run(pane: Pane, classes: tuple[int, ...]) -> GroupedRun:
     if not classes:
-        everything = np.arange(len(pane), dtype=np.int32)
+        all_rows = np.arange(len(pane), dtype=np.int32)
         offsets = np.array([0, len(pane)], np.int32)
-        slots, group_keys, rows = np.empty(0, np.int32), np.empty(0, np.int64), everything
+        slots, group_keys, rows = np.empty(0, np.int32), np.empty(0, np.int64), all_rows
     else:
         slots, group_keys, offsets, rows = group_rows(pane.key(classes))
     ends = _NO_TIMES if pane.ends is None else running_maximum(gather_int64(pane.ends, rows), offsets)
@@ -168,27 +166,27 @@ def _build_run(pane: Pane, classes: tuple[int, ...]) -> GroupedRun:
 
 def _require(values: Int64s | None) -> Int64s:
     if values is None:
-        raise InternalError("a pane without the numbers its input needs")
+        raise InternalError("a pane without the ends or sequence numbers its input needs")
     return values
 
 
 @dataclass(frozen=True)
 class Panes:
-    """The panes one probe may meet, numbered through: row numbers run over all of them."""
+    """Panes that a probe may match. Row numbers run over all of them."""
 
     panes: tuple[Pane, ...]
 
     @cached_property
     def bases(self) -> Int64s:
-        """Row number of each pane's first row, and the number of rows in all."""
+        """The row number of each pane's first row, and the total number of rows."""
         return np.cumsum([0, *(len(pane) for pane in self.panes)], dtype=np.int64)
 
     def __len__(self) -> int:
         return int(self.bases[-1])
 
     @cached_property
-    def _whole(self) -> dict[str, Any]:
-        """Columns that were put together over all panes, because many of their rows were wanted."""
+    def _concatenated(self) -> dict[str, Any]:
+        """Columns concatenated over all panes, because a caller gathered many of their rows."""
         return {}
 
     def column(self, name: str, rows: Int32s) -> pa.Array:
@@ -206,33 +204,33 @@ class Panes:
     def ends(self, rows: Int32s) -> Int64s:
         return self._numbers("ends", [_require(pane.ends) for pane in self.panes], rows)
 
-    def _gather(self, what: str, parts: list[pa.Array], rows: Int32s) -> pa.Array:
+    def _gather(self, name: str, parts: list[pa.Array], rows: Int32s) -> pa.Array:
         if len(parts) == 1:
             return pc.take(parts[0], pa.array(rows), boundscheck=False)
-        if rows.size * 8 >= len(self):  # copying everything once costs less than sorting the rows by pane
-            if what not in self._whole:
-                self._whole[what] = pa.concat_arrays(parts)
-            return pc.take(self._whole[what], pa.array(rows), boundscheck=False)
+        if rows.size * 8 >= len(self):  # concatenating once costs less than sorting the rows by pane
+            if name not in self._concatenated:
+                self._concatenated[name] = pa.concat_arrays(parts)
+            return pc.take(self._concatenated[name], pa.array(rows), boundscheck=False)
         places = self._places(rows)
         found = pa.concat_arrays([part.take(pa.array(local)) for part, (_, local) in zip(parts, places, strict=True)])
         back = np.empty(rows.size, np.int64)
         back[np.concatenate([at for at, _ in places])] = np.arange(rows.size)
         return found.take(pa.array(back))
 
-    def _numbers(self, what: str, parts: list[Int64s], rows: Int32s) -> Int64s:
+    def _numbers(self, name: str, parts: list[Int64s], rows: Int32s) -> Int64s:
         if len(parts) == 1:
             return gather_int64(parts[0], rows)
         if rows.size * 8 >= len(self):
-            if what not in self._whole:
-                self._whole[what] = np.concatenate(parts)
-            return gather_int64(self._whole[what], rows)
+            if name not in self._concatenated:
+                self._concatenated[name] = np.concatenate(parts)
+            return gather_int64(self._concatenated[name], rows)
         numbers = np.empty(rows.size, np.int64)
         for part, (at, local) in zip(parts, self._places(rows), strict=True):
             numbers[at] = part[local]
         return numbers
 
     def _places(self, rows: Int32s) -> list[tuple[Int64s, Int64s]]:
-        """For each pane: which of the wanted rows are in it, and their numbers inside it."""
+        """Return for each pane the positions of the rows that lie in it, and their numbers inside it."""
         pane_of = np.searchsorted(self.bases, rows, side="right") - 1
         places = [np.flatnonzero(pane_of == number) for number in range(len(self.panes))]
         return [(at, rows[at] - self.bases[number]) for number, at in enumerate(places)]

@@ -1,6 +1,6 @@
-"""ROWS windows: which row leaves the last C of its stream or partition, and when.
+"""ROWS windows: which row leaves the last C rows of its stream or partition, and when.
 
-Rows are counted in ≺ order, before the WHERE clause looks at them: a row that fails it still is one of the last C.
+The counter sees rows in ≺ order, before the WHERE clause: a row that fails it is still one of the last C.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ class RowCounter:
     next_seq: int = 0
 
     def push(self, table: pa.Table) -> tuple[Int64s, Int64s]:
-        """Counts rows that come in ≺ order. Returns their sequence numbers and, per row, the number of the row it
-        pushes out or −1.
-        """
+        """Count rows in ≺ order; return their sequence numbers and the number of the row that each pushes out, or −1."""
         numbers = self._partition_numbers(table)
         self._reserve(numbers)
         first = self.next_seq
@@ -77,7 +75,7 @@ class RowCounter:
         return known[groups] if known.size else np.empty(0, np.int64)
 
     def _reserve(self, numbers: Int64s) -> None:
-        """Room for every partition and for the rows that may be held besides those held now."""
+        """Reserve room for every partition and for all the new rows in addition to those held now."""
         count = len(self.partitions)
         self.oldest, self.newest = _enlarge(self.oldest, count, NONE), _enlarge(self.newest, count, NONE)
         self.held = _enlarge(self.held, count, 0)

@@ -1,6 +1,4 @@
-"""What a meet remembers between batches: the panes of its base windows, rows that wait for the watermark, and row
-counters.
-"""
+"""State of a window join between batches: panes of the base windows, rows waiting for the watermark, row counters."""
 
 from __future__ import annotations
 
@@ -14,20 +12,19 @@ from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.pane import Pane, merge_panes
 from watersmeet.operators.window_join.row_counter import RowCounter
 
-#: Panes up to this size are merged with a neighbour of similar size, so that a stream of tiny batches leaves a
-#: logarithm of panes.
+#: Panes up to this size are merged with a neighbour of similar size, so that n tiny batches leave O(log n) panes.
 _MERGE_ROWS = 1 << 16
 _MAX_PANES = 12
-#: A pane with a smaller share of living rows is cut to them before it is written down.
+#: Before a new pane is written to a checkpoint, its expired rows are evicted if the share of live rows is below this.
 REWRITE_BELOW_SHARE = 0.8
-#: A new pane with a smaller one is cut at once: its access path is made anew, over so few rows that the next batch
-#: gains by it.
+#: Expired rows of a new pane are evicted at once if the share of live rows is below this. The access path must then be
+#: rebuilt, but over so few rows that the next batch gains.
 EVICT_BELOW_SHARE = 0.25
 
 
 @dataclass(frozen=True)
 class WindowState:
-    """One input's panes, oldest first; whole rows that wait to be released; the counter of a ROWS window."""
+    """State of one input: panes, oldest first; unprojected rows waiting for release; the counter of a ROWS window."""
 
     panes: tuple[Pane, ...] = ()
     waiting: pa.Table | None = None
@@ -39,11 +36,11 @@ class WindowState:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the kept rows themselves, without access paths."""
+        """Bytes of the stored rows, without access paths."""
         return sum(pane.nbytes for pane in self.panes) + (self.waiting.nbytes if self.waiting is not None else 0)
 
     def add_pane(self, pane: Pane, retention_us: int, future_us: int) -> WindowState:
-        """The state with a pane added, without the panes nothing can meet any more, and with small panes merged."""
+        """Return the state with a pane added, panes that can no longer match evicted, and small panes merged."""
         panes = [each for each in self.panes if each.last_use_us(retention_us) >= future_us]
         if len(pane) and pane.last_use_us(retention_us) >= future_us:
             panes.append(_drop_expired(pane, retention_us, future_us, EVICT_BELOW_SHARE))
@@ -52,9 +49,9 @@ class WindowState:
 
 @dataclass(frozen=True)
 class JoinState:
-    """The state of a meet. A value: a step makes a new one and leaves the old one as it was.
+    """The state of a window join. A value: a batch creates a new state and leaves the old one unchanged.
 
-    `derived` is what a tactic made of these inputs and would have to make again without it; it is never written down.
+    `derived` is data that a tactic computed from these inputs and can compute again. It is never checkpointed.
     """
 
     inputs: tuple[WindowState, ...]
@@ -70,10 +67,11 @@ class JoinState:
 
 
 def evict_expired_rows(config: JoinConfig, state: JoinState, before: JoinState, future_us: int) -> JoinState:
-    """The state with those panes cut to their living rows that are new since `before` and would leave much behind.
+    """Evict expired rows from panes that are new since `before`, where the rows to evict are a large share.
 
-    A pane goes when its last row does. One that spans more time than its window is mostly dead when it is made, and
-    whoever writes state down would write that; one that was written already stays as it is.
+    Otherwise a pane is evicted as a whole, when its last row expires. Most rows of a pane that spans more time than its
+    window have expired when it is created, and a checkpoint would contain them. A pane that was already written stays
+    unchanged, so that it is not written again.
     """
     return replace(
         state,
@@ -101,12 +99,13 @@ def _evict_from_window(
 
 
 def _drop_expired(pane: Pane, retention_us: int, future_us: int, share: float) -> Pane:
-    """The pane, cut to its living rows where they are a smaller share of it."""
-    alive = pane.live_mask(retention_us, future_us)
-    return pane.take(alive) if np.count_nonzero(alive) < share * len(pane) else pane
+    """Return the live rows of a pane if their share is below `share`, and the pane itself otherwise."""
+    live = pane.live_mask(retention_us, future_us)
+    return pane.take(live) if np.count_nonzero(live) < share * len(pane) else pane
 
 
 def empty_state(config: JoinConfig) -> JoinState:
+    """Return the state before the first batch."""
     return JoinState(tuple(_empty_window(each) for each in config.inputs))
 
 
@@ -115,12 +114,13 @@ def _empty_window(source: JoinInput) -> WindowState:
 
 
 def _compact_panes(panes: list[Pane], retention_us: int, future_us: int) -> tuple[Pane, ...]:
-    """Merges neighbours while the newer one is at least half as large as the older: each row is then merged a logarithm
-    of times.
+    """Merge neighbours while the newer one is at least half as large as the older one.
+
+    Each row is then merged O(log n) times.
     """
     while len(panes) > 1 and _should_merge(panes):
-        alive = [pane.take(pane.live_mask(retention_us, future_us)) for pane in panes[-2:]]
-        panes = [*panes[:-2], merge_panes(alive)]
+        live = [pane.take(pane.live_mask(retention_us, future_us)) for pane in panes[-2:]]
+        panes = [*panes[:-2], merge_panes(live)]
     return tuple(panes)
 
 

@@ -1,8 +1,8 @@
-"""How long each operator of a meet worked: seconds of CPU, to be held against the predicted ones.
+"""Work of a window join: counters of comparisons and probes, and CPU seconds by operator.
 
-Nothing a meet computes depends on it. The operators are those of the cost model: rows are taken in, kept (selected,
-coded, put into their window), probed by origin, and put out. An access path is made when it is first probed, so that
-work counts with the probe.
+The measurements are compared with the predictions; no result depends on them. The operators are those of the cost
+model. Ingest admits rows. Store selects them, encodes their keys and adds them to their window. Probe finds matches, by
+origin. Emit builds the results. A tactic builds an access path at its first probe, so that work counts as probing.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ Item = TypeVar("Item")
 
 INGEST, STORE, PROBE, EMIT = "ingest", "store", "probe", "emit"
 
-#: In place of an input's number, for work that belongs to no single one.
+#: Replaces the input number for work that belongs to no single input.
 ALL_INPUTS = -1
 
 
 @dataclass
 class OperatorTimer:
-    """Seconds by operator and input.
+    """CPU seconds by operator and input.
 
     >>> ticks = iter([0.0, 2.0])
-    >>> timer = Watch(lambda: next(ticks))
-    >>> with timer.measure(TAKE_IN, 1):
+    >>> timer = OperatorTimer(lambda: next(ticks))
+    >>> with timer.measure(INGEST, 1):
     ...     pass
     >>> timer.spent_s
     {('ingest', 1): 2.0}
@@ -42,6 +42,7 @@ class OperatorTimer:
 
     @contextmanager
     def measure(self, operator: str, number: int = ALL_INPUTS) -> Iterator[None]:
+        """Add the time spent in the `with` block to an operator."""
         started = self.clock()
         try:
             yield
@@ -49,12 +50,12 @@ class OperatorTimer:
             self._spend(operator, number, self.clock() - started)
 
     def measure_items(self, operator: str, items: Iterable[Item], number: int = ALL_INPUTS) -> Iterator[Item]:
-        """The same items; what counts is the time it takes to make them, not what is done with them in between."""
-        made = iter(items)
+        """Yield the same items and measure the time it takes to produce them, not the time the consumer takes."""
+        producer = iter(items)
         while True:
             started = self.clock()
             try:
-                item = next(made)
+                item = next(producer)
             except StopIteration:
                 return
             finally:
@@ -71,9 +72,9 @@ class OperatorTimer:
 
 @dataclass
 class WorkCounters:
-    """Work done so far: by origin and target, and by window. Zero where a tactic does not count.
+    """Work done so far, by (origin, target) or by window. Zero where a tactic does not count.
 
-    `tested` are the matches, partial or whole, that predicates were evaluated on outside of the kernels, by origin.
+    `tested` counts the matches, partial or complete, on which predicates were evaluated outside the kernels, by origin.
     """
 
     inputs: int

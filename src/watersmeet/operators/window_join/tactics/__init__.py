@@ -1,5 +1,5 @@
-"""Tactics: the algorithms that find the matches of a meet, each under the name its paper gave it.
+"""Tactics: the algorithms that find the matches of a window join, each under the name its paper gave it.
 
-The driver fixes which rows are old and which are new; a tactic yields every combination with at least one new row
-exactly once.
+The driver decides which rows are old and which are new. A tactic yields every match with at least one new row exactly
+once.
 """

@@ -1,7 +1,7 @@
 """Parts of a plan that its author may leave open, by algorithm, and defaults for them that need no statistics.
 
-The optimizer fills open parts by cost where it has statistics (`optimizer.filling`). These defaults serve runs that
-have none. Both read the same table, so they agree about which parts an algorithm has.
+The planner fills open parts by cost where it has statistics (`planner.filling`). These defaults serve runs that have
+none. Both read the same table, so they agree about which parts an algorithm has.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from watersmeet.operators.window_join.config import JoinConfig
 #: Evaluation interval of a lazy join, as a share of the shortest window.
 LAZY_SHARE = 0.1
 
-#: Intervals of this length or longer mean windows that do not end in time.
+#: An interval of this length or longer belongs to a window without an end in time.
 _UNBOUNDED_US = 1 << 50
 
 PER_ORIGIN, GLOBAL = "per origin", "global"
@@ -62,7 +62,7 @@ def list_open_parts(plan: Plan) -> OpenParts:
 def fill_by_structure(config: JoinConfig, plan: Plan) -> Plan:
     """Fill open parts from the query alone: orders that follow its predicates, indexes of the default size.
 
-    `config` has to be the meet of this plan, so that its orders are the pinned ones where the plan pins any.
+    `config` must be built from this plan, so that its orders are the pinned ones where the plan pins any.
     """
     if not config.stream_numbers:
         return plan
@@ -93,11 +93,10 @@ def fill_intervals(config: JoinConfig, plan: Plan) -> Plan:
 
 
 def lazy_interval_us(config: JoinConfig) -> int | None:
-    """Return a tenth of the shortest time during which a stream's rows are kept, or None if every stream keeps them
-    forever.
+    """Return a tenth of the shortest retention time of the streams, or None if every stream keeps its rows forever.
 
-    Streams that keep rows for the instant only, as with windows of length 0, do not count if others keep them longer.
-    An interval has at least one microsecond.
+    A stream that keeps rows for one instant only, as with a window of length 0, does not count if another stream keeps
+    rows longer. The interval is at least one microsecond.
     """
     kept_us = [config.inputs[i].retention_us for i in config.stream_numbers]
     bounded_us = [each for each in kept_us if each < FOREVER_US]
@@ -106,7 +105,7 @@ def lazy_interval_us(config: JoinConfig) -> int | None:
 
 
 def choose_default_index(plan: Plan, *, keyed: bool) -> Index:
-    """Return the index of a window for which the plan names none."""
+    """Return the default index of a window for which the plan names none."""
     kind = list_open_parts(plan).indexes
     return Index("hash", DEFAULT_BUCKETS) if kind == HASH or (kind == HASH_WHERE_KEYED and keyed) else Index()
 

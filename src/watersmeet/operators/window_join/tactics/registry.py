@@ -1,4 +1,4 @@
-"""Every tactic by name."""
+"""Every tactic by name, and the configuration of a window join by the tactic its plan names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TACTICS = {tactic.name: tactic for tactic in (RUNS, *NESTED_LOOP_JOINS, *W_JOINS
 
 
 def find_tactic(plan: Plan) -> Tactic:
-    """The tactic a plan names; a tree of joins names its own."""
+    """Return the tactic that a plan names; a plan with a join tree uses the tree tactic."""
     if plan.tree is not None and plan.algorithm in ("runs", "tree"):
         return TREE
     if plan.algorithm not in TACTICS:
@@ -29,11 +29,10 @@ def find_tactic(plan: Plan) -> Tactic:
 
 
 def compile_join_config(bound: BoundQuery, plan: Plan) -> JoinConfig:
-    """Return the meet that runs a query by a plan, with a plan that leaves nothing open; refuse a plan that cannot run,
-    with the reason.
+    """Return the window join that runs a query by a plan; refuse a plan that cannot run, with the reason.
 
-    The hosts fill open parts by cost before they come here (`runtime.planning`); the rest is filled from the query
-    alone.
+    The plan of the result leaves nothing open. The hosts fill open parts by cost first (`runtime.planning`). This
+    function fills the rest from the query alone.
     """
     _refuse_early_aggregation(plan)
     build_drop_boxes(bound, plan)

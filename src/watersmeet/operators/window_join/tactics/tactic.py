@@ -1,4 +1,4 @@
-"""What a tactic is: a name, its reference, a check of the plan that pins it, and the search for combinations."""
+"""The interface of a tactic: a name, a reference, a check of the plan that pins it, and a search for matches."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from watersmeet.operators.window_join.matches import PartialMatches
 from watersmeet.operators.window_join.pane import Pane, Panes
 from watersmeet.operators.window_join.work_counters import WorkCounters
 
+#: The panes that a search may match, by input.
 Reach = dict[int, Panes]
 
-
-#: Old panes by input, new pane by stream, and where to count: yields combinations with the panes their row numbers
-#: refer to.
+#: Takes the old panes by input, the new pane by stream, and the counters. Yields matches with the panes that their row
+#: numbers refer to.
 Search = Callable[
     [JoinConfig, list[tuple[Pane, ...]], dict[int, Pane], WorkCounters], Iterator[tuple[Reach, PartialMatches]]
 ]
@@ -24,16 +24,18 @@ Search = Callable[
 
 @dataclass
 class DerivedState:
-    """What a tactic derived from the base windows in earlier batches; None when it has to be derived again."""
+    """Data that a tactic derived from the base windows in earlier batches; None if it must derive it again."""
 
     value: object = None
 
 
 @dataclass(frozen=True, slots=True)
 class Tactic:
-    """An algorithm of a paper. `settle` checks a plan against a query and returns the search it stands for; `recall`,
-    of a tactic that keeps derived data between batches, the search that goes on from it. `prepare` does what can be
-    done with new rows before their turn.
+    """An algorithm of a paper.
+
+    `compile_plan` checks a plan against a query and returns its search. A tactic that keeps derived data between
+    batches also has `resume_plan`, whose search continues from that data. `prepare` does the work on new rows that needs
+    no old rows, so it can run ahead.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Tactic:
     prepare: Callable[[JoinConfig, dict[int, Pane]], None] | None = None
 
     def search(self, config: JoinConfig, derived: DerivedState) -> Search:
+        """Return the search of the config's plan."""
         return (
             self.compile_plan(config, config.plan)
             if self.resume_plan is None
@@ -52,11 +55,12 @@ class Tactic:
 
 
 def refuse(plan: Plan, reason: str, hint: str | None = None) -> PlanError:
+    """Return the error for a plan that its algorithm cannot run."""
     return PlanError(f'"{plan.algorithm}" cannot run this: {reason}', hint=hint)
 
 
 def refuse_options(plan: Plan, *names: str) -> None:
-    """Refuses knobs that the algorithm does not have, instead of ignoring them."""
+    """Refuse plan options that the algorithm does not have, instead of ignoring them."""
     default = Plan()
     for name in names:
         if getattr(plan, name) != getattr(default, name):
@@ -64,7 +68,7 @@ def refuse_options(plan: Plan, *names: str) -> None:
 
 
 def resolve_aliases(config: JoinConfig, plan: Plan, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Source numbers of the aliases in a plan."""
+    """Return the input numbers of the aliases in a plan."""
     known = config.aliases
     for name in names:
         if name not in known:
