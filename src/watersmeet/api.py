@@ -307,7 +307,7 @@ def _explained(
     schemas = {
         name: infer_schema_from_stats(parsed, name, source)
         if isinstance(source, StreamStats)
-        else source.declared(name)
+        else source.to_schema(name)
         for name, source in streams.items()
     }
     bound = bind(parsed, schemas)

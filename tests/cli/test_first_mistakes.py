@@ -35,7 +35,7 @@ def test_a_wrong_path(files: Path) -> None:
 
 def test_a_wrong_path_that_is_to_be_followed(files: Path) -> None:
     words = said("run", files / "query.sql", *streams(files, a=f"{files}/c,time=ts"), "--follow")
-    assert "has to be there" in words
+    assert "create the directory first" in words
 
 
 def test_no_time_column_given(files: Path) -> None:

@@ -17,14 +17,14 @@ from typer.testing import CliRunner
 
 import watersmeet as wm
 from tests.cli.test_first_mistakes import said, streams
-from watersmeet.calibration.store import load, profile_path
+from watersmeet.calibration.profile_store import load_profile, profile_path
 from watersmeet.cli import main as cli
 from watersmeet.cli.jobfile import read_job_file
 from watersmeet.errors import InputError, InternalError
 from watersmeet.files import MAX_KEY_PARTS, MAX_TEXT_BYTES, read_text_file, refuse_long_keys
 from watersmeet.sources.durations import parse_duration_us
 from watersmeet.sources.files import MAX_NESTING
-from watersmeet.stats.toml import read_stats
+from watersmeet.stats.stream_stats import read_stats
 
 
 def make_pipe(path: Path) -> Path:
@@ -89,7 +89,7 @@ def test_only_a_regular_file_is_read_as_a_profile(tmp_path: Path, monkeypatch: p
     if kind != "a name that is too long":
         profile_path().symlink_to(NOT_FILES[kind](tmp_path))
         with pytest.raises(InputError, match="the saved profile"):
-            load()
+            load_profile()
 
 
 @pytest.mark.parametrize("reading", ["whole", "file by file"])
@@ -102,7 +102,7 @@ def test_only_a_file_or_a_directory_is_read_as_a_stream(files: Path, kind: str, 
 
 def test_a_missing_profile_is_no_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    assert load() is None
+    assert load_profile() is None
 
 
 def test_a_file_without_a_size_is_read_up_to_the_limit() -> None:

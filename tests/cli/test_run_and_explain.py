@@ -195,9 +195,8 @@ def test_rows_that_came_late_are_mentioned(files: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(
         job, "collect_rows", lambda *_: pa.table({"k": [1]}).replace_schema_metadata({"watersmeet": ledger})
     )
-    assert (
-        called("run", files / "query.sql", *_streams(files)).stderr == "3 of 10 rows of a came late and were left out\n"
-    )
+    stderr = called("run", files / "query.sql", *_streams(files)).stderr
+    assert stderr == "3 late rows dropped from a, of 10 that arrived\n"
 
 
 def test_values_cannot_steer_the_terminal(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:

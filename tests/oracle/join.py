@@ -13,7 +13,7 @@ import pyarrow as pa
 from tests.oracle.expressions import Row, evaluate
 from tests.oracle.predicates import WherePredicates, find_admitted_rows, holds, split_where
 from tests.oracle.values import column_values, event_times_us
-from tests.oracle.windows import StreamRow, sort_stream_rows, rows_in_window, rows_in_window_every
+from tests.oracle.windows import StreamRow, rows_in_window, rows_in_window_every, sort_stream_rows
 from watersmeet.algebra.query import BoundQuery, BoundSource
 
 Member = tuple[StreamRow, Row]

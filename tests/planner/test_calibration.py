@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.calibration import aggregation, around, calibrated, load, runs, structures
+from watersmeet.calibration import aggregation, load_profile, measure_profile, runs, structures
+from watersmeet.calibration import batch_overhead as around
 from watersmeet.calibration.measurement import B, TimedResult, fit_weights
 from watersmeet.cli.calibrate import calibrate_machine, render_weights
 from watersmeet.errors import InternalError
@@ -37,7 +38,7 @@ MAY_BE_ZERO = {
 
 @pytest.fixture(scope="module")
 def measured() -> Profile:
-    return calibrated(quick=True)
+    return measure_profile(quick=True)
 
 
 def test_what_is_measured_is_positive_and_less_than_a_second(measured: Profile) -> None:
@@ -133,10 +134,10 @@ def test_the_command_keeps_what_it_measured(
     measured: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setattr("watersmeet.cli.calibrate.calibrated", lambda progress, quick: measured)
+    monkeypatch.setattr("watersmeet.cli.calibrate.measure_profile", lambda progress, quick: measured)
     calibrate_machine(quick=True, as_json=True)
     said = json.loads(capsys.readouterr().out)
-    assert Profile.from_json(json.dumps(said["profile"])) == measured == load()
+    assert Profile.from_json(json.dumps(said["profile"])) == measured == load_profile()
     assert said["saved"] == str(tmp_path / "watersmeet" / "profile.json")
     calibrate_machine(quick=True)
     shown = capsys.readouterr().out

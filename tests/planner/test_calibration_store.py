@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.calibration import current, default_profile, load, profile_path, save
+from watersmeet.calibration import current_profile, default_profile, load_profile, profile_path, save_profile
 from watersmeet.errors import InputError
 from watersmeet.planner.models.profile import STRUCTURES, Profile, Structure
 
@@ -20,12 +20,12 @@ def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_saved_profile_is_the_one_in_use(configuration: Path) -> None:
-    assert load() is None
-    assert current() == default_profile()
-    assert save(MINE) == configuration / "watersmeet" / "profile.json"
-    assert load() == current() == MINE
-    save(default_profile())
-    assert current() == default_profile()
+    assert load_profile() is None
+    assert current_profile() == default_profile()
+    assert save_profile(MINE) == configuration / "watersmeet" / "profile.json"
+    assert load_profile() == current_profile() == MINE
+    save_profile(default_profile())
+    assert current_profile() == default_profile()
     assert [each.name for each in (configuration / "watersmeet").iterdir()] == ["profile.json"]
 
 
@@ -42,10 +42,10 @@ def test_a_saved_profile_is_the_one_in_use(configuration: Path) -> None:
     ],
 )
 def test_a_damaged_file_is_refused_with_its_path_and_what_to_do(content: bytes, reason: str) -> None:
-    path = save(MINE)
+    path = save_profile(MINE)
     path.write_bytes(content)
     with pytest.raises(InputError, match=reason) as refused:
-        current()
+        current_profile()
     assert str(path) in str(refused.value)
     assert "watersmeet calibrate" in str(refused.value)
 
@@ -53,9 +53,9 @@ def test_a_damaged_file_is_refused_with_its_path_and_what_to_do(content: bytes, 
 def test_what_cannot_be_read_or_written_is_said(configuration: Path) -> None:
     profile_path().mkdir(parents=True)
     with pytest.raises(InputError, match="is a directory"):
-        load()
+        load_profile()
     with pytest.raises(InputError, match="cannot be saved"):
-        save(MINE)
+        save_profile(MINE)
     assert [each.name for each in (configuration / "watersmeet").iterdir()] == ["profile.json"]
 
 

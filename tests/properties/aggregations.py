@@ -40,7 +40,7 @@ from watersmeet.operators.aggregate.state import AggregateState
 from watersmeet.operators.window_join.serialization import SavedPart
 from watersmeet.runtime.embedded.run import AggregationRun
 
-from .cases import QueryCase, FromItem, QueryPiece
+from .cases import FromItem, QueryCase, QueryPiece
 from .engine import declare_source
 from .generators import generate_case
 

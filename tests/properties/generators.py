@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .cases import QueryCase, FromItem, QueryPiece, SourceData
+from .cases import FromItem, QueryCase, QueryPiece, SourceData
 from .columns import FAMILIES, NESTED, PRICES, ColumnFamily, build_array, choose_family, generate_column
 from .mixtures import change_some_cases
 from .predicates import TimePredicates, choose_predicates

@@ -60,12 +60,15 @@ def _other_orders(cost: Original) -> Original:
 
 MUTANTS = (
     _mutant("explain shows another order", explain.Explanation, "_orders", _other_orders),
-    _mutant("a run fills a pinned plan without statistics", embedded, "plan_of", _leaves_pinned_plans_open),
+    _mutant("a run fills a pinned plan without statistics", embedded, "choose_plan", _leaves_pinned_plans_open),
     _mutant(
-        "Spark fills a pinned plan without statistics", execution_plan, "spark_plan", _leaves_pinned_spark_plans_open
+        "Spark fills a pinned plan without statistics",
+        execution_plan,
+        "choose_spark_plan",
+        _leaves_pinned_spark_plans_open,
     ),
-    _mutant("a run ignores declared statistics", embedded, "planning_rows", _ignores_declared),
-    _mutant("Spark ignores declared statistics", execution_plan, "spark_plan", _ignores_declared_on_spark),
+    _mutant("a run ignores declared statistics", embedded, "read_planning_input", _ignores_declared),
+    _mutant("Spark ignores declared statistics", execution_plan, "choose_spark_plan", _ignores_declared_on_spark),
     _mutant("the default order crosses inputs before a band", config, "choose_probe_order", _looks_at_equalities_only),
     _mutant(
         "the default tree joins sources in the order of FROM",
@@ -73,11 +76,15 @@ MUTANTS = (
         "left_deep",
         lambda join: lambda names: join(sorted(names)),
     ),
-    _mutant("a changed plan keeps its open parts", embedded.EmbeddedRun, "_fill", lambda _: lambda run, plan: plan),
-    _mutant("the grid ignores rates", execution_plan, "input_rates", _equal_rates),
-    _mutant("explain predicts the grid of equal rates", planning, "input_rates", _equal_rates),
+    _mutant(
+        "a changed plan keeps its open parts", embedded.EmbeddedRun, "_fill_plan", lambda _: lambda run, plan: plan
+    ),
+    _mutant("the grid ignores rates", execution_plan, "estimate_input_rates", _equal_rates),
+    _mutant("explain predicts the grid of equal rates", planning, "estimate_input_rates", _equal_rates),
     _mutant("copies cost nothing", cost_of_spark.Shuffle, "copies", lambda _: property(lambda shuffle: {})),
     _mutant("a restart chooses a new grid", GridStore, "load", lambda _: lambda store, query, join, grouping: None),
     _mutant("a restart overwrites the grid", GridStore, "has_started", lambda _: property(lambda store: False)),
-    _mutant("a damaged grid is not noticed", framing, "_digest", lambda _: lambda kind, version, payload: "0" * 64),
+    _mutant(
+        "a damaged grid is not noticed", framing, "_compute_digest", lambda _: lambda kind, version, payload: "0" * 64
+    ),
 )

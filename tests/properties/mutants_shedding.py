@@ -145,7 +145,7 @@ def _judged_by_the_join(explained: Original) -> Original:
         about = explained(query, streams, stats, plan, budget, **knobs)
         if "wishes" not in knobs or not about.bound.is_aggregation:
             return about
-        bound = bind(parse(query), {name: source.declared(name) for name, source in streams.items()})
+        bound = bind(parse(query), {name: source.to_schema(name) for name, source in streams.items()})
         return explain_run(
             build_join_below(bound, build_group_outputs(bound)),
             streams,
@@ -222,13 +222,13 @@ SHEDDING_MUTANTS: tuple[tuple[Mutant, Check], ...] = (
         _mutant("pairs that share a row are independent", SampledJoin, "_by_subset", _pairs_independent),
         checks.check_allocated_estimates,
     ),
-    (_mutant("one draw for both roles", allocation, "role_box", _one_draw), checks.check_role_draws),
+    (_mutant("one draw for both roles", allocation, "make_role_drop_box", _one_draw), checks.check_role_draws),
     (
         _mutant("pairs of equal times found in both directions", allocation, "Comparison", _ties_twice),
         checks.check_allocated_pairs,
     ),
     (
-        _mutant("rows must be kept in both roles", AllocatedRun, "_without_shed", _kept_in_both),
+        _mutant("rows must be kept in both roles", AllocatedRun, "_shed_rows", _kept_in_both),
         checks.check_allocated_pairs,
     ),
     (_mutant("feasibility judged by the join", api, "_explained", _judged_by_the_join), checks.check_budgets),

@@ -116,8 +116,8 @@ VALUE_MUTANTS = (
     _mutant("unit s read as ms", times, "TIME_UNITS_NS", _unit_sizes(s=1_000_000)),
     _mutant("unit ms read as us", times, "TIME_UNITS_NS", _unit_sizes(ms=1_000)),
     _mutant("unit ns read as us", times, "TIME_UNITS_NS", _unit_sizes(ns=1_000)),
-    _mutant("the declared unit is forgotten", embedded, "event_times_us", _units_forgotten),
-    _mutant("nanoseconds round towards zero", times, "_in_microseconds", _rounded_towards_zero),
+    _mutant("the declared unit is forgotten", embedded, "extract_event_times_us", _units_forgotten),
+    _mutant("nanoseconds round towards zero", times, "_scale_to_us", _rounded_towards_zero),
 )
 
 #: Caught by ties that a nested column decides.

@@ -23,8 +23,8 @@ from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 
 from .aggregations import GROUP_KEYS, HAVING, AggregationCase
-from .aggregations import choose_piece as choose_piece
 from .aggregations import choose_group_outputs as choose_outputs
+from .aggregations import choose_piece as choose_piece
 from .arrivals import StreamArrivals
 from .cases import QueryCase, SourceData
 from .generators import generate_large_case
@@ -196,7 +196,7 @@ def _job(shedding: SheddingCase, path: Path, kept: _BatchTexts) -> IncrementalJo
             idle_us=arrival.idle_us,
         )
     return IncrementalJob(
-        wm.sql(shedding.case.text), sources, kept, True, path / "checkpoint", None, choose=lambda: shedding.plan
+        wm.sql(shedding.case.text), sources, kept, True, path / "checkpoint", None, choose_plan=lambda: shedding.plan
     )
 
 
@@ -214,7 +214,7 @@ class _BatchTexts:
 
     parts: list[list[str]]
 
-    def put(self, batch: int, rows: pa.Table) -> None:
+    def write_batch(self, batch: int, rows: pa.Table) -> None:
         del self.parts[batch:]
         self.parts.append(_row_texts(rows))
 

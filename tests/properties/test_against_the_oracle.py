@@ -19,7 +19,7 @@ from watersmeet.errors import PlanError
 
 from .arrivals import StreamArrivals, arrive_in_any_batches, arrive_with_late_rows, arrive_within_lateness
 from .cases import QueryCase
-from .engine import assert_same, collect, collect_arriving, expected_rows, add_failure_note
+from .engine import add_failure_note, assert_same, collect, collect_arriving, expected_rows
 from .generators import generate_case, generate_timed_case
 from .plans import random_plans
 

@@ -19,9 +19,9 @@ from watersmeet.errors import WatersmeetError
 from .aggregations import (
     AggregationCase,
     EmittedRows,
-    early_plans,
     collect_groups,
     collect_groups_arriving,
+    early_plans,
     expected_groups,
     expected_groups_by_batch,
     expected_groups_by_row,

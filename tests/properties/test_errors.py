@@ -16,7 +16,7 @@ from watersmeet.errors import QueryError
 
 from .arrivals import arrive_in_any_batches, arrive_with_late_rows, arrive_within_lateness
 from .cases import QueryCase
-from .engine import Rows, collect, collect_arriving, expected_rows, add_failure_note
+from .engine import Rows, add_failure_note, collect, collect_arriving, expected_rows
 from .generators import generate_case, generate_timed_case
 from .mixtures import make_raising
 from .plans import random_plans

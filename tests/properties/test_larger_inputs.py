@@ -17,7 +17,7 @@ from watersmeet.operators.window_join import admission, state
 from watersmeet.operators.window_join.tactics import grouped_runs
 
 from .arrivals import arrive_in_any_batches, arrive_within_lateness
-from .duckdb_oracle import duckdb_rows, open_duckdb, make_portable
+from .duckdb_oracle import duckdb_rows, make_portable, open_duckdb
 from .engine import assert_same, collect, collect_arriving, expected_rows
 from .generators import generate_case, generate_large_case
 

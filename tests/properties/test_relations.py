@@ -20,12 +20,12 @@ from .cases import QueryCase
 from .engine import Rows, assert_same, collect, collect_arriving
 from .generators import generate_case
 from .relations import (
-    select_only_ids,
-    shift_times,
+    drop_calendar_predicates,
     enlarge_a_window,
     put_ids_first,
     rename_keys,
-    drop_calendar_predicates,
+    select_only_ids,
+    shift_times,
 )
 
 EXAMPLES = settings(

@@ -19,7 +19,7 @@ from watersmeet.operators.shed.sampling import DropBox
 
 from .arrivals import arrive_in_any_batches, arrive_with_late_rows
 from .cases import QueryCase
-from .engine import assert_same, collect, collect_arriving, expected_rows, add_failure_note
+from .engine import add_failure_note, assert_same, collect, collect_arriving, expected_rows
 from .generators import generate_case, generate_timed_case
 from .plans import random_plans
 

@@ -10,7 +10,7 @@ import pytest
 from tests.oracle import join_rows
 from tests.volume import scale_volume
 
-from .duckdb_oracle import duckdb_rows, duckdb_text, open_duckdb, make_portable
+from .duckdb_oracle import duckdb_rows, duckdb_text, make_portable, open_duckdb
 from .generators import generate_case
 
 CHUNKS = 10

@@ -74,11 +74,11 @@ def check_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 assert job.rows() == wanted, case.label
                 continue
             assert any(str(job.path / name) in refused for name in case.damaged), (case.label, refused)
-            said = [f"{each.place} {each.wrong}" for each in found]
+            said = [f"{each.path} {each.problem}" for each in found]
             assert any(str(job.path / name) in each for name in case.damaged for each in said), (case.label, said)
-            if all(each.can_be_mended for each in found):
+            if all(each.is_fixable for each in found):
                 for each in found:
-                    each.mend()
+                    each.fix()
                 assert refusal(job) is None, case.label
                 assert job.rows() == wanted, case.label
 
@@ -90,7 +90,7 @@ def check_fixes_keep_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place.write_bytes(place.read_bytes()[:-3])
     damaged = place.read_bytes()
     for each in find_problems(job.checkpoint):
-        each.mend()
+        each.fix()
     assert damaged in [file.read_bytes() for file in place.parent.iterdir() if file.name.startswith(".")]
 
 
@@ -120,7 +120,7 @@ def check_versions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         newer.setattr(framing, "READABLE_VERSIONS", (3,))
         job.run()
     assert "another version of Watersmeet: format 3" in (refusal(job) or "")
-    assert any("another version" in each.wrong for each in find_problems(job.checkpoint))
+    assert any("another version" in each.problem for each in find_problems(job.checkpoint))
     (path / "fresh").mkdir()
     fresh = Job(path / "fresh", JOIN)
     fresh.add_files(0)
@@ -173,16 +173,16 @@ def check_inputs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         said = refusal(job)
         assert said is not None
         assert f'"{lost}" of batch {COMMITTED_BATCHES}' in said
-        assert lost in [each.place for each in find_problems(job.checkpoint)]
+        assert lost in [each.path for each in find_problems(job.checkpoint)]
         lost.write_bytes(content)
         os.utime(lost, ns=(times.st_atime_ns, times.st_mtime_ns))
         job.restore(tree)
     state = state_path(job.checkpoint, COMMITTED_BATCHES - 1)
     state.write_bytes(state.read_bytes()[:-3])
     (path / "b" / f"{COMMITTED_BATCHES - 1:03d}.parquet").unlink()
-    found = {each.place: each for each in find_problems(job.checkpoint)}
-    assert not found[state].can_be_mended
-    assert f"{COMMITTED_BATCHES - 1:03d}.parquet" in found[state].meaning
+    found = {each.path: each for each in find_problems(job.checkpoint)}
+    assert not found[state].is_fixable
+    assert f"{COMMITTED_BATCHES - 1:03d}.parquet" in found[state].consequence
 
 
 def check_crashes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +354,7 @@ def _without_restart(path: Path, files: dict[str, Any], job: IncrementalJob) -> 
             _write_round(path, files, figures.batch + 1)
 
     return run_incremental(
-        IncrementalJob(job.query, job.sources, job.outbox, True, job.checkpoint, job.out), stop, next_round
+        IncrementalJob(job.query, job.sources, job.sink, True, job.checkpoint, job.out), stop, next_round
     )
 
 

@@ -49,7 +49,7 @@ def _missing_is_fine(read: Original) -> Original:
     def replacement(path: Any, manifest: Any, damages: list[Any]) -> Any:
         found: list[Any] = []
         records = read(path, manifest, found)
-        damages += [each for each in found if each.wrong != "is missing"]
+        damages += [each for each in found if each.problem != "is missing"]
         return records
 
     return replacement
@@ -66,10 +66,10 @@ def _state_before_rows(run_batch: Original) -> Original:
         late: list[Callable[[], None]] = []
 
         class Later:
-            def put(self, number: int, rows: Any) -> None:
-                late.append(lambda: job.outbox.put(number, rows))
+            def write_batch(self, number: int, rows: Any) -> None:
+                late.append(lambda: job.sink.write_batch(number, rows))
 
-        run_batch(replace(job, outbox=Later()), saving, run, batch, files, observe, progress)
+        run_batch(replace(job, sink=Later()), saving, run, batch, files, observe, progress)
         for put in late:
             put()
 
@@ -139,7 +139,7 @@ def _owner_by_path(_: Original) -> Original:
 def _always_fixed(make: Original) -> Original:
     def replacement(*args: Any) -> Any:
         found = make(*args)
-        return replace(found, aside=(found.place,))
+        return replace(found, aside=(found.path,))
 
     return replacement
 
@@ -191,7 +191,7 @@ def _no_ledger(run: Any) -> None:
 def _nothing_seen(resumed: Original) -> Original:
     def replacement(job: Any, *rest: Any) -> Any:
         found = resumed(job, *rest)
-        for each in job.inboxes.values():
+        for each in job.file_sources.values():
             each.seen.clear()
         return found
 
@@ -213,7 +213,7 @@ def _batch_in_flight_forgotten(resumed: Original) -> Original:
         batch, pending = resumed(job, *rest)
         for files in pending:
             for name, each in files.items():
-                job.inboxes[name].seen.update(file.name for file in each)
+                job.file_sources[name].seen.update(file.name for file in each)
         return batch, []
 
     return replacement
@@ -264,7 +264,11 @@ MUTANTS = (
     _mutant(
         "an older version is called damaged", checks.check_versions, Patch(contents, "_refuse_format_1", _does(None))
     ),
-    _mutant("another query is accepted", checks.check_versions, Patch(contents.RunIdentity, "difference", _does(None))),
+    _mutant(
+        "another query is accepted",
+        checks.check_versions,
+        Patch(contents.RunIdentity, "describe_difference", _does(None)),
+    ),
     _mutant(
         "a damaged checkpoint is used",
         checks.check_damage,
@@ -276,7 +280,7 @@ MUTANTS = (
     _mutant(
         "the record is written after the rows",
         checks.check_order,
-        Patch(Checkpoint, "decide", _record_kept_back),
+        Patch(Checkpoint, "log_batch_inputs", _record_kept_back),
         Patch(Checkpoint, "commit", _record_after_rows),
     ),
     _mutant(
@@ -316,7 +320,7 @@ MUTANTS = (
         checks.check_damage,
         Patch(findings, "list_part_files", _does({})),
     ),
-    _mutant("a fix deletes files", checks.check_fixes_keep_files, Patch(findings.Finding, "mend", _deleted)),
+    _mutant("a fix deletes files", checks.check_fixes_keep_files, Patch(findings.Finding, "fix", _deleted)),
     _mutant(
         "the watermark is not saved",
         checks.check_restarts,
@@ -352,7 +356,7 @@ MUTANTS = (
     _mutant(
         "an older state is restored",
         checks.check_crashes,
-        Patch(Checkpoint, "latest", _oldest_state),
+        Patch(Checkpoint, "latest_state", _oldest_state),
         Patch(checkpoint, "read_contents", _all_states_read),
     ),
     _mutant("the checkpoint is not locked", checks.check_lock, Patch(checkpoint, "lock_checkpoint", _unlocked)),

@@ -162,7 +162,7 @@ def interrupted_job(path: Path, query: str, monkeypatch: pytest.MonkeyPatch, *, 
         if rows_written:
             patched.setattr(Checkpoint, "commit", crash)
         else:
-            patched.setattr(PartFileSink, "put", crash)
+            patched.setattr(PartFileSink, "write_batch", crash)
         with pytest.raises(Crash):
             job.run()
     job.add_files(COMMITTED_BATCHES + 1)

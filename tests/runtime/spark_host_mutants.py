@@ -141,7 +141,7 @@ def _late_at_once(advance: Original) -> Original:
         for packet in packets:
             seen.add(packet)
         return advance(
-            self, label, bucket.BucketState(state.inner, state.watermark.after(seen.seen_us)), packets, last=last
+            self, label, bucket.BucketState(state.inner, state.watermark.after_batch(seen.seen_us)), packets, last=last
         )
 
     return replacement

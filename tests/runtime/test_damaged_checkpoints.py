@@ -49,14 +49,14 @@ def test_damage_to_any_file_is_reported_by_name_or_changes_no_row(
             outcomes["same rows"] += 1
             continue
         assert any(str(job.path / name) in refused for name in case.damaged), (case.label, refused)
-        said = " ".join(f"{each.place} {each.wrong}" for each in found)
+        said = " ".join(f"{each.path} {each.problem}" for each in found)
         assert any(str(job.path / name) in said for name in case.damaged), (case.label, refused, said)
         outcomes["reported"] += 1
         alike = (case.damage, frozenset(case.damaged))
-        if all(each.can_be_mended for each in found) and alike not in fixed:
+        if all(each.is_fixable for each in found) and alike not in fixed:
             fixed.add(alike)
             for each in found:
-                each.mend()
+                each.fix()
             assert find_problems(job.checkpoint) == [], case.label
             assert refusal(job) is None, case.label
             assert job.rows() == wanted, case.label

@@ -251,7 +251,7 @@ def test_a_damaged_state_costs_a_batch_and_no_row(tmp_path: Path, filled: dict[s
     with pytest.raises(InputError, match="watersmeet repair"):
         ran(job(tmp_path))
     (found,) = find_problems(tmp_path / "ckpt")
-    found.mend()
+    found.fix()
     assert find_problems(tmp_path / "ckpt") == []
     assert ran(job(tmp_path)).resumed_after == 0
     assert written(tmp_path) == wanted(tables)
@@ -264,12 +264,12 @@ def test_a_torn_decision_is_mended_and_a_lost_one_is_said_to_be_lost(
     batches = tmp_path / "ckpt" / "batches"
     (batches / "0000000001.json").write_text('{"files": {"a"')
     (found,) = find_problems(tmp_path / "ckpt")
-    assert found.can_be_mended
-    found.mend()
+    assert found.is_fixable
+    found.fix()
     (batches / "0000000000.json").unlink()
     (lost,) = find_problems(tmp_path / "ckpt")
-    assert not lost.can_be_mended
-    assert "read twice" in lost.meaning
+    assert not lost.is_fixable
+    assert "read twice" in lost.consequence
 
 
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
@@ -298,14 +298,14 @@ def test_the_newest_entries_of_a_spark_checkpoint_can_be_mended_older_ones_not(t
     assert find_problems(path) == []
     (path / "commits" / "2").write_text("")
     (torn,) = find_problems(path)
-    assert torn.can_be_mended
-    torn.mend()
+    assert torn.is_fixable
+    torn.fix()
     (path / "offsets" / "3").write_text("v1\n{")
     (torn,) = find_problems(path)
-    torn.mend()
+    torn.fix()
     assert find_problems(path) == []
     (path / "offsets" / "1").write_text("v1\n{")
     (old,) = find_problems(path)
-    assert not old.can_be_mended
+    assert not old.is_fixable
     (path / "offsets" / "1").unlink()
-    assert [each.wrong for each in find_problems(path)] == ["is missing"]
+    assert [each.problem for each in find_problems(path)] == ["is missing"]

@@ -65,7 +65,7 @@ def job(path: Path, query: str) -> IncrementalJob:
     }
     out = path / "out"
     return IncrementalJob(
-        wm.sql(query), sources, PartFileSink(out), False, path / "ckpt", str(out), choose=lambda: PLAN
+        wm.sql(query), sources, PartFileSink(out), False, path / "ckpt", str(out), choose_plan=lambda: PLAN
     )
 
 

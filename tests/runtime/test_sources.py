@@ -118,17 +118,17 @@ def test_a_source_without_a_batch_has_no_columns() -> None:
 
 def test_a_missing_time_column_is_named_beside_those_that_exist() -> None:
     with pytest.raises(InputError, match='stream "bids" has no time column "when"') as caught:
-        stream(TABLE, time="when").declared("bids")
+        stream(TABLE, time="when").to_schema("bids")
     assert "existing columns: k, ts" in str(caught.value)
 
 
 def test_a_time_column_of_the_wrong_type_is_refused() -> None:
     with pytest.raises(InputError, match='time column "k" of stream "bids" is double'):
-        stream(pa.table({"k": [1.5]}), time="k").declared("bids")
+        stream(pa.table({"k": [1.5]}), time="k").to_schema("bids")
 
 
 def test_a_relation_needs_no_time() -> None:
-    declared = relation(TABLE).declared("items")
+    declared = relation(TABLE).to_schema("items")
     assert declared.fields.names == ["k", "ts"]
 
 
@@ -239,4 +239,4 @@ def test_a_csv_with_nothing_but_its_header_is_an_empty_stream(tmp_path: Path) ->
     (tmp_path / "a.csv").write_text("k,ts\n")
     declared = stream(tmp_path / "a.csv", time="ts")
     assert [batch.num_rows for batch in declared.batches()] == [0]
-    assert declared.declared("a").time == "ts"
+    assert declared.to_schema("a").time == "ts"

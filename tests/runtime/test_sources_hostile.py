@@ -72,7 +72,7 @@ def test_random_bytes_are_read_or_refused_but_never_crash(
     path = tmp_path_factory.mktemp("hostile") / f"a{suffix}"
     path.write_bytes(content)
     try:
-        declared = stream(path, time="ts").declared("s")
+        declared = stream(path, time="ts").to_schema("s")
         extract_event_times_us("s", next(stream(path, time="ts").batches()), declared.time)
     except InputError:
         pass

@@ -53,11 +53,11 @@ def test_a_batch_runs_again_only_with_its_own_input(checkpoint: Path, batch: int
     inputs = checkpoint.parent / "in put"
     (inputs / f"{other}.csv").unlink()
     (torn,) = find_problems(checkpoint)
-    assert torn.can_be_mended
+    assert torn.is_fixable
     (inputs / f"{batch}.csv").unlink()
     (torn,) = find_problems(checkpoint)
-    assert not torn.can_be_mended
-    assert f'{batch}.csv" is missing' in torn.meaning
+    assert not torn.is_fixable
+    assert f'{batch}.csv" is missing' in torn.consequence
 
 
 def test_an_input_that_changed_is_named(checkpoint: Path) -> None:
@@ -65,8 +65,8 @@ def test_an_input_that_changed_is_named(checkpoint: Path) -> None:
     file = checkpoint.parent / "in put" / "2.csv"
     os.utime(file, (1, 1))
     (torn,) = find_problems(checkpoint)
-    assert not torn.can_be_mended
-    assert "has changed since" in torn.meaning
+    assert not torn.is_fixable
+    assert "has changed since" in torn.consequence
 
 
 def test_the_input_of_a_batch_in_flight_is_named(checkpoint: Path) -> None:
@@ -74,7 +74,7 @@ def test_the_input_of_a_batch_in_flight_is_named(checkpoint: Path) -> None:
     assert find_problems(checkpoint) == []
     (checkpoint.parent / "in put" / "2.csv").unlink()
     (found,) = find_problems(checkpoint)
-    assert (found.place.name, found.wrong, found.can_be_mended) == ("2.csv", "is missing", False)
+    assert (found.path.name, found.problem, found.is_fixable) == ("2.csv", "is missing", False)
 
 
 # --- owners of outputs

@@ -82,7 +82,7 @@ def test_ctrl_c_stops_cleanly(growing: Path) -> None:
     said = stderr.read_text()
     assert process.returncode == 130
     assert "stopped: 10 rows" in said
-    assert "the same command goes on from here" in said
+    assert "rerun the same command to resume" in said
     assert "Traceback" not in said
 
 
@@ -132,8 +132,8 @@ def test_nothing_but_our_own_lines_reaches_the_terminal(growing: Path) -> None:
         *places,
     ]
     found = subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    where = f"the same command goes on from here; the checkpoint is {growing / 'ckpt'}"
-    assert (found.stdout, found.stderr.splitlines()) == ("", ["all files are read: 10 rows", where])
+    where = f"rerun the same command to resume; checkpoint: {growing / 'ckpt'}"
+    assert (found.stdout, found.stderr.splitlines()) == ("", ["all files processed: 10 rows", where])
 
 
 def test_an_aggregation_beyond_its_budget_is_refused_on_spark_as_it_is_here(growing: Path) -> None:

@@ -48,7 +48,7 @@ def test_after_a_batch_that_takes_too_long_later_ones_drop(spark: SparkSession, 
     )
     run = wm.run(QUERY, over(a=fifths("a"), b=fifths("b")), plan=wm.plan())
     found = []
-    for batch, tables in enumerate(run.rounds()):
+    for batch, tables in enumerate(run.read_rounds()):
         plan = log.plan_at(batch)
         if plan is not None:
             run.replan(plan)

@@ -89,7 +89,7 @@ def embedded_by_rates() -> tuple[Rows, list[dict[str, dict[str, int]]]]:
     """The rows and each batch's ledger when the same rates hold from the same batches on in this process."""
     run = wm.run(QUERY, over(a=thirds("a"), b=thirds("b")), plan=wm.plan())
     found, ledgers = [], []
-    for batch, tables in enumerate(run.rounds()):
+    for batch, tables in enumerate(run.read_rounds()):
         if batch in RATES:
             run.replan(wm.plan(drop=RATES[batch]))
         found += run.advance(tables)

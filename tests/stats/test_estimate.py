@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from watersmeet.errors import InputError
-from watersmeet.stats.estimate import Estimate, Provenance, assumed, derived
+from watersmeet.stats.estimate import Estimate, Provenance, assume, derive
 
 ENORMOUS = pytest.param(10**5000, id="enormous")  # Python prints no number this long, so it cannot name a test
 
@@ -38,11 +38,11 @@ def test_an_estimate_prints_its_value_and_where_it_comes_from(value: float, text
 def test_a_number_computed_from_an_assumed_one_is_assumed_and_otherwise_derived(
     first: Provenance, second: Provenance
 ) -> None:
-    result = derived(6, Estimate(2, first), Estimate(3, second), note="product")
+    result = derive(6, Estimate(2, first), Estimate(3, second), note="product")
     is_assumed = Provenance.ASSUMED in (first, second)
     assert result == Estimate(6, Provenance.ASSUMED if is_assumed else Provenance.DERIVED, "product")
 
 
 def test_a_derived_number_is_checked_like_any() -> None:
     with pytest.raises(InputError):
-        derived(float("nan"), assumed(1, "for the test"))
+        derive(float("nan"), assume(1, "for the test"))

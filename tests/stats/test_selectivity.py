@@ -28,7 +28,7 @@ from watersmeet.algebra.expressions import (
 )
 from watersmeet.errors import InputError
 from watersmeet.stats.estimate import Estimate, Provenance
-from watersmeet.stats.selectivity import sampled_selectivity, selectivity
+from watersmeet.stats.selectivity import estimate_selectivity, measure_selectivity
 
 ITEM, STORE, PRICE, OTHER = Column("item", "a"), Column("store", "b"), Column("price", "a"), Column("other", "b")
 ONE, TWO, NULL = Literal(1, pa.int64()), Literal(2, pa.int64()), Literal(None, pa.null())
@@ -43,7 +43,7 @@ NULLS = {ITEM: Estimate(0.25, Provenance.MEASURED)}
 
 
 def share(predicate: Expr) -> Estimate:
-    return selectivity(predicate, DISTINCT.get, NULLS.get)
+    return estimate_selectivity(predicate, DISTINCT.get, NULLS.get)
 
 
 def equal(left: Expr, right: Expr) -> Expr:
@@ -136,7 +136,7 @@ def test_containment_matches_a_count_over_contained_values() -> None:
 
 def test_a_column_without_values_is_refused() -> None:
     with pytest.raises(InputError, match='"item" cannot have 0 distinct values'):
-        selectivity(equal(ITEM, ONE), lambda column: Estimate(0, Provenance.DECLARED))
+        estimate_selectivity(equal(ITEM, ONE), lambda column: Estimate(0, Provenance.DECLARED))
 
 
 @pytest.mark.parametrize(
@@ -148,19 +148,19 @@ def test_a_column_without_values_is_refused() -> None:
     ],
 )
 def test_a_sampled_share_counts_what_is_true(mask: pa.Array) -> None:
-    assert sampled_selectivity(mask) == Estimate(0.25, Provenance.MEASURED, "1 of 4 rows passed")
+    assert measure_selectivity(mask) == Estimate(0.25, Provenance.MEASURED, "1 of 4 rows passed")
 
 
 def test_a_sample_in_which_nothing_passed_is_rare_and_not_impossible() -> None:
-    assert sampled_selectivity(np.zeros(98, np.bool_)) == Estimate(0.01, Provenance.MEASURED, "none of 98 rows passed")
-    assert sampled_selectivity(pa.nulls(98, pa.bool_())).value == 0.01
+    assert measure_selectivity(np.zeros(98, np.bool_)) == Estimate(0.01, Provenance.MEASURED, "none of 98 rows passed")
+    assert measure_selectivity(pa.nulls(98, pa.bool_())).value == 0.01
 
 
 def test_a_sample_of_no_rows_says_nothing() -> None:
-    assert sampled_selectivity(np.zeros(0, np.bool_)).is_assumed
+    assert measure_selectivity(np.zeros(0, np.bool_)).is_assumed
 
 
 @pytest.mark.parametrize("mask", [np.array([1, 0]), pa.array([1, 0]), [True], None, np.ones((2, 2), np.bool_)])
 def test_what_is_no_mask_is_refused(mask: pa.Array) -> None:
     with pytest.raises(InputError, match="array of truth values"):
-        sampled_selectivity(mask)
+        measure_selectivity(mask)

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from watersmeet.errors import InputError
-from watersmeet.stats.stream_stats import stats
-from watersmeet.stats.toml import read_stats
+from watersmeet.stats.stream_stats import read_stats, stats
 
 GOOD = """
 [streams.bids]

@@ -17,7 +17,7 @@ from rich.text import Text
 
 import watersmeet as wm
 from watersmeet.calibration.calibrate import cpu_name
-from watersmeet.cli.terminal import escape_control_characters, make_console
+from watersmeet.cli.terminal import escape_controls, make_console
 from watersmeet.errors import InputError
 from watersmeet_lab.papers.claims import Claim
 from watersmeet_lab.papers.effort import choose_effort
@@ -42,7 +42,7 @@ def write_paper_report(name: str, out: Path, *, quick: bool, as_json: bool) -> N
     screen = make_console()
     screen.print(_claims_table(claims))
     screen.print(
-        f"{_count_verdicts(claims)}; the report is {escape_control_characters(str(index))}",
+        f"{_count_verdicts(claims)}; the report is {escape_controls(str(index))}",
         markup=False,
         soft_wrap=True,
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias
 
-from watersmeet.algebra.html import table
+from watersmeet.algebra.render import table
 from watersmeet.errors import PlanError, listing
 
 INDEX_KINDS = ("list", "hash", "btree", "ttree")

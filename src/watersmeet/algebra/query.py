@@ -109,7 +109,7 @@ class Query:
         return query_text(self)
 
     def _repr_html_(self) -> str:
-        from watersmeet.algebra.html import code
+        from watersmeet.algebra.render import code
 
         return code(str(self))
 

@@ -1,8 +1,12 @@
-"""Calibration: the weights of the cost models, measured on the machine at hand with the engine's own kernels, and kept
-for later runs.
-"""
+"""Calibration: measures the weights of the cost models on this machine with the engine's own kernels, and saves them."""
 
-from watersmeet.calibration.calibrate import calibrated
-from watersmeet.calibration.store import current, default_profile, load, profile_path, save
+from watersmeet.calibration.calibrate import measure_profile
+from watersmeet.calibration.profile_store import (
+    current_profile,
+    default_profile,
+    load_profile,
+    profile_path,
+    save_profile,
+)
 
-__all__ = ["calibrated", "current", "default_profile", "load", "profile_path", "save"]
+__all__ = ["current_profile", "default_profile", "load_profile", "measure_profile", "profile_path", "save_profile"]

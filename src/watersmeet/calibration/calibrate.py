@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from watersmeet.calibration import aggregation, around, loops, runs, structures
+from watersmeet.calibration import aggregation, loops, runs, structures
+from watersmeet.calibration import batch_overhead as around
 from watersmeet.planner.models.profile import Profile, Structure
 
 _REPEATS, _QUICK_REPEATS = 7, 3
@@ -22,7 +23,7 @@ _LARGE_BATCH_BYTES = 31 << 20  # the GNU allocator adapts to blocks of up to 32 
 _CPU_INFO = Path("/proc/cpuinfo")
 
 
-def calibrated(progress: Callable[[str], None] | None = None, quick: bool = False) -> Profile:  # reads as a switch
+def measure_profile(progress: Callable[[str], None] | None = None, quick: bool = False) -> Profile:  # reads as a switch
     """The weights of this machine, in seconds of CPU time. `quick` takes fewer points, a few seconds in all, and is
     less exact.
 

@@ -131,7 +131,7 @@ def build_input_batch(times: Int64s, keys: Int64s) -> InputBatch:
     return InputBatch(build_table(times, keys), times)
 
 
-def build_pane(config: JoinConfig, number: int, times: Int64s, keys: Int64s) -> Pane:
+def build_window_pane(config: JoinConfig, number: int, times: Int64s, keys: Int64s) -> Pane:
     """Rows of an input as they stand in its window."""
     return build_pane(config.inputs[number], ReleasedRows(build_table(times, keys), times, None))
 

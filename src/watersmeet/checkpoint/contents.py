@@ -53,7 +53,7 @@ class RunIdentity:
     streams: Mapping[str, Mapping[str, Any]]
     out: str | None
 
-    def difference(self, other: RunIdentity) -> str | None:
+    def describe_difference(self, other: RunIdentity) -> str | None:
         """Say how another run differs from the one that created the checkpoint; None if it does not. Outputs are judged
         elsewhere.
         """
@@ -68,7 +68,7 @@ class RunIdentity:
 class Manifest:
     """First file of a checkpoint."""
 
-    about: RunIdentity
+    identity: RunIdentity
     checkpoint_id: str
     plan: Plan | None
     schemas: Mapping[str, pa.Schema]
@@ -91,8 +91,8 @@ class BatchRecord:
 class Damage:
     """Something wrong with one file. `batch` is the batch of a record or a state."""
 
-    place: Path
-    wrong: str
+    path: Path
+    problem: str
     kind: FileKind
     batch: int = MANIFEST_BATCH
 
@@ -119,7 +119,7 @@ class CheckpointContents:
         return max((*self.records, *(each.batch for each in self.damages)), default=MANIFEST_BATCH)
 
     @property
-    def committed(self) -> int:
+    def last_committed(self) -> int:
         """Number of the newest batch whose state is there, intact or not; -1 if there is none."""
         return max(list_batches(self.path / "states"), default=MANIFEST_BATCH)
 
@@ -132,7 +132,7 @@ class CheckpointContents:
                 )
             else:
                 hint = f"watersmeet repair {self.path} says what can be done"
-            raise DamagedFileError(damage.place, damage.wrong, hint=hint)
+            raise DamagedFileError(damage.path, damage.problem, hint=hint)
 
 
 def read_contents(path: Path, *, all_states: bool = False) -> CheckpointContents:
@@ -201,7 +201,7 @@ def _read_manifest(path: Path, damages: list[Damage]) -> Manifest | None:
         frame = read_frame(place, FileKind.MANIFEST)
         return _parse(place, frame, _parse_manifest)
     except DamagedFileError as error:
-        damages.append(Damage(place, error.wrong, FileKind.MANIFEST))
+        damages.append(Damage(place, error.problem, FileKind.MANIFEST))
         return None
 
 
@@ -241,7 +241,7 @@ def _read_records(path: Path, manifest: Manifest | None, damages: list[Damage]) 
             _check_number(place, frame, batch)
             _check_link(place, frame.header.get("previous"), batch_path(path, batch - 1), digests.get(batch - 1))
         except DamagedFileError as error:
-            damages.append(Damage(place, error.wrong, FileKind.RECORD, batch))
+            damages.append(Damage(place, error.problem, FileKind.RECORD, batch))
             continue
         digests[batch] = record.digest
         records[batch] = record
@@ -270,7 +270,7 @@ def _read_states(
                 records[batch].digest if batch in records else None,
             )
         except DamagedFileError as error:
-            damages.append(Damage(place, error.wrong, FileKind.STATE, batch))
+            damages.append(Damage(place, error.problem, FileKind.STATE, batch))
             continue
         states[batch] = frame.body
     return states
@@ -303,8 +303,8 @@ class InputProblem:
     """An input file that a batch cannot read again as it did before."""
 
     batch: int
-    place: Path
-    wrong: str
+    path: Path
+    problem: str
     is_missing: bool
 
 

@@ -34,8 +34,8 @@ class DamagedFileError(InputError):
 
     def __init__(self, place: Path, wrong: str, *, hint: str | None = None) -> None:
         super().__init__(f'"{place}" {wrong}', hint=hint)
-        self.place = place
-        self.wrong = wrong
+        self.path = place
+        self.problem = wrong
 
 
 @dataclass(frozen=True, slots=True)

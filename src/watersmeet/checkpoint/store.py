@@ -75,27 +75,27 @@ class Checkpoint:
         """Number of the newest batch that was chosen; -1 if there is none."""
         return max(self._records, default=MANIFEST_BATCH)
 
-    def begin(self, schemas: Mapping[str, pa.Schema], plan: Plan | None) -> None:
+    def write_manifest(self, schemas: Mapping[str, pa.Schema], plan: Plan | None) -> None:
         """Write the manifest, once the first files have been looked at."""
         content, digest = encode_manifest(self._about, self._new_id, plan, schemas)
         write_atomically(manifest_path(self.path), content)
         self._manifest = Manifest(self._about, self._new_id, plan, schemas, digest)
 
     def schemas(self) -> Mapping[str, pa.Schema]:
-        return self._begun().schemas
+        return self._require_manifest().schemas
 
     def plan(self) -> Plan | None:
         """Return the plan that the run is pinned to, None if it is not pinned."""
-        return self._begun().plan
+        return self._require_manifest().plan
 
-    def decide(self, batch: int, files: BatchInputs) -> None:
+    def log_batch_inputs(self, batch: int, files: BatchInputs) -> None:
         """Write down which files a batch reads, before it runs."""
-        before = self._begun().digest if batch == 0 else self._records[batch - 1].digest
+        before = self._require_manifest().digest if batch == 0 else self._records[batch - 1].digest
         content, digest = encode_record(batch, files, before)
         write_atomically(batch_path(self.path, batch), content)
         self._records[batch] = BatchRecord(batch, files, digest)
 
-    def decided(self) -> Mapping[int, BatchRecord]:
+    def batch_records(self) -> Mapping[int, BatchRecord]:
         """Return the records of all batches, committed or in flight."""
         return self._records
 
@@ -105,26 +105,26 @@ class Checkpoint:
         for old in list_batches(self.path / "states")[:-_KEPT_STATES]:
             state_path(self.path, old).unlink(missing_ok=True)
 
-    def latest(self) -> tuple[int, bytes] | None:
+    def latest_state(self) -> tuple[int, bytes] | None:
         """Return the last committed batch and the state after it, as they were when the checkpoint was opened."""
         return max(self._states.items(), default=None)
 
     def close(self) -> None:
         self._lock.close()
 
-    def _begun(self) -> Manifest:
+    def _require_manifest(self) -> Manifest:
         assert self._manifest is not None, "the manifest is written before anything is read from it"
         return self._manifest
 
 
 def _check_same_run(path: Path, manifest: Manifest, about: RunIdentity) -> None:
-    words = manifest.about.difference(about)
+    words = manifest.identity.describe_difference(about)
     if words is not None:
         raise InputError(
             f'checkpoint "{path}" {words}', hint="use a new checkpoint directory, and a new output directory"
         )
-    if manifest.about.out != about.out and not _was_output_moved(manifest, about):
-        before, now = (f'"{out}"' if out is not None else "no directory" for out in (manifest.about.out, about.out))
+    if manifest.identity.out != about.out and not _was_output_moved(manifest, about):
+        before, now = (f'"{out}"' if out is not None else "no directory" for out in (manifest.identity.out, about.out))
         raise InputError(
             f'checkpoint "{path}" writes its rows to {before}, not to {now}',
             hint="use the same output, or a new checkpoint directory; an output directory that was moved keeps its owner file",
@@ -133,9 +133,9 @@ def _check_same_run(path: Path, manifest: Manifest, about: RunIdentity) -> None:
 
 def _was_output_moved(manifest: Manifest, about: RunIdentity) -> bool:
     """Whether the output directory stands at another place now, and only there."""
-    if manifest.about.out is None or about.out is None:
+    if manifest.identity.out is None or about.out is None:
         return False
-    old, new = read_owner(Path(manifest.about.out)), read_owner(Path(about.out))
+    old, new = read_owner(Path(manifest.identity.out)), read_owner(Path(about.out))
     is_ours = new is not None and new.checkpoint_id == manifest.checkpoint_id
     return is_ours and (old is None or old.checkpoint_id != manifest.checkpoint_id)
 

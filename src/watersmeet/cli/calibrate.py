@@ -1,4 +1,4 @@
-"""`watersmeet calibrate`: measures this machine, keeps the weights, and says what each of them means."""
+"""`watersmeet calibrate`: measure the operation costs of this machine, save them, and print what each one means."""
 
 from __future__ import annotations
 
@@ -10,96 +10,96 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from watersmeet.calibration import calibrated, current, save
+from watersmeet.calibration import current_profile, measure_profile, save_profile
 from watersmeet.cli.spark import quiet_spark
-from watersmeet.cli.terminal import escape_control_characters, make_console
+from watersmeet.cli.terminal import escape_controls, make_console
 from watersmeet.planner.models.profile import SCALARS, STRUCTURES, Profile, SparkCosts
 
 _STRUCTURE_MEANINGS = {
     "compare_s": "a row compared in a lookup",
     "update_s": "a row touched by an insertion or an expiration",
-    "lookup_s": "a lookup, whatever it finds",
+    "lookup_s": "a lookup, regardless of its matches",
 }
 _OTHER_MEANINGS = {
     ("runs", "compare_s"): "a match found in a lookup",
-    ("runs", "update_s"): "a row put into a run; runs leave as a whole",
+    ("runs", "update_s"): "a row inserted into a run; a run expires as a whole",
     ("btree", "update_s"): "a row passed on the way down by an insertion or an expiration",
     ("ttree", "update_s"): "a row passed on the way down by an insertion or an expiration",
 }
 _SPARK_MEANINGS = {
     "pack_s": "a row read and packed on Spark",
-    "shuffle_s": "a row handed from one stage to the next",
-    "state_s": "a row kept in the state store",
-    "out_s": "a row handed out by Spark",
-    "batch_s": "a micro-batch, whatever it holds",
+    "shuffle_s": "a row shuffled to the next stage",
+    "state_s": "a row written to the state store",
+    "out_s": "a row emitted by Spark",
+    "batch_s": "a micro-batch, regardless of its size",
 }
 _SCALAR_MEANINGS = {
-    "row_in_s": "a row taken in",
-    "match_s": "a match handed on",
-    "row_out_s": "a row put out",
-    "select_s": "a row a predicate is asked of",
-    "group_s": "a group looked at in the fourth paper's aggregation set; not measured, ours are the weights below",
-    "batch_s": "a batch, whatever it holds",
-    "check_s": "a candidate a predicate is evaluated on",
-    "probe_batch_s": "a pane that a batch looks into",
-    "loop_match_s": "a row handed on by a nested loop",
+    "row_in_s": "a row ingested",
+    "match_s": "a match passed to the next probe",
+    "row_out_s": "a row emitted",
+    "select_s": "a row tested by a predicate of its own stream",
+    "group_s": "a group visited in the fourth paper's aggregation set; not measured, our own costs are below",
+    "batch_s": "a batch, regardless of its size",
+    "check_s": "a candidate match that a predicate is evaluated on",
+    "probe_batch_s": "a pane probed by a batch",
+    "loop_match_s": "a match of a nested loop, passed on",
     "layout_s": "a row laid out for nested loops",
     "loops_batch_s": "a batch of nested loops",
-    "scan_s": "a row whose times and conditions a nested loop looks at",
+    "scan_s": "a row whose times and conditions a nested loop compares",
     "node_batch_s": "a batch at a node of a tree of joins",
     "count_s": "a row counted for a ROWS window",
 }
 _EARLY_MEANINGS = {
-    "row_s": "a row taken in by an aggregation",
+    "row_s": "a row ingested by an aggregation",
     "early_row_s": "a row counted in its group before the join",
     "change_s": "a change that has to be joined",
-    "probe_s": "a window or a set of groups that a change is looked up in",
+    "probe_s": "a lookup of a change in a window or in a set of groups",
     "result_s": "a joined result added to its group",
 }
 
 
 def calibrate_machine(*, quick: bool = False, spark: bool = False, as_json: bool = False) -> None:
-    """Measures the weights of the cost models on this machine and keeps them for every later plan."""
-    say = _progress_printer()
-    profile = calibrated(say, quick)
-    profile = replace(profile, spark=_calibrate_spark(say, quick=quick) if spark else current().spark)
-    path = save(profile)
+    """Measure the operation costs of this machine and save them for every later plan."""
+    report = _progress_printer()
+    profile = measure_profile(report, quick)
+    profile = replace(profile, spark=_calibrate_spark(report, quick=quick) if spark else current_profile().spark)
+    path = save_profile(profile)
     if as_json:
         typer.echo(json.dumps({"saved": str(path), "profile": json.loads(profile.to_json())}, indent=2))
         return
     screen = make_console()
     screen.print(render_weights(profile))
     screen.print(
-        f"{escape_control_characters(profile.source)}; saved in {escape_control_characters(str(path))}",
+        f"{escape_controls(profile.source)}; saved in {escape_controls(str(path))}",
         markup=False,
         soft_wrap=True,
     )
 
 
-def _calibrate_spark(say: Callable[[str], None], *, quick: bool) -> SparkCosts:
+def _calibrate_spark(report: Callable[[str], None], *, quick: bool) -> SparkCosts:
     with quiet_spark({}):
         from watersmeet.runtime.spark.calibration import (
             calibrated_on_spark,
         )  # costs a second, and the rest needs no Spark
 
-        return calibrated_on_spark(say, quick=quick)
+        return calibrated_on_spark(report, quick=quick)
 
 
 def render_weights(profile: Profile) -> Table:
-    """One line for each weight, with what it is the time of."""
-    shown = Table(box=None, header_style="bold", pad_edge=False)
-    shown.add_column("weight", no_wrap=True)
-    shown.add_column("time", justify="right", no_wrap=True)
-    shown.add_column("for")
+    """Render one line per operation: its name, its time and its meaning."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("cost", no_wrap=True)
+    table.add_column("time", justify="right", no_wrap=True)
+    table.add_column("of")
     for name, seconds, meaning in _list_weights(profile):
-        shown.add_row(Text(name), Text(format_duration(seconds)), Text(meaning))
-    return shown
+        table.add_row(Text(name), Text(format_operation_time(seconds)), Text(meaning))
+    return table
 
 
-def format_duration(seconds: float) -> str:
-    """A short time with three digits.
+def format_operation_time(seconds: float) -> str:
+    """Format a short time with three digits.
 
-    >>> duration(3.5e-10), duration(0.000245), duration(0.0)
+    >>> format_operation_time(3.5e-10), format_operation_time(0.000245), format_operation_time(0.0)
     ('0.350 ns', '245 µs', '0')
     """
     if not seconds:
@@ -126,6 +126,6 @@ def _list_weights(profile: Profile) -> Iterator[tuple[str, float, str]]:
 
 
 def _progress_printer() -> Callable[[str], None]:
-    """Progress goes where it cannot mix with what programs read."""
+    """Return a function that prints progress on stderr, where it cannot mix with JSON on stdout."""
     screen = make_console(stderr=True)
-    return lambda words: screen.print(f"measuring {words}", markup=False, style="dim")
+    return lambda step: screen.print(f"measuring {step}", markup=False, style="dim")

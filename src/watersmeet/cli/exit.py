@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 import typer
 
-from watersmeet.cli.terminal import escape_control_characters
+from watersmeet.cli.terminal import escape_controls
 from watersmeet.errors import InternalError, WatersmeetError, WatersmeetWarning, abbreviate
 
 INTERRUPTED = 130
@@ -64,7 +64,7 @@ def _show_warning(
 
 
 def _print_error(message: str) -> None:
-    typer.echo("watersmeet: " + "\n".join(escape_control_characters(line) for line in message.split("\n")), err=True)
+    typer.echo("watersmeet: " + "\n".join(escape_controls(line) for line in message.split("\n")), err=True)
 
 
 class StoppedByUser(KeyboardInterrupt):

@@ -1,6 +1,6 @@
-"""The `watersmeet` command: what can be typed, and how mistakes are said.
+"""The `watersmeet` command: its subcommands and their options.
 
-Exit codes: 0 done, 1 a mistake in query or data (said on stderr), 2 a mistake in how the command was called, 130
+Exit codes: 0 success, 1 an error in the query or the data (reported on stderr), 2 wrong usage of the command, 130
 stopped by Ctrl-C.
 """
 
@@ -24,7 +24,7 @@ from watersmeet.cli.terminal import make_console
 from watersmeet.errors import InputError
 from watersmeet.files import read_text_file
 from watersmeet.runtime.java import find_java_problem
-from watersmeet.stats.toml import read_stats
+from watersmeet.stats.stream_stats import read_stats
 
 DEFAULT_PORT = 8470
 MAX_PORT = 65_535
@@ -32,7 +32,7 @@ MAX_ROWS = 2**31 - 1
 
 app = typer.Typer(
     name="watersmeet",
-    help="Continuous queries that join several data streams over sliding windows.",
+    help="Run continuous queries that join data streams over sliding windows.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -51,8 +51,8 @@ Out = Annotated[
     str | None,
     typer.Option(
         metavar="PATH",
-        help="Write the rows to this .parquet, .csv or .jsonl file, or to a directory if the query goes on. console prints every row, "
-        "memory, the default, shows the first.",
+        help="Output file (.parquet, .csv or .jsonl), or a directory with --follow or --checkpoint. "
+        "`console` prints every row; `memory`, the default, prints the first rows.",
     ),
 ]
 Streams = Annotated[
@@ -60,17 +60,20 @@ Streams = Annotated[
     typer.Option(
         "--stream",
         metavar="NAME=PATH,time=COLUMN[,unit=ms][,lateness=5s][,idle=1m]",
-        help="A stream: a file or a directory of files. What Spark reads by itself: NAME=format=FORMAT,OPTION=VALUE,...,time=COLUMN.",
+        help="Stream: a file or a directory of files. "
+        "For a source that Spark reads itself: NAME=format=FORMAT,OPTION=VALUE,...,time=COLUMN.",
     ),
 ]
-Ui = Annotated[bool, typer.Option("--ui", help="Open the dashboard beside it.")]
+Ui = Annotated[bool, typer.Option("--ui", help="Open the dashboard.")]
 Port = Annotated[
-    int, typer.Option(min=0, max=MAX_PORT, help="Port of the dashboard on 127.0.0.1; 0 takes any that is free.")
+    int, typer.Option(min=0, max=MAX_PORT, help="Port of the dashboard on 127.0.0.1; 0 selects a free port.")
 ]
-Processors = Annotated[float | None, typer.Option(help="Processors the query may use; it is refused if it needs more.")]
-Headroom = Annotated[float, typer.Option(help="The share of the processors that is to stay free.")]
-Memory = Annotated[str | None, typer.Option(metavar="SIZE", help="Memory for its windows, as in 500MB or 2GB.")]
-Relations = Annotated[list[str] | None, typer.Option("--relation", metavar="NAME=PATH", help="A static table.")]
+Processors = Annotated[float | None, typer.Option(help="CPU cores for the query. A query that needs more is refused.")]
+Headroom = Annotated[float, typer.Option(help="Fraction of CPU to keep free.")]
+Memory = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Memory for the state of the query, such as 500MB or 2GB.")
+]
+Relations = Annotated[list[str] | None, typer.Option("--relation", metavar="NAME=PATH", help="Static table.")]
 
 
 @app.command()
@@ -80,30 +83,33 @@ def run(
     relation: Relations = None,
     out: Out = None,
     format_: Annotated[
-        str | None, typer.Option("--format", metavar="parquet|csv|jsonl", help="Of the files in the directory.")
+        str | None,
+        typer.Option("--format", metavar="parquet|csv|jsonl", help="Format of the files in the output directory."),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with files that appear, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Keep running and process new files until Ctrl-C.")] = False,
     checkpoint: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Remember what was read; the same command goes on there.")
+        Path | None, typer.Option(metavar="DIR", help="Checkpoint directory. Rerun the same command to resume.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="JOB.TOML", help="A file with all of this; options given here win.")
+        Path | None, typer.Option(metavar="JOB.TOML", help="Job file with these settings. Options override it.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, max=MAX_ROWS, help="Rows to show.")] = 20,
+    limit: Annotated[int, typer.Option(min=0, max=MAX_ROWS, help="Number of rows to print.")] = 20,
     engine: Annotated[
-        EngineName | None, typer.Option(help="Where the query runs.  [default: embedded]", show_default=False)
+        EngineName | None, typer.Option(help="Engine that runs the query.  [default: embedded]", show_default=False)
     ] = None,
     ui: Ui = False,
     port: Port = DEFAULT_PORT,
-    as_json: Annotated[bool, typer.Option("--json", help="Rows as JSON lines; with --out, figures instead.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print rows as JSON lines; with --out, print metrics.")
+    ] = False,
     shed: Annotated[
-        bool, typer.Option("--shed", help="Drop rows if it cannot keep up, so that most of the answer is left.")
+        bool, typer.Option("--shed", help="If the query cannot keep up, drop the rows that cost the least output.")
     ] = False,
     processors: Processors = None,
     headroom: Headroom = 0.0,
     memory: Memory = None,
 ) -> None:
-    """Runs a query over files, once or for as long as they grow, and shows its rows or writes them."""
+    """Run a query over files, once or continuously, and print or write its rows."""
     from watersmeet.cli.run import RunOptions
     from watersmeet.cli.run import run_query as run_job
     from watersmeet.cli.spark import make_spark_reader
@@ -111,7 +117,7 @@ def run(
     with exit_on_error():
         job = read_job_file(config) if config is not None else JobFile()
         if query is None and job.query is None and job.sql is None:
-            raise typer.BadParameter("name the file with the query, or a --config that does")
+            raise typer.BadParameter("name the query file, or a --config with a query")
         on_spark = _choose_engine(engine, job.engine) is EngineName.SPARK
         grows = follow or job.follow or checkpoint is not None or job.checkpoint is not None
         run_job(
@@ -145,19 +151,17 @@ def explain(
     query: QueryFile,
     stream: Streams = None,
     relation: Relations = None,
-    stats: Annotated[
-        Path | None, typer.Option(help="TOML file with declared statistics; streams need no data then.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-    all_plans: Annotated[bool, typer.Option("--all-plans", help="List every plan that lost.")] = False,
+    stats: Annotated[Path | None, typer.Option(help="TOML file with declared statistics, instead of data.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    all_plans: Annotated[bool, typer.Option("--all-plans", help="List every rejected plan.")] = False,
     engine: Annotated[
-        EngineName, typer.Option(help="Where it would run: on Spark, its own work is a part of the cost.")
+        EngineName, typer.Option(help="Engine to plan for. Costs on Spark include the work of Spark itself.")
     ] = EngineName.EMBEDDED,
     processors: Processors = None,
     headroom: Headroom = 0.0,
     memory: Memory = None,
 ) -> None:
-    """Says what would run and what it would cost, before it runs."""
+    """Show the plan, its predicted cost and the rejected plans, without running the query."""
     with exit_on_error():
         known = read_stats(stats) if stats is not None else {}
         sources = declare_sources(stream or [], relation or [])
@@ -179,20 +183,18 @@ def explain(
 def demo(
     engine: Annotated[
         EngineName | None,
-        typer.Option(
-            help="Where the queries run.  [default: spark, embedded where there is no Java]", show_default=False
-        ),
+        typer.Option(help="Engine that runs the queries.  [default: spark; embedded without Java]", show_default=False),
     ] = None,
     ui: Ui = False,
     port: Port = DEFAULT_PORT,
 ) -> None:
-    """The main job on real data: a year of departures from three airports, joined and checked."""
+    """Join a year of real departures from three airports, and check the result."""
     from watersmeet.cli.demo import steps
     from watersmeet.cli.demo.engines import EMBEDDED, SPARK
 
     with exit_on_error():
         if engine is None and find_java_problem() is not None:
-            make_console().print(f"{find_java_problem()}, so everything below runs in this process.", markup=False)
+            make_console().print(f"{find_java_problem()}, so the demo runs in this process.", markup=False)
             engine = EngineName.EMBEDDED
         runs = EMBEDDED if engine is EngineName.EMBEDDED else SPARK
         agreed = (
@@ -204,13 +206,13 @@ def demo(
 
 @app.command()
 def calibrate(
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer points: a few seconds, less exact.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure fewer points: a few seconds, less precise.")] = False,
     spark: Annotated[
-        bool, typer.Option("--spark", help="What Spark takes on top as well: a minute more, and Java.")
+        bool, typer.Option("--spark", help="Measure the costs of Spark, too: needs Java and another minute.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Measures this machine's weight factors and saves the profile that explain and the optimizer use."""
+    """Measure the operation costs of this machine and save the profile that the planner uses."""
     from watersmeet.cli import calibrate as calibration
 
     with exit_on_error():
@@ -221,25 +223,20 @@ def calibrate(
 def ui(
     query: Annotated[
         Path | None,
-        typer.Argument(metavar="QUERY.SQL", help="File with the query; an example without.", show_default=False),
+        typer.Argument(metavar="QUERY.SQL", help="File with the query. Default: an example.", show_default=False),
     ] = None,
     stream: Streams = None,
     relation: Relations = None,
-    stats: Annotated[
-        Path | None, typer.Option(help="TOML file with declared statistics; streams need no data then.")
-    ] = None,
+    stats: Annotated[Path | None, typer.Option(help="TOML file with declared statistics, instead of data.")] = None,
     port: Port = DEFAULT_PORT,
 ) -> None:
-    """The dashboard: the plan of a query, the plans that lost, and what if rates, windows or the machine were others.
-
-    Without a query it is about an example.
-    """
+    """Open the dashboard of a query: its plan, the rejected plans, and what-if questions about rates and windows."""
     from watersmeet.cli.ui import EXAMPLE, EXAMPLE_STATS, build_dashboard, serve_until_interrupted
 
     with exit_on_error():
         if query is None:
             serve_until_interrupted(
-                build_dashboard("an example: one item sold in three stores", wm.sql(EXAMPLE), EXAMPLE_STATS), port
+                build_dashboard("example: one item sold in three stores", wm.sql(EXAMPLE), EXAMPLE_STATS), port
             )
             return
         known = read_stats(stats) if stats is not None else {}
@@ -252,18 +249,17 @@ def ui(
 
 @app.command()
 def repair(
-    checkpoint: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A checkpoint directory, of this program or of Spark.")
-    ],
+    checkpoint: Annotated[Path, typer.Argument(metavar="DIR", help="Checkpoint directory of Watersmeet or of Spark.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Output directory of the query, if a batch has to run again.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Output directory of the query, needed if a batch must run again."),
     ] = None,
     fix: Annotated[
-        bool, typer.Option("--fix", "--mend", help="Fix what can be fixed: move files aside, delete nothing.")
+        bool, typer.Option("--fix", "--mend", help="Fix what can be fixed. Files are moved aside, never deleted.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check a checkpoint directory, name damaged files, and fix what can be fixed without losing or doubling rows."""
+    """Check a checkpoint directory and fix what can be fixed without losing or duplicating rows."""
     from watersmeet.cli.repair import repair_checkpoint as repair_checkpoint
 
     with exit_on_error():
@@ -272,19 +268,19 @@ def repair(
 
 
 @app.callback(invoke_without_command=True)
-def options(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
+def options(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
     if version:
         typer.echo(f"watersmeet {wm.__version__}")
         raise typer.Exit
 
 
 def main() -> None:
-    """The `watersmeet` command."""
+    """Run the `watersmeet` command."""
     try:
         app()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the reader of our output, such as `head`, has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 

@@ -10,7 +10,7 @@ import typer
 
 from watersmeet.checkpoint.repair import Finding, find_problems
 from watersmeet.checkpoint.store import lock_checkpoint
-from watersmeet.cli.terminal import escape_control_characters, make_console
+from watersmeet.cli.terminal import escape_controls, make_console
 from watersmeet.errors import InputError
 
 
@@ -22,7 +22,7 @@ def repair_checkpoint(path: Path, out: Path | None = None, *, fix: bool = False,
         found = find_problems(path, out)
         if fix:
             _fix_findings(found)
-    left = [each for each in found if not (fix and each.can_be_mended)]
+    left = [each for each in found if not (fix and each.is_fixable)]
     if as_json:
         typer.echo(
             json.dumps(
@@ -32,30 +32,21 @@ def repair_checkpoint(path: Path, out: Path | None = None, *, fix: bool = False,
         return not left
     _print_findings(found, fixed=fix)
     if not found:
-        make_console().print(f"{escape_control_characters(str(path))} has no problems", markup=False, soft_wrap=True)
+        make_console().print(f"{escape_controls(str(path))} has no problems", markup=False, soft_wrap=True)
     return not left
 
 
 def _fix_findings(found: list[Finding]) -> None:
     for each in found:
         try:
-            each.mend()
+            each.fix()
         except OSError as error:
-            raise InputError(f'"{each.place}" cannot be moved aside: {error.strerror or error}') from error
+            raise InputError(f'"{each.path}" cannot be moved aside: {error.strerror or error}') from error
 
 
 def _print_findings(found: list[Finding], *, fixed: bool) -> None:
     screen = make_console()
     for each in found:
-        done = (
-            "fixed"
-            if fixed and each.can_be_mended
-            else "--fix moves it aside"
-            if each.can_be_mended
-            else "cannot be fixed"
-        )
-        screen.print(
-            f"{escape_control_characters(str(each.place))} {escape_control_characters(each.wrong)}: {escape_control_characters(each.meaning)} ({done})",
-            markup=False,
-            soft_wrap=True,
-        )
+        status = ("fixed" if fixed else "--fix moves it aside") if each.is_fixable else "cannot be fixed"
+        line = f"{each.path} {each.problem}: {each.consequence} ({status})"
+        screen.print(escape_controls(line), markup=False, soft_wrap=True)

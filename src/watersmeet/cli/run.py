@@ -22,11 +22,14 @@ from watersmeet.algebra.query import Query
 from watersmeet.cli import spark
 from watersmeet.cli.exit import StoppedByUser, stop_on_signals
 from watersmeet.cli.terminal import (
+    LATE_SENTENCE,
+    SHED_SENTENCE,
     LiveView,
+    describe_dropped_rows,
     describe_late_rows,
     describe_row_count,
     describe_shed_rows,
-    escape_control_characters,
+    escape_controls,
     make_console,
     pluralize,
     render_rows,
@@ -78,7 +81,7 @@ class RunOptions:
                 "--follow needs a checkpoint on Spark, which keeps the state of the query there",
                 hint="name a directory: --checkpoint DIR",
             )
-        unbounded = [name for name, each in self.sources.items() if isinstance(each, Stream) and each.is_endless]
+        unbounded = [name for name, each in self.sources.items() if isinstance(each, Stream) and each.is_unbounded]
         if unbounded and not self.is_incremental:
             raise InputError(
                 f'stream "{unbounded[0]}" has no end',
@@ -147,7 +150,7 @@ def _with_planning_sample(source: Stream | Relation) -> Stream | Relation:
     if first is None:
         return source
     sample = replace(source, feed=make_feed(first))
-    return sample.with_known_unit if isinstance(sample, Stream) else sample
+    return sample.with_default_unit if isinstance(sample, Stream) else sample
 
 
 # --- finite input
@@ -163,7 +166,7 @@ def _run_to_end(job: RunOptions, dashboard: DashboardSession, stop: threading.Ev
             typer.echo(json.dumps({"rows": rows.num_rows, "out": job.out, **ledger}))
         else:
             screen.print(
-                f"{pluralize(rows.num_rows, 'row')} written to {escape_control_characters(job.out)}",
+                f"{pluralize(rows.num_rows, 'row')} written to {escape_controls(job.out)}",
                 markup=False,
                 soft_wrap=True,
             )
@@ -192,7 +195,7 @@ def collect_rows(job: RunOptions, dashboard: DashboardSession, stop: threading.E
             batches, metrics = run_batch_with_metrics(started, number, tables, last=last)
             results += batches
             observe(metrics)
-    return started.gathered(results)
+    return started.to_table_with_ledger(results)
 
 
 def _split_input(started: EmbeddedRun) -> Iterator[tuple[dict[str, pa.Table], bool]]:
@@ -237,7 +240,7 @@ def _run_incrementally_on_spark(job: RunOptions, dashboard: DashboardSession, st
     on_spark = spark.SparkJob(job.query, job.sources, job.checkpoint, out, job.format or "parquet", job.follow)
     dashboard.open(job.sources)
     with _observe_batches(job, dashboard) as observe:
-        rows = spark.run_streaming_query(on_spark, _choose_plan(job), stop, observe, _ConsoleSink(job).put)
+        rows = spark.run_streaming_query(on_spark, _choose_plan(job), stop, observe, _ConsoleSink(job).write_batch)
     make_console(stderr=True).print(
         f"{'stopped' if stop.is_set() else 'all files processed'}: {pluralize(rows, 'row')}", markup=False
     )
@@ -248,11 +251,11 @@ def _run_incrementally_embedded(job: RunOptions, dashboard: DashboardSession, st
     incremental = IncrementalJob(
         query=job.query,
         sources=job.sources,
-        outbox=_open_sink(job),
+        sink=_open_sink(job),
         follow=job.follow,
         checkpoint=job.checkpoint,
         out=None if job.out in (CONSOLE, MEMORY) else str(Path(job.out).absolute()),
-        choose=lambda: _choose_plan(job),
+        choose_plan=lambda: _choose_plan(job),
     )
     with _observe_batches(job, dashboard) as observe:
         progress = run_incremental(incremental, stop, observe, lambda run: dashboard.open(run.sources))
@@ -290,7 +293,7 @@ class _ConsoleSink:
     job: RunOptions
     shown: int = 0
 
-    def put(self, batch: int, rows: pa.Table) -> None:
+    def write_batch(self, batch: int, rows: pa.Table) -> None:
         if self.job.as_json:
             _print_json_lines(rows)
             return
@@ -304,7 +307,7 @@ def _print_summary(job: RunOptions, progress: JobProgress, *, stopped: bool) -> 
     screen = make_console(stderr=True)
     if progress.run is None:
         screen.print(
-            f"stopped while waiting for the first file of {escape_control_characters(', '.join(progress.waiting_for))}",
+            f"stopped while waiting for the first file of {escape_controls(', '.join(progress.waiting_for))}",
             markup=False,
         )
         return
@@ -316,22 +319,14 @@ def _print_summary(job: RunOptions, progress: JobProgress, *, stopped: bool) -> 
     _print_resume_hint(job)
     for name, entry in progress.run.ledger.items():
         if entry.late:
-            screen.print(
-                f"{entry.late:,} of {entry.arrived:,} rows of {escape_control_characters(name)} came late and were left out",
-                markup=False,
-            )
+            screen.print(describe_dropped_rows(LATE_SENTENCE, name, entry.late, entry.arrived), markup=False)
         if entry.shed:
-            screen.print(
-                f"{entry.shed:,} of {entry.arrived:,} rows of {escape_control_characters(name)} were shed to keep up",
-                markup=False,
-            )
+            screen.print(describe_dropped_rows(SHED_SENTENCE, name, entry.shed, entry.arrived), markup=False)
 
 
 def _print_resume_hint(job: RunOptions) -> None:
     if job.checkpoint is not None:
-        words = (
-            f"the same command goes on from here; the checkpoint is {escape_control_characters(str(job.checkpoint))}"
-        )
+        words = f"rerun the same command to resume; checkpoint: {escape_controls(str(job.checkpoint))}"
         make_console(stderr=True).print(words, markup=False, soft_wrap=True)
 
 

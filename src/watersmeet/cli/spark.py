@@ -69,9 +69,7 @@ def quiet_spark(settings: Mapping[str, Any]) -> Iterator[None]:
     except SparkError as failure:
         failed = started
         if started:
-            failure.hint = "; ".join(
-                [*([failure.hint] if failure.hint else []), f"the log of Spark is {log.name}"]
-            )
+            failure.hint = "; ".join([*([failure.hint] if failure.hint else []), f"the log of Spark is {log.name}"])
         raise
     finally:
         if not failed:

@@ -26,6 +26,9 @@ from watersmeet.units import format_bytes, format_duration, format_rate
 _MAX_CELL_WIDTH = 60
 _WIDTH_WITHOUT_TERMINAL = 160
 
+LATE_SENTENCE = "late rows dropped from"
+SHED_SENTENCE = "rows shed to keep up from"
+
 
 def make_console(*, stderr: bool = False) -> Console:
     """Return a console as wide as the terminal, or of a fixed width if the output is no terminal."""
@@ -35,16 +38,16 @@ def make_console(*, stderr: bool = False) -> Console:
 
 def render_rows(rows: pa.Table, limit: int) -> Table:
     """Render the first `limit` rows, one line each."""
-    shown = Table(box=None, header_style="bold", pad_edge=False)
-    for field in rows.schema:
-        shown.add_column(
-            Text(escape_control_characters(field.name)),
-            justify="right" if _is_number(field.type) else "left",
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in rows.schema:
+        table.add_column(
+            Text(escape_controls(column.name)),
+            justify="right" if _is_number(column.type) else "left",
             no_wrap=True,
         )
     for row in zip(*(column.to_pylist() for column in rows.slice(0, limit).columns), strict=True):
-        shown.add_row(*(Text(format_cell(value)) for value in row))
-    return shown
+        table.add_row(*(Text(format_cell(value)) for value in row))
+    return table
 
 
 def describe_row_count(rows: pa.Table, limit: int) -> str:
@@ -67,12 +70,12 @@ def pluralize(count: int, noun: str) -> str:
 
 def describe_late_rows(rows: pa.Table) -> list[str]:
     """Return a sentence for every stream with late rows."""
-    return _describe_ledger(rows, "late", "late rows dropped from")
+    return _describe_ledger(rows, "late", LATE_SENTENCE)
 
 
 def describe_shed_rows(rows: pa.Table) -> list[str]:
     """Return a sentence for every stream with shed rows."""
-    return _describe_ledger(rows, "shed", "rows shed to keep up from")
+    return _describe_ledger(rows, "shed", SHED_SENTENCE)
 
 
 def _describe_ledger(rows: pa.Table, entry_key: str, sentence: str) -> list[str]:
@@ -90,7 +93,7 @@ def describe_dropped_rows(sentence: str, name: str, dropped: int, arrived: int) 
     >>> describe_dropped_rows("late rows dropped from", "a", 3, 1000)
     '3 late rows dropped from a, of 1,000 that arrived'
     """
-    return f"{dropped:,} {sentence} {escape_control_characters(name)}, of {arrived:,} that arrived"
+    return f"{dropped:,} {sentence} {escape_controls(name)}, of {arrived:,} that arrived"
 
 
 def format_cell(value: Any) -> str:
@@ -102,11 +105,11 @@ def format_cell(value: Any) -> str:
     """
     if value is None:
         return "NULL"
-    text = escape_control_characters(str(value))
+    text = escape_controls(str(value))
     return text if len(text) <= _MAX_CELL_WIDTH else text[: _MAX_CELL_WIDTH - 1] + "…"
 
 
-def escape_control_characters(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Return the text with every control character escaped, so that it cannot steer a terminal."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()

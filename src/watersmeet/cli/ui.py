@@ -1,4 +1,4 @@
-"""`watersmeet ui`, and the dashboard beside a run."""
+"""`watersmeet ui`, and the dashboard of a run."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from contextlib import contextmanager
 import watersmeet as wm
 from watersmeet.algebra.query import Query
 from watersmeet.cli.exit import stop_on_signals
-from watersmeet.cli.terminal import escape_control_characters, make_console
+from watersmeet.cli.terminal import escape_controls, make_console
 from watersmeet.dashboard.app import DashboardContent
 from watersmeet.dashboard.live import LiveRun
-from watersmeet.dashboard.serve import DEFAULT_PORT, serve
+from watersmeet.dashboard.serve import serve
 from watersmeet.dashboard.whatif import WhatIf
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.stats.stream_stats import StreamStats
 
-__all__ = ["DEFAULT_PORT", "EXAMPLE", "EXAMPLE_STATS", "explore", "shown_for", "watched"]
-
-#: What the dashboard is about when it is started with nothing: three stores' sales, by declared statistics.
+#: Query of the dashboard without arguments: the sales of three stores, with declared statistics.
 EXAMPLE = """
     SELECT a.item, a.store, b.store, c.store
     FROM sales_a [RANGE 1 HOUR] AS a, sales_b [RANGE 1 HOUR] AS b, sales_c [ROWS 1000] AS c
@@ -40,29 +38,30 @@ def build_dashboard(
     budget: wm.Budget | None = None,
     engine: str = "embedded",
 ) -> DashboardContent:
-    """A dashboard about a query: its plan, and what-if questions about it."""
+    """Build the dashboard of a query: its plan and its what-if controls."""
     base = wm.explain(query, sources, stats=stats, budget=budget, engine=engine)
     return DashboardContent(title, WhatIf(query, sources, base))
 
 
 def serve_until_interrupted(shown: DashboardContent, port: int) -> None:
-    """Serve until Ctrl-C, or until the server fails."""
+    """Serve the dashboard until Ctrl-C, or until the server fails."""
     with stop_on_signals() as stop, serve(shown, port, stop.set) as address:
         _print_url(address.url)
-        make_console(stderr=True).print("Ctrl-C ends it.", style="dim")
+        make_console(stderr=True).print("Press Ctrl-C to close it.", style="dim")
         stop.wait()
 
 
 @contextmanager
 def serve_during_run(shown: DashboardContent, port: int, stop: threading.Event | None = None) -> Iterator[LiveRun]:
-    """Serve during a run, and after it until Ctrl-C, so that its end can be looked at. A server that fails sets `stop`
-    to end the run.
+    """Serve the dashboard during a run, and after it until Ctrl-C, so that the user can inspect the finished run.
+
+    If the server fails, it sets `stop` to end the run.
     """
-    running, over = stop or threading.Event(), threading.Event()
+    stop_run, close = stop or threading.Event(), threading.Event()
 
     def end() -> None:
-        running.set()
-        over.set()
+        stop_run.set()
+        close.set()
 
     with serve(shown, port, end) as address:
         _print_url(address.url)
@@ -72,9 +71,9 @@ def serve_during_run(shown: DashboardContent, port: int, stop: threading.Event |
             shown.live.end("stopped")
             raise
         shown.live.end("done")
-        make_console(stderr=True).print("The dashboard stays open. Ctrl-C ends it.", style="dim")
-        with stop_on_signals(over) as asked:
-            _wait(asked)
+        make_console(stderr=True).print("The dashboard stays open. Press Ctrl-C to close it.", style="dim")
+        with stop_on_signals(close):
+            _wait(close)
 
 
 def _wait(stop: threading.Event) -> None:
@@ -82,4 +81,4 @@ def _wait(stop: threading.Event) -> None:
 
 
 def _print_url(url: str) -> None:
-    make_console(stderr=True).print(f"dashboard: {escape_control_characters(url)}", markup=False, soft_wrap=True)
+    make_console(stderr=True).print(f"dashboard: {escape_controls(url)}", markup=False, soft_wrap=True)

@@ -101,7 +101,7 @@ def _serve_what_if(shown: DashboardContent) -> Any:
     return answer
 
 
-async def _body(request: Request) -> bytes:
+async def _read_body(request: Request) -> bytes:
     """The request's body, which is refused before it is read to the end when it is too long."""
     body = b""
     async for piece in request.stream():

@@ -41,14 +41,14 @@ class Control:
     value: float
     least: float
     most: float
-    whole: bool = False
+    is_complete: bool = False
     unlimited: bool = False
     linear: bool = False
 
     def checked(self, asked: object) -> float:
         if isinstance(asked, bool) or not isinstance(asked, int | float) or not self.least <= asked <= self.most:
             raise InputError(f"{self.label} goes from {self.least:g} to {self.most:g} {self.unit}")
-        return float(round(asked)) if self.whole else float(asked)
+        return float(round(asked)) if self.is_complete else float(asked)
 
     def to_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -129,7 +129,7 @@ def _window_controls(query: Query) -> list[Control]:
                         count,
                         1,
                         min(count * _RANGE_FACTOR, 2.0**31 - 1),
-                        whole=True,
+                        is_complete=True,
                     )
                 )
             case _:

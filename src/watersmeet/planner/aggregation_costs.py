@@ -40,7 +40,7 @@ from watersmeet.planner.overload import Approximation, Remedies, Situation, appr
 from watersmeet.planner.plan_cost import Costed, PlanCost
 from watersmeet.planner.search import searched
 from watersmeet.planner.workload import InputEstimate, Workload, length_to_seconds
-from watersmeet.stats.estimate import derived
+from watersmeet.stats.estimate import derive
 from watersmeet.stats.stream_stats import StreamStats
 
 #: Seconds between evaluations where the query does not say: a batch.
@@ -270,7 +270,7 @@ def _hold_full_window(source: JoinInput, each: InputEstimate, workload: Workload
     if not source.is_stream or not isinstance(source.window, RangeWindow):
         return each
     lasting_s = min(length_to_seconds(source.window.length_us), workload.arriving.horizon_s)
-    return replace(each, held_rows=derived(each.kept_per_s.value * lasting_s, each.kept_per_s))
+    return replace(each, held_rows=derive(each.kept_per_s.value * lasting_s, each.kept_per_s))
 
 
 def held_combinations(config: JoinConfig, workload: Workload, found_per_s: float) -> float:

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from watersmeet.algebra.expression_text import expression_text
-from watersmeet.algebra.html import code, paragraph, table
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.algebra.render import query_text
+from watersmeet.algebra.render import code, expression_text, paragraph, query_text, table
 from watersmeet.algebra.windows import FOREVER_US, duration_text
 from watersmeet.errors import PlanError
 from watersmeet.operators.aggregate.config import build_aggregate_config

@@ -43,7 +43,7 @@ from watersmeet.planner.models.ayad_drops import (
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import Budget, Costed, PlanCost, bytes_text
 from watersmeet.planner.workload import InputEstimate, Workload
-from watersmeet.stats.estimate import Estimate, derived
+from watersmeet.stats.estimate import Estimate, derive
 
 #: Plans are compared at these shares of everything and with each stream favoured, and so many of the cheapest at each
 #: are given drop boxes.
@@ -288,7 +288,7 @@ def _thinner(each: InputEstimate, share: float, *, counted: bool) -> InputEstima
         return each
 
     def part(estimate: Estimate) -> Estimate:
-        return derived(estimate.value * share, estimate)
+        return derive(estimate.value * share, estimate)
 
     held = each.held_rows if counted else part(each.held_rows)
     return replace(each, rows_per_s=part(each.rows_per_s), kept_per_s=part(each.kept_per_s), held_rows=held)
@@ -296,7 +296,7 @@ def _thinner(each: InputEstimate, share: float, *, counted: bool) -> InputEstima
 
 def _scaled_windows(now: Situation, plan: Plan, scale: float) -> PlanCost:
     inputs = tuple(
-        replace(each, held_rows=derived(each.held_rows.value * scale, each.held_rows)) if source.is_stream else each
+        replace(each, held_rows=derive(each.held_rows.value * scale, each.held_rows)) if source.is_stream else each
         for source, each in zip(now.config.inputs, now.workload.inputs, strict=True)
     )
     gaps = tuple(tuple(int(gap * scale) if gap < FOREVER_US else gap for gap in row) for row in now.workload.gaps_us)

@@ -26,9 +26,9 @@ from watersmeet.operators.expressions import maybe_true
 from watersmeet.operators.window_join.admission import ReleasedRows, build_pane, drop_raising_rows
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.pane import Pane
+from watersmeet.stats.column_values import draw_sample_rows
 from watersmeet.stats.estimate import Estimate
-from watersmeet.stats.selectivity import sampled_selectivity
-from watersmeet.stats.values import sample_rows
+from watersmeet.stats.selectivity import measure_selectivity
 
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -53,12 +53,12 @@ class Sample:
 
     @property
     def passing(self) -> Estimate:
-        return sampled_selectivity(np.arange(self.looked_at) < len(self.pane))
+        return measure_selectivity(np.arange(self.looked_at) < len(self.pane))
 
 
 def sample_of(source: JoinInput, table: pa.Table, times: Int64s) -> Sample:
     """A sample of a table's rows; the same table gives the same sample, but two inputs that read it get different ones."""
-    chosen = sample_rows(table.num_rows, SAMPLE_ROWS, seed=source.number)
+    chosen = draw_sample_rows(table.num_rows, SAMPLE_ROWS, seed=source.number)
     if chosen is not None:
         table, times = table.take(pa.array(chosen)), times[chosen]
     order = np.argsort(times, kind="stable")
@@ -116,7 +116,7 @@ class Samples:
         left = maybe_true(
             given, column, TRIED
         ).keep  # errors count on results only, which these combinations need not be
-        return sampled_selectivity(maybe_true((check,), column, TRIED).keep[left])
+        return measure_selectivity(maybe_true((check,), column, TRIED).keep[left])
 
     def _tried(self, config: JoinConfig, numbers: list[int]) -> dict[int, Int64s]:
         """Rows at random, those after the first at random inside the time bounds that the first one sets, where there

@@ -18,8 +18,8 @@ from watersmeet.algebra.windows import FOREVER_US, LandmarkWindow, RangeWindow, 
 from watersmeet.errors import InternalError
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.planner.samples import Samples
-from watersmeet.stats.estimate import Estimate, Provenance, derived
-from watersmeet.stats.selectivity import selectivity
+from watersmeet.stats.estimate import Estimate, Provenance, derive
+from watersmeet.stats.selectivity import estimate_selectivity
 from watersmeet.stats.stream_stats import StreamStats
 
 Floats = NDArray[np.float64]
@@ -134,7 +134,7 @@ class Workload:
     @property
     def residual(self) -> Estimate:
         """The share of combinations that the predicates no class covers let through."""
-        return derived(math.prod(each.share.value for each in self.checks), *(each.share for each in self.checks))
+        return derive(math.prod(each.share.value for each in self.checks), *(each.share for each in self.checks))
 
     def matches(self, config: JoinConfig, known: frozenset[int], target: int) -> float:
         """Rows of the target that one combination of the known inputs meets, on average, by keys and times.
@@ -230,7 +230,9 @@ def workload_of(
         given = tuple(
             each.predicate for each in checks if each.inputs == inputs_read
         )  # two halves of a band are not independent
-        checks.append(Check(check, inputs_read, samples.holding(config, check, given) or selectivity(check, distinct)))
+        checks.append(
+            Check(check, inputs_read, samples.holding(config, check, given) or estimate_selectivity(check, distinct))
+        )
     return Workload(inputs, tuple(checks), config.bounds.later_by_us, arriving, samples)
 
 
@@ -246,9 +248,9 @@ def _input(
     if source.number in samples.by_input:
         share = samples.by_input[source.number].passing
     elif source.selection is not None:
-        share = selectivity(source.selection, lambda column: stats.distinct[column.name])
+        share = estimate_selectivity(source.selection, lambda column: stats.distinct[column.name])
     rate = stats.rows_per_s if source.is_stream else Estimate(0.0, Provenance.DERIVED, "a relation does not change")
-    kept = derived(rate.value * share.value, rate, share)
+    kept = derive(rate.value * share.value, rate, share)
     held = _held_rows(source, kept, share, stats, arriving, every_us)
     return InputEstimate(
         source.alias, rate, kept, held, _kept_bytes(source, stats), _class_distinct(source, held, stats)
@@ -261,7 +263,7 @@ def _held_rows(
     """Rows in a full window; no more than come at all."""
     steady = _steady_rows(source, kept, share, stats, every_us)
     most = kept.value * arriving.horizon_s if source.is_stream else math.inf
-    return steady if steady.value <= most else derived(most, steady, note="no more than the rows at hand")
+    return steady if steady.value <= most else derive(most, steady, note="no more than the rows at hand")
 
 
 def _steady_rows(
@@ -272,16 +274,16 @@ def _steady_rows(
             partitions = 1.0
             for name in partition_by:
                 partitions *= stats.distinct[name].value
-            return derived(count * partitions * share.value, share)
+            return derive(count * partitions * share.value, share)
         case TumbleWindow(length_us):
-            return derived(kept.value * _mean_tile_us(length_us, every_us) / _US, kept)
+            return derive(kept.value * _mean_tile_us(length_us, every_us) / _US, kept)
         case LandmarkWindow():
-            return derived(kept.value * LANDMARK_S, kept)
+            return derive(kept.value * LANDMARK_S, kept)
         case RangeWindow() | None:
             if not source.is_stream:
                 rows = stats.rows or Estimate(1000.0, Provenance.ASSUMED, "rows of a relation nobody declared")
-                return derived(rows.value * share.value, rows, share)
-            return derived(kept.value * min(length_to_seconds(source.retention_us), LANDMARK_S), kept)
+                return derive(rows.value * share.value, rows, share)
+            return derive(kept.value * min(length_to_seconds(source.retention_us), LANDMARK_S), kept)
 
 
 def length_to_seconds(length_us: int) -> float:
@@ -312,7 +314,7 @@ def _kept_bytes(source: JoinInput, stats: StreamStats) -> Estimate:
     """A kept row: the columns that are read later, a time, and a code per key."""
     whole = max(1, sum(_width(source.fields.field(name).type) for name in source.fields.names))
     kept = sum(_width(source.fields.field(name).type) for name in source.columns)
-    return derived(stats.row_bytes.value * kept / whole + 8 * (1 + len(source.keys)), stats.row_bytes)
+    return derive(stats.row_bytes.value * kept / whole + 8 * (1 + len(source.keys)), stats.row_bytes)
 
 
 def _width(kind: pa.DataType) -> int:
@@ -330,5 +332,5 @@ def _class_distinct(source: JoinInput, held: Estimate, stats: StreamStats) -> di
         product = 1.0
         for part in parts:
             product *= part.value
-        found[key_class] = derived(max(product, 1.0), *parts)
+        found[key_class] = derive(max(product, 1.0), *parts)
     return found

@@ -1,7 +1,7 @@
-"""The plan of a run: measured on the rows at hand, predicted, chosen. `explain` and both hosts ask here, so both see
+"""The plan of a run: measured on the rows at sample, predicted, chosen. `explain` and both hosts ask here, so both see
 the same plan.
 
-Rows at hand are a table, a path, the first file of a directory that grows, or the first batch of an iterable, which is
+Rows at sample are a table, a path, the first file of a directory that grows, or the first batch of an iterable, which is
 looked at and still comes first. A plan takes some milliseconds to find. With fewer rows than any plan joins in that
 time, the default plan runs and nothing is measured. What a pinned plan leaves open is filled here too, by the same
 statistics (`optimizer.filling`).
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.calibration.store import current as current_profile
+from watersmeet.calibration.profile_store import current_profile as current_profile
 from watersmeet.operators.aggregate.config import build_aggregate_config
 from watersmeet.operators.window_join.config import JoinConfig, build_join_config
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
@@ -36,10 +36,10 @@ from watersmeet.sources.declarations import Relation, Stream, extract_event_time
 from watersmeet.sources.feeds import PathFeed, SparkFeed, TableFeed
 from watersmeet.sources.times import refuse_undeclared_unit
 from watersmeet.stats.estimate import Estimate, Provenance
-from watersmeet.stats.sample import measured
 from watersmeet.stats.stream_stats import ASSUMED_ROWS_PER_S, StreamStats, stats
+from watersmeet.stats.table_stats import measure_table
 
-#: With fewer rows at hand than this every plan is done before the best one is found.
+#: With fewer rows at sample than this every plan is done before the best one is found.
 MIN_PLANNING_ROWS = 500
 
 #: Rows that are counted for distinct values when a run is planned.
@@ -60,22 +60,22 @@ class PlanningSample:
 
     tables: Mapping[str, pa.Table]
     times: Mapping[str, Int64s]
-    whole: bool
+    is_complete: bool
 
     @property
     def rows(self) -> int:
         return sum(table.num_rows for table in self.tables.values())
 
-    def arriving(self) -> Arriving:
+    def arrival_pattern(self) -> Arriving:
         spans_us = [int(times.max()) - int(times.min()) for times in self.times.values() if times.size > 1]
         span_s = max(spans_us, default=0) / 1e6
         if span_s <= 0:
             return Arriving()
-        return Arriving(span_s, span_s if self.whole else float("inf"), is_assumed=False)
+        return Arriving(span_s, span_s if self.is_complete else float("inf"), is_assumed=False)
 
 
 #: No rows to look at: everything is assumed.
-EMPTY_SAMPLE = PlanningSample({}, {}, whole=False)
+EMPTY_SAMPLE = PlanningSample({}, {}, is_complete=False)
 
 
 @runtime_checkable
@@ -98,22 +98,22 @@ def explain_run(
     buckets: int | None = None,
 ) -> Explanation:
     """Explain which plan a run of the query over these sources would use, and why; on Spark, over so many buckets."""
-    hand, known = read_planning_input(bound, sources, declared)
+    sample, known = read_planning_input(bound, sources, declared)
     if plan is None and engine == "spark" and bound.is_aggregation:
         default, reason = (
-            choose_plan(bound, hand, known, engine=engine),
+            choose_plan(bound, sample, known, engine=engine),
             "an aggregation on Spark is planned by assumed statistics",
         )
-    elif plan is None and has_too_few_rows(bound, hand, known):
+    elif plan is None and has_too_few_rows(bound, sample, known):
         default, reason = (
             make_default_plan(bound),
-            f"fewer than {MIN_PLANNING_ROWS} rows at hand: the default plan is taken, nothing is compared",
+            f"fewer than {MIN_PLANNING_ROWS} rows at sample: the default plan is taken, nothing is compared",
         )
     else:
         default, reason = None, ""
     return explain_sample(
         bound,
-        hand,
+        sample,
         known,
         plan=plan or default,
         reason=reason,
@@ -121,22 +121,22 @@ def explain_run(
         all_plans=all_plans,
         wishes=wishes,
         engine=engine,
-        shuffle=predict_shuffle(bound, sources, hand, known, buckets)
+        shuffle=predict_shuffle(bound, sources, sample, known, buckets)
         if engine == "spark" and buckets is not None
         else None,
     )
 
 
 def predict_shuffle(
-    bound: BoundQuery, sources: SourcesOrStats, hand: PlanningSample, known: Mapping[str, StreamStats], buckets: int
+    bound: BoundQuery, sources: SourcesOrStats, sample: PlanningSample, known: Mapping[str, StreamStats], buckets: int
 ) -> Shuffle:
-    """Predict which rows travel to the buckets of a query on Spark, along the grid that the rows and statistics at hand
+    """Predict which rows travel to the buckets of a query on Spark, along the grid that the rows and statistics at sample
     lead to.
     """
     grouped = build_aggregate_config(bound) if bound.is_aggregation else None
     config = build_join_config(bound, Plan()) if grouped is None else grouped.join
     grouping = None if grouped is None else find_grouping(grouped)
-    rates = estimate_input_rates(bound, config, sources, hand, known)
+    rates = estimate_input_rates(bound, config, sources, sample, known)
     grid = choose_grid(config, buckets, rates.rows, grouping)
     return estimate_shuffle(config, grid, rates.rows, is_total=rates.is_total, grouping=grouping)
 
@@ -153,7 +153,7 @@ def estimate_input_rates(
     bound: BoundQuery,
     config: JoinConfig,
     sources: SourcesOrStats,
-    hand: PlanningSample,
+    sample: PlanningSample,
     known: Mapping[str, StreamStats],
 ) -> InputRates:
     """Return how many rows of each input pass its own predicates and travel.
@@ -162,13 +162,17 @@ def estimate_input_rates(
     as the fastest known one, so that streams of which nothing is known are equal.
     """
     workload = workload_of(
-        bound, config, _collect_stats(bound, hand, known), _draw_samples(config, hand, known), hand.arriving()
+        bound,
+        config,
+        _collect_stats(bound, sample, known),
+        _draw_samples(config, sample, known),
+        sample.arrival_pattern(),
     )
     shares = [
         each.kept_per_s.value / each.rows_per_s.value if each.rows_per_s.value else 1.0 for each in workload.inputs
     ]
     totals = {
-        each.name: None if each.name in known else _count_source_rows(sources.get(each.name), hand, each.name)
+        each.name: None if each.name in known else _count_source_rows(sources.get(each.name), sample, each.name)
         for each in config.inputs
     }
     counts = [totals[each.name] if each.is_stream else 0 for each in config.inputs]
@@ -183,18 +187,18 @@ def estimate_input_rates(
     )
 
 
-def _count_source_rows(source: Stream | Relation | StreamStats | None, hand: PlanningSample, name: str) -> int | None:
+def _count_source_rows(source: Stream | Relation | StreamStats | None, sample: PlanningSample, name: str) -> int | None:
     """Return the number of rows of a finite source, where it is known without reading it."""
     if source is None or isinstance(source, StreamStats):
         return None
     if isinstance(source.feed, SparkFeed):
         return source.feed.known_rows()
-    return hand.tables[name].num_rows if name in hand.tables and _is_complete(source) else None
+    return sample.tables[name].num_rows if name in sample.tables and _is_complete(source) else None
 
 
 def choose_plan(
     bound: BoundQuery,
-    hand: PlanningSample,
+    sample: PlanningSample,
     known: Mapping[str, StreamStats] | None = None,
     plan: Plan | None = None,
     *,
@@ -213,10 +217,10 @@ def choose_plan(
     if bound.is_aggregation and engine == "spark":
         return explain_sample(bound, EMPTY_SAMPLE, {}).plan
     if plan is not None:
-        return _fill_pinned_plan(bound, hand, known, plan)
-    if has_too_few_rows(bound, hand, known) or (len(bound.sources) == 1 and not bound.is_aggregation):
+        return _fill_pinned_plan(bound, sample, known, plan)
+    if has_too_few_rows(bound, sample, known) or (len(bound.sources) == 1 and not bound.is_aggregation):
         return make_default_plan(bound)
-    return explain_sample(bound, hand, known, engine=engine).plan
+    return explain_sample(bound, sample, known, engine=engine).plan
 
 
 def choose_spark_plan(
@@ -225,7 +229,7 @@ def choose_spark_plan(
     plan: Plan | None = None,
     stats: Mapping[str, StreamStats] | None = None,
 ) -> Plan:
-    """Return the plan of a query on Spark, by declared statistics and the first rows of its sources; see `plan_of`."""
+    """Return the plan of a query on Spark, by declared statistics and the first rows of its sources; see `choose_plan`."""
     return choose_plan(bound, *read_planning_input(bound, sources, stats), plan, engine="spark")
 
 
@@ -236,20 +240,24 @@ def make_default_plan(bound: BoundQuery) -> Plan:
     return Plan() if bound.is_aggregation else compile_join_config(bound, Plan()).plan
 
 
-def has_too_few_rows(bound: BoundQuery, hand: PlanningSample, known: Mapping[str, StreamStats]) -> bool:
-    """Whether there is too little to plan by: nothing is declared, and rows are few or not at hand for every source."""
+def has_too_few_rows(bound: BoundQuery, sample: PlanningSample, known: Mapping[str, StreamStats]) -> bool:
+    """Whether there is too little to plan by: nothing is declared, and rows are few or not at sample for every source."""
     return not known and (
-        hand.rows < MIN_PLANNING_ROWS or any(each.schema.name not in hand.tables for each in bound.sources)
+        sample.rows < MIN_PLANNING_ROWS or any(each.schema.name not in sample.tables for each in bound.sources)
     )
 
 
-def _fill_pinned_plan(bound: BoundQuery, hand: PlanningSample, known: Mapping[str, StreamStats], plan: Plan) -> Plan:
+def _fill_pinned_plan(bound: BoundQuery, sample: PlanningSample, known: Mapping[str, StreamStats], plan: Plan) -> Plan:
     """Fill what a pinned plan of a join leaves open."""
     config = compile_join_config(bound, plan)
-    if config.plan == plan or has_too_few_rows(bound, hand, known):
+    if config.plan == plan or has_too_few_rows(bound, sample, known):
         return config.plan
     workload = workload_of(
-        bound, config, _collect_stats(bound, hand, known), _draw_samples(config, hand, known), hand.arriving()
+        bound,
+        config,
+        _collect_stats(bound, sample, known),
+        _draw_samples(config, sample, known),
+        sample.arrival_pattern(),
     )
     return fill_plan(config, workload, current_profile(), plan)
 
@@ -257,7 +265,7 @@ def _fill_pinned_plan(bound: BoundQuery, hand: PlanningSample, known: Mapping[st
 def read_planning_input(
     bound: BoundQuery, sources: SourcesOrStats, declared: Mapping[str, StreamStats] | None = None
 ) -> tuple[PlanningSample, dict[str, StreamStats]]:
-    """Return what a query is planned by: rows at hand, and declared statistics, which count before rows."""
+    """Return what a query is planned by: rows at sample, and declared statistics, which count before rows."""
     known = {
         **{name: source for name, source in sources.items() if isinstance(source, StreamStats)},
         **(declared or {}),
@@ -280,17 +288,17 @@ def read_planning_sample(bound: BoundQuery, sources: Mapping[str, Stream | Relat
         found = feed.peek() if isinstance(feed, Peekable) else None
         if found is not None:
             tables[name] = found
-    hand = build_sample(tables, sources, whole=all(_is_complete(sources[name]) for name in names))
-    for name, times in hand.times.items():
+    sample = build_sample(tables, sources, is_complete=all(_is_complete(sources[name]) for name in names))
+    for name, times in sample.times.items():
         source = sources[name]
         if isinstance(source, Stream) and times.size:
             refuse_undeclared_unit(name, source.time, source.schema, source.unit, int(times.min()), int(times.max()))
-    return hand
+    return sample
 
 
 def _is_complete(source: Stream | Relation) -> bool:
-    """Whether the rows at hand are all rows of the source."""
-    return isinstance(source.feed, TableFeed | PathFeed) and not (isinstance(source, Stream) and source.is_endless)
+    """Whether the rows at sample are all rows of the source."""
+    return isinstance(source.feed, TableFeed | PathFeed) and not (isinstance(source, Stream) and source.is_unbounded)
 
 
 def build_sample(
@@ -303,13 +311,13 @@ def build_sample(
             name: extract_event_times_us(name, tables[name], source.time, source.unit)
             for name, source in streams.items()
         },
-        whole,
+        is_complete,
     )
 
 
 def explain_sample(
     bound: BoundQuery,
-    hand: PlanningSample,
+    sample: PlanningSample,
     known: Mapping[str, StreamStats],
     *,
     plan: Plan | None = None,
@@ -322,23 +330,23 @@ def explain_sample(
     wishes: Wishes | None = None,
     shuffle: Shuffle | None = None,
 ) -> Explanation:
-    """Explain a plan, or the best one, on the rows at hand; `reason` says why the plan was taken, if it was not pinned.
+    """Explain a plan, or the best one, on the rows at sample; `reason` says why the plan was taken, if it was not pinned.
 
     `rates` by stream name count before those that the rows themselves show.
     """
     config = build_aggregate_config(bound).join if bound.is_aggregation else build_join_config(bound, Plan())
     if plan is not None and not bound.is_aggregation:
-        plan = _fill_pinned_plan(bound, hand, known, plan)
+        plan = _fill_pinned_plan(bound, sample, known, plan)
     return explained(
         bound,
-        _collect_stats(bound, hand, known, rates),
+        _collect_stats(bound, sample, known, rates),
         current_profile(),
         budget=budget,
         plan=plan,
         all_plans=all_plans,
         engine=engine,
-        samples=_draw_samples(config, hand, known),
-        arriving=arriving or hand.arriving(),
+        samples=_draw_samples(config, sample, known),
+        arriving=arriving or sample.arrival_pattern(),
         reason=reason,
         wishes=wishes,
         shuffle=shuffle,
@@ -346,11 +354,14 @@ def explain_sample(
 
 
 def _collect_stats(
-    bound: BoundQuery, hand: PlanningSample, known: Mapping[str, StreamStats], rates: Mapping[str, float] | None = None
+    bound: BoundQuery,
+    sample: PlanningSample,
+    known: Mapping[str, StreamStats],
+    rates: Mapping[str, float] | None = None,
 ) -> dict[str, StreamStats]:
-    """Return statistics by source name: declared, else measured on the rows at hand, else assumed."""
+    """Return statistics by source name: declared, else measured on the rows at sample, else assumed."""
     found = {
-        name: known.get(name) or _measure_stats(bound, hand, name)
+        name: known.get(name) or _measure_stats(bound, sample, name)
         for name in dict.fromkeys(each.schema.name for each in bound.sources)
     }
     for name, rate in (rates or {}).items():
@@ -358,17 +369,17 @@ def _collect_stats(
     return fill_missing_stats(bound, found)
 
 
-def _measure_stats(bound: BoundQuery, hand: PlanningSample, name: str) -> StreamStats:
-    if name not in hand.tables:
+def _measure_stats(bound: BoundQuery, sample: PlanningSample, name: str) -> StreamStats:
+    if name not in sample.tables:
         return stats()
-    return measured(hand.tables[name], hand.times.get(name), list_columns_read(bound, name), MAX_COUNTED_ROWS)
+    return measure_table(sample.tables[name], sample.times.get(name), list_columns_read(bound, name), MAX_COUNTED_ROWS)
 
 
-def _draw_samples(config: JoinConfig, hand: PlanningSample, known: Mapping[str, StreamStats]) -> Samples:
-    """Samples of the sources that nothing else is declared of. What is declared counts, not what the rows at hand show."""
+def _draw_samples(config: JoinConfig, sample: PlanningSample, known: Mapping[str, StreamStats]) -> Samples:
+    """Samples of the sources that nothing else is declared of. What is declared counts, not what the rows at sample show."""
     found: dict[int, Sample] = {}
     for each in config.inputs:
-        table = hand.tables.get(each.name)
+        table = sample.tables.get(each.name)
         if table is not None and table.num_rows and each.name not in known:
-            found[each.number] = sample_of(each, table, hand.times.get(each.name, np.zeros(table.num_rows, np.int64)))
+            found[each.number] = sample_of(each, table, sample.times.get(each.name, np.zeros(table.num_rows, np.int64)))
     return Samples(found)

@@ -24,7 +24,7 @@ class Watermark:
     The clock for silence is the largest event time seen on any stream, so that a replay decides the same.
 
     >>> mark = Watermark.start({"a": Lateness(lateness_us=2_000), "b": Lateness()})
-    >>> mark.after({"a": (0, 10_500), "b": (0, 50_000)}).value_us
+    >>> mark.after_batch({"a": (0, 10_500), "b": (0, 50_000)}).value_us
     8000
     """
 
@@ -42,7 +42,7 @@ class Watermark:
         """The largest time seen on any stream; the row that has it was never late."""
         return max(self.newest_us.values(), default=-FOREVER_US)
 
-    def after(self, seen_us: Mapping[str, tuple[int, int]]) -> Watermark:
+    def after_batch(self, seen_us: Mapping[str, tuple[int, int]]) -> Watermark:
         """The watermark once a batch is over that brought rows between these oldest and newest times, late ones
         included.
         """
@@ -57,9 +57,9 @@ class Watermark:
 
     def _minimum_us(self) -> int:
         holding = [name for name in self.streams if not self._is_idle(name)] or list(self.newest_us)
-        return min((self._of(name) for name in holding), default=-FOREVER_US)
+        return min((self._stream_watermark_us(name) for name in holding), default=-FOREVER_US)
 
-    def _of(self, name: str) -> int:
+    def _stream_watermark_us(self, name: str) -> int:
         if name not in self.newest_us:
             return -FOREVER_US
         return self.newest_us[name] // 1_000 * 1_000 - self.streams[name].lateness_us

@@ -50,7 +50,7 @@ def write_table(table: pa.Table, path: Path) -> None:
 def format_json_line(row: dict[str, Any]) -> str:
     """A row as JSON: times in ISO 8601, bytes in hexadecimal; JSON has no NaN or infinity, so those become null.
 
-    >>> json_line({"at": dt.date(2013, 1, 1), "x": math.inf})
+    >>> format_json_line({"at": dt.date(2013, 1, 1), "x": math.inf})
     '{"at": "2013-01-01", "x": null}'
     """
     return json.dumps(
@@ -118,7 +118,7 @@ class PartFileSink:
                 hint="name a directory, and choose the format with --format",
             )
 
-    def put(self, batch: int, rows: pa.Table) -> None:
+    def write_batch(self, batch: int, rows: pa.Table) -> None:
         """Write the rows of a batch. They replace all that an earlier run of the batch wrote, in whatever format."""
         target = self._part(batch, self.suffix)
         try:

@@ -15,7 +15,7 @@ from watersmeet.sources.durations import Duration, parse_duration_us
 from watersmeet.sources.feeds import Feed, FollowOptions, PathFeed, SparkFeed, make_feed
 from watersmeet.sources.times import extract_event_times_us
 
-__all__ = ["Duration", "Relation", "Stream", "event_times_us", "parse_duration_us", "relation", "stream"]
+__all__ = ["Duration", "Relation", "Stream", "parse_duration_us", "relation", "split_tables_by_time", "stream"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ class Stream:
         return self.feed.frame if isinstance(self.feed, SparkFeed) else None
 
     @property
-    def is_endless(self) -> bool:
+    def is_unbounded(self) -> bool:
         """Whether more rows may always come: a streaming Spark DataFrame, or a directory that is followed."""
         if isinstance(self.feed, SparkFeed):
             return bool(self.feed.frame.isStreaming)
-        return isinstance(self.feed, PathFeed) and self.feed.following is not None
+        return isinstance(self.feed, PathFeed) and self.feed.follow is not None
 
     @property
-    def with_known_unit(self) -> Stream:
+    def with_default_unit(self) -> Stream:
         """The stream with microseconds as the declared unit of integer times that have none: nothing looks for a
         likelier one.
         """
@@ -60,7 +60,7 @@ class Stream:
     def batches(self) -> Iterator[pa.Table]:
         return self.feed.batches()
 
-    def declared(self, name: str) -> StreamSchema:
+    def to_schema(self, name: str) -> StreamSchema:
         """What the binder has to know of the stream, under the name it was declared with."""
         return StreamSchema(name, self.schema, self.time, self.unit)
 
@@ -83,7 +83,7 @@ class Relation:
     def batches(self) -> Iterator[pa.Table]:
         return self.feed.batches()
 
-    def declared(self, name: str) -> RelationSchema:
+    def to_schema(self, name: str) -> RelationSchema:
         """What the binder has to know of the relation, under the name it was declared with."""
         return RelationSchema(name, self.schema)
 

@@ -28,52 +28,52 @@ class FileSource:
 
     path: Path
     time: str | None
-    known: pa.Schema | None = None
+    known_schema: pa.Schema | None = None
     seen: set[str] = field(default_factory=set)
 
     @property
     def schema(self) -> pa.Schema:
-        if self.known is None:
-            first = self.new()[:1]
+        if self.known_schema is None:
+            first = self.list_new_files()[:1]
             if not first:
                 raise InputError(f'directory "{self.path}" has no data files yet')
-            self.known = self._read(first[0]).schema
-        return self.known
+            self.known_schema = self._read_file(first[0]).schema
+        return self.known_schema
 
     @property
     def is_ready(self) -> bool:
         """Whether the schema is known or can be."""
-        return self.known is not None or bool(self.new())
+        return self.known_schema is not None or bool(self.list_new_files())
 
     def peek(self) -> pa.Table | None:
         """The rows of the next file, which are still to be taken; None when there is no file."""
-        first = self.new()[:1]
-        return self._fitting(first[0], self._read(first[0])) if first else None
+        first = self.list_new_files()[:1]
+        return self._cast_to_schema(first[0], self._read_file(first[0])) if first else None
 
     def batches(self) -> Iterator[pa.Table]:
         raise InternalError("an inbox is read file by file, by name")
 
-    def new(self) -> list[str]:
+    def list_new_files(self) -> list[str]:
         """Names of files nobody has taken yet, oldest first, no more than one batch takes."""
         if not is_directory(self.path):
             return [] if self.path.name in self.seen else [file.name for file in data_files(self.path)]
         fresh = [file for file in list_data_files(self.path) if file.name not in self.seen]
         return [file.name for file in sorted(fresh, key=_modification_key)][:MAX_FILES_PER_BATCH]
 
-    def take(self, names: list[str]) -> pa.Table:
+    def read_new_files(self, names: list[str]) -> pa.Table:
         """The rows of these files, which count as seen from now on."""
-        tables = [self._fitting(name, self._read(name)) for name in names]
+        tables = [self._cast_to_schema(name, self._read_file(name)) for name in names]
         self.seen.update(names)
         return pa.concat_tables([self.schema.empty_table(), *tables])
 
-    def describe(self, names: list[str]) -> tuple[InputFile, ...]:
+    def describe_files(self, names: list[str]) -> tuple[InputFile, ...]:
         """Return size and time of change of files, as a batch record keeps them."""
         return tuple(describe_input_file(self.path, name) for name in names)
 
-    def _read(self, name: str) -> pa.Table:
+    def _read_file(self, name: str) -> pa.Table:
         return read_files(data_files(input_path(self.path, name)), self.time)
 
-    def _fitting(self, name: str, table: pa.Table) -> pa.Table:
+    def _cast_to_schema(self, name: str, table: pa.Table) -> pa.Table:
         """The table under the schema of the first file: a column of whole numbers may stand where that had fractions or
         nothing.
         """

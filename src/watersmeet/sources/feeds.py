@@ -95,7 +95,7 @@ class PathFeed:
         self.path = path
         self.files = data_files(path)
         self.time = time
-        self.following = following
+        self.follow = following
         self._table: pa.Table | None = None
 
     @property
@@ -104,10 +104,10 @@ class PathFeed:
 
     def peek(self) -> pa.Table:
         """What is there to plan by: the rows, or those of the first file where more files may come."""
-        return self._read(self.files[:1] if self.following is not None else self.files)
+        return self._read(self.files[:1] if self.follow is not None else self.files)
 
     def batches(self) -> Iterator[pa.Table]:
-        if self.following is not None:
+        if self.follow is not None:
             raise InputError(
                 f'"{self.path}" is followed and never ends, so it cannot be collected',
                 hint="run the query on Spark instead",
@@ -139,7 +139,7 @@ class BatchFeed:
     @property
     def schema(self) -> pa.Schema:
         if self._schema is None:
-            opened = self._numbered(iter(self._source))
+            opened = self._read_batches(iter(self._source))
             first = next(opened, None)
             if first is None:
                 raise InputError(
@@ -156,13 +156,13 @@ class BatchFeed:
                 "a one-shot source was already gone through",
                 hint="make a new iterator, or hand in a list of batches to use them again",
             )
-        opened = self._peeked if self._peeked is not None else self._numbered(iter(self._source))
+        opened = self._peeked if self._peeked is not None else self._read_batches(iter(self._source))
         self._peeked = None
         if isinstance(self._source, Iterator | pa.RecordBatchReader):
             self._first = None  # a source that is gone through once is not kept in memory
         return _check_schemas(opened, schema)
 
-    def _numbered(self, opened: Iterator[Any]) -> Iterator[pa.Table]:
+    def _read_batches(self, opened: Iterator[Any]) -> Iterator[pa.Table]:
         number = 0
         while True:
             number += 1

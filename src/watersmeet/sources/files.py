@@ -262,7 +262,7 @@ def refuse_deep_nesting(opened: BinaryIO) -> None:
 def measure_nesting_depth(line: bytes) -> int:
     """Return how deep the brackets of one line nest, strings left out.
 
-    >>> nesting_depth(b'{"a": [1, [2]], "b": "[[["}')
+    >>> measure_nesting_depth(b'{"a": [1, [2]], "b": "[[["}')
     3
     """
     return int(np.cumsum(_count_bracket_steps(np.frombuffer(_STRING.sub(b"", line), np.uint8))).max(initial=0))

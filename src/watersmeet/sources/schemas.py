@@ -19,7 +19,7 @@ _VIEW_REPLACEMENTS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary
 def describe_schema_difference(first: pa.Schema, other: pa.Schema) -> str | None:
     """How `other` differs from `first`, in words; None if it does not. Nullability and metadata do not count.
 
-    >>> difference(pa.schema({"k": pa.int64()}), pa.schema({"k": pa.string()}))
+    >>> describe_schema_difference(pa.schema({"k": pa.int64()}), pa.schema({"k": pa.string()}))
     'column "k" is string, was int64'
     """
     if first.names != other.names:
@@ -69,7 +69,7 @@ def _replace_views(kind: pa.DataType, levels: int = MAX_TYPE_DEPTH) -> pa.DataTy
 
     Types that are nested deeper than `levels` keep their views, because Python's recursion is bounded.
 
-    >>> _without_views(pa.struct([("tags", pa.list_(pa.string_view()))]))
+    >>> _replace_views(pa.struct([("tags", pa.list_(pa.string_view()))]))
     StructType(struct<tags: list<item: string>>)
     """
     if kind in _VIEW_REPLACEMENTS:

@@ -31,9 +31,9 @@ def extract_event_times_us(name: str, table: pa.Table, time: str, unit: str | No
 
     `unit` is the unit of integer times, microseconds where it is None.
 
-    >>> event_times_us("bids", pa.table({"ts": pa.array([-1, 1999], pa.timestamp("ns"))}), "ts")
+    >>> extract_event_times_us("bids", pa.table({"ts": pa.array([-1, 1999], pa.timestamp("ns"))}), "ts")
     array([-1,  1])
-    >>> event_times_us("bids", pa.table({"ts": [3]}), "ts", unit="s")
+    >>> extract_event_times_us("bids", pa.table({"ts": [3]}), "ts", unit="s")
     array([3000000])
     """
     if time not in table.column_names:
@@ -59,7 +59,7 @@ def refuse_undeclared_unit(
     `oldest_us` and `newest_us` span the first batch of the stream that has rows. Later batches are not checked: a
     stream that starts at 0 and counts microseconds passes through numbers that would be seconds of this century.
 
-    >>> refuse_likely_unit("bids", "ts", pa.schema({"ts": pa.int64()}), None, 1_700_000_000, 1_700_000_060)
+    >>> refuse_undeclared_unit("bids", "ts", pa.schema({"ts": pa.int64()}), None, 1_700_000_000, 1_700_000_060)
     Traceback (most recent call last):
     watersmeet.errors.InputError: time column "ts" of stream "bids" has integers that look like seconds: 1700000000 to
     1700000060 declare the unit: unit="s" for seconds, unit="us" for microseconds
@@ -79,7 +79,7 @@ def refuse_undeclared_unit(
 def parse_time_column(where: str, table: pa.Table, time: str) -> pa.Table:
     """The table with its time column read from ISO 8601 text, if text it is: CSV and JSON know no better.
 
-    >>> parsed_times("bids.csv", pa.table({"ts": ["2024-01-01T00:00:00Z"]}), "ts").column("ts").type
+    >>> parse_time_column("bids.csv", pa.table({"ts": ["2024-01-01T00:00:00Z"]}), "ts").column("ts").type
     TimestampType(timestamp[us, tz=UTC])
     """
     if time not in table.column_names:

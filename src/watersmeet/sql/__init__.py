@@ -2,6 +2,6 @@
 
 from watersmeet.sql.binder import bind
 from watersmeet.sql.parsing import parse
-from watersmeet.sql.typing import type_of
+from watersmeet.sql.type_inference import type_of
 
 __all__ = ["bind", "parse", "type_of"]

@@ -33,13 +33,13 @@ from watersmeet.algebra.query import BoundQuery, Output, Query, SelectItem, Star
 from watersmeet.algebra.render import expression_text, type_text
 from watersmeet.algebra.schema import SourceSchema
 from watersmeet.errors import InternalError, QueryError, Span
-from watersmeet.sql.convert import cast, converted, unified
+from watersmeet.sql.coercion import cast, converted, unified
 from watersmeet.sql.functions import FUNCTIONS
 from watersmeet.sql.grouping import check_aggregation, check_group_keys
-from watersmeet.sql.kinds import NUMBERS, UINT64_AS_DECIMAL, Family, Typed, plain
-from watersmeet.sql.places import place
 from watersmeet.sql.scope import Scope, resolve_sources
-from watersmeet.sql.typing import aggregate, arithmetic
+from watersmeet.sql.spans import place
+from watersmeet.sql.type_inference import aggregate, arithmetic
+from watersmeet.sql.types import NUMBERS, UINT64_AS_DECIMAL, Family, Typed, plain
 
 
 def bind(query: Query, schemas: Mapping[str, SourceSchema]) -> BoundQuery:

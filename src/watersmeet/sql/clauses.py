@@ -22,7 +22,7 @@ from watersmeet.algebra.windows import (
 )
 from watersmeet.errors import QueryError, Span
 from watersmeet.sql.grammar import ExpressionGrammar
-from watersmeet.sql.places import pointing_at, span_of_node
+from watersmeet.sql.spans import pointing_at, span_of_node
 
 #: sqlglot has no token for EVERY. SETTINGS is one that ends a query in another dialect and has no use in this one.
 EVERY_TOKEN = TokenType.SETTINGS

@@ -14,8 +14,8 @@ import pyarrow as pa
 from watersmeet.algebra.expressions import AGGREGATES, Expr
 from watersmeet.algebra.render import type_text
 from watersmeet.errors import QueryError, Span, listing
-from watersmeet.sql.convert import converted, unified
-from watersmeet.sql.kinds import INSTANTS, NUMBERS, UINT64_AS_DECIMAL, Family, Typed, plain
+from watersmeet.sql.coercion import converted, unified
+from watersmeet.sql.types import INSTANTS, NUMBERS, UINT64_AS_DECIMAL, Family, Typed, plain
 
 #: Arguments as values of the right types, and the type of the result.
 Signature = tuple[list[Expr], pa.DataType]

@@ -17,9 +17,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 from watersmeet.algebra.names import RESERVED
 from watersmeet.errors import QueryError, Span
 from watersmeet.sql.functions import CALLABLE, EXTRACTED_UNITS, unknown_function
-from watersmeet.sql.kinds import type_named
 from watersmeet.sql.literals import DATE_OR_TIMESTAMP, duration_us
-from watersmeet.sql.places import span_of
+from watersmeet.sql.spans import span_of
+from watersmeet.sql.types import type_named
 
 #: Parentheses, CASE, NOT and minus signs inside one another. A level costs the parser up to sixteen frames of Python's
 #: thousand.

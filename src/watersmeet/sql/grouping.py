@@ -8,8 +8,8 @@ from watersmeet.algebra.expressions import Aggregate, Column, Expr, Literal, chi
 from watersmeet.algebra.query import Output, Query
 from watersmeet.algebra.render import expression_text, type_text
 from watersmeet.errors import QueryError, Span
-from watersmeet.sql.kinds import Family, family
 from watersmeet.sql.scope import Scope
+from watersmeet.sql.types import Family, family
 
 
 def check_group_keys(query: Query, group_by: tuple[Expr, ...], scope: Scope) -> None:

@@ -8,7 +8,7 @@ from watersmeet.algebra.expressions import Expr, conjunction, conjuncts
 from watersmeet.algebra.query import PairConstraint, Query, SelectItem, Source, Star
 from watersmeet.errors import QueryError
 from watersmeet.sql.clauses import WrittenPair
-from watersmeet.sql.places import place, pointing_at, span_of_node
+from watersmeet.sql.spans import place, pointing_at, span_of_node
 from watersmeet.sql.tokens import WatersmeetDialect, tokenize
 from watersmeet.sql.translate import Translator
 

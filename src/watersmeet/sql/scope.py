@@ -13,8 +13,8 @@ from watersmeet.algebra.render import type_text
 from watersmeet.algebra.schema import RelationSchema, SourceSchema
 from watersmeet.algebra.windows import RowsWindow, Window
 from watersmeet.errors import QueryError, Span, listing
-from watersmeet.sql.kinds import Family, family, has_order
-from watersmeet.sql.places import pointing_at
+from watersmeet.sql.spans import pointing_at
+from watersmeet.sql.types import Family, family, has_order
 
 
 def matches(name: str, existing: Iterable[str]) -> list[str]:

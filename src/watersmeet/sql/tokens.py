@@ -18,7 +18,7 @@ from watersmeet.algebra.names import RESERVED
 from watersmeet.errors import QueryError, Span
 from watersmeet.sql.clauses import EVERY_TOKEN, QueryGrammar
 from watersmeet.sql.functions import unknown_function
-from watersmeet.sql.places import span_of
+from watersmeet.sql.spans import span_of
 
 #: Words and signs that only begin what the language refuses: `lang.tokens` says why, with the place.
 REFUSED_TOKEN = TokenType.UNKNOWN

@@ -36,8 +36,8 @@ from watersmeet.algebra.expressions import (
 from watersmeet.errors import InternalError, QueryError, Span, listing
 from watersmeet.sql import literals
 from watersmeet.sql.functions import FUNCTIONS, SYNONYMS
-from watersmeet.sql.places import span_of_node
 from watersmeet.sql.scope import matches, not_in_scope
+from watersmeet.sql.spans import span_of_node
 
 #: Depth of an expression: a chain of 99 additions is 100 deep. AND, OR and || chains count once, however long.
 MAX_DEPTH = 100

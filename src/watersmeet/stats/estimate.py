@@ -35,22 +35,22 @@ class Estimate:
     note: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "value", checked_number(self.value, "a statistic"))
+        object.__setattr__(self, "value", check_number(self.value, "a statistic"))
 
     @property
     def is_assumed(self) -> bool:
         return self.provenance is Provenance.ASSUMED
 
     def __str__(self) -> str:
-        return f"{number_text(self.value)} ({self.provenance})"
+        return f"{format_number(self.value)} ({self.provenance})"
 
 
-def assumed(value: float, note: str) -> Estimate:
+def assume(value: float, note: str) -> Estimate:
     """A default; the note says why this one."""
     return Estimate(value, Provenance.ASSUMED, note)
 
 
-def derived(value: float, *inputs: Estimate, note: str = "") -> Estimate:
+def derive(value: float, *inputs: Estimate, note: str = "") -> Estimate:
     """A number computed from others: derived, or assumed if any of them is.
 
     >>> rate, window_s = Estimate(50, Provenance.MEASURED), Estimate(100, Provenance.DECLARED)
@@ -63,7 +63,7 @@ def derived(value: float, *inputs: Estimate, note: str = "") -> Estimate:
     return Estimate(value, Provenance.ASSUMED if is_assumed else Provenance.DERIVED, note)
 
 
-def checked_number(value: object, what: str) -> float:
+def check_number(value: object, what: str) -> float:
     """The value as a float; refuses what is not a finite number of at least zero.
 
     >>> checked_number(float("nan"), "a rate")
@@ -72,11 +72,11 @@ def checked_number(value: object, what: str) -> float:
     """
     number = _as_float(value)
     if not 0 <= number <= LARGEST:
-        raise InputError(f"{what} must be a finite number of at least zero, got {shown(value)}")
+        raise InputError(f"{what} must be a finite number of at least zero, got {format_value(value)}")
     return number
 
 
-def number_text(value: float) -> str:
+def format_number(value: float) -> str:
     """Whole where whole or large, otherwise four digits.
 
     >>> number_text(5000.0), number_text(12345.678), number_text(0.012345)
@@ -85,7 +85,7 @@ def number_text(value: float) -> str:
     return f"{value:.0f}" if value.is_integer() or value >= 1000 else f"{value:.4g}"
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """The value as in an error message, cut where it is long."""
     try:
         text = repr(value)

@@ -39,24 +39,24 @@ from watersmeet.algebra.expressions import (
     columns_of,
 )
 from watersmeet.errors import InputError
-from watersmeet.stats.estimate import Estimate, Provenance, assumed, derived
+from watersmeet.stats.estimate import Estimate, Provenance, assume, derive
 
 #: What is known of a column, None where nothing is.
 Lookup = Callable[[Column], Estimate | None]
 
-_EQUALITY = assumed(1 / 10, "an equality with no statistics")
-_RANGE = assumed(1 / 3, "a range with no statistics of the values in it")
-_BETWEEN = assumed(1 / 4, "BETWEEN with no statistics of the values in it")
-_LIKE = assumed(1 / 10, "LIKE with no statistics of the text")
-_NULL = assumed(1 / 10, "IS NULL with no statistics of nulls")
-_TRUTH = assumed(1 / 2, "a truth value with no statistics")
+_EQUALITY = assume(1 / 10, "an equality with no statistics")
+_RANGE = assume(1 / 3, "a range with no statistics of the values in it")
+_BETWEEN = assume(1 / 4, "BETWEEN with no statistics of the values in it")
+_LIKE = assume(1 / 10, "LIKE with no statistics of the text")
+_NULL = assume(1 / 10, "IS NULL with no statistics of nulls")
+_TRUTH = assume(1 / 2, "a truth value with no statistics")
 _NEVER = Estimate(0, Provenance.DERIVED, "NULL passes no predicate")
-_ANY = assumed(1 / 3, "a predicate no rule is known for")
+_ANY = assume(1 / 3, "a predicate no rule is known for")
 
 _UNESCAPED_WILDCARD = re.compile(r"(?:[^\\%_]|\\.)*[%_]", re.DOTALL)
 
 
-def selectivity(predicate: Expr, distinct: Lookup, null_share: Lookup = lambda column: None) -> Estimate:
+def estimate_selectivity(predicate: Expr, distinct: Lookup, null_share: Lookup = lambda column: None) -> Estimate:
     """The estimated share that passes a bound predicate; `distinct` and `null_share` tell what is known of a column.
 
     >>> values = {"item": Estimate(500, Provenance.MEASURED), "store": Estimate(50, Provenance.DECLARED)}
@@ -67,16 +67,16 @@ def selectivity(predicate: Expr, distinct: Lookup, null_share: Lookup = lambda c
     return _Estimator(distinct, null_share).share(predicate)
 
 
-def sampled_selectivity(mask: NDArray[np.bool_] | pa.BooleanArray | pa.ChunkedArray) -> Estimate:
+def measure_selectivity(mask: NDArray[np.bool_] | pa.BooleanArray | pa.ChunkedArray) -> Estimate:
     """The share of a sample that passed; a null did not. Where none of n did, 1/(n + 2) by the rule of succession:
     rare, not impossible.
 
     >>> print(sampled_selectivity(np.array([True, False, False, False])))
     0.25 (measured)
     """
-    passed, rows = _passed(mask)
+    passed, rows = _count_passed(mask)
     if not rows:
-        return assumed(_ANY.value, "a predicate on a sample of no rows")
+        return assume(_ANY.value, "a predicate on a sample of no rows")
     if not passed:
         return Estimate(1 / (rows + 2), Provenance.MEASURED, f"none of {rows} rows passed")
     return Estimate(passed / rows, Provenance.MEASURED, f"{passed} of {rows} rows passed")
@@ -96,11 +96,11 @@ class _Estimator:
 
     def conjunction(self, expr: And) -> Estimate:
         parts = [self.share(arg) for arg in expr.args]
-        return derived(math.prod(part.value for part in parts), *parts, note="the product of the parts of AND")
+        return derive(math.prod(part.value for part in parts), *parts, note="the product of the parts of AND")
 
     def disjunction(self, expr: Or) -> Estimate:
         parts = [self.share(arg) for arg in expr.args]
-        return derived(
+        return derive(
             1 - math.prod(1 - part.value for part in parts), *parts, note="inclusion and exclusion over the parts of OR"
         )
 
@@ -118,7 +118,7 @@ class _Estimator:
     def membership(self, expr: In) -> Estimate:
         options = {option for option in expr.options if not _is_null(option)}
         one = self._equality_with_constant(expr.arg)
-        return derived(min(1.0, len(options) * one.value), one, note=f"IN of {len(options)} values")
+        return derive(min(1.0, len(options) * one.value), one, note=f"IN of {len(options)} values")
 
     def pattern(self, expr: Like) -> Estimate:
         return _LIKE if _UNESCAPED_WILDCARD.match(expr.pattern) else self._equality_with_constant(expr.arg)
@@ -126,7 +126,7 @@ class _Estimator:
     def nulls(self, expr: IsNull) -> Estimate:
         subject = _subject(expr.arg)
         known = self.null_share(subject) if isinstance(subject, Column) else None
-        return _NULL if known is None else derived(known.value, known, note="the column's share of nulls")
+        return _NULL if known is None else derive(known.value, known, note="the column's share of nulls")
 
     def _equality(self, left: Expr, right: Expr) -> Estimate:
         """Containment: each value of the side with fewer occurs on the other side, in a share 1/max(v1, v2) of all
@@ -138,11 +138,11 @@ class _Estimator:
         known = [count for count in counts if count is not None]
         if not counts or len(known) < len(counts):
             return _EQUALITY
-        return derived(1 / max(count.value for count in known), *known, note="1 / the larger number of distinct values")
+        return derive(1 / max(count.value for count in known), *known, note="1 / the larger number of distinct values")
 
     def _equality_with_constant(self, arg: Expr) -> Estimate:
         count = self._values(arg)
-        return _EQUALITY if count is None else derived(1 / count.value, count, note="1 / the number of distinct values")
+        return _EQUALITY if count is None else derive(1 / count.value, count, note="1 / the number of distinct values")
 
     def _values(self, side: Expr) -> Estimate | None:
         """Distinct values of a column, or of something computed from one, which is taken to have as many."""
@@ -155,7 +155,7 @@ class _Estimator:
         return (
             count
             if subject == columns[0]
-            else assumed(count.value, f'as many values as column "{columns[0].name}" it is computed from')
+            else assume(count.value, f'as many values as column "{columns[0].name}" it is computed from')
         )
 
 
@@ -175,7 +175,7 @@ _RULES: dict[type[Expr], Callable[[_Estimator, Any], Estimate]] = {
 
 
 def _complement(share: Estimate) -> Estimate:
-    return derived(1 - share.value, share, note="the complement")
+    return derive(1 - share.value, share, note="the complement")
 
 
 def _subject(expr: Expr) -> Expr:
@@ -190,7 +190,7 @@ def _is_null(expr: Expr) -> bool:
     return isinstance(subject, Literal) and subject.value is None
 
 
-def _passed(mask: Any) -> tuple[int, int]:
+def _count_passed(mask: Any) -> tuple[int, int]:
     if isinstance(mask, pa.Array | pa.ChunkedArray) and pa.types.is_boolean(mask.type):
         return pc.sum(mask).as_py() or 0, len(mask)
     if isinstance(mask, np.ndarray) and mask.dtype == np.bool_ and mask.ndim == 1:

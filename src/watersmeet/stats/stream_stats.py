@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from watersmeet.algebra.schema import SourceSchema
 from watersmeet.errors import InputError, listing
-from watersmeet.stats.estimate import Estimate, Provenance, assumed, checked_number, number_text, shown
+from watersmeet.files import read_toml_file
+from watersmeet.stats.estimate import Estimate, Provenance, assume, check_number, format_number, format_value
 
 ASSUMED_ROWS_PER_S = 1000.0
 ASSUMED_ROW_BYTES = 64.0
@@ -73,30 +77,30 @@ class StreamStats:
         """
         self.checked_against(schema)
         if window_rows is not None:
-            checked_number(window_rows, "the rows of a window")
+            check_number(window_rows, "the rows of a window")
         distinct = {
             each.name: self.distinct.get(each.name) or self._assumed_distinct(each, window_rows)
             for each in schema.fields
         }
-        hot = {name: self.hot_share.get(name) or _evenly(count) for name, count in distinct.items()}
-        row_bytes = _bytes_by_type(schema.fields) if self.row_bytes.is_assumed else self.row_bytes
+        hot = {name: self.hot_share.get(name) or _assume_even_share(count) for name, count in distinct.items()}
+        row_bytes = _assume_row_bytes_by_type(schema.fields) if self.row_bytes.is_assumed else self.row_bytes
         return replace(self, row_bytes=row_bytes, distinct=distinct, hot_share=hot)
 
     def _assumed_distinct(self, column: pa.Field, window_rows: float | None) -> Estimate:
         reasons = {
             ASSUMED_DISTINCT: "no statistics: PostgreSQL's default",
-            _values_of_type(column.type): f"no statistics: values of {column.type}",
+            _count_type_values(column.type): f"no statistics: values of {column.type}",
         }
         if window_rows is not None:
             reasons[max(1.0, window_rows)] = "no statistics: no more values than rows in the window"
         value = min(reasons)
         hot = self.hot_share.get(column.name)
         if hot is not None and hot.value * value < 1:
-            return assumed(
+            return assume(
                 1 / hot.value,
-                f"no statistics: a most frequent value of {number_text(hot.value)} leaves at least so many",
+                f"no statistics: a most frequent value of {format_number(hot.value)} leaves at least so many",
             )
-        return assumed(value, reasons[value])
+        return assume(value, reasons[value])
 
 
 def stats(
@@ -114,25 +118,25 @@ def stats(
     5000 (declared), 100 (declared), 64 (assumed)
     """
     return StreamStats(
-        rows_per_s=unknown_rate("no rate was declared") if rate is None else _declared_rate(rate),
-        row_bytes=unknown_row_bytes("no row size was declared")
+        rows_per_s=assume_rate("no rate was declared") if rate is None else _declare_rate(rate),
+        row_bytes=assume_row_bytes("no row size was declared")
         if row_bytes is None
-        else _declared(row_bytes, "row_bytes"),
-        distinct=_declared_columns(distinct, "distinct"),
-        hot_share=_declared_columns(hot, "hot"),
+        else _declare(row_bytes, "row_bytes"),
+        distinct=_declare_columns(distinct, "distinct"),
+        hot_share=_declare_columns(hot, "hot"),
     )
 
 
-def unknown_rate(why: str) -> Estimate:
-    return assumed(ASSUMED_ROWS_PER_S, f"{why}: 1000 rows/s, a round number to compare plans with")
+def assume_rate(why: str) -> Estimate:
+    return assume(ASSUMED_ROWS_PER_S, f"{why}: 1000 rows/s, a round number to compare plans with")
 
 
-def unknown_row_bytes(why: str) -> Estimate:
-    return assumed(ASSUMED_ROW_BYTES, f"{why}: 64 bytes, eight numbers, until the columns are known")
+def assume_row_bytes(why: str) -> Estimate:
+    return assume(ASSUMED_ROW_BYTES, f"{why}: 64 bytes, eight numbers, until the columns are known")
 
 
-def _declared_rate(rate: object) -> Estimate:
-    found = _declared(rate, "rate")
+def _declare_rate(rate: object) -> Estimate:
+    found = _declare(rate, "rate")
     if found.value == 0:
         raise InputError(
             "a rate of 0 rows per second means no stream",
@@ -141,37 +145,38 @@ def _declared_rate(rate: object) -> Estimate:
     return found
 
 
-def _declared(value: object, what: str) -> Estimate:
-    return Estimate(checked_number(value, what), Provenance.DECLARED)
+def _declare(value: object, what: str) -> Estimate:
+    return Estimate(check_number(value, what), Provenance.DECLARED)
 
 
-def _declared_columns(values: object, what: str) -> dict[str, Estimate]:
+def _declare_columns(values: object, what: str) -> dict[str, Estimate]:
     if values is None:
         return {}
     if not isinstance(values, Mapping):
         raise InputError(
-            f"{what} must map columns to numbers, got {shown(values)}", hint=f'write it like {what}={{"item": 0.5}}'
+            f"{what} must map columns to numbers, got {format_value(values)}",
+            hint=f'write it like {what}={{"item": 0.5}}',
         )
     for column in values:
         if not isinstance(column, str):
-            raise InputError(f"{what} names columns by their name, got {shown(column)}")
-    return {column: _declared(value, f'{what} of column "{column}"') for column, value in values.items()}
+            raise InputError(f"{what} names columns by their name, got {format_value(column)}")
+    return {column: _declare(value, f'{what} of column "{column}"') for column, value in values.items()}
 
 
 def _check_above_zero(estimate: Estimate, what: str) -> None:
     if estimate.value <= 0:
-        raise InputError(f"{what} must be above zero, got {number_text(estimate.value)}")
+        raise InputError(f"{what} must be above zero, got {format_number(estimate.value)}")
 
 
 def _check_share(share: Estimate, what: str) -> None:
     if share.value > 1:
-        raise InputError(f"{what} must be at most one, got {number_text(share.value)}")
+        raise InputError(f"{what} must be at most one, got {format_number(share.value)}")
 
 
 def _check_distinct(column: str, count: Estimate) -> None:
     if count.value < 1:
         raise InputError(
-            f'column "{column}" cannot have {number_text(count.value)} distinct values',
+            f'column "{column}" cannot have {format_number(count.value)} distinct values',
             hint="the least is 1: leave out what is not known",
         )
 
@@ -182,16 +187,16 @@ def _check_hot(column: str, share: Estimate, count: Estimate | None) -> None:
     _check_above_zero(share, what)
     if count is not None and share.value * count.value < 1 - _ROUNDING:
         raise InputError(
-            f"{what} cannot be {number_text(share.value)}: with {number_text(count.value)} distinct values it is at least "
-            f"{number_text(1 / count.value)}"
+            f"{what} cannot be {format_number(share.value)}: with {format_number(count.value)} distinct values it is at least "
+            f"{format_number(1 / count.value)}"
         )
 
 
-def _evenly(count: Estimate) -> Estimate:
-    return assumed(1 / count.value, "no statistics: all values equally frequent")
+def _assume_even_share(count: Estimate) -> Estimate:
+    return assume(1 / count.value, "no statistics: all values equally frequent")
 
 
-def _values_of_type(kind: pa.DataType) -> float:
+def _count_type_values(kind: pa.DataType) -> float:
     if pa.types.is_null(kind):
         return 1.0
     if pa.types.is_boolean(kind):
@@ -199,9 +204,9 @@ def _values_of_type(kind: pa.DataType) -> float:
     return 2.0**kind.bit_width if pa.types.is_integer(kind) else float("inf")
 
 
-def _bytes_by_type(fields_: Iterable[pa.Field]) -> Estimate:
+def _assume_row_bytes_by_type(fields_: Iterable[pa.Field]) -> Estimate:
     total = sum(_type_bytes(each.type) for each in fields_)
-    return assumed(
+    return assume(
         max(1.0, total), "no rows were seen: the widths of the Arrow types, 16 bytes for each of varying width"
     )
 
@@ -215,3 +220,38 @@ def _type_bytes(kind: pa.DataType) -> float:
         return float(kind.bit_width) / 8
     except ValueError:  # strings, binary and nested types have no fixed width
         return ASSUMED_TEXT_BYTES
+
+
+_KEYS = ("rate", "distinct", "row_bytes", "hot")
+
+
+def read_stats(path: str | os.PathLike[str]) -> dict[str, StreamStats]:
+    """The statistics of every stream in the file, by the stream's name."""
+    place = Path(path)
+    content = read_toml_file(place, "statistics file")
+    _check_keys(content, ("streams",), f"{place}")
+    streams = _table(content.get("streams", {}), f"{place}: streams")
+    if not streams:
+        raise InputError(f"{place} declares no stream", hint="begin a section with [streams.NAME]")
+    return {name: _stream(values, f"{place}: streams.{name}") for name, values in streams.items()}
+
+
+def _stream(values: object, where: str) -> StreamStats:
+    known = _table(values, where)
+    _check_keys(known, _KEYS, where)
+    try:
+        return stats(**known)
+    except InputError as error:
+        raise InputError(f"{where}: {error.message}", hint=error.hint) from error
+
+
+def _table(values: object, where: str) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise InputError(f"{where} must be a section, got {format_value(values)}")
+    return values
+
+
+def _check_keys(values: dict[str, Any], known: tuple[str, ...], where: str) -> None:
+    for key in values:
+        if key not in known:
+            raise InputError(f'{where}: there is no setting "{key[:60]}"', hint=f"existing settings: {listing(known)}")

@@ -47,7 +47,7 @@ def test_a_path_is_found_one_way_and_the_other(name: str) -> None:
             tables = _tables(seed)
             streams = {stream: wm.stream(table, time="ts") for stream, table in tables.items()}
             rows = as_multiset(table_rows(wm.collect(query, streams, wm.plan(name))))
-            schemas = {stream: source.declared(stream) for stream, source in streams.items()}
+            schemas = {stream: source.to_schema(stream) for stream, source in streams.items()}
             assert rows == as_multiset(join_rows(bind(query, schemas), tables)), f"seed {seed}"
             found.update(rows)
         assert found, "otherwise the test compares nothing with nothing"

@@ -39,16 +39,16 @@ class Finding:
     `aside` are the files to move out of the way. If there are none, the problem cannot be fixed.
     """
 
-    place: Path
-    wrong: str
-    meaning: str
+    path: Path
+    problem: str
+    consequence: str
     aside: tuple[Path, ...] = ()
 
     @property
-    def can_be_mended(self) -> bool:
+    def is_fixable(self) -> bool:
         return bool(self.aside)
 
-    def mend(self) -> None:
+    def fix(self) -> None:
         """Move the files aside, under a name that no reader looks at. Another finding may have moved one before."""
         for file in self.aside:
             if file.exists():
@@ -56,17 +56,17 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "file": str(self.place),
-            "wrong": self.wrong,
-            "meaning": self.meaning,
-            "can_be_mended": self.can_be_mended,
+            "file": str(self.path),
+            "wrong": self.problem,
+            "meaning": self.consequence,
+            "can_be_mended": self.is_fixable,
         }
 
 
 def find_embedded_problems(path: Path, out: Path | None) -> Iterator[Finding]:
     contents = read_contents(path, all_states=True)
-    if out is None and contents.manifest is not None and contents.manifest.about.out is not None:
-        out = Path(contents.manifest.about.out)
+    if out is None and contents.manifest is not None and contents.manifest.identity.out is not None:
+        out = Path(contents.manifest.identity.out)
     for damage in contents.damages:
         yield _report_damage(contents, damage, out)
     if not contents.damages:
@@ -79,7 +79,7 @@ def find_embedded_problems(path: Path, out: Path | None) -> Iterator[Finding]:
 def _report_damage(contents: CheckpointContents, damage: Damage, out: Path | None) -> Finding:
     if damage.kind is FileKind.MANIFEST:
         return Finding(
-            damage.place, damage.wrong, f"the query of this checkpoint is unknown without it; {_START_AGAIN}"
+            damage.path, damage.problem, f"the query of this checkpoint is unknown without it; {_START_AGAIN}"
         )
     if damage.kind is FileKind.STATE:
         return _report_state_damage(contents, damage)
@@ -88,17 +88,17 @@ def _report_damage(contents: CheckpointContents, damage: Damage, out: Path | Non
 
 def _report_record_damage(contents: CheckpointContents, damage: Damage, out: Path | None) -> Finding:
     """A lost list of files costs nothing while its batch has written no row: the files are chosen again."""
-    is_in_flight = damage.batch == contents.committed + 1 and damage.batch == contents.last_record
+    is_in_flight = damage.batch == contents.last_committed + 1 and damage.batch == contents.last_record
     if not is_in_flight or contents.manifest is None:
         return Finding(
-            damage.place, damage.wrong, f"the files of this batch are unknown, and would be read twice; {_START_AGAIN}"
+            damage.path, damage.problem, f"the files of this batch are unknown, and would be read twice; {_START_AGAIN}"
         )
     if out is not None and damage.batch in list_part_files(out):
         return Finding(
-            damage.place, damage.wrong, f"the batch has written rows, and its input files are unknown; {_START_AGAIN}"
+            damage.path, damage.problem, f"the batch has written rows, and its input files are unknown; {_START_AGAIN}"
         )
     return Finding(
-        damage.place, damage.wrong, "the batch has written no row: its files are chosen again", (damage.place,)
+        damage.path, damage.problem, "the batch has written no row: its files are chosen again", (damage.path,)
     )
 
 
@@ -106,22 +106,22 @@ def _report_state_damage(contents: CheckpointContents, damage: Damage) -> Findin
     newest = max(contents.states, default=-1)
     if newest > damage.batch:
         return Finding(
-            damage.place, damage.wrong, "the state after it is intact, so nothing needs this one", (damage.place,)
+            damage.path, damage.problem, "the state after it is intact, so nothing needs this one", (damage.path,)
         )
     lost = next((batch for batch in range(newest + 1, contents.last_record + 1) if batch not in contents.records), None)
     if lost is not None or contents.manifest is None:
         where = manifest_path(contents.path) if lost is None else batch_path(contents.path, lost)
-        return Finding(damage.place, damage.wrong, f'it cannot be computed again without "{where}"; {_START_AGAIN}')
+        return Finding(damage.path, damage.problem, f'it cannot be computed again without "{where}"; {_START_AGAIN}')
     problem = next(_find_input_problems(contents, newest), None)
     if problem is not None:
-        words = f'batch {problem.batch} has to run again, and its input "{problem.place}" {problem.wrong}; restore that file first'
-        return Finding(damage.place, damage.wrong, words)
+        words = f'batch {problem.batch} has to run again, and its input "{problem.path}" {problem.problem}; restore that file first'
+        return Finding(damage.path, damage.problem, words)
     before = "an empty state" if newest < 0 else f"the state after batch {newest}"
     return Finding(
-        damage.place,
-        damage.wrong,
+        damage.path,
+        damage.problem,
         f"the next run starts from {before} and runs the batches since then again",
-        (damage.place,),
+        (damage.path,),
     )
 
 
@@ -130,17 +130,17 @@ def _find_lost_inputs(contents: CheckpointContents, out: Path | None) -> Iterato
     written.
     """
     written = list_part_files(out) if out is not None else {}
-    for problem in _find_input_problems(contents, contents.committed):
+    for problem in _find_input_problems(contents, contents.last_committed):
         if problem.is_missing or problem.batch in written:
             yield Finding(
-                problem.place, problem.wrong, f"batch {problem.batch} has to run again and reads it; restore that file"
+                problem.path, problem.problem, f"batch {problem.batch} has to run again and reads it; restore that file"
             )
 
 
 def _find_input_problems(contents: CheckpointContents, after: int) -> Iterator[InputProblem]:
     if contents.manifest is None:
         return iter(())
-    streams = {name: Path(each["path"]) for name, each in contents.manifest.about.streams.items() if "path" in each}
+    streams = {name: Path(each["path"]) for name, each in contents.manifest.identity.streams.items() if "path" in each}
     return find_input_problems(streams, contents.records, after)
 
 
@@ -149,7 +149,7 @@ def _find_output_problems(contents: CheckpointContents, out: Path) -> Iterator[F
     try:
         owner = read_owner(out)
     except DamagedFileError as error:
-        yield Finding(place, error.wrong, "the next run writes it again", (place,))
+        yield Finding(place, error.problem, "the next run writes it again", (place,))
         return
     if owner is not None and contents.manifest is not None and owner.checkpoint_id != contents.manifest.checkpoint_id:
         words = (

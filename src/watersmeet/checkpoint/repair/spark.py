@@ -63,7 +63,7 @@ def _withdraw_fix_without_inputs(path: Path, finding: Finding) -> Finding:
     place, wrong = problem
     return replace(
         finding,
-        meaning=f'batch {batch} has to run again, and its input "{place}" {wrong}; restore that file first',
+        consequence=f'batch {batch} has to run again, and its input "{place}" {wrong}; restore that file first',
         aside=(),
     )
 

@@ -37,7 +37,7 @@ def find_state_problems(path: Path, out: Path | None) -> Iterator[Finding]:
                 place, "is damaged", "the layout of the state is unknown without it: start from a new checkpoint"
             )
     for partition in _read_partitions(path):
-        yield from partition.findings(path, out, last_committed_batch(path) + 1)
+        yield from partition.find_problems(path, out, last_committed_batch(path) + 1)
 
 
 @dataclass(frozen=True)
@@ -49,24 +49,24 @@ class _Partition:
     snapshots: dict[int, Path]
     damaged: frozenset[Path]
 
-    def findings(self, path: Path, out: Path | None, version: int) -> Iterator[Finding]:
-        if version < 1 or self._reaches(version, using=frozenset()):
-            yield from self._left_over(version)
+    def find_problems(self, path: Path, out: Path | None, version: int) -> Iterator[Finding]:
+        if version < 1 or self._can_load(version, using=frozenset()):
+            yield from self._find_leftovers(version)
             return
-        if self._reaches(version, using=self._broken_snapshots()):
+        if self._can_load(version, using=self._broken_snapshots()):
             for place in sorted(self._broken_snapshots()):
                 yield Finding(
                     place, "is damaged", "Spark uses an older snapshot and the changes since then", with_checksum(place)
                 )
             return
         back = list_files_to_rewind(path, version - 1)
-        if back and (version == 1 or self._reaches(version - 1, using=self._broken_snapshots())):
-            yield self._made_again(version, out, back)
+        if back and (version == 1 or self._can_load(version - 1, using=self._broken_snapshots())):
+            yield self._report_rerun(version, out, back)
         else:
             wrong = f"cannot be loaded at version {version}"
             yield Finding(self.folder, wrong, "neither can the version before it: start from a new checkpoint")
 
-    def _made_again(self, version: int, out: Path | None, back: tuple[Path, ...]) -> Finding:
+    def _report_rerun(self, version: int, out: Path | None, back: tuple[Path, ...]) -> Finding:
         place = self.changes.get(version) or self.snapshots.get(version) or self.folder / f"{version}.changelog"
         wrong = "is damaged" if place.exists() else "is missing"
         written = None if out is None else list_files_written(out, version - 1)
@@ -78,7 +78,7 @@ class _Partition:
             place, wrong, "Spark runs the last batch again from the state before it, and writes its rows again", aside
         )
 
-    def _left_over(self, version: int) -> Iterator[Finding]:
+    def _find_leftovers(self, version: int) -> Iterator[Finding]:
         for place in sorted(self.damaged):
             found = VERSIONED_FILE.fullmatch(place.name)
             if found is not None and int(found[1]) > version:
@@ -87,7 +87,7 @@ class _Partition:
     def _broken_snapshots(self) -> frozenset[Path]:
         return frozenset(file for file in self.snapshots.values() if file in self.damaged)
 
-    def _reaches(self, version: int, using: frozenset[Path]) -> bool:
+    def _can_load(self, version: int, using: frozenset[Path]) -> bool:
         """Whether a version can be loaded, with these files out of the way: from its newest snapshot, by whole files
         only.
         """

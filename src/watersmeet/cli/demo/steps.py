@@ -15,7 +15,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 import watersmeet as wm
-from watersmeet.cli.calibrate import format_duration
+from watersmeet.cli.calibrate import format_operation_time
 from watersmeet.cli.demo.engines import (
     EMBEDDED,
     SHORT_RUN_JAVA_OPTIONS,
@@ -101,7 +101,7 @@ def show_plan(stage: DemoContext) -> None:
     verdict = "It keeps up" if about.feasible else "It would not keep up"
     stage.screen.print(
         f"Chosen out of {1 + len(about.others)} plans by what each would cost: [bold]{about.plan.algorithm}[/bold], predicted to need "
-        f"{format_duration(facts['cost']['cpu_per_s'])} of CPU per second of stream and "
+        f"{format_operation_time(facts['cost']['cpu_per_s'])} of CPU per second of stream and "
         f"{facts['cost']['state_rows']:,.0f} rows of state. {verdict}."
     )
     if about.others and facts["cost"]["cpu_per_s"]:
@@ -183,7 +183,7 @@ def run_overload(stage: DemoContext) -> None:
     needed = wm.explain(QUERY, whole).chosen.cost.cpu_per_s
     about = wm.explain(QUERY, whole, budget=wm.Budget(processors=needed * 3 / 4))
     stage.screen.print(
-        f"Say the machine had three quarters of the {format_duration(needed)} of CPU per second that the join itself needs. What would help:"
+        f"Say the machine had three quarters of the {format_operation_time(needed)} of CPU per second that the join itself needs. What would help:"
     )
     for sentence in about.remedies.sentences() if about.remedies is not None else ():
         stage.screen.print(f"  {sentence}", markup=False)

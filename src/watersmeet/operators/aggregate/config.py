@@ -20,7 +20,7 @@ from watersmeet.operators.aggregate.measures import COUNT_ONLY, Measure, measure
 from watersmeet.operators.aggregate.validity import Int64s, last_instant_us, row_starts_us
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput, build_join_config
-from watersmeet.sql.typing import type_of
+from watersmeet.sql.type_inference import type_of
 
 AS_OF = "as_of"
 AS_OF_TYPE = pa.timestamp("us", "UTC")

@@ -27,7 +27,7 @@ from watersmeet.operators.aggregate.config import (
 )
 from watersmeet.operators.aggregate.result_set import AS_OF_US, SIGN, Contributions
 from watersmeet.operators.aggregate.state import AggregateState
-from watersmeet.sql.typing import type_of
+from watersmeet.sql.type_inference import type_of
 
 Int64s = NDArray[np.int64]
 

@@ -45,7 +45,7 @@ from watersmeet.operators.shed.groups import (
 )
 from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.operators.window_join.serialization import to_ipc_bytes
-from watersmeet.sql.typing import type_of
+from watersmeet.sql.type_inference import type_of
 
 Int64s = NDArray[np.int64]
 

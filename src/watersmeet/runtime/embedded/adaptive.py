@@ -105,7 +105,7 @@ class Signals:
     span_s: float
     batch_s: float
 
-    def moved_from(self, before: Signals) -> Iterator[str]:
+    def describe_changes(self, before: Signals) -> Iterator[str]:
         """In words, what is no longer as it was."""
         for name, rate in self.rows_per_s.items():
             old = before.rows_per_s.get(name, 0.0)
@@ -122,7 +122,7 @@ class Signals:
 def has_rate_changed(rows: float, expected: float) -> bool:
     """Whether so many rows, where so many were expected, are another rate and not chance.
 
-    >>> is_moved(5, 2), is_moved(5_000, 2_000), is_moved(2_500, 2_000)
+    >>> has_rate_changed(5, 2), has_rate_changed(5_000, 2_000), has_rate_changed(2_500, 2_000)
     (False, True, False)
     """
     return _ratio(rows, expected) >= RATE_CHANGE_FACTOR and abs(rows - expected) >= MIN_SIGMAS * math.sqrt(
@@ -162,19 +162,19 @@ class AdaptivePlanner:
     _known: Signals | None = None
     _recent: dict[str, pa.Table] = field(default_factory=dict)
 
-    def see(self, tables: Mapping[str, pa.Table], times: Mapping[str, Int64s]) -> Plan | None:
+    def observe_batch(self, tables: Mapping[str, pa.Table], times: Mapping[str, Int64s]) -> Plan | None:
         """Takes a batch in, and says by which plan to go on, if by another."""
         self._batch += 1
-        self._take_in(tables)
-        signals = self._evaluated(times)
+        self._count_rows(tables)
+        signals = self._measure_signals(times)
         if signals is None or len(self.bound.sources) == 1:
             return None
         known = self._known or signals
-        reason = self._reason(signals, known)
+        reason = self._find_reason(signals, known)
         if not reason:
             self._known = known if known.work_per_row else replace(known, work_per_row=signals.work_per_row)
             return None
-        decided = self._decide(reason, signals)
+        decided = self._make_decision(reason, signals)
         self.decisions.append(decided)
         self.planned_rows, self.plan = self._seen_rows, decided.plan
         self._known = (
@@ -182,12 +182,12 @@ class AdaptivePlanner:
         )  # another plan, another work per row
         return decided.plan if decided.changed else None
 
-    def ran(self, rows: int, tally: WorkCounters) -> None:
+    def record_work(self, rows: int, tally: WorkCounters) -> None:
         """What the join of a batch of so many rows took."""
         self._since.joined += rows
         self._since.work += int(tally.probes.sum() + tally.touched.sum())
 
-    def _take_in(self, tables: Mapping[str, pa.Table]) -> None:
+    def _count_rows(self, tables: Mapping[str, pa.Table]) -> None:
         self._since.batches += any(table.num_rows for table in tables.values())
         for name, table in tables.items():
             self._seen_rows += table.num_rows
@@ -196,7 +196,7 @@ class AdaptivePlanner:
             both = table if before is None or table.num_rows >= MAX_COUNTED_ROWS else pa.concat_tables([before, table])
             self._recent[name] = both.slice(max(0, both.num_rows - MAX_COUNTED_ROWS))
 
-    def _evaluated(self, times: Mapping[str, Int64s]) -> Signals | None:
+    def _measure_signals(self, times: Mapping[str, Int64s]) -> Signals | None:
         """What came since the last evaluation, if that is enough for another. The clock is the largest event time seen."""
         seen = [each for each in times.values() if each.size]
         if not seen:
@@ -211,16 +211,16 @@ class AdaptivePlanner:
         self._clock_us, self._since = latest_us, ArrivalTotals()
         return signals
 
-    def _reason(self, signals: Signals, known: Signals) -> str:
+    def _find_reason(self, signals: Signals, known: Signals) -> str:
         """Why to plan again, or nothing."""
         if self._seen_rows >= max(MIN_PLANNING_ROWS, REPLAN_GROWTH_FACTOR * self.planned_rows):
             return f"{self._seen_rows:,} rows came, {self.planned_rows:,} were known when it was planned"
-        return "; ".join(signals.moved_from(known))
+        return "; ".join(signals.describe_changes(known))
 
-    def _decide(self, reason: str, signals: Signals) -> Decision:
-        about = self._explained(signals)
-        running, best = self._running(about), _pick_target_plan(about)
-        changed = best.plan != self.plan and self._is_worth(running.cost, best.cost)
+    def _make_decision(self, reason: str, signals: Signals) -> Decision:
+        about = self._explain_recent_rows(signals)
+        running, best = self._cost_running_plan(about), _pick_target_plan(about)
+        changed = best.plan != self.plan and self._is_switch_worthwhile(running.cost, best.cost)
         return Decision(
             self._batch,
             reason,
@@ -230,7 +230,7 @@ class AdaptivePlanner:
             best.cost.cpu_per_s,
         )
 
-    def _running(self, about: Explanation) -> Costed:
+    def _cost_running_plan(self, about: Explanation) -> Costed:
         """The running plan at what it costs now. Of an aggregation every placement of early aggregation is costed
         anyway.
         """
@@ -239,7 +239,7 @@ class AdaptivePlanner:
         now = Situation(about.config, about.workload, about.profile, self.budget)
         return now.pinned(self.plan, build_drop_boxes(self.bound, self.plan))
 
-    def _is_worth(self, running: PlanCost, best: PlanCost) -> bool:
+    def _is_switch_worthwhile(self, running: PlanCost, best: PlanCost) -> bool:
         """Whether to change: it no longer keeps up, it drops more than it has to, or it takes clearly longer than it
         could.
         """
@@ -248,15 +248,15 @@ class AdaptivePlanner:
             return True
         return not self.plan.drop and best.cpu_per_s < (1 - MIN_GAIN_SHARE) * running.cpu_per_s
 
-    def _explained(self, signals: Signals) -> Explanation:
+    def _explain_recent_rows(self, signals: Signals) -> Explanation:
         relations = read_planning_sample(
             self.bound, {name: source for name, source in self.sources.items() if isinstance(source, Relation)}
         )
-        hand = build_sample({**relations.tables, **self._recent}, self.sources, whole=False)
+        sample = build_sample({**relations.tables, **self._recent}, self.sources, is_complete=False)
         rates = {name: rate for name, rate in signals.rows_per_s.items() if rate > 0}
         return explain_sample(
             self.bound,
-            hand,
+            sample,
             {},
             budget=self.budget,
             arriving=Arriving(signals.batch_s),

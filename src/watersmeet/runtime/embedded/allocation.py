@@ -88,7 +88,7 @@ def divide_resources(
     """Who probes and who is held, by the strategies' names: all of it where nothing is short, the best by formula where
     "best" is said.
 
-    >>> divided(LimitedJoin(Pair(800, 200), Pair(100, 200), 0.01), Limits(service_per_s=100)).probes_per_s
+    >>> divide_resources(LimitedJoin(Pair(800, 200), Pair(100, 200), 0.01), Limits(service_per_s=100)).probes_per_s
     Pair(a=100.0, b=0.0)
     """
     service = min(limits.service_per_s, sum(join.rows_per_s))
@@ -199,7 +199,7 @@ class AllocatedRun(EmbeddedRun):
     def result(self) -> pa.Schema:
         return self.config.result if self.aggregation is None else self.aggregation.config.result
 
-    def _without_shed(self, name: str, delta: InputBatch) -> InputBatch:
+    def _shed_rows(self, name: str, delta: InputBatch) -> InputBatch:
         """The rows kept in at least one role, and the late ones."""
         number = next(each.number for each in self.config.inputs if each.name == name)
         kept = np.any([direction.boxes[number].keeps(delta.table) for direction in self.directions], axis=0)

@@ -39,7 +39,7 @@ POLL_S = 0.25
 class BatchSink(Protocol):
     """Where the rows of a batch go; putting a batch again replaces it."""
 
-    def put(self, batch: int, rows: pa.Table) -> None: ...
+    def write_batch(self, batch: int, rows: pa.Table) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ class IncrementalJob:
 
     query: Query
     sources: Mapping[str, Stream | Relation]
-    outbox: BatchSink
+    sink: BatchSink
     follow: bool = True
     checkpoint: Path | None = None
     out: str | None = None
-    choose: Callable[[], Plan | None] = lambda: None
+    choose_plan: Callable[[], Plan | None] = lambda: None
 
     @property
-    def inboxes(self) -> dict[str, FileSource]:
+    def file_sources(self) -> dict[str, FileSource]:
         return {name: source.feed for name, source in self.sources.items() if isinstance(source.feed, FileSource)}
 
 
@@ -143,10 +143,10 @@ def _wait_for_schemas(
     job: IncrementalJob, checkpoint: Checkpoint | None, stop: threading.Event, progress: JobProgress
 ) -> bool:
     """Waits until every stream has a file to know its columns from; False if that is not to be."""
-    inboxes = job.inboxes
+    inboxes = job.file_sources
     if checkpoint is not None and not checkpoint.is_new:
         for name, schema in checkpoint.schemas().items():
-            inboxes[name].known = schema
+            inboxes[name].known_schema = schema
     while True:
         progress.waiting_for = [name for name, inbox in inboxes.items() if not inbox.is_ready]
         if not progress.waiting_for or stop.is_set():
@@ -163,9 +163,9 @@ def _wait_for_schemas(
 def _load_or_choose_plan(job: IncrementalJob, checkpoint: Checkpoint | None) -> Plan | None:
     """The pinned plan: rows dropped in a batch that is run again have to be the same rows, so it is remembered."""
     if checkpoint is None:
-        return job.choose()
+        return job.choose_plan()
     if checkpoint.is_new:
-        checkpoint.begin({name: inbox.schema for name, inbox in job.inboxes.items()}, job.choose())
+        checkpoint.write_manifest({name: inbox.schema for name, inbox in job.file_sources.items()}, job.choose_plan())
     return checkpoint.plan()
 
 
@@ -175,7 +175,7 @@ def _resume(
     """Restore the last committed state. Return the number of the next batch, and the files of batches to run again."""
     if checkpoint is None:
         return 0, []
-    decided, latest = checkpoint.decided(), checkpoint.latest()
+    decided, latest = checkpoint.batch_records(), checkpoint.latest_state()
     committed = -1
     if latest is not None:
         committed, blob = latest
@@ -184,7 +184,7 @@ def _resume(
     for record in decided.values():
         if record.batch <= committed:
             for name, files in record.files.items():
-                job.inboxes[name].seen.update(file.name for file in files)
+                job.file_sources[name].seen.update(file.name for file in files)
     _check_inputs(job, decided, committed)
     return committed + 1, [decided[number].files for number in sorted(decided) if number > committed]
 
@@ -193,23 +193,25 @@ def _check_inputs(job: IncrementalJob, decided: Mapping[int, BatchRecord], commi
     """Refuse to run a batch again without the files it read. A file may be corrected as long as no row of its batch is
     written.
     """
-    streams = {name: inbox.path for name, inbox in job.inboxes.items()}
+    streams = {name: inbox.path for name, inbox in job.file_sources.items()}
     written = list_part_files(Path(job.out)) if job.out is not None else {}
     for problem in find_input_problems(streams, decided, committed):
         if problem.is_missing or problem.batch in written:
             raise InputError(
-                f'input file "{problem.place}" of batch {problem.batch}, which has to run again, {problem.wrong}',
+                f'input file "{problem.path}" of batch {problem.batch}, which has to run again, {problem.problem}',
                 hint="restore the file, then run the same command again",
             )
 
 
 def _choose_next_files(job: IncrementalJob, checkpoint: Checkpoint | None, batch: int) -> BatchInputs | None:
     """Choose the files of the next batch and write them down before they are read; None when there are no new ones."""
-    files = {name: inbox.describe(new) for name, inbox in job.inboxes.items() if (new := inbox.new())}
+    files = {
+        name: inbox.describe_files(new) for name, inbox in job.file_sources.items() if (new := inbox.list_new_files())
+    }
     if not files:
         return None
     if checkpoint is not None:
-        checkpoint.decide(batch, files)
+        checkpoint.log_batch_inputs(batch, files)
     return files
 
 
@@ -222,9 +224,9 @@ def _run_batch(
     observe: Observer,
     progress: JobProgress,
 ) -> None:
-    tables = {name: job.inboxes[name].take([file.name for file in each]) for name, each in files.items()}
+    tables = {name: job.file_sources[name].read_new_files([file.name for file in each]) for name, each in files.items()}
     results, figures = run_batch_with_metrics(run, batch, tables)
-    job.outbox.put(batch, pa.Table.from_batches(results, run.result))
+    job.sink.write_batch(batch, pa.Table.from_batches(results, run.result))
     if checkpoint is not None:
         checkpoint.commit(batch, serialize_run(run))
     progress.batches += 1

@@ -117,23 +117,23 @@ class EmbeddedRun:
         self.state = join_serialization.deserialize_state(self.config, blob)
 
     def batches(self) -> Iterator[list[pa.RecordBatch]]:
-        for tables in self.rounds():
+        for tables in self.read_rounds():
             yield self.advance(tables)
         yield self.finish()
 
     def advance(self, tables: Mapping[str, pa.Table], *, last: bool = False) -> list[pa.RecordBatch]:
         """Joins one batch per stream name; `last` says that no other batch will come."""
-        rows = {name: self._timed(name, table) for name, table in tables.items()}
+        rows = {name: self._read_event_times(name, table) for name, table in tables.items()}
         better = (
-            self.planner.see(tables, {name: delta.times for name, delta in rows.items()})
+            self.planner.observe_batch(tables, {name: delta.times for name, delta in rows.items()})
             if self.planner is not None
             else None
         )
         if better is not None:
-            self._go_on_by(better)
+            self._switch_plan(better)
         seen = {name: (int(delta.times.min()), int(delta.times.max())) for name, delta in rows.items() if len(delta)}
-        following = self.watermark.after(seen)
-        passed = {name: self._without_shed(name, delta) for name, delta in rows.items()}
+        following = self.watermark.after_batch(seen)
+        passed = {name: self._shed_rows(name, delta) for name, delta in rows.items()}
         deltas = {
             i: passed[self.config.inputs[i].name]
             for i in self.config.stream_numbers
@@ -143,8 +143,8 @@ class EmbeddedRun:
         self.watermark = following
         self.tally.add(stepped.counters.tally)
         if self.planner is not None:
-            self.planner.ran(sum(stepped.counters.arrived), stepped.counters.tally)
-        self._account(stepped, {name: len(rows[name]) - len(passed[name]) for name in rows})
+            self.planner.record_work(sum(stepped.counters.arrived), stepped.counters.tally)
+        self._update_ledger(stepped, {name: len(rows[name]) - len(passed[name]) for name in rows})
         return stepped.results
 
     def replan(self, plan: Plan) -> None:
@@ -153,7 +153,7 @@ class EmbeddedRun:
         Open parts are filled as when a run starts, by declared statistics and the first rows of the sources.
         """
         self.planner = None
-        self._go_on_by(self._fill(plan))
+        self._switch_plan(self._fill_plan(plan))
 
     def _step(self, deltas: dict[int, InputBatch], future_us: int) -> BatchResult | Aggregated:
         with on_cores(os.cpu_count() or 1):
@@ -169,14 +169,14 @@ class EmbeddedRun:
         """All results in one table; it carries the ledger in its schema's metadata."""
         results: list[pa.RecordBatch] = []
         waiting: dict[str, pa.Table] = {}
-        for tables in self.rounds():  # one round behind, to know which is the last
+        for tables in self.read_rounds():  # one round behind, to know which is the last
             if waiting:
                 results += self.advance(waiting)
             waiting = tables
         results += self.advance(waiting, last=True)
-        return self.gathered(results)
+        return self.to_table_with_ledger(results)
 
-    def gathered(self, results: list[pa.RecordBatch]) -> pa.Table:
+    def to_table_with_ledger(self, results: list[pa.RecordBatch]) -> pa.Table:
         """Results in one table that carries the ledger."""
         about = json.dumps({"ledger": {name: asdict(entry) for name, entry in self.ledger.items()}})
         schema = self.result.with_metadata({"watersmeet": about})
@@ -185,9 +185,9 @@ class EmbeddedRun:
     def check_units(self, tables: Mapping[str, pa.Table]) -> None:
         """Check the integer times of whole tables. Pieces of them that follow are not judged by themselves."""
         for name, table in tables.items():
-            self._timed(name, table)
+            self._read_event_times(name, table)
 
-    def rounds(self) -> Iterator[dict[str, pa.Table]]:
+    def read_rounds(self) -> Iterator[dict[str, pa.Table]]:
         """The next batch of every stream that still has one, until none has."""
         names = dict.fromkeys(self.config.inputs[i].name for i in self.config.stream_numbers)
         readers = {name: self.sources[name].batches() for name in names}
@@ -197,7 +197,7 @@ class EmbeddedRun:
                 return
             yield tables
 
-    def _timed(self, name: str, table: pa.Table) -> InputBatch:
+    def _read_event_times(self, name: str, table: pa.Table) -> InputBatch:
         source = self.sources[name]
         if not isinstance(source, Stream):
             raise InputError(f'"{name}" is a relation; only streams bring rows')
@@ -207,16 +207,16 @@ class EmbeddedRun:
             self.checked_units.add(name)
         return InputBatch(table, times)
 
-    def _fill(self, plan: Plan) -> Plan:
+    def _fill_plan(self, plan: Plan) -> Plan:
         return choose_plan(self.bound, *read_planning_input(self.bound, self.sources, self.stats), plan)
 
-    def _go_on_by(self, plan: Plan) -> None:
+    def _switch_plan(self, plan: Plan) -> None:
         self.config, self.boxes = compile_join_config(self.bound, plan), build_drop_boxes(self.bound, plan)
 
-    def _without_shed(self, name: str, delta: InputBatch) -> InputBatch:
+    def _shed_rows(self, name: str, delta: InputBatch) -> InputBatch:
         return shed_rows(delta, self.boxes[name], self.watermark.value_us) if name in self.boxes else delta
 
-    def _account(self, stepped: BatchResult | Aggregated, shed: Mapping[str, int]) -> None:
+    def _update_ledger(self, stepped: BatchResult | Aggregated, shed: Mapping[str, int]) -> None:
         self.batch_ledger = {}
         for i in self.config.stream_numbers:  # a self join reads its stream once per alias: the same rows each time
             name, late, passed = self.config.inputs[i].name, stepped.counters.late[i], stepped.counters.arrived[i]
@@ -242,9 +242,9 @@ class AggregationRun(EmbeddedRun):
         """Goes on by another plan from the next batch on. Early aggregation sets are made anew from the windows."""
         self.planner = None
         self.boxes = build_drop_boxes(self.bound, plan)
-        self._go_on_by(plan)
+        self._switch_plan(plan)
 
-    def _go_on_by(self, plan: Plan) -> None:
+    def _switch_plan(self, plan: Plan) -> None:
         before = self.config
         self.config = build_aggregate_config(self.bound, plan, every_row=before.every_row)
         if (self.config.early, self.config.join.orders) != (before.early, before.join.orders):
@@ -268,7 +268,7 @@ def start_run(
     """Start a run of the query over the sources, with no row joined yet; refuse a pinned plan that cannot run it.
 
     What a pinned plan leaves open is filled by cost, as `explain` shows it. Without a plan, the cheapest one by its
-    predicted cost on the rows at hand runs, and is looked at again as rows flow. `evaluate="row"` asks an aggregation
+    predicted cost on the rows at sample runs, and is looked at again as rows flow. `evaluate="row"` asks an aggregation
     query for its groups at the time of every row. `overload` has the starting plan where a budget had to be kept.
     `stats` are declared statistics, which count before rows.
     """
@@ -283,11 +283,11 @@ def start_run(
     if evaluate is not None:
         raise InputError("only aggregation queries are evaluated; this one gives each result as soon as it is known")
     planner = None
-    hand, known = read_planning_input(bound, sources, stats)
+    sample, known = read_planning_input(bound, sources, stats)
     if plan is None:
-        begun = overload or StartingPlan(choose_plan(bound, hand, known))
-        plan, planner = begun.plan, AdaptivePlanner(bound, sources, begun.plan, hand.rows, begun.budget, begun.wishes)
-    config = compile_join_config(bound, choose_plan(bound, hand, known, plan))
+        begun = overload or StartingPlan(choose_plan(bound, sample, known))
+        plan, planner = begun.plan, AdaptivePlanner(bound, sources, begun.plan, sample.rows, begun.budget, begun.wishes)
+    config = compile_join_config(bound, choose_plan(bound, sample, known, plan))
     state = empty_state(config)
     for each in config.inputs:
         if not each.is_stream:
@@ -310,9 +310,9 @@ def _start_aggregation(
         raise InputError("the query says EVERY, so it is not evaluated at every row", hint="leave one of the two out")
     planner = None
     if plan is None:
-        hand, known = read_planning_input(bound, sources, stats)
-        plan = choose_plan(bound, hand, known)
-        planner = AdaptivePlanner(bound, sources, plan, hand.rows)
+        sample, known = read_planning_input(bound, sources, stats)
+        plan = choose_plan(bound, sample, known)
+        planner = AdaptivePlanner(bound, sources, plan, sample.rows)
     plan = replace(plan, drop=())
     config = build_aggregate_config(bound, plan, every_row=every_row)
     state = aggregate_state(config)
@@ -335,7 +335,7 @@ def bind_query(query: Query | str, sources: Sources) -> BoundQuery:
                 f'source "{name}" is a {type(source).__name__}',
                 hint="declare it with wm.stream(source, time=...) or wm.relation(source)",
             )
-    return bind(parsed, {name: source.declared(name) for name, source in sources.items()})
+    return bind(parsed, {name: source.to_schema(name) for name, source in sources.items()})
 
 
 def read_all_rows(source: Stream | Relation) -> pa.Table:
@@ -356,7 +356,7 @@ def collect_with_metrics(run: EmbeddedRun, observe: Observer) -> pa.Table:
     results: list[pa.RecordBatch] = []
     waiting: dict[str, pa.Table] = {}
     number = 0
-    for tables in run.rounds():  # one round behind, to know which is the last
+    for tables in run.read_rounds():  # one round behind, to know which is the last
         if waiting:
             found, figures = run_batch_with_metrics(run, number, waiting)
             observe(figures)
@@ -365,7 +365,7 @@ def collect_with_metrics(run: EmbeddedRun, observe: Observer) -> pa.Table:
         waiting = tables
     found, figures = run_batch_with_metrics(run, number, waiting, last=True)
     observe(figures)
-    return run.gathered(results + found)
+    return run.to_table_with_ledger(results + found)
 
 
 def run_batch_with_metrics(

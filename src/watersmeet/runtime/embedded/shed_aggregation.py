@@ -71,11 +71,11 @@ class ShedAggregationRun(EmbeddedRun):
             )
         super().replan(plan)
 
-    def _fill(self, plan: Plan) -> Plan:
+    def _fill_plan(self, plan: Plan) -> Plan:
         return plan  # the join below has columns that the sources lack, so it is not planned by their rows
 
-    def _without_shed(self, name: str, delta: InputBatch) -> InputBatch:
-        return add_hidden_columns(super()._without_shed(name, delta))
+    def _shed_rows(self, name: str, delta: InputBatch) -> InputBatch:
+        return add_hidden_columns(super()._shed_rows(name, delta))
 
     def _step(self, deltas: dict[int, InputBatch], future_us: int) -> BatchResult:
         mark = self.watermark.value_us

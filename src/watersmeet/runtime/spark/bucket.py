@@ -70,7 +70,7 @@ class Bucket:
         for packet in packets:
             unpacked.add(packet)
         self._check_units(state.watermark, unpacked.seen_us)
-        following = state.watermark.after(unpacked.seen_us)
+        following = state.watermark.after_batch(unpacked.seen_us)
         deltas = unpacked.deltas()
         start = time.perf_counter_ns()
         watermark_us = state.watermark.value_us

@@ -279,7 +279,7 @@ class GridStore:
                 return None  # the headers of its buckets name the difference
             return BucketGrid(tuple(_find_axis(each, config, grouping) for each in header["axes"]))
         except DamagedFileError as error:
-            raise DamagedFileError(error.place, error.wrong, hint=_RESTORE_GRID) from error
+            raise DamagedFileError(error.path, error.problem, hint=_RESTORE_GRID) from error
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedFileError(
                 self._file, "is damaged: its grid does not fit the query", hint=_RESTORE_GRID

@@ -174,7 +174,7 @@ def _load_or_choose_grid(
     """
     join, grouping = (config, None) if isinstance(config, JoinConfig) else (config.join, find_grouping(config))
     read = [sources[each.schema.name] for each in bound.sources]
-    streaming = any(isinstance(source, Stream) and source.is_endless for source in read)
+    streaming = any(isinstance(source, Stream) and source.is_unbounded for source in read)
     is_started = checkpoint is not None and checkpoint.has_started
     if checkpoint is not None and is_started:
         stored = checkpoint.load(str(bound.query), join, grouping)

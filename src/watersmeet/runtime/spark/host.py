@@ -65,7 +65,7 @@ def on_spark(
         spark.sparkContext
     )  # before anything else runs in them: a frame may ask Spark for its columns
     bound = bind_query(query, sources)
-    streaming = any(isinstance(source, Stream) and source.is_endless for source in _read(sources, bound.query))
+    streaming = any(isinstance(source, Stream) and source.is_unbounded for source in _read(sources, bound.query))
     check_session(spark, streaming=streaming)
     partitions = choose_partitions(spark, streaming=streaming)
     log = PlanLog(Path(plans)) if plans is not None and streaming else None

@@ -41,7 +41,7 @@ def pack_stream(spark: SparkSession, source: Stream, packer: Packer, *, streamin
 
     Tables are packed before the query runs, so what is dropped of them is what its own plan says, throughout.
     """
-    finite_among_endless = streaming and not source.is_endless
+    finite_among_endless = streaming and not source.is_unbounded
     if finite_among_endless or not isinstance(source.feed, SparkFeed | PathFeed):
         packets = _pack_tables(source, replace(packer, planned=None))
         return as_streaming_source(spark, packets) if streaming else spark.createDataFrame(packets, PACKED_DDL)
@@ -114,12 +114,12 @@ def _cast_to_declared(table: pa.Table, declared: pa.Schema, flags: list[str]) ->
 
 
 def _read_and_pack_files(spark: SparkSession, feed: PathFeed, packer: Packer) -> DataFrame:
-    if feed.following is not None:
+    if feed.follow is not None:
         reader = spark.readStream.format("binaryFile").schema(
             "path string, modificationTime timestamp, length long, content binary"
         )
-        if feed.following.files_per_batch is not None:
-            reader = reader.option("maxFilesPerTrigger", feed.following.files_per_batch)
+        if feed.follow.files_per_batch is not None:
+            reader = reader.option("maxFilesPerTrigger", feed.follow.files_per_batch)
         paths = reader.load(str(feed.path)).select("path")  # the content is not read where nobody asks for it
     else:
         files = [(str(path.resolve()),) for path in feed.files]

@@ -168,7 +168,7 @@ class LoadController:
 
     def _model(self, report: BatchReport) -> PlanModel:
         rates = {name: rate for name, rate in report.rows_per_s.items() if rate > 0}
-        nothing = PlanningSample({}, {}, whole=False)
+        nothing = PlanningSample({}, {}, is_complete=False)
         about = explain_sample(
             self.bound,
             nothing,

@@ -15,9 +15,9 @@ _SHIPPED = "default_profile.json"
 _WHAT_TO_DO = "run `watersmeet calibrate` to measure this machine again, or delete the file to use the shipped profile"
 
 
-def current() -> Profile:
+def current_profile() -> Profile:
     """The saved profile, or the shipped one where none was saved."""
-    return load() or default_profile()
+    return load_profile() or default_profile()
 
 
 def default_profile() -> Profile:
@@ -25,7 +25,7 @@ def default_profile() -> Profile:
     return Profile.from_json(resources.files(__package__).joinpath(_SHIPPED).read_text(encoding="utf-8"))
 
 
-def load() -> Profile | None:
+def load_profile() -> Profile | None:
     """Return the saved profile, or None where there is none. Refuse a file that is not a profile; never ignore it."""
     path = profile_path()
     try:
@@ -43,7 +43,7 @@ def load() -> Profile | None:
     return profile
 
 
-def save(profile: Profile) -> Path:
+def save_profile(profile: Profile) -> Path:
     """Puts the profile where `load` finds it, whole or not at all; returns the path."""
     path = profile_path()
     try:

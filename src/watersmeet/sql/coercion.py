@@ -13,7 +13,7 @@ from watersmeet.algebra.expressions import Cast, Expr, Literal, Value
 from watersmeet.algebra.render import type_text
 from watersmeet.errors import QueryError, Span
 from watersmeet.sql import literals
-from watersmeet.sql.kinds import NUMBERS, Family, Typed, common_type, family, plain, span_over
+from watersmeet.sql.types import NUMBERS, Family, Typed, common_type, family, plain, span_over
 
 
 def converted(operand: Typed, kind: pa.DataType) -> Expr:

@@ -22,15 +22,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.errors import InputError
+from watersmeet.stats.column_values import draw_sample_rows, require_column, require_table, require_times, value_counts
 from watersmeet.stats.estimate import Estimate, Provenance
-from watersmeet.stats.rates import rate_of, row_bytes_of, span_of
-from watersmeet.stats.stream_stats import StreamStats, unknown_rate
-from watersmeet.stats.values import as_table, checked_times, column_of, sample_rows, value_counts
+from watersmeet.stats.stream_stats import StreamStats, assume_rate, assume_row_bytes
 
 EXACT_ROWS = 200_000
 
 
-def measured(
+def measure_table(
     table: pa.Table | pa.RecordBatch,
     times_us: NDArray[np.int64] | None,
     columns: Sequence[str],
@@ -45,18 +44,18 @@ def measured(
     """
     if most_rows < 1:
         raise InputError(f"a sample has at least one row, got {most_rows}")
-    rows = as_table(table)
-    chosen = sample_rows(rows.num_rows, most_rows, seed=0)
-    looked_at = {name: _column(column_of(rows, name), chosen, name) for name in columns}
+    rows = require_table(table)
+    chosen = draw_sample_rows(rows.num_rows, most_rows, seed=0)
+    looked_at = {name: _measure_column(require_column(rows, name), chosen, name) for name in columns}
     found = {name: each for name, each in looked_at.items() if each is not None}
     if times_us is None:
-        rate, span = unknown_rate("a relation has no rate"), None
+        rate, span = assume_rate("a relation has no rate"), None
     else:
-        bounds = _bounds_us(checked_times(times_us, rows.num_rows))
-        rate, span = rate_of(rows.num_rows, *bounds), span_of(rows.num_rows, *bounds)
+        bounds = _time_range_us(require_times(times_us, rows.num_rows))
+        rate, span = measure_rate(rows.num_rows, *bounds), measure_span(rows.num_rows, *bounds)
     return StreamStats(
         rows_per_s=rate,
-        row_bytes=row_bytes_of(rows.num_rows, rows.nbytes),
+        row_bytes=measure_row_bytes(rows.num_rows, rows.nbytes),
         distinct={name: each.distinct for name, each in found.items() if each.distinct is not None},
         hot_share={name: each.hot_share for name, each in found.items() if each.hot_share is not None},
         span_s=span,
@@ -65,7 +64,7 @@ def measured(
     )
 
 
-def jackknife(population: float, sampled: int, seen: int, seen_once: int) -> float:
+def estimate_distinct(population: float, sampled: int, seen: int, seen_once: int) -> float:
     """Distinct values among `population` rows, from those among `sampled` of them.
 
     >>> jackknife(1000, 100, 100, 100), jackknife(1000, 100, 20, 0)
@@ -84,7 +83,7 @@ class _ColumnStats:
     hot_share: Estimate | None = None
 
 
-def _column(column: pa.ChunkedArray, chosen: NDArray[np.int64] | None, name: str) -> _ColumnStats | None:
+def _measure_column(column: pa.ChunkedArray, chosen: NDArray[np.int64] | None, name: str) -> _ColumnStats | None:
     """What the rows say of a column; None without rows."""
     counts = value_counts(column, name, chosen)
     looked_at = len(column) if chosen is None else len(chosen)
@@ -95,14 +94,14 @@ def _column(column: pa.ChunkedArray, chosen: NDArray[np.int64] | None, name: str
     if not counts.rows:
         return _ColumnStats(null_share)
     once = int(np.count_nonzero(counts.counts == 1))
-    distinct = jackknife(counts.rows * (len(column) / looked_at), counts.rows, len(counts.values), once)
-    hot = _hot_share(counts.counts, distinct)
+    distinct = estimate_distinct(counts.rows * (len(column) / looked_at), counts.rows, len(counts.values), once)
+    hot = _measure_hot_share(counts.counts, distinct)
     return _ColumnStats(
         null_share, Estimate(distinct, Provenance.MEASURED, note), Estimate(hot, Provenance.MEASURED, note)
     )
 
 
-def _hot_share(counts: NDArray[np.int64], distinct: float) -> float:
+def _measure_hot_share(counts: NDArray[np.int64], distinct: float) -> float:
     """A most frequent value that was seen once says nothing of its share: all that is known is that it is at least
     1/distinct.
     """
@@ -110,5 +109,33 @@ def _hot_share(counts: NDArray[np.int64], distinct: float) -> float:
     return max(most / int(counts.sum()) if most > 1 else 0.0, 1 / distinct)
 
 
-def _bounds_us(times_us: NDArray[np.int64]) -> tuple[int, int]:
+def _time_range_us(times_us: NDArray[np.int64]) -> tuple[int, int]:
     return (int(times_us.min()), int(times_us.max())) if len(times_us) else (0, 0)
+
+
+US_PER_S = 1_000_000
+
+
+def measure_rate(rows: int, first_us: int, last_us: int) -> Estimate:
+    """Rows per second of event time; assumed where the rows span no time.
+
+    >>> print(rate_of(10, 0, 2_000_000), rate_of(10, 5, 5), sep=", ")
+    5 (measured), 1000 (assumed)
+    """
+    if rows < 2:
+        return assume_rate("fewer than two rows were seen")
+    if last_us <= first_us:
+        return assume_rate("all rows have the same time")
+    return Estimate(rows / ((last_us - first_us) / US_PER_S), Provenance.MEASURED)
+
+
+def measure_span(rows: int, first_us: int, last_us: int) -> Estimate | None:
+    """Seconds of event time from the first row to the last; None without rows."""
+    return Estimate((last_us - first_us) / US_PER_S, Provenance.MEASURED) if rows else None
+
+
+def measure_row_bytes(rows: int, total_bytes: int) -> Estimate:
+    """Bytes per row in Arrow's layout, at least one."""
+    if not rows:
+        return assume_row_bytes("no rows were seen")
+    return Estimate(max(1.0, total_bytes / rows), Provenance.MEASURED)

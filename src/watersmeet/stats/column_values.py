@@ -47,12 +47,12 @@ def value_counts(column: pa.ChunkedArray, name: str = "", chosen: NDArray[np.int
     >>> sorted(counted.counts.tolist()), counted.rows
     ([1, 2], 3)
     """
-    plain = _unwrapped(column, name)
-    counted = pc.value_counts(_countable(plain if chosen is None else plain.take(pa.array(chosen))).drop_null())
+    plain = _decode_storage(column, name)
+    counted = pc.value_counts(_to_countable(plain if chosen is None else plain.take(pa.array(chosen))).drop_null())
     return ValueCounts(counted.field(0), np.asarray(counted.field(1).to_numpy(zero_copy_only=False), np.int64))
 
 
-def as_table(rows: pa.Table | pa.RecordBatch) -> pa.Table:
+def require_table(rows: pa.Table | pa.RecordBatch) -> pa.Table:
     if isinstance(rows, pa.RecordBatch):
         return pa.Table.from_batches([rows])
     if not isinstance(rows, pa.Table):
@@ -60,7 +60,7 @@ def as_table(rows: pa.Table | pa.RecordBatch) -> pa.Table:
     return rows
 
 
-def column_of(table: pa.Table, name: str) -> pa.ChunkedArray:
+def require_column(table: pa.Table, name: str) -> pa.ChunkedArray:
     if table.schema.names.count(name) != 1:
         raise InputError(
             f'there is no single column "{name}" to measure', hint=f"existing columns: {listing(table.schema.names)}"
@@ -68,7 +68,7 @@ def column_of(table: pa.Table, name: str) -> pa.ChunkedArray:
     return table.column(name)
 
 
-def checked_times(times_us: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
+def require_times(times_us: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
     times = np.asarray(times_us)
     if times.shape != (rows,) or (rows and times.dtype.kind not in "iu"):
         raise InputError(
@@ -77,7 +77,7 @@ def checked_times(times_us: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
     return times
 
 
-def sample_rows(rows: int, most: int, seed: int) -> NDArray[np.int64] | None:
+def draw_sample_rows(rows: int, most: int, seed: int) -> NDArray[np.int64] | None:
     """At most `most` row numbers, one at random out of each of so many equal stretches; None when that is every row.
 
     One per stretch follows a stream that changes over time, and the random place inside keeps periodic data from lining
@@ -89,15 +89,15 @@ def sample_rows(rows: int, most: int, seed: int) -> NDArray[np.int64] | None:
     return np.random.default_rng(seed).integers(edges[:-1], edges[1:], dtype=np.int64)
 
 
-def _unwrapped(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+def _decode_storage(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     """The same values without run ends, extensions and views, from which Arrow cannot take single rows."""
     kind = column.type
     if pa.types.is_run_end_encoded(kind):
-        return _unwrapped(
+        return _decode_storage(
             pa.chunked_array([pc.run_end_decode(chunk) for chunk in column.chunks], kind.value_type), name
         )
     if isinstance(kind, pa.BaseExtensionType):
-        return _unwrapped(pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type), name)
+        return _decode_storage(pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type), name)
     if pa.types.is_nested(kind):
         raise InputError(f'column "{name}" is {kind}, which has no statistics', hint="measure columns of single values")
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
@@ -105,13 +105,13 @@ def _unwrapped(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     return column
 
 
-def _countable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _to_countable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The same values in a type Arrow counts and sketches take: points in time, truth values and floats as whole
     numbers.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return _countable(column.cast(kind.value_type))
+        return _to_countable(column.cast(kind.value_type))
     if pa.types.is_floating(kind):
         return pa.chunked_array([_float_bits(column.drop_null())])
     if pa.types.is_decimal(kind) and kind.bit_width < 128:

@@ -29,9 +29,9 @@ from watersmeet.algebra.expressions import (
 from watersmeet.algebra.query import BoundSource
 from watersmeet.algebra.render import type_text
 from watersmeet.errors import InternalError, QueryError
-from watersmeet.sql.convert import converted, plainly
+from watersmeet.sql.coercion import converted, plainly
 from watersmeet.sql.functions import FUNCTIONS
-from watersmeet.sql.kinds import (
+from watersmeet.sql.types import (
     INSTANTS,
     NUMBERS,
     Family,
