@@ -53,7 +53,7 @@ def test_a_java_that_ends_at_once_is_refused_before_spark_starts(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(files, "echo no room >&2", f"exit {code}")))
     words = said("run", files / "query.sql", *streams(files), "--engine", "spark")
-    assert f"exited with code {code} and said no room" in words
+    assert f"exited with code {code} and printed no room" in words
 
 
 def test_a_java_that_cannot_be_executed_is_refused(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ def test_a_java_that_cannot_be_executed_is_refused(files: Path, monkeypatch: pyt
 def test_a_java_on_the_path_that_ends_at_once_is_refused(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(fake_java(files, "exit 3") / "bin"))
-    assert "exited with code 3 and said nothing" in said(
+    assert "exited with code 3 and printed nothing" in said(
         "run", files / "query.sql", *streams(files), "--engine", "spark"
     )
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.calibration import aggregation, load_profile, measure_profile, runs, structures
-from watersmeet.calibration import batch_overhead as around
+from watersmeet.calibration import aggregation, batch_overhead, load_profile, measure_profile, structures
 from watersmeet.calibration.measurement import B, TimedResult, fit_weights
 from watersmeet.cli.calibrate import calibrate_machine, render_weights
 from watersmeet.errors import InternalError
@@ -106,16 +105,16 @@ def test_loads_count_what_the_model_counts() -> None:
     assert (tree.compared, tree.lookups) == (10 * 14, 10)
     steady = structures.measure_updates("list", structures.IndexLoad(window_rows=50, arrivals=100), repeats=1)
     assert steady.touched == 100 + 99  # the first row to arrive finds the oldest still valid
-    assert runs.measure_run_point(1000, 4, repeats=1).matches == pytest.approx(4000, rel=0.1)
+    assert structures.measure_run_point(1000, 4, repeats=1).matches == pytest.approx(4000, rel=0.1)
 
 
 def test_a_run_counts_matches_whether_rows_are_put_out_or_not() -> None:
     silent, loud = (
-        around.measure_batch_point(500, 3, repeats=1, selects=True, puts_out=puts_out) for puts_out in (False, True)
+        batch_overhead.measure_batch_point(500, 3, repeats=1, selects=True, puts_out=puts_out) for puts_out in (False, True)
     )
     assert silent.matches == loud.matches == loud.put_out > 0
     assert silent.put_out == 0
-    batches = around.BATCHES
+    batches = batch_overhead.BATCHES
     assert (loud.rows, loud.asked) == (batches * 1000, batches * 500)
     assert loud.lookups >= batches * 500
 

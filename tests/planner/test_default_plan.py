@@ -40,8 +40,8 @@ def test_comparisons_of_whole_windows_are_left_to_a_kernel_and_equalities_to_run
 def test_few_rows_are_joined_by_the_default_plan_and_explain_says_so() -> None:
     about = wm.explain(THETA, streams(20))
     assert about.plan.algorithm == "runs"
-    assert f"fewer than {MIN_PLANNING_ROWS} rows at hand" in str(about)
-    assert f"fewer than {MIN_PLANNING_ROWS} rows at hand" in " ".join(about.to_dict()["trace"])
+    assert f"fewer than {MIN_PLANNING_ROWS} rows available" in str(about)
+    assert f"fewer than {MIN_PLANNING_ROWS} rows available" in " ".join(about.to_dict()["trace"])
 
 
 def test_a_run_is_planned_again_when_its_rows_have_grown() -> None:

@@ -118,7 +118,7 @@ def _without_lateness(_: Original) -> Original:
 
 
 def _largest_watermark(_: Original) -> Original:
-    return lambda mark: max((mark._of(name) for name in mark.streams), default=-FOREVER_US)
+    return lambda mark: max((mark._stream_watermark_us(name) for name in mark.streams), default=-FOREVER_US)
 
 
 def _idle_too_soon(_: Original) -> Original:

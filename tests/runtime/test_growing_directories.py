@@ -209,7 +209,7 @@ def test_a_file_that_does_not_fit_is_named_and_nothing_is_lost(tmp_path: Path, f
         pa.table({"ts": pa.array([1], pa.int64()), "k": ["one"], "id": ["x"]}), tmp_path / "a" / "050.parquet"
     )
     for _ in range(2):
-        with pytest.raises(InputError, match=r"050\.parquet.*does not fit") as raised:
+        with pytest.raises(InputError, match=r"050\.parquet.*does not match") as raised:
             ran(job(tmp_path))
     assert "resumes where it stopped" in str(raised.value)
 

@@ -1,4 +1,4 @@
-"""Sources: every way to hand in rows gives the same batches."""
+"""Sources: every way to pass rows gives the same batches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _rows(source: Any) -> list[dict[str, Any]]:
     return [row for batch in stream(source, time="ts").batches() for row in batch.to_pylist()]
 
 
-def test_a_table_is_one_batch_as_often_as_wanted() -> None:
+def test_a_table_is_one_batch_any_number_of_times() -> None:
     declared = stream(TABLE, time="ts")
     assert [batch.num_rows for batch in declared.batches()] == [3]
     assert [batch.num_rows for batch in declared.batches()] == [3]
@@ -62,10 +62,10 @@ def test_the_schema_of_a_generator_is_known_without_losing_a_batch() -> None:
     assert [batch.column("k")[0].as_py() for batch in declared.batches()] == [1, 2, 3]
 
 
-def test_a_generator_can_be_gone_through_once() -> None:
+def test_a_generator_can_be_consumed_once() -> None:
     declared = stream((batch for batch in [TABLE]), time="ts")
     assert len(list(declared.batches())) == 1
-    with pytest.raises(InputError, match="already gone through"):
+    with pytest.raises(InputError, match="already consumed"):
         declared.batches()
 
 
@@ -73,7 +73,7 @@ def test_a_record_batch_reader_gives_its_batches() -> None:
     reader = pa.RecordBatchReader.from_batches(TABLE.schema, TABLE.to_batches(max_chunksize=1))
     declared = stream(reader, time="ts")
     assert [batch.num_rows for batch in declared.batches()] == [1, 1, 1]
-    with pytest.raises(InputError, match="already gone through"):
+    with pytest.raises(InputError, match="already consumed"):
         declared.batches()
 
 
@@ -89,8 +89,8 @@ def test_nullability_may_differ_between_batches() -> None:
             pa.table({"k": ["x"], "ts": pa.array([1], pa.timestamp("us"))}),
             'batch 2 differs from the first: column "k" is string, was int64',
         ),
-        (TABLE.drop_columns(["k"]), "batch 2 differs from the first: it comes without k"),
-        (TABLE.append_column("more", pa.array([1, 2, 3])), "it comes with more as well"),
+        (TABLE.drop_columns(["k"]), "batch 2 differs from the first: it lacks k"),
+        (TABLE.append_column("more", pa.array([1, 2, 3])), "it adds more"),
         (TABLE.select(["ts", "k"]), "in another order"),
     ],
 )
@@ -100,7 +100,7 @@ def test_batches_that_differ_are_refused_with_number_and_difference(second: pa.T
 
 
 @pytest.mark.parametrize("source", [42, None, b"bytes", {"a": 1}, object()])
-def test_what_is_no_source_is_refused_with_what_is(source: Any) -> None:
+def test_a_value_that_is_no_source_is_refused_with_the_list_of_sources(source: Any) -> None:
     with pytest.raises(InputError, match="is not a source of rows") as caught:
         stream(source, time="ts")
     assert "a source is a pyarrow Table" in str(caught.value)
@@ -116,7 +116,7 @@ def test_a_source_without_a_batch_has_no_columns() -> None:
         _ = stream([], time="ts").schema
 
 
-def test_a_missing_time_column_is_named_beside_those_that_exist() -> None:
+def test_a_missing_time_column_is_named_with_the_existing_columns() -> None:
     with pytest.raises(InputError, match='stream "bids" has no time column "when"') as caught:
         stream(TABLE, time="when").to_schema("bids")
     assert "existing columns: k, ts" in str(caught.value)
@@ -142,7 +142,7 @@ def test_a_named_pandas_index_is_a_column() -> None:
     assert stream(TABLE.to_pandas().set_index("ts", drop=False), time="ts").schema.names == ["k", "ts"]
 
 
-def test_nothing_among_the_batches_is_refused_and_does_not_end_the_stream() -> None:
+def test_none_among_the_batches_is_refused_and_does_not_end_the_stream() -> None:
     with pytest.raises(InputError, match="batch 2 is a NoneType"):
         list(stream([TABLE, None, TABLE], time="ts").batches())
 
@@ -229,13 +229,13 @@ def test_times_written_with_a_zone_become_instants(tmp_path: Path) -> None:
     assert _rows(tmp_path / "a.jsonl") == [{"ts": dt.datetime(1970, 1, 1, 0, 0, 0, 500_000, tzinfo=dt.UTC)}]
 
 
-def test_types_are_inferred_from_the_whole_of_a_file(tmp_path: Path) -> None:
+def test_types_are_inferred_from_the_entire_file(tmp_path: Path) -> None:
     rows = 200_000
     pacsv.write_csv(pa.table({"ts": range(rows), "k": ["1"] * (rows - 1) + ["x"]}), tmp_path / "a.csv")
     assert stream(tmp_path / "a.csv", time="ts").schema.field("k").type == pa.string()
 
 
-def test_a_csv_with_nothing_but_its_header_is_an_empty_stream(tmp_path: Path) -> None:
+def test_a_csv_with_only_a_header_is_an_empty_stream(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("k,ts\n")
     declared = stream(tmp_path / "a.csv", time="ts")
     assert [batch.num_rows for batch in declared.batches()] == [0]

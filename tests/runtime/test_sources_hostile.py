@@ -38,12 +38,12 @@ def _parquet_bytes(tmp_path: Path) -> bytes:
         ("a.jsonl", b"garbage", "cannot be read"),
         ("a.jsonl", b'{"ts": 1}\n{"ts": "x"}\n', "changed from number to string in row 1"),
         ("a.jsonl", b"1\n2\n", "cannot be read"),
-        ("a.json", b"[1, 2]", "holds something that is no object"),
+        ("a.json", b"[1, 2]", "contains an element that is not an object"),
         ("a.json", b'[{"ts": 1}', "cannot be read"),
         ("a.json", b'[{"ts": 1}, {"ts": "x"}]', "cannot be read"),
         ("a.json", b"[" * 200_000, "cannot be read"),
         ("a.csv", b"ts\n2020-01-01 00:00:00.5\nsoon\n", "row 2 has a time that cannot be read.*'soon'"),
-        ("a.txt", b"ts\n1\n", "no known format"),
+        ("a.txt", b"ts\n1\n", "has an unknown format"),
     ],
 )
 def test_a_broken_file_is_refused_by_name(tmp_path: Path, name: str, content: bytes, words: str) -> None:
@@ -84,7 +84,7 @@ def test_a_missing_path_is_refused_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "  ", "x" * 100_000, "a\0b.csv", "/dev/null"])
-def test_a_path_that_cannot_be_one_is_refused(path: str) -> None:
+def test_an_invalid_path_is_refused(path: str) -> None:
     with pytest.raises(InputError) as caught:
         _ = stream(path, time="ts").schema
     assert len(str(caught.value)) < 1_000
@@ -98,7 +98,7 @@ def test_a_directory_without_data_files_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_one_may_not_read_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_read_permission_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("ts\n1\n")
     (tmp_path / "a.csv").chmod(0)
     with pytest.raises(InputError, match="cannot be read"):
@@ -117,7 +117,7 @@ def test_files_of_a_directory_that_differ_are_refused_by_name(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("values", "kind", "wanted"),
+    ("values", "kind", "expected"),
     [
         ([-1, 1999], pa.timestamp("ns"), [-1, 1]),
         ([-1, 5], pa.timestamp("us", "America/New_York"), [-1, 5]),
@@ -130,10 +130,10 @@ def test_files_of_a_directory_that_differ_are_refused_by_name(tmp_path: Path) ->
         ([], pa.timestamp("us"), []),
     ],
 )
-def test_times_of_every_type_become_microseconds(values: list[int], kind: pa.DataType, wanted: list[int]) -> None:
+def test_times_of_every_type_become_microseconds(values: list[int], kind: pa.DataType, expected: list[int]) -> None:
     found = extract_event_times_us("s", pa.table({"ts": pa.array(values, kind)}), "ts")
     assert found.dtype == np.int64
-    assert found.tolist() == wanted
+    assert found.tolist() == expected
 
 
 def test_a_null_time_is_refused_with_its_row() -> None:
@@ -151,7 +151,7 @@ def test_a_time_out_of_range_is_refused_with_its_row(value: int, kind: pa.DataTy
         extract_event_times_us("s", pa.table({"ts": pa.array([0, value], kind)}), "ts")
 
 
-def test_the_furthest_times_are_fine() -> None:
+def test_the_largest_times_are_accepted() -> None:
     assert extract_event_times_us("s", pa.table({"ts": [MAX_TIME_US, -MAX_TIME_US]}), "ts").tolist() == [
         MAX_TIME_US,
         -MAX_TIME_US,
@@ -163,7 +163,7 @@ def test_the_furthest_times_are_fine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "wanted"),
+    ("value", "expected"),
     [
         ("5 seconds", 5_000_000),
         ("5s", 5_000_000),
@@ -181,8 +181,8 @@ def test_the_furthest_times_are_fine() -> None:
         (dt.timedelta(milliseconds=3), 3_000),
     ],
 )
-def test_durations_are_read_as_written(value: Any, wanted: int) -> None:
-    assert parse_duration_us(value) == wanted
+def test_durations_are_read_as_written(value: Any, expected: int) -> None:
+    assert parse_duration_us(value) == expected
 
 
 @pytest.mark.parametrize(

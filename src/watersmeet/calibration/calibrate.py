@@ -14,8 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from watersmeet.calibration import aggregation, loops, runs, structures
-from watersmeet.calibration import batch_overhead as around
+from watersmeet.calibration import aggregation, batch_overhead, structures
 from watersmeet.planner.models.profile import Profile, Structure
 
 _REPEATS, _QUICK_REPEATS = 7, 3
@@ -33,22 +32,22 @@ def measure_profile(progress: Callable[[str], None] | None = None, quick: bool =
     say = progress or (lambda _: None)
     repeats = _QUICK_REPEATS if quick else _REPEATS
 
-    def measured(kind: str) -> Structure:
+    def measure_structure(kind: str) -> Structure:
         probes, updates = structures.probe_loads(kind, quick=quick), structures.update_loads(kind, quick=quick)
         say(f"{kind}: {len(probes)} loads that probe, {len(updates)} that update")
         probed = [structures.measure_probes(kind, load, repeats) for load in probes]
         return structures.fit_structure(probed, [structures.measure_updates(kind, load, repeats) for load in updates])
 
     _settle_memory()
-    of_list, of_hash, of_btree, of_ttree = (measured(kind) for kind in structures.INDEXES)
+    of_list, of_hash, of_btree, of_ttree = (measure_structure(kind) for kind in structures.INDEXES)
     say("runs: building them, looking them up")
-    of_runs = runs.fit_run_weights(runs.measure_run_points(repeats, quick=quick))
+    of_runs = structures.fit_run_weights(structures.measure_run_points(repeats, quick=quick))
     say("whole batches: rows in, predicates, matches, rows out")
-    rest = around.fit_batch_weights(around.measure_batch_points(repeats, quick=quick), of_runs)
+    around_batches = batch_overhead.fit_batch_weights(batch_overhead.measure_batch_points(repeats, quick=quick), of_runs)
     say("whole batches of nested loops, predicates on candidates, counted rows")
-    beside = loops.measure_loop_weights({"list": of_list, "hash": of_hash}, rest, repeats, quick=quick)
+    around_loops = batch_overhead.measure_loop_weights({"list": of_list, "hash": of_hash}, around_batches, repeats, quick=quick)
     say("aggregations over a join, with and without early aggregation")
-    named = {**asdict(rest), **asdict(beside), "early": aggregation.measure_aggregation_weights(repeats, quick=quick)}
+    named = {**asdict(around_batches), **asdict(around_loops), "early": aggregation.measure_aggregation_weights(repeats, quick=quick)}
     return Profile("calibrated", "s", _source(quick=quick), of_list, of_hash, of_btree, of_ttree, of_runs, **named)
 
 

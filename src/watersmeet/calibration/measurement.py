@@ -33,7 +33,7 @@ def fit_weights(
     which little is left beside what is known count little. A point too short for the clock says nothing and is left
     out.
 
-    >>> fitted([[1000, 10], [2000, 10], [4000, 20]], [0.6, 1.1, 2.2])
+    >>> fit_weights([[1000, 10], [2000, 10], [4000, 20]], [0.6, 1.1, 2.2])
     (0.0005, 0.01)
     """
     measured = np.asarray(seconds, np.float64)

@@ -29,7 +29,7 @@ from watersmeet.checkpoint.framing import DamagedFileError, Frame, encode_frame,
 from watersmeet.errors import InputError
 from watersmeet.sources.directories import InputFile, input_path
 
-#: Batch "before" batch 0 in the chain of digests: the manifest.
+#: Number of the manifest in the chain of digests, before batch 0.
 MANIFEST_BATCH = -1
 
 Parsed = TypeVar("Parsed")
@@ -131,7 +131,7 @@ class CheckpointContents:
                     "restore that file from a backup, or start again with a new checkpoint and a new output directory"
                 )
             else:
-                hint = f"watersmeet repair {self.path} says what can be done"
+                hint = f"watersmeet repair {self.path} lists the possible fixes"
             raise DamagedFileError(damage.path, damage.problem, hint=hint)
 
 

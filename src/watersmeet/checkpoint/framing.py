@@ -21,9 +21,9 @@ from typing import Any
 
 from watersmeet.errors import InputError
 
-#: Written by this version.
+#: Format that this version writes.
 FORMAT_VERSION = 2
-#: Read by this version.
+#: Formats that this version reads.
 READABLE_VERSIONS = (2,)
 
 _FIRST_LINE = re.compile(rb'\{"watersmeet": "([a-z]{1,20})", "version": ([0-9]{1,6}), "sha256": "([0-9a-f]{64})"\}\n')
@@ -75,10 +75,11 @@ def decode_frame(content: bytes, kind: str) -> Frame:
     found, version, payload = first[1].decode(), int(first[2]), content[first.end() :]
     if _compute_digest(found, version, payload) != first[3].decode():
         raise ValueError("is damaged: its checksum does not match")
-    # Only now is it known that the version is the one that was written, and not a flipped bit.
+    # The checksum matches, so another version is not just a flipped bit.
     if version not in READABLE_VERSIONS:
         raise ValueError(
-            f"was written by another version of Watersmeet: format {version}, this version reads format {FORMAT_VERSION}"
+            f"was written by another version of Watersmeet: format {version}, "
+            f"this version reads format {FORMAT_VERSION}"
         )
     if found != kind:
         raise ValueError(f"is damaged: it holds a {found} where a {kind} belongs")

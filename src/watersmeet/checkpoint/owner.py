@@ -40,7 +40,7 @@ def read_spark_owner(checkpoint: Path) -> OutputOwner:
     place = checkpoint / "metadata"
     if not place.exists() and not _has_spark_batches(checkpoint):
         write_atomically(place, json.dumps({"id": str(uuid.uuid4())}).encode())
-    hint = f"watersmeet repair {checkpoint} says what can be done"
+    hint = f"watersmeet repair {checkpoint} lists the possible fixes"
     try:
         found = json.loads(place.read_bytes())["id"]
     except OSError as error:
@@ -96,7 +96,7 @@ def claim_output(directory: Path, owner: OutputOwner) -> None:
     if found is not None:
         if not _may_claim(directory, found, owner):
             raise _ownership_error(directory, found, owner)
-        write_atomically(owner_path(directory), content)  # a moved checkpoint, or a claim that nothing came of
+        write_atomically(owner_path(directory), content)  # a moved checkpoint, or an earlier claim without rows
     elif not _create_exclusively(owner_path(directory), content):
         claim_output(directory, owner)
 
@@ -110,18 +110,24 @@ def _may_claim(directory: Path, found: OutputOwner, owner: OutputOwner) -> bool:
 
 def _ownership_error(directory: Path, found: OutputOwner, owner: OutputOwner) -> InputError:
     if found.checkpoint is None:
-        said, hint = "holds the rows of a run without a checkpoint", _START_AGAIN
+        message, hint = "holds the rows of a run without a checkpoint", _START_AGAIN
     elif found.checkpoint == owner.checkpoint:
-        said = f'belongs to an earlier checkpoint "{found.checkpoint}", which was deleted: this run would write its rows a second time'
+        message = (
+            f'belongs to an earlier checkpoint "{found.checkpoint}", which was deleted: '
+            "this run would write its rows a second time"
+        )
         hint = _START_AGAIN
     elif not any((Path(found.checkpoint) / first).exists() for first in ("about.json", "metadata")):
-        said = f'belongs to checkpoint "{found.checkpoint}", which does not exist any more: this run would write its rows a second time'
+        message = (
+            f'belongs to checkpoint "{found.checkpoint}", which no longer exists: '
+            "this run would write its rows a second time"
+        )
         hint = _START_AGAIN
     else:
-        said = f'belongs to checkpoint "{found.checkpoint}"'
+        message = f'belongs to checkpoint "{found.checkpoint}"'
         hint = f"use another output directory, or resume that job with --checkpoint {found.checkpoint}"
     return InputError(
-        f'output directory "{directory}" {said}', hint=f'{hint} (its owner is named in "{owner_path(directory)}")'
+        f'output directory "{directory}" {message}', hint=f'{hint} (its owner is named in "{owner_path(directory)}")'
     )
 
 
@@ -130,7 +136,7 @@ def _refuse_foreign_rows(directory: Path) -> None:
     if rows:
         raise InputError(
             f'output directory "{directory}" already holds "{rows[0]}", which no run of this checkpoint wrote',
-            hint="use an empty output directory: readers of the directory would take both for one result",
+            hint="use an empty output directory: readers of the directory would mix both results",
         )
 
 

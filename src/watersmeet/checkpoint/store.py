@@ -127,7 +127,8 @@ def _check_same_run(path: Path, manifest: Manifest, about: RunIdentity) -> None:
         before, now = (f'"{out}"' if out is not None else "no directory" for out in (manifest.identity.out, about.out))
         raise InputError(
             f'checkpoint "{path}" writes its rows to {before}, not to {now}',
-            hint="use the same output, or a new checkpoint directory; an output directory that was moved keeps its owner file",
+            hint="use the same output, or a new checkpoint directory; "
+            "an output directory that was moved keeps its owner file",
         )
 
 
@@ -144,7 +145,7 @@ def lock_checkpoint(path: Path) -> IO[bytes]:
     """Lock the directory. The system releases the lock when the process ends, however it ends."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-        # Opened without truncating: after damage the file may hold what belongs elsewhere.
+        # Opened without truncating: after damage, the file may hold the content of another file.
         lock = os.fdopen(os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o666), "r+b")
     except OSError as error:
         raise InputError(f'checkpoint "{path}" cannot be used: {error.strerror or error}') from error
@@ -154,6 +155,6 @@ def lock_checkpoint(path: Path) -> IO[bytes]:
         lock.close()
         raise InputError(
             f'checkpoint "{path}" is in use by another process',
-            hint="stop that one first, or give this run a checkpoint of its own",
+            hint="stop that process first, or use another checkpoint",
         ) from error
     return lock

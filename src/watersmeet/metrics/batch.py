@@ -59,5 +59,5 @@ class BatchMetrics:
         }
 
 
-#: Whoever wants to see each batch when it is over.
+#: Called after every batch.
 Observer = Callable[[BatchMetrics], None]

@@ -50,9 +50,8 @@ class BackgroundThread:
     def _run(self) -> None:
         try:
             self.work()
-        except (
-            BaseException
-        ) as error:  # SystemExit included: a server that cannot start exits, and Python ignores that in a thread
+        except BaseException as error:
+            # SystemExit is included: a server that cannot start exits, and Python ignores that in a thread.
             self.failure = BackgroundError(f"{self.name} failed: {type(error).__name__}: {error}")
             self.failure.__cause__ = error
             self.on_failure()

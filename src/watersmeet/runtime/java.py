@@ -1,4 +1,4 @@
-"""The Java that Spark needs: found before Spark is started, because what Spark says without one helps nobody."""
+"""The Java that Spark needs: java before Spark is started, because what Spark says without one helps nobody."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ _VERSION = re.compile(r'version "(\d+)')
 
 def check_java() -> None:
     """Refuses, with what to do, where there is no Java that Spark could start."""
-    wrong = find_java_problem()
-    if wrong is not None:
+    problem = find_java_problem()
+    if problem is not None:
         raise InputError(
-            wrong,
-            hint="install a headless runtime (on Debian and Ubuntu: apt-get install openjdk-17-jre-headless), or set JAVA_HOME to one; "
-            "--engine embedded needs no Java",
+            problem,
+            hint="install a headless runtime (on Debian and Ubuntu: apt-get install openjdk-17-jre-headless), "
+            "or set JAVA_HOME to one; --engine embedded needs no Java",
         )
 
 
 def find_java_problem() -> str | None:
-    """Say in one sentence what is wrong with the Java that Spark would start; None if nothing is."""
+    """Say in one sentence what is problem with the Java that Spark would start; None if nothing is."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
-    if found is None:
-        place = (
+    java = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
+    if java is None:
+        reason = (
             f'JAVA_HOME is "{home}", and there is no bin/java in it'
             if home
             else "there is none on the PATH and JAVA_HOME is not set"
         )
-        return f"Spark needs Java {MIN_JAVA_VERSION} or newer: {place}"
-    wrong = _check_java_version(found)
-    return None if wrong is None else f"Spark needs Java {MIN_JAVA_VERSION} or newer: {wrong}"
+        return f"Spark needs Java {MIN_JAVA_VERSION} or newer: {reason}"
+    problem = _check_java_version(java)
+    return None if problem is None else f"Spark needs Java {MIN_JAVA_VERSION} or newer: {problem}"
 
 
 @cache
@@ -49,7 +49,7 @@ def _check_java_version(java: str) -> str | None:
     that do not start.
     """
     try:
-        answer = subprocess.run(
+        process = subprocess.run(
             [java, "-version"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -60,9 +60,9 @@ def _check_java_version(java: str) -> str | None:
     except OSError as error:
         return f'"{java}" cannot be started: {error.strerror or error}'
     except subprocess.TimeoutExpired:
-        return f'"{java} -version" did not answer within {_TIMEOUT_S} s'
-    version = _VERSION.search(answer.stderr)
+        return f'"{java} -version" did not process within {_TIMEOUT_S} s'
+    version = _VERSION.search(process.stderr)
     if version is None:
-        said = " ".join(answer.stderr.split())
-        return f'"{java} -version" exited with code {answer.returncode} and said {abbreviate(said, 200) or "nothing"}'
+        output = " ".join(process.stderr.split())
+        return f'"{java} -version" exited with code {process.returncode} and printed {abbreviate(output, 200) or "nothing"}'
     return None if int(version[1]) >= MIN_JAVA_VERSION else f'"{java}" is Java {version[1]}'

@@ -42,10 +42,10 @@ from watersmeet.stats.table_stats import measure_table
 #: With fewer rows at sample than this every plan is done before the best one is found.
 MIN_PLANNING_ROWS = 500
 
-#: Rows that are counted for distinct values when a run is planned.
+#: Most rows that are counted for distinct values when a run is planned.
 MAX_COUNTED_ROWS = 20_000
 
-#: A run whose rows grew so many times since it was planned is planned again.
+#: A run is planned again when its rows have grown by this factor since it was planned.
 REPLAN_GROWTH_FACTOR = 4
 
 Int64s = NDArray[np.int64]
@@ -74,7 +74,7 @@ class PlanningSample:
         return Arriving(span_s, span_s if self.is_complete else float("inf"), is_assumed=False)
 
 
-#: No rows to look at: everything is assumed.
+#: Sample without rows: all statistics are assumed.
 EMPTY_SAMPLE = PlanningSample({}, {}, is_complete=False)
 
 
@@ -176,9 +176,9 @@ def estimate_input_rates(
         for each in config.inputs
     }
     counts = [totals[each.name] if each.is_stream else 0 for each in config.inputs]
-    whole = [count for count in counts if count is not None]
-    if len(whole) == len(counts):
-        return InputRates(tuple(count * share for count, share in zip(whole, shares, strict=True)), is_total=True)
+    known_counts = [count for count in counts if count is not None]
+    if len(known_counts) == len(counts):
+        return InputRates(tuple(count * share for count, share in zip(known_counts, shares, strict=True)), is_total=True)
     rates = [None if each.rows_per_s.is_assumed else each.rows_per_s.value for each in workload.inputs]
     fastest = max((rate for rate in rates if rate is not None), default=0.0) or ASSUMED_ROWS_PER_S
     return InputRates(
@@ -302,7 +302,7 @@ def _is_complete(source: Stream | Relation) -> bool:
 
 
 def build_sample(
-    tables: Mapping[str, pa.Table], sources: Mapping[str, Stream | Relation], *, whole: bool
+    tables: Mapping[str, pa.Table], sources: Mapping[str, Stream | Relation], *, is_complete: bool
 ) -> PlanningSample:
     streams = {name: source for name in tables if isinstance(source := sources[name], Stream)}
     return PlanningSample(

@@ -27,7 +27,7 @@ def _list_children() -> Iterator[psutil.Process]:
 def _memory_bytes(process: psutil.Process) -> int:
     try:
         memory = process.memory_full_info()
-    except psutil.Error:  # it ended while we looked
+    except psutil.Error:  # it has ended since it was listed
         return 0
     return int(getattr(memory, "pss", memory.rss))
 

@@ -49,7 +49,7 @@ def fill_missing_stats(bound: BoundQuery, known: Mapping[str, StreamStats]) -> d
 
 def list_columns_read(bound: BoundQuery, name: str) -> list[str]:
     """Columns that predicates, PARTITION BY, GROUP BY and aggregates read: the others' statistics change no plan."""
-    mine = {each.alias: each for each in bound.sources if each.schema.name == name}
+    own = {each.alias: each for each in bound.sources if each.schema.name == name}
     exprs = [*([] if bound.where is None else [bound.where]), *bound.group_by]
     exprs += [
         node.arg
@@ -57,10 +57,10 @@ def list_columns_read(bound: BoundQuery, name: str) -> list[str]:
         for node in walk(output.expr)
         if isinstance(node, Aggregate) and node.arg is not None
     ]
-    read = [column.name for expr in exprs for column in columns_of(expr) if column.source in mine]
-    counted = [column for each in mine.values() for column in getattr(each.window, "partition_by", ())]
-    fields = next(iter(mine.values())).schema.fields
-    return [column for column in dict.fromkeys([*read, *counted]) if not pa.types.is_nested(fields.field(column).type)]
+    read = [column.name for expr in exprs for column in columns_of(expr) if column.source in own]
+    partition_columns = [column for each in own.values() for column in getattr(each.window, "partition_by", ())]
+    fields = next(iter(own.values())).schema.fields
+    return [column for column in dict.fromkeys([*read, *partition_columns]) if not pa.types.is_nested(fields.field(column).type)]
 
 
 def infer_schema_from_stats(query: Query, name: str, known: StreamStats) -> StreamSchema:
@@ -69,23 +69,23 @@ def infer_schema_from_stats(query: Query, name: str, known: StreamStats) -> Stre
     A column is text where the query uses it as text and a number elsewhere; that is enough to plan.
     """
     aliases = {source.alias for source in query.sources if source.name == name}
-    alone = len(query.sources) == 1
+    is_only_source = len(query.sources) == 1
     exprs = [item.expr for item in query.select if isinstance(item, SelectItem)]
     exprs += [expr for expr in (query.where, query.having, *query.group_by) if expr is not None]
-    mine = [
+    own = [
         column
         for expr in exprs
         for column in columns_of(expr)
-        if column.source in aliases or (column.source is None and alone)
+        if column.source in aliases or (column.source is None and is_only_source)
     ]
-    counted = [
+    partition_columns = [
         column
         for source in query.sources
         if source.name == name
         for column in getattr(source.window, "partition_by", ())
     ]
     text = {column.name for expr in exprs for column in _find_text_columns(expr)}
-    names = dict.fromkeys(["ts", *known.columns, *(column.name for column in mine), *counted])
+    names = dict.fromkeys(["ts", *known.columns, *(column.name for column in own), *partition_columns])
     return StreamSchema(
         name, pa.schema([(each, pa.string() if each in text and each != "ts" else pa.int64()) for each in names]), "ts"
     )
@@ -95,9 +95,9 @@ def _find_text_columns(expr: Expr) -> list[Column]:
     """Columns that stand beside text, or in a function of text."""
     found: list[Column] = []
     for node in walk(expr):
-        beside_text = isinstance(node, Comparison | In) and any(
+        is_compared_with_text = isinstance(node, Comparison | In) and any(
             isinstance(child, Literal) and isinstance(child.value, str) for child in children(node)
         )
-        if beside_text or isinstance(node, Like) or (isinstance(node, Call) and node.name in _TEXT_FUNCTIONS):
+        if is_compared_with_text or isinstance(node, Like) or (isinstance(node, Call) and node.name in _TEXT_FUNCTIONS):
             found += [child for child in children(node) if isinstance(child, Column)]
     return found

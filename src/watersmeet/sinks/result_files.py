@@ -25,7 +25,7 @@ _JSON_BATCH_ROWS = 10_000
 def check_output_path(path: Path) -> None:
     """Refuses a target before the query has run for nothing."""
     if path.suffix.lower() not in _WRITERS:
-        raise InputError(f'"{path}" is of no known format', hint=f"known formats: {', '.join(_WRITERS)}")
+        raise InputError(f'"{path}" has an unknown format', hint=f"known formats: {', '.join(_WRITERS)}")
     if not path.parent.is_dir():
         raise InputError(f'there is no directory "{path.parent}" to write to')
 
@@ -111,10 +111,10 @@ class PartFileSink:
 
     def __post_init__(self) -> None:
         if self.suffix not in FORMATS:
-            raise InputError(f'"{self.suffix}" is no known format', hint=f"known formats: {', '.join(FORMATS)}")
+            raise InputError(f'"{self.suffix}" is an unknown format', hint=f"known formats: {', '.join(FORMATS)}")
         if self.directory.exists() and not self.directory.is_dir():
             raise InputError(
-                f'"{self.directory}" is a file, and a query that goes on writes a directory with a file per batch',
+                f'"{self.directory}" is a file, but an incremental query writes a directory with one file per batch',
                 hint="name a directory, and choose the format with --format",
             )
 

@@ -116,7 +116,7 @@ def stream(
     lateness_us = parse_duration_us(lateness, "a lateness")
     idle_us = None if idle is None else parse_duration_us(idle, "an idle timeout")
     if files_per_batch is not None and not follow:
-        raise InputError("files_per_batch is for a directory that is followed", hint="say follow=True as well")
+        raise InputError("files_per_batch is for a directory that is followed", hint="set follow=True as well")
     following = FollowOptions(files_per_batch) if follow else None
     return Stream(make_feed(source, time, following), time, lateness_us, idle_us, parse_time_unit(unit))
 
@@ -130,22 +130,22 @@ def relation(source: Any) -> Relation:
     return Relation(make_feed(source))
 
 
-#: Rows of all streams together in one piece, about.
+#: Approximate rows of all streams together in one batch.
 BATCH_ROWS = 1 << 19
 
 
 def split_tables_by_time(
-    tables: Mapping[str, pa.Table], sources: Mapping[str, Stream], piece_rows: int = BATCH_ROWS
+    tables: Mapping[str, pa.Table], sources: Mapping[str, Stream], batch_rows: int = BATCH_ROWS
 ) -> Iterator[dict[str, pa.Table]]:
     """The tables cut at common instants.
 
     >>> at = pa.table({"ts": pa.array([3, 1, 2, 9], pa.int64())})
     >>> from watersmeet.sources.declarations import stream
-    >>> [piece["a"].column("ts").to_pylist() for piece in pieces({"a": at}, {"a": stream(at, time="ts")}, piece_rows=2)]
+    >>> [batch["a"].column("ts").to_pylist() for batch in pieces({"a": at}, {"a": stream(at, time="ts")}, batch_rows=2)]
     [[1, 2], [3, 9]]
     """
     total = sum(table.num_rows for table in tables.values())
-    if total <= piece_rows:
+    if total <= batch_rows:
         yield dict(tables)
         return
     times = {
@@ -153,7 +153,7 @@ def split_tables_by_time(
         for name, table in tables.items()
     }
     orders = {name: np.argsort(each, kind="stable") for name, each in times.items()}
-    cuts = _choose_cut_times(np.concatenate(list(times.values())), total // piece_rows + (total % piece_rows > 0))
+    cuts = _choose_cut_times(np.concatenate(list(times.values())), total // batch_rows + (total % batch_rows > 0))
     bounds = {name: np.searchsorted(each[orders[name]], cuts) for name, each in times.items()}
     for k in range(cuts.size - 1):
         yield {

@@ -18,7 +18,7 @@ from watersmeet.errors import InputError, InternalError
 from watersmeet.sources.files import data_files, is_directory, list_data_files, read_files
 from watersmeet.sources.schemas import describe_schema_difference
 
-#: Files of one stream in one batch, so that a large backlog is worked off in pieces.
+#: Most files of one stream in one batch, so that a large backlog is processed in several batches.
 MAX_FILES_PER_BATCH = 64
 
 
@@ -51,7 +51,7 @@ class FileSource:
         return self._cast_to_schema(first[0], self._read_file(first[0])) if first else None
 
     def batches(self) -> Iterator[pa.Table]:
-        raise InternalError("an inbox is read file by file, by name")
+        raise InternalError("a growing directory is read by file name")
 
     def list_new_files(self) -> list[str]:
         """Names of files nobody has taken yet, oldest first, no more than one batch takes."""
@@ -84,15 +84,16 @@ class FileSource:
             return table.select(self.schema.names).cast(self.schema)
         except (KeyError, pa.ArrowException) as error:
             raise InputError(
-                f'"{self.path / name}" does not fit the files before it: {words}',
-                hint="correct the file, or put one without rows in its place; then run the same command again: it resumes where it stopped",
+                f'"{self.path / name}" does not match the files before it: {words}',
+                hint="correct the file, or replace it by one without rows; then run the same command again: "
+                "it resumes where it stopped",
             ) from error
 
 
 def _modification_key(file: Path) -> tuple[int, str]:
     try:
         return file.stat().st_mtime_ns, file.name
-    except OSError:  # gone between listing and looking; reading it will say so
+    except OSError:  # deleted since it was listed; reading it reports that
         return 0, file.name
 
 
@@ -120,7 +121,7 @@ def describe_input_file(stream: Path, name: str) -> InputFile:
     return InputFile(name, found.st_size, found.st_mtime_ns)
 
 
-#: When the first file is said to have been written; the others follow second by second.
+#: Modification time of the first file; the others follow second by second.
 _FIRST_S = 1_700_000_000
 
 

@@ -93,5 +93,5 @@ def _lookup_unit_us(word: str, text: str, what: str) -> int:
 def _format_value(value: object) -> str:
     try:
         return abbreviate(repr(value))
-    except ValueError:  # Python does not print whole numbers of more than 4,300 digits
+    except ValueError:  # Python does not print integers of more than 4,300 digits
         return "a number of thousands of digits"

@@ -143,7 +143,7 @@ class BatchFeed:
             first = next(opened, None)
             if first is None:
                 raise InputError(
-                    "a source without any batch: its columns are unknown", hint="hand in one empty table at least"
+                    "a source without any batch: its columns are unknown", hint="pass at least one empty table"
                 )
             self._first, self._schema = first, first.schema
             self._peeked = chain([first], opened)
@@ -153,13 +153,13 @@ class BatchFeed:
         schema = self.schema
         if self._peeked is None and isinstance(self._source, Iterator | pa.RecordBatchReader):
             raise InputError(
-                "a one-shot source was already gone through",
-                hint="make a new iterator, or hand in a list of batches to use them again",
+                "a one-shot source was already consumed",
+                hint="pass a new iterator, or a list of batches to read them again",
             )
         opened = self._peeked if self._peeked is not None else self._read_batches(iter(self._source))
         self._peeked = None
         if isinstance(self._source, Iterator | pa.RecordBatchReader):
-            self._first = None  # a source that is gone through once is not kept in memory
+            self._first = None  # a one-shot source is not kept in memory
         return _check_schemas(opened, schema)
 
     def _read_batches(self, opened: Iterator[Any]) -> Iterator[pa.Table]:
@@ -207,10 +207,10 @@ class SparkFeed:
 
     def known_rows(self) -> int | None:
         """Return the number of rows where Spark's own statistics have it; no job is started."""
-        if self.frame.isStreaming or not hasattr(self.frame, "_jdf"):  # Spark Connect keeps its plan elsewhere
+        if self.frame.isStreaming or not hasattr(self.frame, "_jdf"):  # Spark Connect stores its plan elsewhere
             return None
         count = self.frame._jdf.queryExecution().optimizedPlan().stats().rowCount()
-        # Py4J hands over a Scala BigInt as an object, or as a number where it is small.
+        # Py4J returns a Scala BigInt as an object, or as a number if it is small.
         return int(str(count.get())) if count.isDefined() else None
 
 

@@ -24,12 +24,12 @@ from watersmeet.errors import InputError, abbreviate, listing
 from watersmeet.sources.schemas import describe_schema_difference, normalize_table, refuse_duplicate_columns
 from watersmeet.sources.times import parse_time_column
 
-#: A file, and the columns that are wanted (None: all); more may come back.
+#: Reads a file, at least the given columns (None: all).
 Reader = Callable[[Path, list[str] | None], pa.Table]
 
-#: Types are inferred from the first block of a file, so a block holds the whole of most files.
+#: Types are inferred from the first block of a file, so a block is large enough for most files.
 _LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 1 << 20, 1 << 26
-#: Of a file that is read in pieces.
+#: Rows of one batch of a file that is read in batches.
 BATCH_ROWS = 1 << 18
 
 
@@ -44,7 +44,7 @@ def data_files(path: Path) -> list[Path]:
     if not path.is_file():
         raise InputError(f'"{path}" is not a regular file')
     if _find_reader(path) is None:
-        raise InputError(f'"{path}" is of no known format', hint=_describe_known_formats())
+        raise InputError(f'"{path}" has an unknown format', hint=_describe_known_formats())
     return [path]
 
 
@@ -181,7 +181,7 @@ def _read_delimited(file: Path, delimiter: str) -> pa.Table:
     try:
         return pacsv.read_csv(str(file), pacsv.ReadOptions(block_size=block_bytes), parse)
     except pa.ArrowInvalid:
-        # With one thread Arrow knows the number of the bad row, so the second failure is the better message.
+        # With one thread Arrow knows the number of the bad row, so the second failure has the better message.
         return pacsv.read_csv(str(file), pacsv.ReadOptions(use_threads=False, block_size=block_bytes), parse)
 
 
@@ -199,7 +199,7 @@ def _read_json(file: Path, _columns: list[str] | None) -> pa.Table:
         opened.seek(0)
         rows = json.loads(opened.read())
     if not all(isinstance(row, dict) for row in rows):
-        raise InputError(f'"{file}" cannot be read: the list holds something that is no object')
+        raise InputError(f'"{file}" cannot be read: the list contains an element that is not an object')
     names = dict.fromkeys(name for row in rows for name in row)
     return pa.table({name: [row.get(name) for row in rows] for name in names})
 
@@ -269,8 +269,8 @@ def measure_nesting_depth(line: bytes) -> int:
 
 
 def _check_lines(lines: bytes) -> None:
-    # Brackets inside strings count here too: that is quick, and can only make a line look too deep. Only such lines are
-    # looked at again.
+    # Brackets inside strings count here too: that is fast, and can only make a line look too deep. Only such lines are
+    # checked exactly.
     signs = np.frombuffer(lines, np.uint8)
     brackets = np.flatnonzero(
         ((signs | _CASE_BIT) == ord("{")) | ((signs | _CASE_BIT) == ord("}")) | (signs == _NEWLINE)

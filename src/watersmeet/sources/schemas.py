@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from watersmeet.errors import InputError, abbreviate, listing
 
-#: Types most Arrow kernels do not know, and the ones that stand in for them.
 #: Levels of nested types that are searched for views.
 MAX_TYPE_DEPTH = 64
 
@@ -87,7 +86,7 @@ def _replace_views(kind: pa.DataType, levels: int = MAX_TYPE_DEPTH) -> pa.DataTy
     )
 
 
-#: Nested types by their test, and how to build one of other fields. List views stay: Arrow's cast of one gives an
+#: Nested types by their test, and how to rebuild one with other fields. List views stay: Arrow casts one to an
 #: invalid list.
 _NESTED_TYPES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, list[Any]], pa.DataType]], ...] = (
     (pa.types.is_struct, lambda _, fields: pa.struct(fields)),
@@ -102,7 +101,7 @@ def _describe_name_difference(was: list[str], now: list[str]) -> str:
     missing, new = [n for n in was if n not in now], [n for n in now if n not in was]
     words = []
     if missing:
-        words.append(f"without {listing(missing)}")
+        words.append(f"lacks {listing(missing)}")
     if new:
-        words.append(f"with {listing(new)} as well")
-    return "it comes " + " and ".join(words) if words else f"its columns are in another order: {listing(now)}"
+        words.append(f"adds {listing(new)}")
+    return "it " + " and ".join(words) if words else f"its columns are in another order: {listing(now)}"

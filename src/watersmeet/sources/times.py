@@ -45,7 +45,7 @@ def extract_event_times_us(name: str, table: pa.Table, time: str, unit: str | No
     _refuse_nulls(name, time, column)
     if unit is None and pa.types.is_integer(column.type) and len(column):
         oldest, newest = pc.min_max(column).as_py().values()
-        if newest > MAX_TIME_US:  # nanoseconds of this century do not even fit, so say so before refusing the range
+        if newest > MAX_TIME_US:  # nanoseconds of this century are out of range, so suggest the unit first
             refuse_undeclared_unit(name, time, table.schema, unit, oldest, newest)
     return _convert_to_us(name, time, column, unit or "us")
 
@@ -71,7 +71,8 @@ def refuse_undeclared_unit(
         low, high = (edge_s * 1_000_000_000 // tick_ns for edge_s in _LIKELY_S)
         if likely != "us" and low <= oldest_us and newest_us <= high:
             raise InputError(
-                f'time column "{time}" of stream "{name}" has integers that look like {_UNIT_WORDS[likely]}: {oldest_us} to {newest_us}',
+                f'time column "{time}" of stream "{name}" has integers that look like {_UNIT_WORDS[likely]}: '
+                f"{oldest_us} to {newest_us}",
                 hint=f'declare the unit: unit="{likely}" for {_UNIT_WORDS[likely]}, unit="us" for microseconds',
             )
 
@@ -121,19 +122,20 @@ def _scale_to_us(name: str, time: str, ticks: Times, units: str, tick_ns: int) -
 
 
 def _check_range(name: str, time: str, ticks: Times, units: str, tick_us: int) -> Times:
-    furthest = MAX_TIME_US // tick_us
-    if ticks.size and (ticks.max() > furthest or ticks.min() < -furthest):
-        row = int(((ticks > furthest) | (ticks < -furthest)).argmax())
+    largest = MAX_TIME_US // tick_us
+    if ticks.size and (ticks.max() > largest or ticks.min() < -largest):
+        row = int(((ticks > largest) | (ticks < -largest)).argmax())
         raise InputError(
             f'row {row + 1} of stream "{name}" has a time out of range: "{time}" is {ticks[row]} {units} since 1970',
-            hint="times reach about 36,000 years either way; integer times are microseconds unless the stream declares a unit",
+            hint="times reach about 36,000 years either way; "
+            "integer times are microseconds unless the stream declares a unit",
         )
     return ticks if tick_us == 1 else ticks * tick_us
 
 
 def _to_int64(column: pa.ChunkedArray[Any]) -> Times:
-    found: Times = column.cast(pa.int64()).to_numpy()
-    return found
+    ticks: Times = column.cast(pa.int64()).to_numpy()
+    return ticks
 
 
 def _refuse_garbage(where: str, time: str, texts: pa.Array[Any], moments: pa.Array[Any]) -> None:

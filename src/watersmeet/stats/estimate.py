@@ -54,9 +54,9 @@ def derive(value: float, *inputs: Estimate, note: str = "") -> Estimate:
     """A number computed from others: derived, or assumed if any of them is.
 
     >>> rate, window_s = Estimate(50, Provenance.MEASURED), Estimate(100, Provenance.DECLARED)
-    >>> print(derived(rate.value * window_s.value, rate, window_s))
+    >>> print(derive(rate.value * window_s.value, rate, window_s))
     5000 (derived)
-    >>> print(derived(1 / 200, assumed(200, "no statistics")))
+    >>> print(derive(1 / 200, assume(200, "no statistics")))
     0.005 (assumed)
     """
     is_assumed = any(each.is_assumed for each in inputs)
@@ -66,7 +66,7 @@ def derive(value: float, *inputs: Estimate, note: str = "") -> Estimate:
 def check_number(value: object, what: str) -> float:
     """The value as a float; refuses what is not a finite number of at least zero.
 
-    >>> checked_number(float("nan"), "a rate")
+    >>> check_number(float("nan"), "a rate")
     Traceback (most recent call last):
     watersmeet.errors.InputError: a rate must be a finite number of at least zero, got nan
     """
@@ -79,7 +79,7 @@ def check_number(value: object, what: str) -> float:
 def format_number(value: float) -> str:
     """Whole where whole or large, otherwise four digits.
 
-    >>> number_text(5000.0), number_text(12345.678), number_text(0.012345)
+    >>> format_number(5000.0), format_number(12345.678), format_number(0.012345)
     ('5000', '12346', '0.01235')
     """
     return f"{value:.0f}" if value.is_integer() or value >= 1000 else f"{value:.4g}"

@@ -61,7 +61,7 @@ def estimate_selectivity(predicate: Expr, distinct: Lookup, null_share: Lookup =
 
     >>> values = {"item": Estimate(500, Provenance.MEASURED), "store": Estimate(50, Provenance.DECLARED)}
     >>> same = Comparison("=", Column("item", "a"), Column("store", "b"))
-    >>> print(selectivity(same, lambda column: values.get(column.name)))
+    >>> print(estimate_selectivity(same, lambda column: values.get(column.name)))
     0.002 (derived)
     """
     return _Estimator(distinct, null_share).share(predicate)
@@ -71,7 +71,7 @@ def measure_selectivity(mask: NDArray[np.bool_] | pa.BooleanArray | pa.ChunkedAr
     """The share of a sample that passed; a null did not. Where none of n did, 1/(n + 2) by the rule of succession:
     rare, not impossible.
 
-    >>> print(sampled_selectivity(np.array([True, False, False, False])))
+    >>> print(measure_selectivity(np.array([True, False, False, False])))
     0.25 (measured)
     """
     passed, rows = _count_passed(mask)

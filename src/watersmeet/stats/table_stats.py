@@ -38,7 +38,7 @@ def measure_table(
     """Statistics of a finite table; `times_us` is None for a relation. At most `most_rows` rows are looked at for
     distinct values.
 
-    >>> found = measured(pa.table({"item": ["pen", "pen", "ink", None]}), np.array([0, 1, 2, 4]) * 1_000_000, ["item"])
+    >>> found = measure_table(pa.table({"item": ["pen", "pen", "ink", None]}), np.array([0, 1, 2, 4]) * 1_000_000, ["item"])
     >>> print(found.rows_per_s, found.distinct["item"], found.hot_share["item"], found.null_share["item"], sep=", ")
     1 (measured), 2 (measured), 0.6667 (measured), 0.25 (measured)
     """
@@ -67,7 +67,7 @@ def measure_table(
 def estimate_distinct(population: float, sampled: int, seen: int, seen_once: int) -> float:
     """Distinct values among `population` rows, from those among `sampled` of them.
 
-    >>> jackknife(1000, 100, 100, 100), jackknife(1000, 100, 20, 0)
+    >>> estimate_distinct(1000, 100, 100, 100), estimate_distinct(1000, 100, 20, 0)
     (1000.0, 20.0)
     """
     unseen = (1 - sampled / population) * seen_once / sampled
@@ -119,7 +119,7 @@ US_PER_S = 1_000_000
 def measure_rate(rows: int, first_us: int, last_us: int) -> Estimate:
     """Rows per second of event time; assumed where the rows span no time.
 
-    >>> print(rate_of(10, 0, 2_000_000), rate_of(10, 5, 5), sep=", ")
+    >>> print(measure_rate(10, 0, 2_000_000), measure_rate(10, 5, 5), sep=", ")
     5 (measured), 1000 (assumed)
     """
     if rows < 2:

@@ -148,7 +148,7 @@ def test_what_cannot_be_estimated_is_refused() -> None:
     with pytest.raises(InputError, match="not evaluated at every row"):
         wm.collect(WHOLE, streams, plan=drop, evaluate="row")
     run = wm.run(WHOLE, streams, plan=drop)
-    with pytest.raises(PlanError, match="cannot change what it drops"):
+    with pytest.raises(PlanError, match="cannot change its drop rates"):
         run.replan(wm.plan(drop={"a": 0.9}))
 
 

@@ -39,16 +39,17 @@ from watersmeet.runtime.planning import (
     read_planning_sample,
 )
 from watersmeet.sources.declarations import Relation, Stream
+from watersmeet.units import format_cores, format_count, format_rate
 
-#: So many rows are one evaluation.
+#: Rows of one evaluation.
 EVALUATION_ROWS = 1_000
-#: A rate, or the work per row, has moved when it is so many times what it was, or as many times less.
+#: A rate, or the work per row, has changed when it grew or shrank by at least this factor,
 RATE_CHANGE_FACTOR = 2.0
-#: And when it is so many standard deviations from what the old rate would have brought.
+#: and when it is at least this many standard deviations from the count that the old rate predicts.
 MIN_SIGMAS = 6.0
-#: Another plan takes over when it is predicted to save at least this share of the running one's time.
+#: Another plan takes over when it is predicted to save at least this share of the running plan's CPU time.
 MIN_GAIN_SHARE = 0.1
-#: Less is dropped again once the load has fallen below this.
+#: Fewer rows are shed again once the load has fallen below this share of the budget.
 RESTORE_LOAD = 0.8
 
 Int64s = NDArray[np.int64]
@@ -79,8 +80,8 @@ class Decision:
     best_cpu_per_s: float
 
     def __str__(self) -> str:
-        outcome = f"goes on by {self.plan.algorithm}" if self.changed else "stays"
-        costs = f"{self.running_cpu_per_s:.3g} s per s as it ran, {self.best_cpu_per_s:.3g} by the best plan"
+        outcome = f"switches to {self.plan.algorithm}" if self.changed else "keeps its plan"
+        costs = f"{format_cores(self.running_cpu_per_s)} now, {format_cores(self.best_cpu_per_s)} with the best plan"
         return f"batch {self.batch}: {self.reason}; {costs}; {outcome}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -101,7 +102,7 @@ class Signals:
     """
 
     rows_per_s: Mapping[str, float]
-    work_per_row: float  # zero: not known
+    work_per_row: float  # 0 if unknown
     span_s: float
     batch_s: float
 
@@ -110,13 +111,13 @@ class Signals:
         for name, rate in self.rows_per_s.items():
             old = before.rows_per_s.get(name, 0.0)
             if has_rate_changed(rate * self.span_s, old * self.span_s):
-                yield f"{name} brings {rate:,.4g} rows per second, {old:,.4g} before"
+                yield f"{name} has {format_rate(rate)}, {format_count(old)} before"
         if (
             self.work_per_row
             and before.work_per_row
             and _ratio(self.work_per_row, before.work_per_row) >= RATE_CHANGE_FACTOR
         ):
-            yield f"a row meets {self.work_per_row:,.3g} others on its way, {before.work_per_row:,.3g} before"
+            yield f"a row probes {format_count(self.work_per_row)} others, {format_count(before.work_per_row)} before"
 
 
 def has_rate_changed(rows: float, expected: float) -> bool:
@@ -153,7 +154,7 @@ class AdaptivePlanner:
     plan: Plan
     planned_rows: int
     budget: Budget = field(default_factory=Budget)
-    wishes: Wishes | None = None  # None: rows are never dropped
+    wishes: Wishes | None = None  # None: rows are never shed
     decisions: list[Decision] = field(default_factory=list)
     _batch: int = 0
     _seen_rows: int = 0
@@ -179,7 +180,7 @@ class AdaptivePlanner:
         self.planned_rows, self.plan = self._seen_rows, decided.plan
         self._known = (
             replace(signals, work_per_row=0.0) if decided.changed else signals
-        )  # another plan, another work per row
+        )  # the work per row depends on the plan
         return decided.plan if decided.changed else None
 
     def record_work(self, rows: int, tally: WorkCounters) -> None:
@@ -214,7 +215,7 @@ class AdaptivePlanner:
     def _find_reason(self, signals: Signals, known: Signals) -> str:
         """Why to plan again, or nothing."""
         if self._seen_rows >= max(MIN_PLANNING_ROWS, REPLAN_GROWTH_FACTOR * self.planned_rows):
-            return f"{self._seen_rows:,} rows came, {self.planned_rows:,} were known when it was planned"
+            return f"{self._seen_rows:,} rows arrived, {self.planned_rows:,} were known when the plan was chosen"
         return "; ".join(signals.describe_changes(known))
 
     def _make_decision(self, reason: str, signals: Signals) -> Decision:

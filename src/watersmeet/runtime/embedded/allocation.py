@@ -59,10 +59,10 @@ from watersmeet.runtime.watermark import Watermark
 
 Shares = RoleShares
 
-#: The name of the strategy that takes the best by formula.
+#: Name of the strategy that uses the optimum by formula.
 BEST = "best"
 
-#: The best division by some formula: of a join, a service, a memory and the least of both.
+#: Optimal division of a join's probes and window rows, given both totals and both minimums.
 BestAllocation = Callable[[LimitedJoin, float, float, Pair, Pair], Allocation]
 
 
@@ -112,7 +112,7 @@ def build_limited_join(workload: Workload, config: JoinConfig) -> LimitedJoin:
     rates = Pair(a.kept_per_s.value, b.kept_per_s.value)
     if not all(isinstance(each.window, RangeWindow) for each in config.inputs):
         raise PlanError(
-            "both streams need a RANGE window to be held as samples", hint="a ROWS window always holds its last rows"
+            "both streams need a RANGE window to be sampled", hint="a ROWS window always holds its last rows"
         )
     a_us, b_us = _window_lengths_us(config.bounds)
     windows = Pair(rates.a * a_us / 1e6, rates.b * length_to_seconds(b_us))
@@ -308,7 +308,7 @@ def _check_range_window(source: BoundSource) -> int:
         raise PlanError(f'"{source.alias}" is a relation; probes and windows are divided between two streams')
     if not isinstance(source.window, RangeWindow):
         raise PlanError(
-            f'"{source.alias}" needs a RANGE window to be held as a sample',
+            f'"{source.alias}" needs a RANGE window to be sampled',
             hint="a ROWS window always holds its last rows",
         )
     return source.window.length_us

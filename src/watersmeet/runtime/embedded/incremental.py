@@ -32,7 +32,7 @@ from watersmeet.sinks.result_files import list_part_files
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.directories import FileSource
 
-#: How often a directory is looked into when nothing new was there.
+#: Interval between two listings of a directory that has no new files.
 POLL_S = 0.25
 
 
@@ -129,8 +129,8 @@ def _check_output(job: IncrementalJob, checkpoint: Checkpoint | None, owner: Out
     check_output_owner(Path(job.out), owner, is_new=checkpoint is None or checkpoint.is_new)
     newest = max(list_part_files(Path(job.out)), default=-1)
     if checkpoint is not None and newest > checkpoint.last_record:
-        # A record is written before its rows. The batch would be chosen anew, perhaps with other files, and rows would
-        # be doubled.
+        # A record is written before its rows. The batch would be chosen again, perhaps with other files, and rows would
+        # be duplicated.
         lost = batch_path(checkpoint.path, checkpoint.last_record + 1)
         raise DamagedFileError(
             lost,
@@ -287,6 +287,6 @@ def parse_run(blob: bytes) -> tuple[dict[str, Any], bytes]:
         raise InputError("these bytes are not a saved run")
     body = blob[8:]
     if zlib.crc32(body) != struct.unpack_from("<I", blob, 4)[0]:
-        raise InputError("the saved run is damaged: its checksum does not fit")
+        raise InputError("the saved run is damaged: its checksum does not match")
     (length,) = struct.unpack_from("<I", body)
     return json.loads(body[4 : 4 + length]), body[4 + length :]

@@ -169,7 +169,7 @@ class EmbeddedRun:
         """All results in one table; it carries the ledger in its schema's metadata."""
         results: list[pa.RecordBatch] = []
         waiting: dict[str, pa.Table] = {}
-        for tables in self.read_rounds():  # one round behind, to know which is the last
+        for tables in self.read_rounds():  # one round late, to know which is the last
             if waiting:
                 results += self.advance(waiting)
             waiting = tables
@@ -200,7 +200,7 @@ class EmbeddedRun:
     def _read_event_times(self, name: str, table: pa.Table) -> InputBatch:
         source = self.sources[name]
         if not isinstance(source, Stream):
-            raise InputError(f'"{name}" is a relation; only streams bring rows')
+            raise InputError(f'"{name}" is a relation; only streams have batches')
         times = extract_event_times_us(name, table, source.time, source.unit)
         if times.size and name not in self.checked_units | self.watermark.newest_us.keys():
             refuse_undeclared_unit(name, source.time, source.schema, source.unit, int(times.min()), int(times.max()))
@@ -278,10 +278,10 @@ def start_run(
     if bound.is_aggregation:
         shedding = (
             overload.plan if overload is not None and overload.plan.drop else plan
-        )  # else the join's plan is none of its business
+        )  # other starting plans are for joins only
         return _start_aggregation(bound, sources, shedding, every_row=evaluate == "row", stats=stats or {})
     if evaluate is not None:
-        raise InputError("only aggregation queries are evaluated; this one gives each result as soon as it is known")
+        raise InputError("evaluate is for aggregation queries; this query emits each result as soon as it is known")
     planner = None
     sample, known = read_planning_input(bound, sources, stats)
     if plan is None:
@@ -307,7 +307,7 @@ def _start_aggregation(
 
         return start_shed_aggregation(bound, sources, plan, every_row=every_row)
     if every_row and bound.query.every_us is not None:
-        raise InputError("the query says EVERY, so it is not evaluated at every row", hint="leave one of the two out")
+        raise InputError("a query with EVERY cannot be evaluated at every row", hint="leave one of the two out")
     planner = None
     if plan is None:
         sample, known = read_planning_input(bound, sources, stats)
@@ -356,7 +356,7 @@ def collect_with_metrics(run: EmbeddedRun, observe: Observer) -> pa.Table:
     results: list[pa.RecordBatch] = []
     waiting: dict[str, pa.Table] = {}
     number = 0
-    for tables in run.read_rounds():  # one round behind, to know which is the last
+    for tables in run.read_rounds():  # one round late, to know which is the last
         if waiting:
             found, figures = run_batch_with_metrics(run, number, waiting)
             observe(figures)

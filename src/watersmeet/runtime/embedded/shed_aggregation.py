@@ -21,7 +21,7 @@ from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.runtime.embedded.run import EmbeddedRun, Sources, collect_lateness, read_all_rows
 from watersmeet.runtime.watermark import Watermark
 
-#: Front of the saved state: the largest time so far, and the length of the join's part. The estimates' part follows it.
+#: Header of the saved state: the largest event time, and the length of the join's part. The estimates follow it.
 _STATE_HEADER = struct.Struct("<qQ")
 
 
@@ -67,12 +67,12 @@ class ShedAggregationRun(EmbeddedRun):
         """
         if (plan.drop, plan.drop_seed) != (self.config.plan.drop, self.config.plan.drop_seed):
             raise PlanError(
-                "an aggregation cannot change what it drops while it runs", hint="start it anew with other drop rates"
+                "an aggregation cannot change its drop rates while it runs", hint="start a new run with other drop rates"
             )
         super().replan(plan)
 
     def _fill_plan(self, plan: Plan) -> Plan:
-        return plan  # the join below has columns that the sources lack, so it is not planned by their rows
+        return plan  # the join has columns that the sources lack, so their rows cannot plan it
 
     def _shed_rows(self, name: str, delta: InputBatch) -> InputBatch:
         return add_hidden_columns(super()._shed_rows(name, delta))
@@ -95,7 +95,7 @@ def build_estimation_config(bound: BoundQuery, plan: Plan) -> ShedConfig:
     """What is estimated, and from which join; refuses plans that have no estimates."""
     if plan.early:
         raise PlanError(
-            "rows that were shed cannot be aggregated early: estimates need single rows", hint="leave early out"
+            "a plan that sheds rows cannot aggregate early: estimates need single rows", hint="leave early out"
         )
     return build_shed_config(bound, compute_keep_shares(bound, plan))
 
