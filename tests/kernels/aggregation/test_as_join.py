@@ -69,7 +69,7 @@ def _found(described: Described, listed: Listed, room: int) -> list[tuple[int, t
         tables.entries.words[entry, of_pair[frozenset({1, 2})]] = m
         if entry % INPUTS in compared:
             tables.entries.ranges[entry, compared[entry % INPUTS]] = v
-    tables.reserve(len(listed))
+    tables.reserve_directories(len(listed))
     changed, rows, amount = (np.array([change[place] for change in listed], np.int64) for place in range(3))
     ints = np.stack([rows, amount], axis=1)
     changes = Changes(
@@ -81,7 +81,7 @@ def _found(described: Described, listed: Listed, room: int) -> list[tuple[int, t
         ints[:, 1:].astype(np.float64),
         np.empty((rows.size, 0)),
     )
-    out = tables.room(room)
+    out = tables.allocate_results(room)
     found = []
     for size in tables.join(changes, Work(*(np.zeros((INPUTS, INPUTS), np.int64) for _ in range(2))), out):
         for at in range(size):

@@ -21,13 +21,13 @@ def test_rows_are_numbered_as_a_dictionary_would(batches: list[list[tuple[int, .
     interner, known = Interner(width), dict[tuple[int, ...], int]()
     for batch in batches:
         words = np.array(batch, np.int64).reshape(len(batch), width)
-        assert interner.numbers(words).tolist() == intern_words_definition(known, batch)
+        assert interner.intern(words).tolist() == intern_words_definition(known, batch)
     assert [tuple(row) for row in interner.words.tolist()] == list(known)
 
 
 def test_many_rows_find_their_place_again() -> None:
     interner = Interner(2)
     words = np.stack([np.arange(100_000) // 3, np.arange(100_000) % 7], axis=1)
-    numbers = interner.numbers(words)
+    numbers = interner.intern(words)
     assert np.array_equal(interner.words[numbers], words)
-    assert np.array_equal(interner.numbers(words), numbers)
+    assert np.array_equal(interner.intern(words), numbers)

@@ -20,7 +20,7 @@ def test_the_first_value_of_a_group_is_the_smallest_it_holds(
     events: list[tuple[int, int, int, bool]], largest: bool
 ) -> None:
     held: list[dict[int, int]] = [{}, {}, {}]
-    extremes = Extremes(OrderCodes.of(pa.int64()), largest)
+    extremes = Extremes(OrderCodes.for_type(pa.int64()), largest)
     nothing = np.empty(0, np.int64)
     for group, value, count, more in events:
         signed = count if more else -min(count, held[group].get(value, 0))
@@ -36,7 +36,7 @@ def test_the_first_value_of_a_group_is_the_smallest_it_holds(
 
 
 def test_a_group_asked_for_at_two_instants_shows_before_what_it_had_at_the_first() -> None:
-    extremes = Extremes(OrderCodes.of(pa.int64()), largest=False)
+    extremes = Extremes(OrderCodes.for_type(pa.int64()), is_max=False)
     groups, instants, codes, weights = np.array([0, 0]), np.array([0, 1]), np.array([5, 3]), np.array([1, 1])
     now, before = extremes.add(
         groups, instants, codes, np.ones(2, np.bool_), weights, np.array([0, 1]), np.array([0, 0]), 1
