@@ -1,8 +1,8 @@
 """Text files from outside: queries, job files, statistics, profiles.
 
-A path can name anything: a pipe without a writer, a device without an end, a file of many gigabytes. Only regular files
-of a bounded size are read, and TOML is checked before it is parsed, because Python's parser takes quadratic time over
-dotted keys.
+A path can name anything: a pipe without a writer, an endless device, a file of many gigabytes. Only regular files of a
+bounded size are read. TOML is checked before it is parsed, because Python's parser takes quadratic time over dotted
+keys.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ _BETWEEN_KEYS = re.compile(r"[\n=,\[\]{}]")
 
 
 def read_text_file(path: Path, what: str, *, max_bytes: int = MAX_TEXT_BYTES) -> str:
-    """Return the text of a regular file in UTF-8. `what` names the file's purpose in errors: "query file", "job file".
+    """Return the text of a regular file in UTF-8.
 
-    A missing file is an `InputError` like every other problem; its cause is the `FileNotFoundError`.
+    `what` names the file's purpose in errors: "query file", "job file". A missing file is an `InputError` like every
+    other problem; its cause is the `FileNotFoundError`.
     """
     shown = f'{what} "{abbreviate(str(path), 200)}"'
     try:
@@ -49,7 +50,7 @@ def read_text_file(path: Path, what: str, *, max_bytes: int = MAX_TEXT_BYTES) ->
 
 
 def read_toml_file(path: Path, what: str) -> dict[str, Any]:
-    """Return the content of a TOML file; refuse what would take long to parse."""
+    """Return the content of a TOML file; refuse content that would take long to parse."""
     text = read_text_file(path, what).replace("\r\n", "\n")
     shown = f'{what} "{abbreviate(str(path), 200)}"'
     refuse_long_keys(text, shown)
@@ -105,10 +106,10 @@ _SPECIAL_FILE_KINDS = {
 
 
 def _check_values(content: dict[str, Any], shown: str) -> None:
-    """Refuse nesting deeper than our own readers may recurse to, and integers beyond 64 bits, as the TOML specification
-    demands.
+    """Refuse deeply nested values, and integers beyond 64 bits.
 
-    Python reads integers of any length, and then fails to print them or to make them floats.
+    Our own readers recurse, so nesting is bounded. The TOML specification demands the bound on integers: Python reads
+    integers of any length, and then fails to print them or to convert them to floats.
     """
     level: list[Any] = [content]
     for _ in range(MAX_TOML_DEPTH):
@@ -122,7 +123,7 @@ def _check_values(content: dict[str, Any], shown: str) -> None:
 
 
 def write_atomically(place: Path, content: bytes) -> None:
-    """Write a file so that it has all its content or is as it was before, also if the machine stops."""
+    """Write a file so that it holds all its new content or remains unchanged, even if the machine stops."""
     unfinished = place.with_name(f".{place.name}.{os.getpid()}")
     try:
         make_directory(place.parent)
@@ -138,14 +139,14 @@ def write_atomically(place: Path, content: bytes) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """Create a directory and flush its entry in the directory above it."""
+    """Create a directory and flush its entry in the parent directory."""
     if not directory.is_dir():
         directory.mkdir(parents=True, exist_ok=True)
         flush_directory(directory.parent)
 
 
 def flush_directory(directory: Path) -> None:
-    """Flush the names in a directory to the disk: a file that was moved into it is there after a power cut."""
+    """Flush the entries of a directory to disk, so that a file moved into it survives a power failure."""
     number = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(number)

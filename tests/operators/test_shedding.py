@@ -24,20 +24,20 @@ shares = st.floats(0, 1)
 @given(shares, shares, st.integers(-(2**63), 2**63 - 1))
 def test_a_larger_share_keeps_every_row_that_a_smaller_one_keeps(one: float, other: float, seed: int) -> None:
     rows = ROWS.slice(0, 500)
-    few, many = (DropBox("s", share, seed).keeps(rows) for share in sorted((one, other)))
+    few, many = (DropBox("s", share, seed).select_kept(rows) for share in sorted((one, other)))
     assert not (few & ~many).any()
 
 
 def test_the_share_kept_is_the_share_asked_for() -> None:
     for keep in (0.0, 0.01, 0.3, 0.999, 1.0):
-        kept = DropBox("s", keep, seed=3).keeps(ROWS).mean()
+        kept = DropBox("s", keep, seed=3).select_kept(ROWS).mean()
         assert kept == pytest.approx(keep, abs=5 * (keep * (1 - keep) / ROWS.num_rows) ** 0.5 + 1e-12)
 
 
 def test_streams_with_equal_rows_are_sampled_independently() -> None:
-    one, other = (DropBox(name, 0.5).keeps(ROWS) for name in ("s", "t"))
+    one, other = (DropBox(name, 0.5).select_kept(ROWS) for name in ("s", "t"))
     assert (one & other).mean() == pytest.approx(0.25, abs=0.02)
-    assert (one == DropBox("s", 0.5, seed=1).keeps(ROWS)).mean() == pytest.approx(0.5, abs=0.02)
+    assert (one == DropBox("s", 0.5, seed=1).select_kept(ROWS)).mean() == pytest.approx(0.5, abs=0.02)
 
 
 @given(st.lists(st.integers(0, 20_000), max_size=5))
@@ -82,4 +82,4 @@ def test_a_stream_read_twice_has_one_drop_box() -> None:
     streams = {"s": wm.stream(ROWS, time="ts")}
     by_alias, by_name = (wm.collect(SELF_JOIN, streams, plan=wm.plan(drop={name: 0.4})) for name in ("a", "s"))
     assert by_alias.equals(by_name)
-    assert by_alias.num_rows == DropBox("s", 0.6).keeps(ROWS).sum(), "rows meet themselves only"
+    assert by_alias.num_rows == DropBox("s", 0.6).select_kept(ROWS).sum(), "rows meet themselves only"

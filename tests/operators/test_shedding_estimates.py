@@ -41,7 +41,7 @@ def test_over_all_samples_sum_and_variance_are_exactly_unbiased() -> None:
     for kept in itertools.product(every_sample(3), repeat=3):
         probability = float(np.prod([chance(each, keep) for each, keep in zip(kept, keeps, strict=True)]))
         join, there = sampled(combos, list(kept), keeps, "abc")
-        total = join.total(values[there])
+        total = join.estimate_sum(values[there])
         mean += probability * total.values[0]
         second += probability * total.values[0] ** 2
         join_variance = sum(
@@ -51,7 +51,7 @@ def test_over_all_samples_sum_and_variance_are_exactly_unbiased() -> None:
                     * np.bincount(each.choice, (values[there] * join.weights)[each.combination], each.owner.size) ** 2
                 ).sum()
             )
-            for each in join._shared_rows()
+            for each in join._list_shared_terms()
         )  # before it is cut off at zero
         variance += probability * join_variance
     assert mean == pytest.approx(values.sum())
@@ -65,7 +65,7 @@ def test_a_stream_read_twice_is_estimated_without_bias_and_with_a_wider_interval
     mean = second = variance = 0.0
     for kept in every_sample(5):
         join, there = sampled(combos, [kept, kept], [0.5, 0.5], "ss")
-        total = join.total(values[there])
+        total = join.estimate_sum(values[there])
         mean += chance(kept, 0.5) * total.values[0]
         second += chance(kept, 0.5) * total.values[0] ** 2
         variance += chance(kept, 0.5) * total.stderrs[0] ** 2
@@ -101,9 +101,9 @@ def test_95_percent_intervals_cover_the_truth_in_93_to_97_percent_of_a_thousand_
         inputs = tuple(SampledInput("ab"[i], keeps[i], pairs[there, i]) for i in range(2))
         join = SampledJoin(group[there], 3, inputs)
         for name, found in (
-            ("count", join.count()),
-            ("sum", join.total(values[there])),
-            ("avg", join.mean(values[there])),
+            ("count", join.estimate_count()),
+            ("sum", join.estimate_sum(values[there])),
+            ("avg", join.estimate_mean(values[there])),
         ):
             covered[name] += int(np.sum(np.abs(found.values - truth[name]) <= 1.96 * found.stderrs))
             means[name] += found.values / seeds
@@ -116,7 +116,7 @@ def test_streams_kept_whole_leave_no_doubt() -> None:
     join = SampledJoin(
         np.array([0, 0, 1]), 2, (SampledInput("a", 1.0, np.arange(3)), SampledInput("b", 1.0, np.arange(3)))
     )
-    count = join.count()
+    count = join.estimate_count()
     assert count.values.tolist() == [2, 1]
     assert count.stderrs.tolist() == [0, 0]
 
@@ -124,12 +124,12 @@ def test_streams_kept_whole_leave_no_doubt() -> None:
 def test_missing_values_count_for_nothing() -> None:
     join = SampledJoin(np.zeros(3, np.int64), 1, (SampledInput("a", 0.5, np.arange(3)),))
     values, present = np.array([1.0, 7.0, 3.0]), np.array([True, False, True])
-    assert join.total(values, present).values.tolist() == [8.0]
-    assert join.mean(values, present).values.tolist() == [2.0]
-    assert np.isnan(join.total(np.array([1.0, np.nan, 3.0])).values[0]), "not a number is not nothing"
+    assert join.estimate_sum(values, present).values.tolist() == [8.0]
+    assert join.estimate_mean(values, present).values.tolist() == [2.0]
+    assert np.isnan(join.estimate_sum(np.array([1.0, np.nan, 3.0])).values[0]), "not a number is not nothing"
 
 
 def test_a_sample_without_any_combination_estimates_nothing() -> None:
     join = SampledJoin(np.zeros(0, np.int64), 1, (SampledInput("a", 0.5, np.zeros(0, np.int64)),))
-    assert join.count().values.tolist() == [0.0]
-    assert np.isnan(join.mean(np.zeros(0)).values[0])
+    assert join.estimate_count().values.tolist() == [0.0]
+    assert np.isnan(join.estimate_mean(np.zeros(0)).values[0])

@@ -13,7 +13,7 @@ import pytest
 
 from watersmeet.calibration import aggregation, batch_overhead, load_profile, measure_profile, structures
 from watersmeet.calibration.measurement import B, TimedResult, fit_weights
-from watersmeet.cli.calibrate import calibrate_machine, render_weights
+from watersmeet.cli.calibrate import run_calibration, render_weights
 from watersmeet.errors import InternalError
 from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.models.early_aggregation import EarlyWeights
@@ -134,11 +134,11 @@ def test_the_command_keeps_what_it_measured(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setattr("watersmeet.cli.calibrate.measure_profile", lambda progress, quick: measured)
-    calibrate_machine(quick=True, as_json=True)
+    run_calibration(quick=True, as_json=True)
     said = json.loads(capsys.readouterr().out)
     assert Profile.from_json(json.dumps(said["profile"])) == measured == load_profile()
     assert said["saved"] == str(tmp_path / "watersmeet" / "profile.json")
-    calibrate_machine(quick=True)
+    run_calibration(quick=True)
     shown = capsys.readouterr().out
     assert "a row compared in a lookup" in shown
     assert "saved in" in shown

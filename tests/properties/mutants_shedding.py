@@ -72,7 +72,7 @@ class _OneDirection(AllocatedAggregation):
     prober = 0
 
     def _take_in(self, found: list[pa.RecordBatch]) -> None:
-        super()._take_in([batch for batch in found if batch.num_rows and batch[DIRECTION][0].as_py() == self.prober])
+        super()._add_combinations([batch for batch in found if batch.num_rows and batch[DIRECTION][0].as_py() == self.prober])
 
 
 def _concatenated(take_step: Original) -> Original:
@@ -132,7 +132,7 @@ def _kept_in_both(without_shed: Original) -> Original:
     def replacement(run: AllocatedRun, name: str, delta: Any) -> Any:
         number = next(each.number for each in run.config.inputs if each.name == name)
         for direction in run.directions:
-            delta = delta.filter(direction.boxes[number].keeps(delta.table) | (delta.times < run.watermark.value_us))
+            delta = delta.filter(direction.boxes[number].select_kept(delta.table) | (delta.times < run.watermark.value_us))
         return delta
 
     return replacement

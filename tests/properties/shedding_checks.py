@@ -49,7 +49,7 @@ def check_allocated_pairs() -> None:
         }
         streams: Streams = {name: wm.stream(table, time="ts") for name, table in tables.items()}
         keeps = {
-            (name, role): allocation.make_role_drop_box(name, role, SHARES[name], seed).keeps(tables[name])
+            (name, role): allocation.make_role_drop_box(name, role, SHARES[name], seed).select_kept(tables[name])
             for name in "ab"
             for role in ("probe", "window")
         }
@@ -72,7 +72,7 @@ def check_role_draws() -> None:
     """Half of the rows drawn for one role are drawn for the other as well."""
     table = pa.table({"id": range(20_000)})
     probe, window = (
-        allocation.make_role_drop_box("a", role, Shares(0.5, 0.5), 3).keeps(table) for role in ("probe", "window")
+        allocation.make_role_drop_box("a", role, Shares(0.5, 0.5), 3).select_kept(table) for role in ("probe", "window")
     )
     assert abs(float((probe & window).mean()) - 0.25) < 0.02
 

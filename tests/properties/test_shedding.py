@@ -45,7 +45,7 @@ def list_drop_boxes(case: QueryCase, plan: Plan) -> dict[str, DropBox]:
 def keep_rows(case: QueryCase, plan: Plan, tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
     boxes = list_drop_boxes(case, plan)
     return {
-        name: table.filter(pa.array(boxes[name].keeps(table))) if name in boxes else table
+        name: table.filter(pa.array(boxes[name].select_kept(table))) if name in boxes else table
         for name, table in tables.items()
     }
 

@@ -106,7 +106,7 @@ class SparkHost:
                 part = table.slice(
                     task * len(table) // tasks, (task + 1) * len(table) // tasks - task * len(table) // tasks
                 )
-                packets += [packet for packed in packer.packed([part]) for packet in from_batch(packed)]
+                packets += [packet for packed in packer.pack([part]) for packet in from_batch(packed)]
         return packets
 
     def advance(self, packets: list[Packet], workers: list[int], attempt: Attempt = Attempt.SUCCEEDS) -> Outcome:

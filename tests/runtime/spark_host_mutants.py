@@ -175,7 +175,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant("cached entries share a name", worker_cache.WorkerCache, "put", _sharing_names),
     _mutant("a row is judged by the watermark of its own batch", bucket.Bucket, "advance", _late_at_once),
-    _mutant("a replay uses the newest plan", plan_log.PlanLog, "settled_at", _newest_plan),
+    _mutant("a replay uses the newest plan", plan_log.PlanLog, "settle_plan", _newest_plan),
     _mutant("a plan replaces that of a batch that has begun", plan_log.PlanLog, "_put", _replacing),
     _mutant(
         "buckets are numbered from zero",

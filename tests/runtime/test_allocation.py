@@ -57,7 +57,7 @@ def _kept_pairs(tables: dict[str, pa.Table], shares: dict[str, Shares], seed: in
     later one.
     """
     keeps = {
-        (name, role): make_role_drop_box(name, role, shares[name], seed).keeps(tables[name])
+        (name, role): make_role_drop_box(name, role, shares[name], seed).select_kept(tables[name])
         for name in "ab"
         for role in ("probe", "window")
     }
@@ -85,9 +85,9 @@ def test_a_pair_is_found_when_its_later_row_probes_and_its_earlier_row_is_held(s
     assert _pairs(thin) == _kept_pairs(tables, shares, seed)
     ledger = json.loads(thin.schema.metadata[b"watersmeet"])["ledger"]
     for name, table in tables.items():
-        kept = make_role_drop_box(name, "probe", shares[name], seed).keeps(table) | make_role_drop_box(
+        kept = make_role_drop_box(name, "probe", shares[name], seed).select_kept(table) | make_role_drop_box(
             name, "window", shares[name], seed
-        ).keeps(table)
+        ).select_kept(table)
         assert ledger[name] == {
             "arrived": table.num_rows,
             "kept": int(kept.sum()),
@@ -98,7 +98,7 @@ def test_a_pair_is_found_when_its_later_row_probes_and_its_earlier_row_is_held(s
 
 def test_the_two_draws_of_a_row_are_independent() -> None:
     table = pa.table({"id": range(40_000)})
-    probe, window = (make_role_drop_box("a", role, Shares(0.5, 0.5), 3).keeps(table) for role in ("probe", "window"))
+    probe, window = (make_role_drop_box("a", role, Shares(0.5, 0.5), 3).select_kept(table) for role in ("probe", "window"))
     assert abs(float((probe & window).mean()) - 0.25) < 0.01
 
 

@@ -34,7 +34,7 @@ def cells_of(chosen: JoinConfig, layout: BucketGrid, number: int, table: pa.Tabl
     wanted = PackedInput(number, tuple(FIELDS), chosen.inputs[number].keys)
     packer = Packer(0, "s", "ts", (wanted,), layout, tuple(range(layout.cells)))
     found: dict[int, set[int]] = {}
-    for batch in packer.packed([table]):
+    for batch in packer.pack([table]):
         for packet in from_batch(batch):
             if packet.kind == ROWS:
                 rows = restore_integers([decode_table(packet.blob)], pa.schema(list(FIELDS.items())))

@@ -51,7 +51,7 @@ def spread(text: str, sources: Any, buckets: int = 8, **how: Any) -> SparkExecut
 
 
 def copies(arrangement: SparkExecutionPlan) -> list[int]:
-    return [len(arrangement.bucket.layout.copies(number)) for number in range(2)]
+    return [len(arrangement.bucket.grid.copies(number)) for number in range(2)]
 
 
 @pytest.mark.parametrize("text", [THETA, TOTALS])
@@ -115,7 +115,7 @@ def test_a_restart_with_other_rates_keeps_its_grid(text: str, tmp_path: Path) ->
     assert copies(first) == [1, 8]
     _begin(store)
     again = spread(text, directories(tmp_path, 20, 2_000), checkpoint=store)
-    assert again.bucket.layout == first.bucket.layout
+    assert again.bucket.grid == first.bucket.grid
     assert again.signature == first.signature
 
 
@@ -133,7 +133,7 @@ def test_a_checkpoint_without_a_stored_grid_goes_on_with_equal_rates(tmp_path: P
 
 
 def test_without_a_checkpoint_to_store_it_a_streaming_grid_does_not_follow_measured_rates(tmp_path: Path) -> None:
-    grids = [spread(THETA, directories(tmp_path, *counts)).bucket.layout for counts in ((2_000, 20), (20, 2_000))]
+    grids = [spread(THETA, directories(tmp_path, *counts)).bucket.grid for counts in ((2_000, 20), (20, 2_000))]
     assert grids[0] == grids[1]
     declared = {"big": wm.stats(rate=1000), "small": wm.stats(rate=1)}
     assert copies(spread(THETA, directories(tmp_path, 20, 2_000), stats=declared)) == [1, 8]

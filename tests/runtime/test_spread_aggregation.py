@@ -101,7 +101,7 @@ def _arranged(case: AggregationCase, arrivals: Mapping[str, Arrival], buckets: i
 
 def _rows(arrangement: SparkExecutionPlan, arrivals: Mapping[str, Arrival]) -> pa.Table:
     merger, shown = arrangement.merger, BatchedRows((), to_spark_schema(arrangement.bucket.config.result))
-    emission = shown if merger is None else PartialGroups((), merger.labels, len(merger.config.shown.keys))
+    emission = shown if merger is None else PartialGroups((), merger.labels, len(merger.config.group_outputs.keys))
     emitted: list[pa.RecordBatch] = list(run_finite(arrangement.bucket, emission, _packed(arrangement, arrivals)))
     if merger is not None:
         emitted = list(merge_finite(merger, (batch.filter(batch.column(BLOB).is_valid()) for batch in emitted)))
@@ -120,7 +120,7 @@ def _packed(arrangement: SparkExecutionPlan, arrivals: Mapping[str, Arrival]) ->
         of_stream = dict(zip(arrivals, tables, strict=True))
         for packer in arrangement.packers:
             table = of_stream[packer.name]
-            yield from packer.packed([] if table is None else [table.select(packer.names_read())], number)
+            yield from packer.pack([] if table is None else [table.select(packer.names_read())], number)
 
 
 def _seeds(chunk: int) -> range:

@@ -8,30 +8,32 @@ import pytest
 from pyspark.sql import SparkSession
 
 from watersmeet.planner.models.profile import SparkCosts
-from watersmeet.runtime.spark.calibration import Load, Spent, calibrated_on_spark, costs
+from watersmeet.runtime.spark.calibration import RunCost, SparkLoad, calibrate_spark, fit_costs
 
 pytestmark = pytest.mark.xdist_group("spark")
 
 
 def test_a_load_has_the_matches_it_says() -> None:
-    assert set(Load(1000, 0).table(0, 0)["k"].to_pylist()).isdisjoint(Load(1000, 0).table(1, 0)["k"].to_pylist())
-    keys = Load(1000, 4).table(0, 0)["k"].to_pylist()
+    assert set(SparkLoad(1000, 0).table(0, 0)["k"].to_pylist()).isdisjoint(
+        SparkLoad(1000, 0).table(1, 0)["k"].to_pylist()
+    )
+    keys = SparkLoad(1000, 4).table(0, 0)["k"].to_pylist()
     assert 300 < len(set(keys)) <= 500
 
 
 def test_rows_out_and_batches_are_told_apart() -> None:
     points = [
-        Spent(rows, out, 4, 3e-6 * rows + 2e-6 * out + 4 * 0.3, 1e-6 * rows, 1e-6 * rows, 0.0)
+        RunCost(rows, out, 4, 3e-6 * rows + 2e-6 * out + 4 * 0.3, 1e-6 * rows, 1e-6 * rows, 0.0)
         for rows, out in ((10, 0), (1e6, 0), (1e6, 1e6))
     ]
-    assert costs(points) == SparkCosts(
+    assert fit_costs(points) == SparkCosts(
         pack_s=1e-6, shuffle_s=1e-6, state_s=1e-6, out_s=2e-6, batch_s=0.3, assumed=False
     )
 
 
 def test_weights_are_measured_on_a_real_session(spark: SparkSession) -> None:
     said: list[str] = []
-    found = calibrated_on_spark(said.append, quick=True, spark=spark)
+    found = calibrate_spark(said.append, quick=True, spark=spark)
     assert not found.assumed
     assert found.batch_s > 0
     assert found.pack_s > 0

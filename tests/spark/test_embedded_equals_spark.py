@@ -65,7 +65,7 @@ def features(seed: int) -> Iterator[str]:
     sources = sources_of(case, arrivals)
     axes = build_execution_plan(
         bind_query(case.text, sources), sources, None, buckets=6, partitions=2
-    ).bucket.layout.axes
+    ).bucket.grid.axes
     if any(axis.split is not None for axis in axes):
         yield "theta"
     if len(axes) > 1 and not any(axis.split is not None for axis in axes):

@@ -37,7 +37,7 @@ def test_after_a_batch_that_takes_too_long_later_ones_drop(spark: SparkSession, 
     keeping = LoadController(
         bind_query(QUERY, over(**frames)), log, tmp_path / "checkpoint", trigger_s=1e-3, plan=wm.plan()
     )  # no batch is as fast as that
-    keeping.look(first)
+    keeping.process_progress(first)
     assert [each.from_batch for each in keeping.decisions] == [2]  # batches 0 and 1 are over
     shares = dict(keeping.decisions[0].keep)
     assert min(shares.values()) < 1
@@ -65,14 +65,14 @@ def test_a_decision_that_comes_too_late_is_for_the_batch_after(tmp_path: Path) -
     offsets.mkdir(parents=True)
     (offsets / "7").touch()
     log = PlanLog(tmp_path / "plans")
-    assert log.settled_at(8) is None  # a task of batch 8 runs before Spark's log was looked at again
+    assert log.settle_plan(8) is None  # a task of batch 8 runs before Spark's log was looked at again
     keeping = LoadController(
         bind_query(QUERY, over(**TABLES)), log, tmp_path / "checkpoint", trigger_s=1.0, plan=wm.plan()
     )
     keeping._decide(_slow_batch())
     assert [each.from_batch for each in keeping.decisions] == [9]
-    assert log.settled_at(8) is None
-    assert log.settled_at(9) == log.settled_at(12)
+    assert log.settle_plan(8) is None
+    assert log.settle_plan(9) == log.settle_plan(12)
 
 
 def test_a_batch_that_runs_already_is_reckoned_with(tmp_path: Path) -> None:

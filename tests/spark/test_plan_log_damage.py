@@ -33,4 +33,4 @@ def test_a_damaged_entry_is_named(log: PlanLog) -> None:
 def test_an_entry_of_another_batch_is_named(log: PlanLog) -> None:
     entry(log, 3).write_bytes(entry(log, 2).read_bytes())
     with pytest.raises(wm.InputError, match="is the plan of batch 2"):
-        log.settled_at(3)
+        log.settle_plan(3)

@@ -100,8 +100,8 @@ def test_spark_keeps_the_rows_that_we_keep(spark: SparkSession) -> None:
     for share in (0.0, 0.25, 0.9, 1.0):
         box = DropBox("readings", keep=share, seed=7)
         kept = (
-            frame.where(F.xxhash64(*table.column_names, F.lit(box.stream_seed)) < F.lit(box.below))
-            if box.drops
+            frame.where(F.xxhash64(*table.column_names, F.lit(box.stream_seed)) < F.lit(box.hash_limit))
+            if box.is_dropping
             else frame
         )
-        assert sorted(kept.toArrow()["id"].to_pylist()) == table.filter(pa.array(box.keeps(table)))["id"].to_pylist()
+        assert sorted(kept.toArrow()["id"].to_pylist()) == table.filter(pa.array(box.select_kept(table)))["id"].to_pylist()

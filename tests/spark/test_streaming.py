@@ -50,7 +50,7 @@ def test_files_that_come_one_by_one(spark: SparkSession, tmp_path: Path, seed: i
             _followed(case, tmp_path, arrivals),
             session=spark,
             buckets=1 + seed % 3,
-            remembers=bool(seed % 4 > 1),
+            cache_state=bool(seed % 4 > 1),
         )
         for batch in list_batches(run_to_the_end(frame, tmp_path)):
             for name, numbers in counted.items():

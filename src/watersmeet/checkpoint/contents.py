@@ -1,14 +1,15 @@
-"""Files of a checkpoint, read and verified. `run` refuses the first damage that `read_contents` finds, `repair` lists
-all of them.
+"""Files of a checkpoint, read and verified.
 
-about.json              manifest: query, streams, schemas, plan, output directory, and a random id
-lock                    held by the process that uses the checkpoint; has no content
-batches/0000000012.json record of batch 12: the files it reads, and the digest of record 11 (of the manifest, for batch
-0) states/0000000012.run   state after batch 12, and the digest of record 12
+`run` refuses the first damage that `read_contents` finds; `repair` lists all of them.
 
-The digests form a chain from the newest state to the manifest. So every file is checked for its content, by its
-checksum, and for its place, by its successor: a missing, older or foreign file breaks the chain. The newest record may
-belong to a batch in flight, which has no state yet.
+    about.json              manifest: query, streams, schemas, plan, output directory, and a random id
+    lock                    held by the process that uses the checkpoint; has no content
+    batches/0000000012.json record of batch 12: the files it reads, and the digest of record 11 (or the manifest)
+    states/0000000012.run   state after batch 12, and the digest of record 12
+
+The digests form a chain from the newest state to the manifest. So the checksum of a file verifies its content, and its
+successor verifies its place: a missing, older or foreign file breaks the chain. The newest record may belong to a batch
+in flight, which has no state yet.
 """
 
 from __future__ import annotations
@@ -47,15 +48,16 @@ class FileKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunIdentity:
-    """Query, streams and output that a checkpoint was created for. Its state means nothing to any other."""
+    """Query, streams and output that a checkpoint was created for. Its state is meaningless to any other run."""
 
     query: str
     streams: Mapping[str, Mapping[str, Any]]
     out: str | None
 
     def describe_difference(self, other: RunIdentity) -> str | None:
-        """Say how another run differs from the one that created the checkpoint; None if it does not. Outputs are judged
-        elsewhere.
+        """Describe how another run differs from the one that created the checkpoint; None if it does not.
+
+        Outputs are compared elsewhere.
         """
         if self.query != other.query:
             return "was created by a different query"
@@ -80,7 +82,7 @@ BatchInputs = dict[str, tuple[InputFile, ...]]
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
-    """Files of one batch, by stream."""
+    """Input files of one batch, by stream."""
 
     batch: int
     files: BatchInputs
@@ -89,7 +91,7 @@ class BatchRecord:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Something wrong with one file. `batch` is the batch of a record or a state."""
+    """Damage of one file. `batch` is the batch of a record or a state."""
 
     path: Path
     problem: str
@@ -99,8 +101,9 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointContents:
-    """Intact files of a checkpoint, and what is wrong with the others. `states` are the batches whose states were read
-    and are intact.
+    """Intact files of a checkpoint, and the damage of the others.
+
+    `states` are the batches whose states were read and are intact.
     """
 
     path: Path
@@ -111,6 +114,7 @@ class CheckpointContents:
 
     @property
     def is_new(self) -> bool:
+        """Whether the checkpoint has no files yet."""
         return self.manifest is None and not self.damages
 
     @property
@@ -120,11 +124,11 @@ class CheckpointContents:
 
     @property
     def last_committed(self) -> int:
-        """Number of the newest batch whose state is there, intact or not; -1 if there is none."""
+        """Number of the newest batch that has a state file, intact or not; -1 if there is none."""
         return max(list_batches(self.path / "states"), default=MANIFEST_BATCH)
 
     def raise_damage(self) -> None:
-        """Refuse a damaged checkpoint: name the first file that is wrong."""
+        """Refuse a damaged checkpoint: name the first damaged file."""
         for damage in self.damages:
             if damage.kind is FileKind.MANIFEST:
                 hint = (
@@ -147,6 +151,7 @@ def read_contents(path: Path, *, all_states: bool = False) -> CheckpointContents
 def encode_manifest(
     about: RunIdentity, checkpoint_id: str, plan: Plan | None, schemas: Mapping[str, pa.Schema]
 ) -> tuple[bytes, str]:
+    """Return the bytes and the digest of a manifest."""
     header = {
         "query": about.query,
         "streams": about.streams,
@@ -161,6 +166,7 @@ def encode_manifest(
 
 
 def encode_record(batch: int, files: BatchInputs, previous: str) -> tuple[bytes, str]:
+    """Return the bytes and the digest of a batch record; `previous` is the digest of the record before it."""
     listed = {
         stream: [[file.name, file.size_bytes, file.modified_ns] for file in each] for stream, each in files.items()
     }
@@ -168,6 +174,7 @@ def encode_record(batch: int, files: BatchInputs, previous: str) -> tuple[bytes,
 
 
 def encode_state(batch: int, record: str, blob: bytes) -> bytes:
+    """Return the bytes of a state file; `record` is the digest of the batch's record."""
     return encode_frame(FileKind.STATE, {"batch": batch, "record": record}, blob)[0]
 
 
@@ -176,7 +183,7 @@ def manifest_path(path: Path) -> Path:
 
 
 def batch_path(path: Path, batch: int) -> Path:
-    """Path of a batch's record; of the manifest for the batch before the first."""
+    """Return the path of a batch's record; of the manifest for the batch before the first."""
     return manifest_path(path) if batch == MANIFEST_BATCH else path / "batches" / f"{batch:010d}.json"
 
 
@@ -217,7 +224,7 @@ def _parse_manifest(frame: Frame) -> Manifest:
 
 
 def _refuse_format_1(path: Path) -> None:
-    """Refuse checkpoints from before files had checksums: nothing tells whether they are whole."""
+    """Refuse checkpoints of the format without checksums: nothing shows whether their files are complete."""
     try:
         saved = json.loads(manifest_path(path).read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -283,7 +290,7 @@ def _check_number(place: Path, frame: Frame, batch: int) -> None:
 
 
 def _check_link(place: Path, link: str | None, predecessor: Path, digest: str | None) -> None:
-    """Refuse a file that names another predecessor. Where the predecessor itself is damaged, nothing can be said."""
+    """Refuse a file that names another predecessor. A damaged predecessor has no digest to compare with."""
     if digest is not None and link != digest:
         raise DamagedFileError(
             place, f'does not follow "{predecessor}": one of the two is from another run or another time'
@@ -291,7 +298,7 @@ def _check_link(place: Path, link: str | None, predecessor: Path, digest: str | 
 
 
 def _parse(place: Path, frame: Frame, parse: Callable[[Frame], Parsed]) -> Parsed:
-    """Parse a header whose checksum matches; a header that still does not parse is named like a damaged one."""
+    """Parse a header whose checksum matches; report a header that still does not parse like a damaged one."""
     try:
         return parse(frame)
     except (KeyError, TypeError, ValueError, AttributeError, pa.ArrowException) as error:
@@ -300,7 +307,7 @@ def _parse(place: Path, frame: Frame, parse: Callable[[Frame], Parsed]) -> Parse
 
 @dataclass(frozen=True, slots=True)
 class InputProblem:
-    """An input file that a batch cannot read again as it did before."""
+    """Input file that a batch can no longer read as it did before."""
 
     batch: int
     path: Path
@@ -311,7 +318,7 @@ class InputProblem:
 def find_input_problems(
     streams: Mapping[str, Path], records: Mapping[int, BatchRecord], after: int
 ) -> Iterator[InputProblem]:
-    """Yield the inputs of batches after this one that are missing or have changed."""
+    """Yield the input files of later batches that are missing or have changed."""
     for batch in sorted(number for number in records if number > after):
         for stream, files in records[batch].files.items():
             for file in files:

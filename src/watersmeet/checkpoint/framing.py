@@ -1,4 +1,4 @@
-"""One frame for every file that Watersmeet writes and reads back: checkpoints, plan logs, owners of output directories.
+"""One frame for every file that Watersmeet writes and reads back: checkpoints, plan logs, output owners.
 
     {"watersmeet": "batch", "version": 2, "sha256": "9f86…"}   kind of file, format version, checksum of everything else
     {"batch": 12, …}                                            header: JSON on one line
@@ -30,7 +30,7 @@ _FIRST_LINE = re.compile(rb'\{"watersmeet": "([a-z]{1,20})", "version": ([0-9]{1
 
 
 class DamagedFileError(InputError):
-    """A file of ours that is not what was written: `place` is the file, `wrong` says what is wrong with it."""
+    """Damaged file of ours: `path` is the file, `problem` describes the damage."""
 
     def __init__(self, place: Path, wrong: str, *, hint: str | None = None) -> None:
         super().__init__(f'"{place}" {wrong}', hint=hint)
@@ -63,7 +63,7 @@ def encode_frame(kind: str, header: Mapping[str, Any], body: bytes = b"") -> tup
 
 
 def decode_frame(content: bytes, kind: str) -> Frame:
-    """Return what a file holds; a `ValueError` describes what is wrong with it.
+    """Return the content of a file; a `ValueError` describes the damage.
 
     >>> decode_frame(encode_frame("batch", {"batch": 12})[0].replace(b"12", b"13"), "batch")
     Traceback (most recent call last):

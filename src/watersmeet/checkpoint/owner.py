@@ -1,7 +1,7 @@
 """Owner of an output directory: one checkpoint, whose random id a marker file holds.
 
-Two jobs that write to one directory overwrite files of one another, or readers take their rows for one result. So the
-first job claims the directory, and another one is refused. Readers skip the marker: its name begins with an underscore.
+Two jobs that write to one directory overwrite each other's files, or readers mix their rows. So the first job claims
+the directory, and any other job is refused. Readers skip the marker: its name begins with an underscore.
 
 A job writes its manifest before it claims its output. If it stops in between, it claims the output when it resumes,
 unless another job was faster.
@@ -27,15 +27,16 @@ _START_AGAIN = "use another output directory, or delete this one to start again"
 
 @dataclass(frozen=True, slots=True)
 class OutputOwner:
-    """Checkpoint that an output directory belongs to. `checkpoint` is its absolute path; None for a run without one."""
+    """Checkpoint that owns an output directory. `checkpoint` is its absolute path; None for a run without one."""
 
     checkpoint_id: str
     checkpoint: str | None
 
 
 def read_spark_owner(checkpoint: Path) -> OutputOwner:
-    """Return the identity of a Spark checkpoint: the id of its query, written here if Spark has not started the query
-    yet.
+    """Return the identity of a Spark checkpoint: the id of its query.
+
+    The id is written here if Spark has not started the query yet.
     """
     place = checkpoint / "metadata"
     if not place.exists() and not _has_spark_batches(checkpoint):
@@ -52,7 +53,7 @@ def read_spark_owner(checkpoint: Path) -> OutputOwner:
 
 
 def is_new_spark_checkpoint(checkpoint: Path) -> bool:
-    """Whether no batch of a Spark checkpoint was ever chosen."""
+    """Return whether no batch of a Spark checkpoint was ever chosen."""
     return not _has_spark_batches(checkpoint)
 
 
@@ -70,7 +71,7 @@ def read_owner(directory: Path) -> OutputOwner | None:
 
 
 def check_output_owner(directory: Path, owner: OutputOwner, *, is_new: bool) -> None:
-    """Refuse an output directory that belongs to another checkpoint, or that holds rows of others when the job is new."""
+    """Refuse an output directory of another checkpoint, or one with other rows if the job is new."""
     try:
         found = read_owner(directory)
     except DamagedFileError as error:
@@ -88,7 +89,7 @@ def check_output_owner(directory: Path, owner: OutputOwner, *, is_new: bool) -> 
 
 
 def claim_output(directory: Path, owner: OutputOwner) -> None:
-    """Write the marker, unless it is there. Of two jobs that claim a directory at the same time, one is refused."""
+    """Write the marker, unless it exists. Of two jobs that claim a directory at the same time, one is refused."""
     found = read_owner(directory)
     if found == owner:
         return
@@ -102,7 +103,10 @@ def claim_output(directory: Path, owner: OutputOwner) -> None:
 
 
 def _may_claim(directory: Path, found: OutputOwner, owner: OutputOwner) -> bool:
-    """Whether the marker is this checkpoint's, or left by an earlier checkpoint of the same path that wrote no row."""
+    """Return whether the marker is this checkpoint's.
+
+    A marker of an earlier checkpoint at the same path counts too, if that checkpoint wrote no row.
+    """
     if found.checkpoint_id == owner.checkpoint_id:
         return True
     return owner.checkpoint is not None and found.checkpoint == owner.checkpoint and not _list_row_files(directory)
@@ -141,7 +145,7 @@ def _refuse_foreign_rows(directory: Path) -> None:
 
 
 def _list_row_files(directory: Path) -> list[str]:
-    """List files that a reader of the directory takes for rows, or that Spark's file sink keeps of them."""
+    """List files that a reader of the directory reads as rows, or Spark's log of such files."""
     try:
         names = sorted(
             file.name for file in directory.iterdir() if is_data_file(file) or file.name == "_spark_metadata"
@@ -154,7 +158,7 @@ def _list_row_files(directory: Path) -> list[str]:
 
 
 def _create_exclusively(place: Path, content: bytes) -> bool:
-    """Create a file with all its content; False if there is one already."""
+    """Create a file with all its content; return False if there is one already."""
     unfinished = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
     try:
         make_directory(place.parent)

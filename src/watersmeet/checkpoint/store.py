@@ -1,8 +1,8 @@
-"""A checkpoint directory in use: what a run writes, and in which order.
+"""Checkpoint directory in use: the files that a run writes, and their order.
 
-The manifest is written first, then for every batch its record, its rows (by the outbox) and its state, which commits
-the batch. Every file appears whole or not at all, and names its predecessor by its digest (`contents`). The last two
-states are kept, so that a state that a disk has damaged costs one batch and not the run.
+The manifest comes first. Then each batch has its record, its rows (written by the sink) and its state, which commits
+the batch. Every file appears complete or not at all, and names its predecessor by its digest (`contents`). The last two
+states are kept, so that a state damaged by the disk costs one batch and not the run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KEPT_STATES = 2
 
 
 class Checkpoint:
-    """A checkpoint directory, locked, verified and of the same query as the run."""
+    """Checkpoint directory that is locked, verified and of the same query as the run."""
 
     def __init__(self, path: Path, about: RunIdentity) -> None:
         self.path = path
@@ -61,6 +61,7 @@ class Checkpoint:
 
     @property
     def is_new(self) -> bool:
+        """Whether the manifest is not written yet."""
         return self._manifest is None
 
     @property
@@ -76,12 +77,13 @@ class Checkpoint:
         return max(self._records, default=MANIFEST_BATCH)
 
     def write_manifest(self, schemas: Mapping[str, pa.Schema], plan: Plan | None) -> None:
-        """Write the manifest, once the first files have been looked at."""
+        """Write the manifest, once the schemas of all streams are known."""
         content, digest = encode_manifest(self._about, self._new_id, plan, schemas)
         write_atomically(manifest_path(self.path), content)
         self._manifest = Manifest(self._about, self._new_id, plan, schemas, digest)
 
     def schemas(self) -> Mapping[str, pa.Schema]:
+        """Return the schemas of the streams by name."""
         return self._require_manifest().schemas
 
     def plan(self) -> Plan | None:
@@ -89,7 +91,7 @@ class Checkpoint:
         return self._require_manifest().plan
 
     def log_batch_inputs(self, batch: int, files: BatchInputs) -> None:
-        """Write down which files a batch reads, before it runs."""
+        """Log the files that a batch reads, before it runs."""
         before = self._require_manifest().digest if batch == 0 else self._records[batch - 1].digest
         content, digest = encode_record(batch, files, before)
         write_atomically(batch_path(self.path, batch), content)
@@ -106,10 +108,11 @@ class Checkpoint:
             state_path(self.path, old).unlink(missing_ok=True)
 
     def latest_state(self) -> tuple[int, bytes] | None:
-        """Return the last committed batch and the state after it, as they were when the checkpoint was opened."""
+        """Return the last committed batch and the state after it, as of the opening of the checkpoint."""
         return max(self._states.items(), default=None)
 
     def close(self) -> None:
+        """Release the lock."""
         self._lock.close()
 
     def _require_manifest(self) -> Manifest:
@@ -133,7 +136,7 @@ def _check_same_run(path: Path, manifest: Manifest, about: RunIdentity) -> None:
 
 
 def _was_output_moved(manifest: Manifest, about: RunIdentity) -> bool:
-    """Whether the output directory stands at another place now, and only there."""
+    """Return whether the output directory was moved, and exists only at its new place."""
     if manifest.identity.out is None or about.out is None:
         return False
     old, new = read_owner(Path(manifest.identity.out)), read_owner(Path(about.out))
@@ -142,7 +145,7 @@ def _was_output_moved(manifest: Manifest, about: RunIdentity) -> bool:
 
 
 def lock_checkpoint(path: Path) -> IO[bytes]:
-    """Lock the directory. The system releases the lock when the process ends, however it ends."""
+    """Lock the directory. The system releases the lock when the process ends, for any reason."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         # Opened without truncating: after damage, the file may hold the content of another file.

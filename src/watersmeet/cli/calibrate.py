@@ -58,7 +58,7 @@ _EARLY_MEANINGS = {
 }
 
 
-def calibrate_machine(*, quick: bool = False, spark: bool = False, as_json: bool = False) -> None:
+def run_calibration(*, quick: bool = False, spark: bool = False, as_json: bool = False) -> None:
     """Measure the operation costs of this machine and save them for every later plan."""
     report = _progress_printer()
     profile = measure_profile(report, quick)
@@ -79,10 +79,10 @@ def calibrate_machine(*, quick: bool = False, spark: bool = False, as_json: bool
 def _calibrate_spark(report: Callable[[str], None], *, quick: bool) -> SparkCosts:
     with quiet_spark({}):
         from watersmeet.runtime.spark.calibration import (
-            calibrated_on_spark,
+            calibrate_spark,
         )  # costs a second, and the rest needs no Spark
 
-        return calibrated_on_spark(report, quick=quick)
+        return calibrate_spark(report, quick=quick)
 
 
 def render_weights(profile: Profile) -> Table:

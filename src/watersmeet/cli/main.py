@@ -119,7 +119,7 @@ def run(
         if query is None and job.query is None and job.sql is None:
             raise typer.BadParameter("name the query file, or a --config with a query")
         on_spark = _choose_engine(engine, job.engine) is EngineName.SPARK
-        grows = follow or job.follow or checkpoint is not None or job.checkpoint is not None
+        is_incremental = follow or job.follow or checkpoint is not None or job.checkpoint is not None
         run_job(
             RunOptions(
                 query=wm.sql(_read_query(query) if query is not None else job.sql or _read_query(Path(str(job.query)))),
@@ -128,7 +128,7 @@ def run(
                     stream or [],
                     relation or [],
                     job,
-                    reading=_choose_read_mode(grows=grows, on_spark=on_spark),
+                    reading=_choose_read_mode(is_incremental=is_incremental, on_spark=on_spark),
                     spark=make_spark_reader(job.spark) if on_spark else None,
                 ),
                 out=out or job.out or "memory",
@@ -196,11 +196,13 @@ def demo(
         if engine is None and find_java_problem() is not None:
             make_console().print(f"{find_java_problem()}, so the demo runs in this process.", markup=False)
             engine = EngineName.EMBEDDED
-        runs = EMBEDDED if engine is EngineName.EMBEDDED else SPARK
+        demo_engine = EMBEDDED if engine is EngineName.EMBEDDED else SPARK
         agreed = (
-            steps.run_demo_with_dashboard(make_console(), port, runs) if ui else steps.run_demo(make_console(), runs)
+            steps.run_demo_with_dashboard(make_console(), port, demo_engine)
+            if ui
+            else steps.run_demo(make_console(), demo_engine)
         )
-        if not agreed:
+        if not passed:
             raise typer.Exit(1)
 
 
@@ -213,10 +215,10 @@ def calibrate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure the operation costs of this machine and save the profile that the planner uses."""
-    from watersmeet.cli import calibrate as calibration
+    from watersmeet.cli.calibrate import run_calibration
 
     with exit_on_error():
-        calibration.calibrate_machine(quick=quick, spark=spark, as_json=as_json)
+        run_calibration(quick=quick, spark=spark, as_json=as_json)
 
 
 @app.command()
@@ -260,7 +262,7 @@ def repair(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check a checkpoint directory and fix what can be fixed without losing or duplicating rows."""
-    from watersmeet.cli.repair import repair_checkpoint as repair_checkpoint
+    from watersmeet.cli.repair import repair_checkpoint
 
     with exit_on_error():
         if not repair_checkpoint(checkpoint, out, fix=fix, as_json=as_json):
@@ -293,8 +295,8 @@ def _choose_engine(option: EngineName | None, in_file: str | None) -> EngineName
     return EngineName(in_file or EngineName.EMBEDDED)
 
 
-def _choose_read_mode(*, grows: bool, on_spark: bool) -> ReadMode:
-    if not grows:
+def _choose_read_mode(*, is_incremental: bool, on_spark: bool) -> ReadMode:
+    if not is_incremental:
         return ReadMode.WHOLE
     return ReadMode.ON_SPARK if on_spark else ReadMode.FILE_BY_FILE
 

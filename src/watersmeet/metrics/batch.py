@@ -1,6 +1,4 @@
-"""What one batch did, as a value: the terminal's live view, the dashboard and a log read nothing else, whichever host
-ran the batch.
-"""
+"""Metrics of one batch, the same for both hosts: the live view, the dashboard and logs read nothing else."""
 
 from __future__ import annotations
 
@@ -13,11 +11,11 @@ from watersmeet.algebra.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class BatchMetrics:
-    """One batch: rows by stream, how long it took, what is kept, how far the watermark is.
+    """Metrics of one batch: rows by stream, duration, state size and watermark.
 
-    `ended_s` is the wall clock when the batch was over and `took_s` its length; `operators_s` are seconds of CPU by
-    operator, named as the cost model names them (`ingest a`, `store a`, `probe a`, `emit`, and `batches` for the
-    rest). `newest_us` is the largest event time seen so far.
+    `ended_s` is the wall clock at the end of the batch and `took_s` its duration. `operators_s` are CPU seconds by
+    operator, named as in the cost model (`take in a`, `keep a`, `probe a`, `rows out`, and `batches` for the rest).
+    `newest_us` is the largest event time seen so far.
     """
 
     batch: int
@@ -36,12 +34,13 @@ class BatchMetrics:
 
     @property
     def watermark_lag_s(self) -> float | None:
-        """How far the watermark is behind the newest event time: how long a row may still be waited for."""
+        """Distance of the watermark from the newest event time: how late a row may still arrive."""
         if self.watermark_us is None or self.newest_us is None:
             return None
         return (self.newest_us - self.watermark_us) / 1e6
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the metrics as JSON values."""
         return {
             "batch": self.batch,
             "ended_s": self.ended_s,

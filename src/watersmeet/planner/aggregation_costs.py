@@ -241,7 +241,7 @@ class AggregationCosts:
 
     def _combination_bytes(self) -> int:
         """A beginning and an end, an identity and a time per stream, and the values that are grouped and aggregated."""
-        values = len(self.config.shown.keys) + sum(each.arg is not None for each in self.config.shown.aggregates)
+        values = len(self.config.group_outputs.keys) + sum(each.arg is not None for each in self.config.group_outputs.aggregates)
         return _NUMBER_BYTES * (2 + 2 * len(self.config.stream_numbers) + values)
 
 

@@ -1,7 +1,7 @@
 """Background threads that cannot fail silently.
 
-Python prints the exception of a thread and carries on. A failure here is kept, handed to whoever can stop the work that
-depends on the thread, and raised again where the caller waits.
+Python prints the exception of a thread and continues. Here a failure is stored, passed to a callback that can stop the
+dependent work, and raised again where the caller waits.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ def _do_nothing() -> None:
 
 @dataclass
 class BackgroundThread:
-    """A daemon thread that runs `work`. `name` completes the sentence "… failed"; `on_failure` stops what depends on
-    the thread.
+    """Daemon thread that runs `work`.
+
+    `name` completes the sentence "… failed". `on_failure` stops the work that depends on the thread.
     """
 
     name: str

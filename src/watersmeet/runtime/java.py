@@ -1,4 +1,7 @@
-"""The Java that Spark needs: java before Spark is started, because what Spark says without one helps nobody."""
+"""Check of the Java runtime that Spark needs.
+
+It runs before Spark starts, because Spark's own errors about a missing Java do not help the user.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _VERSION = re.compile(r'version "(\d+)')
 
 
 def check_java() -> None:
-    """Refuses, with what to do, where there is no Java that Spark could start."""
+    """Raise an `InputError` with a hint if there is no Java that can run Spark."""
     problem = find_java_problem()
     if problem is not None:
         raise InputError(
@@ -29,7 +32,7 @@ def check_java() -> None:
 
 
 def find_java_problem() -> str | None:
-    """Say in one sentence what is problem with the Java that Spark would start; None if nothing is."""
+    """Return one sentence about the problem with the Java that Spark would start; None if there is no problem."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
     if java is None:
@@ -45,8 +48,9 @@ def find_java_problem() -> str | None:
 
 @cache
 def _check_java_version(java: str) -> str | None:
-    """Say why a Java cannot run Spark. One that does not tell its version is refused: PySpark waits forever for some
-    that do not start.
+    """Return the reason why a Java cannot run Spark, or None.
+
+    A Java that does not print its version is refused: PySpark waits forever for some that do not start.
     """
     try:
         process = subprocess.run(
@@ -64,5 +68,6 @@ def _check_java_version(java: str) -> str | None:
     version = _VERSION.search(process.stderr)
     if version is None:
         output = " ".join(process.stderr.split())
-        return f'"{java} -version" exited with code {process.returncode} and printed {abbreviate(output, 200) or "nothing"}'
+        shown = abbreviate(output, 200) or "nothing"
+        return f'"{java} -version" exited with code {process.returncode} and printed {shown}'
     return None if int(version[1]) >= MIN_JAVA_VERSION else f'"{java}" is Java {version[1]}'

@@ -1,10 +1,10 @@
-"""The plan of a run: measured on the rows at sample, predicted, chosen. `explain` and both hosts ask here, so both see
-the same plan.
+"""Choice of the plan of a run. `explain` and both hosts call this module, so they see the same plan.
 
-Rows at sample are a table, a path, the first file of a directory that grows, or the first batch of an iterable, which is
-looked at and still comes first. A plan takes some milliseconds to find. With fewer rows than any plan joins in that
-time, the default plan runs and nothing is measured. What a pinned plan leaves open is filled here too, by the same
-statistics (`optimizer.filling`).
+The planner measures a sample of the rows. It is a table, a path, the first file of a growing directory, or the first batch of
+an iterable, which is still delivered first. Planning takes some milliseconds. With fewer rows than any plan joins in
+that time, the default plan runs and nothing is measured.
+
+The same statistics fill the open parts of a pinned plan (`planner.filling`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from watersmeet.stats.estimate import Estimate, Provenance
 from watersmeet.stats.stream_stats import ASSUMED_ROWS_PER_S, StreamStats, stats
 from watersmeet.stats.table_stats import measure_table
 
-#: With fewer rows at sample than this every plan is done before the best one is found.
+#: With fewer sampled rows than this, any plan finishes before the planner does.
 MIN_PLANNING_ROWS = 500
 
 #: Most rows that are counted for distinct values when a run is planned.
@@ -54,8 +54,9 @@ SourcesOrStats = Mapping[str, Stream | Relation | StreamStats]
 
 @dataclass(frozen=True)
 class PlanningSample:
-    """Rows of the sources that can be looked at before the run, with their times; `whole` says that no others will
-    come.
+    """Rows of the sources that are available before the run, with their event times.
+
+    `is_complete` means that no other rows will arrive.
     """
 
     tables: Mapping[str, pa.Table]
@@ -64,9 +65,11 @@ class PlanningSample:
 
     @property
     def rows(self) -> int:
+        """Number of rows of all sources together."""
         return sum(table.num_rows for table in self.tables.values())
 
     def arrival_pattern(self) -> Arriving:
+        """Return how rows arrive, judged by the span of their event times."""
         spans_us = [int(times.max()) - int(times.min()) for times in self.times.values() if times.size > 1]
         span_s = max(spans_us, default=0) / 1e6
         if span_s <= 0:
@@ -80,7 +83,7 @@ EMPTY_SAMPLE = PlanningSample({}, {}, is_complete=False)
 
 @runtime_checkable
 class Peekable(Protocol):
-    """A feed whose first rows can be looked at and still come."""
+    """Feed whose first rows can be read ahead; it still delivers them."""
 
     def peek(self) -> pa.Table | None: ...
 
@@ -97,7 +100,10 @@ def explain_run(
     engine: str = "embedded",
     buckets: int | None = None,
 ) -> Explanation:
-    """Explain which plan a run of the query over these sources would use, and why; on Spark, over so many buckets."""
+    """Explain which plan a run of the query over these sources would use, and why.
+
+    `buckets` is the number of buckets on Spark.
+    """
     sample, known = read_planning_input(bound, sources, declared)
     if plan is None and engine == "spark" and bound.is_aggregation:
         default, reason = (
@@ -107,7 +113,7 @@ def explain_run(
     elif plan is None and has_too_few_rows(bound, sample, known):
         default, reason = (
             make_default_plan(bound),
-            f"fewer than {MIN_PLANNING_ROWS} rows at sample: the default plan is taken, nothing is compared",
+            f"fewer than {MIN_PLANNING_ROWS} rows available: the default plan runs, and no plans were compared",
         )
     else:
         default, reason = None, ""
@@ -130,8 +136,9 @@ def explain_run(
 def predict_shuffle(
     bound: BoundQuery, sources: SourcesOrStats, sample: PlanningSample, known: Mapping[str, StreamStats], buckets: int
 ) -> Shuffle:
-    """Predict which rows travel to the buckets of a query on Spark, along the grid that the rows and statistics at sample
-    lead to.
+    """Predict the rows that are shuffled to the buckets of a query on Spark.
+
+    The grid is the one that the sampled rows and the statistics lead to.
     """
     grouped = build_aggregate_config(bound) if bound.is_aggregation else None
     config = build_join_config(bound, Plan()) if grouped is None else grouped.join
@@ -143,7 +150,10 @@ def predict_shuffle(
 
 @dataclass(frozen=True, slots=True)
 class InputRates:
-    """Rows of each input that a grid spreads: in all where every stream is finite and counted, else per second."""
+    """Rows of each input that a grid partitions.
+
+    They are totals if every stream is finite and counted, else rows per second.
+    """
 
     rows: tuple[float, ...]
     is_total: bool
@@ -156,10 +166,10 @@ def estimate_input_rates(
     sample: PlanningSample,
     known: Mapping[str, StreamStats],
 ) -> InputRates:
-    """Return how many rows of each input pass its own predicates and travel.
+    """Estimate how many rows of each input pass its own predicates and are shuffled.
 
-    Finite inputs count by their rows. Otherwise rates are declared or measured. A stream of unknown rate counts as much
-    as the fastest known one, so that streams of which nothing is known are equal.
+    Finite inputs count by their rows. Otherwise rates are declared or measured. A stream of unknown rate gets the rate
+    of the fastest known stream, so that streams without statistics are equal.
     """
     workload = workload_of(
         bound,
@@ -178,7 +188,9 @@ def estimate_input_rates(
     counts = [totals[each.name] if each.is_stream else 0 for each in config.inputs]
     known_counts = [count for count in counts if count is not None]
     if len(known_counts) == len(counts):
-        return InputRates(tuple(count * share for count, share in zip(known_counts, shares, strict=True)), is_total=True)
+        return InputRates(
+            tuple(count * share for count, share in zip(known_counts, shares, strict=True)), is_total=True
+        )
     rates = [None if each.rows_per_s.is_assumed else each.rows_per_s.value for each in workload.inputs]
     fastest = max((rate for rate in rates if rate is not None), default=0.0) or ASSUMED_ROWS_PER_S
     return InputRates(
@@ -188,7 +200,7 @@ def estimate_input_rates(
 
 
 def _count_source_rows(source: Stream | Relation | StreamStats | None, sample: PlanningSample, name: str) -> int | None:
-    """Return the number of rows of a finite source, where it is known without reading it."""
+    """Return the number of rows of a finite source where it is known without reading the source."""
     if source is None or isinstance(source, StreamStats):
         return None
     if isinstance(source.feed, SparkFeed):
@@ -204,12 +216,13 @@ def choose_plan(
     *,
     engine: str = "embedded",
 ) -> Plan:
-    """Return the plan that `explanation` shows for the same rows and statistics: the pinned one, with its open parts
-    filled, or the best.
+    """Return the plan that `explain_run` shows for the same rows and statistics.
 
-    On Spark, neither rows nor state of a join depend on its plan, so a restart may take another one. The state of an
-    aggregation does. Its plan goes by assumed statistics, which never change, so that a restart continues with the plan
-    it began with.
+    It is the pinned plan with its open parts filled, or the best plan.
+
+    On Spark, neither the rows nor the state of a join depend on its plan, so a restart may use another plan. The state
+    of an aggregation does depend on it. Its plan uses assumed statistics, which never change, so that a restart
+    continues with the same plan.
     """
     known = known or {}
     if bound.is_aggregation and plan is not None:
@@ -229,26 +242,33 @@ def choose_spark_plan(
     plan: Plan | None = None,
     stats: Mapping[str, StreamStats] | None = None,
 ) -> Plan:
-    """Return the plan of a query on Spark, by declared statistics and the first rows of its sources; see `choose_plan`."""
+    """Return the plan of a query on Spark, by declared statistics and the first rows of its sources.
+
+    See `choose_plan`.
+    """
     return choose_plan(bound, *read_planning_input(bound, sources, stats), plan, engine="spark")
 
 
 def make_default_plan(bound: BoundQuery) -> Plan:
-    """Return the plan that needs no statistics: grouped runs in the default order; for an aggregation, late
-    aggregation.
+    """Return the plan that needs no statistics.
+
+    It uses grouped runs in the default order; for an aggregation, late aggregation.
     """
     return Plan() if bound.is_aggregation else compile_join_config(bound, Plan()).plan
 
 
 def has_too_few_rows(bound: BoundQuery, sample: PlanningSample, known: Mapping[str, StreamStats]) -> bool:
-    """Whether there is too little to plan by: nothing is declared, and rows are few or not at sample for every source."""
+    """Return whether there is too little data to plan by.
+
+    Nothing is declared, and rows are few or unavailable for some source.
+    """
     return not known and (
         sample.rows < MIN_PLANNING_ROWS or any(each.schema.name not in sample.tables for each in bound.sources)
     )
 
 
 def _fill_pinned_plan(bound: BoundQuery, sample: PlanningSample, known: Mapping[str, StreamStats], plan: Plan) -> Plan:
-    """Fill what a pinned plan of a join leaves open."""
+    """Fill the open parts of a pinned plan of a join."""
     config = compile_join_config(bound, plan)
     if config.plan == plan or has_too_few_rows(bound, sample, known):
         return config.plan
@@ -265,7 +285,7 @@ def _fill_pinned_plan(bound: BoundQuery, sample: PlanningSample, known: Mapping[
 def read_planning_input(
     bound: BoundQuery, sources: SourcesOrStats, declared: Mapping[str, StreamStats] | None = None
 ) -> tuple[PlanningSample, dict[str, StreamStats]]:
-    """Return what a query is planned by: rows at sample, and declared statistics, which count before rows."""
+    """Return a sample of the rows, and the declared statistics, which take precedence over the sample."""
     known = {
         **{name: source for name, source in sources.items() if isinstance(source, StreamStats)},
         **(declared or {}),
@@ -277,9 +297,9 @@ def read_planning_input(
 
 
 def read_planning_sample(bound: BoundQuery, sources: Mapping[str, Stream | Relation]) -> PlanningSample:
-    """Return the first rows of the query's sources, where looking does not use them up or start a job elsewhere.
+    """Return the first rows of the query's sources, where reading neither consumes them nor starts a job elsewhere.
 
-    Of a directory that grows, these are the rows of its first file.
+    For a growing directory, these are the rows of its first file.
     """
     names = dict.fromkeys(each.schema.name for each in bound.sources if each.schema.name in sources)
     tables: dict[str, pa.Table] = {}
@@ -297,13 +317,14 @@ def read_planning_sample(bound: BoundQuery, sources: Mapping[str, Stream | Relat
 
 
 def _is_complete(source: Stream | Relation) -> bool:
-    """Whether the rows at sample are all rows of the source."""
+    """Return whether the sample of a source holds all its rows."""
     return isinstance(source.feed, TableFeed | PathFeed) and not (isinstance(source, Stream) and source.is_unbounded)
 
 
 def build_sample(
     tables: Mapping[str, pa.Table], sources: Mapping[str, Stream | Relation], *, is_complete: bool
 ) -> PlanningSample:
+    """Return the sample that consists of these tables, with the event times of the streams."""
     streams = {name: source for name in tables if isinstance(source := sources[name], Stream)}
     return PlanningSample(
         tables,
@@ -330,9 +351,9 @@ def explain_sample(
     wishes: Wishes | None = None,
     shuffle: Shuffle | None = None,
 ) -> Explanation:
-    """Explain a plan, or the best one, on the rows at sample; `reason` says why the plan was taken, if it was not pinned.
+    """Explain a plan, or the best one, on sampled rows. `reason` is the reason for a plan that was not pinned.
 
-    `rates` by stream name count before those that the rows themselves show.
+    `rates` by stream name take precedence over the rates of the sample.
     """
     config = build_aggregate_config(bound).join if bound.is_aggregation else build_join_config(bound, Plan())
     if plan is not None and not bound.is_aggregation:
@@ -359,7 +380,7 @@ def _collect_stats(
     known: Mapping[str, StreamStats],
     rates: Mapping[str, float] | None = None,
 ) -> dict[str, StreamStats]:
-    """Return statistics by source name: declared, else measured on the rows at sample, else assumed."""
+    """Return statistics by source name: declared, else measured on the sample, else assumed."""
     found = {
         name: known.get(name) or _measure_stats(bound, sample, name)
         for name in dict.fromkeys(each.schema.name for each in bound.sources)
@@ -376,7 +397,7 @@ def _measure_stats(bound: BoundQuery, sample: PlanningSample, name: str) -> Stre
 
 
 def _draw_samples(config: JoinConfig, sample: PlanningSample, known: Mapping[str, StreamStats]) -> Samples:
-    """Samples of the sources that nothing else is declared of. What is declared counts, not what the rows at sample show."""
+    """Return samples by input. Sources with declared statistics have none, because those take precedence."""
     found: dict[int, Sample] = {}
     for each in config.inputs:
         table = sample.tables.get(each.name)

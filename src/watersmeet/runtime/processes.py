@@ -1,4 +1,4 @@
-"""What a run's processes have used: this one, and those it began, such as Spark's JVM and its Python workers."""
+"""CPU time and memory of this process and its children, such as Spark's JVM and its Python workers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import psutil
 
 
 def measure_child_memory_bytes() -> int:
-    """Memory that the processes this one began hold now; what they share counts once (Linux's PSS), or as resident
-    where it is not told.
+    """Return the memory that the child processes hold now.
+
+    Shared memory counts once (Linux's PSS). Where the system does not report PSS, resident memory counts.
     """
     return sum(_memory_bytes(each) for each in _list_children())
 
 
 def measure_cpu_s() -> float:
-    """Seconds of CPU that this process and those it began have used, those that have ended included."""
+    """Return the CPU seconds that this process and its children have used, including children that have ended."""
     used = psutil.Process().cpu_times()
     return used.user + used.system + sum(_cpu_s(each) for each in _list_children())
 

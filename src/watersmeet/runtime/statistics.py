@@ -1,6 +1,4 @@
-"""Statistics of the sources a query names: declared where the caller declares them, measured where the data is at hand,
-else assumed.
-"""
+"""Statistics of the sources of a query: declared by the caller, else measured on available rows, else assumed."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ _TEXT_FUNCTIONS = (
 
 
 def fill_missing_stats(bound: BoundQuery, known: Mapping[str, StreamStats]) -> dict[str, StreamStats]:
-    """Statistics by source name, checked against the sources' columns, with what is missing assumed and marked."""
+    """Return statistics by source name, checked against the schemas, with missing values assumed and marked as such."""
     return {
         each.schema.name: known[each.schema.name].checked_against(each.schema).with_assumptions(each.schema)
         for each in bound.sources
@@ -48,7 +46,10 @@ def fill_missing_stats(bound: BoundQuery, known: Mapping[str, StreamStats]) -> d
 
 
 def list_columns_read(bound: BoundQuery, name: str) -> list[str]:
-    """Columns that predicates, PARTITION BY, GROUP BY and aggregates read: the others' statistics change no plan."""
+    """List the columns that predicates, PARTITION BY, GROUP BY and aggregates read.
+
+    The statistics of other columns change no plan.
+    """
     own = {each.alias: each for each in bound.sources if each.schema.name == name}
     exprs = [*([] if bound.where is None else [bound.where]), *bound.group_by]
     exprs += [
@@ -60,13 +61,17 @@ def list_columns_read(bound: BoundQuery, name: str) -> list[str]:
     read = [column.name for expr in exprs for column in columns_of(expr) if column.source in own]
     partition_columns = [column for each in own.values() for column in getattr(each.window, "partition_by", ())]
     fields = next(iter(own.values())).schema.fields
-    return [column for column in dict.fromkeys([*read, *partition_columns]) if not pa.types.is_nested(fields.field(column).type)]
+    return [
+        column
+        for column in dict.fromkeys([*read, *partition_columns])
+        if not pa.types.is_nested(fields.field(column).type)
+    ]
 
 
 def infer_schema_from_stats(query: Query, name: str, known: StreamStats) -> StreamSchema:
-    """A schema for a stream of which only statistics are declared: the columns they or the query name.
+    """Infer the schema of a stream that has only declared statistics: the columns that they or the query name.
 
-    A column is text where the query uses it as text and a number elsewhere; that is enough to plan.
+    A column is text where the query uses it as text, and a number elsewhere. The planner needs no more.
     """
     aliases = {source.alias for source in query.sources if source.name == name}
     is_only_source = len(query.sources) == 1
@@ -92,7 +97,7 @@ def infer_schema_from_stats(query: Query, name: str, known: StreamStats) -> Stre
 
 
 def _find_text_columns(expr: Expr) -> list[Column]:
-    """Columns that stand beside text, or in a function of text."""
+    """List columns that are compared with text or passed to a text function."""
     found: list[Column] = []
     for node in walk(expr):
         is_compared_with_text = isinstance(node, Comparison | In) and any(

@@ -1,4 +1,4 @@
-"""The watermark of a query: the minimum over its streams, a batch behind, never moving back."""
+"""Watermark of a query: the minimum over its streams, one batch behind, never moving backwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from watersmeet.algebra.windows import FOREVER_US
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """What a stream declares: how late its rows may be, and after how long a silence it stops holding the others back."""
+    """Lateness settings of a stream.
+
+    Rows may be `lateness_us` late. After a silence of `idle_us`, the stream no longer holds back the watermark of the
+    query.
+    """
 
     lateness_us: int = 0
     idle_us: int | None = None
@@ -19,9 +23,9 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """`max ts seen, rounded down to a millisecond, − lateness` per stream; the query's is the minimum.
+    """Watermark of a query: the minimum over its streams of `max ts seen, rounded down to a millisecond, − lateness`.
 
-    The clock for silence is the largest event time seen on any stream, so that a replay decides the same.
+    The clock for idle streams is the largest event time seen on any stream, so that a replay decides the same.
 
     >>> mark = Watermark.start({"a": Lateness(lateness_us=2_000), "b": Lateness()})
     >>> mark.after_batch({"a": (0, 10_500), "b": (0, 50_000)}).value_us
@@ -35,17 +39,16 @@ class Watermark:
 
     @classmethod
     def start(cls, streams: Mapping[str, Lateness]) -> Watermark:
+        """Return the watermark before the first batch."""
         return cls(MappingProxyType(dict(streams)), MappingProxyType({}))
 
     @property
     def largest_us(self) -> int:
-        """The largest time seen on any stream; the row that has it was never late."""
+        """Largest event time seen on any stream; the row that has it was never late."""
         return max(self.newest_us.values(), default=-FOREVER_US)
 
     def after_batch(self, seen_us: Mapping[str, tuple[int, int]]) -> Watermark:
-        """The watermark once a batch is over that brought rows between these oldest and newest times, late ones
-        included.
-        """
+        """Return the watermark after a batch with these oldest and newest times by stream, including late rows."""
         newest = dict(self.newest_us)
         for name, (_, latest) in seen_us.items():
             newest[name] = max(latest, newest.get(name, latest))

@@ -1,4 +1,7 @@
-"""Results as files. A file appears whole or not at all."""
+"""Results as files: one file, or a directory with one part file per batch.
+
+A file appears with all its content or not at all. A batch that runs again replaces its earlier part file.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _JSON_BATCH_ROWS = 10_000
 
 
 def check_output_path(path: Path) -> None:
-    """Refuses a target before the query has run for nothing."""
+    """Refuse an unusable output path before the query runs."""
     if path.suffix.lower() not in _WRITERS:
         raise InputError(f'"{path}" has an unknown format', hint=f"known formats: {', '.join(_WRITERS)}")
     if not path.parent.is_dir():
@@ -31,8 +34,9 @@ def check_output_path(path: Path) -> None:
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Write beside the target, flush to the disk, and move the file into place: a state that is committed later never
-    lacks its rows.
+    """Write to a temporary file, flush it to disk and move it into place.
+
+    So a state that is committed later never lacks its rows.
     """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -48,7 +52,7 @@ def write_table(table: pa.Table, path: Path) -> None:
 
 
 def format_json_line(row: dict[str, Any]) -> str:
-    """A row as JSON: times in ISO 8601, bytes in hexadecimal; JSON has no NaN or infinity, so those become null.
+    """Format a row as JSON: times in ISO 8601, bytes in hexadecimal, NaN and infinity as null, because JSON lacks them.
 
     >>> format_json_line({"at": dt.date(2013, 1, 1), "x": math.inf})
     '{"at": "2013-01-01", "x": null}'
@@ -104,7 +108,7 @@ def list_part_files(directory: Path) -> dict[int, list[Path]]:
 
 @dataclass(frozen=True)
 class PartFileSink:
-    """`part-0000000012.parquet` holds the rows of batch 12; a batch without rows has no file."""
+    """Directory in which `part-0000000012.parquet` holds the rows of batch 12; a batch without rows has no file."""
 
     directory: Path
     suffix: str = ".parquet"
@@ -119,7 +123,7 @@ class PartFileSink:
             )
 
     def write_batch(self, batch: int, rows: pa.Table) -> None:
-        """Write the rows of a batch. They replace all that an earlier run of the batch wrote, in whatever format."""
+        """Write the rows of a batch. They replace all rows of an earlier run of the batch, in any format."""
         target = self._part(batch, self.suffix)
         try:
             make_directory(self.directory)

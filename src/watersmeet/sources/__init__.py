@@ -1,1 +1,1 @@
-"""Where rows come from: tables, frames, iterators of batches, files and directories, each as a feed of Arrow tables."""
+"""Sources of rows: tables, frames, iterators of batches, files and directories, each as a feed of Arrow tables."""

@@ -1,4 +1,9 @@
-"""Streams and relations as the caller declares them."""
+"""Streams and relations as the caller declares them.
+
+Finite tables can be split into batches by event time over all streams together. A long run then shows its progress, and
+needs memory for its windows, not for all its matches at once. No row of a later batch lies before the watermark of an
+earlier one: no row becomes late, and the results equal those of a single batch.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +27,8 @@ __all__ = ["Duration", "Relation", "Stream", "parse_duration_us", "relation", "s
 class Stream:
     """Rows with an event time, in batches.
 
-    A row may come up to `lateness_us` behind the largest time of earlier batches; a stream that is silent for longer
-    than `idle_us` stops holding the watermark back (None: it never stops). `unit` is the unit of integer times (None:
+    A row may be up to `lateness_us` behind the largest time of earlier batches. A stream that is silent for longer than
+    `idle_us` no longer holds back the watermark (None: it always does). `unit` is the unit of integer times (None:
     microseconds, unless the values look like another unit).
     """
 
@@ -35,56 +40,58 @@ class Stream:
 
     @property
     def schema(self) -> pa.Schema:
+        """Schema of the rows."""
         return self.feed.schema
 
     @property
     def spark_frame(self) -> Any | None:
-        """The Spark DataFrame the stream was declared over, if it was."""
+        """Spark DataFrame that the stream was declared over; None for other sources."""
         return self.feed.frame if isinstance(self.feed, SparkFeed) else None
 
     @property
     def is_unbounded(self) -> bool:
-        """Whether more rows may always come: a streaming Spark DataFrame, or a directory that is followed."""
+        """Whether more rows may always arrive: a streaming Spark DataFrame, or a followed directory."""
         if isinstance(self.feed, SparkFeed):
             return bool(self.feed.frame.isStreaming)
         return isinstance(self.feed, PathFeed) and self.feed.follow is not None
 
     @property
     def with_default_unit(self) -> Stream:
-        """The stream with microseconds as the declared unit of integer times that have none: nothing looks for a
-        likelier one.
-        """
+        """Stream whose integer times without a unit are declared as microseconds, which disables the check of units."""
         counts = self.time in self.schema.names and pa.types.is_integer(self.schema.field(self.time).type)
         return replace(self, unit="us") if counts and self.unit is None else self
 
     def batches(self) -> Iterator[pa.Table]:
+        """Return the batches of the source."""
         return self.feed.batches()
 
     def to_schema(self, name: str) -> StreamSchema:
-        """What the binder has to know of the stream, under the name it was declared with."""
+        """Return the stream's schema for the binder, under the name it was declared with."""
         return StreamSchema(name, self.schema, self.time, self.unit)
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A static table: its rows are valid at every instant."""
+    """Static table: its rows are valid at every instant."""
 
     feed: Feed
 
     @property
     def schema(self) -> pa.Schema:
+        """Schema of the rows."""
         return self.feed.schema
 
     @property
     def spark_frame(self) -> Any | None:
-        """The Spark DataFrame the relation was declared over, if it was."""
+        """Spark DataFrame that the relation was declared over; None for other sources."""
         return self.feed.frame if isinstance(self.feed, SparkFeed) else None
 
     def batches(self) -> Iterator[pa.Table]:
+        """Return the batches of the source."""
         return self.feed.batches()
 
     def to_schema(self, name: str) -> RelationSchema:
-        """What the binder has to know of the relation, under the name it was declared with."""
+        """Return the relation's schema for the binder, under the name it was declared with."""
         return RelationSchema(name, self.schema)
 
 
@@ -98,13 +105,12 @@ def stream(
     follow: bool = False,
     files_per_batch: int | None = None,
 ) -> Stream:
-    """Declares a stream over a source: which column is its event time, how late its rows may come, how long it may be
-    silent.
+    """Declare a stream over a source: its event time column, its lateness and its idle timeout.
 
     `unit` is the unit in which an integer time column counts since 1970: "s", "ms", "us" or "ns". Without one it counts
     microseconds, and a column whose values look like another unit is refused. Results show the column's own values.
 
-    A path is finite data, the files that are there. With `follow`, a directory is a stream that goes on: files that
+    A path is finite data: the files that exist now. With `follow`, a directory is an unbounded stream: files that
     appear later are read as well, at most `files_per_batch` at once. Such a stream runs on Spark.
 
     >>> bids = stream(pa.table({"price": [5], "ts": [1_000_000]}), time="ts", lateness="5 seconds")
@@ -122,7 +128,7 @@ def stream(
 
 
 def relation(source: Any) -> Relation:
-    """Declares a static table over a source.
+    """Declare a static table over a source.
 
     >>> relation(pa.table({"item": ["pen"]})).schema.names
     ['item']
@@ -137,7 +143,7 @@ BATCH_ROWS = 1 << 19
 def split_tables_by_time(
     tables: Mapping[str, pa.Table], sources: Mapping[str, Stream], batch_rows: int = BATCH_ROWS
 ) -> Iterator[dict[str, pa.Table]]:
-    """The tables cut at common instants.
+    """Yield the tables, cut at common instants into batches of about `batch_rows` rows.
 
     >>> at = pa.table({"ts": pa.array([3, 1, 2, 9], pa.int64())})
     >>> from watersmeet.sources.declarations import stream
@@ -165,7 +171,10 @@ def split_tables_by_time(
 def _choose_cut_times(
     times: np.ndarray[tuple[int], np.dtype[np.int64]], count: int
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Instants with about as many rows between any two of them, the first before all rows and the last behind all."""
+    """Return instants with about equally many rows between them.
+
+    The first instant is that of the first row; the last lies after all rows.
+    """
     places = np.linspace(0, times.size, count + 1).astype(np.int64)[1:-1]
     inner = np.unique(np.partition(times, places)[places]) if places.size else np.empty(0, np.int64)
     first, last = int(times.min()), int(times.max()) + 1

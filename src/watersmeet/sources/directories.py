@@ -1,7 +1,7 @@
-"""Files of a directory that grows: each is read once, when it appears, in the order of their times of change.
+"""Growing directories as sources: each file is read once, when it appears, in the order of modification times.
 
-A file is taken to be complete when it is there under its name: write it elsewhere, or under a name that begins with a
-dot, and move it in.
+A file counts as complete when it exists under its name. Write it elsewhere, or under a name that begins with a dot, and
+move it in.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_FILES_PER_BATCH = 64
 
 @dataclass
 class FileSource:
-    """A directory (or one file) as a feed: its schema is that of the first file, and every later file has to fit it."""
+    """Directory (or one file) as a feed: the first file determines the schema, and every later file has to match it."""
 
     path: Path
     time: str | None
@@ -33,6 +33,7 @@ class FileSource:
 
     @property
     def schema(self) -> pa.Schema:
+        """Schema of the first file."""
         if self.known_schema is None:
             first = self.list_new_files()[:1]
             if not first:
@@ -42,40 +43,42 @@ class FileSource:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the schema is known or can be."""
+        """Whether the schema is known or can be read."""
         return self.known_schema is not None or bool(self.list_new_files())
 
     def peek(self) -> pa.Table | None:
-        """The rows of the next file, which are still to be taken; None when there is no file."""
+        """Return the rows of the next file without marking it as read; None if there is no file."""
         first = self.list_new_files()[:1]
         return self._cast_to_schema(first[0], self._read_file(first[0])) if first else None
 
     def batches(self) -> Iterator[pa.Table]:
+        """Refuse: a growing directory is read by file name."""
         raise InternalError("a growing directory is read by file name")
 
     def list_new_files(self) -> list[str]:
-        """Names of files nobody has taken yet, oldest first, no more than one batch takes."""
+        """List the names of unread files, oldest first, at most as many as one batch reads."""
         if not is_directory(self.path):
             return [] if self.path.name in self.seen else [file.name for file in data_files(self.path)]
         fresh = [file for file in list_data_files(self.path) if file.name not in self.seen]
         return [file.name for file in sorted(fresh, key=_modification_key)][:MAX_FILES_PER_BATCH]
 
     def read_new_files(self, names: list[str]) -> pa.Table:
-        """The rows of these files, which count as seen from now on."""
+        """Return the rows of these files and mark the files as read."""
         tables = [self._cast_to_schema(name, self._read_file(name)) for name in names]
         self.seen.update(names)
         return pa.concat_tables([self.schema.empty_table(), *tables])
 
     def describe_files(self, names: list[str]) -> tuple[InputFile, ...]:
-        """Return size and time of change of files, as a batch record keeps them."""
+        """Return size and modification time of files, as a batch record stores them."""
         return tuple(describe_input_file(self.path, name) for name in names)
 
     def _read_file(self, name: str) -> pa.Table:
         return read_files(data_files(input_path(self.path, name)), self.time)
 
     def _cast_to_schema(self, name: str, table: pa.Table) -> pa.Table:
-        """The table under the schema of the first file: a column of whole numbers may stand where that had fractions or
-        nothing.
+        """Cast a table to the schema of the first file.
+
+        A column of integers may replace a column of floats, or one without values.
         """
         words = describe_schema_difference(self.schema, table.schema)
         if words is None:
@@ -99,7 +102,7 @@ def _modification_key(file: Path) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file that a batch reads, as it was when the batch was chosen."""
+    """File that a batch reads, as it was when the batch was chosen."""
 
     name: str
     size_bytes: int
@@ -112,7 +115,7 @@ def input_path(stream: Path, name: str) -> Path:
 
 
 def describe_input_file(stream: Path, name: str) -> InputFile:
-    """Return a file's size and time of change."""
+    """Return a file's size and modification time."""
     place = input_path(stream, name)
     try:
         found = place.stat()
@@ -126,8 +129,10 @@ _FIRST_S = 1_700_000_000
 
 
 def write_numbered_files(directory: Path, batches: Iterable[pa.Table]) -> None:
-    """Times of change are in the files' order: Spark reads them by these, and files written at once would all have the
-    same.
+    """Write batches as numbered parquet files, for a stream that follows the directory one file at a time.
+
+    Modification times increase with the file numbers. Spark reads files in that order, and files written at once would
+    all have the same time.
     """
     directory.mkdir(parents=True)
     for number, table in enumerate(batches):

@@ -1,4 +1,4 @@
-"""Lengths of time as callers write them."""
+"""Durations as callers write them."""
 
 from __future__ import annotations
 
@@ -38,10 +38,12 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def parse_duration_us(value: Duration, what: str = "a duration") -> int:
-    """A length of time in microseconds: text with units, a number of seconds, or a timedelta; never negative.
+    """Return a duration in microseconds from text with units, a number of seconds, or a timedelta; never negative.
 
-    >>> parse_duration_us("5 seconds"), parse_duration_us("1h 30m"), parse_duration_us(0.25), parse_duration_us(dt.timedelta(days=1))
-    (5000000, 5400000000, 250000, 86400000000)
+    >>> parse_duration_us("5 seconds"), parse_duration_us("1h 30m")
+    (5000000, 5400000000)
+    >>> parse_duration_us(0.25), parse_duration_us(dt.timedelta(days=1))
+    (250000, 86400000000)
     """
     length_us = _parse_length_us(value, what)
     if length_us < 0:

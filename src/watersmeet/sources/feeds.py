@@ -1,4 +1,7 @@
-"""Feeds: a schema known before the first row, and batches of rows as Arrow tables."""
+"""Feeds: a schema known before the first row, and batches of rows as Arrow tables.
+
+Tables of other libraries are recognised without importing those libraries.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _END = object()
 
 
 class Feed(Protocol):
-    """What every source becomes."""
+    """Common interface of all sources."""
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -36,7 +39,7 @@ class Feed(Protocol):
 
 
 def make_feed(source: Any, time: str | None = None, following: FollowOptions | None = None) -> Feed:
-    """The feed of whatever the caller handed in. Nothing is consumed that could not be handed on."""
+    """Return the feed of a caller's source. Rows that are read ahead are still delivered."""
     if following is not None and not isinstance(source, str | Path):
         raise InputError(f"only a directory can be followed, not a {type(source).__name__}", hint="leave follow out")
     table = to_table(source)
@@ -58,7 +61,7 @@ def _parse_path(source: str | Path) -> Path:
 
 
 class TableFeed:
-    """One table, one batch, as often as wanted."""
+    """One table as one batch, any number of times."""
 
     def __init__(self, table: pa.Table) -> None:
         self.schema = table.schema
@@ -73,7 +76,7 @@ class TableFeed:
 
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
-    """A directory is followed: files that appear in it later are rows as well, at most so many files in one batch."""
+    """Options of a followed directory: at most `files_per_batch` new files are read in one batch."""
 
     files_per_batch: int | None = None
 
@@ -83,10 +86,10 @@ class FollowOptions:
 
 
 class PathFeed:
-    """A file, or a directory of files, as one batch. Existence is checked at once, content is read when first asked
-    for.
+    """File, or a directory of files, as one batch.
 
-    A directory that is followed never ends, so only the Spark host runs it; its columns are those of its first file.
+    The constructor checks that the path exists; the content is read on first use. A followed directory never ends, so
+    only the Spark host runs it; its columns are those of its first file.
     """
 
     def __init__(self, path: Path, time: str | None, following: FollowOptions | None = None) -> None:
@@ -103,7 +106,7 @@ class PathFeed:
         return self.peek().schema
 
     def peek(self) -> pa.Table:
-        """What is there to plan by: the rows, or those of the first file where more files may come."""
+        """Return the rows to plan by: all rows, or those of the first file of a followed directory."""
         return self._read(self.files[:1] if self.follow is not None else self.files)
 
     def batches(self) -> Iterator[pa.Table]:
@@ -121,9 +124,9 @@ class PathFeed:
 
 
 class BatchFeed:
-    """Batches one after the other. The first is looked at for its schema, and still comes first.
+    """Iterable of batches. The first batch is read ahead for its schema, and is still delivered first.
 
-    An iterator can be gone through once; any other iterable (a list, say) starts again each time.
+    An iterator can be consumed once; any other iterable (a list, for example) starts again each time.
     """
 
     def __init__(self, source: Iterable[Any]) -> None:
@@ -133,7 +136,7 @@ class BatchFeed:
         self._schema: pa.Schema | None = None
 
     def peek(self) -> pa.Table | None:
-        """The first batch, which still comes first; None when batches were asked for before."""
+        """Return the first batch, which is still delivered first; None if an iterator was consumed before."""
         return None if self.schema is None else self._first
 
     @property
@@ -181,8 +184,9 @@ class BatchFeed:
 
 
 class SparkFeed:
-    """A Spark DataFrame. The Spark host takes the `frame` itself; this process can only collect one that is not
-    streaming.
+    """Spark DataFrame. The Spark host uses the `frame` itself.
+
+    This process can only collect a frame that is not streaming.
     """
 
     def __init__(self, frame: Any) -> None:
@@ -226,7 +230,7 @@ def _check_schemas(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa
 
 
 def is_instance_of(source: object, package: str, *names: str) -> bool:
-    """Whether an object is of a class of that package, by name: asking must not import the package."""
+    """Return whether an object is of a class of that package, by name, so that the package is not imported."""
     return any(cls.__module__.split(".")[0] == package and cls.__name__ in names for cls in type(source).__mro__)
 
 
@@ -235,7 +239,7 @@ def is_spark_frame(source: object) -> bool:
 
 
 def to_table(source: Any) -> pa.Table | None:
-    """A table, batch or frame as an Arrow table; None when it is none of these."""
+    """Return a table, batch or frame as an Arrow table; None for any other object."""
     if isinstance(source, pa.Table):
         return normalize_table(source)
     if isinstance(source, pa.RecordBatch):
@@ -250,7 +254,7 @@ def to_table(source: Any) -> pa.Table | None:
 
 
 def _convert_pandas(frame: Any) -> pa.Table:
-    """Return a pandas frame as a table, with its index as columns if the index is named: a time often is the index."""
+    """Return a pandas frame as a table. A named index becomes columns, because a time often is the index."""
     refuse_duplicate_columns([str(name) for name in frame.columns], "a pandas frame")
     names = list(frame.index.names)
     try:

@@ -1,6 +1,8 @@
 """Data files and directories of them. A path is finite data: all of it is one table.
 
-Files come from outside and are not to be trusted: whatever is wrong with one is an `InputError` that names it.
+Files come from outside and are not trusted: every problem with a file is an `InputError` that names it. The depth of
+nested JSON is checked before Arrow reads it, because Arrow's reader recurses and deep nesting kills the process by a
+stack overflow.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ BATCH_ROWS = 1 << 18
 
 
 def data_files(path: Path) -> list[Path]:
-    """Return the data files a path stands for, sorted by name. Refuse a path without any."""
+    """Return the data files of a path, sorted by name; refuse a path without any."""
     if is_directory(path):
         found = list_data_files(path)
         if not found:
@@ -51,20 +53,20 @@ def data_files(path: Path) -> list[Path]:
 def list_data_files(directory: Path) -> list[Path]:
     """Return the data files of a directory, sorted by name; there may be none.
 
-    A directory that cannot be listed is refused: treated as empty, its rows would be missing without a word.
+    A directory that cannot be listed is refused: treated as empty, its rows would be missing silently.
     """
     with _translate_path_errors(directory):
         return sorted(file for file in directory.iterdir() if file.is_file() and is_data_file(file))
 
 
 def is_directory(path: Path) -> bool:
-    """Return whether a path is a directory; refuse a path that cannot be looked at."""
+    """Return whether a path is a directory; refuse a path that cannot be accessed."""
     with _translate_path_errors(path):
         return path.is_dir()
 
 
 def refuse_missing(path: Path, hint: str | None = None) -> None:
-    """Refuse a path that does not exist; say so if it does but cannot be followed (a loop of links, no permission)."""
+    """Refuse a path that does not exist, or that exists but cannot be followed (a loop of links, no permission)."""
     with _translate_path_errors(path):
         try:
             path.stat()
@@ -83,14 +85,14 @@ def _translate_path_errors(path: Path) -> Iterator[None]:
 
 
 def is_data_file(file: Path) -> bool:
-    """Whether a file of a directory is data: of a known format, and not hidden."""
+    """Return whether a file of a directory is data: of a known format, and not hidden."""
     return _find_reader(file) is not None and not file.name.startswith((".", "_"))
 
 
 def read_files(files: list[Path], time: str | None, columns: list[str] | None = None) -> pa.Table:
-    """All files as one table; `time` is the column that is a time even where the format has only text for it.
+    """Read all files into one table. `time` is the event time column, even where the format has only text for it.
 
-    `columns` are the only ones to keep; where the format allows, the others are not read at all.
+    `columns` are the only columns to keep; where the format allows, the others are not read at all.
     """
     tables = [_read_file(file, time, columns) for file in files]
     known = tables[0].schema
@@ -100,7 +102,7 @@ def read_files(files: list[Path], time: str | None, columns: list[str] | None = 
 
 
 def read_file_in_batches(file: Path, time: str | None, columns: list[str]) -> Iterator[pa.Table]:
-    """One file as tables, at least one: where the format allows, they are read one by one, by this thread alone."""
+    """Yield one file as at least one table. Where the format allows, this thread reads them one at a time."""
     if _find_reader(file) is not _read_parquet:
         yield _read_file(file, time, columns)
         return
@@ -146,7 +148,7 @@ def _select_columns(file: Path, table: pa.Table, columns: list[str] | None) -> p
 
 
 def _merge_schemas(known: pa.Schema, other: pa.Schema, what: str) -> pa.Schema:
-    """One schema for both: a column that is all empty in one file (type null) takes its type from the other."""
+    """Return one schema for both: a column without values in one file (type null) takes its type from the other."""
     for number, name in enumerate(known.names):
         if name not in other.names:
             break
@@ -192,7 +194,7 @@ def _read_lines(file: Path, _columns: list[str] | None = None) -> pa.Table:
 
 
 def _read_json(file: Path, _columns: list[str] | None) -> pa.Table:
-    """Either one object per line, or one list of objects."""
+    """Read either one object per line, or one list of objects."""
     with _open_bytes(file) as opened:
         if opened.read(64).lstrip()[:1] != b"[":
             return _read_lines(file)
@@ -260,7 +262,7 @@ def refuse_deep_nesting(opened: BinaryIO) -> None:
 
 
 def measure_nesting_depth(line: bytes) -> int:
-    """Return how deep the brackets of one line nest, strings left out.
+    """Return how deep the brackets of one line nest, outside strings.
 
     >>> measure_nesting_depth(b'{"a": [1, [2]], "b": "[[["}')
     3

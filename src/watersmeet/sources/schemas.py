@@ -1,4 +1,4 @@
-"""Columns of a source: names that appear twice, and batches whose columns differ."""
+"""Schemas of a source: duplicate columns, types that Arrow's kernels lack, and batches whose columns differ."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VIEW_REPLACEMENTS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary
 
 
 def describe_schema_difference(first: pa.Schema, other: pa.Schema) -> str | None:
-    """How `other` differs from `first`, in words; None if it does not. Nullability and metadata do not count.
+    """Describe how `other` differs from `first`; None if it does not. Nullability and metadata do not count.
 
     >>> describe_schema_difference(pa.schema({"k": pa.int64()}), pa.schema({"k": pa.string()}))
     'column "k" is string, was int64'
@@ -30,7 +30,7 @@ def describe_schema_difference(first: pa.Schema, other: pa.Schema) -> str | None
 
 
 def refuse_duplicate_columns(names: Sequence[str], where: str) -> None:
-    """Refuse a source that has two columns of one name: a query could not say which one it means.
+    """Refuse a source that has two columns of one name: a query could not distinguish them.
 
     >>> refuse_duplicate_columns(["ts", "ts", "k"], "bids.csv")
     Traceback (most recent call last):
@@ -45,14 +45,14 @@ def refuse_duplicate_columns(names: Sequence[str], where: str) -> None:
 
 
 def apply_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The same columns under the first batch's schema, so that nullability and metadata agree."""
+    """Return the same columns under the first batch's schema, so that nullability and metadata agree."""
     return pa.table(table.columns, schema=schema)
 
 
 def normalize_table(table: pa.Table, where: str = "a table") -> pa.Table:
     """Return the table without string and binary views, for which Arrow has few kernels, and without metadata.
 
-    Every source passes through here, so this is where duplicate column names are refused.
+    Every source passes through here, so duplicate column names are refused here.
     """
     refuse_duplicate_columns(table.column_names, where)
     fields = [pa.field(field.name, _replace_views(field.type)) for field in table.schema]
@@ -64,7 +64,7 @@ def normalize_table(table: pa.Table, where: str = "a table") -> pa.Table:
 
 
 def _replace_views(kind: pa.DataType, levels: int = MAX_TYPE_DEPTH) -> pa.DataType:
-    """Return the type with strings and binaries in place of views of them; the same type where it has none.
+    """Return the type with strings and binaries in place of views; the same type where it has none.
 
     Types that are nested deeper than `levels` keep their views, because Python's recursion is bounded.
 

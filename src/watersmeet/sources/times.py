@@ -1,4 +1,4 @@
-"""Event times: one int64 count of microseconds per row, out of whatever a source calls a time."""
+"""Event times: one int64 count of microseconds per row, from any time type of a source."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ _LIKELY_S = (631_152_000, 4_102_444_800)
 
 
 def extract_event_times_us(name: str, table: pa.Table, time: str, unit: str | None = None) -> Times:
-    """Return the event time of every row in microseconds since the epoch, finer ones rounded down. Rows are counted
-    from 1 in errors.
+    """Return the event time of every row in microseconds since the epoch; finer times are rounded down.
 
-    `unit` is the unit of integer times, microseconds where it is None.
+    `unit` is the unit of integer times, microseconds if it is None. Errors count rows from 1.
 
     >>> extract_event_times_us("bids", pa.table({"ts": pa.array([-1, 1999], pa.timestamp("ns"))}), "ts")
     array([-1,  1])
@@ -53,8 +52,7 @@ def extract_event_times_us(name: str, table: pa.Table, time: str, unit: str | No
 def refuse_undeclared_unit(
     name: str, time: str, fields: pa.Schema, unit: str | None, oldest_us: int, newest_us: int
 ) -> None:
-    """Refuse integer times without a declared unit that make sense in another unit than microseconds, and none in
-    microseconds.
+    """Refuse integer times without a declared unit that are plausible in another unit, and not in microseconds.
 
     `oldest_us` and `newest_us` span the first batch of the stream that has rows. Later batches are not checked: a
     stream that starts at 0 and counts microseconds passes through numbers that would be seconds of this century.
@@ -78,7 +76,7 @@ def refuse_undeclared_unit(
 
 
 def parse_time_column(where: str, table: pa.Table, time: str) -> pa.Table:
-    """The table with its time column read from ISO 8601 text, if text it is: CSV and JSON know no better.
+    """Return the table with its time column parsed from ISO 8601 text, if it is text, as in CSV and JSON.
 
     >>> parse_time_column("bids.csv", pa.table({"ts": ["2024-01-01T00:00:00Z"]}), "ts").column("ts").type
     TimestampType(timestamp[us, tz=UTC])
@@ -150,7 +148,7 @@ def _refuse_garbage(where: str, time: str, texts: pa.Array[Any], moments: pa.Arr
 
 
 def _first_true_row(flags: Any) -> int:
-    """The number, counted from 1, of the first true row."""
+    """Return the number of the first true row, counted from 1."""
     return int(pc.index(flags, pa.scalar(True)).as_py()) + 1
 
 

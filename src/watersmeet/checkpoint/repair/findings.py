@@ -34,9 +34,9 @@ _START_AGAIN = "start again with a new checkpoint and a new output directory"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Problem of one file, and what a fix does about it.
+    """Problem of one file, and the effect of its fix.
 
-    `aside` are the files to move out of the way. If there are none, the problem cannot be fixed.
+    A fix moves the files of `aside` out of the way. If there are none, the problem cannot be fixed.
     """
 
     path: Path
@@ -46,15 +46,17 @@ class Finding:
 
     @property
     def is_fixable(self) -> bool:
+        """Whether moving files aside fixes the problem."""
         return bool(self.aside)
 
     def fix(self) -> None:
-        """Move the files aside, under a name that no reader looks at. Another finding may have moved one before."""
+        """Move the files aside, under a name that no reader opens. Another finding may have moved one before."""
         for file in self.aside:
             if file.exists():
                 file.rename(file.with_name(f".{file.name}{ASIDE}"))
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the finding as JSON values."""
         return {
             "file": str(self.path),
             "wrong": self.problem,
@@ -64,6 +66,7 @@ class Finding:
 
 
 def find_embedded_problems(path: Path, out: Path | None) -> Iterator[Finding]:
+    """Yield all problems of a checkpoint of the embedded engine."""
     contents = read_contents(path, all_states=True)
     if out is None and contents.manifest is not None and contents.manifest.identity.out is not None:
         out = Path(contents.manifest.identity.out)
@@ -87,7 +90,7 @@ def _report_damage(contents: CheckpointContents, damage: Damage, out: Path | Non
 
 
 def _report_record_damage(contents: CheckpointContents, damage: Damage, out: Path | None) -> Finding:
-    """A lost list of files costs nothing while its batch has written no row: the files are chosen again."""
+    """Report a damaged record. It is harmless while its batch has written no row: the files are chosen again."""
     is_in_flight = damage.batch == contents.last_committed + 1 and damage.batch == contents.last_record
     if not is_in_flight or contents.manifest is None:
         return Finding(
@@ -114,8 +117,8 @@ def _report_state_damage(contents: CheckpointContents, damage: Damage) -> Findin
         return Finding(damage.path, damage.problem, f'it cannot be computed again without "{where}"; {_START_AGAIN}')
     problem = next(_find_input_problems(contents, newest), None)
     if problem is not None:
-        words = f'batch {problem.batch} has to run again, and its input "{problem.path}" {problem.problem}; restore that file first'
-        return Finding(damage.path, damage.problem, words)
+        rerun = f'batch {problem.batch} has to run again, and its input "{problem.path}" {problem.problem}'
+        return Finding(damage.path, damage.problem, f"{rerun}; restore that file first")
     before = "an empty state" if newest < 0 else f"the state after batch {newest}"
     return Finding(
         damage.path,
@@ -126,8 +129,9 @@ def _report_state_damage(contents: CheckpointContents, damage: Damage) -> Findin
 
 
 def _find_lost_inputs(contents: CheckpointContents, out: Path | None) -> Iterator[Finding]:
-    """Inputs of batches that the next run has to run again. A changed file counts only if rows of the batch were
-    written.
+    """Yield missing or changed input files of batches that the next run reruns.
+
+    A changed file counts only if rows of the batch were written.
     """
     written = list_part_files(out) if out is not None else {}
     for problem in _find_input_problems(contents, contents.last_committed):

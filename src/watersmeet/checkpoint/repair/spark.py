@@ -1,11 +1,18 @@
-"""Check a checkpoint of Spark's Structured Streaming: logs of the files of each batch (`offsets`, `sources`) and of
-commits (`commits`).
+"""Check a checkpoint of Spark Structured Streaming.
 
-A batch is in `offsets` before it runs and in `commits` after its state and its sink are written. Spark resumes with the
-last batch in `offsets`, and runs it again if it is not in `commits`. So the newest entry of either log may be missing,
-but a damaged one stops the query. A batch that is chosen again may read more files than before, so that is offered only
-while none of its rows can be written. A batch that runs again reads its input files again, so that is offered only
-while they are there, unchanged.
+Its logs hold the files of each batch (`offsets`, `sources`) and the commits (`commits`). A batch is in `offsets` before
+it runs and in `commits` after its state and its sink are written. Spark resumes with the last batch in `offsets`, and
+reruns it if it is not in `commits`. So the newest entry of either log may be missing, but a damaged one stops the
+query.
+
+A batch whose files are chosen again may read more files than before. So that fix is offered only while none of its rows
+can be written. A batch that is rerun reads its input files again. So that fix is offered only while they exist,
+unchanged.
+
+The logs of file sources name the input files of a batch. `offsets/7` has one line per source; a file source's line is
+`{"logOffset": 4}`. The batch reads the files that the source's log lists after the offset of batch 6, up to entry 4. An
+entry has one line per file: its path, its modification time and the number of the entry. Compacted entries list the
+files of all entries before them.
 """
 
 from __future__ import annotations
@@ -37,11 +44,12 @@ _MAY_BE_WRITTEN = (
 
 
 def is_spark_checkpoint(path: Path) -> bool:
+    """Return whether a directory is a Spark checkpoint."""
     return (path / "metadata").exists() or (path / "offsets").is_dir()
 
 
 def find_spark_problems(path: Path, out: Path | None = None) -> list[Finding]:
-    """List everything wrong with a Spark checkpoint on a disk of this machine; `out` is where its file sink writes."""
+    """List all problems of a Spark checkpoint on a local disk; `out` is the directory of its file sink."""
     found = [
         *_check_metadata(path),
         *_check_log_entries(path),
@@ -53,7 +61,7 @@ def find_spark_problems(path: Path, out: Path | None = None) -> list[Finding]:
 
 
 def _withdraw_fix_without_inputs(path: Path, finding: Finding) -> Finding:
-    """Withdraw a fix after which a batch runs again whose input files are gone or changed."""
+    """Withdraw a fix that reruns a batch whose input files are missing or changed."""
     if path / "commits" / str(last_committed_batch(path)) not in finding.aside:
         return finding
     batch = last_committed_batch(path)
@@ -69,7 +77,7 @@ def _withdraw_fix_without_inputs(path: Path, finding: Finding) -> Finding:
 
 
 def _find_lost_spark_inputs(path: Path, found: list[Finding]) -> Iterator[Finding]:
-    """Inputs of the batch in flight, which Spark runs again whatever is fixed."""
+    """Yield missing or changed inputs of the batch in flight, which Spark reruns regardless of any fix."""
     batch = max(list_log_entries(path / "offsets"), default=-1)
     if batch <= last_committed_batch(path) or any(path / "offsets" / str(batch) in each.aside for each in found):
         return
@@ -112,9 +120,7 @@ def _check_log_entries(path: Path) -> Iterator[Finding]:
 
 
 def _report_uncommitted_entry(path: Path, place: Path, batch: int, *more: Path) -> Finding:
-    """Report an entry of a batch that is not committed: its files may be chosen again while it cannot have reached its
-    sink.
-    """
+    """Report an entry of an uncommitted batch: its files may be chosen again while its sink cannot have written it."""
     if may_be_written(path, batch):
         return Finding(place, "is torn", _MAY_BE_WRITTEN)
     return Finding(place, "is torn", _FILES_CHOSEN_AGAIN, (*with_checksum(place), *more))
@@ -137,8 +143,9 @@ def _check_batch_order(path: Path) -> Iterator[Finding]:
 
 
 def _check_source_logs(path: Path) -> Iterator[Finding]:
-    """Check the logs of files that sources have read: entries of committed batches are needed, others may be chosen
-    again.
+    """Check the logs of files that sources have read.
+
+    Entries of committed batches are needed; the files of other batches may be chosen again.
     """
     done = last_committed_batch(path)
     for log in sorted((path / "sources").glob("*")) if (path / "sources").is_dir() else ():
@@ -170,8 +177,9 @@ def _report_source_entry(path: Path, file: Path, batch: int) -> Finding:
 
 
 def _last_entry_read(path: Path, source: str, done: int) -> int | None:
-    """The newest entry of a source's log that a committed batch has read; None for sources whose position is kept
-    elsewhere.
+    """Return the newest entry of a source's log that a committed batch has read.
+
+    None means that the position of the source is stored elsewhere.
     """
     try:
         line = (path / "offsets" / str(done)).read_text(encoding="utf-8").splitlines()[2 + int(source)]
@@ -186,8 +194,9 @@ def _is_log_entry(file: Path) -> bool:
 
 
 def _is_intact_log_file(place: Path, least_lines: int = 1) -> bool:
-    """A version line, and lines of JSON (or `-`, for a source without a position) below it; the checksum beside it
-    agrees.
+    """Return whether a log file is intact and its checksum matches.
+
+    It has a version line, and below it lines of JSON (or `-`, for a source without a position).
     """
     try:
         version, *lines = place.read_text(encoding="utf-8").splitlines()
@@ -205,9 +214,7 @@ def _is_intact_log_file(place: Path, least_lines: int = 1) -> bool:
 
 
 def find_spark_input_problems(path: Path, batch: int) -> Iterator[tuple[Path, str]]:
-    """Yield the input files of a batch that are missing or have changed. Sources that are no local files are not
-    checked.
-    """
+    """Yield the input files of a batch that are missing or have changed. Only sources of local files are checked."""
     now, before = _read_log_offsets(path, batch), _read_log_offsets(path, batch - 1)
     for source, last in enumerate(now):
         if last is None:
@@ -244,7 +251,7 @@ def _read_log_entries(log: Path, after: int, last: int) -> Iterator[dict[str, An
 
 
 def _read_log_lines(place: Path) -> list[dict[str, Any]]:
-    """Return the entries of a log file; nothing where it is missing or damaged, which other checks report."""
+    """Return the entries of a log file; an empty list if it is missing or damaged, which other checks report."""
     try:
         found = [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines()[1:]]
     except (OSError, ValueError):

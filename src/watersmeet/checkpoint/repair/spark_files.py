@@ -1,8 +1,11 @@
-"""Going back to the last committed batch of a Spark checkpoint, so that it runs again.
+"""Files of a Spark checkpoint: their checksums, and the files to move aside to rerun the last committed batch.
 
-Spark runs the last decided batch again if it is not committed, and only that one. So a batch that was decided after it
-has to be forgotten, which loses nothing as long as nothing of it can have been put out: rows are put out when every
-partition has written its state.
+Hadoop writes a checksum file `.name.crc` next to each file `name` on a local disk. A checksum file is the letters `crc`
+and a zero, the number of bytes that one sum covers, and the sums, all in big-endian words.
+
+Spark reruns the last planned batch if it is not committed, and only that one. So to rerun the last committed batch, a
+batch planned after it has to be dropped from the log. No row is lost while the dropped batch cannot have written rows:
+rows are written when every partition has written its state.
 """
 
 from __future__ import annotations
@@ -19,18 +22,17 @@ _HEAD = struct.Struct(">4sI")
 
 
 def checksum_path(place: Path) -> Path:
+    """Return the path of the checksum of a file."""
     return place.with_name(f".{place.name}.crc")
 
 
 def with_checksum(place: Path) -> tuple[Path, ...]:
-    """The file and its checksum: a checksum alone would make the next file of that name look damaged."""
+    """Return the file and its checksum: a checksum alone would make the next file of that name look damaged."""
     return (place, checksum_path(place)) if checksum_path(place).exists() else (place,)
 
 
 def contradicts_checksum(place: Path) -> bool:
-    """Whether the file is not what was written, as far as a checksum beside it tells; a torn checksum is a
-    contradiction too.
-    """
+    """Return whether a checksum exists and contradicts the file; a torn checksum is a contradiction too."""
     try:
         sums = checksum_path(place).read_bytes()
     except FileNotFoundError:
@@ -59,17 +61,19 @@ VERSIONED_FILE = re.compile(r"(\d+)(?:_[0-9a-f-]+)?\.(changelog|zip)")
 
 
 def list_log_entries(directory: Path) -> list[int]:
-    """The batches a log has entries of, in order."""
+    """List the batches that a log has entries of, in order."""
     return sorted(int(file.name) for file in directory.iterdir() if file.name.isdecimal()) if directory.is_dir() else []
 
 
 def last_committed_batch(path: Path) -> int:
+    """Return the number of the last committed batch; -1 if there is none."""
     return max(list_log_entries(path / "commits"), default=-1)
 
 
 def may_be_written(path: Path, batch: int) -> bool:
-    """Whether a batch can have put out rows, as far as its files tell: every partition has the state after it, version
-    `batch` + 1.
+    """Return whether a batch may have written rows, judged by its files.
+
+    It may if every partition has the state after it, version `batch` + 1.
     """
     partitions = [folder for folder in (path / "state").glob("[0-9]*/[0-9]*") if folder.is_dir()]
     return bool(partitions) and all(_newest_version(folder) > batch for folder in partitions)
@@ -81,7 +85,10 @@ def _newest_version(folder: Path) -> int:
 
 
 def list_files_to_rewind(path: Path, batch: int) -> tuple[Path, ...]:
-    """What to move aside for the last committed batch to run again; nothing where a later one may have put out rows."""
+    """List the files to move aside so that Spark reruns the last committed batch.
+
+    The list is empty if a later batch may have written rows.
+    """
     later = [number for number in list_log_entries(path / "offsets") if number > batch]
     if any(may_be_written(path, number) for number in later):
         return ()
@@ -90,10 +97,10 @@ def list_files_to_rewind(path: Path, batch: int) -> tuple[Path, ...]:
 
 
 def list_files_written(out: Path, batch: int) -> tuple[Path, ...] | None:
-    """What a batch wrote to a directory of files, with the entry of the sink's own log that keeps it from being written
-    again.
+    """List the files that a batch wrote to a file sink, and its entry in the sink's log.
 
-    Nothing, where the batch wrote nothing; None where it cannot be told apart from batches before it.
+    The entry makes Spark skip the batch. The list is empty if the batch wrote nothing. None means that the log does not
+    separate the batch from earlier ones.
     """
     log = out / "_spark_metadata"
     if (log / f"{batch}.compact").exists():

@@ -1,10 +1,11 @@
-"""State in a Spark checkpoint: per partition, snapshots (`7.zip`, with the `SSTs` they name) and what each version
-changed (`8.changelog`).
+"""State in a Spark checkpoint: snapshots and changelogs of each partition.
 
-Version n + 1 is the state after batch n. Spark loads the newest snapshot up to the version it needs and applies the
-changelogs since. So a damaged snapshot costs nothing while an older one and all changelogs are there, and the state
-after the last batch can be made again by running that batch again from the state before it. A sink of files leaves out
-batches that it knows, and their state with them, so what it has of that batch is taken back first.
+A snapshot is `7.zip`, with the `SSTs` it names; a changelog is `8.changelog`. Version n + 1 is the state after batch n.
+Spark loads the newest snapshot up to the version it needs and applies the changelogs since then.
+
+So a damaged snapshot is harmless while an older one and all changelogs exist. The state after the last batch can be
+recomputed by rerunning that batch from the state before it. A file sink skips batches that it has logged, and their
+state with them, so its files of that batch are moved aside first.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ from watersmeet.checkpoint.repair.spark_files import (
     with_checksum,
 )
 
-_NEEDS_OUT = "the last batch can run again, but its output files have to be moved aside first: name their directory with --out DIR"
+_NEEDS_OUT = (
+    "the last batch can run again, but its output files have to be moved aside first: "
+    "name their directory with --out DIR"
+)
 _COMPACTED = "the last batch would have to run again, and the files it wrote are unknown: start from a new checkpoint"
 
 
 def find_state_problems(path: Path, out: Path | None) -> Iterator[Finding]:
-    """What is wrong with the state after the last committed batch."""
+    """Yield the problems of the state after the last committed batch."""
     for place in sorted((path / "state").glob("*/_*/**/[!.]*")):
         if place.is_file() and contradicts_checksum(place):
             yield Finding(
@@ -42,7 +46,7 @@ def find_state_problems(path: Path, out: Path | None) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class _Partition:
-    """The files of one partition by version, whole or not."""
+    """Files of one partition by version, intact or not."""
 
     folder: Path
     changes: dict[int, Path]
@@ -50,17 +54,17 @@ class _Partition:
     damaged: frozenset[Path]
 
     def find_problems(self, path: Path, out: Path | None, version: int) -> Iterator[Finding]:
-        if version < 1 or self._can_load(version, using=frozenset()):
+        if version < 1 or self._can_load(version, excluded=frozenset()):
             yield from self._find_leftovers(version)
             return
-        if self._can_load(version, using=self._broken_snapshots()):
+        if self._can_load(version, excluded=self._broken_snapshots()):
             for place in sorted(self._broken_snapshots()):
                 yield Finding(
                     place, "is damaged", "Spark uses an older snapshot and the changes since then", with_checksum(place)
                 )
             return
         back = list_files_to_rewind(path, version - 1)
-        if back and (version == 1 or self._can_load(version - 1, using=self._broken_snapshots())):
+        if back and (version == 1 or self._can_load(version - 1, excluded=self._broken_snapshots())):
             yield self._report_rerun(version, out, back)
         else:
             wrong = f"cannot be loaded at version {version}"
@@ -87,11 +91,12 @@ class _Partition:
     def _broken_snapshots(self) -> frozenset[Path]:
         return frozenset(file for file in self.snapshots.values() if file in self.damaged)
 
-    def _can_load(self, version: int, using: frozenset[Path]) -> bool:
-        """Whether a version can be loaded, with these files out of the way: from its newest snapshot, by whole files
-        only.
+    def _can_load(self, version: int, excluded: frozenset[Path]) -> bool:
+        """Return whether a version can be loaded without the `excluded` files.
+
+        Its newest snapshot and all changelogs since then have to be intact.
         """
-        usable = [number for number, file in self.snapshots.items() if number <= version and file not in using]
+        usable = [number for number, file in self.snapshots.items() if number <= version and file not in excluded]
         start = max(usable, default=0)
         if start and self.snapshots[start] in self.damaged:
             return False
@@ -128,7 +133,7 @@ def _read_partition(folder: Path) -> _Partition:
 
 
 def _find_broken_snapshots(folder: Path, snapshots: set[Path]) -> set[Path]:
-    """Snapshots that name a table which is gone or damaged."""
+    """Return the snapshots that name a missing or damaged table."""
     return {each for each in snapshots if not all(_is_intact(folder / "SSTs" / name) for name in _list_tables(each))}
 
 

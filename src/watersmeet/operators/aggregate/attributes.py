@@ -46,7 +46,7 @@ class Attributes:
     def __init__(self, carried: CarriedAttributes):
         types = tuple(kind.value_type if pa.types.is_dictionary(kind) else kind for kind in carried.types)
         self.carried = carried
-        self.coders = [ValueCodes.of(kind) for kind in types]
+        self.coders = [ValueCodes.for_type(kind) for kind in types]
         self.values = ValueColumns(types)
         self._numbers = Interner(len(types) + 1)
         self._groups = Interner(carried.group_keys + 1)
@@ -63,20 +63,20 @@ class Attributes:
     def restore(self, words: Int64s, columns: list[pa.Array]) -> None:
         """Everything as it was when these words were the combinations known, in their order."""
         if words.shape[0]:
-            self._remember(columns, words, self._numbers.numbers(words), 0)
+            self._add_combinations(columns, words, self._numbers.intern(words), 0)
 
     def numbers(self, columns: list[pa.Array], rows: int) -> Int64s:
         """The number of each row's combination of values."""
         columns = [decode_dictionary(column) for column in columns]
         words = np.zeros((rows, len(columns) + 1), np.int64)
         for place, (coder, column) in enumerate(zip(self.coders, columns, strict=True)):
-            words[:, place] = coder.codes(column)
+            words[:, place] = coder.encode(column)
             if column.null_count:
                 words[:, -1] |= np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.int64) << place
         before = len(self)
-        found = self._numbers.numbers(words)
+        found = self._numbers.intern(words)
         if len(self) > before:
-            self._remember(columns, words, found, before)
+            self._add_combinations(columns, words, found, before)
         return found
 
     def groups(self, numbers: Int64s) -> Int64s:
@@ -91,7 +91,7 @@ class Attributes:
         """The values of one group key, by numbers of groups."""
         return self.values.take(place, self._example_of[groups])
 
-    def _remember(self, columns: list[pa.Array], words: Int64s, found: Int64s, before: int) -> None:
+    def _add_combinations(self, columns: list[pa.Array], words: Int64s, found: Int64s, before: int) -> None:
         """The values of new combinations, from the first row that has each."""
         fresh = np.flatnonzero(found >= before)
         _, at = np.unique(found[fresh], return_index=True)
@@ -100,7 +100,7 @@ class Attributes:
         keys = self.carried.group_keys
         mask = words[first, -1:] & ((1 << keys) - 1)
         known = self._groups.used
-        groups = self._groups.numbers(np.concatenate([words[first, :keys], mask], axis=1))
+        groups = self._groups.intern(np.concatenate([words[first, :keys], mask], axis=1))
         self._group_of = np.concatenate([self._group_of, groups])
         examples = np.full(self._groups.used - known, -1, np.int64)
         new = groups >= known

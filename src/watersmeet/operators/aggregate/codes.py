@@ -35,7 +35,7 @@ class Interner:
         """The rows known so far, by number."""
         return self._known[: self.used]
 
-    def numbers(self, words: Int64s) -> Int64s:
+    def intern(self, words: Int64s) -> Int64s:
         self._reserve(self.used + words.shape[0])
         found, self.used = intern_words(np.ascontiguousarray(words), self._slots, self._known, self.used)
         return found
@@ -61,7 +61,7 @@ class ValueNumbering:
     known: dict[Hashable, int] = field(default_factory=dict)
     _values: pa.Array | None = None
 
-    def codes(self, values: pa.Array) -> Int64s:
+    def encode(self, values: pa.Array) -> Int64s:
         """The number of each value; values are not null."""
         encoded = values.dictionary_encode()
         numbers = [self.known.setdefault(value, len(self.known)) for value in encoded.dictionary.to_pylist()]
@@ -87,16 +87,16 @@ class ValueCodes:
     """Codes of one attribute's values: for equality, nulls as zero."""
 
     type: pa.DataType
-    numbered: ValueNumbering | None = None
+    numbering: ValueNumbering | None = None
 
     @classmethod
-    def of(cls, kind: pa.DataType) -> ValueCodes:
+    def for_type(cls, kind: pa.DataType) -> ValueCodes:
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
         exact = pa.types.is_null(plain) or has_exact_codes(plain)
         return cls(plain, None if exact else ValueNumbering(plain))
 
-    def codes(self, values: pa.Array) -> Int64s:
-        return _encode_present(decode_dictionary(values), encode_keys if self.numbered is None else self.numbered.codes)
+    def encode(self, values: pa.Array) -> Int64s:
+        return _encode_present(decode_dictionary(values), encode_keys if self.numbering is None else self.numbering.encode)
 
 
 @dataclass
@@ -104,28 +104,28 @@ class OrderCodes:
     """Codes of one attribute's values that tell the order as well; nulls as zero. Codes can be turned back into values."""
 
     type: pa.DataType
-    numbered: ValueNumbering | None = None
+    numbering: ValueNumbering | None = None
 
     @classmethod
-    def of(cls, kind: pa.DataType) -> OrderCodes:
+    def for_type(cls, kind: pa.DataType) -> OrderCodes:
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
         return cls(plain, None if pa.types.is_null(plain) or is_orderable(plain) else ValueNumbering(plain))
 
-    def codes(self, values: pa.Array) -> Int64s:
+    def encode(self, values: pa.Array) -> Int64s:
         return _encode_present(
-            decode_dictionary(values), encode_ordered if self.numbered is None else self.numbered.codes
+            decode_dictionary(values), encode_ordered if self.numbering is None else self.numbering.encode
         )
 
-    def order(self, codes: Int64s) -> Int64s:
+    def rank(self, codes: Int64s) -> Int64s:
         """Numbers that compare as the values do, as of now."""
-        return codes if self.numbered is None or not codes.size else self.numbered.ranks[codes]
+        return codes if self.numbering is None or not codes.size else self.numbering.ranks[codes]
 
     def values(self, codes: Int64s, missing: NDArray[np.bool_]) -> pa.Array:
         """The values of codes, null where they are missing."""
         if pa.types.is_null(self.type):
             return pa.nulls(codes.size)
-        if self.numbered is not None:
-            return self.numbered.values.take(pa.array(np.where(missing, 0, codes), mask=missing))
+        if self.numbering is not None:
+            return self.numbering.values.take(pa.array(np.where(missing, 0, codes), mask=missing))
         return _decode_codes(self.type, codes, missing)
 
 

@@ -31,9 +31,9 @@ def needs_compaction(state: AggregateState) -> bool:
     """Whether most of what is remembered is of rows and groups that are gone."""
     result = state.result
     coders: list[ValueCodes | OrderCodes] = [*state.classes, *result.order_codes, *result.spanning_codes]
-    remembered = [len(side.attributes) for side in state.sides] + [result.numbers.used]
+    remembered = [len(side.attributes) for side in state.inputs] + [result.numbers.used]
     remembered += [extremes.nodes.used for extremes in result.extremes.values()]
-    remembered += [len(coder.numbered.known) for coder in coders if coder.numbered is not None]
+    remembered += [len(coder.numbering.known) for coder in coders if coder.numbering is not None]
     live = state.rows + int(np.count_nonzero(result.columns.ints[: result.numbers.used, 0]))
     return max(remembered) > MAX_GARBAGE and max(remembered) > 4 * live + MAX_GARBAGE
 
@@ -46,7 +46,7 @@ def compact_state(config: AggregateConfig, state: AggregateState) -> AggregateSt
     _renumber_keys(state, fresh)
     codes_of = _renumber_extremes(state, fresh)
     _move_result(state.result, fresh.result, live, groups_of, codes_of)
-    for side, new in zip(state.sides, fresh.sides, strict=True):
+    for side, new in zip(state.inputs, fresh.inputs, strict=True):
         new.rows, new.waiting, new.counter = side.rows, side.waiting, side.counter
         new.panes = (
             merge_to_limit([AggregatePane(len(side.rows))]) if side.counter is None else []
@@ -67,10 +67,10 @@ def _renumber_attributes(state: AggregateState, fresh: AggregateState, live: Int
     """
     groups_of = []
     words = state.result.numbers.words[live]
-    for number, (side, new) in enumerate(zip(state.sides, fresh.sides, strict=True)):
+    for number, (side, new) in enumerate(zip(state.inputs, fresh.inputs, strict=True)):
         old = side.attributes
         groups = (
-            words[:, state.result.grouped.index(number)] if number in state.result.grouped else np.empty(0, np.int64)
+            words[:, state.result.grouping_inputs.index(number)] if number in state.result.grouping_inputs else np.empty(0, np.int64)
         )
         kept = np.unique(np.concatenate([side.rows.carried, old.examples(groups)]))
         numbers = _copy_combinations(old, new.attributes, kept)
@@ -88,10 +88,10 @@ def _copy_combinations(old: Attributes, new: Attributes, kept: Int64s) -> Int64s
 
 def _renumber_keys(state: AggregateState, fresh: AggregateState) -> None:
     for key_class, (old, new) in enumerate(zip(state.classes, fresh.classes, strict=True)):
-        if old.numbered is not None:
-            kept = np.unique(np.concatenate([side.rows.words[:, key_class] for side in state.sides]))
-            new.numbered = _keep_values(old.numbered, kept)
-            for side in state.sides:
+        if old.numbering is not None:
+            kept = np.unique(np.concatenate([side.rows.words[:, key_class] for side in state.inputs]))
+            new.numbering = _keep_values(old.numbering, kept)
+            for side in state.inputs:
                 side.rows.words[:, key_class] = np.searchsorted(kept, side.rows.words[:, key_class])
 
 
@@ -101,16 +101,16 @@ def _renumber_extremes(state: AggregateState, fresh: AggregateState) -> dict[int
     """
     codes_of: dict[int, Int64s] = {}
     for place, (old, new) in enumerate(zip(state.result.order_codes, fresh.result.order_codes, strict=True)):
-        if old.numbered is None:
+        if old.numbering is None:
             continue
         held = [
             each.nodes.words[:, 1]
             for aggregate, each in state.result.extremes.items()
-            if state.result.of_extreme[aggregate] == place
+            if state.result.extreme_of_aggregate[aggregate] == place
         ]
-        kept = np.unique(np.concatenate([*held, *(side.rows.extremes[:, place] for side in state.sides)]))
-        new.numbered = _keep_values(old.numbered, kept[kept < len(old.numbered.known)])
-        for side in state.sides:
+        kept = np.unique(np.concatenate([*held, *(side.rows.extremes[:, place] for side in state.inputs)]))
+        new.numbering = _keep_values(old.numbering, kept[kept < len(old.numbered.known)])
+        for side in state.inputs:
             side.rows.extremes[:, place] = np.searchsorted(kept, side.rows.extremes[:, place])
         codes_of[place] = kept
     return codes_of
@@ -125,13 +125,13 @@ def _move_result(
     old: ResultSet, new: ResultSet, live: Int64s, groups_of: list[Int64s], codes_of: dict[int, Int64s]
 ) -> None:
     words = old.numbers.words[live].copy()
-    for place, number in enumerate(old.grouped):
+    for place, number in enumerate(old.grouping_inputs):
         words[:, place] = groups_of[number][words[:, place]]
     for place, (coder, fresh) in enumerate(zip(old.spanning_codes, new.spanning_codes, strict=True)):
-        if coder.numbered is not None:
-            column = len(old.grouped) + 2 * place
+        if coder.numbering is not None:
+            column = len(old.grouping_inputs) + 2 * place
             kept = np.unique(words[:, column])
-            fresh.numbered = _keep_values(coder.numbered, kept)
+            fresh.numbering = _keep_values(coder.numbering, kept)
             words[:, column] = np.searchsorted(kept, words[:, column])
     spanning = [old.spanning_values.take(place, live) for place in range(len(old.spanning_codes))]
     new.restore(
@@ -147,7 +147,7 @@ def _move_result(
         kept_nodes = np.unique(np.concatenate([np.flatnonzero(counts), shown[shown >= 0]]))
         moved = pairs[kept_nodes].copy()
         moved[:, 0] = group_of[moved[:, 0]]
-        if old.of_extreme[aggregate] in codes_of:
-            moved[:, 1] = np.searchsorted(codes_of[old.of_extreme[aggregate]], moved[:, 1])
+        if old.extreme_of_aggregate[aggregate] in codes_of:
+            moved[:, 1] = np.searchsorted(codes_of[old.extreme_of_aggregate[aggregate]], moved[:, 1])
         shown[shown >= 0] = np.searchsorted(kept_nodes, shown[shown >= 0])
         new.extremes[aggregate].restore(moved, counts[kept_nodes], shown)

@@ -61,7 +61,7 @@ class AggregateConfig:
     class_types: tuple[pa.DataType, ...]  # of join keys, by equality class
     measures: tuple[Measure, ...]
     extremes: tuple[ExtremeArgument, ...]
-    shown: GroupOutputs
+    group_outputs: GroupOutputs
     result: pa.Schema
     later_by_us: tuple[tuple[int, ...], ...] | None  # what pair constraints say of the times of a result
     early: frozenset[int]
@@ -81,7 +81,7 @@ class AggregateConfig:
     def stream_numbers(self) -> tuple[int, ...]:
         return self.join.stream_numbers
 
-    def starts_of(self, number: int, times_us: Int64s) -> Int64s:
+    def row_starts_us(self, number: int, times_us: Int64s) -> Int64s:
         """Return the first instant at which each row of an input is in its window."""
         return row_starts_us(self.inputs[number].window, times_us, self.every_us)
 
@@ -123,7 +123,7 @@ def build_aggregate_config(bound: BoundQuery, plan: Plan | None = None, *, every
         spanning_types=tuple(type_of(key, bound.sources) for key in spanning),
         measures=measures,
         extremes=extremes,
-        shown=shown,
+        group_outputs=shown,
         result=_build_result_schema(bound, shown),
         later_by_us=compute_pair_bounds_us(bound),
         early=resolve_early_inputs(bound, plan),

@@ -44,7 +44,7 @@ def encode_rows(
     size = chosen.size
     words = np.zeros((size, len(classes)), np.int64)
     for key_class, key in source.keys:
-        words[:, key_class] = classes[key_class].codes(value(key))
+        words[:, key_class] = classes[key_class].encode(value(key))
     first = len(config.join.classes.keys)
     ranges = np.zeros((size, sum(len(each.ranges) for each in config.join.inputs)), np.int64)
     for column, expr in source.ranges:
@@ -53,7 +53,7 @@ def encode_rows(
     for place, extreme in enumerate(config.extremes):
         if extreme.owner == number:
             found = value(extreme.arg)
-            extremes[:, place] = orders[place].codes(found)
+            extremes[:, place] = orders[place].encode(found)
             has_extreme[:, place] = found.is_valid().to_numpy(zero_copy_only=False)
     ints, approx, floats = _encode_measures(config, layout, number, value, size)
     times = released.times[chosen]

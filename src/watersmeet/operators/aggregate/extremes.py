@@ -21,7 +21,7 @@ class Extremes:
     """One MIN or MAX: which values each group holds how often, the first of them, and the one shown last."""
 
     coder: OrderCodes
-    largest: bool
+    is_max: bool
     nodes: Interner = field(default_factory=lambda: Interner(2))
     heaps: Heaps = field(default_factory=lambda: _empty_heaps(0))
     shown: Int64s = field(default_factory=lambda: np.empty(0, np.int64))  # the node shown last, by group
@@ -40,15 +40,15 @@ class Extremes:
         """Adds values by instant; returns the nodes that the groups asked for have now, and those they showed before."""
         nodes = np.full(groups.size, NONE, np.int64)
         if present.any():
-            nodes[present] = self.nodes.numbers(np.stack([groups[present], codes[present]], axis=1))
+            nodes[present] = self.nodes.intern(np.stack([groups[present], codes[present]], axis=1))
         self._reserve(room)
         now = first_values(groups, instants, nodes, weights, asked_instants, asked, self.heaps)
-        before = self._shown_before(asked, now)
+        before = self._replace_shown(asked, now)
         return now, before
 
     def restore(self, words: Int64s, counts: Int64s, shown: Int64s) -> None:
         """Heaps with these (group, value) pairs, so often each."""
-        nodes, nothing = self.nodes.numbers(words), np.empty(0, np.int64)
+        nodes, nothing = self.nodes.intern(words), np.empty(0, np.int64)
         self._reserve(shown.size)
         self.shown[: shown.size] = shown
         groups = np.ascontiguousarray(words[:, 0])
@@ -60,7 +60,7 @@ class Extremes:
         codes[~missing] = self.nodes.words[nodes[~missing], 1]
         return self.coder.values(codes, missing)
 
-    def _shown_before(self, asked: Int64s, now: Int64s) -> Int64s:
+    def _replace_shown(self, asked: Int64s, now: Int64s) -> Int64s:
         """A group that is asked for several times showed before what it had the time before."""
         before = np.empty(asked.size, np.int64)
         order = np.argsort(asked, kind="stable")
@@ -81,8 +81,8 @@ class Extremes:
             size = max(groups, 2 * self.heaps.root.size)
             self.heaps = self.heaps._replace(root=_extend(self.heaps.root, size))
             self.shown = _extend(self.shown, size)
-        keys = self.coder.order(self.nodes.words[:, 1])
-        self.heaps.key[: self.nodes.used] = ~keys if self.largest else keys
+        keys = self.coder.rank(self.nodes.words[:, 1])
+        self.heaps.key[: self.nodes.used] = ~keys if self.is_max else keys
 
 
 def _empty_heaps(size: int) -> Heaps:

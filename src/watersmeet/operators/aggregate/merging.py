@@ -45,22 +45,22 @@ class _PartialContributions(Contributions):
 
 def build_merge_config(bound: BoundQuery, config: AggregateConfig) -> AggregateConfig:
     """The same aggregation with no input: group keys come as values, and each MIN or MAX has values of its own."""
-    aggregates = tuple(_with_own_column(number, each) for number, each in enumerate(config.shown.aggregates))
+    aggregates = tuple(_with_own_column(number, each) for number, each in enumerate(config.group_outputs.aggregates))
     types = {
         each.arg: type_of(before, bound.sources)
-        for each, before in zip(aggregates, config.shown.aggregates, strict=True)
+        for each, before in zip(aggregates, config.group_outputs.aggregates, strict=True)
     }
     return replace(
         config,
         carried=tuple(CarriedAttributes((), (), 0) for _ in config.carried),
-        spanning_keys=config.shown.keys,
-        spanning_types=tuple(type_of(key, bound.sources) for key in config.shown.keys),
+        spanning_keys=config.group_outputs.keys,
+        spanning_types=tuple(type_of(key, bound.sources) for key in config.group_outputs.keys),
         extremes=tuple(
             ExtremeArgument(each.arg, None, types[each.arg])
             for each in aggregates
             if _is_extreme(each) and each.arg is not None
         ),
-        shown=replace(config.shown, aggregates=aggregates),
+        group_outputs=replace(config.group_outputs, aggregates=aggregates),
         early=frozenset(),
         partial=False,
     )
@@ -83,7 +83,7 @@ def _decode_contributions(
     config: AggregateConfig, state: AggregateState, rows: pa.Table, instants: Int64s
 ) -> Contributions:
     widths = state.layout.result_widths
-    groups = state.result.group_numbers([], read_partial_keys(rows, len(config.shown.keys)), rows.num_rows)
+    groups = state.result.number_groups([], read_partial_keys(rows, len(config.group_outputs.keys)), rows.num_rows)
     firsts = read_partial_extremes(rows, len(config.extremes))
     return _PartialContributions(
         groups,
@@ -91,7 +91,7 @@ def _decode_contributions(
         ints=read_partial_sums(rows, "ints", 1 + widths.ints),
         approx=read_partial_sums(rows, "approx", widths.approx),
         pairs=read_partial_sums(rows, "pairs", 2 * widths.pairs),
-        codes=[coder.codes(values) for coder, values in zip(state.result.order_codes, firsts, strict=True)],
+        codes=[coder.encode(values) for coder, values in zip(state.result.order_codes, firsts, strict=True)],
         present=[np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_) for values in firsts],
         signs=rows.column(SIGN).to_numpy().astype(np.int64),
     )

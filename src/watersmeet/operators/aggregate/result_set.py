@@ -76,25 +76,25 @@ class ResultSet:
 
     def __init__(self, config: AggregateConfig, layout: MeasureLayout, attributes: list[Attributes]):
         self.config, self.layout, self.attributes = config, layout, attributes
-        self.grouped = [number for number, carried in enumerate(config.carried) if carried.group_keys]
-        self.spanning_codes = [ValueCodes.of(kind) for kind in config.spanning_types]
+        self.grouping_inputs = [number for number, carried in enumerate(config.carried) if carried.group_keys]
+        self.spanning_codes = [ValueCodes.for_type(kind) for kind in config.spanning_types]
         self.spanning_values = ValueColumns(tuple(each.type for each in self.spanning_codes))
-        self.numbers = Interner(len(self.grouped) + 2 * len(self.spanning_codes))
-        self.order_codes = [OrderCodes.of(extreme.type) for extreme in config.extremes]
+        self.numbers = Interner(len(self.grouping_inputs) + 2 * len(self.spanning_codes))
+        self.order_codes = [OrderCodes.for_type(extreme.type) for extreme in config.extremes]
         args = {extreme.arg: place for place, extreme in enumerate(config.extremes)}
-        self.of_extreme = {
+        self.extreme_of_aggregate = {
             place: args[each.arg]
-            for place, each in enumerate(config.shown.aggregates)
+            for place, each in enumerate(config.group_outputs.aggregates)
             if each.function in ("MIN", "MAX") and each.arg
         }
         self.extremes = {
-            place: Extremes(self.order_codes[extreme], config.shown.aggregates[place].function == "MAX")
-            for place, extreme in self.of_extreme.items()
+            place: Extremes(self.order_codes[extreme], config.group_outputs.aggregates[place].function == "MAX")
+            for place, extreme in self.extreme_of_aggregate.items()
         }
         self.columns = _empty_columns(layout, 16)
         self._shown: Shown | None = None
 
-    def group_numbers(self, groups: list[Int64s], spanning: list[pa.Array], rows: int) -> Int64s:
+    def number_groups(self, groups: list[Int64s], spanning: list[pa.Array], rows: int) -> Int64s:
         """The number of each result's group, from the numbers of its inputs' group keys and the values of keys that
         read several inputs.
         """
@@ -102,10 +102,10 @@ class ResultSet:
         for place, each in enumerate(groups):
             words[:, place] = each
         for place, (coder, values) in enumerate(zip(self.spanning_codes, spanning, strict=True)):
-            words[:, len(groups) + 2 * place] = coder.codes(values)
+            words[:, len(groups) + 2 * place] = coder.encode(values)
             words[:, len(groups) + 2 * place + 1] = values.is_null().to_numpy(zero_copy_only=False)
         before = self.numbers.used
-        found = self.numbers.numbers(words)
+        found = self.intern.intern(words)
         if spanning and self.numbers.used > before:
             _, first = np.unique(found, return_index=True)
             fresh = first[found[first] >= before]
@@ -115,10 +115,10 @@ class ResultSet:
 
     def add(self, results: Contributions, instants_us: Int64s, closing: int) -> list[pa.RecordBatch]:
         """Adds results; every instant that is over shows the groups whose rows changed. `closing` as for the kernel."""
-        at, groups, now_ints, now_approx, now_pairs, then_ints, then_approx, then_pairs = self._update(results, closing)
+        at, groups, now_ints, now_approx, now_pairs, then_ints, then_approx, then_pairs = self._update_sums(results, closing)
         now_nodes, then_nodes = [], []
         for place, extremes in self.extremes.items():
-            arg = self.of_extreme[place]
+            arg = self.extreme_of_aggregate[place]
             now, then = extremes.add(
                 results.groups,
                 results.instants,
@@ -135,11 +135,11 @@ class ResultSet:
             return []
         now_sums = GroupSums(now_ints, now_approx, now_pairs, now_nodes)
         then_sums = GroupSums(then_ints, then_approx, then_pairs, then_nodes)
-        return (self._partials if self.config.partial else self._changed)(instants_us[at], groups, now_sums, then_sums)
+        return (self._emit_partials if self.config.partial else self._emit_changes)(instants_us[at], groups, now_sums, then_sums)
 
-    def _update(self, results: Contributions, closing: int) -> Shown:
+    def _update_sums(self, results: Contributions, closing: int) -> Shown:
         """Adds results to the sums; returns what the instants that are over show."""
-        room = self._room(max(4096, self.columns.ints.shape[0]))
+        room = self._reserve_output(max(4096, self.columns.ints.shape[0]))
         parts: list[Shown] = []
         start = 0
         while start <= results.groups.size:
@@ -161,7 +161,7 @@ class ResultSet:
             else Shown._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
         )
 
-    def _room(self, size: int) -> Shown:
+    def _reserve_output(self, size: int) -> Shown:
         if self._shown is None or self._shown.group.size < size:
             like = (self.columns.dirty, self.columns.dirty, *self.columns[:6])
             self._shown = Shown._make(np.empty((size, *each.shape[1:]), each.dtype) for each in like)
@@ -169,7 +169,7 @@ class ResultSet:
 
     def restore(self, words: Int64s, dirty: Bools, sums: dict[str, NDArray[Any]], spanning: list[pa.Array]) -> None:
         """Everything as it was when these were the groups and their sums."""
-        self.numbers.numbers(words)
+        self.intern.intern(words)
         if spanning:
             self.spanning_values.append(spanning)
         self._reserve(words.shape[0])
@@ -180,21 +180,21 @@ class ResultSet:
         self.columns.dirty[: changed.size] = changed
         self.columns.clock[DIRTY] = changed.size
 
-    def _partials(self, as_of_us: Int64s, groups: Int64s, now: GroupSums, then: GroupSums) -> list[pa.RecordBatch]:
+    def _emit_partials(self, as_of_us: Int64s, groups: Int64s, now: GroupSums, then: GroupSums) -> list[pa.RecordBatch]:
         """Of each group that differs, what was shown of it before leaves, and what there is of it now enters."""
         differs = _find_differing_groups(now, then) | np.any(now.approx != then.approx, axis=1)
         batches = []
         for sign, sums in ((-1, then), (1, now)):
             chosen = differs & (sums.ints[:, 0] != 0)
             signed, numbers = sums.take(chosen), groups[chosen]
-            keys = [self._key(number, numbers) for number in range(len(self.config.shown.keys))]
+            keys = [self._key_values(number, numbers) for number in range(len(self.config.group_outputs.keys))]
             firsts = [each.values(nodes) for each, nodes in zip(self.extremes.values(), signed.nodes, strict=True)]
             batches.append(
                 build_partial_batch(as_of_us[chosen], sign, keys, (signed.ints, signed.approx, signed.pairs), firsts)
             )
         return [batch for batch in batches if batch.num_rows]
 
-    def _changed(self, as_of_us: Int64s, groups: Int64s, now: GroupSums, then: GroupSums) -> list[pa.RecordBatch]:
+    def _emit_changes(self, as_of_us: Int64s, groups: Int64s, now: GroupSums, then: GroupSums) -> list[pa.RecordBatch]:
         """Emit the shown groups whose row changed or that were not shown before, and once more those that were shown
         and are now empty.
 
@@ -209,8 +209,8 @@ class ResultSet:
             return []
         if not due.all():
             as_of_us, groups, now, then = as_of_us[due], groups[due], now.take(due), then.take(due)
-        row = self._row(groups, now)
-        outputs = [evaluate(output.expr, row, groups.size) for output in self.config.shown.outputs]
+        row = self._group_columns(groups, now)
+        outputs = [evaluate(output.expr, row, groups.size) for output in self.config.group_outputs.outputs]
         emitted = ~(shown & was_shown)[due]
         emitted[~emitted] = self._find_changed(outputs, ~emitted, groups, then)
         if not emitted.any():
@@ -224,10 +224,10 @@ class ResultSet:
         empty group.
         """
         shown = ~sums.is_empty
-        if self.config.shown.having is None or not shown.any():
+        if self.config.group_outputs.having is None or not shown.any():
             return shown
         held = groups[shown]
-        shown[shown] = is_true(self.config.shown.having, self._row(held, sums.take(shown)), held.size)
+        shown[shown] = is_true(self.config.group_outputs.having, self._group_columns(held, sums.take(shown)), held.size)
         return shown
 
     def _find_changed(self, outputs: list[pa.Array], again: Bools, groups: Int64s, then: GroupSums) -> Bools:
@@ -236,41 +236,41 @@ class ResultSet:
         changed = np.zeros(size, np.bool_)
         if not size:
             return changed
-        before = self._row(groups[again], then.take(again))
-        for output, values in zip(self.config.shown.outputs, outputs, strict=True):
+        before = self._group_columns(groups[again], then.take(again))
+        for output, values in zip(self.config.group_outputs.outputs, outputs, strict=True):
             here = values if size == again.size else values.filter(pa.array(again))
             changed |= _find_unequal_values(here, evaluate(output.expr, before, size))
         return changed
 
-    def _row(self, groups: Int64s, sums: GroupSums) -> Any:
+    def _group_columns(self, groups: Int64s, sums: GroupSums) -> Any:
         """The columns of the groups' rows: keys and aggregates, computed once each."""
         computed: dict[str, pa.Array] = {}
-        keys = {key_name(number): number for number in range(len(self.config.shown.keys))}
+        keys = {key_name(number): number for number in range(len(self.config.group_outputs.keys))}
 
         def column(wanted: Column) -> pa.Array:
             if wanted.name not in computed:
                 computed[wanted.name] = (
-                    self._key(keys[wanted.name], groups) if wanted.name in keys else self._aggregate(wanted.name, sums)
+                    self._key_values(keys[wanted.name], groups) if wanted.name in keys else self._aggregate_values(wanted.name, sums)
                 )
             return computed[wanted.name]
 
         for number in range(
-            len(self.config.shown.aggregates)
+            len(self.config.group_outputs.aggregates)
         ):  # an overflow is an error, whether anything reads the sum or not
             column(Column(aggregate_name(number)))
         return column
 
-    def _key(self, number: int, groups: Int64s) -> pa.Array:
-        key = self.config.shown.keys[number]
+    def _key_values(self, number: int, groups: Int64s) -> pa.Array:
+        key = self.config.group_outputs.keys[number]
         if key in self.config.spanning_keys:
             return self.spanning_values.take(self.config.spanning_keys.index(key), groups)
         owner = self.config.key_owner(key)
         place = self.config.carried[owner].attributes.index(key)
-        return self.attributes[owner].group_values(place, self.numbers.words[groups, self.grouped.index(owner)])
+        return self.attributes[owner].group_values(place, self.numbers.words[groups, self.grouping_inputs.index(owner)])
 
-    def _aggregate(self, name: str, sums: GroupSums) -> pa.Array:
-        number = next(n for n in range(len(self.config.shown.aggregates)) if aggregate_name(n) == name)
-        aggregate = self.config.shown.aggregates[number]
+    def _aggregate_values(self, name: str, sums: GroupSums) -> pa.Array:
+        number = next(n for n in range(len(self.config.group_outputs.aggregates)) if aggregate_name(n) == name)
+        aggregate = self.config.group_outputs.aggregates[number]
         if aggregate.arg is None:
             return pa.array(sums.ints[:, 0])
         if number in self.extremes:
@@ -326,9 +326,9 @@ def _find_unequal_values(left: pa.Array, right: pa.Array) -> Bools:
     """Where two columns show different values; NaN is NaN, NULL is NULL."""
     if pa.types.is_null(left.type):
         return np.zeros(len(left), np.bool_)
-    codes = ValueCodes.of(left.type)
+    codes = ValueCodes.for_type(left.type)
     missing = [np.asarray(side.is_null().to_numpy(zero_copy_only=False), np.bool_) for side in (left, right)]
-    return np.asarray((codes.codes(left) != codes.codes(right)) | (missing[0] != missing[1]))
+    return np.asarray((codes.encode(left) != codes.encode(right)) | (missing[0] != missing[1]))
 
 
 def build_partial_batch(

@@ -57,7 +57,7 @@ def serialize_state(state: AggregateState, saved: SavedScope = SavedScope.ALL) -
     header: dict[str, Any] = {"kind": "aggregate", "evaluated_us": state.evaluated_us, "largest_us": state.largest_us}
     for each in state.classes:
         _write_codes(each, parts)
-    header["sides"] = [_write_input(each, parts, saved) for each in state.sides]
+    header["sides"] = [_write_input(each, parts, saved) for each in state.inputs]
     _write_result(state.result, parts)
     parts.append(_table_bytes({"row_times_us": state.row_times_us}))
     return pack_blob(header, parts)
@@ -71,7 +71,7 @@ def deserialize_state(config: AggregateConfig, blob: bytes) -> AggregateState:
     state = empty_state(config)
     for each in state.classes:
         _read_codes(each, parts)
-    for number, (side, saved) in enumerate(zip(state.sides, header["sides"], strict=True)):
+    for number, (side, saved) in enumerate(zip(state.inputs, header["sides"], strict=True)):
         _read_input(config, number, side, saved, parts)
     _read_result(state.result, parts)
     state.row_times_us = _read_arrays(next(parts), {"row_times_us": state.row_times_us})["row_times_us"]
@@ -180,14 +180,14 @@ def _read_extremes(extremes: Extremes, parts: PartTables) -> None:
 
 
 def _write_codes(coder: ValueCodes | OrderCodes, parts: list[bytes]) -> None:
-    if coder.numbered is not None:
-        parts.append(to_ipc_bytes(pa.table({"value": coder.numbered.values})))
+    if coder.numbering is not None:
+        parts.append(to_ipc_bytes(pa.table({"value": coder.numbering.values})))
 
 
 def _read_codes(coder: ValueCodes | OrderCodes, parts: PartTables) -> None:
-    if coder.numbered is not None:
+    if coder.numbering is not None:
         values = next(parts).column("value").to_pylist()
-        coder.numbered = ValueNumbering(coder.numbered.type, {value: number for number, value in enumerate(values)})
+        coder.numbering = ValueNumbering(coder.numbering.type, {value: number for number, value in enumerate(values)})
 
 
 def _table_bytes(arrays: dict[str, Array]) -> bytes:
@@ -235,10 +235,10 @@ class AggregatePart:
 def split_into_parts(state: AggregateState) -> list[AggregatePart]:
     """The rest first, then the panes by input, oldest first."""
     rest = serialize_state(state, SavedScope.REST)
-    waiting = sum(0 if side.waiting is None else side.waiting.num_rows for side in state.sides)
-    counted = sum(len(side.rows) for side in state.sides if side.counter is not None)
+    waiting = sum(0 if side.waiting is None else side.waiting.num_rows for side in state.inputs)
+    counted = sum(len(side.rows) for side in state.inputs if side.counter is not None)
     parts = [AggregatePart(0, REST_PART, rest, waiting + counted, lambda: rest)]
-    for number, side in enumerate(state.sides):
+    for number, side in enumerate(state.inputs):
         if side.counter is None:
             parts += _build_pane_parts(number, side.rows, side.panes)
     return parts
@@ -250,7 +250,7 @@ def restore_from_parts(config: AggregateConfig, saved: Sequence[SavedPart]) -> A
     if rest.kind != REST_PART or any(each.kind != PANE_PART for each in panes):
         raise InternalError("parts of an aggregation in another order")
     state = deserialize_state(config, bytes(rest.blob))
-    for number, side in enumerate(state.sides):
+    for number, side in enumerate(state.inputs):
         blobs = [each.blob for each in panes if each.number == number]
         if side.counter is None and blobs:
             whole = [deserialize_rows(side.rows, blob) for blob in blobs]
@@ -277,6 +277,6 @@ def _drop_expired_rows(config: AggregateConfig, number: int, rows: WindowRows, e
     their entries.
     """
     here = rows.take(rows.ends >= evaluated_us)
-    entered = config.starts_of(number, here.times) <= evaluated_us
+    entered = config.row_starts_us(number, here.times) <= evaluated_us
     inside = entered if config.inputs[number].is_stream else np.ones(len(here), np.bool_)
-    return here.at(np.where(inside, 0, OUTSIDE))
+    return here.with_entries(np.where(inside, 0, OUTSIDE))

@@ -42,7 +42,7 @@ class AggregateState:
     """All inputs, the codes of their keys, the tables they are joined by, and the result."""
 
     layout: MeasureLayout
-    sides: list[InputState]
+    inputs: list[InputState]
     classes: list[ValueCodes]
     result: ResultSet
     tables: JoinTables
@@ -54,18 +54,18 @@ class AggregateState:
 
     @property
     def rows(self) -> int:
-        return sum(len(side.rows) + (0 if side.waiting is None else side.waiting.num_rows) for side in self.sides)
+        return sum(len(side.rows) + (0 if side.waiting is None else side.waiting.num_rows) for side in self.inputs)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the windows' rows, without the tables made from them."""
-        return sum(side.rows.nbytes + (0 if side.waiting is None else side.waiting.nbytes) for side in self.sides)
+        return sum(side.rows.nbytes + (0 if side.waiting is None else side.waiting.nbytes) for side in self.inputs)
 
 
 def empty_state(config: AggregateConfig) -> AggregateState:
     layout = build_layout(config)
     attributes = [Attributes(carried) for carried in config.carried]
-    classes = [ValueCodes.of(kind) for kind in config.class_types]
+    classes = [ValueCodes.for_type(kind) for kind in config.class_types]
     result = ResultSet(config, layout, attributes)
     sides = []
     for source, own in zip(config.join.inputs, attributes, strict=True):
@@ -87,10 +87,10 @@ def empty_state(config: AggregateConfig) -> AggregateState:
 
 def load_relation(config: AggregateConfig, state: AggregateState, number: int, table: pa.Table) -> AggregateState:
     """The state with a relation's rows in it: they are inside for ever."""
-    side = state.sides[number]
+    side = state.inputs[number]
     released = ReleasedRows(table, _no_times(table.num_rows), None)
     rows = encode_rows(config, state.layout, number, released, state.classes, side.attributes, state.result.order_codes)
-    side.rows = rows.at(state.tables.load(number, rows))
+    side.rows = rows.with_entries(state.tables.load(number, rows))
     side.panes = merge_to_limit([AggregatePane(len(rows))])
     return state
 
@@ -98,11 +98,11 @@ def load_relation(config: AggregateConfig, state: AggregateState, number: int, t
 def rebuild_tables(config: AggregateConfig, state: AggregateState) -> AggregateState:
     """The state under another plan: the tables made anew from the windows. The result is the same, whatever the plan."""
     state.tables = JoinTables(config, state.layout)
-    for number, side in enumerate(state.sides):
+    for number, side in enumerate(state.inputs):
         inside = side.rows.entry >= 0
         entries = side.rows.entry.copy()
         entries[inside] = state.tables.load(number, side.rows.take(inside))
-        side.rows = side.rows.at(entries)
+        side.rows = side.rows.with_entries(entries)
     return state
 
 

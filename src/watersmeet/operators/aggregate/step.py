@@ -67,7 +67,7 @@ def step(
     handed in here.
     """
     kept = {i: drop_late_rows(delta, watermark_us) for i, delta in deltas.items()}
-    tally = WorkCounters(len(state.sides))
+    tally = WorkCounters(len(state.inputs))
     state.largest_us = max(
         [state.largest_us, largest_us, *(int(delta.times.max()) for delta in kept.values() if len(delta))]
     )
@@ -81,11 +81,11 @@ def step(
         results = _emit_due_instants(config, state, future_us, tally)
     if needs_compaction(state):
         state = compact_state(config, state)
-    elif state.tables.wasteful:
+    elif state.tables.needs_rebuild:
         state = rebuild_tables(config, state)
     counters = BatchCounters(
-        arrived=tuple(len(deltas[i]) if i in deltas else 0 for i in range(len(state.sides))),
-        late=tuple(len(deltas[i]) - len(kept[i]) if i in deltas else 0 for i in range(len(state.sides))),
+        arrived=tuple(len(deltas[i]) if i in deltas else 0 for i in range(len(state.inputs))),
+        late=tuple(len(deltas[i]) - len(kept[i]) if i in deltas else 0 for i in range(len(state.inputs))),
         results=sum(batch.num_rows for batch in results),
         tally=tally,
     )
@@ -103,8 +103,8 @@ def _emit_due_instants(
         instants_us = state.row_times_us[state.row_times_us <= limit_us]
         state.row_times_us = state.row_times_us[instants_us.size :]
     elif config.every_us is not None:
-        starts_us = [config.starts_of(i, state.sides[i].rows.times) for i in config.stream_numbers]
-        ends_us = [state.sides[i].rows.ends for i in config.stream_numbers]
+        starts_us = [config.row_starts_us(i, state.inputs[i].rows.times) for i in config.stream_numbers]
+        ends_us = [state.inputs[i].rows.ends for i in config.stream_numbers]
         instants_us = find_evaluation_instants(starts_us, ends_us, config.every_us, state.evaluated_us, limit_us)
     if not instants_us.size:
         return []
@@ -147,15 +147,15 @@ def _emit_provisionally(
     """What the watermark's own instant shows, with the rows of that instant that are here; they and those they push out
     are put back.
     """
-    before = [side.rows for side in state.sides]
+    before = [side.rows for side in state.inputs]
     for i in config.stream_numbers:
         _count_provisionally(config, state, i, int(now[0]))
     happening = find_window_changes(config, state, now)
     results = apply_window_changes(config, state, happening, now, tally, closing=0)
-    apply_window_changes(config, state, [each.undone() for each in reversed(happening)], now, tally, closing=-1)
+    apply_window_changes(config, state, [each.invert() for each in reversed(happening)], now, tally, closing=-1)
     for each in happening:
-        state.tables.give_back(each.number, each.rows.entry[each.entering])
-    for side, rows in zip(state.sides, before, strict=True):
+        state.tables.release_entries(each.number, each.rows.entry[each.entering])
+    for side, rows in zip(state.inputs, before, strict=True):
         side.rows = rows
     return results
 
@@ -165,17 +165,17 @@ def _commit_changes(state: AggregateState, happening: list[WindowChanges]) -> No
     between.
     """
     for each in happening:
-        state.tables.give_back(each.number, each.rows.entry[each.leaving])
-        side = state.sides[each.number]
-        side.rows = each.rows if not each.gone.any() else each.rows.take(~each.gone)
-        side.panes = evict_from_panes(side.panes, each.gone) if side.counter is None else []
+        state.tables.release_entries(each.number, each.rows.entry[each.leaving])
+        side = state.inputs[each.number]
+        side.rows = each.rows if not each.expired.any() else each.rows.take(~each.expired)
+        side.panes = evict_from_panes(side.panes, each.expired) if side.counter is None else []
 
 
 def _admit_rows(
     config: AggregateConfig, state: AggregateState, number: int, delta: InputBatch | None, future_us: int
 ) -> None:
     """Takes new rows in. Rows of a ROWS window wait until none before them can come; then they are counted, in order."""
-    source, side = config.join.inputs[number], state.sides[number]
+    source, side = config.join.inputs[number], state.inputs[number]
     if side.counter is None:
         if delta is not None and len(delta):
             _append_rows(config, state, number, ReleasedRows(delta.table, delta.times, None))
@@ -187,13 +187,13 @@ def _admit_rows(
     if ready.any():
         counter = side.counter = side.counter.copy()
         released, victims, last_us = count_rows(source, counter, InputBatch(table, times).filter(ready))
-        side.rows = side.rows.ending(set_row_ends(side.rows.ends, side.rows.seqs, victims, last_us))
+        side.rows = side.rows.with_ends(set_row_ends(side.rows.ends, side.rows.seqs, victims, last_us))
         _append_rows(config, state, number, released)
 
 
 def _count_provisionally(config: AggregateConfig, state: AggregateState, number: int, now_us: int) -> None:
     """Counts the rows that wait at this very instant, for this evaluation only."""
-    source, side = config.join.inputs[number], state.sides[number]
+    source, side = config.join.inputs[number], state.inputs[number]
     if not isinstance(source.window, RowsWindow) or side.waiting is None:
         return
     if side.counter is None:
@@ -202,12 +202,12 @@ def _count_provisionally(config: AggregateConfig, state: AggregateState, number:
     here = times <= now_us
     if here.any():
         released, victims, last_us = count_rows(source, side.counter.copy(), InputBatch(table, times).filter(here))
-        side.rows = side.rows.ending(set_row_ends(side.rows.ends, side.rows.seqs, victims, last_us))
+        side.rows = side.rows.with_ends(set_row_ends(side.rows.ends, side.rows.seqs, victims, last_us))
         _append_rows(config, state, number, released)
 
 
 def _append_rows(config: AggregateConfig, state: AggregateState, number: int, released: ReleasedRows) -> None:
-    side = state.sides[number]
+    side = state.inputs[number]
     rows = encode_rows(config, state.layout, number, released, state.classes, side.attributes, state.result.order_codes)
     if len(rows):
         side.rows = concat_window_rows([side.rows, rows])

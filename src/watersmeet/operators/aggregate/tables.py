@@ -52,10 +52,10 @@ class JoinTables:
     def __init__(self, config: AggregateConfig, layout: MeasureLayout):
         self.config, self.layout = config, layout
         inputs = len(config.join.inputs)
-        self._ways = list(
+        self._access_paths = list(
             dict.fromkeys(_AccessPath(step.target, step.key_classes) for order in config.join.orders for step in order)
         )
-        self.steps = _build_steps(config, self._ways)
+        self.steps = _build_steps(config, self._access_paths)
         self.conditions = _build_conditions(config)
         self._identities = [
             Interner(self._identity_width) if number in config.early else None for number in range(inputs)
@@ -67,44 +67,44 @@ class JoinTables:
         self.carried = np.zeros(16, np.int64)
         self.extremes = np.zeros((16, len(config.extremes)), np.int64)
         self.has_extreme = np.zeros((16, len(config.extremes)), np.bool_)
-        self.directories = _empty_directories(config, self._ways, 16)
+        self.directories = _empty_directories(config, self._access_paths, 16)
 
     @property
-    def live(self) -> int:
+    def live_entries(self) -> int:
         return int(np.count_nonzero(self.entries.rows))
 
     @property
-    def wasteful(self) -> bool:
+    def needs_rebuild(self) -> bool:
         """Whether most of what is remembered is of entries that are gone."""
         remembered = max(
             int(self.directories.nodes.max(initial=0)), *(each.used for each in self._identities if each is not None), 0
         )
-        return remembered > _GARBAGE_ROWS and remembered > 4 * self.live + _GARBAGE_ROWS
+        return remembered > _GARBAGE_ROWS and remembered > 4 * self.live_entries + _GARBAGE_ROWS
 
-    def entries_for(self, number: int, rows: WindowRows) -> Int64s:
+    def assign_entries(self, number: int, rows: WindowRows) -> Int64s:
         """The entry each of these rows is to be counted in: one of its own, or, aggregated early, the one of its
         identity.
         """
         identities = self._identities[number]
         if identities is None:
-            taken = self._take(len(rows))
-            self._describe(number, rows, taken)
+            taken = self._allocate_entries(len(rows))
+            self._write_entries(number, rows, taken)
             return taken
-        found = identities.numbers(self._identity(rows))
+        found = identities.intern(self._identity_words(rows))
         known = self._entry_of[number]
         if identities.used > known.size:
-            fresh = self._take(identities.used - known.size)
+            fresh = self._allocate_entries(identities.used - known.size)
             _, first = np.unique(found[found >= known.size], return_index=True)
-            self._describe(number, rows.take(np.flatnonzero(found >= known.size)[first]), fresh)
+            self._write_entries(number, rows.take(np.flatnonzero(found >= known.size)[first]), fresh)
             self._entry_of[number] = known = np.concatenate([known, fresh])
         return known[found]
 
-    def give_back(self, number: int, entries: Int64s) -> None:
+    def release_entries(self, number: int, entries: Int64s) -> None:
         """Entries whose rows have left; those of identities stay theirs."""
         if self._identities[number] is None and entries.size:
             self._free = np.concatenate([self._free, entries])
 
-    def reserve(self, entering: int) -> None:
+    def reserve_directories(self, entering: int) -> None:
         """Room in the directories for so many rows more."""
         most = int(self.directories.nodes.max(initial=0)) + entering
         if 2 * most > self.directories.slots.shape[1] or most > self.directories.head.shape[1]:
@@ -112,16 +112,16 @@ class JoinTables:
 
     def load(self, number: int, rows: WindowRows) -> Int64s:
         """Puts rows into the tables without joining them; returns their entries."""
-        entries = self.entries_for(number, rows)
-        self.reserve(len(rows))
-        changes = build_changes(number, 1, rows.at(entries), np.arange(len(rows)), np.zeros(len(rows), np.int64))
+        entries = self.assign_entries(number, rows)
+        self.reserve_directories(len(rows))
+        changes = build_changes(number, 1, rows.with_entries(entries), np.arange(len(rows)), np.zeros(len(rows), np.int64))
         inputs = len(self.config.inputs)
         uncounted = Work(np.zeros((inputs, inputs), np.int64), np.zeros((inputs, inputs), np.int64))
-        for _ in self.join(changes, uncounted, self.room(1), joins=False):
+        for _ in self.join(changes, uncounted, self.allocate_results(1), joins=False):
             pass
         return entries
 
-    def room(self, results: int) -> Found:
+    def allocate_results(self, results: int) -> Found:
         """Room for so many results."""
         widths = self.layout.result_widths
         return Found(
@@ -161,13 +161,13 @@ class JoinTables:
         )
         return classes + 1 + ranges + 2 * extremes
 
-    def _identity(self, rows: WindowRows) -> Int64s:
+    def _identity_words(self, rows: WindowRows) -> Int64s:
         """Rule 1: join keys and group keys; besides, whatever else of a row decides what becomes of it."""
         return np.concatenate(
             [rows.words, rows.carried[:, None], rows.ranges, rows.extremes, rows.has_extreme.astype(np.int64)], axis=1
         )
 
-    def _take(self, count: int) -> Int64s:
+    def _allocate_entries(self, count: int) -> Int64s:
         reused, self._free = self._free[:count], self._free[count:]
         first, self._used = self._used, self._used + count - reused.size
         if self._used > self.entries.rows.size:
@@ -184,7 +184,7 @@ class JoinTables:
         }
         self.directories = self.directories._replace(**links)
 
-    def _describe(self, number: int, rows: WindowRows, entries: Int64s) -> None:
+    def _write_entries(self, number: int, rows: WindowRows, entries: Int64s) -> None:
         self.entries.words[entries] = rows.words
         self.entries.ranges[entries] = rows.ranges
         self.entries.times[entries] = rows.times

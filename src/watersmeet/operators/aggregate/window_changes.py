@@ -41,11 +41,11 @@ class WindowChanges:
     entering_at: Int64s
     leaving: Int64s
     leaving_at: Int64s
-    gone: Bools
+    expired: Bools
 
-    def undone(self) -> WindowChanges:
+    def invert(self) -> WindowChanges:
         return WindowChanges(
-            self.number, self.rows, self.leaving, self.leaving_at, self.entering, self.entering_at, self.gone
+            self.number, self.rows, self.leaving, self.leaving_at, self.entering, self.entering_at, self.expired
         )
 
 
@@ -54,13 +54,13 @@ def find_window_changes(config: AggregateConfig, state: AggregateState, instants
     instant are around t.
     """
     return [
-        _find_input_changes(state, number, config.starts_of(number, state.sides[number].rows.times), instants_us)
+        _find_input_changes(state, number, config.row_starts_us(number, state.inputs[number].rows.times), instants_us)
         for number in config.stream_numbers
     ]
 
 
 def _find_input_changes(state: AggregateState, number: int, starts_us: Int64s, instants_us: Int64s) -> WindowChanges:
-    rows = state.sides[number].rows
+    rows = state.inputs[number].rows
     enters = np.searchsorted(instants_us, starts_us, side="left")
     leaves = np.searchsorted(instants_us, rows.ends, side="right")
     inside = rows.entry >= 0
@@ -68,10 +68,10 @@ def _find_input_changes(state: AggregateState, number: int, starts_us: Int64s, i
     entering = np.flatnonzero(~inside & (enters < leaves) & (enters < instants_us.size))
     entry = rows.entry.copy()
     if entering.size:
-        entry[entering] = state.tables.entries_for(number, rows.take(entering))
-        state.tables.reserve(entering.size)
+        entry[entering] = state.tables.assign_entries(number, rows.take(entering))
+        state.tables.reserve_directories(entering.size)
     leaving = np.flatnonzero(gone & (entry >= 0))
-    return WindowChanges(number, rows.at(entry), entering, enters[entering], leaving, leaves[leaving], gone)
+    return WindowChanges(number, rows.with_entries(entry), entering, enters[entering], leaving, leaves[leaving], gone)
 
 
 def apply_window_changes(
@@ -88,7 +88,7 @@ def apply_window_changes(
     """
     changes = _collect_changes(config, state, happening)
     shown: list[pa.RecordBatch] = []
-    out = state.tables.room(RESULTS_PER_PIECE if changes.input.size > 1000 else RESULTS_PER_PIECE >> 6)
+    out = state.tables.allocate_results(RESULTS_PER_PIECE if changes.input.size > 1000 else RESULTS_PER_PIECE >> 6)
     for found in state.tables.join(changes, Work(tally.probes, tally.touched), out):
         if found:
             results = _build_contributions(config, state, changes.instant, Found._make(each[:found] for each in out))
@@ -153,8 +153,8 @@ def _build_contributions(
     def value(expr: Expr) -> pa.Array:
         return evaluate(expr, column, size)
 
-    groups = state.result.group_numbers(
-        [state.sides[i].attributes.groups(tables.carried[met[:, i]]) for i in state.result.grouped],
+    groups = state.result.number_groups(
+        [state.inputs[i].attributes.groups(tables.carried[met[:, i]]) for i in state.result.grouping_inputs],
         [value(key) for key in config.spanning_keys],
         size,
     )
@@ -168,7 +168,7 @@ def _build_contributions(
     for place, extreme in enumerate(config.extremes):
         if extreme.owner is None:
             values = value(extreme.arg)
-            codes.append(state.result.order_codes[place].codes(values))
+            codes.append(state.result.order_codes[place].encode(values))
             present.append(np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_))
         else:
             codes.append(tables.extremes[met[:, extreme.owner], place])
@@ -186,7 +186,7 @@ def _result_columns(config: AggregateConfig, state: AggregateState, met: Int64s)
                 raise InternalError(f'column "{wanted.name}" was never bound')
             number = config.join.aliases[wanted.source]
             place = config.carried[number].attributes.index(wanted)
-            found[wanted] = state.sides[number].attributes.values.take(place, state.tables.carried[met[:, number]])
+            found[wanted] = state.inputs[number].attributes.values.take(place, state.tables.carried[met[:, number]])
         return found[wanted]
 
     return column

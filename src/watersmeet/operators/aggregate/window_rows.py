@@ -45,11 +45,11 @@ class WindowRows:
     def take(self, chosen: Int64s | Bools) -> WindowRows:
         return WindowRows(**{each.name: getattr(self, each.name)[chosen] for each in fields(self)})
 
-    def at(self, entry: Int64s) -> WindowRows:
+    def with_entries(self, entry: Int64s) -> WindowRows:
         """The same rows, counted in these entries."""
         return replace(self, entry=entry)
 
-    def ending(self, ends: Int64s) -> WindowRows:
+    def with_ends(self, ends: Int64s) -> WindowRows:
         return replace(self, ends=ends)
 
 

@@ -67,7 +67,7 @@ class ShedConfig:
 
     bound: BoundQuery
     windows: Mapping[str, Window | None]
-    shown: GroupOutputs
+    group_outputs: GroupOutputs
     types: dict[str, pa.DataType]  # of keys and aggregates, by their column in a group's row
     keep: Mapping[str, float]
     result: pa.Schema
@@ -131,7 +131,7 @@ class ShedAggregation:
         combinations = saved.drop_columns([_BEGINS, _ENDS])
         found = cls(config, combinations if combinations.num_columns else None, begins_us, ends_us)
         found.evaluated_us, found.shown_at_us = (int(saved.schema.metadata[name]) for name in (_EVALUATED, _SHOWN_AT))
-        found.shown = {identity: shown for identity, shown, holds in found._rows(found.shown_at_us) if holds}
+        found.shown = {identity: shown for identity, shown, holds in found._group_rows(found.shown_at_us) if holds}
         return found
 
     def to_bytes(self) -> bytes:
@@ -144,8 +144,8 @@ class ShedAggregation:
 
     def step(self, found: list[pa.RecordBatch], largest_us: int, future_us: int) -> list[pa.RecordBatch]:
         """Takes new combinations in and evaluates; `future_us` as for a meet, `largest_us` is the largest time so far."""
-        self._take_in(found)
-        rows = [row for at_us in self._instants(largest_us, future_us) for row in self._evaluated(at_us)]
+        self._add_combinations(found)
+        rows = [row for at_us in self._due_instants_us(largest_us, future_us) for row in self._emit_at(at_us)]
         if not rows:
             return []
         columns = [list(values) for values in zip(*rows, strict=True)]
@@ -153,7 +153,7 @@ class ShedAggregation:
         arrays.append(pa.array(columns[-1], pa.int64()).cast(AS_OF_TYPE))
         return [pa.RecordBatch.from_arrays(arrays, schema=self.config.result)]
 
-    def _take_in(self, found: list[pa.RecordBatch]) -> None:
+    def _add_combinations(self, found: list[pa.RecordBatch]) -> None:
         if not found:
             return
         fresh = pa.Table.from_batches(found)
@@ -170,7 +170,7 @@ class ShedAggregation:
             np.concatenate([self.ends_us, ends_us]),
         )
 
-    def _instants(self, largest_us: int, future_us: int) -> Iterator[int]:
+    def _due_instants_us(self, largest_us: int, future_us: int) -> Iterator[int]:
         """Multiples of EVERY at which something differs; without EVERY the watermark, or at the end the largest time."""
         every_us = self.config.bound.query.every_us
         if every_us is None:
@@ -184,12 +184,12 @@ class ShedAggregation:
             yield at_us
             self.evaluated_us = at_us
 
-    def _evaluated(self, at_us: int) -> list[Row]:
+    def _emit_at(self, at_us: int) -> list[Row]:
         """Emit the shown groups whose row changed or that were not shown before, and once more those that were shown
         and are now empty.
         """
-        self._forget(at_us)
-        before, rows = self.shown, self._rows(at_us)
+        self._evict_combinations(at_us)
+        before, rows = self.shown, self._group_rows(at_us)
         self.shown, self.shown_at_us = {identity: shown for identity, shown, holds in rows if holds}, at_us
         changed = [
             row
@@ -199,38 +199,38 @@ class ShedAggregation:
         held = {identity for identity, _, _ in rows}
         gone = [key for identity, (_, key) in before.items() if identity not in held]
         left = (
-            [row for _, row, _ in build_empty_groups(self.config.shown, self.config.types, gone).rows()] if gone else []
+            [row for _, row, _ in build_empty_groups(self.config.group_outputs, self.config.types, gone).rows()] if gone else []
         )
         return [(*row, at_us) for row in [*changed, *left]]
 
-    def _rows(self, at_us: int) -> list[tuple[Key, tuple[Row, Key], bool]]:
+    def _group_rows(self, at_us: int) -> list[tuple[Key, tuple[Row, Key], bool]]:
         """The groups at an instant by their identity: their row, the values of their keys, and whether HAVING is true."""
-        now = self._groups(at_us)
+        now = self._estimate_groups_at(at_us)
         if now is None:
             return []
         rows = list(now.rows())
         keys = list(zip(*(key.to_pylist() for key in now.keys), strict=True)) if now.keys else [()] * len(rows)
         return [(identity, (row, key), holds) for (identity, row, holds), key in zip(rows, keys, strict=True)]
 
-    def _forget(self, at_us: int) -> None:
+    def _evict_combinations(self, at_us: int) -> None:
         """Combinations of which a row has left its window are gone for good: evaluation never goes back."""
         alive = self.ends_us >= at_us
         if self.combinations is not None and not alive.all():
             self.combinations = self.combinations.filter(pa.array(alive))
             self.begins_us, self.ends_us = self.begins_us[alive], self.ends_us[alive]
 
-    def _groups(self, at_us: int) -> EstimatedGroups | None:
+    def _estimate_groups_at(self, at_us: int) -> EstimatedGroups | None:
         inside = np.flatnonzero(self.begins_us <= at_us)
         if self.combinations is None or not inside.size:
             return None
         table = self.combinations.take(pa.array(inside))
 
         def sampled(group: Int64s, groups: int) -> SampledJoin:
-            return SampledJoin(group, groups, tuple(self._inputs(table)))
+            return SampledJoin(group, groups, tuple(self._sampled_inputs(table)))
 
-        return estimate_groups(self.config.shown, self.config.types, table, sampled)
+        return estimate_groups(self.config.group_outputs, self.config.types, table, sampled)
 
-    def _inputs(self, table: pa.Table) -> Iterator[SampledInput]:
+    def _sampled_inputs(self, table: pa.Table) -> Iterator[SampledInput]:
         for source in self.config.bound.sources:
             keep = self.config.keep[source.alias]
             if source.is_stream and keep < 1:
@@ -297,7 +297,7 @@ class AllocatedAggregation(ShedAggregation):
 
     shares: tuple[RoleShares, RoleShares] = (RoleShares(), RoleShares())
 
-    def _inputs(self, table: pa.Table) -> Iterator[SampledInput]:
+    def _sampled_inputs(self, table: pa.Table) -> Iterator[SampledInput]:
         first_probes = table[DIRECTION].to_numpy() == 0
         first, second = (table[f"{ROW} {source.alias}"].to_numpy() for source in self.config.bound.sources)
         second = second ^ _SECOND_STREAM

@@ -54,7 +54,7 @@ class SampledInput:
         return np.broadcast_to(np.asarray(self.keep, np.float64), self.rows.shape)
 
     @property
-    def is_thinned(self) -> bool:
+    def is_sampled(self) -> bool:
         return bool(np.any(np.asarray(self.keep) < 1))
 
 
@@ -109,57 +109,57 @@ class SampledJoin:
             chance[first] *= each.keeps[first]  # one row at two places is kept or shed once
         return 1 / chance
 
-    def count(self) -> Estimates:
-        return self.total(np.ones(self.group.size))
+    def estimate_count(self) -> Estimates:
+        return self.estimate_sum(np.ones(self.group.size))
 
-    def total(self, values: Floats, present: Bools | None = None) -> Estimates:
+    def estimate_sum(self, values: Floats, present: Bools | None = None) -> Estimates:
         """The sum of a value over the combinations that have one."""
-        _, weighted = self._weighted(values, present)
-        return Estimates(self._sums(weighted), np.sqrt(self._variances(weighted)))
+        _, weighted = self._weight_values(values, present)
+        return Estimates(self._sum_by_group(weighted), np.sqrt(self._estimate_variances(weighted)))
 
-    def mean(self, values: Floats, present: Bools | None = None) -> Estimates:
+    def estimate_mean(self, values: Floats, present: Bools | None = None) -> Estimates:
         """The mean of a value over the combinations that have one; not a number where none has."""
-        weights, weighted = self._weighted(values, present)
-        size = self._sums(weights)
+        weights, weighted = self._weight_values(values, present)
+        size = self._sum_by_group(weights)
         with np.errstate(invalid="ignore", divide="ignore"):
-            ratio = self._sums(weighted) / size
+            ratio = self._sum_by_group(weighted) / size
             residuals = weighted - np.where(size > 0, ratio, 0.0)[self.group] * weights
-            return Estimates(ratio, np.sqrt(self._variances(residuals)) / size)
+            return Estimates(ratio, np.sqrt(self._estimate_variances(residuals)) / size)
 
-    def _weighted(self, values: Floats, present: Bools | None) -> tuple[Floats, Floats]:
+    def _weight_values(self, values: Floats, present: Bools | None) -> tuple[Floats, Floats]:
         weights = self.weights
         if present is None:
             return weights, values * weights
         return np.where(present, weights, 0.0), np.where(present, values * weights, 0.0)
 
-    def _sums(self, weighted: Floats) -> Floats:
+    def _sum_by_group(self, weighted: Floats) -> Floats:
         return np.asarray(np.bincount(self.group, weighted, self.groups), np.float64)
 
-    def _variances(self, weighted: Floats) -> Floats:
+    def _estimate_variances(self, weighted: Floats) -> Floats:
         """V̂ per group. An unbiased estimate of a small variance can come out below zero; then it is zero."""
         total = np.zeros(self.groups)
-        for each in self._shared_rows():
+        for each in self._list_shared_terms():
             sums = np.bincount(each.choice, weighted[each.combination], each.owner.size)
             total += np.bincount(each.owner, each.factor * sums**2, self.groups)
         return np.maximum(total, 0.0)
 
-    def _shared_rows(self) -> list[SharedRowTerm]:
+    def _list_shared_terms(self) -> list[SharedRowTerm]:
         if not self._shared_terms:
             twice = len({each.stream for each in self.inputs}) < len(self.inputs)
-            self._shared_terms.extend(self._by_stream() if twice else self._by_subset())
+            self._shared_terms.extend(self._terms_by_stream() if twice else self._terms_by_subset())
         return self._shared_terms
 
-    def _by_subset(self) -> Iterator[SharedRowTerm]:
+    def _terms_by_subset(self) -> Iterator[SharedRowTerm]:
         everything = np.arange(self.group.size)
-        thinned = [each for each in self.inputs if each.is_thinned]
+        thinned = [each for each in self.inputs if each.is_sampled]
         for size in range(1, len(thinned) + 1):
             for chosen in combinations(thinned, size):
                 factor = -np.prod([each.keeps - 1 for each in chosen], axis=0)
                 yield _build_shared_term(everything, self.group, [each.rows for each in chosen], factor)
 
-    def _by_stream(self) -> Iterator[SharedRowTerm]:
+    def _terms_by_stream(self) -> Iterator[SharedRowTerm]:
         """Single rows only, each counted once in a combination wherever it stands."""
-        for stream in {each.stream: None for each in self.inputs if each.is_thinned}:
+        for stream in {each.stream: None for each in self.inputs if each.is_sampled}:
             places = [each for each in self.inputs if each.stream == stream]
             first = [_find_first_occurrences(places, number) for number in range(len(places))]
             rows = np.concatenate([each.rows[chosen] for each, chosen in zip(places, first, strict=True)])

@@ -34,7 +34,7 @@ BOUNDS = {"MIN": "at most", "MAX": "at least"}
 class EstimatedGroups:
     """Groups by key values; each aggregate's value per group, and its standard error where it has one."""
 
-    shown: GroupOutputs
+    group_outputs: GroupOutputs
     types: dict[str, pa.DataType]  # of keys and aggregates, by their column
     keys: list[pa.Array]
     values: list[pa.Array]
@@ -45,10 +45,10 @@ class EstimatedGroups:
         """Each group's key, its row, and whether HAVING lets it through."""
         holds = (
             np.ones(self.size, np.bool_)
-            if self.shown.having is None
-            else is_true(self.shown.having, self._column, self.size)
+            if self.group_outputs.having is None
+            else is_true(self.group_outputs.having, self._column, self.size)
         )
-        columns = [column.to_pylist() for output in self.shown.outputs for column in self._output(output.expr)]
+        columns = [column.to_pylist() for output in self.group_outputs.outputs for column in self._output_columns(output.expr)]
         identities = [[_to_hashable(value) for value in key.to_pylist()] for key in self.keys]
         for number in range(self.size):
             yield (
@@ -57,14 +57,14 @@ class EstimatedGroups:
                 bool(holds[number]),
             )
 
-    def _output(self, expr: Expr) -> list[pa.Array]:
-        number = find_bare_aggregate(self.shown, expr)
+    def _output_columns(self, expr: Expr) -> list[pa.Array]:
+        number = find_bare_aggregate(self.group_outputs, expr)
         if number is None:
             return [evaluate(expr, self._column, self.size)]
         error = self.errors[number]
         if error is not None:
             return [self.values[number], error]
-        return [self.values[number], pa.array([BOUNDS[self.shown.aggregates[number].function]] * self.size)]
+        return [self.values[number], pa.array([BOUNDS[self.group_outputs.aggregates[number].function]] * self.size)]
 
     def _column(self, wanted: Column) -> pa.Array:
         """A column of the groups' rows, in the type the query was bound with: expressions and HAVING take estimates for
@@ -150,17 +150,17 @@ def _estimate_aggregate(
     aggregate: Aggregate, number: int, table: pa.Table, sampled: SampledJoin
 ) -> tuple[pa.Array, pa.Array | None]:
     if aggregate.arg is None:
-        return _to_arrays(sampled.count(), np.zeros(sampled.groups, np.bool_))
+        return _to_arrays(sampled.estimate_count(), np.zeros(sampled.groups, np.bool_))
     values = _combine_column(table, aggregate_name(number))
     present = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
     if aggregate.function in BOUNDS:
         return _find_extremes(values, present, sampled.group, sampled.groups, largest=aggregate.function == "MAX"), None
     if aggregate.function == "COUNT":
-        return _to_arrays(sampled.total(np.ones(present.size), present), np.zeros(sampled.groups, np.bool_))
+        return _to_arrays(sampled.estimate_sum(np.ones(present.size), present), np.zeros(sampled.groups, np.bool_))
     missing = np.bincount(sampled.group, present, sampled.groups) == 0
     numbers = _to_floats(values)
     return _to_arrays(
-        sampled.total(numbers, present) if aggregate.function == "SUM" else sampled.mean(numbers, present), missing
+        sampled.estimate_sum(numbers, present) if aggregate.function == "SUM" else sampled.estimate_mean(numbers, present), missing
     )
 
 

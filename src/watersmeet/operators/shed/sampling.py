@@ -45,7 +45,7 @@ class DropBox:
             raise PlanError(f"a seed is a 64-bit number, got {self.seed}")
 
     @property
-    def drops(self) -> bool:
+    def is_dropping(self) -> bool:
         return self.keep < 1
 
     @property
@@ -54,21 +54,21 @@ class DropBox:
         return xxhash64_definition(self.stream.encode(), self.seed)
 
     @property
-    def below(self) -> int:
+    def hash_limit(self) -> int:
         """Rows whose hash is below are kept; meaningless where nothing is dropped."""
-        return int(Fraction(self.keep) * 2**64) - 2**63 if self.drops else 2**63 - 1
+        return int(Fraction(self.keep) * 2**64) - 2**63 if self.is_dropping else 2**63 - 1
 
-    def keeps(self, table: pa.Table) -> NDArray[np.bool_]:
+    def select_kept(self, table: pa.Table) -> NDArray[np.bool_]:
         """Which rows are kept."""
-        if not self.drops:
+        if not self.is_dropping:
             return np.ones(table.num_rows, np.bool_)
         hashes = hash_rows(table)
         hash_int64s(hashes, np.full(hashes.size, self.stream_seed, np.int64), np.ones(hashes.size, np.bool_))
-        return self.keeps_hashed(hashes)
+        return self.select_kept_hashes(hashes)
 
-    def keeps_hashed(self, hashes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def select_kept_hashes(self, hashes: NDArray[np.int64]) -> NDArray[np.bool_]:
         """The same, of rows whose hash is known."""
-        return hashes < self.below if self.drops else np.ones(hashes.size, np.bool_)
+        return hashes < self.hash_limit if self.is_dropping else np.ones(hashes.size, np.bool_)
 
 
 def build_drop_boxes(bound: BoundQuery, plan: Plan) -> dict[str, DropBox]:
@@ -87,7 +87,7 @@ def build_drop_boxes(bound: BoundQuery, plan: Plan) -> dict[str, DropBox]:
                 f'two shares to drop of stream "{name}"',
                 hint="rows are dropped from a stream before any alias reads them",
             )
-    return {name: box for name, box in found.items() if box.drops}
+    return {name: box for name, box in found.items() if box.is_dropping}
 
 
 def compute_keep_shares(bound: BoundQuery, plan: Plan) -> Mapping[str, float]:

@@ -87,7 +87,7 @@ def drop_late_rows(delta: InputBatch, watermark_us: int) -> InputBatch:
 
 def shed_rows(delta: InputBatch, box: DropBox, watermark_us: int) -> InputBatch:
     """The rows that the drop box keeps, and the late ones: a row that is late is late, kept or not."""
-    return delta.filter(box.keeps(delta.table) | (delta.times < watermark_us)) if box.drops else delta
+    return delta.filter(box.select_kept(delta.table) | (delta.times < watermark_us)) if box.is_dropping else delta
 
 
 def release_rows(

@@ -1,6 +1,4 @@
-"""What a meet does, as a frozen value: inputs, windows, bounds, keys, and for each origin the order in which the others
-are probed.
-"""
+"""Configuration of a window join, as a frozen value: inputs, windows, bounds, keys, and the probe order per origin."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ from watersmeet.operators.window_join.join_predicates import (
 
 @dataclass(frozen=True, slots=True)
 class JoinInput:
-    """One input: what is kept of its rows, and when they leave."""
+    """One input: which columns and keys of its rows are stored, and how long."""
 
     number: int
     alias: str
@@ -50,10 +48,8 @@ class JoinInput:
     selection: Expr | None
     keys: tuple[tuple[int, Expr], ...]  # (equality class, key expression)
     ranges: tuple[tuple[int, Expr], ...]  # (value column, expression) of theta conditions a kernel checks
-    operands: tuple[
-        Expr, ...
-    ]  # other expressions whose errors count on every row that passes `selection`, in every plan
-    columns: tuple[str, ...]  # what any plan reads after admission, so that state does not depend on the plan
+    operands: tuple[Expr, ...]  # other expressions whose errors count on every row that passes `selection`, in any plan
+    columns: tuple[str, ...]  # read after admission by any plan, so that state does not depend on the plan
     retention_us: int
 
     @property
@@ -62,19 +58,21 @@ class JoinInput:
 
     @property
     def own_predicates(self) -> tuple[Expr, ...]:
-        """The conjuncts of `selection`. Rows that fail one are not evaluated in any other expression."""
+        """The conjuncts of `selection`. No other expression is evaluated on rows that fail one of them."""
         return conjuncts(self.selection)
 
     @property
     def has_ends(self) -> bool:
-        """Whether rows carry the last instant of their validity, because bounds between times cannot say it."""
+        """Whether rows carry the last instant of their validity, because bounds between times cannot express it."""
         return isinstance(self.window, RowsWindow | TumbleWindow)
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeStep:
-    """Binding one more input: which key classes connect it, to which bound inputs, and what becomes checkable once it
-    is bound.
+    """One step of a probe order: it binds one more input.
+
+    `key_classes` connect the target to the bound inputs in `providers`. `checks` are the predicates that can be tested
+    once the target is bound.
     """
 
     target: int
@@ -85,14 +83,14 @@ class ProbeStep:
 
 @dataclass(frozen=True, slots=True)
 class JoinConfig:
-    """Everything `step` needs that is not data."""
+    """Everything `join_batch` needs that is not data."""
 
     inputs: tuple[JoinInput, ...]
     bounds: DifferenceBounds
     exact_classes: frozenset[int]
     classes: EqualityClasses
     thetas: tuple[Theta, ...]
-    residuals: tuple[Expr, ...]  # what only evaluation can check
+    residuals: tuple[Expr, ...]  # predicates that no kernel checks
     orders: tuple[tuple[ProbeStep, ...], ...]  # by origin; relations are never origins
     outputs: tuple[Output, ...]
     result: pa.Schema
@@ -101,21 +99,23 @@ class JoinConfig:
 
     @property
     def stream_numbers(self) -> tuple[int, ...]:
+        """The numbers of the inputs that are streams."""
         return tuple(each.number for each in self.inputs if each.is_stream)
 
     @property
     def aliases(self) -> dict[str, int]:
+        """Input numbers by alias."""
         return {each.alias: each.number for each in self.inputs}
 
 
 def build_join_config(
     bound: BoundQuery, plan: Plan | None = None, *, kernel_thetas: bool = False, also_evaluated: tuple[Expr, ...] = ()
 ) -> JoinConfig:
-    """The meet that answers a select-project-join query.
+    """Return the window join that answers a select-project-join query.
 
-    With `kernel_thetas`, comparisons between two inputs are given to the kernel as conditions on codes instead of being
-    checked on its candidates. `also_evaluated` are expressions over one source each that are evaluated for every row of
-    it.
+    With `kernel_thetas`, the kernel checks comparisons between two inputs as conditions on codes. Otherwise they are
+    checked on its candidates. `also_evaluated` are expressions over one source each that are evaluated on every row of
+    that source.
     """
     plan = plan or Plan()
     if bound.is_aggregation:
@@ -169,7 +169,7 @@ def build_join_config(
 
 
 def _resolve_order(bound: BoundQuery, plan: Plan, origin: int, otherwise: tuple[int, ...]) -> tuple[int, ...]:
-    """The order of the other inputs that the plan gives for an origin, as numbers."""
+    """Return the order of the other inputs that the plan gives for an origin, or `otherwise`."""
     order = plan.order(bound.sources[origin].alias)
     if order is None:
         return otherwise
@@ -185,7 +185,7 @@ def _resolve_order(bound: BoundQuery, plan: Plan, origin: int, otherwise: tuple[
 def _split_thetas(
     bound: BoundQuery, classes: EqualityClasses, number: dict[str, int]
 ) -> tuple[tuple[Theta, ...], dict[int, tuple[tuple[int, Expr], ...]], tuple[Expr, ...]]:
-    """The residual comparisons a kernel can check, the value columns they need by input, and what is left."""
+    """Return the comparisons that a kernel can check, their value columns by input, and the other residuals."""
     thetas: list[Theta] = []
     columns: dict[tuple[int, Expr], int] = {}
     residuals: list[Expr] = []
@@ -205,7 +205,7 @@ def _split_thetas(
 
 
 def _split_by_source(bound: BoundQuery) -> tuple[list[tuple[Expr, ...]], tuple[Expr, ...]]:
-    """Predicates that read one source, by source; and the rest. A predicate that reads none goes to the first stream."""
+    """Return the predicates over one source, by source, and the rest. Those over no source go to the first stream."""
     number = {source.alias: i for i, source in enumerate(bound.sources)}
     local: list[tuple[Expr, ...]] = [() for _ in bound.sources]
     shared: tuple[Expr, ...] = ()
@@ -221,7 +221,7 @@ def _split_by_source(bound: BoundQuery) -> tuple[list[tuple[Expr, ...]], tuple[E
 def _list_operands(
     bound: BoundQuery, alias: str, residuals: tuple[Expr, ...], also_evaluated: tuple[Expr, ...]
 ) -> tuple[Expr, ...]:
-    """Expressions over one input, besides its keys, that can raise and whose errors count on every row, met or not."""
+    """Return expressions over one input, except keys, that can raise; their errors count even on rows without a match."""
     parts = (*(operand for predicate in residuals for operand in single_source_operands(predicate)), *also_evaluated)
     own = dict.fromkeys(part for part in parts if sources_of(part) == {alias})
     return tuple(part for part in own if may_raise(part, _empty_columns(bound)))
@@ -265,20 +265,20 @@ def _infer_class_types(bound: BoundQuery, inputs: tuple[JoinInput, ...]) -> dict
 
 
 def _infer_type(bound: BoundQuery, expr: Expr) -> pa.DataType:
-    """The type of any bound expression, by evaluating it on no rows."""
+    """Return the type of a bound expression by evaluating it on no rows."""
     return evaluate(expr, _empty_columns(bound), 0).type
 
 
 def _empty_columns(bound: BoundQuery) -> Callable[[Column], pa.Array]:
-    """The columns of the sources without any row."""
+    """Return a function that gives each column of the sources without rows."""
     fields = {source.alias: source.fields for source in bound.sources}
 
-    def nothing(column: Column) -> pa.Array:
+    def empty_column(column: Column) -> pa.Array:
         if column.source is None:
             raise InternalError(f'column "{column.name}" was never bound')
         return pa.nulls(0, fields[column.source].field(column.name).type)
 
-    return nothing
+    return empty_column
 
 
 def _build_result_schema(bound: BoundQuery) -> pa.Schema:
@@ -318,13 +318,13 @@ def choose_probe_order(
     origin: int,
     early: Collection[int] = (),
 ) -> tuple[int, ...]:
-    """Return the order in which an origin's rows probe the other inputs when no plan gives one and nothing is known of
-    the streams.
+    """Return the default probe order of an origin, for a plan without an order and streams without statistics.
 
-    Greedy. Next comes the input with the most equalities with the inputs bound so far; then the one with the most
-    ranges (a band has two), then with the most other predicates that can be tested once it is bound. So no cross
-    product comes before a predicate that could cut it. Between equals, an input that is aggregated early comes first,
-    because a row meets a group of it instead of rows; then the one that keeps rows for the shortest time.
+    The choice is greedy. Next comes the input with the most equalities with the inputs bound so far. Ties go to the
+    input with the most ranges (a band has two), then to the one with the most other predicates that can be tested once
+    it is bound. So no cross product comes before a predicate that could reduce it. Among equals, an input that is
+    aggregated early comes first, because a row matches a group of it instead of rows. Then comes the input that keeps
+    rows for the shortest time.
     """
     predicates = [
         (frozenset(aliases[alias] for alias in sources_of(each)), is_range(each)) for each in classes.residuals
@@ -343,10 +343,10 @@ def choose_probe_order(
 
     gaps_us = bounds.later_by_us
     order: list[int] = []
-    known, left = [origin], [each for each in range(len(gaps_us)) if each != origin]
-    while left:
-        best = min(left, key=rank)
+    known, remaining = [origin], [each for each in range(len(gaps_us)) if each != origin]
+    while remaining:
+        best = min(remaining, key=rank)
         order.append(best)
         known.append(best)
-        left.remove(best)
+        remaining.remove(best)
     return tuple(order)

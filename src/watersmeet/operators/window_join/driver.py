@@ -1,7 +1,7 @@
-"""The driver of the meet operator: one batch in, its results and the next state out.
+"""The driver of the window join: it takes one batch and returns its results and the next state.
 
-The driver admits rows, cuts the batch into stretches of time, lets expired panes go, and decides which rows are old and
-which are new. A tactic finds every combination with at least one new row, each exactly once.
+The driver admits rows, splits the batch into time slices, evicts expired panes, and decides which rows are old and which
+are new. A tactic finds every match with at least one new row exactly once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.algebra.expressions import Expr
-from watersmeet.operators import parallel as cores
+from watersmeet.operators import parallel
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.window_join.admission import (
     InputBatch,
@@ -38,7 +38,7 @@ Returned = TypeVar("Returned")
 
 @dataclass(frozen=True)
 class BatchCounters:
-    """What a step did, per input."""
+    """Rows of one batch per input, its results and its work."""
 
     arrived: tuple[int, ...]
     late: tuple[int, ...]
@@ -48,7 +48,7 @@ class BatchCounters:
 
 @dataclass(frozen=True)
 class BatchResult:
-    """The outcome of a step."""
+    """Results of one batch, and the state after it."""
 
     results: list[pa.RecordBatch]
     state: JoinState
@@ -56,44 +56,45 @@ class BatchResult:
 
 
 def join_batch(
-    config: JoinConfig, state: JoinState, deltas: dict[int, InputBatch], watermark_us: int, future_us: int
+    config: JoinConfig, state: JoinState, batches: dict[int, InputBatch], watermark_us: int, future_us: int
 ) -> BatchResult:
-    """Joins a batch. Time is an argument, never a clock.
+    """Join one batch. Time is an argument, never a system call.
 
-    `watermark_us` is the query's watermark at the start of the batch: rows before it are late. `future_us` is a promise
-    that no later batch brings a row before it that is not late: rows that wait are released up to it, and state that
-    cannot reach it is dropped.
+    `watermark_us` is the query's watermark at the start of the batch: rows before it are late. `future_us` is a promise:
+    later batches contain only rows at or after it, or late rows. The join releases waiting rows before it and evicts
+    state that cannot match rows at or after it.
     """
-    results, (following, counters) = exhaust(iter_join_batch(config, state, deltas, watermark_us, future_us))
+    results, (following, counters) = exhaust(iter_join_batch(config, state, batches, watermark_us, future_us))
     return BatchResult(results, following, counters)
 
 
-def exhaust(under_way: Generator[pa.RecordBatch, None, Returned]) -> tuple[list[pa.RecordBatch], Returned]:
-    """All that a generator yields, and what it returns."""
+def exhaust(generator: Generator[pa.RecordBatch, None, Returned]) -> tuple[list[pa.RecordBatch], Returned]:
+    """Return everything that a generator yields, and its return value."""
     results: list[pa.RecordBatch] = []
     while True:
         try:
-            results.append(next(under_way))
-        except StopIteration as over:
-            return results, over.value
+            results.append(next(generator))
+        except StopIteration as stop:
+            return results, stop.value
 
 
 def iter_join_batch(
-    config: JoinConfig, state: JoinState, deltas: dict[int, InputBatch], watermark_us: int, future_us: int
+    config: JoinConfig, state: JoinState, batches: dict[int, InputBatch], watermark_us: int, future_us: int
 ) -> Generator[pa.RecordBatch, None, tuple[JoinState, BatchCounters]]:
-    """`step` with its results one piece at a time: none is held here, however many there are. Returns the next state
-    and the counters.
+    """Join one batch like `join_batch`, but yield each piece of the results and hold none of them.
+
+    The generator returns the next state and the counters.
     """
-    kept = {i: drop_late_rows(delta, watermark_us) for i, delta in deltas.items()}
+    on_time = {i: drop_late_rows(batch, watermark_us) for i, batch in batches.items()}
     tally = WorkCounters(len(state.inputs))
-    released, inputs = _release_inputs(config, state, kept, future_us, tally.timer)
+    released, inputs = _release_inputs(config, state, on_time, future_us, tally.timer)
     derived = DerivedState(state.derived if find_tactic(config.plan).resume_plan is not None else None)
-    found = 0
+    result_rows = 0
     bounds = list(split_by_time([released[i] for i in config.stream_numbers], config))
     for before_us, new, timer in cores.prefetch_next(_build_panes(config, released, bounds)):
         tally.timer.add(timer)
         for batch in _join(config, inputs, new, tally, derived):
-            found += batch.num_rows
+            result_rows += batch.num_rows
             yield batch
         horizon_us = min(before_us, future_us)
         inputs = [
@@ -101,16 +102,16 @@ def iter_join_batch(
             for i, each in enumerate(inputs)
         ]
     counters = BatchCounters(
-        arrived=tuple(len(deltas[i]) if i in deltas else 0 for i in range(len(inputs))),
-        late=tuple(len(deltas[i]) - len(kept[i]) if i in deltas else 0 for i in range(len(inputs))),
-        results=found,
+        arrived=tuple(len(batches[i]) if i in batches else 0 for i in range(len(inputs))),
+        late=tuple(len(batches[i]) - len(on_time[i]) if i in batches else 0 for i in range(len(inputs))),
+        results=result_rows,
         tally=tally,
     )
     return JoinState(tuple(inputs), derived.value), counters
 
 
 def add_relation(config: JoinConfig, state: JoinState, number: int, table: pa.Table) -> JoinState:
-    """The state with a relation's rows in it: one pane that never leaves."""
+    """Return the state with the rows of a relation, as one pane that never expires."""
     rows = ReleasedRows(table, np.zeros(table.num_rows, np.int64), None)
     pane = build_pane(config.inputs[number], rows)
     inputs = list(state.inputs)
@@ -119,36 +120,37 @@ def add_relation(config: JoinConfig, state: JoinState, number: int, table: pa.Ta
 
 
 def _release_inputs(
-    config: JoinConfig, state: JoinState, deltas: dict[int, InputBatch], future_us: int, timer: OperatorTimer
+    config: JoinConfig, state: JoinState, batches: dict[int, InputBatch], future_us: int, timer: OperatorTimer
 ) -> tuple[dict[int, ReleasedRows], list[WindowState]]:
     inputs = list(state.inputs)
     released: dict[int, ReleasedRows] = {}
     for i in config.stream_numbers:
         source = config.inputs[i]
-        delta = deltas[i] if i in deltas else _empty_batch(source)  # a delta without rows still knows its columns
+        batch = batches[i] if i in batches else _empty_batch(source)  # an empty batch still has its columns
         with timer.measure(INGEST, i):
-            released[i], inputs[i] = release_rows(source, inputs[i], delta, future_us, waits=config.waits_for_watermark)
+            released[i], inputs[i] = release_rows(source, inputs[i], batch, future_us, waits=config.waits_for_watermark)
     return released, inputs
 
 
 def _build_panes(
     config: JoinConfig, released: dict[int, ReleasedRows], bounds: list[tuple[int, int]]
 ) -> Iterator[tuple[int, dict[int, Pane], OperatorTimer]]:
-    """Stretch by stretch: the time before which it ends, its new panes, and how long they took. None of it depends on
-    what was before.
+    """Yield for each time slice its exclusive end, its new panes, and the time it took to build them.
+
+    The panes do not depend on earlier slices, so they can be built ahead.
     """
-    prepare = find_tactic(config.plan).prepare if len(bounds) > 1 else None  # a single one has its turn at once
+    prepare = find_tactic(config.plan).prepare if len(bounds) > 1 else None  # a single slice is probed at once
     for from_us, before_us in bounds:
         rows = [released[i].between(from_us, before_us) for i in config.stream_numbers]
-        made = cores.parallel_map(
+        timed_panes = cores.parallel_map(
             partial(_build_timed_pane, config),
             list(zip(config.stream_numbers, rows, strict=True)),
             sum(each.times.size for each in rows),
         )
-        new = {i: pane for i, (pane, _) in zip(config.stream_numbers, made, strict=True)}
+        new = {i: pane for i, (pane, _) in zip(config.stream_numbers, timed_panes, strict=True)}
         timer = OperatorTimer()
-        for _, its in made:
-            timer.add(its)
+        for _, pane_timer in timed_panes:
+            timer.add(pane_timer)
         if prepare is not None:
             with timer.measure(PROBE):
                 prepare(config, new)
@@ -178,8 +180,8 @@ def _join(
         return
     search = find_tactic(config.plan).search(config, derived)
     found = tally.timer.measure_items(PROBE, search(config, [each.panes for each in inputs], new, tally))
-    some = (each for each in found if len(each[1]))
-    for batch, timer in cores.pipelined_map(partial(_materialize_timed, config), some, lambda each: len(each[1])):
+    nonempty = (each for each in found if len(each[1]))
+    for batch, timer in cores.pipelined_map(partial(_materialize_timed, config), nonempty, lambda each: len(each[1])):
         tally.timer.add(timer)
         yield batch
 
@@ -187,7 +189,7 @@ def _join(
 def _materialize_timed(
     config: JoinConfig, found: tuple[dict[int, Panes], PartialMatches]
 ) -> tuple[pa.RecordBatch, OperatorTimer]:
-    """The rows, and how long it took, by whichever core it was done."""
+    """Return the result rows and the time of the core that built them."""
     timer = OperatorTimer()
     with timer.measure(EMIT):
         batch = _materialize(config, *found)

@@ -1,6 +1,11 @@
-"""Equality classes: which keys of which inputs have to be equal, transitivity included.
+"""Predicates between inputs that kernels check: equality classes and theta conditions.
 
-`a.x = b.x AND b.x = c.x` is one class with a key on each of three inputs, so any of them can be probed from any other.
+An equality class contains the keys that must be equal, including by transitivity. `a.x = b.x AND b.x = c.x` is one class
+with a key on each of three inputs, so a probe can go from any of them to any other.
+
+A theta condition compares an expression over one input with an expression over another. Both sides become
+order-preserving int64 codes. `a.x < b.y + 5` is then one integer comparison, and a tree index on `a.x` can answer it. A
+NULL side makes the comparison not true, so such rows match nothing.
 """
 
 from __future__ import annotations
@@ -17,31 +22,33 @@ from watersmeet.operators.keys import encode_keys
 
 @dataclass(frozen=True, slots=True)
 class EqualityClasses:
-    """`keys[c][i]` is the key of input i in class c. `residuals` are the predicates over several inputs that no class
-    covers.
+    """Equality classes of a query: `keys[c][i]` is the key of input i in class c.
+
+    `residuals` are the predicates over several inputs that no class covers.
     """
 
     keys: tuple[dict[int, Expr], ...]
     residuals: tuple[Expr, ...]
 
     def keys_of(self, number: int) -> tuple[tuple[int, Expr], ...]:
+        """Return the (class, key) pairs of an input."""
         return tuple((c, members[number]) for c, members in enumerate(self.keys) if number in members)
 
     def find_connections(self, target: int, known: list[int]) -> list[tuple[int, int]]:
-        """Classes in which the target has a key and so has one of the known inputs, with the first such input."""
-        found = []
+        """Return the classes that hold a key of the target and of a known input, with the first such input."""
+        connections = []
         for key_class, members in enumerate(self.keys):
             if target in members:
                 provider = next((i for i in known if i in members), None)
                 if provider is not None:
-                    found.append((key_class, provider))
-        return found
+                    connections.append((key_class, provider))
+        return connections
 
 
 def build_equality_classes(predicates: tuple[Expr, ...], numbers: dict[str, int]) -> EqualityClasses:
-    """Merges equalities between expressions over one input each into classes; everything else stays a residual.
+    """Merge equalities between expressions over one input each into classes; all other predicates stay residuals.
 
-    An input keeps one key per class. An equality that would give it a second one stays a residual, so nothing is lost.
+    An input has one key per class. An equality that would give it a second one stays a residual, so none is lost.
     """
     classes: list[dict[int, Expr]] = []
     residuals: list[Expr] = []
@@ -53,7 +60,7 @@ def build_equality_classes(predicates: tuple[Expr, ...], numbers: dict[str, int]
 
 
 def _equality_sides(predicate: Expr, numbers: dict[str, int]) -> dict[int, Expr] | None:
-    """The two sides of an equality between two inputs, by input; None for any other predicate."""
+    """Return the two sides of an equality between two inputs, by input; None for any other predicate."""
     if not (isinstance(predicate, Comparison) and predicate.op == "="):
         return None
     sides = [(sources_of(side), side) for side in (predicate.left, predicate.right)]
@@ -64,7 +71,7 @@ def _equality_sides(predicate: Expr, numbers: dict[str, int]) -> dict[int, Expr]
 
 
 def _merge_equality(classes: list[dict[int, Expr]], ends: dict[int, Expr]) -> bool:
-    """Adds the equality to the classes that have one of its ends; False when an input would get two keys in one class."""
+    """Add an equality to the classes of its sides; return False if an input would get two keys in one class."""
     touched = [members for members in classes if any(members.get(i) == key for i, key in ends.items())]
     merged: dict[int, Expr] = {}
     for part in (*touched, ends):
@@ -79,7 +86,7 @@ def _merge_equality(classes: list[dict[int, Expr]], ends: dict[int, Expr]) -> bo
 
 @dataclass(frozen=True, slots=True)
 class Theta:
-    """`left op right`: value column `left_column` of input `left` against `right_column` of input `right`."""
+    """`left op right`: value column `left_column` of input `left` compared with `right_column` of input `right`."""
 
     op: str
     left: int
@@ -88,7 +95,7 @@ class Theta:
     right_column: int
 
     def orient_to(self, target: int) -> tuple[str, int, int, int] | None:
-        """As (op, target's column, other input, its column), with the target on the left."""
+        """Return (op, target's column, other input, its column), with the target on the left."""
         if target == self.left:
             return self.op, self.left_column, self.right, self.right_column
         if target == self.right:
@@ -97,20 +104,23 @@ class Theta:
 
 
 def split_betweens(predicates: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """Split BETWEEN into the two comparisons it stands for: each is a conjunct of its own."""
-    spread: list[Expr] = []
+    """Split BETWEEN into its two comparisons, each a separate conjunct."""
+    comparisons: list[Expr] = []
     for predicate in predicates:
         if isinstance(predicate, Between):
-            spread += [Comparison(">=", predicate.arg, predicate.low), Comparison("<=", predicate.arg, predicate.high)]
+            comparisons += [
+                Comparison(">=", predicate.arg, predicate.low),
+                Comparison("<=", predicate.arg, predicate.high),
+            ]
         elif isinstance(predicate, And):
-            spread += split_betweens(predicate.args)
+            comparisons += split_betweens(predicate.args)
         else:
-            spread.append(predicate)
-    return tuple(spread)
+            comparisons.append(predicate)
+    return tuple(comparisons)
 
 
 def split_comparison(predicate: Expr) -> tuple[str, Expr, Expr] | None:
-    """(op, left, right) of a comparison whose sides read one input each, and not the same one."""
+    """Return (op, left, right) of a comparison whose sides read one input each, and different ones."""
     if not isinstance(predicate, Comparison):
         return None
     left, right = sources_of(predicate.left), sources_of(predicate.right)
@@ -120,13 +130,13 @@ def split_comparison(predicate: Expr) -> tuple[str, Expr, Expr] | None:
 
 
 def is_range(predicate: Expr) -> bool:
-    """Whether the predicate bounds a value of one input by a value of another, so that a sorted index can answer it."""
+    """Return whether the predicate bounds a value of one input by another input, so that a sorted index can answer it."""
     sides = split_comparison(predicate)
     return sides is not None and sides[0] != "<>"
 
 
 def is_orderable(kind: pa.DataType) -> bool:
-    """Whether values of the type have order-preserving codes of 64 bits."""
+    """Return whether values of the type have order-preserving codes of 64 bits."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
@@ -136,9 +146,9 @@ def is_orderable(kind: pa.DataType) -> bool:
 
 
 def encode_ordered(values: pa.Array) -> NDArray[np.int64]:
-    """Codes that compare as the values do; NaN is above every number.
+    """Return codes that compare like the values; NaN is above every number.
 
-    >>> ordered_codes(pa.array([1.5, float("nan"), -2.0, -0.0])).argsort().tolist()
+    >>> encode_ordered(pa.array([1.5, float("nan"), -2.0, -0.0])).argsort().tolist()
     [2, 3, 0, 1]
     """
     codes = encode_keys(values)

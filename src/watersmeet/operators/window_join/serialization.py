@@ -1,7 +1,9 @@
-"""State as parts that are saved one by one: a pane, the rows that wait, a counter of rows.
+"""Serialization of the state of a window join: as parts that are saved one by one, or as one blob.
 
-Panes are immutable, so a part that a step did not touch is the same object afterwards; whoever saves parts by identity
-never writes a window twice.
+A part is a pane, the waiting rows or the row counter of one input. Panes are immutable, so a part that a batch did not
+change is the same object afterwards. A host that saves parts by identity never writes a window twice.
+
+A blob is a checksummed JSON header followed by Arrow IPC streams. There are no pickles: a blob is data, never code.
 """
 
 from __future__ import annotations
@@ -26,10 +28,13 @@ from watersmeet.operators.window_join.state import JoinState, WindowState
 
 PANE, WAITING, COUNTER = "pane", "waiting", "counter"
 
+_MAGIC = b"WMS1"
+_COUNTER_ARRAYS = ("oldest", "newest", "held", "node_seq", "node_next")
+
 
 @dataclass(frozen=True, slots=True)
 class WindowPart:
-    """One value of the state of an input, as it is in derived."""
+    """One value of the state of an input, as it is in memory."""
 
     number: int
     kind: str
@@ -40,6 +45,7 @@ class WindowPart:
         return 0 if isinstance(self.value, RowCounter) else len(self.value)
 
     def bytes(self) -> bytes:
+        """Return the serialized value."""
         if isinstance(self.value, Pane):
             return to_ipc_bytes(_drop_duplicate_columns(pane_to_table(self.value)))
         if isinstance(self.value, RowCounter):
@@ -49,13 +55,15 @@ class WindowPart:
 
 @dataclass(frozen=True, slots=True)
 class SavedPart:
+    """One serialized value of the state of an input."""
+
     number: int
     kind: str
     blob: bytes | pa.Buffer
 
 
 def list_state_parts(config: JoinConfig, state: JoinState) -> list[WindowPart]:
-    """Everything the streams' states hold, panes oldest first. Relations are not among it: they do not change."""
+    """Return all state of the streams, panes oldest first. Relations are left out because they never change."""
     parts: list[WindowPart] = []
     for i in config.stream_numbers:
         each = state.inputs[i]
@@ -68,7 +76,7 @@ def list_state_parts(config: JoinConfig, state: JoinState) -> list[WindowPart]:
 
 
 def restore_state(config: JoinConfig, saved: Sequence[SavedPart]) -> JoinState:
-    """The inverse of `state_parts`: the parts of an input in the same order."""
+    """Invert `list_state_parts`; the parts of an input must come in the same order."""
     return JoinState(
         tuple(
             _restore_window(config, i, [part for part in saved if part.number == i]) for i in range(len(config.inputs))
@@ -94,9 +102,7 @@ def _read_table(blob: bytes | pa.Buffer) -> pa.Table:
 
 
 def _drop_duplicate_columns(table: pa.Table) -> pa.Table:
-    """The table without columns whose 64-bit values stand in another one as well: a time beside its own column, a key
-    beside its code.
-    """
+    """Drop columns with the same 64-bit values as another column, such as a key that is equal to its code."""
     kept: dict[str, NDArray[np.int64]] = {}
     twins: dict[str, str] = {}
     for name in table.column_names:
@@ -110,16 +116,16 @@ def _drop_duplicate_columns(table: pa.Table) -> pa.Table:
             twins[name] = twin
     if not twins:
         return table
-    about = {b"twins": json.dumps(twins).encode(), b"schema": table.schema.serialize().to_pybytes()}
-    return table.drop_columns(list(twins)).replace_schema_metadata(about)
+    metadata = {b"twins": json.dumps(twins).encode(), b"schema": table.schema.serialize().to_pybytes()}
+    return table.drop_columns(list(twins)).replace_schema_metadata(metadata)
 
 
 def _restore_duplicate_columns(table: pa.Table) -> pa.Table:
-    about = table.schema.metadata or {}
-    if b"twins" not in about:
+    metadata = table.schema.metadata or {}
+    if b"twins" not in metadata:
         return table
-    twins = json.loads(about[b"twins"])
-    schema = pa.ipc.read_schema(pa.py_buffer(about[b"schema"]))
+    twins = json.loads(metadata[b"twins"])
+    schema = pa.ipc.read_schema(pa.py_buffer(metadata[b"schema"]))
     columns = [
         _combine_chunks(table.column(twins[f.name])).view(f.type) if f.name in twins else table.column(f.name)
         for f in schema
@@ -137,19 +143,15 @@ def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-_MAGIC = b"WMS1"
-_ARRAYS = ("oldest", "newest", "held", "node_seq", "node_next")
-
-
 def serialize_state(state: JoinState) -> bytes:
-    """The whole state. Access paths are not part of it: they are made again when first probed."""
+    """Return the complete state as one blob. Access paths are left out: the first probe rebuilds them."""
     parts: list[bytes] = []
     header = [_pack_window(each, parts) for each in state.inputs]
     return pack_blob({"inputs": header}, parts)
 
 
 def deserialize_state(config: JoinConfig, blob: bytes) -> JoinState:
-    """The inverse of `state_bytes`, for the same query."""
+    """Invert `serialize_state`, for the same query."""
     header, parts = unpack_blob(blob)
     if len(header["inputs"]) != len(config.inputs):
         raise InputError(f"the saved state has {len(header['inputs'])} inputs, the query has {len(config.inputs)}")
@@ -161,18 +163,19 @@ def deserialize_state(config: JoinConfig, blob: bytes) -> JoinState:
 
 
 def pack_blob(header: dict[str, Any], parts: list[bytes]) -> bytes:
-    """One blob out of a header and Arrow streams."""
+    """Return one blob that holds a header and Arrow streams."""
     text = json.dumps({**header, "sizes": [len(part) for part in parts]}).encode()
     body = struct.pack("<I", len(text)) + text + b"".join(parts)
     return _MAGIC + struct.pack("<I", zlib.crc32(body)) + body
 
 
 def unpack_blob(blob: bytes) -> tuple[dict[str, Any], Iterator[pa.Table]]:
+    """Return the header and the tables of a blob; refuse damaged bytes."""
     if len(blob) < 12 or blob[:4] != _MAGIC:
         raise InputError("these bytes are not a saved state")
     body = memoryview(blob)[8:]
     if zlib.crc32(body) != struct.unpack_from("<I", blob, 4)[0]:
-        raise InputError("the saved state is damaged: its checksum does not fit")
+        raise InputError("the saved state is damaged: its checksum does not match")
     (length,) = struct.unpack_from("<I", body)
     header = json.loads(bytes(body[4 : 4 + length]))
     return header, _read_tables(body[4 + length :], header["sizes"])
@@ -204,6 +207,7 @@ def _unpack_window(source: JoinInput, saved: dict[str, Any], parts: Iterator[pa.
 
 
 def pane_to_table(pane: Pane) -> pa.Table:
+    """Return a pane as a table; the first letter of a column name tells its role."""
     columns: dict[str, pa.Array] = {"t": pa.array(pane.times)}
     if pane.ends is not None:
         columns["e"] = pa.array(pane.ends)
@@ -216,12 +220,13 @@ def pane_to_table(pane: Pane) -> pa.Table:
 
 
 def pane_from_table(table: pa.Table) -> Pane:
-    found = {name: table.column(name).combine_chunks() for name in table.column_names}
-    numbers = {name: values.to_numpy() for name, values in found.items() if name[0] in "tesh"}
+    """Invert `pane_to_table`."""
+    arrays = {name: table.column(name).combine_chunks() for name in table.column_names}
+    numbers = {name: values.to_numpy() for name, values in arrays.items() if name[0] in "tesh"}
     return Pane(
         times=numbers["t"],
-        columns={name[1:]: values for name, values in found.items() if name[0] == "c"},
-        keys={int(name[1:]): values for name, values in found.items() if name[0] == "k"},
+        columns={name[1:]: values for name, values in arrays.items() if name[0] == "c"},
+        keys={int(name[1:]): values for name, values in arrays.items() if name[0] == "k"},
         codes={int(name[1:]): codes for name, codes in numbers.items() if name[0] == "h"},
         ends=numbers.get("e"),
         seqs=numbers.get("s"),
@@ -229,19 +234,22 @@ def pane_from_table(table: pa.Table) -> Pane:
 
 
 def counter_to_dict(counter: RowCounter) -> dict[str, Any]:
-    arrays = {name: getattr(counter, name).tolist() for name in _ARRAYS}
+    """Return a row counter as JSON values."""
+    arrays = {name: getattr(counter, name).tolist() for name in _COUNTER_ARRAYS}
     return {**arrays, "partitions": list(counter.partitions), "nodes": counter.nodes, "next_seq": counter.next_seq}
 
 
 def counter_from_dict(source: JoinInput, saved: dict[str, Any]) -> RowCounter:
+    """Invert `counter_to_dict`."""
     if not isinstance(source.window, RowsWindow):
         raise InternalError(f'state of a ROWS window for "{source.alias}", which has none')
-    arrays = {name: np.array(saved[name], np.int64) for name in _ARRAYS}
+    arrays = {name: np.array(saved[name], np.int64) for name in _COUNTER_ARRAYS}
     partitions = {tuple(key): number for number, key in enumerate(saved["partitions"])}
     return RowCounter(source.window, partitions, **arrays, nodes=saved["nodes"], next_seq=saved["next_seq"])
 
 
 def to_ipc_bytes(table: pa.Table) -> bytes:
+    """Return a table as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

@@ -1,11 +1,12 @@
-"""Re-optimization while a query runs: what is measured as rows flow, when that is reason enough to plan again, and what
-came of it.
+"""Adaptive re-optimization: what is measured while a query runs, when to plan again, and what was decided.
 
-An evaluation is due at a batch boundary once enough rows have come. It compares the rate of every stream, and the work
-of the join per row, with what they were when the running plan was last looked at. Only a move past a threshold, and
-past what chance explains, plans again; only a plan that is predicted to be clearly cheaper takes over. Both together
-keep a steady stream from going back and forth. State is the base windows, whatever the plan, so there is nothing to
-migrate. Everything is decided by the rows themselves, never by a clock, so a replay decides the same.
+An evaluation is due at a batch boundary once enough rows have arrived. It compares the rate of every stream, and the
+work of the join per row, with their values when the running plan was last checked. It plans again only if a value has
+changed past a threshold and by more than chance explains. It switches only to a plan that is predicted to be clearly
+cheaper. Both rules keep a steady stream from switching back and forth.
+
+State is the base windows for every plan, so there is nothing to migrate. All decisions depend on the rows, never on a
+clock, so a replay decides the same.
 
 References: Golab, Özsu, section 4.3, heuristic 8: re-order when rates change past a threshold.
 """
@@ -57,9 +58,7 @@ Int64s = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class StartingPlan:
-    """The plan a run begins with, the budget it keeps, and the wishes for what is dropped; None where rows are never
-    dropped.
-    """
+    """Plan that a run starts with, its budget, and its shedding policy (None: rows are never shed)."""
 
     plan: Plan
     budget: Budget = Budget()  # noqa: RUF009  # frozen
@@ -68,9 +67,7 @@ class StartingPlan:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """At which batch was looked again, why, and by which plan the run goes on; with the predicted seconds of CPU per
-    second of both.
-    """
+    """One re-optimization: its batch, its reason, the plan from then on, and the predicted CPU cores of both plans."""
 
     batch: int
     reason: str
@@ -85,6 +82,7 @@ class Decision:
         return f"batch {self.batch}: {self.reason}; {costs}; {outcome}"
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the decision as JSON values."""
         return {
             "batch": self.batch,
             "reason": self.reason,
@@ -97,8 +95,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What one evaluation measured: rows per second of event time by stream, and rows probed and met per row that came
-    in.
+    """Measurements of one evaluation.
+
+    They are rows per second of event time by stream, and rows probed and matched per input row.
     """
 
     rows_per_s: Mapping[str, float]
@@ -107,7 +106,7 @@ class Signals:
     batch_s: float
 
     def describe_changes(self, before: Signals) -> Iterator[str]:
-        """In words, what is no longer as it was."""
+        """Yield one sentence for each measurement that has changed."""
         for name, rate in self.rows_per_s.items():
             old = before.rows_per_s.get(name, 0.0)
             if has_rate_changed(rate * self.span_s, old * self.span_s):
@@ -121,7 +120,7 @@ class Signals:
 
 
 def has_rate_changed(rows: float, expected: float) -> bool:
-    """Whether so many rows, where so many were expected, are another rate and not chance.
+    """Return whether this number of rows, against the expected number, means another rate and not chance.
 
     >>> has_rate_changed(5, 2), has_rate_changed(5_000, 2_000), has_rate_changed(2_500, 2_000)
     (False, True, False)
@@ -133,7 +132,7 @@ def has_rate_changed(rows: float, expected: float) -> bool:
 
 @dataclass
 class ArrivalTotals:
-    """What has come since the last evaluation, and what joining took."""
+    """Rows and batches since the last evaluation, and the work of joining them."""
 
     rows: dict[str, int] = field(default_factory=dict)
     batches: int = 0
@@ -141,13 +140,17 @@ class ArrivalTotals:
     work: int = 0
 
     def signals(self, names: list[str], span_s: float) -> Signals:
+        """Return the measurements of these totals over a span of event time."""
         rates = {name: self.rows.get(name, 0) / span_s for name in names}
         return Signals(rates, self.work / self.joined if self.joined else 0.0, span_s, span_s / self.batches)
 
 
 @dataclass
 class AdaptivePlanner:
-    """Watches a run that no plan is pinned for. `see` takes each batch before it is joined, `ran` what joining it took."""
+    """Re-optimizes a run that has no pinned plan.
+
+    `observe_batch` gets each batch before it is joined, `record_work` the work of joining it.
+    """
 
     bound: BoundQuery
     sources: Mapping[str, Stream | Relation]
@@ -164,7 +167,7 @@ class AdaptivePlanner:
     _recent: dict[str, pa.Table] = field(default_factory=dict)
 
     def observe_batch(self, tables: Mapping[str, pa.Table], times: Mapping[str, Int64s]) -> Plan | None:
-        """Takes a batch in, and says by which plan to go on, if by another."""
+        """Count a batch; return the plan to switch to, or None."""
         self._batch += 1
         self._count_rows(tables)
         signals = self._measure_signals(times)
@@ -184,7 +187,7 @@ class AdaptivePlanner:
         return decided.plan if decided.changed else None
 
     def record_work(self, rows: int, tally: WorkCounters) -> None:
-        """What the join of a batch of so many rows took."""
+        """Record the work of joining a batch of this many rows."""
         self._since.joined += rows
         self._since.work += int(tally.probes.sum() + tally.touched.sum())
 
@@ -198,7 +201,10 @@ class AdaptivePlanner:
             self._recent[name] = both.slice(max(0, both.num_rows - MAX_COUNTED_ROWS))
 
     def _measure_signals(self, times: Mapping[str, Int64s]) -> Signals | None:
-        """What came since the last evaluation, if that is enough for another. The clock is the largest event time seen."""
+        """Return the measurements since the last evaluation, if there are enough rows; else None.
+
+        The clock is the largest event time seen.
+        """
         seen = [each for each in times.values() if each.size]
         if not seen:
             return None
@@ -213,7 +219,7 @@ class AdaptivePlanner:
         return signals
 
     def _find_reason(self, signals: Signals, known: Signals) -> str:
-        """Why to plan again, or nothing."""
+        """Return the reason to plan again; empty if there is none."""
         if self._seen_rows >= max(MIN_PLANNING_ROWS, REPLAN_GROWTH_FACTOR * self.planned_rows):
             return f"{self._seen_rows:,} rows arrived, {self.planned_rows:,} were known when the plan was chosen"
         return "; ".join(signals.describe_changes(known))
@@ -232,8 +238,9 @@ class AdaptivePlanner:
         )
 
     def _cost_running_plan(self, about: Explanation) -> Costed:
-        """The running plan at what it costs now. Of an aggregation every placement of early aggregation is costed
-        anyway.
+        """Return the running plan with its current cost.
+
+        For an aggregation, every placement of early aggregation is costed anyway.
         """
         if self.bound.is_aggregation:
             return next(each for each in (about.chosen, *about.others) if set(each.plan.early) == set(self.plan.early))
@@ -241,8 +248,9 @@ class AdaptivePlanner:
         return now.pinned(self.plan, build_drop_boxes(self.bound, self.plan))
 
     def _is_switch_worthwhile(self, running: PlanCost, best: PlanCost) -> bool:
-        """Whether to change: it no longer keeps up, it drops more than it has to, or it takes clearly longer than it
-        could.
+        """Return whether to switch plans.
+
+        The running plan no longer keeps up, sheds more than necessary, or is clearly slower than the best plan.
         """
         load = self.budget.load(running)
         if self.wishes is not None and (load > 1 or (self.plan.drop and load < RESTORE_LOAD)):
@@ -267,13 +275,13 @@ class AdaptivePlanner:
 
 
 def _pick_target_plan(about: Explanation) -> Costed:
-    """The plan to approximate where nothing keeps up and rows may be dropped; else the cheapest."""
+    """Return the approximate plan if nothing keeps up and rows may be shed; else the cheapest plan."""
     if about.remedies is not None and about.remedies.approximation is not None:
         return about.remedies.approximation.costed
     return about.chosen
 
 
 def _ratio(one: float, other: float) -> float:
-    """How many times as much the larger is as the smaller."""
+    """Return the ratio of the larger number to the smaller one."""
     small, large = sorted((one, other))
     return large / small if small > 0 else math.inf if large > 0 else 1.0

@@ -1,10 +1,9 @@
-"""A window join of two streams that gives each direction its own share: which rows probe, and which are held to be
-probed.
+"""Window join of two streams that gives each direction its own share of the resources.
 
-A pair is found by its later row, which probes the other stream's window. So the join is two directed joins, A's rows
-into B's window and B's rows into A's. A row draws twice, once to probe and once to be held, by two seeded hashes of its
+The later row of a pair finds it by probing the other stream's window. So the join is two directed joins: A's rows into
+B's window and B's rows into A's. A row draws twice, once to probe and once to be stored, by two seeded hashes of its
 identity; a replay keeps the same rows. The ledger counts a row as shed when it is kept in neither role. An aggregation
-takes the pairs of both directions together (`operators.aggregate.allocated`).
+combines the pairs of both directions (`operators.shed.allocated`).
 
 References: Kang, Naughton, Viglas, section 5.2.
 """
@@ -68,9 +67,7 @@ BestAllocation = Callable[[LimitedJoin, float, float, Pair, Pair], Allocation]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What there is: probes that can be served per second (μ), rows that can be held (M), and the least of each that A
-    and B must get.
-    """
+    """Resource limits: probes per second (μ), rows in the windows (M), and the minimum of each for A and B."""
 
     service_per_s: float = float("inf")
     memory_rows: float = float("inf")
@@ -85,8 +82,9 @@ def divide_resources(
     windows: str = BEST,
     best_of: BestAllocation = best_allocation,
 ) -> Allocation:
-    """Who probes and who is held, by the strategies' names: all of it where nothing is short, the best by formula where
-    "best" is said.
+    """Divide probes and window rows between the streams by the named strategies.
+
+    A resource that is not scarce is granted in full. "best" is the optimum by formula.
 
     >>> divide_resources(LimitedJoin(Pair(800, 200), Pair(100, 200), 0.01), Limits(service_per_s=100)).probes_per_s
     Pair(a=100.0, b=0.0)
@@ -102,11 +100,10 @@ def divide_resources(
 
 
 def build_limited_join(workload: Workload, config: JoinConfig) -> LimitedJoin:
-    """Return the paper's view of a join of two streams: rates, rows of the full windows, and the share of pairs that
-    meet.
+    """Return the paper's model of a join of two streams: rates, rows of full windows, and the share of matching pairs.
 
     Of equal times the first stream's row probes. So the second stream's window always covers an instant, and the first
-    stream's window is empty if no row of the second can be later than the row it meets.
+    stream's window is empty if no row of the second can be later than its match.
     """
     a, b = workload.inputs
     rates = Pair(a.kept_per_s.value, b.kept_per_s.value)
@@ -121,7 +118,7 @@ def build_limited_join(workload: Workload, config: JoinConfig) -> LimitedJoin:
 
 
 def compute_shares(join: LimitedJoin, allocation: Allocation) -> tuple[Shares, Shares]:
-    """The shares of A and of B that an allocation of rates and rows comes to."""
+    """Return the shares of A and of B that an allocation of rates and rows amounts to."""
     probes = [
         _compute_share(served, rate) for served, rate in zip(allocation.probes_per_s, join.rows_per_s, strict=True)
     ]
@@ -131,18 +128,17 @@ def compute_shares(join: LimitedJoin, allocation: Allocation) -> tuple[Shares, S
 
 
 def _compute_share(part: float, whole: float) -> float:
-    """The share that a part is; rounding in the division does not make a whole one less than that."""
+    """Return a part as a share; rounding errors do not reduce a full share."""
     return 1.0 if part >= whole * (1 - 1e-9) else part / whole
 
 
 def collect_allocated(
     query: Query, sources: Sources, shares: Mapping[str, Shares], plan: Plan | None = None, seed: int = 0
 ) -> pa.Table:
-    """All rows of a query over two streams with RANGE windows, found by the rows that probe among those held; shares by
-    alias.
+    """Return all rows that kept probing rows find among the kept window rows; shares are given by alias.
 
-    An aggregation is evaluated over the pairs of both directions together. Its aggregates are estimates with error
-    bars, or exact where nothing is shed.
+    The query reads two streams with RANGE windows. An aggregation is evaluated over the pairs of both directions
+    together. Its aggregates are estimates with error bars, or exact where nothing is shed.
     """
     return start_allocated(query, sources, shares, plan, seed).collect()
 
@@ -157,7 +153,10 @@ def collect_within_limits(
     windows: str,
     seed: int,
 ) -> pa.Table:
-    """All rows found within the limits, by the strategies' names; the table's metadata says who got what."""
+    """Return all rows found within the limits by the named strategies.
+
+    The table's metadata holds the allocation.
+    """
     _check_two_streams(query)
     join = build_limited_join(workload, config)
     best = least_variance_allocation if bind_query(query, sources).is_aggregation else best_allocation
@@ -174,9 +173,7 @@ def collect_within_limits(
 
 @dataclass
 class Direction:
-    """One stream's rows that probe the other's window: the directed join, its state, and the drop box of each input's
-    role.
-    """
+    """Join in which one stream probes the other's window: config, state, and the drop box of each input's role."""
 
     config: JoinConfig
     state: JoinState
@@ -185,7 +182,7 @@ class Direction:
 
 @dataclass
 class AllocatedRun(EmbeddedRun):
-    """A join of two streams as two directed ones over the same batches; a row draws once for each of its two roles.
+    """Join of two streams as two directed joins over the same batches; a row draws once for each of its two roles.
 
     `config` and `state` are those of the first direction. `aggregation` estimates the aggregates of an aggregation
     query.
@@ -200,9 +197,9 @@ class AllocatedRun(EmbeddedRun):
         return self.config.result if self.aggregation is None else self.aggregation.config.result
 
     def _shed_rows(self, name: str, delta: InputBatch) -> InputBatch:
-        """The rows kept in at least one role, and the late ones."""
+        """Return the rows kept in at least one role, and the late ones."""
         number = next(each.number for each in self.config.inputs if each.name == name)
-        kept = np.any([direction.boxes[number].keeps(delta.table) for direction in self.directions], axis=0)
+        kept = np.any([direction.boxes[number].select_kept(delta.table) for direction in self.directions], axis=0)
         return delta.filter(kept | (delta.times < self.watermark.value_us))
 
     def _step(self, deltas: dict[int, InputBatch], future_us: int) -> BatchResult:
@@ -230,7 +227,7 @@ class AllocatedRun(EmbeddedRun):
 def start_allocated(
     query: Query, sources: Sources, shares: Mapping[str, Shares], plan: Plan | None, seed: int
 ) -> EmbeddedRun:
-    """A run of the query by these shares, by alias; the exact run of an aggregation that sheds nothing."""
+    """Start a run of the query with these shares by alias; an exact run for an aggregation that sheds nothing."""
     _check_two_streams(query)
     bound = bind_query(query, sources)
     for source in bound.sources:
@@ -261,7 +258,7 @@ def start_allocated(
 
 
 def _build_direction(joined: BoundQuery, prober: int, shares: Sequence[Shares], plan: Plan, seed: int) -> Direction:
-    """The pairs whose later row is the prober's; of equal times the first stream's row probes."""
+    """Build the join of the pairs whose later row is the prober's; of equal times the first stream's row probes."""
     probing, held = joined.sources[prober], joined.sources[1 - prober]
     earlier = Comparison("<=" if prober == 0 else "<", Column(TIME, held.alias), Column(TIME, probing.alias))
     pair = PairConstraint(held.alias, probing.alias, _check_range_window(held), directed=True)
@@ -279,14 +276,17 @@ def _build_direction(joined: BoundQuery, prober: int, shares: Sequence[Shares], 
 
 
 def make_role_drop_box(stream: str, role: str, shares: Shares, seed: int) -> DropBox:
-    """The drop box of a stream's rows in one role. Seeds differ by role, so a row's two draws are independent."""
+    """Return the drop box of a stream's rows in one role.
+
+    Seeds differ by role, so a row's two draws are independent.
+    """
     return DropBox(stream, shares.probe if role == PROBE else shares.window, xxhash64_definition(role.encode(), seed))
 
 
 def _combine_counters(
     deltas: Mapping[int, InputBatch], steps: Sequence[BatchResult], results: Sequence[pa.RecordBatch]
 ) -> BatchCounters:
-    """Counters of a step of both directions. Each direction sees all late rows; each row arrived once."""
+    """Combine the counters of both directions. Each direction sees all late rows; each row arrived once."""
     one = steps[0].counters
     tally = WorkCounters(len(one.arrived))
     for each in steps:
@@ -315,12 +315,12 @@ def _check_range_window(source: BoundSource) -> int:
 
 
 def _window_lengths_us(bounds: DifferenceBounds) -> tuple[int, int]:
-    """Return how long a row of each stream can be met by a later row of the other."""
+    """Return how long a row of each stream can match a later row of the other."""
     return bounds.later_by_us[0][1], bounds.later_by_us[1][0]
 
 
 def _check_chances(bound: BoundQuery, shares: Sequence[Shares]) -> None:
-    """Refuse shares that leave a direction no chance: nothing of it would be seen, so nothing could be scaled up.
+    """Refuse shares that keep no pair of a direction: without a sample there is nothing to scale up.
 
     The second stream finds no pairs where its rows are never later: of equal times the first stream's row probes.
     """

@@ -1,5 +1,7 @@
-"""A query over directories that grow: batch after batch, until somebody says stop or, if wished, until nothing new is
-left.
+"""Query over growing directories: one batch after another, until it is stopped or all files are read.
+
+A checkpoint makes it resumable. The run is saved as its watermark, ledger and state; a checksum covers all of it, and
+it holds no code.
 """
 
 from __future__ import annotations
@@ -37,18 +39,17 @@ POLL_S = 0.25
 
 
 class BatchSink(Protocol):
-    """Where the rows of a batch go; putting a batch again replaces it."""
+    """Destination of the rows of a batch. Writing a batch again replaces it."""
 
     def write_batch(self, batch: int, rows: pa.Table) -> None: ...
 
 
 @dataclass(frozen=True)
 class IncrementalJob:
-    """What is to run: streams are directories or files, `follow` goes on when they are worked off, `checkpoint`
-    remembers.
+    """Job over streams that are directories or files.
 
-    `choose` pins a plan, one that drops rows for instance, once every stream has a file; a run that goes on keeps the
-    plan it began with.
+    `follow` waits for new files when all are read. `checkpoint` is the directory to resume from. `choose_plan` pins a
+    plan, for example one that sheds rows, once every stream has a file; a resumed run keeps the plan it started with.
     """
 
     query: Query
@@ -61,12 +62,13 @@ class IncrementalJob:
 
     @property
     def file_sources(self) -> dict[str, FileSource]:
+        """Streams that are read file by file, by name."""
         return {name: source.feed for name, source in self.sources.items() if isinstance(source.feed, FileSource)}
 
 
 @dataclass
 class JobProgress:
-    """What came of it. `run` is None when nothing was ever there to read."""
+    """Progress of a job. `run` is None if there was never a file to read."""
 
     run: EmbeddedRun | None = None
     batches: int = 0
@@ -81,8 +83,9 @@ def run_incremental(
     observe: Observer,
     started: Callable[[EmbeddedRun], None] = lambda run: None,
 ) -> JobProgress:
-    """Runs until `stop` is set or, without `follow`, until all files are read. The batch under way is always finished
-    and committed.
+    """Run until `stop` is set or, without `follow`, until all files are read.
+
+    The batch in progress is always finished and committed. `on_start` is called once, before the first batch.
     """
     checkpoint = Checkpoint(job.checkpoint, _identify_run(job)) if job.checkpoint is not None else None
     try:
@@ -135,14 +138,15 @@ def _check_output(job: IncrementalJob, checkpoint: Checkpoint | None, owner: Out
         raise DamagedFileError(
             lost,
             f'is missing, but "{job.out}" holds rows of batch {newest}',
-            hint="restore the whole checkpoint from a backup, or start again with a new checkpoint and a new output directory",
+            hint="restore the entire checkpoint from a backup, "
+            "or start again with a new checkpoint and a new output directory",
         )
 
 
 def _wait_for_schemas(
     job: IncrementalJob, checkpoint: Checkpoint | None, stop: threading.Event, progress: JobProgress
 ) -> bool:
-    """Waits until every stream has a file to know its columns from; False if that is not to be."""
+    """Wait until every stream has a file that shows its columns; return False if the job was stopped first."""
     inboxes = job.file_sources
     if checkpoint is not None and not checkpoint.is_new:
         for name, schema in checkpoint.schemas().items():
@@ -161,7 +165,10 @@ def _wait_for_schemas(
 
 
 def _load_or_choose_plan(job: IncrementalJob, checkpoint: Checkpoint | None) -> Plan | None:
-    """The pinned plan: rows dropped in a batch that is run again have to be the same rows, so it is remembered."""
+    """Return the pinned plan.
+
+    The checkpoint stores it, because a batch that runs again has to shed the same rows.
+    """
     if checkpoint is None:
         return job.choose_plan()
     if checkpoint.is_new:
@@ -172,7 +179,7 @@ def _load_or_choose_plan(job: IncrementalJob, checkpoint: Checkpoint | None) -> 
 def _resume(
     job: IncrementalJob, checkpoint: Checkpoint | None, run: EmbeddedRun, progress: JobProgress
 ) -> tuple[int, list[BatchInputs]]:
-    """Restore the last committed state. Return the number of the next batch, and the files of batches to run again."""
+    """Restore the last committed state; return the number of the next batch, and the files of batches to rerun."""
     if checkpoint is None:
         return 0, []
     decided, latest = checkpoint.batch_records(), checkpoint.latest_state()
@@ -190,8 +197,9 @@ def _resume(
 
 
 def _check_inputs(job: IncrementalJob, decided: Mapping[int, BatchRecord], committed: int) -> None:
-    """Refuse to run a batch again without the files it read. A file may be corrected as long as no row of its batch is
-    written.
+    """Refuse to rerun a batch without the files it read.
+
+    A file may be corrected while no row of its batch is written.
     """
     streams = {name: inbox.path for name, inbox in job.file_sources.items()}
     written = list_part_files(Path(job.out)) if job.out is not None else {}
@@ -204,7 +212,7 @@ def _check_inputs(job: IncrementalJob, decided: Mapping[int, BatchRecord], commi
 
 
 def _choose_next_files(job: IncrementalJob, checkpoint: Checkpoint | None, batch: int) -> BatchInputs | None:
-    """Choose the files of the next batch and write them down before they are read; None when there are no new ones."""
+    """Choose the files of the next batch and log them before they are read; return None if there are no new files."""
     files = {
         name: inbox.describe_files(new) for name, inbox in job.file_sources.items() if (new := inbox.list_new_files())
     }
@@ -256,7 +264,7 @@ _MAGIC = b"WMR1"
 
 
 def serialize_run(run: EmbeddedRun) -> bytes:
-    """Everything a run is between two batches."""
+    """Serialize a run between two batches: watermark, ledger and state."""
     mark = run.watermark
     header = {
         "watermark": {"newest_us": dict(mark.newest_us), "began_us": mark.began_us, "value_us": mark.value_us},
@@ -268,7 +276,7 @@ def serialize_run(run: EmbeddedRun) -> bytes:
 
 
 def restore_run(run: EmbeddedRun, blob: bytes) -> None:
-    """Puts a fresh run of the same query where the saved one was."""
+    """Restore a new run of the same query from the bytes of `serialize_run`."""
     header, state = parse_run(blob)
     mark = header["watermark"]
     run.watermark = replace(
@@ -282,7 +290,7 @@ def restore_run(run: EmbeddedRun, blob: bytes) -> None:
 
 
 def parse_run(blob: bytes) -> tuple[dict[str, Any], bytes]:
-    """Header and state of a saved run; refuses bytes that are not what was written."""
+    """Return the header and the state of a serialized run; refuse damaged bytes."""
     if len(blob) < 12 or blob[:4] != _MAGIC:
         raise InputError("these bytes are not a saved run")
     body = blob[8:]

@@ -1,4 +1,4 @@
-"""The embedded host: a query run in this process, batch by batch, on data the caller hands in."""
+"""Embedded host: runs a query in this process, batch by batch, over the caller's data."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ Sources = Mapping[str, Stream | Relation]
 
 @dataclass
 class Ledger:
-    """Where every row of a stream went: `arrived = kept + shed + late`. A late row is late, whether it would have been
-    shed or not.
-    """
+    """Fate of every row of a stream: `arrived = kept + shed + late`. A late row never counts as shed."""
 
     arrived: int = 0
     kept: int = 0
@@ -62,10 +60,10 @@ class Ledger:
 
 @dataclass
 class EmbeddedRun:
-    """A query under way. `batches()` yields the results of one round of input after the other; `ledger` accounts for
-    every row, `batch_ledger` for those of the last batch, `tally` for the work.
+    """Running query. Round r reads the r-th batch of every stream that still has one.
 
-    Round r takes the r-th batch of every stream that still has one.
+    `batches()` yields the results of one round after another. `ledger` accounts for every row, `batch_ledger` for the
+    rows of the last batch, `tally` for the work.
     """
 
     bound: BoundQuery
@@ -83,17 +81,17 @@ class EmbeddedRun:
 
     @property
     def decisions(self) -> list[Decision]:
-        """When the plan was looked at again, why, and what came of it."""
+        """Re-optimizations so far: when, why, and with which outcome."""
         return self.planner.decisions if self.planner is not None else []
 
     @property
     def result(self) -> pa.Schema:
-        """The columns of the rows that come out."""
+        """Schema of the result rows."""
         return self.config.result
 
     @property
     def evaluates_at_batch_ends(self) -> bool:
-        """Whether the rows depend on where batches end: an aggregation without EVERY is evaluated at the end of each."""
+        """Whether results depend on batch boundaries, as for an aggregation without EVERY."""
         return self.bound.is_aggregation and self.bound.query.every_us is None
 
     @property
@@ -107,22 +105,24 @@ class EmbeddedRun:
         return self.state.nbytes
 
     def save_state(self) -> bytes:
-        """Serialize everything that later batches depend on, besides the watermark. Each kind of run overrides both
-        directions.
+        """Serialize everything that later batches depend on, except the watermark.
+
+        Each kind of run overrides both directions.
         """
         return join_serialization.serialize_state(self.state)
 
     def restore_state(self, blob: bytes) -> None:
-        """Take over the state that `save_state` of a run of the same query returned."""
+        """Restore the state that `save_state` of a run of the same query returned."""
         self.state = join_serialization.deserialize_state(self.config, blob)
 
     def batches(self) -> Iterator[list[pa.RecordBatch]]:
+        """Run all batches and yield the results of each."""
         for tables in self.read_rounds():
             yield self.advance(tables)
         yield self.finish()
 
     def advance(self, tables: Mapping[str, pa.Table], *, last: bool = False) -> list[pa.RecordBatch]:
-        """Joins one batch per stream name; `last` says that no other batch will come."""
+        """Join one batch per stream name and return its results; `last` means that no other batch will follow."""
         rows = {name: self._read_event_times(name, table) for name, table in tables.items()}
         better = (
             self.planner.observe_batch(tables, {name: delta.times for name, delta in rows.items()})
@@ -148,9 +148,9 @@ class EmbeddedRun:
         return stepped.results
 
     def replan(self, plan: Plan) -> None:
-        """Use this plan from the next batch on. There is nothing to migrate: state is the windows, whatever the plan.
+        """Use this plan from the next batch on. There is nothing to migrate: state is the windows for every plan.
 
-        Open parts are filled as when a run starts, by declared statistics and the first rows of the sources.
+        Open parts are filled as at the start of a run, by declared statistics and the first rows of the sources.
         """
         self.planner = None
         self._switch_plan(self._fill_plan(plan))
@@ -162,11 +162,11 @@ class EmbeddedRun:
         return stepped
 
     def finish(self) -> list[pa.RecordBatch]:
-        """Releases what still waits for the watermark: the input is over."""
+        """End the input: emit the results that still wait for the watermark."""
         return self.advance({}, last=True)
 
     def collect(self) -> pa.Table:
-        """All results in one table; it carries the ledger in its schema's metadata."""
+        """Run all batches and return all results in one table, with the ledger in its schema's metadata."""
         results: list[pa.RecordBatch] = []
         waiting: dict[str, pa.Table] = {}
         for tables in self.read_rounds():  # one round late, to know which is the last
@@ -177,18 +177,18 @@ class EmbeddedRun:
         return self.to_table_with_ledger(results)
 
     def to_table_with_ledger(self, results: list[pa.RecordBatch]) -> pa.Table:
-        """Results in one table that carries the ledger."""
+        """Return the results as one table, with the ledger in its schema's metadata."""
         about = json.dumps({"ledger": {name: asdict(entry) for name, entry in self.ledger.items()}})
         schema = self.result.with_metadata({"watersmeet": about})
         return pa.Table.from_batches(results, self.result).cast(schema) if results else schema.empty_table()
 
     def check_units(self, tables: Mapping[str, pa.Table]) -> None:
-        """Check the integer times of whole tables. Pieces of them that follow are not judged by themselves."""
+        """Check the integer times of complete tables, so that the batches cut from them are not checked one by one."""
         for name, table in tables.items():
             self._read_event_times(name, table)
 
     def read_rounds(self) -> Iterator[dict[str, pa.Table]]:
-        """The next batch of every stream that still has one, until none has."""
+        """Yield the next batch of every stream that still has one, until none has."""
         names = dict.fromkeys(self.config.inputs[i].name for i in self.config.stream_numbers)
         readers = {name: self.sources[name].batches() for name in names}
         while True:
@@ -227,7 +227,7 @@ class EmbeddedRun:
 
 @dataclass
 class AggregationRun(EmbeddedRun):
-    """An aggregation query under way: each batch yields what its evaluations show."""
+    """Running aggregation query: each batch yields the groups of its evaluations."""
 
     config: AggregateConfig  # type: ignore[assignment] # a run asks a config for its inputs, its streams and its result
     state: AggregateState  # type: ignore[assignment] # and leaves its state alone
@@ -239,7 +239,7 @@ class AggregationRun(EmbeddedRun):
         self.state = aggregate_blobs.deserialize_state(self.config, blob)
 
     def replan(self, plan: Plan) -> None:
-        """Goes on by another plan from the next batch on. Early aggregation sets are made anew from the windows."""
+        """Use another plan from the next batch on. Early aggregates are rebuilt from the windows."""
         self.planner = None
         self.boxes = build_drop_boxes(self.bound, plan)
         self._switch_plan(plan)
@@ -267,10 +267,11 @@ def start_run(
 ) -> EmbeddedRun:
     """Start a run of the query over the sources, with no row joined yet; refuse a pinned plan that cannot run it.
 
-    What a pinned plan leaves open is filled by cost, as `explain` shows it. Without a plan, the cheapest one by its
-    predicted cost on the rows at sample runs, and is looked at again as rows flow. `evaluate="row"` asks an aggregation
-    query for its groups at the time of every row. `overload` has the starting plan where a budget had to be kept.
-    `stats` are declared statistics, which count before rows.
+    The planner fills the open parts of a pinned plan by cost, as `explain` shows. Without a pinned plan, the run starts
+    with the cheapest plan predicted on the sampled rows, and re-optimizes as rows arrive.
+
+    `evaluate="row"` evaluates an aggregation query at the time of every row. `overload` holds the starting plan if
+    there is a budget. `stats` are declared statistics, which take precedence over sampled rows.
     """
     bound = bind_query(query, sources)
     if evaluate not in (None, "row"):
@@ -327,7 +328,7 @@ def _start_aggregation(
 
 
 def bind_query(query: Query | str, sources: Sources) -> BoundQuery:
-    """The query against the schemas its sources declare."""
+    """Bind the query to the schemas that its sources declare."""
     parsed = parse(query) if isinstance(query, str) else query
     for name, source in sources.items():
         if not isinstance(source, Stream | Relation):
@@ -339,10 +340,12 @@ def bind_query(query: Query | str, sources: Sources) -> BoundQuery:
 
 
 def read_all_rows(source: Stream | Relation) -> pa.Table:
+    """Read a finite source into one table."""
     return pa.concat_tables(source.batches())
 
 
 def collect_lateness(config: JoinConfig | AggregateConfig, sources: Sources) -> dict[str, Lateness]:
+    """Return the lateness settings of the query's streams by name."""
     found: dict[str, Lateness] = {}
     for i in config.stream_numbers:
         source = sources[config.inputs[i].name]
@@ -352,7 +355,7 @@ def collect_lateness(config: JoinConfig | AggregateConfig, sources: Sources) -> 
 
 
 def collect_with_metrics(run: EmbeddedRun, observe: Observer) -> pa.Table:
-    """All results of an embedded run over finite data, every batch shown to the observer when it is over."""
+    """Return all results of an embedded run over finite data; call the observer after every batch."""
     results: list[pa.RecordBatch] = []
     waiting: dict[str, pa.Table] = {}
     number = 0
@@ -371,7 +374,7 @@ def collect_with_metrics(run: EmbeddedRun, observe: Observer) -> pa.Table:
 def run_batch_with_metrics(
     run: EmbeddedRun, batch: int, tables: Mapping[str, pa.Table], *, last: bool = False
 ) -> tuple[list[pa.RecordBatch], BatchMetrics]:
-    """One batch of an embedded run, with its figures."""
+    """Run one batch of an embedded run; return its results and its metrics."""
     spent = dict(run.tally.timer.spent_s)
     started, before_s = time.perf_counter(), cpu_seconds()
     results = run.advance(tables, last=last)
@@ -395,8 +398,9 @@ def run_batch_with_metrics(
 
 
 def _measure_operators(run: EmbeddedRun, before: Mapping[tuple[str, int], float], worked_s: float) -> dict[str, float]:
-    """Seconds of this batch by operator; work of no single input goes by the operator's name alone, and `batches` is
-    what is left.
+    """Return the CPU seconds of this batch by operator.
+
+    Work of no single input goes under the operator's name alone. `batches` is the rest.
     """
     aliases = {each.number: f" {each.alias}" for each in run.config.inputs} | {ALL_INPUTS: ""}
     spent = {key: seconds - before.get(key, 0.0) for key, seconds in run.tally.timer.spent_s.items()}

@@ -1,4 +1,4 @@
-"""An aggregation query under way on this host of which rows are shed: its join on the kept rows, estimates on top."""
+"""Embedded run of an aggregation query that sheds rows: a join of the kept rows, and estimates on top."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STATE_HEADER = struct.Struct("<qQ")
 
 @dataclass
 class ShedAggregationRun(EmbeddedRun):
-    """A run of the join below the aggregation. Each batch yields what its evaluations show."""
+    """Run of the join below the aggregation. Each batch yields the groups of its evaluations."""
 
     aggregation: ShedAggregation | None = None
     largest_us: int = -FOREVER_US
@@ -49,7 +49,7 @@ class ShedAggregationRun(EmbeddedRun):
         return self.state.nbytes + self._aggregation.nbytes
 
     def save_state(self) -> bytes:
-        """Serialize the join's windows, the combinations with what was shown of them, and the largest time so far."""
+        """Serialize the join's windows, the matches with the groups emitted so far, and the largest event time."""
         meet, estimates = super().save_state(), self._aggregation.to_bytes()
         return _STATE_HEADER.pack(self.largest_us, len(meet)) + meet + estimates
 
@@ -62,12 +62,11 @@ class ShedAggregationRun(EmbeddedRun):
         self.aggregation = ShedAggregation.from_bytes(self._aggregation.config, blob[estimates_at:])
 
     def replan(self, plan: Plan) -> None:
-        """Goes on by another plan from the next batch on; what is dropped stays, because estimates rest on one share
-        per stream.
-        """
+        """Use another plan from the next batch on. Drop rates stay, because estimates need one share per stream."""
         if (plan.drop, plan.drop_seed) != (self.config.plan.drop, self.config.plan.drop_seed):
             raise PlanError(
-                "an aggregation cannot change its drop rates while it runs", hint="start a new run with other drop rates"
+                "an aggregation cannot change its drop rates while it runs",
+                hint="start a new run with other drop rates",
             )
         super().replan(plan)
 
@@ -92,7 +91,7 @@ class ShedAggregationRun(EmbeddedRun):
 
 
 def build_estimation_config(bound: BoundQuery, plan: Plan) -> ShedConfig:
-    """What is estimated, and from which join; refuses plans that have no estimates."""
+    """Return what is estimated, and from which join; refuse plans without estimates."""
     if plan.early:
         raise PlanError(
             "a plan that sheds rows cannot aggregate early: estimates need single rows", hint="leave early out"
@@ -101,7 +100,7 @@ def build_estimation_config(bound: BoundQuery, plan: Plan) -> ShedConfig:
 
 
 def start_shed_aggregation(bound: BoundQuery, sources: Sources, plan: Plan, *, every_row: bool) -> ShedAggregationRun:
-    """A run of an aggregation query by a plan that drops; refuses what has no estimates."""
+    """Start a run of an aggregation query with a plan that sheds rows; refuse queries without estimates."""
     if every_row:
         raise InputError(
             "an aggregation that sheds rows is not evaluated at every row", hint="leave evaluate out, or drop nothing"

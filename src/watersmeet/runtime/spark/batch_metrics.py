@@ -152,7 +152,7 @@ def _list_metrics(bucket: Bucket) -> list[tuple[str, list[str]]]:
     return [
         *((name, [name]) for name in _PER_BUCKET),
         *((f"{what}_{number}", [what, name]) for what in _PER_STREAM for number, name in enumerate(bucket.streams)),
-        *((f"shuffled_{i}", ["shuffled", aliases[i]]) for i in bucket.travelling),
+        *((f"shuffled_{i}", ["shuffled", aliases[i]]) for i in bucket.packed_schemas),
         *((f"{what}_{i}_{j}", [what, aliases[i], aliases[j]]) for what in _PER_PAIR for i, j in pairs),
         *(
             (time_metric_name(operator, i), ["spent_us", f"{operator} {alias}"])

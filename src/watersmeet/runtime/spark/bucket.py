@@ -47,16 +47,16 @@ class BucketState:
 class Bucket:
     """The part of a query that every bucket runs.
 
-    `streams` are the physical streams; several inputs may read one. `travelling` are the columns of each input that
+    `streams` are the physical streams; several inputs may read one. `packed_schemas` are the columns of each input that
     arrive in packets.
     """
 
     operator: BucketOperator
     config: JoinConfig | AggregateConfig
-    travelling: Mapping[int, pa.Schema]
+    packed_schemas: Mapping[int, pa.Schema]
     streams: tuple[str, ...]
     lateness: Mapping[str, Lateness]
-    layout: BucketGrid
+    grid: BucketGrid
     labels: tuple[int, ...]
 
     def empty(self) -> BucketState:
@@ -75,7 +75,7 @@ class Bucket:
         start = time.perf_counter_ns()
         watermark_us = state.watermark.value_us
         future_us = FOREVER_US if last else following.value_us
-        inner, counters = yield from self.operator.steps(
+        inner, counters = yield from self.operator.advance(
             state.inner, deltas, watermark_us, future_us, following.largest_us
         )
         metrics = unpacked.metrics(deltas, watermark_us, counters)
@@ -132,7 +132,7 @@ class _UnpackedBatch:
         return dict(self._deltas())
 
     def _deltas(self) -> Iterator[tuple[int, InputBatch]]:
-        for i, schema in self.bucket.travelling.items():
+        for i, schema in self.bucket.packed_schemas.items():
             source = self.bucket.config.inputs[i]
             tables = self.tables.get(i)
             table = restore_integers(tables, schema) if tables else schema.empty_table()
@@ -149,7 +149,7 @@ class _UnpackedBatch:
         metrics: Metrics = {"results": counters.results, "pack_us": self.pack_us}
         for number in range(len(self.bucket.streams)):
             i = self.bucket.first_input(number)
-            late = counters.late[i] if self.bucket.layout.is_first_copy(i, self.cell) else 0
+            late = counters.late[i] if self.bucket.grid.is_first_copy(i, self.cell) else 0
             unwanted, shed = (self._times(kind, number) for kind in (UNSELECTED, SHED))
             late += int(np.count_nonzero(unwanted < watermark_us)) + int(np.count_nonzero(shed < watermark_us))
             metrics[f"arrived_{number}"] = self.arrived.get(number, 0)

@@ -81,9 +81,9 @@ class Grouping:
     classes: frozenset[int]
     keys: Mapping[int, tuple[Expr, ...]]
 
-    def is_whole_in(self, layout: BucketGrid) -> bool:
+    def is_complete_in(self, grid: BucketGrid) -> bool:
         """Return whether all results of a group are in one cell."""
-        return all(axis.key_class in self.classes if axis.split is None else bool(axis.keys) for axis in layout.axes)
+        return all(axis.key_class in self.classes if axis.split is None else bool(axis.keys) for axis in grid.axes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def find_grouping(config: AggregateConfig) -> Grouping:
     grouped = frozenset(
         number
         for number, keys in enumerate(config.join.classes.keys)
-        if any(key in config.shown.keys for key in keys.values())
+        if any(key in config.group_outputs.keys for key in keys.values())
     )
     keys = {number: each.attributes[: each.group_keys] for number, each in enumerate(config.carried) if each.group_keys}
     return Grouping(grouped, keys)
@@ -145,7 +145,7 @@ def _rank_grid(
     config: JoinConfig, grid: BucketGrid, rates: list[float], grouping: Grouping | None
 ) -> tuple[float, int]:
     """Return the rows shuffled per second, then the number of axes as a tie-breaker. Relations are not shuffled."""
-    again = 0 if grouping is None or grouping.is_whole_in(grid) else 1
+    again = 0 if grouping is None or grouping.is_complete_in(grid) else 1
     return sum(rates[i] * (len(grid.copies(i)) + again) for i in config.stream_numbers), len(grid.axes)
 
 
@@ -165,7 +165,7 @@ def estimate_shuffle(
         ShuffledInput(config.inputs[i].alias, i, rows[i], len(grid.copies(i))) for i in config.stream_numbers
     )
     return Shuffle(
-        inputs, grid.cells, is_total=is_total, merges_groups=grouping is not None and not grouping.is_whole_in(grid)
+        inputs, grid.cells, is_total=is_total, merges_groups=grouping is not None and not grouping.is_complete_in(grid)
     )
 
 

@@ -69,7 +69,7 @@ class BucketOperator(Protocol):
 
     def empty(self) -> Any: ...
 
-    def steps(
+    def advance(
         self, state: Any, deltas: dict[int, InputBatch], watermark_us: int, future_us: int, largest_us: int
     ) -> StepResults:
         """Yields results in bounded pieces; returns the next state and what was counted. `largest_us` is of all
@@ -78,7 +78,7 @@ class BucketOperator(Protocol):
 
     def parts(self, state: Any) -> Sequence[StatePart]: ...
 
-    def restored(self, saved: Sequence[SavedPart]) -> Any: ...
+    def restore(self, saved: Sequence[SavedPart]) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class JoinBucketOperator:
     def empty(self) -> JoinState:
         return self._with_relations(empty_state(self.config))
 
-    def steps(
+    def advance(
         self, state: JoinState, deltas: dict[int, InputBatch], watermark_us: int, future_us: int, largest_us: int
     ) -> Generator[pa.RecordBatch, None, tuple[JoinState, MeetCounters]]:
         following, counters = yield from iter_join_batch(self.config, state, deltas, watermark_us, future_us)
@@ -100,7 +100,7 @@ class JoinBucketOperator:
     def parts(self, state: JoinState) -> Sequence[StatePart]:
         return list_state_parts(self.config, state)
 
-    def restored(self, saved: Sequence[SavedPart]) -> JoinState:
+    def restore(self, saved: Sequence[SavedPart]) -> JoinState:
         return self._with_relations(restore_state(self.config, saved))
 
     def _with_relations(self, state: JoinState) -> JoinState:
@@ -126,7 +126,7 @@ class AggregateBucketOperator:
             state = aggregate_state.load_relation(self.config, state, number, decode_table(blob))
         return state
 
-    def steps(
+    def advance(
         self, state: AggregateState, deltas: dict[int, InputBatch], watermark_us: int, future_us: int, largest_us: int
     ) -> StepResults:
         stepped = aggregate_step(self.config, state, deltas, watermark_us, future_us, largest_us)
@@ -136,7 +136,7 @@ class AggregateBucketOperator:
     def parts(self, state: AggregateState) -> Sequence[StatePart]:
         return aggregate_parts.split_into_parts(state)
 
-    def restored(self, saved: Sequence[SavedPart]) -> AggregateState:
+    def restore(self, saved: Sequence[SavedPart]) -> AggregateState:
         return aggregate_parts.restore_from_parts(self.config, saved)
 
 
@@ -161,7 +161,7 @@ class SheddingBucketOperator:
     def empty(self) -> SheddingBucketState:
         return SheddingBucketState(self.join.empty(), ShedAggregation(self.shed))
 
-    def steps(
+    def advance(
         self,
         state: SheddingBucketState,
         deltas: dict[int, InputBatch],
@@ -169,7 +169,7 @@ class SheddingBucketOperator:
         future_us: int,
         largest_us: int,
     ) -> StepResults:
-        found, (meet, counters) = exhaust(self.join.steps(state.meet, deltas, watermark_us, future_us, largest_us))
+        found, (meet, counters) = exhaust(self.join.advance(state.meet, deltas, watermark_us, future_us, largest_us))
         aggregation = replace(
             state.aggregation
         )  # its fields are set anew, never changed, so the state before stays as it was
@@ -182,6 +182,6 @@ class SheddingBucketOperator:
         saved = SavedWhole(0, ESTIMATES, combinations, combinations.begins_us.size, combinations.to_bytes)
         return [saved, *self.join.parts(state.meet)]
 
-    def restored(self, saved: Sequence[SavedPart]) -> SheddingBucketState:
+    def restore(self, saved: Sequence[SavedPart]) -> SheddingBucketState:
         first, *rest = saved
-        return SheddingBucketState(self.join.restored(rest), ShedAggregation.from_bytes(self.shed, first.blob))
+        return SheddingBucketState(self.join.restore(rest), ShedAggregation.from_bytes(self.shed, first.blob))

@@ -33,13 +33,13 @@ from watersmeet.sources.declarations import stream
 from watersmeet.sources.directories import write_numbered_files
 
 #: Batches of the shorter and of the longer run of a load.
-FEW, MANY = 1, 4
+SHORT_RUN_BATCHES, LONG_RUN_BATCHES = 1, 4
 
 _NAMES = "ab"
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class SparkLoad:
     """Rows of each stream in a batch, and how many of the other stream one of them meets."""
 
     rows: int
@@ -60,7 +60,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class RunCost:
     """A run: rows in and out, batches, seconds of CPU in all, and those of packing, of state, and of the join where it
     ran alone.
     """
@@ -73,27 +73,27 @@ class Spent:
     state_s: float
     join_s: float
 
-    def __sub__(self, other: Spent) -> Spent:
-        return Spent(*(getattr(self, name) - getattr(other, name) for name in Spent.__slots__))
+    def __sub__(self, other: RunCost) -> RunCost:
+        return RunCost(*(getattr(self, name) - getattr(other, name) for name in RunCost.__slots__))
 
 
-def calibrated_on_spark(say: Callable[[str], None], *, quick: bool, spark: SparkSession | None = None) -> SparkCosts:
+def calibrate_spark(say: Callable[[str], None], *, quick: bool, spark: SparkSession | None = None) -> SparkCosts:
     """Spark's weights on this machine, in seconds of CPU time."""
     running = spark or session()
     loads = (
-        [Load(1_000, 1), Load(50_000, 0), Load(50_000, 4)]
+        [SparkLoad(1_000, 1), SparkLoad(50_000, 0), SparkLoad(50_000, 4)]
         if quick
-        else [Load(1_000, 1), Load(200_000, 0), Load(200_000, 1), Load(200_000, 8)]
+        else [SparkLoad(1_000, 1), SparkLoad(200_000, 0), SparkLoad(200_000, 1), SparkLoad(200_000, 8)]
     )
-    _run(running, loads[0], FEW)  # all processes have been there before any is measured
+    _measure_run(running, loads[0], SHORT_RUN_BATCHES)  # all processes have been there before any is measured
     points = []
     for load in loads:
         say(f"Spark: batches of {2 * load.rows:,} rows, {load.matches} matches per row")
-        points.append(_run(running, load, MANY) - _run(running, load, FEW))
-    return costs(points)
+        points.append(_measure_run(running, load, LONG_RUN_BATCHES) - _measure_run(running, load, SHORT_RUN_BATCHES))
+    return fit_costs(points)
 
 
-def costs(points: list[Spent]) -> SparkCosts:
+def fit_costs(points: list[RunCost]) -> SparkCosts:
     """The weights that explain the points. Packing and state have clocks of their own; what is left is split.
 
     >>> made_up = [Spent(n, m, 4, 2e-6 * n + 1e-6 * m + 2.0, 1e-6 * n, 5e-7 * n, 1e-7 * n) for n, m in [(100, 0), (1e6, 0), (1e6, 1e6)]]
@@ -110,10 +110,10 @@ def costs(points: list[Spent]) -> SparkCosts:
     return SparkCosts(float(f"{pack_s:.6g}"), shuffle_s, float(f"{state_s:.6g}"), out_s, batch_s, assumed=False)
 
 
-def _run(spark: SparkSession, load: Load, batches: int) -> Spent:
+def _measure_run(spark: SparkSession, load: SparkLoad, batches: int) -> RunCost:
     with tempfile.TemporaryDirectory(prefix="watersmeet-calibrate-") as name:
         place = Path(name)
-        tables = [_written(place / each, load, number, batches) for number, each in enumerate(_NAMES)]
+        tables = [_write_tables(place / each, load, number, batches) for number, each in enumerate(_NAMES)]
         sources = {each: stream(place / each, time="ts", follow=True, files_per_batch=1) for each in _NAMES}
         before_s = measure_cpu_s()
         writer = on_spark(load.query, sources, plan=Plan("runs"), session=spark).writeStream.format("noop")
@@ -122,24 +122,24 @@ def _run(spark: SparkSession, load: Load, batches: int) -> Spent:
         spent_s, found = measure_cpu_s() - before_s, parse_progress(query.recentProgress)
         if len(found) < batches:
             raise InternalError(f"{len(found)} of {batches} batches of a calibration told what they did")
-    return Spent(
+    return RunCost(
         rows_in=2 * load.rows * batches,
         rows_out=sum(each.results for each in found),
         batches=batches,
         cpu_s=spent_s,
         pack_s=sum(each.pack_us for each in found) / 1e6,
         state_s=sum(each.state_read_us + each.state_write_us for each in found) / 1e6,
-        join_s=_join_s(load, tables),
+        join_s=_measure_join_s(load, tables),
     )
 
 
-def _written(place: Path, load: Load, number: int, batches: int) -> list[pa.Table]:
+def _write_tables(place: Path, load: SparkLoad, number: int, batches: int) -> list[pa.Table]:
     tables = [load.table(number, batch) for batch in range(batches)]
     write_numbered_files(place, tables)
     return tables
 
 
-def _join_s(load: Load, tables: list[list[pa.Table]]) -> float:
+def _measure_join_s(load: SparkLoad, tables: list[list[pa.Table]]) -> float:
     """CPU seconds of the same batches joined in this process."""
     under_way = embedded.start_run(
         load.query, {name: stream(each, time="ts") for name, each in zip(_NAMES, tables, strict=True)}, Plan("runs")

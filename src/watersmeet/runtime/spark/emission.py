@@ -43,9 +43,9 @@ class Emission(ABC):
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([*self._carriers, pa.field(METRICS, _list_of(pa.int64()))])
+        return pa.schema([*self._result_fields, pa.field(METRICS, _list_of(pa.int64()))])
 
-    def emitted(
+    def emit(
         self, results: Generator[pa.RecordBatch, None, Returned], round_number: int = 0
     ) -> Generator[pa.RecordBatch, None, Returned]:
         """Every batch of results as it travels; returns what the results' generator returns."""
@@ -55,22 +55,22 @@ class Emission(ABC):
             except StopIteration as over:
                 returned: Returned = over.value
                 return returned
-            for columns in self._carried(batch, round_number):
+            for columns in self._encode_batch(batch, round_number):
                 numbers = pa.nulls(len(columns[0]), _list_of(pa.int64()))
                 yield pa.RecordBatch.from_arrays([*columns, numbers], schema=self.schema)
 
     def metrics_row(self, metrics: Metrics) -> pa.RecordBatch:
         numbers = pa.array([[metrics.get(name) for name in self.names]], _list_of(pa.int64()))
         return pa.RecordBatch.from_arrays(
-            [*(pa.nulls(1, field.type) for field in self._carriers), numbers], schema=self.schema
+            [*(pa.nulls(1, field.type) for field in self._result_fields), numbers], schema=self.schema
         )
 
     @property
     @abstractmethod
-    def _carriers(self) -> list[pa.Field]: ...
+    def _result_fields(self) -> list[pa.Field]: ...
 
     @abstractmethod
-    def _carried(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array]]:
+    def _encode_batch(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array]]:
         """The columns of the rows that carry a batch of results, some at a time."""
         ...
 
@@ -81,19 +81,19 @@ class BatchedRows(Emission):
 
     fields: pa.Schema
 
-    def spread(self, emitted: DataFrame) -> DataFrame:
+    def explode_rows(self, emitted: DataFrame) -> DataFrame:
         """The results as rows. A row of metrics has no lists, so nothing comes of it."""
-        first, *others = self._carriers
+        first, *others = self._result_fields
         place, value = "place", "value"
         spread = emitted.select(F.posexplode(first.name).alias(place, value), *(each.name for each in others))
         values = [F.col(value), *(F.col(each.name)[F.col(place)] for each in others)]
         return spread.select(*(column.alias(name) for column, name in zip(values, self.fields.names, strict=True)))
 
     @property
-    def _carriers(self) -> list[pa.Field]:
+    def _result_fields(self) -> list[pa.Field]:
         return [pa.field(f"column_{number}", _list_of(field.type)) for number, field in enumerate(self.fields)]
 
-    def _carried(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array]]:
+    def _encode_batch(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array]]:
         for piece in slice_by_bytes(to_spark_batch(batch, self.fields), SLICE_BYTES):
             together = max(1, piece.num_rows * MAX_LIST_BYTES // max(piece.nbytes, 1))
             ends = pa.array(np.append(np.arange(0, piece.num_rows, together), piece.num_rows).astype(np.int32))
@@ -111,10 +111,10 @@ class PartialGroups(Emission):
     keys: int = 0
 
     @property
-    def _carriers(self) -> list[pa.Field]:
+    def _result_fields(self) -> list[pa.Field]:
         return [pa.field(BLOB, pa.binary()), pa.field(BUCKET, pa.int32()), pa.field(ROUND, pa.int32())]
 
-    def _carried(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array]]:
+    def _encode_batch(self, batch: pa.RecordBatch, round_number: int) -> Iterator[list[pa.Array]]:
         for label, rows in self._by_label(pa.Table.from_batches([batch])):
             for piece in slice_by_bytes(rows):
                 yield [

@@ -94,16 +94,16 @@ def build_execution_plan(
         return _build_shedding_aggregation(bound, sources, plan, partitions)
     plan = choose_spark_plan(bound, sources, plan, stats)
     config: Config = build_aggregate_config(bound, plan) if bound.is_aggregation else compile_join_config(bound, plan)
-    layout = _load_or_choose_grid(bound, config, sources, buckets, stats or {}, checkpoint)
-    labels = assign_labels(layout.cells, partitions)
+    grid = _load_or_choose_grid(bound, config, sources, buckets, stats or {}, checkpoint)
+    labels = assign_labels(grid.cells, partitions)
     merger = None
-    if isinstance(config, AggregateConfig) and not find_grouping(config).is_whole_in(layout):
+    if isinstance(config, AggregateConfig) and not find_grouping(config).is_complete_in(grid):
         merger = Merger(build_merge_config(bound, config), labels)
         config = replace(config, partial=True)
     boxes = build_drop_boxes(bound, config.plan)
     packers = tuple(
         _build_packer(
-            config, number, name, layout, labels, boxes.get(name), _build_planned_drops(bound, config, name, log)
+            config, number, name, grid, labels, boxes.get(name), _build_planned_drops(bound, config, name, log)
         )
         for number, name in enumerate(_list_stream_names(config))
     )
@@ -116,12 +116,12 @@ def _build_shedding_aggregation(bound: BoundQuery, sources: Sources, plan: Plan,
     """Build the plan of an aggregation that sheds rows: one bucket runs the join and estimates the aggregates."""
     shed = build_estimation_config(bound, plan)
     config = compile_join_config(shed.bound, plan)
-    layout, boxes = choose_grid(config, 1), build_drop_boxes(bound, plan)
+    grid, boxes = choose_grid(config, 1), build_drop_boxes(bound, plan)
     fields = {source.schema.name: tuple(source.schema.fields.names) for source in bound.sources}
-    labels = assign_labels(layout.cells, partitions)
+    labels = assign_labels(grid.cells, partitions)
     packers = tuple(
         replace(
-            _build_packer(config, number, name, layout, labels, boxes.get(name), None),
+            _build_packer(config, number, name, grid, labels, boxes.get(name), None),
             identity=fields[name],
             with_hidden=True,
         )
@@ -186,10 +186,10 @@ def _load_or_choose_grid(
     rates = (
         estimate_input_rates(bound, join, sources, hand, known).rows if known or not streaming or hand.tables else None
     )
-    layout = choose_grid(join, buckets, rates, grouping)
+    grid = choose_grid(join, buckets, rates, grouping)
     if checkpoint is not None and streaming and not is_started:
-        checkpoint.save(str(bound.query), layout)
-    return layout
+        checkpoint.save(str(bound.query), grid)
+    return grid
 
 
 def _build_planned_drops(bound: BoundQuery, config: Config, name: str, log: PlanLog | None) -> PlannedDrops | None:
@@ -200,7 +200,7 @@ def _build_packer(
     config: Config,
     number: int,
     name: str,
-    layout: BucketGrid,
+    grid: BucketGrid,
     labels: tuple[int, ...],
     box: DropBox | None,
     planned: PlannedDrops | None,
@@ -212,7 +212,7 @@ def _build_packer(
         name=name,
         time=inputs[0].time or "",
         inputs=tuple(_build_packed_input(config, each) for each in inputs),
-        layout=layout,
+        grid=grid,
         labels=labels,
         box=box,
         identity=tuple(inputs[0].fields.names) if box is not None or planned is not None else (),
@@ -245,12 +245,12 @@ def _build_bucket(config: Config, sources: Sources, packers: tuple[Packer, ...])
     return Bucket(
         operator=_build_operator(remaining, relations),
         config=remaining,
-        travelling=dict(
+        packed_schemas=dict(
             sorted((each.number, _build_packed_schema(config, each)) for packer in packers for each in packer.inputs)
         ),
         streams=tuple(packer.name for packer in packers),
         lateness=collect_lateness(config, sources),
-        layout=packers[0].layout,
+        grid=packers[0].grid,
         labels=packers[0].labels,
     )
 
@@ -309,13 +309,13 @@ def _build_signature(bound: BoundQuery, packers: tuple[Packer, ...], partitions:
     }
     buckets = len(packers[0].labels)
     spread = {"spark.sql.shuffle.partitions": str(partitions)} if buckets > 1 else {}
-    grid = {"the grid of its buckets": _format_grid(bound, packers[0].layout)} if buckets > 1 else {}
+    grid = {"the grid of its buckets": _format_grid(bound, packers[0].grid)} if buckets > 1 else {}
     return {"the query": str(bound.query), **times, **spread, "the number of buckets": str(buckets), **grid, **columns}
 
 
-def _format_grid(bound: BoundQuery, layout: BucketGrid) -> str:
+def _format_grid(bound: BoundQuery, grid: BucketGrid) -> str:
     """Return the axes as text. It is equal for two plans of a query just when both place every row alike."""
-    return " × ".join(f"{axis.share} by {_format_axis(bound, axis)}" for axis in layout.axes)
+    return " × ".join(f"{axis.share} by {_format_axis(bound, axis)}" for axis in grid.axes)
 
 
 def _format_axis(bound: BoundQuery, axis: Axis) -> str:

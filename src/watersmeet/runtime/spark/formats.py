@@ -27,7 +27,7 @@ _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 #: Sources that do not come with Spark itself, and the package that has them.
 _PACKAGES = {"kafka": "spark-sql-kafka-0-10", "avro": "spark-avro", "kinesis": "spark-streaming-kinesis-asl"}
 
-KINDS: Mapping[str, types.DataType] = {
+COLUMN_TYPES: Mapping[str, types.DataType] = {
     "string": types.StringType(),
     "boolean": types.BooleanType(),
     "byte": types.ByteType(),
@@ -76,7 +76,9 @@ class FormatSource:
 
     @property
     def schema(self) -> types.StructType:
-        return types.StructType([types.StructField(name, kind_of(name, kind)) for name, kind in self.columns.items()])
+        return types.StructType(
+            [types.StructField(name, parse_column_type(name, kind)) for name, kind in self.columns.items()]
+        )
 
     def _decoded(self, frame: DataFrame) -> DataFrame:
         if _VALUE not in frame.columns:
@@ -105,7 +107,7 @@ class FormatSource:
         )
 
 
-def kind_of(name: str, kind: str) -> types.DataType:
+def parse_column_type(name: str, kind: str) -> types.DataType:
     """The type of a declared column.
 
     >>> kind_of("price", "decimal(10, 2)"), kind_of("ts", "timestamp")
@@ -114,9 +116,9 @@ def kind_of(name: str, kind: str) -> types.DataType:
     decimal = _DECIMAL.fullmatch(kind.strip().lower())
     if decimal is not None:
         return types.DecimalType(int(decimal[1]), int(decimal[2]))
-    found = KINDS.get(kind.strip().lower())
+    found = COLUMN_TYPES.get(kind.strip().lower())
     if found is None:
         raise InputError(
-            f'column "{name}" is declared as "{kind[:40]}"', hint=f"kinds: {listing([*KINDS])}, decimal(10, 2)"
+            f'column "{name}" is declared as "{kind[:40]}"', hint=f"kinds: {listing([*COLUMN_TYPES])}, decimal(10, 2)"
         )
     return found

@@ -45,7 +45,7 @@ def on_spark(
     session: SparkSession | None = None,
     buckets: int | None = None,
     plans: str | Path | None = None,
-    remembers: bool = True,
+    cache_state: bool = True,
     seen: Observation | None = None,
     stats: Mapping[str, StreamStats] | None = None,
     checkpoint: str | Path | None = None,
@@ -54,18 +54,20 @@ def on_spark(
 
     `buckets` is the number of pieces the query is spread over, one per shuffle partition unless said otherwise. `plans`
     is the directory of a log of plans by batch (`PlanLog`), for a streaming query whose plan, and what it drops,
-    changes while it runs. `remembers` lets workers keep decoded state in memory between batches; rows do not depend on
+    changes while it runs. `cache_state` lets workers keep decoded state in memory between batches; rows do not depend on
     it. `seen` gets the metrics of a finite query. `stats` are declared statistics; `checkpoint` is the location that
     the query will be started with, where its grid is stored.
     """
     if buckets is not None and buckets < 1:
         raise InputError(f"a query runs in at least one bucket, not in {buckets}")
-    spark = session or _session_of(sources) or SparkSession.getActiveSession() or local_session()
+    spark = session or _find_session(sources) or SparkSession.getActiveSession() or local_session()
     workers = check_workers(
         spark.sparkContext
     )  # before anything else runs in them: a frame may ask Spark for its columns
     bound = bind_query(query, sources)
-    streaming = any(isinstance(source, Stream) and source.is_unbounded for source in _read(sources, bound.query))
+    streaming = any(
+        isinstance(source, Stream) and source.is_unbounded for source in _list_sources(sources, bound.query)
+    )
     check_session(spark, streaming=streaming)
     partitions = choose_partitions(spark, streaming=streaming)
     log = PlanLog(Path(plans)) if plans is not None and streaming else None
@@ -73,13 +75,13 @@ def on_spark(
     arrangement = build_execution_plan(
         bound, sources, plan, buckets or partitions, partitions, log, stats=stats, checkpoint=grid
     )
-    packed = _packed(spark, sources, arrangement, streaming=streaming)
-    emission = _emission(arrangement)
+    packed = _pack_streams(spark, sources, arrangement, streaming=streaming)
+    emission = _choose_emission(arrangement)
     columns = from_arrow_schema(emission.schema)
     live = remove_ended_runs(packed.sparkSession, local_directories(workers))
     if streaming:
         check_table_size(spark, arrangement.relation_bytes)
-        processor = BucketProcessor(arrangement, emission, live, remembers=remembers, plans=log)
+        processor = BucketProcessor(arrangement, emission, live, cache_state=cache_state, plans=log)
         emitted = packed.groupBy(BUCKET).transformWithStateInPandas(processor, columns, "Append", "None")
     else:
         emitted = packed.repartition(partitions, BUCKET).mapInArrow(
@@ -87,21 +89,21 @@ def on_spark(
         )
     counted = observe_buckets(emitted, arrangement.bucket, seen)
     if isinstance(emission, BatchedRows):
-        return emission.spread(counted)
+        return emission.explode_rows(counted)
     assert arrangement.merger is not None
-    merging = MergeProcessor(arrangement.merger, arrangement.signature, live, remembers=remembers)
-    return _merged(counted, arrangement.merger, merging if streaming else None, partitions)
+    merging = MergeProcessor(arrangement.merger, arrangement.signature, live, cache_state=cache_state)
+    return _merge_groups(counted, arrangement.merger, merging if streaming else None, partitions)
 
 
-def _emission(arrangement: SparkExecutionPlan) -> BatchedRows | PartialGroups:
+def _choose_emission(arrangement: SparkExecutionPlan) -> BatchedRows | PartialGroups:
     """Rows where buckets have whole results; parts of groups go to the buckets of the second step."""
     names, merger = metric_names(arrangement.bucket), arrangement.merger
     if merger is None:
         return BatchedRows(names, to_spark_schema(arrangement.bucket.config.result))
-    return PartialGroups(names, merger.labels, len(merger.config.shown.keys))
+    return PartialGroups(names, merger.labels, len(merger.config.group_outputs.keys))
 
 
-def _merged(counted: DataFrame, merger: Merger, processor: MergeProcessor | None, partitions: int) -> DataFrame:
+def _merge_groups(counted: DataFrame, merger: Merger, processor: MergeProcessor | None, partitions: int) -> DataFrame:
     """Rows of whole groups; without a processor, of a finite input."""
     parts = counted.filter(F.col(BLOB).isNotNull()).select(BLOB, BUCKET, ROUND)
     emission = merge_emission(merger)
@@ -110,19 +112,21 @@ def _merged(counted: DataFrame, merger: Merger, processor: MergeProcessor | None
         emitted = parts.groupBy(BUCKET).transformWithStateInPandas(processor, columns, "Append", "None")
     else:
         emitted = parts.repartition(partitions, BUCKET).mapInArrow(partial(merge_finite, merger), columns)
-    return emission.spread(observe_merger(emitted))
+    return emission.explode_rows(observe_merger(emitted))
 
 
-def _session_of(sources: Sources) -> SparkSession | None:
+def _find_session(sources: Sources) -> SparkSession | None:
     frames = [source.spark_frame for source in sources.values() if isinstance(source, Stream | Relation)]
     return next((frame.sparkSession for frame in frames if frame is not None), None)
 
 
-def _read(sources: Sources, query: Query) -> list[Stream | Relation]:
+def _list_sources(sources: Sources, query: Query) -> list[Stream | Relation]:
     return [sources[name] for name in dict.fromkeys(source.name for source in query.sources)]
 
 
-def _packed(spark: SparkSession, sources: Sources, arrangement: SparkExecutionPlan, *, streaming: bool) -> DataFrame:
+def _pack_streams(
+    spark: SparkSession, sources: Sources, arrangement: SparkExecutionPlan, *, streaming: bool
+) -> DataFrame:
     streams = (
         pack_stream(spark, arrangement.stream(sources, packer), packer, streaming=streaming)
         for packer in arrangement.packers

@@ -1,7 +1,7 @@
 """Every kind of source as a DataFrame of packets.
 
 Spark DataFrames are pruned in the JVM and packed by a Python step after it. Files are read by that step itself,
-straight into Arrow: Spark finds them, remembers which it has taken, and hands over their paths. Tables of this process
+straight into Arrow: Spark finds them, cache_state which it has taken, and hands over their paths. Tables of this process
 are packed here.
 """
 
@@ -59,10 +59,10 @@ def _pack_frame(frame: DataFrame, schema: pa.Schema, packer: Packer) -> DataFram
     inputs = tuple(_flag_in_jvm(each, schema, flags) for each in packer.inputs)
     packer = replace(packer, inputs=inputs)
     if packer.planned is not None:
-        flags[_HASHES] = _hash_rows(packer.planned.own, schema)
+        flags[_HASHES] = _hash_rows(packer.planned.initial_box, schema)
         packer = replace(packer, identity=(), hashes=_HASHES)
     elif packer.box is not None:
-        flags[_BOX_FLAG] = _hash_rows(packer.box, schema) < F.lit(packer.box.below).cast("long")
+        flags[_BOX_FLAG] = _hash_rows(packer.box, schema) < F.lit(packer.box.hash_limit).cast("long")
         packer = replace(packer, box=None, identity=packer.identity if packer.with_hidden else (), box_flag=_BOX_FLAG)
     names = packer.names_read()
     columns = [*(quote_column(name) for name in names), *flags.values()]
@@ -98,7 +98,7 @@ def _pack_batches(
 ) -> Iterator[pa.RecordBatch]:
     forget_ended_runs()
     return prefetch(
-        packer.packed(_cast_to_declared(pa.Table.from_batches([batch]), declared, flags) for batch in batches)
+        packer.pack(_cast_to_declared(pa.Table.from_batches([batch]), declared, flags) for batch in batches)
     )
 
 
@@ -139,7 +139,7 @@ def _pack_files(
         if is_data_file(path)
         for piece in read_file_in_batches(path, time, wanted.names)
     )
-    return prefetch(packer.packed(_check_columns(path, piece, wanted) for path, piece in prefetch(pieces)))
+    return prefetch(packer.pack(_check_columns(path, piece, wanted) for path, piece in prefetch(pieces)))
 
 
 def _check_columns(path: Path, table: pa.Table, wanted: pa.Schema) -> pa.Table:
@@ -154,7 +154,7 @@ def _check_columns(path: Path, table: pa.Table, wanted: pa.Schema) -> pa.Table:
 
 def _pack_tables(source: Stream, packer: Packer) -> pa.Table:
     rounds = enumerate(source.batches())
-    packed = [batch for number, table in rounds for batch in packer.packed([table.select(packer.names_read())], number)]
+    packed = [batch for number, table in rounds for batch in packer.pack([table.select(packer.names_read())], number)]
     return pa.Table.from_batches(packed, PACKED)
 
 

@@ -94,7 +94,7 @@ class LoadController:
         if not self.trigger_s > 0:
             raise InputError(f"a trigger interval is longer than nothing, not {self.trigger_s} s")
 
-    def look(self, query: Any) -> None:
+    def process_progress(self, query: Any) -> None:
         """Decides on every batch that is over and was not looked at yet; `query` is what `start()` returned."""
         for progress in query.recentProgress:
             for batch in parse_progress([progress]):
@@ -135,7 +135,7 @@ class LoadController:
 
     def _follow(self, query: Any, await_termination: Callable[[float], bool | None]) -> None:
         while query.isActive:
-            self.look(query)
+            self.process_progress(query)
             try:
                 await_termination(POLL_S)
             except StreamingQueryException:  # a batch failed: whoever waits for the query gets that error from Spark

@@ -83,7 +83,7 @@ class Packer:
     name: str
     time: str
     inputs: tuple[PackedInput, ...]
-    layout: BucketGrid
+    grid: BucketGrid
     labels: tuple[int, ...]
     box: DropBox | None = None
     identity: tuple[str, ...] = ()
@@ -93,11 +93,11 @@ class Packer:
     unit: str | None = None  # of integer times
     with_hidden: bool = False  # rows travel with their identity and their time, for estimates of what was dropped
 
-    def packed(self, tables: Iterable[pa.Table], round_number: int = 0) -> Iterator[pa.RecordBatch]:
+    def pack(self, tables: Iterable[pa.Table], round_number: int = 0) -> Iterator[pa.RecordBatch]:
         """The packets of everything that one task reads of the stream; the clock comes last."""
         start = time.perf_counter_ns()
         arrived, oldest, newest = 0, [], []
-        for table in _gather_chunks(tables, min(CHUNK_BYTES, MAX_BLOB_BYTES * self.layout.cells)):
+        for table in _gather_chunks(tables, min(CHUNK_BYTES, MAX_BLOB_BYTES * self.grid.cells)):
             times = extract_event_times_us(self.name, table, self.time, self.unit)
             arrived += times.size
             oldest.append(int(times.min()))
@@ -115,7 +115,7 @@ class Packer:
         them.
         """
         read = [column for each in self.inputs for column in each.names_read() if column not in (ROW, TIME)]
-        identity = self.identity if self.with_hidden or (self.hashes is None and self._box().drops) else ()
+        identity = self.identity if self.with_hidden or (self.hashes is None and self._box().is_dropping) else ()
         return list(dict.fromkeys([self.time, *read, *identity]))
 
     def _rows(self, table: pa.Table, times: Int64s, round_number: int) -> Iterator[Packet]:
@@ -127,10 +127,10 @@ class Packer:
             yield self._times(SHED, times[~kept], round_number)
         for place, each in enumerate(self.inputs):
             wanted = _select_rows(each, batch, times, kept)
-            for cell, part in wanted.by_cell(self.layout):
+            for cell, part in wanted.by_cell(self.grid):
                 for piece in slice_by_bytes(part):
                     blob = encode_table_to_buffer(downcast_integers(piece))
-                    for offset in self.layout.copies(each.number):
+                    for offset in self.grid.copies(each.number):
                         yield Packet(
                             self.labels[cell + offset], round_number, ROWS, each.number, piece.num_rows, blob=blob
                         )
@@ -144,11 +144,11 @@ class Packer:
             return _flags(table, self.box_flag)
         box = self._box()
         if self.hashes is not None:
-            return box.keeps_hashed(_one_array(table, self.hashes).to_numpy())
-        return box.keeps(table.select(list(self.identity))) if box.drops else np.ones(table.num_rows, np.bool_)
+            return box.select_kept_hashes(_one_array(table, self.hashes).to_numpy())
+        return box.select_kept(table.select(list(self.identity))) if box.is_dropping else np.ones(table.num_rows, np.bool_)
 
     def _box(self) -> DropBox:
-        return self.planned.now() if self.planned is not None else self.box or DropBox(self.name)
+        return self.planned.current_box() if self.planned is not None else self.box or DropBox(self.name)
 
     def _times(self, kind: int, times: Int64s, round_number: int) -> Packet:
         return Packet(
@@ -189,28 +189,28 @@ class _SelectedRows:
     rows: Int64s
     raising: NDArray[np.bool_]
 
-    def by_cell(self, layout: BucketGrid) -> Iterator[tuple[int, pa.Table]]:
+    def by_cell(self, grid: BucketGrid) -> Iterator[tuple[int, pa.Table]]:
         """The rows by the first cell they go to."""
         payload = self.table.select(list(self.source.columns))
         whole = self.rows.size == self.times.size
-        if not any(self.source.number in axis.members for axis in layout.axes):
+        if not any(self.source.number in axis.members for axis in grid.axes):
             rows = payload if whole else payload.take(pa.array(self.rows))
             if rows.num_rows:
                 yield 0, rows
             return
-        cells = self._cells(layout)
-        order = np.argsort(cells.astype(np.int16) if layout.cells < 2**15 else cells, kind="stable")
+        cells = self._cells(grid)
+        order = np.argsort(cells.astype(np.int16) if grid.cells < 2**15 else cells, kind="stable")
         sorted_rows = payload.take(pa.array(order if whole else self.rows[order]))
-        counts = np.bincount(cells, minlength=layout.cells)
+        counts = np.bincount(cells, minlength=grid.cells)
         starts = np.concatenate([[0], np.cumsum(counts)])
         for cell in np.flatnonzero(counts).tolist():
             yield cell, sorted_rows.slice(int(starts[cell]), int(counts[cell]))
 
-    def _cells(self, layout: BucketGrid) -> Int64s:
+    def _cells(self, grid: BucketGrid) -> Int64s:
         """Rows on which an expression raises have no place; any bucket can report them."""
         sound = self.rows[~self.raising] if self.raising.any() else self.rows
         placed = np.zeros(sound.size, np.int64)
-        for axis, stride in zip(layout.axes, layout.strides(), strict=True):
+        for axis, stride in zip(grid.axes, grid.strides(), strict=True):
             if self.source.number in axis.members:
                 placed += stride * axis.coordinates(self._codes(axis, sound))
         if sound.size == self.rows.size:

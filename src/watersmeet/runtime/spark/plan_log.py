@@ -43,7 +43,7 @@ class PlanLog:
         written = [number for number in self._numbers() if number <= batch]
         return self._read(max(written)) if written else None
 
-    def settled_at(self, batch: int) -> Plan | None:
+    def settle_plan(self, batch: int) -> Plan | None:
         """The same for a task of the batch: from now on nothing else can be written for it."""
         if not self._file(batch).exists():
             self._put(batch, self.plan_at(batch))

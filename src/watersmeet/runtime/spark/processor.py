@@ -21,7 +21,7 @@ from watersmeet.runtime.spark.state_store import StatefulStep, StateStore, forge
 from watersmeet.runtime.spark.task_batch import task_plan, task_run_id
 from watersmeet.runtime.spark.worker_cache import LiveRuns
 
-_CARRIED = [name for name in PACKED.names if name != "bucket"]
+_PACKET_COLUMNS = [name for name in PACKED.names if name != "bucket"]
 
 
 class BucketProcessor(StatefulProcessor):
@@ -33,7 +33,7 @@ class BucketProcessor(StatefulProcessor):
         emission: Emission,
         live: LiveRuns,
         *,
-        remembers: bool,
+        cache_state: bool,
         plans: PlanLog | None = None,
     ) -> None:
         self._bound = arrangement.bound
@@ -42,7 +42,7 @@ class BucketProcessor(StatefulProcessor):
         self._emission = emission
         self._live = live
         self._plans = plans
-        self._remembers = remembers
+        self._cache_state = cache_state
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         header = handle.getValueState("header", "value string")
@@ -53,7 +53,7 @@ class BucketProcessor(StatefulProcessor):
         run = task_run_id()
         forget_ended_runs(self._live, run)
         self._store = StateStore(
-            header, entries, self._bucket, self._signature, StatefulStep(run, "buckets"), self._remembers
+            header, entries, self._bucket, self._signature, StatefulStep(run, "buckets"), self._cache_state
         )
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
@@ -61,11 +61,13 @@ class BucketProcessor(StatefulProcessor):
 
     def _batches(self, label: int, frames: Iterator[pd.DataFrame]) -> Iterator[pa.RecordBatch]:
         start = time.perf_counter_ns()
-        packets = [Packet(label, *values) for frame in frames for values in frame[_CARRIED].itertuples(index=False)]
+        packets = [
+            Packet(label, *values) for frame in frames for values in frame[_PACKET_COLUMNS].itertuples(index=False)
+        ]
         taken = time.perf_counter_ns()
         before = self._store.load(label)
         loaded = time.perf_counter_ns()
-        state, metrics = yield from self._emission.emitted(
+        state, metrics = yield from self._emission.emit(
             self._bucket.advance(label, before.state, packets, last=False)
         )
         joined = time.perf_counter_ns()
@@ -94,17 +96,17 @@ def run_finite(bucket: Bucket, emission: Emission, batches: Iterator[pa.RecordBa
         for values in batch.to_pylist():
             by_label.setdefault(values["bucket"], []).append(Packet(**values))
     for label in list(by_label):
-        yield from _rounds(bucket, emission, label, by_label.pop(label))
+        yield from _run_rounds(bucket, emission, label, by_label.pop(label))
 
 
-def _rounds(bucket: Bucket, emission: Emission, label: int, packets: list[Packet]) -> Iterator[pa.RecordBatch]:
+def _run_rounds(bucket: Bucket, emission: Emission, label: int, packets: list[Packet]) -> Iterator[pa.RecordBatch]:
     """A bucket of a finite input, batch after batch, from nothing to the end."""
     state = bucket.empty()
     numbers = sorted({packet.round for packet in packets})
     for number in numbers:
         of_round = (packet for packet in packets if packet.round == number)
         results = bucket.advance(label, state, of_round, last=number == numbers[-1])
-        state, metrics = yield from emission.emitted(results, number)
+        state, metrics = yield from emission.emit(results, number)
         yield emission.metrics_row(metrics)
 
 
@@ -116,12 +118,12 @@ def merge_emission(merger: Merger) -> BatchedRows:
 class MergeProcessor(StatefulProcessor):
     """One call per bucket of groups and batch in which any of them changed."""
 
-    def __init__(self, merger: Merger, signature: Mapping[str, str], live: LiveRuns, *, remembers: bool) -> None:
+    def __init__(self, merger: Merger, signature: Mapping[str, str], live: LiveRuns, *, cache_state: bool) -> None:
         self._merger = merger
         self._emission = merge_emission(merger)
         self._signature = signature
         self._live = live
-        self._remembers = remembers
+        self._cache_state = cache_state
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         header = handle.getValueState("header", "value string")
@@ -129,7 +131,7 @@ class MergeProcessor(StatefulProcessor):
         run = task_run_id()
         forget_ended_runs(self._live, run)
         self._store = StateStore(
-            header, entries, self._merger, self._signature, StatefulStep(run, "groups"), self._remembers
+            header, entries, self._merger, self._signature, StatefulStep(run, "groups"), self._cache_state
         )
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
@@ -140,8 +142,8 @@ class MergeProcessor(StatefulProcessor):
         parts = [values for frame in frames for values in frame[[ROUND, BLOB]].itertuples(index=False, name=None)]
         before = self._store.load(label)
         loaded = time.perf_counter_ns()
-        counted = _Counted(self._merger.advance(before.state, parts))
-        state = yield from self._emission.emitted(counted.batches())
+        counted = _RowCounter(self._merger.advance(before.state, parts))
+        state = yield from self._emission.emit(counted.batches())
         joined = time.perf_counter_ns()
         after = self._store.save(label, before, state)
         saved = time.perf_counter_ns()
@@ -168,12 +170,12 @@ def merge_finite(merger: Merger, batches: Iterator[pa.RecordBatch]) -> Iterator[
         for values in batch.to_pylist():
             by_label.setdefault(values[BUCKET], []).append((values[ROUND], values[BLOB]))
     for label in list(by_label):
-        counted = _Counted(merger.advance(merger.empty(), by_label.pop(label)))
-        yield from emission.emitted(counted.batches())
+        counted = _RowCounter(merger.advance(merger.empty(), by_label.pop(label)))
+        yield from emission.emit(counted.batches())
         yield emission.metrics_row({"results": counted.rows})
 
 
-class _Counted:
+class _RowCounter:
     """Batches on their way, and how many rows they had."""
 
     def __init__(self, results: Generator[pa.RecordBatch, None, BucketState]) -> None:

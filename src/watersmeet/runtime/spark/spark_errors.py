@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 
 from watersmeet.errors import InputError, PlanError, QueryError, WatersmeetError
 
-_LONGEST_SENTENCE = 400
-_KINDS: dict[str, type[WatersmeetError]] = {
+_MAX_CHARACTERS = 400
+_ERROR_TYPES: dict[str, type[WatersmeetError]] = {
     kind.__name__: kind for kind in (QueryError, InputError, PlanError, WatersmeetError)
 }
 _END = r"(?:\n\s*(?:at |JVM stacktrace|Driver stacktrace|===)|\s+SQLSTATE|\Z)"
@@ -34,7 +34,7 @@ def translate_errors() -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        mistake = mistake_in(str(error))
+        mistake = find_user_error(str(error))
         if mistake is None:
             raise
         raise mistake from error
@@ -52,20 +52,20 @@ def summarize_spark_errors() -> Iterator[None]:
 def summarize_error(error: Exception) -> WatersmeetError:
     """The caller's mistake if it is one, else what Spark says first: for those who are shown a sentence and no stack."""
     words = str(error).strip().splitlines()
-    said = words[0][:_LONGEST_SENTENCE] if words else type(error).__name__
+    said = words[0][:_MAX_CHARACTERS] if words else type(error).__name__
     hint = (
         "watersmeet repair DIR, with the directory of the checkpoint, says what can be done"
         if "STATE_STORE" in str(error)
         else None
     )
-    return mistake_in(str(error)) or SparkError(f"the query failed on Spark: {said}", hint=hint)
+    return find_user_error(str(error)) or SparkError(f"the query failed on Spark: {said}", hint=hint)
 
 
-def mistake_in(text: str) -> WatersmeetError | None:
+def find_user_error(text: str) -> WatersmeetError | None:
     """The caller's mistake that a Spark error's text tells of, if it does.
 
     >>> mistake_in("PythonException: ...\\nwatersmeet.errors.InputError: row 3 has no time\\nfix it\\n SQLSTATE: 38000")
     InputError('row 3 has no time\\nfix it')
     """
     found = _RAISED.search(text)
-    return None if found is None or found[1] not in _KINDS else _KINDS[found[1]](found[2].strip())
+    return None if found is None or found[1] not in _ERROR_TYPES else _ERROR_TYPES[found[1]](found[2].strip())

@@ -109,7 +109,7 @@ _decoded_states: dict[tuple[StatefulStep, int], CachedState] = {}
 
 
 def forget_ended_runs(live: LiveRuns = NO_LIVE_RUNS, current: str = "") -> None:
-    """Drop cached state of runs that ended: first the directories, then what this process remembers of runs without
+    """Drop cached state of runs that ended: first the directories, then what this process cache_state of runs without
     one.
 
     Every task calls this, because Spark tells workers nothing about queries that end. `live` are the active runs that
@@ -126,14 +126,14 @@ def forget_ended_runs(live: LiveRuns = NO_LIVE_RUNS, current: str = "") -> None:
 
 @dataclass(frozen=True)
 class StateStore:
-    """State of the buckets of one step. `signature` says which query it belongs to; `remembers` lets workers cache it."""
+    """State of the buckets of one step. `signature` says which query it belongs to; `cache_state` lets workers cache it."""
 
     header: ValueState
     entries: MapState
     bucket: StateOwner
     signature: Mapping[str, str]
     step: StatefulStep
-    remembers: bool
+    cache_state: bool
 
     def load(self, label: int) -> CachedState:
         saved = self.header.get()
@@ -173,13 +173,13 @@ class StateStore:
     def _read(self, header: dict[str, Any]) -> CachedState:
         listed, shelf = [StateEntry(*values) for values in header["entries"]], self._open_shelf()
         saved = [SavedPart(entry.number, entry.kind, self._blob(entry, shelf)) for entry in listed]
-        state = BucketState(self.bucket.operator.restored(saved), _restore_watermark(self.bucket, header["watermark"]))
+        state = BucketState(self.bucket.operator.restore(saved), _restore_watermark(self.bucket, header["watermark"]))
         parts = self.bucket.operator.parts(state.inner)
         entries = {id(part.value): entry for part, entry in zip(parts, listed, strict=True)}
         return CachedState(header["token"], header["version"], header["next_place"], state, parts, entries)
 
     def _open_shelf(self) -> WorkerCache:
-        return WorkerCache.of_run(self.step.run) if self.remembers else WorkerCache(None)
+        return WorkerCache.of_run(self.step.run) if self.cache_state else WorkerCache(None)
 
     def _blob(self, entry: StateEntry, shelf: WorkerCache) -> bytes | pa.Buffer:
         shelved = shelf.get(entry.name)
@@ -210,7 +210,7 @@ class StateStore:
         }
 
     def _remember(self, label: int, after: CachedState) -> None:
-        if not self.remembers:
+        if not self.cache_state:
             return
         for key in [
             key for key, each in _decoded_states.items() if key[0] == self.step and each.version < after.version - 1

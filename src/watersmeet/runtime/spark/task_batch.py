@@ -32,7 +32,7 @@ def task_plan(log: PlanLog) -> Plan | None:
     used.
     """
     batch = task_batch_id()
-    return None if batch == NO_BATCH else log.settled_at(batch)
+    return None if batch == NO_BATCH else log.settle_plan(batch)
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,17 @@ class PlannedDrops:
     log: PlanLog
 
     @property
-    def own(self) -> DropBox:
+    def initial_box(self) -> DropBox:
         """The query's own box; one that keeps everything has the stream's seed nevertheless."""
         return build_drop_boxes(self.bound, self.plan).get(self.stream) or DropBox(
             self.stream, seed=self.plan.drop_seed
         )
 
-    def now(self) -> DropBox:
+    def current_box(self) -> DropBox:
         """The box of the batch the task works for."""
         plan = task_plan(self.log)
         if plan is None:
-            return self.own
+            return self.initial_box
         check_drop_seed(self.plan, plan)
         return build_drop_boxes(self.bound, plan).get(self.stream) or DropBox(self.stream, seed=plan.drop_seed)
 

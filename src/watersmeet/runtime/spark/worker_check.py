@@ -29,8 +29,8 @@ _INSTALL = (
     "--conf spark.pyspark.python=./environment/bin/python; see docs/cluster.md"
 )
 _MISSING = re.compile(r"No module named '([\w.]+)'")
-_PYTHON_SAID = re.compile(r"Error from python worker:\s*(\S+?):\s")
-_OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] (.*?\.)(?:\s|$)", re.DOTALL)
+_WORKER_EXECUTABLE = re.compile(r"Error from python worker:\s*(\S+?):\s")
+_VERSION_MISMATCH = re.compile(r"\[PYTHON_VERSION_MISMATCH\] (.*?\.)(?:\s|$)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +45,19 @@ class WorkerPython:
     local_directories: tuple[str, ...]
 
 
-_seen: dict[str, tuple[WorkerPython, ...]] = {}
+_checked_workers: dict[str, tuple[WorkerPython, ...]] = {}
 
 
 def check_workers(context: SparkContext) -> tuple[WorkerPython, ...]:
     """Return the Python of some workers; refuse workers that cannot run this package. Asks once per application."""
     application = str(context.applicationId)
-    if application not in _seen:
-        found = _ask(context)
+    if application not in _checked_workers:
+        found = _describe_workers(context)
         for worker in found:
             refuse_worker(worker)
-        _seen.clear()  # of applications that ended
-        _seen[application] = found
-    return _seen[application]
+        _checked_workers.clear()  # of applications that ended
+        _checked_workers[application] = found
+    return _checked_workers[application]
 
 
 def local_directories(workers: tuple[WorkerPython, ...]) -> tuple[Path, ...]:
@@ -89,9 +89,9 @@ def explain_failure(text: str, python: str) -> InputError | None:
     >>> print(explain_failure("Error from python worker:\\n  /usr/bin/python3: No module named 'watersmeet'", "python3").message)
     the Python of Spark's workers, /usr/bin/python3, cannot import watersmeet: No module named 'watersmeet'
     """
-    said = _PYTHON_SAID.search(text)
+    said = _WORKER_EXECUTABLE.search(text)
     executable = said[1] if said else python
-    missing, other = _MISSING.search(text), _OTHER_PYTHON.search(text)
+    missing, other = _MISSING.search(text), _VERSION_MISMATCH.search(text)
     if missing is not None:
         return InputError(
             f"the Python of Spark's workers, {executable}, cannot import watersmeet: {missing[0]}", hint=_INSTALL
@@ -108,7 +108,7 @@ def explain_failure(text: str, python: str) -> InputError | None:
     return None
 
 
-def _ask(context: SparkContext) -> tuple[WorkerPython, ...]:
+def _describe_workers(context: SparkContext) -> tuple[WorkerPython, ...]:
     tasks = max(1, min(context.defaultParallelism, MAX_TASKS))
     try:
         found = context.parallelize(range(tasks), tasks).mapPartitions(_describe_by_value()).collect()
