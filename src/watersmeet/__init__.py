@@ -10,7 +10,6 @@ from watersmeet.algebra.plan import Index, Plan
 from watersmeet.algebra.query import Query
 from watersmeet.api import (
     Budget,
-    Wishes,
     allocate,
     collect,
     explain,
@@ -23,6 +22,9 @@ from watersmeet.api import (
     session,
     sql,
     stream,
+)
+from watersmeet.api import (
+    SheddingPolicy as Wishes,
 )
 from watersmeet.errors import InputError, InternalError, PlanError, QueryError, WatersmeetError, WatersmeetWarning
 from watersmeet.sources.declarations import Relation, Stream

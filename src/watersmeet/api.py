@@ -13,7 +13,7 @@ import pyarrow as pa
 from watersmeet.algebra.plan import DEFAULT_CLEANUP_ROWS, Index, Plan, tree_of
 from watersmeet.algebra.query import Query
 from watersmeet.planner.explain import Explanation
-from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
+from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
 from watersmeet.planner.models.kang_limited import Pair
 from watersmeet.planner.plan_cost import Budget
 from watersmeet.runtime.embedded import allocation
@@ -56,7 +56,7 @@ def collect(
     plan: Plan | Mapping[str, Any] | None = None,
     *,
     budget: Budget | None = None,
-    shed: bool | Wishes = False,
+    shed: bool | SheddingPolicy = False,
     stats: Mapping[str, StreamStats] | None = None,
     evaluate: str | None = None,
 ) -> pa.Table:
@@ -81,7 +81,7 @@ def run(
     plan: Plan | Mapping[str, Any] | None = None,
     *,
     budget: Budget | None = None,
-    shed: bool | Wishes = False,
+    shed: bool | SheddingPolicy = False,
     stats: Mapping[str, StreamStats] | None = None,
     evaluate: str | None = None,
 ) -> EmbeddedRun:
@@ -93,7 +93,7 @@ def run(
     pinned = _plan(plan)
     if budget is None and not shed:
         return embedded.start_run(query, streams, pinned, evaluate=evaluate, stats=stats)
-    wishes = shed if isinstance(shed, Wishes) else NO_WISHES
+    wishes = shed if isinstance(shed, SheddingPolicy) else DEFAULT_POLICY
     about = _explained(query, streams, stats, pinned, budget, wishes=wishes)
     fitting = about.runnable(shed=bool(shed))
     if pinned is not None:
@@ -107,7 +107,7 @@ def plan_within(
     streams: Sources,
     budget: Budget | None,
     *,
-    shed: bool | Wishes = False,
+    shed: bool | SheddingPolicy = False,
     stats: Mapping[str, StreamStats] | None = None,
     engine: str = "embedded",
 ) -> Plan | None:
@@ -116,7 +116,7 @@ def plan_within(
 
     Where that is not allowed (`shed`), or does not help, the query is refused with what would.
     """
-    wishes = shed if isinstance(shed, Wishes) else NO_WISHES
+    wishes = shed if isinstance(shed, SheddingPolicy) else DEFAULT_POLICY
     return _explained(query, streams, stats, None, budget, wishes=wishes, engine=engine).runnable(shed=bool(shed))
 
 
@@ -195,7 +195,7 @@ def keep_up(
     trigger: Duration,
     plan: Plan | Mapping[str, Any] | None = None,
     stats: Mapping[str, StreamStats] | None = None,
-    shed: Wishes = NO_WISHES,
+    shed: SheddingPolicy = DEFAULT_POLICY,
 ) -> Any:
     """Lets a streaming query on Spark drop what it has to, so that no batch takes longer than its `trigger` interval.
 
@@ -299,7 +299,7 @@ def _explained(
     budget: Budget | None,
     *,
     all_plans: bool = False,
-    wishes: Wishes = NO_WISHES,
+    wishes: SheddingPolicy = DEFAULT_POLICY,
     engine: str = "embedded",
     buckets: int | None = None,
 ) -> Explanation:

@@ -50,7 +50,7 @@ def test_a_leaf_that_falls_short_evens_out_with_a_fuller_neighbour() -> None:
 
 def _filled(keys: list[int], node_size: int) -> tuple[Words, Words]:
     """A tree of these keys, each also its row."""
-    nodes, header = np.empty(btree.nodes_size(len(keys), node_size), np.int64), np.empty(HEADER, np.int64)
+    nodes, header = np.empty(btree.arena_words(len(keys), node_size), np.int64), np.empty(HEADER, np.int64)
     btree.clear(nodes, header, node_size)
     for key in keys:
         btree.insert(nodes, header, key, key)

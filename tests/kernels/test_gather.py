@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from watersmeet.kernels.gather import gather_int32, gather_int64, tighten, tighten_definition
+from watersmeet.kernels.gather import gather_int32, gather_int64, tighten_bounds, tighten_bounds_definition
 
 NUMBERS = st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=20)
 
@@ -24,7 +24,7 @@ def test_values_come_in_the_order_of_the_row_numbers(values: list[int], data: st
 def test_bounds_only_get_tighter(times: list[int], before_us: int, after_us: int, data: st.DataObject) -> None:
     several = st.lists(st.integers(-(2**40), 2**40), min_size=len(times), max_size=len(times))
     low, high = (np.array(data.draw(several), np.int64) for _ in range(2))
-    expected = tighten_definition(np.array(times, np.int64), before_us, after_us, low, high)
-    tighten(np.array(times, np.int64), before_us, after_us, low, high)
+    expected = tighten_bounds_definition(np.array(times, np.int64), before_us, after_us, low, high)
+    tighten_bounds(np.array(times, np.int64), before_us, after_us, low, high)
     assert np.array_equal(low, expected[0])
     assert np.array_equal(high, expected[1])

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from watersmeet.kernels import grouped_run
 from watersmeet.kernels.grouped_run import (
+    accumulate_maximum,
     count_matches,
     fill_matches,
     group_rows,
     group_rows_definition,
-    running_maximum,
 )
 
 KEYS = st.integers(-4, 4) | st.integers(-(2**63), 2**63 - 1)
@@ -99,7 +99,7 @@ def _matches(
         offsets, rows = np.array([0, keys.size], np.int32), np.arange(keys.size, dtype=np.int32)
     columns = [np.array([probe[i] for probe in probes], np.int64) for i in range(4)]
     first, count = np.empty(len(probes), np.int64), np.empty(len(probes), np.int32)
-    run_ends = running_maximum(ends[rows], offsets) if ends.size else ends
+    run_ends = accumulate_maximum(ends[rows], offsets) if ends.size else ends
     total = count_matches(
         slots,
         group_keys,
@@ -120,7 +120,7 @@ def _matches(
 
 def test_a_running_maximum_starts_anew_in_each_group() -> None:
     ends = np.array([5, 3, 9, 1, 2, 0], np.int64)
-    assert running_maximum(ends, np.array([0, 3, 6], np.int32)).tolist() == [5, 5, 9, 1, 2, 2]
+    assert accumulate_maximum(ends, np.array([0, 3, 6], np.int32)).tolist() == [5, 5, 9, 1, 2, 2]
 
 
 def test_small_and_large_runs_take_different_ways() -> None:

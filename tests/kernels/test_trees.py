@@ -31,7 +31,7 @@ from tests.kernels.tree_loads import (
 )
 from watersmeet.errors import InternalError
 from watersmeet.kernels import btree, ttree
-from watersmeet.kernels.compile import piece
+from watersmeet.kernels.compile import subroutine
 from watersmeet.kernels.tree_nodes import COMPARISONS, HEADER, INSERTS, PROBES, REMOVES, TOUCHED, Words
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
@@ -288,9 +288,9 @@ def test_loads_count_matches_and_updates() -> None:
         assert (header[INSERTS], header[REMOVES]) == (3000, 2000)
 
 
-@piece
+@subroutine
 def _count_in_both(keys: Words, low: int, high: int) -> tuple[int, int]:
-    b_size, t_size = btree.nodes_size(keys.size, 4), ttree.nodes_size(keys.size, 4)
+    b_size, t_size = btree.arena_words(keys.size, 4), ttree.arena_words(keys.size, 4)
     nodes, header = np.empty(b_size + t_size, np.int64), np.empty(2 * HEADER, np.int64)
     b_nodes, b_header = nodes[:b_size], header[:HEADER]
     t_nodes, t_header = nodes[b_size:], header[HEADER:]
@@ -306,7 +306,7 @@ def test_two_trees_live_in_slices_of_one_array_inside_a_larger_kernel() -> None:
     assert _count_in_both(np.random.default_rng(6).permutation(100), 10, 19) == (10, 10)
 
 
-@pytest.mark.parametrize("nodes_size", [btree.nodes_size, ttree.nodes_size])
+@pytest.mark.parametrize("nodes_size", [btree.arena_words, ttree.arena_words])
 def test_a_node_must_hold_two_entries(nodes_size: Callable[[int, int], int]) -> None:
     with pytest.raises(InternalError, match="at least two entries"):
         nodes_size(10, 1)

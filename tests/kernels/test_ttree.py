@@ -58,7 +58,7 @@ def test_a_half_leaf_and_its_leaf_become_one_when_they_fit_with_room_to_spare() 
 
 def _filled(keys: list[int], node_size: int) -> tuple[Words, Words]:
     """A tree of these keys, each also its row."""
-    nodes, header = np.empty(ttree.nodes_size(len(keys), node_size), np.int64), np.empty(HEADER, np.int64)
+    nodes, header = np.empty(ttree.arena_words(len(keys), node_size), np.int64), np.empty(HEADER, np.int64)
     ttree.clear(nodes, header, node_size)
     for key in keys:
         ttree.insert(nodes, header, key, key)

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from watersmeet.kernels import btree, ttree
-from watersmeet.kernels.compile import IN_INT64, INT, OUT_INT64, kernel, piece
+from watersmeet.kernels.compile import IN_INT64, INT, OUT_INT64, kernel, subroutine
 from watersmeet.kernels.tree_nodes import HEADER, Words
 
 BTREE = 0
@@ -136,7 +136,7 @@ def ttree_update_load(keys: Words, window_rows: int, node_size: int) -> Words:
     return update_load(TTREE, keys, window_rows, node_size)
 
 
-@piece
+@subroutine
 def _probe_many(tree: int, nodes: Words, header: Words, lows: Words, highs: Words, out: Words) -> int:
     matches = 0
     for turn in range(lows.size):
@@ -144,7 +144,7 @@ def _probe_many(tree: int, nodes: Words, header: Words, lows: Words, highs: Word
     return matches
 
 
-@piece
+@subroutine
 def _slide(tree: int, nodes: Words, header: Words, keys: Words, window_rows: int, start: int) -> None:
     for row in range(start, keys.size):
         _insert(tree, nodes, header, keys[row], row)
@@ -152,19 +152,19 @@ def _slide(tree: int, nodes: Words, header: Words, keys: Words, window_rows: int
             _remove(tree, nodes, header, keys[row - window_rows], row - window_rows)
 
 
-@piece
+@subroutine
 def _empty(tree: int, rows: int, node_size: int) -> tuple[Words, Words]:
     header = np.empty(HEADER, np.int64)
     if tree == BTREE:
-        nodes = np.empty(btree.nodes_size(rows, node_size), np.int64)
+        nodes = np.empty(btree.arena_words(rows, node_size), np.int64)
         btree.clear(nodes, header, node_size)
     else:
-        nodes = np.empty(ttree.nodes_size(rows, node_size), np.int64)
+        nodes = np.empty(ttree.arena_words(rows, node_size), np.int64)
         ttree.clear(nodes, header, node_size)
     return nodes, header
 
 
-@piece
+@subroutine
 def _insert(tree: int, nodes: Words, header: Words, key: int, row: int) -> None:
     if tree == BTREE:
         btree.insert(nodes, header, key, row)
@@ -172,21 +172,21 @@ def _insert(tree: int, nodes: Words, header: Words, key: int, row: int) -> None:
         ttree.insert(nodes, header, key, row)
 
 
-@piece
+@subroutine
 def _remove(tree: int, nodes: Words, header: Words, key: int, row: int) -> bool:
     if tree == BTREE:
         return btree.remove(nodes, header, key, row)  # type: ignore[no-any-return]
     return ttree.remove(nodes, header, key, row)  # type: ignore[no-any-return]
 
 
-@piece
+@subroutine
 def _probe(tree: int, nodes: Words, header: Words, low: int, high: int, out: Words, at: int) -> int:
     if tree == BTREE:
         return btree.probe(nodes, header, low, high, out, at)  # type: ignore[no-any-return]
     return ttree.probe(nodes, header, low, high, out, at)  # type: ignore[no-any-return]
 
 
-@piece
+@subroutine
 def _count_range(tree: int, nodes: Words, header: Words, low: int, high: int) -> int:
     if tree == BTREE:
         return btree.count_range(nodes, header, low, high)  # type: ignore[no-any-return]

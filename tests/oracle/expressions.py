@@ -136,7 +136,7 @@ def _like(expr: Like, row: Row) -> bool | None:
 def matches_like(text: str, pattern: str) -> bool:
     """SQL LIKE, one character of the pattern at a time.
 
-    >>> like("10%", r"1_\\%"), like("100", r"1_\\%")
+    >>> matches_like("10%", r"1_\\%"), matches_like("100", r"1_\\%")
     (True, False)
     """
     if not pattern:

@@ -13,7 +13,7 @@ import pytest
 
 from watersmeet.calibration import aggregation, batch_overhead, load_profile, measure_profile, structures
 from watersmeet.calibration.measurement import B, TimedResult, fit_weights
-from watersmeet.cli.calibrate import run_calibration, render_weights
+from watersmeet.cli.calibrate import render_weights, run_calibration
 from watersmeet.errors import InternalError
 from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.models.early_aggregation import EarlyWeights
@@ -110,7 +110,8 @@ def test_loads_count_what_the_model_counts() -> None:
 
 def test_a_run_counts_matches_whether_rows_are_put_out_or_not() -> None:
     silent, loud = (
-        batch_overhead.measure_batch_point(500, 3, repeats=1, selects=True, puts_out=puts_out) for puts_out in (False, True)
+        batch_overhead.measure_batch_point(500, 3, repeats=1, selects=True, puts_out=puts_out)
+        for puts_out in (False, True)
     )
     assert silent.matches == loud.matches == loud.put_out > 0
     assert silent.put_out == 0

@@ -14,7 +14,7 @@ from dataclasses import replace
 import duckdb
 import pyarrow as pa
 
-from .cases import FromItem, QueryCase, QueryPiece, SourceData
+from tests.properties.generators.cases import FromItem, QueryCase, QueryPiece, SourceData
 
 _FOREVER_US = 2**62
 _UNITS_US = {

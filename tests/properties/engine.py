@@ -13,9 +13,9 @@ import pyarrow as pa
 
 import watersmeet
 from tests.oracle import Arrival, as_multiset, join_rows, table_rows
+from tests.properties.generators.cases import QueryCase, SourceData
 from watersmeet.algebra.plan import Plan
 
-from .cases import QueryCase, SourceData
 from .shrinking import shrink
 
 Rows = Counter[tuple[Any, ...]]

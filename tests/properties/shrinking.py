@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.properties.generators.cases import QueryCase, smaller_cases
 from watersmeet.errors import WatersmeetError
-
-from .cases import QueryCase, smaller_cases
 
 
 def shrink(case: QueryCase, fails: Callable[[QueryCase], bool], most_tries: int = 2_000) -> QueryCase:

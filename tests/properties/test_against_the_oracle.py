@@ -13,15 +13,20 @@ from random import Random
 import pytest
 
 from tests.oracle import admit
+from tests.properties.generators.arrival_orders import (
+    StreamArrivals,
+    arrive_in_any_batches,
+    arrive_with_late_rows,
+    arrive_within_lateness,
+)
+from tests.properties.generators.cases import QueryCase
+from tests.properties.generators.join_cases import generate_case, generate_timed_case
+from tests.properties.generators.random_plans import random_plans
 from tests.volume import scale_volume
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
 
-from .arrivals import StreamArrivals, arrive_in_any_batches, arrive_with_late_rows, arrive_within_lateness
-from .cases import QueryCase
 from .engine import add_failure_note, assert_same, collect, collect_arriving, expected_rows
-from .generators import generate_case, generate_timed_case
-from .plans import random_plans
 
 CHUNKS = 40
 SEEDS_PER_CHUNK = scale_volume(80)

@@ -12,11 +12,7 @@ from random import Random
 import pytest
 
 from tests.oracle import admit
-from tests.volume import scale_volume
-from watersmeet.algebra.plan import Plan
-from watersmeet.errors import WatersmeetError
-
-from .aggregations import (
+from tests.properties.generators.aggregation_cases import (
     AggregationCase,
     EmittedRows,
     collect_groups,
@@ -27,8 +23,16 @@ from .aggregations import (
     expected_groups_by_row,
     generate_aggregation,
 )
-from .arrivals import arrive_in_any_batches, arrive_with_late_rows, arrive_within_lateness
-from .cases import QueryCase
+from tests.properties.generators.arrival_orders import (
+    arrive_in_any_batches,
+    arrive_with_late_rows,
+    arrive_within_lateness,
+)
+from tests.properties.generators.cases import QueryCase
+from tests.volume import scale_volume
+from watersmeet.algebra.plan import Plan
+from watersmeet.errors import WatersmeetError
+
 from .shrinking import shrink
 from .test_against_the_oracle import FIRST_SEED
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from .aggregation_mutants import AGGREGATION_MUTANTS
-from .aggregations import generate_aggregation
-from .mutants import Mutant
+from tests.properties.generators.aggregation_cases import generate_aggregation
+from tests.properties.mutants.aggregation_mutants import AGGREGATION_MUTANTS
+from tests.properties.mutants.join_mutants import Mutant
+
 from .test_aggregation import check_arriving, check_by_batch, check_one_batch
 
 MOST_SEEDS = 250

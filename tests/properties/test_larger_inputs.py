@@ -11,15 +11,15 @@ from random import Random
 import duckdb
 import pytest
 
+from tests.properties.generators.arrival_orders import arrive_in_any_batches, arrive_within_lateness
+from tests.properties.generators.join_cases import generate_case, generate_large_case
 from tests.volume import scale_volume
 from watersmeet.operators import parallel as cores
 from watersmeet.operators.window_join import admission, state
 from watersmeet.operators.window_join.tactics import grouped_runs
 
-from .arrivals import arrive_in_any_batches, arrive_within_lateness
 from .duckdb_oracle import duckdb_rows, make_portable, open_duckdb
 from .engine import assert_same, collect, collect_arriving, expected_rows
-from .generators import generate_case, generate_large_case
 
 CHUNKS = 10
 CROWDS_PER_CHUNK = scale_volume(8)

@@ -13,13 +13,10 @@ from random import Random
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from tests.volume import scale_volume
-
-from .arrivals import arrive_in_any_batches, arrive_within_lateness
-from .cases import QueryCase
-from .engine import Rows, assert_same, collect, collect_arriving
-from .generators import generate_case
-from .relations import (
+from tests.properties.generators.arrival_orders import arrive_in_any_batches, arrive_within_lateness
+from tests.properties.generators.cases import QueryCase
+from tests.properties.generators.join_cases import generate_case
+from tests.properties.generators.related_cases import (
     drop_calendar_predicates,
     enlarge_a_window,
     put_ids_first,
@@ -27,6 +24,9 @@ from .relations import (
     select_only_ids,
     shift_times,
 )
+from tests.volume import scale_volume
+
+from .engine import Rows, assert_same, collect, collect_arriving
 
 EXAMPLES = settings(
     max_examples=scale_volume(150),

@@ -8,8 +8,14 @@ from random import Random
 
 import pytest
 
+from tests.properties.generators.shedding_cases import (
+    emit_after_restarts,
+    emit_over_directories,
+    emit_uninterrupted,
+    generate_shedding,
+)
+
 from .engine import add_failure_note
-from .shed_restarts import emit_after_restarts, emit_over_directories, emit_uninterrupted, generate_shedding
 
 CHUNKS = 3
 SEEDS_PER_CHUNK = 60

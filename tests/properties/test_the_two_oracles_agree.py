@@ -8,10 +8,10 @@ import duckdb
 import pytest
 
 from tests.oracle import join_rows
+from tests.properties.generators.join_cases import generate_case
 from tests.volume import scale_volume
 
 from .duckdb_oracle import duckdb_rows, duckdb_text, make_portable, open_duckdb
-from .generators import generate_case
 
 CHUNKS = 10
 SEEDS_PER_CHUNK = scale_volume(80)

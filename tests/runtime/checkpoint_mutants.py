@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from tests.properties.mutants.join_mutants import Mutant, Original, Patch
 from watersmeet import files as our_files
 from watersmeet.checkpoint import contents, framing, owner
 from watersmeet.checkpoint import store as checkpoint
@@ -19,7 +20,6 @@ from watersmeet.runtime.embedded import incremental as growing
 from watersmeet.sinks import result_files
 from watersmeet.sinks.result_files import _WRITERS
 
-from ..properties.mutants import Mutant, Original, Patch
 from . import checkpoint_checks as checks
 from .checkpoint_checks import Check
 

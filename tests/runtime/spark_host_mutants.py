@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tests.properties.mutants.join_mutants import Mutant, Original, Patch
 from watersmeet.algebra.plan import Plan
 from watersmeet.runtime.spark import bucket, bucket_grid, integer_downcast, packing, plan_log, state_store, worker_cache
 from watersmeet.runtime.spark.packets import Packet
 from watersmeet.runtime.spark.plan_log import PlanLog
 from watersmeet.runtime.watermark import Watermark
-
-from ..properties.mutants import Mutant, Original, Patch
 
 
 def _mutant(mistake: str, owner: Any, attribute: str, broken: Callable[[Any], Any]) -> Mutant:

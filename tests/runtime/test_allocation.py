@@ -98,7 +98,9 @@ def test_a_pair_is_found_when_its_later_row_probes_and_its_earlier_row_is_held(s
 
 def test_the_two_draws_of_a_row_are_independent() -> None:
     table = pa.table({"id": range(40_000)})
-    probe, window = (make_role_drop_box("a", role, Shares(0.5, 0.5), 3).select_kept(table) for role in ("probe", "window"))
+    probe, window = (
+        make_role_drop_box("a", role, Shares(0.5, 0.5), 3).select_kept(table) for role in ("probe", "window")
+    )
     assert abs(float((probe & window).mean()) - 0.25) < 0.01
 
 

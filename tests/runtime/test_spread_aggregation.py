@@ -18,14 +18,7 @@ import pytest
 
 import watersmeet as wm
 from tests.oracle import Arrival, admit, as_multiset, table_rows
-from watersmeet.errors import QueryError
-from watersmeet.runtime.embedded.run import bind_query
-from watersmeet.runtime.spark.emission import BLOB, BatchedRows, PartialGroups
-from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, build_execution_plan
-from watersmeet.runtime.spark.processor import merge_finite, run_finite
-from watersmeet.runtime.spark.spark_types import to_spark_schema
-
-from ..properties.aggregations import (
+from tests.properties.generators.aggregation_cases import (
     AggregationCase,
     EmittedRows,
     early_plans,
@@ -33,7 +26,18 @@ from ..properties.aggregations import (
     expected_groups_by_batch,
     generate_aggregation,
 )
-from ..properties.arrivals import arrive_in_any_batches, arrive_with_late_rows, arrive_within_lateness
+from tests.properties.generators.arrival_orders import (
+    arrive_in_any_batches,
+    arrive_with_late_rows,
+    arrive_within_lateness,
+)
+from watersmeet.errors import QueryError
+from watersmeet.runtime.embedded.run import bind_query
+from watersmeet.runtime.spark.emission import BLOB, BatchedRows, PartialGroups
+from watersmeet.runtime.spark.execution_plan import SparkExecutionPlan, build_execution_plan
+from watersmeet.runtime.spark.processor import merge_finite, run_finite
+from watersmeet.runtime.spark.spark_types import to_spark_schema
+
 from ..properties.test_against_the_oracle import FIRST_SEED
 from ..volume import scale_volume
 

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 
 import watersmeet as wm
 from tests.oracle import Arrival, as_multiset, table_rows
-from tests.properties.cases import QueryCase
 from tests.properties.engine import Rows
+from tests.properties.generators.cases import QueryCase
 from watersmeet.runtime.spark.spark_types import to_spark_batch, to_spark_schema
 
 

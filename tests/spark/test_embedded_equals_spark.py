@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from tests.oracle import Arrival
+from tests.properties.generators.arrival_orders import arrive_in_any_batches, arrive_with_late_rows
+from tests.properties.generators.join_cases import generate_case
 from tests.spark.queries import rows_of, rows_of_table, sources_of
 from watersmeet.runtime.embedded.run import bind_query
 from watersmeet.runtime.spark.execution_plan import build_execution_plan
 
-from ..properties.arrivals import arrive_in_any_batches, arrive_with_late_rows
 from ..properties.engine import assert_same
-from ..properties.generators import generate_case
 from ..volume import scale_volume
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -63,9 +63,7 @@ def features(seed: int) -> Iterator[str]:
     if any(arrival.idle_us is not None for arrival in arrivals.values()):
         yield "idle"
     sources = sources_of(case, arrivals)
-    axes = build_execution_plan(
-        bind_query(case.text, sources), sources, None, buckets=6, partitions=2
-    ).bucket.grid.axes
+    axes = build_execution_plan(bind_query(case.text, sources), sources, None, buckets=6, partitions=2).bucket.grid.axes
     if any(axis.split is not None for axis in axes):
         yield "theta"
     if len(axes) > 1 and not any(axis.split is not None for axis in axes):

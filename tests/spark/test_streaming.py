@@ -17,14 +17,14 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from tests.oracle import Arrival
+from tests.properties.generators.arrival_orders import arrive_in_any_batches, arrive_with_late_rows
+from tests.properties.generators.cases import QueryCase
+from tests.properties.generators.join_cases import generate_case
 from tests.spark.queries import rows_of, rows_of_table, run_to_the_end, sources_of
 from watersmeet.runtime.spark import host
 from watersmeet.runtime.spark.batch_metrics import list_batches
 
-from ..properties.arrivals import arrive_in_any_batches, arrive_with_late_rows
-from ..properties.cases import QueryCase
 from ..properties.engine import Rows, assert_same
-from ..properties.generators import generate_case
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -26,15 +26,15 @@ class ExpectedRows:
     """The rows of a finite run. Streams do not end, so of an aggregation they show the windows that are over, and
     `in_order` has the rows in order of time.
 
-    >>> given = Answer(2, 7, pa.schema([]))
+    >>> given = ExpectedRows(2, 7, pa.schema([]))
     >>> given.check("flink", 3, 7)
     Traceback (most recent call last):
-    watersmeet_lab.bench.answers.DifferentRowsError: flink gives 3 rows with checksum 7, not 2 with 7, so there is
+    watersmeet_lab.bench.expected_rows.DifferentRowsError: flink gives 3 rows with checksum 7, not 2 with 7, so there is
     nothing to compare
     """
 
     rows: int
-    row_checksum: int
+    checksum: int
     schema: pa.Schema
     in_order: pa.Table | None = None
 

@@ -25,7 +25,7 @@ class GrowthPoint:
     grows: str
     engine: str
     size: int
-    embedded_seconds_per_row: float
+    seconds_per_row: float
     over_first: float
     allowed: float
 

@@ -35,7 +35,7 @@ Ints = NDArray[np.int64]
 class NexmarkSite:
     """The three streams of `events` events. Equal fields give equal rows on every machine.
 
-    >>> site = Nexmark(events=100)
+    >>> site = NexmarkSite(events=100)
     >>> site.people().num_rows, site.auctions().num_rows, site.bids().num_rows
     (2, 6, 92)
     """

@@ -92,7 +92,7 @@ class PortableJoin:
 
     With aggregates, `outputs` are the groups, the windows are tiles, and each row carries its tile's end as `as_of`.
 
-    >>> join = WindowJoin({"a": "ask", "b": "bid"}, Range(5_000_000), (("a.k", "k"),), equal=(("a.k", "b.k"),))
+    >>> join = PortableJoin({"a": "ask", "b": "bid"}, SlidingWindow(5_000_000), (("a.k", "k"),), equal=(("a.k", "b.k"),))
     >>> join.ours()
     'SELECT a.k AS k FROM ask [RANGE 5000000 MICROSECONDS] AS a, bid [RANGE 5000000 MICROSECONDS] AS b WHERE a.k = b.k'
     """

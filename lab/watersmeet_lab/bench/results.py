@@ -45,8 +45,8 @@ class PeerComparison:
     """All systems on one workload, after their rows were found to be the same; `skipped` says who is missing and why,
     `said` what else a reader has to know.
 
-    >>> both = (System("watersmeet-spark", 800.0), System("spark-rocksdb", 50.0), System("spark-hdfs", 100.0))
-    >>> Comparison("two-way", 1000, 40, 0, both).ratio
+    >>> both = (SystemResult("watersmeet-spark", 800.0), SystemResult("spark-rocksdb", 50.0), SystemResult("spark-hdfs", 100.0))
+    >>> PeerComparison("two-way", 1000, 40, 0, both).ratio
     {'spark': 8.0}
     """
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 import watersmeet as wm
 from watersmeet.errors import InputError, listing
-from watersmeet.kernels.compile import kernel_times
+from watersmeet.kernels.compile import time_kernels
 from watersmeet.runtime.embedded.run import collect_with_metrics
 from watersmeet_lab.bench.catalogue import CATALOGUE, DUCKDB_ONLY
 from watersmeet_lab.bench.duckdb_comparison import WARM_UP_ROWS, collect_with_watersmeet
@@ -57,7 +57,7 @@ def profile_embedded(workload: JoinWorkload) -> TimeProfile:
     run = wm.run(workload.join.ours(), {name: wm.stream(table, time="ts", unit="us") for name, table in tables.items()})
     operators: dict[str, float] = {}
     start = time.perf_counter()
-    with kernel_times() as kernels:
+    with time_kernels() as kernels:
         collect_with_metrics(
             run,
             lambda figures: operators.update({n: operators.get(n, 0.0) + s for n, s in figures.operators_s.items()}),

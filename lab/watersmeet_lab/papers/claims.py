@@ -61,7 +61,7 @@ def exact_claim(
 ) -> Claim:
     """A claim that our figures, rounded to the paper's digits, are the paper's.
 
-    >>> exact("t.2", "the cost of a plan", paper=47976.9, ours=47976.923, digits=1).holds
+    >>> exact_claim("t.2", "the cost of a plan", paper=47976.9, ours=47976.923, digits=1).holds
     True
     """
     printed = _round_value(paper, digits)

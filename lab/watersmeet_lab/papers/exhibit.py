@@ -113,7 +113,7 @@ def lines_table(name: str, title: str, lines: Sequence[Line], axis: str) -> Tabl
 class FigureLines:
     """Lines over a common horizontal axis.
 
-    >>> Figure("tau_s", (1, 2), (("LAZY", (3.0, 4.0)),)).line("LAZY")
+    >>> FigureLines("tau_s", (1, 2), (("LAZY", (3.0, 4.0)),)).line("LAZY")
     (3.0, 4.0)
     """
 
@@ -141,7 +141,7 @@ class FigureLines:
 def figure_from_points(axis: str, points: dict[float, dict[str, float]]) -> FigureLines:
     """A figure out of the values of all lines per point of the axis.
 
-    >>> figure_of("n", {2: {"NAIVE": 5.0, "MULTI-WAY": 4.0}}).lowest(0)
+    >>> figure_from_points("n", {2: {"NAIVE": 5.0, "MULTI-WAY": 4.0}}).lowest(0)
     'MULTI-WAY'
     """
     names = list(next(iter(points.values()), {}))

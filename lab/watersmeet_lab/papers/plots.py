@@ -204,7 +204,7 @@ def _mark_counts(axis: Axis, panel: LinePanel) -> None:
 
 def format_number(value: float) -> str:
     """
-    >>> number(20000.0), number(0.5), number(0.0005), number(3e7)
+    >>> format_number(20000.0), format_number(0.5), format_number(0.0005), format_number(3e7)
     ('20,000', '0.5', '0.0005', '30 M')
     """
     if abs(value) >= 1e6:

@@ -47,7 +47,7 @@ PAPERS = (
 def find_papers(name: str) -> tuple[PaperEntry, ...]:
     """The paper of this name, or all of them.
 
-    >>> [paper.name for paper in chosen("kang")]
+    >>> [paper.name for paper in find_papers("kang")]
     ['kang']
     """
     found = tuple(paper for paper in PAPERS if name in (paper.name, "all"))

@@ -44,7 +44,7 @@ def write_report(papers: Sequence[ReproducedPaper], made: str, out: Path) -> Pat
 def format_value(value: Value | Cell) -> str:
     """A figure as a reader wants it.
 
-    >>> shown(16000), shown((0.123456, 7.0)), shown("TN"), shown(2.5e-7)
+    >>> format_value(16000), format_value((0.123456, 7.0)), format_value("TN"), format_value(2.5e-7)
     ('16,000', '0.1235, 7', 'TN', '2.5e-07')
     """
     if isinstance(value, tuple):
@@ -140,7 +140,7 @@ def _verdict_counts(claims: list[Claim]) -> tuple[Cell, ...]:
 def _heading_anchor(title: str) -> str:
     """The name a heading gets in a Markdown page.
 
-    >>> _anchor("Figures 5, 6: limited")
+    >>> _heading_anchor("Figures 5, 6: limited")
     'figures-5-6-limited'
     """
     return "".join(sign for sign in title.lower().replace(" ", "-") if sign.isalnum() or sign in "-_")

@@ -47,7 +47,7 @@ BEST_ORDER, WORST_ORDER = ("s1", "s2", "s3", "s4"), ("s4", "s3", "s2", "s1")
 def scale_streams(streams: tuple[StreamSpec, ...], factor: int) -> tuple[StreamSpec, ...]:
     """As many times the rows in every window, and as many times the values: each row meets as many others as before.
 
-    >>> scaled((StreamSpec(1, 100, 50),), 20)
+    >>> scale_streams((StreamSpec(1, 100, 50),), 20)
     (StreamSpec(rate=20, window=100, distinct=1000),)
     """
     return tuple(StreamSpec(stream.rate * factor, stream.window, stream.distinct * factor) for stream in streams)

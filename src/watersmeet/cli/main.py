@@ -197,7 +197,7 @@ def demo(
             make_console().print(f"{find_java_problem()}, so the demo runs in this process.", markup=False)
             engine = EngineName.EMBEDDED
         demo_engine = EMBEDDED if engine is EngineName.EMBEDDED else SPARK
-        agreed = (
+        passed = (
             steps.run_demo_with_dashboard(make_console(), port, demo_engine)
             if ui
             else steps.run_demo(make_console(), demo_engine)

@@ -85,7 +85,7 @@ class RunOptions:
         if unbounded and not self.is_incremental:
             raise InputError(
                 f'stream "{unbounded[0]}" has no end',
-                hint="--checkpoint DIR processes the available rows and saves the progress; add --follow to keep running",
+                hint="--checkpoint DIR processes the available rows and saves progress; add --follow to keep running",
             )
 
     @property

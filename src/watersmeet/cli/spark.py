@@ -34,7 +34,7 @@ class SparkJob:
 
 
 def make_spark_reader(settings: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """Return a function that reads streams in Spark's own formats. The first call starts a session with the settings."""
+    """Return a function that reads streams in Spark's own formats. Its first call starts the session."""
 
     def read(stream: Mapping[str, Any]) -> Any:
         with quiet_spark(settings):

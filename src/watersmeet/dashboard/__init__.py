@@ -1,6 +1,6 @@
-"""The dashboard: a page in the browser that shows a run while it goes on, the plan and why it won, and answers what-if
-questions.
+"""The dashboard: a page in the browser that shows a running query, its plan and the rejected plans.
 
-It listens on the loopback interface only, wants a token on every route, checks the Host header, sends a strict content
-security policy, and offers nothing that runs code: a question is a list of numbers for controls it named itself.
+It also answers what-if questions. The server listens on the loopback interface only, requires a token on every route,
+checks the Host header and sends a strict content security policy. It runs no code from the page: a question is a number
+for each control that the server defined.
 """

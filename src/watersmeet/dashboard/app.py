@@ -1,4 +1,4 @@
-"""The routes of the dashboard: the page and its files, the plan, the figures, and answers to what-if questions."""
+"""Routes of the dashboard: the page and its files, the plan, the metrics, and answers to what-if questions."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from watersmeet.dashboard.view import build_view, replace_non_finite
 from watersmeet.dashboard.whatif import WhatIf
 from watersmeet.errors import InputError, WatersmeetError
 
-#: A question is a few numbers; anything longer is not one.
+#: A question is a few numbers, so it is short.
 _MAX_QUESTION_BYTES = 64 * 1024
 
-#: The page's own files, by what they are.
+#: Files of the page, with their media types.
 STATIC_FILES = {
     "dashboard.js": "text/javascript",
     "figures.js": "text/javascript",
@@ -34,22 +34,22 @@ STATIC_FILES = {
 
 @dataclass(frozen=True)
 class DashboardContent:
-    """What a dashboard is about: a query that can be asked about, and a run of it that may be under way."""
+    """Content of a dashboard: a query with its what-if questions, and its run, if there is one."""
 
     title: str
     questions: WhatIf
     live: LiveRun = field(default_factory=LiveRun)
 
 
-def create_app(shown: DashboardContent, token: str, port: int) -> AccessGuard:
-    """The whole application behind its guard."""
+def create_app(content: DashboardContent, token: str, port: int) -> AccessGuard:
+    """Create the application behind its access guard."""
     routes = [
         Route("/", lambda request: _file_response("index.html", "text/html")),
         Route("/plotly.js", lambda request: _plotly_response()),
         *(Route(f"/{name}", _serve_static(name, kind)) for name, kind in STATIC_FILES.items()),
-        Route("/api/plan", _serve_plan(shown)),
-        Route("/api/figures", _serve_figures(shown)),
-        Route("/api/what-if", _serve_what_if(shown), methods=["POST"]),
+        Route("/api/plan", _serve_plan(content)),
+        Route("/api/figures", _serve_figures(content)),
+        Route("/api/what-if", _serve_what_if(content), methods=["POST"]),
     ]
     return AccessGuard(Starlette(routes=routes), token, port)
 
@@ -59,50 +59,50 @@ def _serve_static(name: str, kind: str) -> Any:
 
 
 def _file_response(name: str, kind: str) -> Response:
-    content = resources.files("watersmeet.dashboard").joinpath("static", name).read_bytes()
-    return Response(content, media_type=kind)
+    body = resources.files("watersmeet.dashboard").joinpath("static", name).read_bytes()
+    return Response(body, media_type=kind)
 
 
 def _plotly_response() -> Response:
-    """The chart library out of its own installed package."""
-    content = resources.files("plotly").joinpath("package_data", "plotly.min.js").read_bytes()
-    return Response(content, media_type="text/javascript")
+    """Return the chart library from its installed package."""
+    body = resources.files("plotly").joinpath("package_data", "plotly.min.js").read_bytes()
+    return Response(body, media_type="text/javascript")
 
 
-def _serve_plan(shown: DashboardContent) -> Any:
+def _serve_plan(content: DashboardContent) -> Any:
     def answer(request: Request) -> Response:
-        controls = [control.to_dict() for control in shown.questions.controls]
+        controls = [control.to_dict() for control in content.questions.controls]
         return JSONResponse(
-            {"title": shown.title, "controls": replace_non_finite(controls), **build_view(shown.questions.base)}
+            {"title": content.title, "controls": replace_non_finite(controls), **build_view(content.questions.base)}
         )
 
     return answer
 
 
-def _serve_figures(shown: DashboardContent) -> Any:
+def _serve_figures(content: DashboardContent) -> Any:
     def answer(request: Request) -> Response:
         since = request.query_params.get("since", "0")
         return JSONResponse(
-            replace_non_finite(shown.live.since(int(since) if since.isdecimal() and len(since) < 16 else 0))
+            replace_non_finite(content.live.since(int(since) if since.isdecimal() and len(since) < 16 else 0))
         )
 
     return answer
 
 
-def _serve_what_if(shown: DashboardContent) -> Any:
+def _serve_what_if(content: DashboardContent) -> Any:
     async def answer(request: Request) -> Response:
         try:
-            asked = _parse_question(await _read_body(request))
-            about = await run_in_threadpool(shown.questions.answer, asked)
+            question = _parse_question(await _read_body(request))
+            about = await run_in_threadpool(content.questions.answer, question)
         except WatersmeetError as error:
             return JSONResponse({"error": str(error)}, 422)
-        return JSONResponse({**build_view(about), "same_plan": about.plan == shown.questions.unmoved.plan})
+        return JSONResponse({**build_view(about), "same_plan": about.plan == content.questions.baseline.plan})
 
     return answer
 
 
 async def _read_body(request: Request) -> bytes:
-    """The request's body, which is refused before it is read to the end when it is too long."""
+    """Read the body of a request; refuse a long one before reading it to the end."""
     body = b""
     async for piece in request.stream():
         body += piece
@@ -113,9 +113,9 @@ async def _read_body(request: Request) -> bytes:
 
 def _parse_question(body: bytes) -> dict[str, object]:
     try:
-        asked = json.loads(body)
+        question = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise InputError("the question is not JSON") from error
-    if not isinstance(asked, dict):
+    if not isinstance(question, dict):
         raise InputError("a question maps controls to numbers")
-    return asked
+    return question

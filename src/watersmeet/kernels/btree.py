@@ -17,7 +17,7 @@ from __future__ import annotations
 from numba.extending import register_jitable
 
 from watersmeet.errors import InternalError
-from watersmeet.kernels.compile import piece
+from watersmeet.kernels.compile import subroutine
 from watersmeet.kernels.tree_nodes import (
     COUNT,
     FREE,
@@ -39,16 +39,16 @@ from watersmeet.kernels.tree_nodes import (
     Words,
     copy_entries,
     copy_words,
-    drop_entry,
-    entries_below,
-    give_back,
+    count_keys_below,
+    find_entry_place,
+    find_range_end,
+    insert_entry,
     is_entry,
-    keys_below,
-    move_down,
-    move_up,
-    put_entry,
-    range_end,
-    take_free,
+    move_to_next,
+    move_to_previous,
+    release_node,
+    remove_entry,
+    take_free_node,
     write_rows,
 )
 
@@ -56,7 +56,7 @@ _HEAD = 3
 
 
 @register_jitable
-def nodes_size(rows: int, node_size: int) -> int:
+def arena_words(rows: int, node_size: int) -> int:
     """Words of the arena that hold at most `rows` rows at a time, whatever the inserts and removes before.
 
     Leaves: each but a lone root holds ⌊(N+1)/2⌋ entries. Inner levels: each node but the root has ⌊N/2⌋ + 1 children.
@@ -88,7 +88,7 @@ def _inner_words(node_size: int) -> int:
     return _leaf_words(node_size) + node_size + 2
 
 
-@piece
+@subroutine
 def clear(nodes: Words, header: Words, node_size: int) -> None:
     """Makes the tree empty and its counters zero."""
     header[:HEADER] = 0
@@ -99,31 +99,31 @@ def clear(nodes: Words, header: Words, node_size: int) -> None:
     header[ROOT] = _new_leaf(nodes, header)
 
 
-@piece
+@subroutine
 def insert(nodes: Words, header: Words, key: int, row: int) -> None:
     """Adds the entry (key, row)."""
     header[INSERTS] += 1
     leaf = _leaf_of(nodes, header, key, row)
-    put_entry(nodes, header, leaf, entries_below(nodes, header, leaf, 0, key, row), key, row)
+    insert_entry(nodes, header, leaf, find_entry_place(nodes, header, leaf, 0, key, row), key, row)
     if nodes[leaf + COUNT] > header[NODE_SIZE]:
         _split_leaf(nodes, header, leaf)
 
 
-@piece
+@subroutine
 def remove(nodes: Words, header: Words, key: int, row: int) -> bool:
     """Removes the entry (key, row); False if it is not there."""
     leaf = _leaf_of(nodes, header, key, row)
-    place = entries_below(nodes, header, leaf, 0, key, row)
+    place = find_entry_place(nodes, header, leaf, 0, key, row)
     if not is_entry(nodes, header, leaf, place, key, row):
         return False
     header[REMOVES] += 1
-    drop_entry(nodes, header, leaf, place)
+    remove_entry(nodes, header, leaf, place)
     if leaf != header[ROOT] and nodes[leaf + COUNT] < (header[NODE_SIZE] + 1) // 2:
         _mend_leaf(nodes, header, leaf)
     return True
 
 
-@piece
+@subroutine
 def probe(nodes: Words, header: Words, low: int, high: int, out: Words, at: int) -> int:
     """Writes the rows of all entries with `low <= key <= high` into `out` from place `at` on, by key and row; returns
     the place after.
@@ -131,9 +131,9 @@ def probe(nodes: Words, header: Words, low: int, high: int, out: Words, at: int)
     header[PROBES] += 1
     start = at
     leaf = _leaf_from(nodes, header, low)
-    first = keys_below(nodes, header, leaf, low)
+    first = count_keys_below(nodes, header, leaf, low)
     while leaf != NONE:
-        end = range_end(nodes, header, leaf, first, high)
+        end = find_range_end(nodes, header, leaf, first, high)
         at = write_rows(nodes, header, leaf, first, end, out, at)
         if end < nodes[leaf + COUNT]:
             break
@@ -142,15 +142,15 @@ def probe(nodes: Words, header: Words, low: int, high: int, out: Words, at: int)
     return at
 
 
-@piece
+@subroutine
 def count_range(nodes: Words, header: Words, low: int, high: int) -> int:
     """How many rows `probe` would write."""
     header[PROBES] += 1
     found = 0
     leaf = _leaf_from(nodes, header, low)
-    first = keys_below(nodes, header, leaf, low)
+    first = count_keys_below(nodes, header, leaf, low)
     while leaf != NONE:
-        end = range_end(nodes, header, leaf, first, high)
+        end = find_range_end(nodes, header, leaf, first, high)
         found += end - first
         if end < nodes[leaf + COUNT]:
             break
@@ -159,17 +159,17 @@ def count_range(nodes: Words, header: Words, low: int, high: int) -> int:
     return found
 
 
-@piece
+@subroutine
 def _leaf_from(nodes: Words, header: Words, low: int) -> int:
     """The leaf where keys from `low` on begin; if it holds none of them, the next leaf begins with them."""
     node: int = header[ROOT]
     children = 2 * header[ROOM]
     for _ in range(header[LEVELS]):
-        node = nodes[node + children + keys_below(nodes, header, node, low)]
+        node = nodes[node + children + count_keys_below(nodes, header, node, low)]
     return node
 
 
-@piece
+@subroutine
 def _leaf_of(nodes: Words, header: Words, key: int, row: int) -> int:
     """The leaf where (key, row) belongs. Each node notes its parent, each parent which child was taken: the way back
     for this update.
@@ -179,7 +179,7 @@ def _leaf_of(nodes: Words, header: Words, key: int, row: int) -> int:
     node: int = header[ROOT]
     children = 2 * header[ROOM]
     for _ in range(header[LEVELS]):
-        taken = entries_below(nodes, header, node, 0, key, row)
+        taken = find_entry_place(nodes, header, node, 0, key, row)
         child = nodes[node + children + taken]
         nodes[node + LINK] = taken
         nodes[child + UP] = node
@@ -187,18 +187,18 @@ def _leaf_of(nodes: Words, header: Words, key: int, row: int) -> int:
     return node
 
 
-@piece
+@subroutine
 def _split_leaf(nodes: Words, header: Words, leaf: int) -> None:
     """Moves the upper half of an overfull leaf to a new leaf on its right; the last entry that stays separates the two."""
     right = _new_leaf(nodes, header)
-    move_up(nodes, header, leaf, right, nodes[leaf + COUNT] // 2)
+    move_to_next(nodes, header, leaf, right, nodes[leaf + COUNT] // 2)
     nodes[right + LINK] = nodes[leaf + LINK]
     nodes[leaf + LINK] = right
     last = leaf + nodes[leaf + COUNT] - 1
     _add_child(nodes, header, leaf, nodes[last], nodes[last + header[ROOM]], right)
 
 
-@piece
+@subroutine
 def _add_child(nodes: Words, header: Words, left: int, key: int, row: int, right: int) -> None:
     """Puts `right` behind `left` in the parent, parted by (key, row), and splits inner nodes towards the root while
     they overflow.
@@ -210,7 +210,7 @@ def _add_child(nodes: Words, header: Words, left: int, key: int, row: int, right
         after = parent + children + taken + 1
         copy_words(nodes, after, after + 1, nodes[parent + COUNT] - taken)
         nodes[after] = right
-        put_entry(nodes, header, parent, taken, key, row)
+        insert_entry(nodes, header, parent, taken, key, row)
         if nodes[parent + COUNT] <= header[NODE_SIZE]:
             return
         left = parent
@@ -218,12 +218,12 @@ def _add_child(nodes: Words, header: Words, left: int, key: int, row: int, right
     root = _new_inner(nodes, header)
     nodes[root + children] = left
     nodes[root + children + 1] = right
-    put_entry(nodes, header, root, 0, key, row)
+    insert_entry(nodes, header, root, 0, key, row)
     header[ROOT] = root
     header[LEVELS] += 1
 
 
-@piece
+@subroutine
 def _split_inner(nodes: Words, header: Words, node: int) -> tuple[int, int, int]:
     """Moves the upper half to a new inner node; returns the separator between the two, which stays in neither, and the
     new node.
@@ -231,14 +231,14 @@ def _split_inner(nodes: Words, header: Words, node: int) -> tuple[int, int, int]
     children = 2 * header[ROOM]
     right = _new_inner(nodes, header)
     moved = header[NODE_SIZE] // 2
-    move_up(nodes, header, node, right, moved)
+    move_to_next(nodes, header, node, right, moved)
     nodes[node + COUNT] -= 1
     middle = nodes[node + COUNT]
     copy_words(nodes, node + children + middle + 1, right + children, moved + 1)
     return nodes[node + middle], nodes[node + header[ROOM] + middle], right
 
 
-@piece
+@subroutine
 def _mend_leaf(nodes: Words, header: Words, leaf: int) -> None:
     """Shares entries with a neighbour, or merges the two when both are at the minimum."""
     parent = nodes[leaf + UP]
@@ -247,19 +247,19 @@ def _mend_leaf(nodes: Words, header: Words, leaf: int) -> None:
     if total >= (header[NODE_SIZE] + 1) // 2 * 2:
         # Evening out, where one entry would do, makes the next removes here free of repair.
         if nodes[left + COUNT] > nodes[right + COUNT]:
-            move_up(nodes, header, left, right, nodes[left + COUNT] - (total + 1) // 2)
+            move_to_next(nodes, header, left, right, nodes[left + COUNT] - (total + 1) // 2)
         else:
-            move_down(nodes, header, left, right, (total + 1) // 2 - nodes[left + COUNT])
+            move_to_previous(nodes, header, left, right, (total + 1) // 2 - nodes[left + COUNT])
         copy_entries(nodes, header, left + nodes[left + COUNT] - 1, parent + parting, 1)
         return
-    move_down(nodes, header, left, right, nodes[right + COUNT])
+    move_to_previous(nodes, header, left, right, nodes[right + COUNT])
     nodes[left + LINK] = nodes[right + LINK]
-    give_back(nodes, header, FREE, right)
+    release_node(nodes, header, FREE, right)
     _drop_child(nodes, header, parent, parting)
     _mend_inner(nodes, header, parent)
 
 
-@piece
+@subroutine
 def _mend_inner(nodes: Words, header: Words, node: int) -> None:
     """Repairs inner nodes towards the root while they are below the minimum; a root left with one child gives way to
     it.
@@ -277,10 +277,10 @@ def _mend_inner(nodes: Words, header: Words, node: int) -> None:
     if header[LEVELS] > 0 and nodes[root + COUNT] == 0:
         header[ROOT] = nodes[root + 2 * header[ROOM]]
         header[LEVELS] -= 1
-        give_back(nodes, header, FREE_INNER, root)
+        release_node(nodes, header, FREE_INNER, root)
 
 
-@piece
+@subroutine
 def _neighbours(nodes: Words, header: Words, parent: int) -> tuple[int, int, int]:
     """The child taken and the one on its left, or on its right if it is the first: (their separator's place, left,
     right).
@@ -290,14 +290,14 @@ def _neighbours(nodes: Words, header: Words, parent: int) -> tuple[int, int, int
     return parting, nodes[left], nodes[left + 1]
 
 
-@piece
+@subroutine
 def _share_child(nodes: Words, header: Words, parent: int, parting: int, left: int, right: int) -> None:
     """Moves one child from the fuller of two inner nodes to the other; the separator turns over the parent."""
     children = 2 * header[ROOM]
     if nodes[left + COUNT] > nodes[right + COUNT]:
         copy_words(nodes, right + children, right + children + 1, nodes[right + COUNT] + 1)
         nodes[right + children] = nodes[left + children + nodes[left + COUNT]]
-        put_entry(nodes, header, right, 0, nodes[parent + parting], nodes[parent + header[ROOM] + parting])
+        insert_entry(nodes, header, right, 0, nodes[parent + parting], nodes[parent + header[ROOM] + parting])
         nodes[left + COUNT] -= 1
         copy_entries(nodes, header, left + nodes[left + COUNT], parent + parting, 1)
     else:
@@ -306,32 +306,32 @@ def _share_child(nodes: Words, header: Words, parent: int, parting: int, left: i
         nodes[left + children + nodes[left + COUNT]] = nodes[right + children]
         copy_words(nodes, right + children + 1, right + children, nodes[right + COUNT])
         copy_entries(nodes, header, right, parent + parting, 1)
-        drop_entry(nodes, header, right, 0)
+        remove_entry(nodes, header, right, 0)
 
 
-@piece
+@subroutine
 def _merge_inner(nodes: Words, header: Words, parent: int, parting: int, left: int, right: int) -> None:
     """Appends the separator and all of `right` to `left`."""
     children = 2 * header[ROOM]
     copy_entries(nodes, header, parent + parting, left + nodes[left + COUNT], 1)
     nodes[left + COUNT] += 1
     copy_words(nodes, right + children, left + children + nodes[left + COUNT], nodes[right + COUNT] + 1)
-    move_down(nodes, header, left, right, nodes[right + COUNT])
-    give_back(nodes, header, FREE_INNER, right)
+    move_to_previous(nodes, header, left, right, nodes[right + COUNT])
+    release_node(nodes, header, FREE_INNER, right)
     _drop_child(nodes, header, parent, parting)
 
 
-@piece
+@subroutine
 def _drop_child(nodes: Words, header: Words, parent: int, parting: int) -> None:
     """Forgets the separator at `parting` and the child on its right."""
     gone = parent + 2 * header[ROOM] + parting + 1
     copy_words(nodes, gone + 1, gone, nodes[parent + COUNT] - parting - 1)
-    drop_entry(nodes, header, parent, parting)
+    remove_entry(nodes, header, parent, parting)
 
 
-@piece
+@subroutine
 def _new_leaf(nodes: Words, header: Words) -> int:
-    node: int = take_free(nodes, header, FREE)
+    node: int = take_free_node(nodes, header, FREE)
     if node == NONE:
         node = header[USED] * _leaf_words(header[NODE_SIZE]) + _HEAD
         header[USED] += 1
@@ -340,10 +340,10 @@ def _new_leaf(nodes: Words, header: Words) -> int:
     return node
 
 
-@piece
+@subroutine
 def _new_inner(nodes: Words, header: Words) -> int:
     """Inner nodes come from the arena's far end, so that leaves, nearly all of the tree, need no words for children."""
-    node: int = take_free(nodes, header, FREE_INNER)
+    node: int = take_free_node(nodes, header, FREE_INNER)
     if node == NONE:
         header[USED_INNER] += 1
         node = nodes.size - header[USED_INNER] * _inner_words(header[NODE_SIZE]) + _HEAD

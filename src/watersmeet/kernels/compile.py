@@ -49,7 +49,7 @@ def kernel(*argument_types: Any, allocates: bool = True) -> Callable[[Function],
     """
 
     def decorate(function: Function) -> Function:
-        dispatcher = piece(function) if allocates else piece(function, _nrt=False)
+        dispatcher = subroutine(function) if allocates else subroutine(function, _nrt=False)
         KERNELS[f"{function.__module__}.{function.__name__}"] = (dispatcher, argument_types)
 
         @wraps(function)
@@ -86,7 +86,7 @@ _watchers: list[KernelTimes] = []
 
 
 @contextmanager
-def kernel_times() -> Iterator[KernelTimes]:
+def time_kernels() -> Iterator[KernelTimes]:
     """What Python's calls of kernels take meanwhile, in this process."""
     _watchers.append(KernelTimes())
     try:
@@ -95,7 +95,7 @@ def kernel_times() -> Iterator[KernelTimes]:
         _watchers.pop()
 
 
-def piece(function: Function, **options: Any) -> Any:
+def subroutine(function: Function, **options: Any) -> Any:
     """A piece of a kernel, for kernels to call."""
     dispatcher: Any = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
     # Numba takes a cached build as long as the kernel's own file is unchanged, even if a piece it is made of changed in
@@ -104,7 +104,7 @@ def piece(function: Function, **options: Any) -> Any:
     return dispatcher
 
 
-def inlined(function: Function) -> Any:
+def inlined_subroutine(function: Function) -> Any:
     """A piece of a kernel's innermost loop, written into its caller: passing groups of arrays costs more than the
     piece's work.
     """

@@ -31,7 +31,7 @@ def gather_int32(values: NDArray[np.int32], rows: NDArray[np.int32]) -> NDArray[
 
 
 @kernel(IN_INT64, INT, INT, OUT_INT64, OUT_INT64, allocates=False)
-def tighten(
+def tighten_bounds(
     times: NDArray[np.int64], before_us: int, after_us: int, low: NDArray[np.int64], high: NDArray[np.int64]
 ) -> None:
     """Raises `low` to `times - before_us` and lowers `high` to `times + after_us`, in place (`tighten_definition` is
@@ -42,7 +42,7 @@ def tighten(
         high[at] = min(high[at], times[at] + after_us)
 
 
-def tighten_definition(
+def tighten_bounds_definition(
     times: NDArray[np.int64], before_us: int, after_us: int, low: NDArray[np.int64], high: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.maximum(low, times - before_us), np.minimum(high, times + after_us)

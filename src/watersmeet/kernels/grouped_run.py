@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import IN_INT32, IN_INT64, INT, OUT_INT32, OUT_INT64, kernel, piece
-from watersmeet.kernels.hashing import mix
+from watersmeet.kernels.compile import IN_INT32, IN_INT64, INT, OUT_INT32, OUT_INT64, kernel, subroutine
+from watersmeet.kernels.hashing import mix_bits
 
 _EMPTY = -1
 _SMALL = 1 << 14
@@ -51,7 +51,7 @@ def order_by_leading_bits(keys: NDArray[np.int64], rows: NDArray[np.int32], orde
     part = np.empty(keys.size, np.uint8)
     place = np.zeros(257, np.int64)
     for row in range(keys.size):
-        part[row] = mix(keys[row]) >> np.uint64(56)
+        part[row] = mix_bits(keys[row]) >> np.uint64(56)
     for row in range(keys.size):
         place[np.int64(part[row]) + 1] += 1
     for number in range(256):
@@ -90,7 +90,7 @@ def number_groups(
     return groups
 
 
-@piece
+@subroutine
 def _group_at(slots: NDArray[np.int32], slot: int, groups: int) -> int:
     """The group in a slot; in a free one, the next group there will be."""
     return groups if slots[slot] == _EMPTY else np.int64(slots[slot])  # type: ignore[return-value] # numba's int
@@ -121,13 +121,13 @@ def group_rows_definition(keys: NDArray[np.int64]) -> dict[int, list[int]]:
     return groups
 
 
-@piece
+@subroutine
 def _home(slots: NDArray[np.int32], key: int) -> int:
     """The slot where a key's group stands unless others took it."""
-    return np.int64((mix(key) >> np.uint64(32)) * np.uint64(slots.size) >> np.uint64(32))  # type: ignore[return-value] # numba's int
+    return np.int64((mix_bits(key) >> np.uint64(32)) * np.uint64(slots.size) >> np.uint64(32))  # type: ignore[return-value] # numba's int
 
 
-@piece
+@subroutine
 def _next_slot_of(slots: NDArray[np.int32], group_keys: NDArray[np.int64], key: int, slot: int) -> int:
     """Where, from `slot` on, the key's group number stands, or the free slot where it would; half of the slots are
     free, so it is near.
@@ -140,7 +140,7 @@ def _next_slot_of(slots: NDArray[np.int32], group_keys: NDArray[np.int64], key: 
 
 
 @kernel(IN_INT64, IN_INT32)
-def running_maximum(ends: NDArray[np.int64], offsets: NDArray[np.int32]) -> NDArray[np.int64]:
+def accumulate_maximum(ends: NDArray[np.int64], offsets: NDArray[np.int32]) -> NDArray[np.int64]:
     """The largest end so far inside each group: monotone, and never below a row's own end, so pruning by it loses
     nothing.
     """
@@ -184,7 +184,7 @@ def count_matches(
     return total
 
 
-@piece
+@subroutine
 def _find_groups(
     slots: NDArray[np.int32],
     group_keys: NDArray[np.int64],
@@ -210,7 +210,7 @@ def _find_groups(
             count[probe] = offsets[group + 1] - offsets[group]
 
 
-@piece
+@subroutine
 def _narrow_groups(
     times: NDArray[np.int64],
     ends: NDArray[np.int64],
@@ -253,7 +253,7 @@ def _narrow_groups(
     return total
 
 
-@piece
+@subroutine
 def _first_at_least(values: NDArray[np.int64], low: int, high: int, near: int, bound: int) -> int:
     """The first place in the sorted stretch `values[low:high]` whose value is at least `bound`, found by galloping from
     `near`.

@@ -9,15 +9,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import IN_BOOL, IN_INT32, IN_INT64, IN_UINT8, OUT_INT64, kernel, piece
+from watersmeet.kernels.compile import IN_BOOL, IN_INT32, IN_INT64, IN_UINT8, OUT_INT64, kernel, subroutine
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 
 
-@piece
-def mix(key: int) -> np.uint64:
+@subroutine
+def mix_bits(key: int) -> np.uint64:
     """Spreads the bits of one key over all 64."""
     bits = np.uint64(key) + _GOLDEN
     bits = (bits ^ (bits >> np.uint64(30))) * _FIRST
@@ -30,7 +30,7 @@ def combine_codes(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArra
     """One code per row out of two; different pairs may share one, so matches have to be re-checked."""
     combined = np.empty(first.size, np.int64)
     for row in range(first.size):
-        combined[row] = np.int64(mix(np.int64(mix(first[row]) ^ np.uint64(second[row]))))
+        combined[row] = np.int64(mix_bits(np.int64(mix_bits(first[row]) ^ np.uint64(second[row]))))
     return combined
 
 
@@ -40,18 +40,18 @@ def hash_slices(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[
     codes = np.empty(offsets.size - 1, np.int64)
     for row in range(codes.size):
         start, stop = offsets[row], offsets[row + 1]
-        state = mix(stop - start)
+        state = mix_bits(stop - start)
         at = start
         while at + 8 <= stop:
             word = np.uint64(0)
             for byte in range(8):
                 word |= np.uint64(data[at + byte]) << np.uint64(8 * byte)
-            state = mix(np.int64(state ^ word))
+            state = mix_bits(np.int64(state ^ word))
             at += 8
         word = np.uint64(0)
         for byte in range(stop - at):
             word |= np.uint64(data[at + byte]) << np.uint64(8 * byte)
-        codes[row] = np.int64(mix(np.int64(state ^ word)))
+        codes[row] = np.int64(mix_bits(np.int64(state ^ word)))
     return codes
 
 
@@ -91,7 +91,7 @@ def hash_strings(
             hashes[row] = np.int64(_of_bytes(data, offsets[row], offsets[row + 1], np.uint64(hashes[row])))
 
 
-@piece
+@subroutine
 def _of_bytes(data: NDArray[np.uint8], start: int, stop: int, seed: np.uint64) -> np.uint64:
     at = start
     if stop - start >= 32:
@@ -108,7 +108,7 @@ def _of_bytes(data: NDArray[np.uint8], start: int, stop: int, seed: np.uint64) -
     return np.uint64(_avalanche(_tail(data, at, stop, state + np.uint64(stop - start))))
 
 
-@piece
+@subroutine
 def _tail(data: NDArray[np.uint8], at: int, stop: int, state: np.uint64) -> np.uint64:
     """What is left behind the last 32 bytes: words, then half a word, then bytes."""
     while at + 8 <= stop:
@@ -123,39 +123,39 @@ def _tail(data: NDArray[np.uint8], at: int, stop: int, state: np.uint64) -> np.u
     return state
 
 
-@piece
+@subroutine
 def _word(state: np.uint64, value: np.uint64) -> np.uint64:
     return np.uint64(_rotated(state ^ _round(np.uint64(0), value), 27) * _PRIME_1 + _PRIME_4)
 
 
-@piece
+@subroutine
 def _half_word(state: np.uint64, value: np.uint64) -> np.uint64:
     return np.uint64(_rotated(state ^ (value * _PRIME_1), 23) * _PRIME_2 + _PRIME_3)
 
 
-@piece
+@subroutine
 def _round(lane: np.uint64, value: np.uint64) -> np.uint64:
     return np.uint64(_rotated(lane + value * _PRIME_2, 31) * _PRIME_1)
 
 
-@piece
+@subroutine
 def _merged(state: np.uint64, lane: np.uint64) -> np.uint64:
     return np.uint64((state ^ _round(np.uint64(0), lane)) * _PRIME_1 + _PRIME_4)
 
 
-@piece
+@subroutine
 def _avalanche(state: np.uint64) -> np.uint64:
     state = (state ^ (state >> np.uint64(33))) * _PRIME_2
     state = (state ^ (state >> np.uint64(29))) * _PRIME_3
     return state ^ (state >> np.uint64(32))
 
 
-@piece
+@subroutine
 def _rotated(value: np.uint64, bits: int) -> np.uint64:
     return (value << np.uint64(bits)) | (value >> np.uint64(64 - bits))
 
 
-@piece
+@subroutine
 def _read(data: NDArray[np.uint8], at: int, width: int) -> np.uint64:
     """So many bytes as a number, the lowest first."""
     value = np.uint64(0)

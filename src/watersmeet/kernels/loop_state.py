@@ -9,7 +9,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from watersmeet.kernels import btree, ttree
-from watersmeet.kernels.compile import IN_INT64, INT, OUT_INT64, inlined, kernel, piece
+from watersmeet.kernels.compile import IN_INT64, INT, OUT_INT64, inlined_subroutine, kernel, subroutine
 from watersmeet.kernels.tree_nodes import COMPARISONS
 
 Int64s = NDArray[np.int64]
@@ -29,7 +29,7 @@ LOWEST = int(np.iinfo(np.int64).min)
 HIGHEST = int(np.iinfo(np.int64).max)
 
 
-class Windows(NamedTuple):
+class LoopWindows(NamedTuple):
     """All rows of all windows. Row r of window w stands at `offsets[w] + r`; its value in column c at `column_at[w, c]
     + r`.
     """
@@ -44,14 +44,14 @@ class Windows(NamedTuple):
     keep: Int64s  # how long after its time a row can meet others
 
 
-class Arrivals(NamedTuple):
+class LoopArrivals(NamedTuple):
     """The new rows in order of arrival."""
 
     input: Int64s
     row: Int64s
 
 
-class Steps(NamedTuple):
+class LoopSteps(NamedTuple):
     """For each origin, a loop per window: which window, by which index (−1 none), and which conditions hold towards
     outer loops.
     """
@@ -65,7 +65,7 @@ class Steps(NamedTuple):
     bound_column: Int64s
 
 
-class Indexes(NamedTuple):
+class LoopIndexes(NamedTuple):
     """Indexes on windows, those of one window side by side. Hash buckets are stretches of `placed_*` in arrival order."""
 
     of_window: Int64s  # indexes of window w are of_window[w] … of_window[w + 1]
@@ -84,7 +84,7 @@ class Indexes(NamedTuple):
     headers: Int64s  # 2-D
 
 
-class Progress(NamedTuple):
+class LoopProgress(NamedTuple):
     """How far the join is: per window the oldest row kept, the first row not joined yet, the first row not arrived yet."""
 
     oldest: Int64s
@@ -93,7 +93,7 @@ class Progress(NamedTuple):
     clock: Int64s  # see the names of its places
 
 
-class Loops(NamedTuple):
+class LoopCursors(NamedTuple):
     """Where each of the nested loops stands. Kept between calls, so that a full output can be emptied in the middle of
     them.
     """
@@ -107,7 +107,7 @@ class Loops(NamedTuple):
     candidates: Int64s  # 2-D: rows a tree gave, per loop
 
 
-class Stage(NamedTuple):
+class LoopStage(NamedTuple):
     """The loops of one stage, `bounds[0] … bounds[1]`, and the partial matches the stage goes on from; see
     `nested_loops`.
 
@@ -121,7 +121,7 @@ class Stage(NamedTuple):
     partials: Rows  # 2-D
 
 
-class Counters(NamedTuple):
+class LoopCounters(NamedTuple):
     """What the join did, exactly, by origin and target. All else follows from these and from how far the join is."""
 
     comparisons: Int64s  # 2-D: rows a loop looked at
@@ -134,15 +134,15 @@ def _type(group: type[tuple[Any, ...]], *dimensions: int) -> Any:
     return types.BaseTuple.from_types(arrays, group)  # type: ignore[no-untyped-call] # numba publishes no types
 
 
-WINDOWS = _type(Windows, 1, 1, 1, 1, 1, 2, 2, 1)
-ARRIVALS = _type(Arrivals, 1, 1)
-STEPS = _type(Steps, 2, 2, 3, 1, 1, 1, 1)
-INDEXES = _type(Indexes, *[1] * 13, 2)
-PROGRESS = _type(Progress, 1, 1, 1, 1)
-LOOPS = _type(Loops, 1, 1, 1, 1, 1, 2, 2)
-COUNTERS = _type(Counters, 2, 2)
+WINDOWS = _type(LoopWindows, 1, 1, 1, 1, 1, 2, 2, 1)
+ARRIVALS = _type(LoopArrivals, 1, 1)
+STEPS = _type(LoopSteps, 2, 2, 3, 1, 1, 1, 1)
+INDEXES = _type(LoopIndexes, *[1] * 13, 2)
+PROGRESS = _type(LoopProgress, 1, 1, 1, 1)
+LOOPS = _type(LoopCursors, 1, 1, 1, 1, 1, 2, 2)
+COUNTERS = _type(LoopCounters, 2, 2)
 OUT_ROWS = types.Array(types.int32, 2, "C")
-STAGE = types.BaseTuple.from_types([types.Array(types.int64, 1, "C"), OUT_ROWS], Stage)  # type: ignore[no-untyped-call]
+STAGE = types.BaseTuple.from_types([types.Array(types.int64, 1, "C"), OUT_ROWS], LoopStage)  # type: ignore[no-untyped-call]
 
 
 @kernel(INT, OUT_INT64, OUT_INT64, IN_INT64, INT)
@@ -156,8 +156,8 @@ def fill_tree(kind: int, nodes: Int64s, header: Int64s, values: Int64s, node_row
         add_to_tree(kind, nodes, header, values[row], row)
 
 
-@inlined
-def insert(  # type: ignore[no-untyped-def] # numba infers
+@inlined_subroutine
+def insert_row(  # type: ignore[no-untyped-def] # numba infers
     values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket, tails, nodes_at, nodes, headers,
            tail, window, row
 ):  # fmt: skip
@@ -171,8 +171,8 @@ def insert(  # type: ignore[no-untyped-def] # numba infers
             add_to_tree(index_kind[index], nodes[nodes_at[index] : nodes_at[index + 1]], headers[index], value, row)
 
 
-@inlined
-def expire(  # type: ignore[no-untyped-def] # numba infers
+@inlined_subroutine
+def expire_rows(  # type: ignore[no-untyped-def] # numba infers
     times, ends, offsets, keep, values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket,
            heads, nodes_at, nodes, headers, oldest, evaluated, window, now
 ):  # fmt: skip
@@ -189,14 +189,14 @@ def expire(  # type: ignore[no-untyped-def] # numba infers
                 heads[placed_bucket[placed_at[index] + row]] += 1
             else:
                 value = values[column_at[window, index_column[index]] + row]
-                take_from_tree(
+                remove_from_tree(
                     index_kind[index], nodes[nodes_at[index] : nodes_at[index + 1]], headers[index], value, row
                 )
         row += 1
     oldest[window] = row
 
 
-@piece
+@subroutine
 def add_to_tree(kind: int, nodes: Int64s, header: Int64s, value: int, row: int) -> None:
     if kind == BTREE:
         btree.insert(nodes, header, value, row)
@@ -204,16 +204,16 @@ def add_to_tree(kind: int, nodes: Int64s, header: Int64s, value: int, row: int) 
         ttree.insert(nodes, header, value, row)
 
 
-@piece
-def take_from_tree(kind: int, nodes: Int64s, header: Int64s, value: int, row: int) -> None:
+@subroutine
+def remove_from_tree(kind: int, nodes: Int64s, header: Int64s, value: int, row: int) -> None:
     if kind == BTREE:
         btree.remove(nodes, header, value, row)
     else:
         ttree.remove(nodes, header, value, row)
 
 
-@piece
-def tree_candidates(kind: int, nodes: Int64s, header: Int64s, low: int, high: int, found: Int64s) -> tuple[int, int]:
+@subroutine
+def probe_tree(kind: int, nodes: Int64s, header: Int64s, low: int, high: int, found: Int64s) -> tuple[int, int]:
     """Writes the rows between two values to `found`; their number, and the comparisons it took."""
     if low > high:
         return 0, 0

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.kernels.compile import INT, inlined, kernel
+from watersmeet.kernels.compile import INT, inlined_subroutine, kernel
 from watersmeet.kernels.loop_state import (
     ARRIVALS,
     AT_LEAST,
@@ -51,18 +51,18 @@ from watersmeet.kernels.loop_state import (
     STEPS,
     UNEQUAL,
     WINDOWS,
-    Arrivals,
-    Counters,
-    Indexes,
-    Loops,
-    Progress,
+    LoopArrivals,
+    LoopCounters,
+    LoopCursors,
+    LoopIndexes,
+    LoopProgress,
+    LoopStage,
+    LoopSteps,
+    LoopWindows,
     Rows,
-    Stage,
-    Steps,
-    Windows,
-    expire,
-    insert,
-    tree_candidates,
+    expire_rows,
+    insert_row,
+    probe_tree,
 )
 
 # Ways to find the rows of a loop besides the kinds of index: all rows, or those equal to a key.
@@ -74,16 +74,16 @@ FROM, UNTIL, LATEST, AFTER, BEFORE = 0, 1, 2, 3, 4
 
 @kernel(WINDOWS, ARRIVALS, STEPS, INDEXES, PROGRESS, LOOPS, COUNTERS, INT, INT, STAGE, OUT_ROWS, allocates=False)
 def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
-    windows: Windows,
-    arrivals: Arrivals,
-    steps: Steps,
-    indexes: Indexes,
-    progress: Progress,
-    loops: Loops,
-    counters: Counters,
+    windows: LoopWindows,
+    arrivals: LoopArrivals,
+    steps: LoopSteps,
+    indexes: LoopIndexes,
+    progress: LoopProgress,
+    loops: LoopCursors,
+    counters: LoopCounters,
     evaluate_us: int,
     expire_us: int,
-    stage: Stage,
+    stage: LoopStage,
     out: Rows,
 ) -> int:
     """Let rows arrive, in order, until `out` is full, partial matches run out, or all rows have arrived; return how
@@ -174,7 +174,7 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
                             )
                             index = access[origin, level]
                             tree = nodes[nodes_at[index] : nodes_at[index + 1]]
-                            found, compared = tree_candidates(way, tree, headers[index], low, high, candidates[level])
+                            found, compared = probe_tree(way, tree, headers[index], low, high, candidates[level])
                             cursor[level], stop[level] = 0, found
                             comparisons[origin, window] += compared
                         if way <= HASH and level > 0:
@@ -252,18 +252,18 @@ def join_arrivals(  # noqa: PLR0912, PLR0915 # one loop nest: see the docstring
             # meet has to stay.
             horizon = clock[PENDING_SINCE] if clock[PENDING] else now
             for leaving in range(inputs):
-                expire(times, ends, offsets, keep, values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket,
+                expire_rows(times, ends, offsets, keep, values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket,
                        heads, nodes_at, nodes, headers, oldest, evaluated, leaving, horizon)  # fmt: skip
             if expire_us > 0:
                 clock[NEXT_EXPIRATION] = (now // expire_us + 1) * expire_us
-        insert(values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket, tails, nodes_at, nodes, headers,
+        insert_row(values, column_at, of_window, index_column, index_kind, placed_at, placed_bucket, tails, nodes_at, nodes, headers,
                tail, arriving[at], arriving_row[at])  # fmt: skip
         if not clock[PENDING]:
             clock[PENDING], clock[PENDING_SINCE] = 1, now
         at += 1
 
 
-@inlined
+@inlined_subroutine
 def _seek(values, start, place, until, wanted):  # type: ignore[no-untyped-def] # numba infers
     """The first place from here on whose value is the wanted one, or `until`. Eight at a time, which the compiler turns
     into vectors.
@@ -280,7 +280,7 @@ def _seek(values, start, place, until, wanted):  # type: ignore[no-untyped-def] 
     return place
 
 
-@inlined
+@inlined_subroutine
 def _way(order, access, conditions, index_kind, op, origin, level):  # type: ignore[no-untyped-def] # numba infers
     """How a loop finds its rows: by its index, or by scanning the window or the new rows, for a key where an equality
     says which.
@@ -291,7 +291,7 @@ def _way(order, access, conditions, index_kind, op, origin, level):  # type: ign
     return SCAN_EQUAL if first < conditions[origin, level, 1] and op[first] == EQUAL else SCAN
 
 
-@inlined
+@inlined_subroutine
 def _range(values, column_at, order, conditions, op, column, bound, bound_column, chosen, origin, level):  # type: ignore[no-untyped-def] # numba infers
     """What all conditions on the column of the first one, which is the indexed one, leave of its values."""
     low, high = LOWEST, HIGHEST
@@ -312,7 +312,7 @@ def _range(values, column_at, order, conditions, op, column, bound, bound_column
     return low, high
 
 
-@inlined
+@inlined_subroutine
 def _limit(times, ends, ranks, offsets, later_by, order, chosen, origin, level, bounds):  # type: ignore[no-untyped-def] # numba infers
     """Between which times and ranks a loop's row must lie, given the rows bound so far.
 
@@ -335,7 +335,7 @@ def _limit(times, ends, ranks, offsets, later_by, order, chosen, origin, level, 
     bounds[level, AFTER], bounds[level, BEFORE] = after, before
 
 
-@inlined
+@inlined_subroutine
 def _agrees(
     values, column_at, order, conditions, op, column, bound, bound_column, chosen, origin, level, row, found_by_key
 ):  # type: ignore[no-untyped-def] # numba infers
@@ -348,7 +348,7 @@ def _agrees(
     return True
 
 
-@inlined
+@inlined_subroutine
 def compare_codes(op: int, left: int, right: int) -> bool:
     """`left op right` on order-preserving codes."""
     return (

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import piece
+from watersmeet.kernels.compile import subroutine
 
 NONE = -1
 
@@ -40,8 +40,8 @@ UP = -3
 Words = NDArray[np.int64]
 
 
-@piece
-def keys_below(nodes: Words, header: Words, node: int, key: int) -> int:
+@subroutine
+def count_keys_below(nodes: Words, header: Words, node: int, key: int) -> int:
     """How many of the node's keys are smaller than `key`: the place of its first entry with that key or a larger one."""
     low, high = 0, nodes[node + COUNT]
     comparisons = 0
@@ -56,8 +56,8 @@ def keys_below(nodes: Words, header: Words, node: int, key: int) -> int:
     return low
 
 
-@piece
-def entries_below(nodes: Words, header: Words, node: int, first: int, key: int, row: int) -> int:
+@subroutine
+def find_entry_place(nodes: Words, header: Words, node: int, first: int, key: int, row: int) -> int:
     """The first place from `first` on whose entry is (key, row) or a larger one. Rows break ties, so duplicates cost a
     logarithm too.
     """
@@ -75,7 +75,7 @@ def entries_below(nodes: Words, header: Words, node: int, first: int, key: int, 
     return low
 
 
-@piece
+@subroutine
 def is_entry(nodes: Words, header: Words, node: int, place: int, key: int, row: int) -> bool:
     """Whether the entry at `place`, if there is one, is (key, row)."""
     if place == nodes[node + COUNT]:
@@ -84,8 +84,8 @@ def is_entry(nodes: Words, header: Words, node: int, place: int, key: int, row: 
     return bool(nodes[node + place] == key and nodes[node + header[ROOM] + place] == row)
 
 
-@piece
-def range_end(nodes: Words, header: Words, node: int, first: int, high: int) -> int:
+@subroutine
+def find_range_end(nodes: Words, header: Words, node: int, first: int, high: int) -> int:
     """The first place from `first` on whose key is larger than `high`.
 
     A node whose last key is still inside the range is passed with one comparison. Otherwise the range ends here and the
@@ -105,7 +105,7 @@ def range_end(nodes: Words, header: Words, node: int, first: int, high: int) -> 
     return end
 
 
-@piece
+@subroutine
 def write_rows(nodes: Words, header: Words, node: int, first: int, end: int, out: Words, at: int) -> int:
     """Writes the rows of the entries from `first` up to `end` into `out` from place `at` on; returns the place after
     the last.
@@ -117,7 +117,7 @@ def write_rows(nodes: Words, header: Words, node: int, first: int, end: int, out
     return at
 
 
-@piece
+@subroutine
 def copy_words(nodes: Words, source: int, target: int, count: int) -> None:
     """Copies words inside the arena; source and target may overlap."""
     if target < source:
@@ -128,15 +128,15 @@ def copy_words(nodes: Words, source: int, target: int, count: int) -> None:
             nodes[target + at] = nodes[source + at]
 
 
-@piece
+@subroutine
 def copy_entries(nodes: Words, header: Words, source: int, target: int, count: int) -> None:
     """Copies keys and their rows; source and target are the places of the first key."""
     copy_words(nodes, source, target, count)
     copy_words(nodes, source + header[ROOM], target + header[ROOM], count)
 
 
-@piece
-def put_entry(nodes: Words, header: Words, node: int, place: int, key: int, row: int) -> None:
+@subroutine
+def insert_entry(nodes: Words, header: Words, node: int, place: int, key: int, row: int) -> None:
     """Inserts an entry at `place`; the node must have room for it."""
     copy_entries(nodes, header, node + place, node + place + 1, nodes[node + COUNT] - place)
     nodes[node + place] = key
@@ -144,14 +144,14 @@ def put_entry(nodes: Words, header: Words, node: int, place: int, key: int, row:
     nodes[node + COUNT] += 1
 
 
-@piece
-def drop_entry(nodes: Words, header: Words, node: int, place: int) -> None:
+@subroutine
+def remove_entry(nodes: Words, header: Words, node: int, place: int) -> None:
     nodes[node + COUNT] -= 1
     copy_entries(nodes, header, node + place + 1, node + place, nodes[node + COUNT] - place)
 
 
-@piece
-def move_up(nodes: Words, header: Words, left: int, right: int, count: int) -> None:
+@subroutine
+def move_to_next(nodes: Words, header: Words, left: int, right: int, count: int) -> None:
     """Moves the last `count` entries of `left` to the front of `right`, the next node in order."""
     copy_entries(nodes, header, right, right + count, nodes[right + COUNT])
     copy_entries(nodes, header, left + nodes[left + COUNT] - count, right, count)
@@ -159,8 +159,8 @@ def move_up(nodes: Words, header: Words, left: int, right: int, count: int) -> N
     nodes[right + COUNT] += count
 
 
-@piece
-def move_down(nodes: Words, header: Words, left: int, right: int, count: int) -> None:
+@subroutine
+def move_to_previous(nodes: Words, header: Words, left: int, right: int, count: int) -> None:
     """Moves the first `count` entries of `right` to the end of `left`, the node before it in order."""
     copy_entries(nodes, header, right, left + nodes[left + COUNT], count)
     copy_entries(nodes, header, right + count, right, nodes[right + COUNT] - count)
@@ -168,8 +168,8 @@ def move_down(nodes: Words, header: Words, left: int, right: int, count: int) ->
     nodes[right + COUNT] -= count
 
 
-@piece
-def take_free(nodes: Words, header: Words, free: int) -> int:
+@subroutine
+def take_free_node(nodes: Words, header: Words, free: int) -> int:
     """A node given back earlier, from the list that starts in header word `free`, or NONE."""
     node: int = header[free]
     if node != NONE:
@@ -177,7 +177,7 @@ def take_free(nodes: Words, header: Words, free: int) -> int:
     return node
 
 
-@piece
-def give_back(nodes: Words, header: Words, free: int, node: int) -> None:
+@subroutine
+def release_node(nodes: Words, header: Words, free: int, node: int) -> None:
     nodes[node + LINK] = header[free]
     header[free] = node

@@ -19,7 +19,7 @@ from __future__ import annotations
 from numba.extending import register_jitable
 
 from watersmeet.errors import InternalError
-from watersmeet.kernels.compile import piece
+from watersmeet.kernels.compile import subroutine
 from watersmeet.kernels.tree_nodes import (
     COMPARISONS,
     COUNT,
@@ -38,16 +38,16 @@ from watersmeet.kernels.tree_nodes import (
     USED,
     Words,
     copy_entries,
-    drop_entry,
-    entries_below,
-    give_back,
+    count_keys_below,
+    find_entry_place,
+    find_range_end,
+    insert_entry,
     is_entry,
-    keys_below,
-    move_down,
-    move_up,
-    put_entry,
-    range_end,
-    take_free,
+    move_to_next,
+    move_to_previous,
+    release_node,
+    remove_entry,
+    take_free_node,
     write_rows,
 )
 
@@ -55,7 +55,7 @@ _INSIDE = 0
 
 
 @register_jitable
-def nodes_size(rows: int, node_size: int) -> int:
+def arena_words(rows: int, node_size: int) -> int:
     """Words of the arena that hold at most `rows` rows at a time, whatever the inserts and removes before.
 
     With I nodes of two children there are I + 1 leaves; p of these hang below a half-leaf. Nodes: 2I + p + 1. Entries:
@@ -68,7 +68,7 @@ def nodes_size(rows: int, node_size: int) -> int:
     """
     if node_size < 2:
         raise InternalError("a tree node must hold at least two entries")
-    return (1 + 2 * max(rows - 1, 0) // (least_inside(node_size) + 1)) * _node_words(node_size)
+    return (1 + 2 * max(rows - 1, 0) // (min_inner_entries(node_size) + 1)) * _node_words(node_size)
 
 
 @register_jitable
@@ -76,7 +76,7 @@ def _node_words(node_size: int) -> int:
     return HEAD + 2 * node_size
 
 
-@piece
+@subroutine
 def clear(nodes: Words, header: Words, node_size: int) -> None:
     """Makes the tree empty and its counters zero."""
     header[:HEADER] = 0
@@ -86,7 +86,7 @@ def clear(nodes: Words, header: Words, node_size: int) -> None:
     header[ROOT] = NONE
 
 
-@piece
+@subroutine
 def insert(nodes: Words, header: Words, key: int, row: int) -> None:
     """Adds the entry (key, row).
 
@@ -101,18 +101,18 @@ def insert(nodes: Words, header: Words, key: int, row: int) -> None:
         return
     place = 0 if side == LEFT else nodes[node + COUNT]
     if side == _INSIDE:
-        place = entries_below(nodes, header, node, 1, key, row)
+        place = find_entry_place(nodes, header, node, 1, key, row)
         if nodes[node + COUNT] == header[NODE_SIZE]:
             key, row = _push_out_first(nodes, header, node, place, key, row)
             node, side, place = _bottom_before(nodes, node)
     if nodes[node + COUNT] < header[NODE_SIZE]:
-        put_entry(nodes, header, node, place, key, row)
+        insert_entry(nodes, header, node, place, key, row)
     else:
         nodes[node + side] = _new_leaf(nodes, header, node, key, row)
         rebalance(nodes, header, node)
 
 
-@piece
+@subroutine
 def remove(nodes: Words, header: Words, key: int, row: int) -> bool:
     """Removes the entry (key, row); False if it is not there.
 
@@ -122,22 +122,22 @@ def remove(nodes: Words, header: Words, key: int, row: int) -> bool:
     node, side = _enclosing(nodes, header, key, row)
     if node == NONE or side != _INSIDE:
         return False
-    place = entries_below(nodes, header, node, 0, key, row)
+    place = find_entry_place(nodes, header, node, 0, key, row)
     if not is_entry(nodes, header, node, place, key, row):
         return False
     header[REMOVES] += 1
-    inside = has_both(nodes, node)
-    if inside and nodes[node + COUNT] == least_inside(header[NODE_SIZE]):
+    inside = has_two_children(nodes, node)
+    if inside and nodes[node + COUNT] == min_inner_entries(header[NODE_SIZE]):
         node = _pull_in_before(nodes, header, node, place)
     else:
-        drop_entry(nodes, header, node, place)
+        remove_entry(nodes, header, node, place)
         if inside:
             return True
     _mend(nodes, header, node)
     return True
 
 
-@piece
+@subroutine
 def probe(nodes: Words, header: Words, low: int, high: int, out: Words, at: int) -> int:
     """Writes the rows of all entries with `low <= key <= high` into `out` from place `at` on, by key and row; returns
     the place after.
@@ -146,7 +146,7 @@ def probe(nodes: Words, header: Words, low: int, high: int, out: Words, at: int)
     start = at
     node, first = _seek(nodes, header, low)
     while node != NONE:
-        end = range_end(nodes, header, node, first, high)
+        end = find_range_end(nodes, header, node, first, high)
         at = write_rows(nodes, header, node, first, end, out, at)
         if end < nodes[node + COUNT]:
             break
@@ -155,14 +155,14 @@ def probe(nodes: Words, header: Words, low: int, high: int, out: Words, at: int)
     return at
 
 
-@piece
+@subroutine
 def count_range(nodes: Words, header: Words, low: int, high: int) -> int:
     """How many rows `probe` would write."""
     header[PROBES] += 1
     found = 0
     node, first = _seek(nodes, header, low)
     while node != NONE:
-        end = range_end(nodes, header, node, first, high)
+        end = find_range_end(nodes, header, node, first, high)
         found += end - first
         if end < nodes[node + COUNT]:
             break
@@ -171,7 +171,7 @@ def count_range(nodes: Words, header: Words, low: int, high: int) -> int:
     return found
 
 
-@piece
+@subroutine
 def _seek(nodes: Words, header: Words, low: int) -> tuple[int, int]:
     """Node and place of the first entry with key `low` or a larger one; (NONE, 0) if there is none.
 
@@ -193,10 +193,10 @@ def _seek(nodes: Words, header: Words, low: int) -> tuple[int, int]:
     header[COMPARISONS] += comparisons
     if node == NONE:
         return after, 0
-    return node, keys_below(nodes, header, node, low)
+    return node, count_keys_below(nodes, header, node, low)
 
 
-@piece
+@subroutine
 def _next(nodes: Words, node: int) -> int:
     """The node after `node` in order, or NONE."""
     if nodes[node + RIGHT] != NONE:
@@ -208,7 +208,7 @@ def _next(nodes: Words, node: int) -> int:
     return parent  # type: ignore[no-any-return] # numba's int
 
 
-@piece
+@subroutine
 def _bottom(nodes: Words, node: int, side: int) -> int:
     """The outermost node on that side of the subtree of `node`."""
     while nodes[node + side] != NONE:
@@ -216,7 +216,7 @@ def _bottom(nodes: Words, node: int, side: int) -> int:
     return node
 
 
-@piece
+@subroutine
 def _enclosing(nodes: Words, header: Words, key: int, row: int) -> tuple[int, int]:
     """The node whose first and last entries enclose (key, row), and _INSIDE; or the last node on the way, and its side
     without a child.
@@ -243,7 +243,7 @@ def _enclosing(nodes: Words, header: Words, key: int, row: int) -> tuple[int, in
     return last, side
 
 
-@piece
+@subroutine
 def _push_out_first(nodes: Words, header: Words, node: int, place: int, key: int, row: int) -> tuple[int, int]:
     """Puts (key, row) before `place` in a full node at the expense of its first entry, which is returned."""
     first, first_row = nodes[node], nodes[node + header[ROOM]]
@@ -253,7 +253,7 @@ def _push_out_first(nodes: Words, header: Words, node: int, place: int, key: int
     return first, first_row
 
 
-@piece
+@subroutine
 def _pull_in_before(nodes: Words, header: Words, node: int, place: int) -> int:
     """Closes the gap at `place` with the entry before the node's first; returns the node that lent it, at the bottom of
     the left side.
@@ -265,7 +265,7 @@ def _pull_in_before(nodes: Words, header: Words, node: int, place: int) -> int:
     return lender
 
 
-@piece
+@subroutine
 def _bottom_before(nodes: Words, node: int) -> tuple[int, int, int]:
     """Where the entry just before `node` goes: (node, side of a new leaf there if it is full, place in it)."""
     if nodes[node + LEFT] == NONE:
@@ -274,39 +274,39 @@ def _bottom_before(nodes: Words, node: int) -> tuple[int, int, int]:
     return before, RIGHT, nodes[before + COUNT]
 
 
-@piece
+@subroutine
 def _mend(nodes: Words, header: Words, node: int) -> None:
     """Restores the law after `node`, a leaf or half-leaf, lost an entry.
 
     A pair is merged at m entries, not as soon as it fits one node, so that the next insert does not split it again.
     """
-    child = only_child(nodes, node)
+    child = find_only_child(nodes, node)
     top = node if child != NONE else nodes[node + UP]
-    leaf = NONE if top == NONE else only_child(nodes, top)
+    leaf = NONE if top == NONE else find_only_child(nodes, top)
     if leaf != NONE:
         emptied = nodes[top + COUNT] == 0 or nodes[leaf + COUNT] == 0
-        if emptied or nodes[top + COUNT] + nodes[leaf + COUNT] <= least_inside(header[NODE_SIZE]):
+        if emptied or nodes[top + COUNT] + nodes[leaf + COUNT] <= min_inner_entries(header[NODE_SIZE]):
             _merge_leaf(nodes, header, top, leaf)
             rebalance(nodes, header, top)
     elif nodes[node + COUNT] == 0:
         replace_child(nodes, header, top, node, NONE)
-        give_back(nodes, header, FREE, node)
+        release_node(nodes, header, FREE, node)
         rebalance(nodes, header, top)
 
 
-@piece
+@subroutine
 def _merge_leaf(nodes: Words, header: Words, top: int, leaf: int) -> None:
     if nodes[top + LEFT] == leaf:
-        move_up(nodes, header, leaf, top, nodes[leaf + COUNT])
+        move_to_next(nodes, header, leaf, top, nodes[leaf + COUNT])
     else:
-        move_down(nodes, header, top, leaf, nodes[leaf + COUNT])
+        move_to_previous(nodes, header, top, leaf, nodes[leaf + COUNT])
     replace_child(nodes, header, top, leaf, NONE)
-    give_back(nodes, header, FREE, leaf)
+    release_node(nodes, header, FREE, leaf)
 
 
-@piece
+@subroutine
 def _new_leaf(nodes: Words, header: Words, parent: int, key: int, row: int) -> int:
-    node: int = take_free(nodes, header, FREE)
+    node: int = take_free_node(nodes, header, FREE)
     if node == NONE:
         node = header[USED] * _node_words(header[NODE_SIZE]) + HEAD
         header[USED] += 1
@@ -315,7 +315,7 @@ def _new_leaf(nodes: Words, header: Words, parent: int, key: int, row: int) -> i
     nodes[node + RIGHT] = NONE
     nodes[node + UP] = parent
     nodes[node + HEIGHT] = 1
-    put_entry(nodes, header, node, 0, key, row)
+    insert_entry(nodes, header, node, 0, key, row)
     return node
 
 
@@ -326,27 +326,27 @@ HEAD = 5
 
 
 @register_jitable
-def least_inside(node_size: int) -> int:
+def min_inner_entries(node_size: int) -> int:
     """Entries a node with two children holds at least. Two below the most, as Lehman and Carey advise, absorbs updates
     that even out.
     """
     return max(1, node_size - 2)
 
 
-@piece
-def has_both(nodes: Words, node: int) -> bool:
+@subroutine
+def has_two_children(nodes: Words, node: int) -> bool:
     return bool(nodes[node + LEFT] != NONE and nodes[node + RIGHT] != NONE)
 
 
-@piece
-def only_child(nodes: Words, node: int) -> int:
+@subroutine
+def find_only_child(nodes: Words, node: int) -> int:
     """The child of a half-leaf; NONE for a leaf and for a node with two children."""
-    if has_both(nodes, node):
+    if has_two_children(nodes, node):
         return NONE
     return max(nodes[node + LEFT], nodes[node + RIGHT])  # type: ignore[no-any-return] # numba's int
 
 
-@piece
+@subroutine
 def rebalance(nodes: Words, header: Words, node: int) -> None:
     """Corrects heights from `node`, whose subtree changed, towards the root, and rotates where sides differ by two."""
     while node != NONE:
@@ -363,7 +363,7 @@ def rebalance(nodes: Words, header: Words, node: int) -> None:
         node = nodes[node + UP]
 
 
-@piece
+@subroutine
 def _rotate(nodes: Words, header: Words, top: int, side: int) -> int:
     """Shortens the side of `top` that is two higher than the other; returns the node that is on top now."""
     other = LEFT + RIGHT - side
@@ -378,27 +378,27 @@ def _rotate(nodes: Words, header: Words, top: int, side: int) -> int:
     return rising
 
 
-@piece
+@subroutine
 def _top_up(nodes: Words, header: Words, node: int) -> None:
     """Gives a leaf or half-leaf that is about to get two children the entries it lacks, from the other node of its
     pair.
     """
-    lacking = least_inside(header[NODE_SIZE]) - nodes[node + COUNT]
+    lacking = min_inner_entries(header[NODE_SIZE]) - nodes[node + COUNT]
     if lacking <= 0:
         return
-    partner = only_child(nodes, node)
+    partner = find_only_child(nodes, node)
     if partner == NONE:
         partner = nodes[node + UP]
         partner_is_before = nodes[partner + RIGHT] == node
     else:
         partner_is_before = nodes[node + LEFT] == partner
     if partner_is_before:
-        move_up(nodes, header, partner, node, lacking)
+        move_to_next(nodes, header, partner, node, lacking)
     else:
-        move_down(nodes, header, node, partner, lacking)
+        move_to_previous(nodes, header, node, partner, lacking)
 
 
-@piece
+@subroutine
 def _lift(nodes: Words, header: Words, node: int) -> None:
     """Turns `node` over its parent: the parent becomes its child and adopts the subtree between the two."""
     parent = nodes[node + UP]
@@ -415,7 +415,7 @@ def _lift(nodes: Words, header: Words, node: int) -> None:
     _set_height(nodes, node)
 
 
-@piece
+@subroutine
 def replace_child(nodes: Words, header: Words, parent: int, old: int, new: int) -> None:
     """Puts `new`, which may be NONE, where `old` hangs: below `parent`, or at the root if that is NONE."""
     if parent == NONE:
@@ -428,13 +428,13 @@ def replace_child(nodes: Words, header: Words, parent: int, old: int, new: int) 
         nodes[new + UP] = parent
 
 
-@piece
+@subroutine
 def _height(nodes: Words, node: int) -> int:
     if node == NONE:
         return 0
     return nodes[node + HEIGHT]  # type: ignore[no-any-return] # numba's int
 
 
-@piece
+@subroutine
 def _set_height(nodes: Words, node: int) -> None:
     nodes[node + HEIGHT] = 1 + max(_height(nodes, nodes[node + LEFT]), _height(nodes, nodes[node + RIGHT]))

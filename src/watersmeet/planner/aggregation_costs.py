@@ -26,7 +26,7 @@ from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput, choose_probe_order
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
 from watersmeet.planner.costing import Part, costed
-from watersmeet.planner.models.ayad_drops import Wishes
+from watersmeet.planner.models.ayad_drops import SheddingPolicy
 from watersmeet.planner.models.early_aggregation import (
     EarlyInput,
     EarlyWeights,
@@ -177,7 +177,7 @@ class AggregationCosts:
             return self._exact().cost(plan, {})
         return self._shedding().pinned(replace(plan, early=()), boxes)
 
-    def remedies(self, chosen: Costed, pinned: Plan | None, wishes: Wishes) -> Remedies:
+    def remedies(self, chosen: Costed, pinned: Plan | None, wishes: SheddingPolicy) -> Remedies:
         """What would make the aggregation feasible. Rows are shed only by drop rates whose estimates fit the budget."""
 
         def shed() -> Approximation:
@@ -241,7 +241,9 @@ class AggregationCosts:
 
     def _combination_bytes(self) -> int:
         """A beginning and an end, an identity and a time per stream, and the values that are grouped and aggregated."""
-        values = len(self.config.group_outputs.keys) + sum(each.arg is not None for each in self.config.group_outputs.aggregates)
+        values = len(self.config.group_outputs.keys) + sum(
+            each.arg is not None for each in self.config.group_outputs.aggregates
+        )
         return _NUMBER_BYTES * (2 + 2 * len(self.config.stream_numbers) + values)
 
 

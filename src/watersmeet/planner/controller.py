@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
-from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
+from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
 from watersmeet.planner.overload import Situation, best_shares, least_shares, thinned
 from watersmeet.planner.plan_cost import Budget
 
@@ -254,7 +254,7 @@ class PlanModel:
 
     situation: Situation
     plan: Plan
-    wishes: Wishes = NO_WISHES
+    wishes: SheddingPolicy = DEFAULT_POLICY
 
     def seconds(self, rows_per_s: Shares, keep: Shares, interval_s: float, results: float | None = None) -> float:
         cost = self._at(rows_per_s, self.situation.budget).cost(self.plan, keep).cost

@@ -19,7 +19,7 @@ from watersmeet.operators.window_join.tactics.registry import compile_join_confi
 from watersmeet.planner.aggregation_costs import AggregationCosts, early_notes, hold_full_windows
 from watersmeet.planner.cost_of_spark import Shuffle
 from watersmeet.planner.filling import fill_plan
-from watersmeet.planner.models.ayad_drops import Wishes
+from watersmeet.planner.models.ayad_drops import SheddingPolicy
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.overload import Remedies, Situation, remedies
 from watersmeet.planner.plan_cost import Budget, Costed, PlanCost, bytes_text
@@ -238,7 +238,7 @@ def explained(
     samples: Samples | None = None,
     arriving: Arriving | None = None,
     reason: str = "",
-    wishes: Wishes | None = None,
+    wishes: SheddingPolicy | None = None,
     engine: str = "embedded",
     shuffle: Shuffle | None = None,
 ) -> Explanation:
@@ -301,7 +301,7 @@ def explained(
 
 
 def _explained_aggregation(
-    costs: AggregationCosts, plan: Plan | None, wishes: Wishes | None, all_plans: bool, *, is_pinned: bool
+    costs: AggregationCosts, plan: Plan | None, wishes: SheddingPolicy | None, all_plans: bool, *, is_pinned: bool
 ) -> Explanation:
     """The same of an aggregation query: its plans are the placements of early aggregation."""
     bound, now, found = costs.bound, costs.situation, costs.candidates()

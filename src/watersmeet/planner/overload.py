@@ -31,14 +31,14 @@ from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.planner.cost_of_spark import Shuffle, on_spark
 from watersmeet.planner.costing import Part, costed
 from watersmeet.planner.models.ayad_drops import (
+    DEFAULT_POLICY,
     LAST_STEP,
-    NO_WISHES,
-    Item,
+    KnapsackItem,
     Shares,
-    Wishes,
-    climb,
+    SheddingPolicy,
+    climb_shares,
     continuous_knapsack,
-    shrunk,
+    shrink_to_load,
 )
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.plan_cost import Budget, Costed, PlanCost, bytes_text
@@ -158,7 +158,9 @@ def thinned(config: JoinConfig, workload: Workload, keep: Mapping[str, float]) -
     return replace(workload, inputs=inputs, _matches={}, _reach={}, _key_shares={})
 
 
-def approximate(now: Situation, plans: Sequence[Plan], wishes: Wishes = NO_WISHES, seed: int = 0) -> Approximation:
+def approximate(
+    now: Situation, plans: Sequence[Plan], wishes: SheddingPolicy = DEFAULT_POLICY, seed: int = 0
+) -> Approximation:
     """The plan, with its drop rates, that puts out the most within the budget; of equals the one that costs less.
 
     Refused where not even the least that is asked for can be kept up with.
@@ -184,7 +186,11 @@ def approximate(now: Situation, plans: Sequence[Plan], wishes: Wishes = NO_WISHE
 
 
 def best_shares(
-    now: Situation, plan: Plan, least: Mapping[str, float], wishes: Wishes = NO_WISHES, last_step: float = LAST_STEP
+    now: Situation,
+    plan: Plan,
+    least: Mapping[str, float],
+    wishes: SheddingPolicy = DEFAULT_POLICY,
+    last_step: float = LAST_STEP,
 ) -> Shares:
     """The shares of the streams that let a plan put out the most within the budget."""
     counted = now.counted
@@ -207,7 +213,7 @@ def best_shares(
     if any(counted.values()):
         found.append(_knapsack(now, plan, least, wishes))
     if not wishes.weights or not any(counted.values()):
-        found += [climb(output, load, least, start, last_step) for start in ({}, *found)]
+        found += [climb_shares(output, load, least, start, last_step) for start in ({}, *found)]
     best = max(found, key=lambda keep: output(keep) if not wishes.weights else 0.0)
     return {name: _rounded(share, least[name]) for name, share in best.items()}
 
@@ -225,7 +231,7 @@ def window_scale(now: Situation, plan: Plan) -> float | None:
     return fits
 
 
-def _knapsack(now: Situation, plan: Plan, least: Mapping[str, float], wishes: Wishes) -> Shares:
+def _knapsack(now: Situation, plan: Plan, least: Mapping[str, float], wishes: SheddingPolicy) -> Shares:
     """What each stream adds to output and load when it alone is raised from its least; exact where both are linear in
     the shares.
     """
@@ -235,10 +241,10 @@ def _knapsack(now: Situation, plan: Plan, least: Mapping[str, float], wishes: Wi
     for name in lowest:
         raised = now.cost(plan, {**lowest, name: 1.0}).cost
         gain = max(raised.answer_per_s - base.answer_per_s, 0.0) * wishes.weights.get(name, 1.0)
-        items.append(Item(gain, max(now.budget.load(raised) - now.budget.load(base), 0.0)))
+        items.append(KnapsackItem(gain, max(now.budget.load(raised) - now.budget.load(base), 0.0)))
     taken = continuous_knapsack(items, max(1 - now.budget.load(base), 0.0))
     shares = {name: share + part * (1 - share) for (name, share), part in zip(lowest.items(), taken, strict=True)}
-    return shrunk(lambda keep: now.load(plan, keep), lowest, shares)
+    return shrink_to_load(lambda keep: now.load(plan, keep), lowest, shares)
 
 
 def _promising(now: Situation, plans: Sequence[Plan]) -> list[Plan]:
@@ -259,7 +265,7 @@ def _thinned_order(now: Situation, plans: Sequence[Plan]) -> list[Plan]:
     return [min(costs, key=lambda each: now.budget.load(each.cost)).plan]
 
 
-def least_shares(now: Situation, wishes: Wishes) -> Shares:
+def least_shares(now: Situation, wishes: SheddingPolicy) -> Shares:
     rates = now.rates
     if strangers := sorted({*wishes.least_rows_per_s, *wishes.weights} - set(rates)):
         raise PlanError(
@@ -351,7 +357,9 @@ class Remedies:
         }
 
 
-def remedies(now: Situation, cost: PlanCost, plan: Plan, plans: Sequence[Plan], wishes: Wishes = NO_WISHES) -> Remedies:
+def remedies(
+    now: Situation, cost: PlanCost, plan: Plan, plans: Sequence[Plan], wishes: SheddingPolicy = DEFAULT_POLICY
+) -> Remedies:
     """What would help a plan that costs too much; the drop boxes are searched over all the plans given."""
     return find_remedies(now, cost, plan, lambda: approximate(now, plans, wishes))
 

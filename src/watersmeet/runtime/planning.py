@@ -1,8 +1,8 @@
 """Choice of the plan of a run. `explain` and both hosts call this module, so they see the same plan.
 
-The planner measures a sample of the rows. It is a table, a path, the first file of a growing directory, or the first batch of
-an iterable, which is still delivered first. Planning takes some milliseconds. With fewer rows than any plan joins in
-that time, the default plan runs and nothing is measured.
+The planner measures a sample of the rows. It is a table, a path, the first file of a growing directory, or the first
+batch of an iterable, which is still delivered first. Planning takes some milliseconds. With fewer rows than any plan
+joins in that time, the default plan runs and nothing is measured.
 
 The same statistics fill the open parts of a pinned plan (`planner.filling`).
 """
@@ -26,15 +26,15 @@ from watersmeet.operators.window_join.tactics.registry import compile_join_confi
 from watersmeet.planner.cost_of_spark import Shuffle
 from watersmeet.planner.explain import Explanation, explained
 from watersmeet.planner.filling import fill_plan
-from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
+from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
 from watersmeet.planner.plan_cost import Budget
 from watersmeet.planner.samples import Sample, Samples, sample_of
 from watersmeet.planner.workload import Arriving, workload_of
 from watersmeet.runtime.spark.bucket_grid import choose_grid, estimate_shuffle, find_grouping
 from watersmeet.runtime.statistics import fill_missing_stats, list_columns_read
-from watersmeet.sources.declarations import Relation, Stream, extract_event_times_us
+from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.sources.feeds import PathFeed, SparkFeed, TableFeed
-from watersmeet.sources.times import refuse_undeclared_unit
+from watersmeet.sources.times import extract_event_times_us, refuse_undeclared_unit
 from watersmeet.stats.estimate import Estimate, Provenance
 from watersmeet.stats.stream_stats import ASSUMED_ROWS_PER_S, StreamStats, stats
 from watersmeet.stats.table_stats import measure_table
@@ -96,7 +96,7 @@ def explain_run(
     plan: Plan | None = None,
     budget: Budget | None = None,
     all_plans: bool = False,
-    wishes: Wishes = NO_WISHES,
+    wishes: SheddingPolicy = DEFAULT_POLICY,
     engine: str = "embedded",
     buckets: int | None = None,
 ) -> Explanation:
@@ -348,7 +348,7 @@ def explain_sample(
     engine: str = "embedded",
     arriving: Arriving | None = None,
     rates: Mapping[str, float] | None = None,
-    wishes: Wishes | None = None,
+    wishes: SheddingPolicy | None = None,
     shuffle: Shuffle | None = None,
 ) -> Explanation:
     """Explain a plan, or the best one, on sampled rows. `reason` is the reason for a plan that was not pinned.

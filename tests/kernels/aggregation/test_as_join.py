@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import watersmeet as wm
-from watersmeet.kernels.aggregation.arguments import Changes, Work
+from watersmeet.kernels.aggregation.arguments import AggregationCounters, EntryChanges
 from watersmeet.kernels.aggregation.as_join import as_join_definition
 from watersmeet.operators.aggregate.config import AggregateConfig, build_aggregate_config, build_layout
 from watersmeet.operators.aggregate.tables import JoinTables
@@ -72,7 +72,7 @@ def _found(described: Described, listed: Listed, room: int) -> list[tuple[int, t
     tables.reserve_directories(len(listed))
     changed, rows, amount = (np.array([change[place] for change in listed], np.int64) for place in range(3))
     ints = np.stack([rows, amount], axis=1)
-    changes = Changes(
+    changes = EntryChanges(
         changed % INPUTS,
         changed,
         rows,
@@ -83,7 +83,9 @@ def _found(described: Described, listed: Listed, room: int) -> list[tuple[int, t
     )
     out = tables.allocate_results(room)
     found = []
-    for size in tables.join(changes, Work(*(np.zeros((INPUTS, INPUTS), np.int64) for _ in range(2))), out):
+    for size in tables.join(
+        changes, AggregationCounters(*(np.zeros((INPUTS, INPUTS), np.int64) for _ in range(2))), out
+    ):
         for at in range(size):
             met, sums = tuple(out.met[at].tolist()), tuple(out.ints[at, 2::2].tolist())
             assert np.allclose(out.approx[at], sums)

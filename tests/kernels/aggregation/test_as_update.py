@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from watersmeet.kernels.aggregation.arguments import NONE, OPEN, Result, Shown
+from watersmeet.kernels.aggregation.arguments import NONE, OPEN, AggregationSet, EmittedGroups
 from watersmeet.kernels.aggregation.as_update import as_update, as_update_definition
 
 GROUPS = 6
@@ -45,7 +45,7 @@ def _shown(listed: Listed, cuts: list[int]) -> list[tuple[int, int, tuple[int, i
     return found
 
 
-def _row(room: Shown, at: int) -> tuple[int, int, tuple[int, int], tuple[int, int]]:
+def _row(room: EmittedGroups, at: int) -> tuple[int, int, tuple[int, int], tuple[int, int]]:
     now, before = (
         (int(room.ints[at, 0]), int(room.ints[at, 1])),
         (int(room.before_ints[at, 0]), int(room.before_ints[at, 1])),
@@ -59,11 +59,11 @@ def _columns() -> tuple[Any, Any, Any]:
     return np.zeros((GROUPS, 2), np.int64), np.zeros((GROUPS, 1)), np.zeros((GROUPS, 2))
 
 
-def _nothing() -> Result:
+def _nothing() -> AggregationSet:
     clock = np.array([0, 0], np.int64)
     clock[OPEN] = NONE
-    return Result(*_columns(), *_columns(), np.zeros(GROUPS, np.int64), np.zeros(GROUPS, np.bool_), clock)
+    return AggregationSet(*_columns(), *_columns(), np.zeros(GROUPS, np.int64), np.zeros(GROUPS, np.bool_), clock)
 
 
-def _room() -> Shown:
-    return Shown(np.zeros(GROUPS, np.int64), np.zeros(GROUPS, np.int64), *_columns(), *_columns())
+def _room() -> EmittedGroups:
+    return EmittedGroups(np.zeros(GROUPS, np.int64), np.zeros(GROUPS, np.int64), *_columns(), *_columns())

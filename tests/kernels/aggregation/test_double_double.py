@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from watersmeet.kernels.aggregation.double_double import add_pair, times_pair, two_sum
+from watersmeet.kernels.aggregation.double_double import add_pair, scale_pair, two_sum
 
 FLOATS = st.floats(-1e100, 1e100).filter(lambda x: x == 0 or abs(x) > 1e-100)
 MODEST = st.integers(-(2**52), 2**52).map(lambda n: n / 1024)
@@ -34,5 +34,5 @@ def test_what_is_added_and_taken_away_in_any_order_leaves_nothing(values: list[f
 @given(FLOATS, st.integers(-1_000_000, 1_000_000))
 @settings(deadline=None)
 def test_a_pair_times_a_whole_number_is_exact(value: float, factor: int) -> None:
-    high, low = times_pair(value, 0.0, float(factor))
+    high, low = scale_pair(value, 0.0, float(factor))
     assert Fraction(high) + Fraction(low) == Fraction(value) * factor

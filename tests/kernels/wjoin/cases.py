@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from watersmeet.kernels.wjoin.hw_join import hw_join
 from watersmeet.kernels.wjoin.mw_join import mw_join
 from watersmeet.kernels.wjoin.nlw_join import nlw_join
-from watersmeet.kernels.wjoin.outputs import WindowJoin, window_join_definition
+from watersmeet.kernels.wjoin.outputs import WindowJoinResult, window_join_definition
 from watersmeet.kernels.wjoin.ripple_join import ripple_join, xjoin
 
 Row = tuple[int, int]
 Streams = Sequence[Sequence[Row]]
 Arguments = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int, NDArray[np.int64]]
-Algorithm = Callable[["Case"], WindowJoin]
+Algorithm = Callable[["Case"], WindowJoinResult]
 
 FOREVER_US = 2**63 - 1
 
@@ -65,7 +65,7 @@ def expected(case: Case) -> list[tuple[int, ...]]:
     return window_join_definition(*case.arguments)
 
 
-def found(result: WindowJoin) -> list[tuple[int, ...]]:
+def found(result: WindowJoinResult) -> list[tuple[int, ...]]:
     """The results in the definition's order, with repetitions, if there are any."""
     return sorted(zip(*result.rows.tolist(), strict=True))
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.kernels.wjoin.cases import ALGORITHMS, Algorithm, Case, found, one_window, random_case
 from watersmeet.kernels.wjoin.mw_join import mw_join
-from watersmeet.kernels.wjoin.outputs import Counters
+from watersmeet.kernels.wjoin.outputs import WindowJoinCounters
 
 SECOND_US = 1_000_000
 
@@ -89,7 +89,7 @@ def test_counters_agree_with_each_other(algorithm: Algorithm) -> None:
     for seed in range(200):
         case = random_case(seed)
         result = algorithm(case)
-        counters: Counters = result.counters
+        counters: WindowJoinCounters = result.counters
         held = np.array([len(rows) for rows in case.old]) + counters.inserts
         assert (counters.comparisons <= counters.touched).all()
         assert (counters.expirations <= held).all()

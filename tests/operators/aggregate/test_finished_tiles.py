@@ -12,7 +12,7 @@ import pytest
 
 import watersmeet as wm
 from tests.oracle import evaluations, every_instants, table_rows
-from tests.properties.aggregations import SavedStateParts
+from tests.properties.generators.aggregation_cases import SavedStateParts
 from watersmeet.operators.aggregate.compaction import compact_state
 from watersmeet.operators.aggregate.serialization import deserialize_state, serialize_state
 from watersmeet.runtime.embedded.run import AggregationRun, bind_query

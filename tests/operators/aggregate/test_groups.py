@@ -175,7 +175,7 @@ def test_a_join_has_nothing_to_aggregate_early() -> None:
 
 def test_only_aggregations_are_evaluated_and_only_by_row() -> None:
     streams = {"a": wm.stream(pa.table({"ts": [1]}), time="ts")}
-    with pytest.raises(InputError, match="only aggregation queries"):
+    with pytest.raises(InputError, match="evaluate is for aggregation queries"):
         wm.collect("SELECT a.ts FROM a [ROWS 1]", streams, evaluate="row")
     with pytest.raises(InputError, match="no evaluation"):
         wm.collect("SELECT COUNT(*) FROM a [ROWS 1]", streams, evaluate="rows")

@@ -37,7 +37,7 @@ def test_state_does_not_grow_with_values_that_are_gone(monkeypatch: pytest.Monke
         run.advance(batch(number))
         sizes.append(len(serialize_state(run.state)))
     assert max(sizes[30:]) <= 1.2 * max(sizes[:30])
-    assert run.state.result.numbers.used < 300
+    assert run.state.result.group_numbering.used < 300
 
 
 def test_a_run_goes_on_from_bytes() -> None:

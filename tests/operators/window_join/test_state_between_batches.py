@@ -9,11 +9,11 @@ import pytest
 
 import watersmeet as wm
 from tests.oracle import as_multiset, table_rows
-from tests.properties.arrivals import arrive_in_any_batches
-from tests.properties.cases import QueryCase
 from tests.properties.engine import Rows, expected_rows
-from tests.properties.generators import generate_case
-from tests.properties.plans import random_plans
+from tests.properties.generators.arrival_orders import arrive_in_any_batches
+from tests.properties.generators.cases import QueryCase
+from tests.properties.generators.join_cases import generate_case
+from tests.properties.generators.random_plans import random_plans
 from tests.volume import scale_volume
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import InputError

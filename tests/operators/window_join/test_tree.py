@@ -10,8 +10,8 @@ import pytest
 import watersmeet as wm
 from tests.operators.window_join.test_state_between_batches import _rows, _started
 from tests.properties.engine import expected_rows
-from tests.properties.generators import generate_case
-from tests.properties.plans import random_tree_plan
+from tests.properties.generators.join_cases import generate_case
+from tests.properties.generators.random_plans import random_tree_plan
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.serialization import deserialize_state, serialize_state

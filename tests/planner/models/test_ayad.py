@@ -8,14 +8,14 @@ import pytest
 
 from watersmeet.errors import PlanError
 from watersmeet.planner.models.ayad import (
-    Budget,
-    Flow,
+    JoinNode,
+    NodeFlow,
     PlanNode,
-    RelationJoin,
-    Selection,
+    RelationJoinNode,
+    RowBudget,
+    SelectionNode,
     SideCosts,
-    Source,
-    WindowJoin,
+    SourceNode,
     join_cpu,
     join_flow,
     nway_output,
@@ -43,7 +43,9 @@ def random_query(rng: random.Random, count: int, row_s: float = 0.001, *, timed:
     for number in range(count):
         rate, size = rng.choice([1, 5, 20, 100]), rng.choice([2, 5, 10])
         sources.append(
-            Source(f"s{number}", rate, window_s=size) if timed else Source(f"s{number}", rate, window_rows=5 * size)
+            SourceNode(f"s{number}", rate, window_s=size)
+            if timed
+            else SourceNode(f"s{number}", rate, window_rows=5 * size)
         )
     ties = tuple(
         Tie(f"s{number}", f"s{rng.randrange(number)}", rng.choice([0.01, 0.1, 0.5])) for number in range(1, count)
@@ -51,10 +53,10 @@ def random_query(rng: random.Random, count: int, row_s: float = 0.001, *, timed:
     return JoinQuery(tuple(sources), ties, cost_per_row(row_s))
 
 
-def first_join(plan: PlanNode) -> WindowJoin:
+def first_join(plan: PlanNode) -> JoinNode:
     """The join below the topmost one."""
-    assert isinstance(plan, WindowJoin)
-    return next(each for each in (plan.left, plan.right) if isinstance(each, WindowJoin))
+    assert isinstance(plan, JoinNode)
+    return next(each for each in (plan.left, plan.right) if isinstance(each, JoinNode))
 
 
 def test_intermediate_rates_and_windows_of_example_1() -> None:
@@ -72,7 +74,7 @@ def test_buffers_rows_handled_and_utilisation_of_example_1() -> None:
 
 @pytest.mark.parametrize(("row_s", "feasible"), [(0.0005, "abc"), (0.004, "a"), (0.005, "")])
 def test_feasible_plans_of_example_1(row_s: float, feasible: str) -> None:
-    held = [name for name, plan in example_1_plans(row_s).items() if Budget().holds(plan_cost(plan))]
+    held = [name for name, plan in example_1_plans(row_s).items() if RowBudget().holds(plan_cost(plan))]
     assert "".join(held) == feasible
 
 
@@ -85,29 +87,29 @@ def test_the_output_of_example_1_is_1000_rows_per_second_whatever_the_plan() -> 
 def test_processors_headroom_and_memory_bound_a_plan() -> None:
     cost = plan_cost(example_1_plans(0.005)["a"])
     assert cost.cpu == 1.25
-    assert not Budget().holds(cost)
-    assert Budget(processors=2).holds(cost)
-    assert not Budget(processors=2, headroom=0.4).holds(cost)
-    assert not Budget(processors=2, memory_rows=79).holds(cost)
-    assert Budget(processors=2, memory_rows=80).holds(cost)
+    assert not RowBudget().holds(cost)
+    assert RowBudget(processors=2).holds(cost)
+    assert not RowBudget(processors=2, headroom=0.4).holds(cost)
+    assert not RowBudget(processors=2, memory_rows=79).holds(cost)
+    assert RowBudget(processors=2, memory_rows=80).holds(cost)
 
 
 def test_the_two_orders_of_selections_of_figure_4() -> None:
-    source = Source("s", 1000, window_rows=1)
+    source = SourceNode("s", 1000, window_rows=1)
     first, second = (0.25, 5e-4), (0.5, 1e-3)
-    plan_a = Selection(Selection(source, *first), *second)
-    plan_b = Selection(Selection(source, *second), *first)
+    plan_a = SelectionNode(SelectionNode(source, *first), *second)
+    plan_b = SelectionNode(SelectionNode(source, *second), *first)
     assert plan_cost(plan_a).cpu == 0.5 + 0.25
     assert plan_cost(plan_b).cpu == 1 + 0.25
-    assert Budget().holds(plan_cost(plan_a))
-    assert not Budget().holds(plan_cost(plan_b))
+    assert RowBudget().holds(plan_cost(plan_a))
+    assert not RowBudget().holds(plan_cost(plan_b))
     query = JoinQuery((source,), (), cost_per_row(0), (Filter("s", *second), Filter("s", *first)))
     assert best_plan(query).plan == plan_a
 
 
 def test_a_selection_below_a_join_shrinks_its_window_so_that_both_plans_mean_the_same() -> None:
     """Figure 2: σ(A) ⋈ B and σ(A ⋈ B)."""
-    below, above = WindowJoin(Selection(A, 0.3), B, 0.5), Selection(WindowJoin(A, B, 0.5), 0.3)
+    below, above = JoinNode(SelectionNode(A, 0.3), B, 0.5), SelectionNode(JoinNode(A, B, 0.5), 0.3)
     assert plan_cost(below).output.rows_per_s == pytest.approx(plan_cost(above).output.rows_per_s)
     assert plan_cost(below).output.window_rows == pytest.approx(plan_cost(above).output.window_rows)
     assert plan_cost(below).memory_rows == 13
@@ -115,20 +117,20 @@ def test_a_selection_below_a_join_shrinks_its_window_so_that_both_plans_mean_the
 
 
 def test_a_time_window_holds_rate_times_length() -> None:
-    timed, counted = Source("a", 10, window_s=3), Source("a", 10, window_rows=30)
-    other = Source("b", 20, window_rows=10)
-    assert plan_cost(WindowJoin(timed, other, 0.5)) == plan_cost(WindowJoin(counted, other, 0.5))
-    half = plan_cost(WindowJoin(timed, other, 0.5), {"a": 0.5})
+    timed, counted = SourceNode("a", 10, window_s=3), SourceNode("a", 10, window_rows=30)
+    other = SourceNode("b", 20, window_rows=10)
+    assert plan_cost(JoinNode(timed, other, 0.5)) == plan_cost(JoinNode(counted, other, 0.5))
+    half = plan_cost(JoinNode(timed, other, 0.5), {"a": 0.5})
     assert half.output.rows_per_s == 0.5 * (10 * 5 + 15 * 20), "a drop box thins a time window out as well"
 
 
 def test_a_relation_is_a_filter_whose_window_is_its_cardinality() -> None:
-    stream = Source("s", 100, window_rows=50)
-    cost = plan_cost(RelationJoin(stream, relation_rows=1000, selectivity=0.002, cost_s=0.001, memory_rows=1000))
-    assert cost.output == Flow(200.0, 100.0)
+    stream = SourceNode("s", 100, window_rows=50)
+    cost = plan_cost(RelationJoinNode(stream, relation_rows=1000, selectivity=0.002, cost_s=0.001, memory_rows=1000))
+    assert cost.output == NodeFlow(200.0, 100.0)
     assert cost.cpu == pytest.approx(0.1)
     assert cost.memory_rows == 1000
-    as_window = join_flow(Flow(100, 50), Flow(0, 1000), (0.002, 0.002))
+    as_window = join_flow(NodeFlow(100, 50), NodeFlow(0, 1000), (0.002, 0.002))
     assert cost.output == as_window
 
 
@@ -137,20 +139,20 @@ def test_arrivals_probe_the_other_side_and_enter_their_own() -> None:
         SideCosts(probe_s=1, insert_s=10, invalidate_s=100),
         SideCosts(probe_s=2, insert_s=20, invalidate_s=200),
     )
-    assert join_cpu(Flow(1, 5), Flow(0, 5), left, right) == 2 + 10 + 100
-    assert join_cpu(Flow(0, 5), Flow(1, 5), left, right) == 1 + 20 + 200
+    assert join_cpu(NodeFlow(1, 5), NodeFlow(0, 5), left, right) == 2 + 10 + 100
+    assert join_cpu(NodeFlow(0, 5), NodeFlow(1, 5), left, right) == 1 + 20 + 200
 
 
 def test_two_sided_selectivities_tell_the_one_side_from_the_many() -> None:
-    join = WindowJoin(A, B, selectivity=0.1, right_selectivity=0.4)
+    join = JoinNode(A, B, selectivity=0.1, right_selectivity=0.4)
     assert plan_cost(join).output.rows_per_s == 0.1 * 10 * 10 + 0.4 * 10 * 20
-    assert plan_cost(WindowJoin(A, B, 0.3, 0.3)).output == plan_cost(WindowJoin(A, B, 0.3)).output
+    assert plan_cost(JoinNode(A, B, 0.3, 0.3)).output == plan_cost(JoinNode(A, B, 0.3)).output
 
 
 def test_a_two_sided_predicate_means_the_same_whichever_side_its_sources_stand_on() -> None:
     forth = JoinQuery((A, B), (Tie("A", "B", 0.1, 0.4),), cost_per_row(0))
     back = JoinQuery((A, B), (Tie("B", "A", 0.4, 0.1),), cost_per_row(0))
-    assert best_plan(forth).plan == best_plan(back).plan == WindowJoin(A, B, 0.1, 0.4)
+    assert best_plan(forth).plan == best_plan(back).plan == JoinNode(A, B, 0.1, 0.4)
 
 
 def test_no_plan_changes_the_output_of_a_query() -> None:
@@ -174,7 +176,7 @@ def test_the_search_finds_the_least_cpu_or_memory_of_all_plans() -> None:
         for _ in range(5):
             query = random_query(rng, count, timed=rng.random() < 0.5)
             costs = [plan_cost(plan) for plan in all_plans(query)]
-            plenty = Budget(processors=1e9)
+            plenty = RowBudget(processors=1e9)
             assert best_plan(query, plenty).cost.cpu == pytest.approx(min(cost.cpu for cost in costs))
             assert best_plan(query, plenty, "memory").cost.memory_rows == pytest.approx(
                 min(cost.memory_rows for cost in costs)
@@ -187,7 +189,7 @@ def test_the_search_heeds_both_bounds_at_once() -> None:
         query = random_query(rng, 4)
         costs = [plan_cost(plan) for plan in all_plans(query)]
         memory_rows = sorted(cost.memory_rows for cost in costs)[3]
-        budget = Budget(processors=1e9, memory_rows=memory_rows)
+        budget = RowBudget(processors=1e9, memory_rows=memory_rows)
         found = best_plan(query, budget)
         assert found.feasible
         assert found.cost.cpu == pytest.approx(min(cost.cpu for cost in costs if cost.memory_rows <= memory_rows))
@@ -218,7 +220,7 @@ def test_structures_of_the_third_paper_can_price_the_joins() -> None:
 
 def test_plans_and_queries_that_make_no_sense_are_refused() -> None:
     with pytest.raises(PlanError, match="a source stands twice in a plan: A, A"):
-        plan_cost(WindowJoin(A, A, 0.5))
+        plan_cost(JoinNode(A, A, 0.5))
     with pytest.raises(PlanError, match="a drop box at Z, which is no source"):
         plan_cost(A, {"Z": 0.5})
     with pytest.raises(PlanError, match='what the drop box of "A" keeps must be between zero and one'):

@@ -11,25 +11,25 @@ import pytest
 from tests.planner.models.test_ayad import random_query
 from watersmeet.errors import PlanError
 from watersmeet.planner.models.ayad import (
-    Budget,
+    JoinNode,
     PlanNode,
-    Selection,
+    RowBudget,
+    SelectionNode,
     SideCosts,
-    Source,
-    WindowJoin,
+    SourceNode,
     plan_cost,
     plan_text,
     sources_of,
 )
 from watersmeet.planner.models.ayad_drops import (
-    Approximation,
-    Item,
-    Wishes,
+    ApproximatePlan,
+    KnapsackItem,
+    SheddingPolicy,
     best_approximation,
     best_drops,
-    coefficients,
     continuous_knapsack,
     filter_share,
+    source_coefficients,
 )
 from watersmeet.planner.models.ayad_search import MOST_LISTED, all_plans, best_plan
 from watersmeet_lab.papers.ayad.models import example_1, example_1_plans, figure_7
@@ -37,13 +37,13 @@ from watersmeet_lab.papers.ayad.models import example_1, example_1_plans, figure
 ROW = SideCosts(probe_s=0.05)
 
 
-def shares(found: Approximation) -> dict[str, float]:
+def shares(found: ApproximatePlan) -> dict[str, float]:
     return dict(found.kept)
 
 
 @pytest.mark.parametrize(("name", "costs"), [("a", (60, 120, 70)), ("b", (10, 60, 210)), ("c", (110, 20, 770))])
 def test_the_knapsack_coefficients_of_example_1(name: str, costs: tuple[float, ...]) -> None:
-    known = coefficients(example_1_plans(1.0)[name])
+    known = source_coefficients(example_1_plans(1.0)[name])
     assert tuple(known[source][0] for source in "ABC") == pytest.approx((100, 200, 700))
     assert tuple(known[source][1] for source in "ABC") == pytest.approx(costs)
 
@@ -80,18 +80,18 @@ def test_a_feasible_plan_drops_nothing() -> None:
 def test_a_stream_may_be_guaranteed_a_least_rate() -> None:
     plan = example_1_plans(0.05)["a"]
     assert shares(best_drops(plan)) == pytest.approx({"A": 0, "B": 0, "C": 20 / 70})
-    held = best_drops(plan, wishes=Wishes(least_rows_per_s={"A": 1}))
+    held = best_drops(plan, wishes=SheddingPolicy(least_rows_per_s={"A": 1}))
     assert shares(held) == pytest.approx({"A": 0.1, "B": 0, "C": (20 - 6) / 70})
     assert held.cost.cpu == pytest.approx(1)
     with pytest.raises(PlanError, match="does not keep up even with the least"):
-        best_drops(plan, wishes=Wishes(least_rows_per_s={"A": 5, "B": 5}))
+        best_drops(plan, wishes=SheddingPolicy(least_rows_per_s={"A": 5, "B": 5}))
     with pytest.raises(PlanError, match='"A" is to be kept at 11 rows per second, but brings only 10'):
-        best_drops(plan, wishes=Wishes(least_rows_per_s={"A": 11}))
+        best_drops(plan, wishes=SheddingPolicy(least_rows_per_s={"A": 11}))
 
 
 def test_a_weight_makes_a_stream_more_important_than_its_output() -> None:
     plan = example_1_plans(0.05)["a"]
-    favoured = best_drops(plan, wishes=Wishes(weights={"A": 10}))
+    favoured = best_drops(plan, wishes=SheddingPolicy(weights={"A": 10}))
     assert shares(favoured)["A"] == pytest.approx(20 / 60)
     assert shares(favoured)["C"] == 0
     assert favoured.output_rows_per_s < best_drops(plan).output_rows_per_s
@@ -99,21 +99,21 @@ def test_a_weight_makes_a_stream_more_important_than_its_output() -> None:
 
 
 def test_two_sided_selectivities_change_whom_to_keep() -> None:
-    one, many = Source("one", 10, window_rows=10), Source("many", 10, window_rows=10)
-    even = best_drops(WindowJoin(one, many, 0.1, None, ROW, ROW), Budget(processors=0.5))
-    skewed = best_drops(WindowJoin(one, many, 0.1, 0.5, ROW, ROW), Budget(processors=0.5))
+    one, many = SourceNode("one", 10, window_rows=10), SourceNode("many", 10, window_rows=10)
+    even = best_drops(JoinNode(one, many, 0.1, None, ROW, ROW), RowBudget(processors=0.5))
+    skewed = best_drops(JoinNode(one, many, 0.1, 0.5, ROW, ROW), RowBudget(processors=0.5))
     assert even.output_rows_per_s == pytest.approx(0.1 * 10 * 10)
     assert shares(skewed) == pytest.approx({"one": 0, "many": 1}), "rows from the many side meet five times as much"
 
 
 def test_before_filters_only_the_source_is_dropped_from() -> None:
-    plan = Selection(Selection(Source("s", 1000, window_rows=1), 0.5, 1e-3), 0.25, 5e-4)
+    plan = SelectionNode(SelectionNode(SourceNode("s", 1000, window_rows=1), 0.5, 1e-3), 0.25, 5e-4)
     found = best_drops(plan)
     assert shares(found)["s"] == pytest.approx(filter_share([1.0, 0.25])) == pytest.approx(0.8)
     assert found.output_rows_per_s == pytest.approx(0.8 * 125)
 
 
-def within_budget(plan: PlanNode, wished: dict[str, float], budget: Budget) -> dict[str, float]:
+def within_budget(plan: PlanNode, wished: dict[str, float], budget: RowBudget) -> dict[str, float]:
     """Random shares scaled up or down alike until they use the budget: most fall short of it otherwise."""
     low, high = 0.0, 1e6
     for _ in range(50):
@@ -123,7 +123,7 @@ def within_budget(plan: PlanNode, wished: dict[str, float], budget: Budget) -> d
     return {name: min(1.0, share * low) for name, share in wished.items()}
 
 
-def random_settings_never_beat(plan: PlanNode, budget: Budget, tries: int, draw: Callable[[], float]) -> None:
+def random_settings_never_beat(plan: PlanNode, budget: RowBudget, tries: int, draw: Callable[[], float]) -> None:
     best = best_drops(plan, budget)
     assert budget.holds(best.cost)
     for _ in range(tries):
@@ -148,7 +148,7 @@ def test_random_drop_settings_never_beat_the_knapsack_in_random_plans() -> None:
     rng = random.Random(2)
     for count in (2, 3, 4):
         plan = rng.choice(all_plans(random_query(rng, count)))
-        random_settings_never_beat(plan, Budget(processors=plan_cost(plan).cpu / 3), 60, rng.random)
+        random_settings_never_beat(plan, RowBudget(processors=plan_cost(plan).cpu / 3), 60, rng.random)
 
 
 def test_random_drop_settings_never_beat_the_shares_found_for_time_windows() -> None:
@@ -156,25 +156,25 @@ def test_random_drop_settings_never_beat_the_shares_found_for_time_windows() -> 
     for count in (2, 3, 4):
         plan = rng.choice(all_plans(random_query(rng, count, timed=True)))
         random_settings_never_beat(
-            plan, Budget(processors=plan_cost(plan).cpu / 5), 60, lambda: 10 ** rng.uniform(-3, 0)
+            plan, RowBudget(processors=plan_cost(plan).cpu / 5), 60, lambda: 10 ** rng.uniform(-3, 0)
         )
 
 
 def test_two_time_windows_are_thinned_out_so_that_both_cost_the_same() -> None:
-    plan = WindowJoin(Source("a", 20, window_s=10), Source("b", 80, window_s=10), 0.5, None, ROW, ROW)
+    plan = JoinNode(SourceNode("a", 20, window_s=10), SourceNode("b", 80, window_s=10), 0.5, None, ROW, ROW)
     assert shares(best_drops(plan)) == pytest.approx({"a": 0.5, "b": 0.125}, rel=1e-3)
-    slow = WindowJoin(Source("a", 5, window_s=10), Source("b", 80, window_s=10), 0.5, None, ROW, ROW)
+    slow = JoinNode(SourceNode("a", 5, window_s=10), SourceNode("b", 80, window_s=10), 0.5, None, ROW, ROW)
     assert shares(best_drops(slow)) == pytest.approx({"a": 1.0, "b": 15 / 80}, rel=1e-3), (
         "a stream cannot be kept more than whole"
     )
 
 
 def test_dropping_makes_time_windows_fit_into_memory_and_count_windows_not() -> None:
-    timed = WindowJoin(Source("a", 10, window_s=10), Source("b", 10, window_s=10), 0.5)
-    assert best_drops(timed, Budget(memory_rows=100)).cost.memory_rows == pytest.approx(100, rel=1e-3)
-    counted = WindowJoin(Source("a", 10, window_rows=100), Source("b", 10, window_rows=100), 0.5)
+    timed = JoinNode(SourceNode("a", 10, window_s=10), SourceNode("b", 10, window_s=10), 0.5)
+    assert best_drops(timed, RowBudget(memory_rows=100)).cost.memory_rows == pytest.approx(100, rel=1e-3)
+    counted = JoinNode(SourceNode("a", 10, window_rows=100), SourceNode("b", 10, window_rows=100), 0.5)
     with pytest.raises(PlanError, match="does not keep up"):
-        best_drops(counted, Budget(memory_rows=100))
+        best_drops(counted, RowBudget(memory_rows=100))
 
 
 def test_the_best_plan_to_approximate_need_not_be_the_best_feasible_plan() -> None:
@@ -195,8 +195,8 @@ def test_the_search_with_drop_boxes_over_example_1() -> None:
     assert best_approximation(example_1(0.02)).output_rows_per_s == pytest.approx(500)
     assert best_approximation(example_1(0.1)).output_rows_per_s == pytest.approx(100)
     with pytest.raises(PlanError, match="no plan looked at has the memory"):
-        best_approximation(example_1(0.1), Budget(memory_rows=49))
-    small = best_approximation(example_1(0.02), Budget(memory_rows=50))
+        best_approximation(example_1(0.1), RowBudget(memory_rows=49))
+    small = best_approximation(example_1(0.02), RowBudget(memory_rows=50))
     assert plan_text(small.plan) == "(A ⋈ (B ⋈ C))", "the only one that fits"
 
 
@@ -215,10 +215,10 @@ def test_improving_plans_and_drop_boxes_in_turn_comes_close_to_trying_all(monkey
 
 def test_the_knapsack_takes_what_it_must_then_the_best_value() -> None:
     items = [
-        Item(gain=10, cost=10),
-        Item(gain=30, cost=10, least=0.1),
-        Item(gain=5, cost=0),
-        Item(gain=4, cost=8, least=0.5),
+        KnapsackItem(gain=10, cost=10),
+        KnapsackItem(gain=30, cost=10, least=0.1),
+        KnapsackItem(gain=5, cost=0),
+        KnapsackItem(gain=4, cost=8, least=0.5),
     ]
     assert continuous_knapsack(items, 16) == pytest.approx((0.2, 1.0, 1.0, 0.5))
     assert continuous_knapsack(items, 28) == pytest.approx((1, 1, 1, 1))
@@ -230,19 +230,19 @@ def test_the_knapsack_takes_what_it_must_then_the_best_value() -> None:
 def test_wishes_for_strangers_and_mixed_weights_are_refused() -> None:
     plan = example_1_plans(0.05)["a"]
     with pytest.raises(PlanError, match="wishes for Z, which are no sources"):
-        best_drops(plan, wishes=Wishes(weights={"Z": 2}))
-    mixed = WindowJoin(Source("a", 10, window_s=10), Source("b", 10, window_rows=10), 0.5, None, ROW, ROW)
+        best_drops(plan, wishes=SheddingPolicy(weights={"Z": 2}))
+    mixed = JoinNode(SourceNode("a", 10, window_s=10), SourceNode("b", 10, window_rows=10), 0.5, None, ROW, ROW)
     with pytest.raises(PlanError, match="not supported where count and time windows are mixed"):
-        best_drops(mixed, wishes=Wishes(weights={"a": 2}))
+        best_drops(mixed, wishes=SheddingPolicy(weights={"a": 2}))
     with pytest.raises(PlanError, match="not linear"):
-        coefficients(mixed)
+        source_coefficients(mixed)
 
 
 def best_vertex(plan: PlanNode, cpu: float) -> float:
     """The highest output of a plan by trying every corner of what the knapsack may take: all sources whole or dropped
     but for one.
     """
-    known = coefficients(plan)
+    known = source_coefficients(plan)
     best = 0.0
     for partial in known:
         others = [name for name in known if name != partial]
@@ -262,7 +262,7 @@ def test_the_search_agrees_with_every_corner_of_every_plan(count: int) -> None:
         query = random_query(rng, count, row_s=0.01)
         cpu = best_plan(query).cost.cpu / rng.choice((1.5, 3, 10))
         exhaustive = max(best_vertex(plan, cpu) for plan in all_plans(query))
-        assert best_approximation(query, Budget(processors=cpu)).output_rows_per_s == pytest.approx(
+        assert best_approximation(query, RowBudget(processors=cpu)).output_rows_per_s == pytest.approx(
             exhaustive, rel=1e-9
         )
 
@@ -271,8 +271,8 @@ def test_ten_thousand_random_drop_settings_never_beat_the_knapsack() -> None:
     rng = random.Random(13)
     for count in (2, 3, 4, 5):
         plan = rng.choice(all_plans(random_query(rng, count, row_s=0.01)))
-        budget = Budget(processors=plan_cost(plan).cpu / 4)
-        best, known = best_drops(plan, budget).output_rows_per_s, coefficients(plan)
+        budget = RowBudget(processors=plan_cost(plan).cpu / 4)
+        best, known = best_drops(plan, budget).output_rows_per_s, source_coefficients(plan)
         for _ in range(10_000):
             kept = {name: rng.random() for name in known}
             scale = min(

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from watersmeet.errors import InputError, InternalError, PlanError, WatersmeetError
-from watersmeet.planner.models.ayad import Budget, Selection, SideCosts, Source, WindowJoin
-from watersmeet.planner.models.ayad_drops import Wishes
+from watersmeet.planner.models.ayad import JoinNode, RowBudget, SelectionNode, SideCosts, SourceNode
+from watersmeet.planner.models.ayad_drops import SheddingPolicy
 from watersmeet.planner.models.ayad_search import Filter, Tie, cost_per_row
 from watersmeet.planner.models.golab import (
     CommonAttribute,
@@ -42,7 +42,7 @@ from watersmeet_lab.papers.exhibit import FigureLines
 from watersmeet_lab.papers.golab.models import FOUR_EQUAL
 
 NAN, INF = float("nan"), float("inf")
-A = Source("a", 1, window_rows=1)
+A = SourceNode("a", 1, window_rows=1)
 
 #: Everything that takes a number above zero, by that number.
 ABOVE_ZERO: dict[str, Callable[[float], object]] = {
@@ -61,15 +61,15 @@ ABOVE_ZERO: dict[str, Callable[[float], object]] = {
     "tran window": lambda x: Input(1, x, 1, 0.1),
     "tran groups": lambda x: Input(1, 1, x, 0.1),
     "tran selectivity": lambda x: Input(1, 1, 1, x),
-    "ayad rate": lambda x: Source("a", x, window_rows=1),
-    "ayad window": lambda x: Source("a", 1, window_rows=x),
-    "ayad time window": lambda x: Source("a", 1, window_s=x),
-    "ayad selection": lambda x: Selection(A, x),
-    "ayad join": lambda x: WindowJoin(A, A, x),
+    "ayad rate": lambda x: SourceNode("a", x, window_rows=1),
+    "ayad window": lambda x: SourceNode("a", 1, window_rows=x),
+    "ayad time window": lambda x: SourceNode("a", 1, window_s=x),
+    "ayad selection": lambda x: SelectionNode(A, x),
+    "ayad join": lambda x: JoinNode(A, A, x),
     "ayad tie": lambda x: Tie("a", "b", x),
     "ayad filter": lambda x: Filter("a", x),
-    "ayad processors": lambda x: Budget(processors=x),
-    "ayad weights": lambda x: Wishes(weights={"a": x}),
+    "ayad processors": lambda x: RowBudget(processors=x),
+    "ayad weights": lambda x: SheddingPolicy(weights={"a": x}),
 }
 
 #: Everything that takes zero as well.
@@ -81,9 +81,9 @@ NOT_NEGATIVE: dict[str, Callable[[float], object]] = {
     "tran rate": lambda x: Input(x, 1, 1, 0.1),
     "tran weight": lambda x: AggregationWeights(group_s=x),
     "ayad cost": lambda x: SideCosts(probe_s=x),
-    "ayad selection cost": lambda x: Selection(A, 1, x),
+    "ayad selection cost": lambda x: SelectionNode(A, 1, x),
     "ayad row cost": cost_per_row,
-    "ayad least rate": lambda x: Wishes(least_rows_per_s={"a": x}),
+    "ayad least rate": lambda x: SheddingPolicy(least_rows_per_s={"a": x}),
 }
 
 
@@ -113,7 +113,7 @@ def test_a_window_is_measured_one_way() -> None:
     with pytest.raises(InputError, match="either a number of rows or a length in seconds"):
         Stream(1, None, 50)
     with pytest.raises(InputError, match="either a number of rows or a length in seconds"):
-        Source("a", 1, window_rows=1, window_s=1)
+        SourceNode("a", 1, window_rows=1, window_s=1)
 
 
 @pytest.mark.parametrize("buckets", [0, -1, 1.5, True])
@@ -152,9 +152,9 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: AggregationJoin((Input(1, 1, 1, 1),) * 2, "merge"), 'no join method "merge"'),  # type: ignore[arg-type]
     (lambda: Input(1, 1, 0.5, 0.1), "at least one group"),
     (lambda: Input(1, 1, 1, 0.1, passes=3), "once or twice, got 3"),
-    (lambda: Budget(headroom=1), "leaves nothing to compute with"),
-    (lambda: Budget(headroom=NAN), "between zero and one"),
-    (lambda: Budget(memory_rows=NAN), "above zero rows"),
+    (lambda: RowBudget(headroom=1), "leaves nothing to compute with"),
+    (lambda: RowBudget(headroom=NAN), "between zero and one"),
+    (lambda: RowBudget(memory_rows=NAN), "above zero rows"),
     (lambda: FigureLines("x", (1,), ()).line("LAP"), 'no line "LAP"'),
 ]
 

@@ -49,7 +49,7 @@ class OverloadWorkload:
     others.
     """
 
-    list_batches: int = 20
+    batches: int = 20
     trigger_s: float = 10.0
     first_rows_per_s: int = 2_500
     window_s: int = 10
@@ -88,7 +88,7 @@ class OverloadResult:
 
     flood: OverloadWorkload
     sustained_rows_per_s: float
-    list_batches: tuple[SparkBatchMetrics, ...]
+    batches: tuple[SparkBatchMetrics, ...]
     decisions: tuple[Controls, ...]
     most_rows_out_per_s: float
     safely: float

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 import watersmeet as wm
-from watersmeet.planner.models.ayad import Budget, PlanCost, PlanNode, WindowJoin, plan_cost
+from watersmeet.planner.models.ayad import BinaryPlanCost, JoinNode, PlanNode, RowBudget, plan_cost
 from watersmeet_lab.papers.ayad.models import example_1_plans
 from watersmeet_lab.papers.claims import Claim, exact_claim, shape_claim, words_claim
 from watersmeet_lab.papers.effort import Effort
@@ -71,7 +71,7 @@ def _random_stream(rng: np.random.Generator, rate: int, seconds: int) -> pa.Tabl
     )
 
 
-def _exact_claims(costs: dict[str, PlanCost]) -> list[Claim]:
+def _exact_claims(costs: dict[str, BinaryPlanCost]) -> list[Claim]:
     plans = [costs[name] for name in PLANS]
     return [
         exact_claim(
@@ -112,10 +112,10 @@ def _intermediate_rates() -> list[float]:
     return [plan_cost(_first_join(plan)).output.rows_per_s for plan in example_1_plans(0.0005).values()]
 
 
-def _first_join(plan: PlanNode) -> WindowJoin:
+def _first_join(plan: PlanNode) -> JoinNode:
     """The join below the topmost one."""
-    assert isinstance(plan, WindowJoin)
-    return next(each for each in (plan.left, plan.right) if isinstance(each, WindowJoin))
+    assert isinstance(plan, JoinNode)
+    return next(each for each in (plan.left, plan.right) if isinstance(each, JoinNode))
 
 
 def _feasibility_claims() -> list[Claim]:
@@ -132,7 +132,9 @@ def _feasibility_claims() -> list[Claim]:
 
 
 def _list_feasible_plans(row_s: float) -> str:
-    return ", ".join(name for name, plan in example_1_plans(row_s).items() if Budget().holds(plan_cost(plan))) or "none"
+    return (
+        ", ".join(name for name, plan in example_1_plans(row_s).items() if RowBudget().holds(plan_cost(plan))) or "none"
+    )
 
 
 def _engine_rate_claim(label: str, rate: float) -> Claim:
@@ -147,7 +149,7 @@ def _engine_rate_claim(label: str, rate: float) -> Claim:
     )
 
 
-def _table(costs: dict[str, PlanCost]) -> Table:
+def _table(costs: dict[str, BinaryPlanCost]) -> Table:
     inner = dict(zip(PLANS, _intermediate_rates(), strict=True))
     rows = tuple(
         (
@@ -178,7 +180,7 @@ def _measured_table(measured: dict[str, float]) -> Table:
     )
 
 
-def _plot(costs: dict[str, PlanCost], measured: dict[str, float]) -> Plot:
+def _plot(costs: dict[str, BinaryPlanCost], measured: dict[str, float]) -> Plot:
     modelled = tuple(float(QUERIES[label][2]) for label in measured)
     return Plot(
         "example-1",

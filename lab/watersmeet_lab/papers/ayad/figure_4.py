@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from watersmeet.planner.models.ayad import Budget, Selection, Source, plan_cost
+from watersmeet.planner.models.ayad import RowBudget, SelectionNode, SourceNode, plan_cost
 from watersmeet_lab.papers.claims import exact_claim, words_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Table
 
-SOURCE = Source("s", 1000, window_rows=1)
+SOURCE = SourceNode("s", 1000, window_rows=1)
 #: Selectivity and seconds per tuple of σ1 and σ2.
 FIRST, SECOND = (0.25, 5e-4), (0.5, 1e-3)
-PLANS = {"A": Selection(Selection(SOURCE, *FIRST), *SECOND), "B": Selection(Selection(SOURCE, *SECOND), *FIRST)}
+PLANS = {
+    "A": SelectionNode(SelectionNode(SOURCE, *FIRST), *SECOND),
+    "B": SelectionNode(SelectionNode(SOURCE, *SECOND), *FIRST),
+}
 
 
 def figure_4(effort: Effort) -> Exhibit:
     costs = {name: plan_cost(plan) for name, plan in PLANS.items()}
-    feasible = ", ".join(name for name, cost in costs.items() if Budget().holds(cost))
+    feasible = ", ".join(name for name, cost in costs.items() if RowBudget().holds(cost))
     claims = (
         exact_claim("ayad.figure4.a", "milliseconds per second of plan A: 500 and 250", 750, 1000 * costs["A"].cpu),
         exact_claim("ayad.figure4.b", "milliseconds per second of plan B: 250 and 1000", 1250, 1000 * costs["B"].cpu),
         words_claim("ayad.figure4.feasible", "the plan that is feasible", "A", feasible),
     )
     rows = tuple(
-        (name, 1000 * cost.cpu, "yes" if Budget().holds(cost) else "no", cost.output.rows_per_s)
+        (name, 1000 * cost.cpu, "yes" if RowBudget().holds(cost) else "no", cost.output.rows_per_s)
         for name, cost in costs.items()
     )
     return Exhibit(

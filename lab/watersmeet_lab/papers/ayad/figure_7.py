@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from watersmeet.planner.models.ayad import plan_cost
-from watersmeet.planner.models.ayad_drops import best_approximation, best_drops, coefficients
+from watersmeet.planner.models.ayad_drops import best_approximation, best_drops, source_coefficients
 from watersmeet_lab.papers.ayad.example_1 import WHOLE_QUERY, measure_output_rate
 from watersmeet_lab.papers.ayad.models import example_1, example_1_plans
 from watersmeet_lab.papers.ayad.models import figure_7 as modelled
@@ -96,7 +96,7 @@ def _engine_claim(measured: tuple[Line, ...]) -> Claim:
 
 
 def _coefficient_claims() -> list[Claim]:
-    known = {name: coefficients(plan) for name, plan in example_1_plans(1.0).items()}
+    known = {name: source_coefficients(plan) for name, plan in example_1_plans(1.0).items()}
     return [
         *(
             exact_claim(
@@ -188,7 +188,7 @@ def _search_claim() -> Claim:
 
 
 def _knapsack_table() -> Table:
-    known = {name: coefficients(plan) for name, plan in example_1_plans(1.0).items()}
+    known = {name: source_coefficients(plan) for name, plan in example_1_plans(1.0).items()}
     rows = tuple(
         (f"({name})", s, *known[name][s], known[name][s][0] / known[name][s][1]) for name in STREAM_COSTS for s in "ABC"
     )

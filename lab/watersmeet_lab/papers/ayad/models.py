@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from watersmeet.planner.models.ayad import PlanNode, SideCosts, Source, WindowJoin
+from watersmeet.planner.models.ayad import JoinNode, PlanNode, SideCosts, SourceNode
 from watersmeet.planner.models.ayad_drops import best_drops
 from watersmeet.planner.models.ayad_search import JoinQuery, Tie, cost_per_row
 from watersmeet_lab.papers.exhibit import FigureLines, figure_from_points
 
-A, B, C = (Source(name, rate, window_rows=10) for name, rate in (("A", 10), ("B", 20), ("C", 70)))
+A, B, C = (SourceNode(name, rate, window_rows=10) for name, rate in (("A", 10), ("B", 20), ("C", 70)))
 MILLISECONDS = tuple(step / 1000 for step in range(1, 121))
 
 
@@ -27,8 +27,8 @@ def example_1_plans(row_s: float) -> dict[str, PlanNode]:
     """(a) (A ⋈ B) ⋈ C, (b) A ⋈ (B ⋈ C), (c) (A × C) ⋈ B."""
     side = SideCosts(probe_s=row_s)
 
-    def join(left: PlanNode, right: PlanNode, selectivity: float) -> WindowJoin:
-        return WindowJoin(left, right, selectivity, None, side, side)
+    def join(left: PlanNode, right: PlanNode, selectivity: float) -> JoinNode:
+        return JoinNode(left, right, selectivity, None, side, side)
 
     return {
         "a": join(join(A, B, 0.5), C, 0.2),

@@ -57,7 +57,7 @@ def figure_4b(effort: Effort) -> Exhibit:
 def allocate_buckets(strategy: str, average: float) -> tuple[int, ...] | None:
     """Buckets of the three slow windows and the fast one, or None where the fast one would get fewer than the slow.
 
-    >>> allocation("5 to slow", 12), allocation("Equal", 12), allocation("10 to slow", 8)
+    >>> allocate_buckets("5 to slow", 12), allocate_buckets("Equal", 12), allocate_buckets("10 to slow", 8)
     ((5, 5, 5, 33), (12, 12, 12, 12), None)
     """
     slow = SLOW_BUCKETS.get(strategy, int(average))
@@ -136,7 +136,7 @@ def model_comparisons(strategy: str, average: float) -> float:
     """Comparisons per tuple by the cost model, each origin in its best order, in which the fast stream's new rows come
     last.
 
-    >>> round(modelled("5 to slow", 12)), round(modelled("Equal", 12))
+    >>> round(model_comparisons("5 to slow", 12)), round(model_comparisons("Equal", 12))
     (824, 1579)
     """
     buckets = allocate_buckets(strategy, average)

@@ -90,7 +90,7 @@ class LinearFit:
 
 def fit_linear(times: Sequence[float], *quantities: Sequence[float]) -> LinearFit:
     """
-    >>> found = fit([5.0, 7.0, 9.0, 11.0], [1, 2, 3, 4])
+    >>> found = fit_linear([5.0, 7.0, 9.0, 11.0], [1, 2, 3, 4])
     >>> round(found.constant, 6), round(found.per_unit[0], 6), round(found.explained, 6), round(found.at(10), 6)
     (3.0, 2.0, 1.0, 23.0)
     """

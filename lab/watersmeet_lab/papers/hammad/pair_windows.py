@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from watersmeet.kernels.wjoin.mw_join import mw_join
 from watersmeet.kernels.wjoin.nlw_join import nlw_join
-from watersmeet.kernels.wjoin.outputs import WindowJoin
+from watersmeet.kernels.wjoin.outputs import WindowJoinResult
 from watersmeet_lab.papers.hammad.arrival_streams import Int64s
 from watersmeet_lab.papers.hammad.service_time import NLW, KernelRows, TimedKernel
 
@@ -28,11 +28,11 @@ def refined_kernel(name: str, pairs_us: Int64s, accept: ResultFilter) -> TimedKe
     reach = np.full(len(largest), window_us, np.int64) if name == GCA else largest
     kernel = nlw_join if name == NLW else mw_join
 
-    def join(rows: KernelRows) -> WindowJoin:
+    def join(rows: KernelRows) -> WindowJoinResult:
         found = kernel(rows.times, rows.codes, rows.offsets, rows.old, window_us, reach)
         times = [rows.times[start + found.rows[stream]] for stream, start in enumerate(rows.offsets[:-1])]
         kept = found.rows[:, accept(times)]
-        return WindowJoin(kept, found.counters)
+        return WindowJoinResult(kept, found.counters)
 
     return TimedKernel(join, window_us)
 
@@ -67,7 +67,7 @@ def along_path(steps_us: Int64s) -> ResultFilter:
 def path_pair_windows(steps_us: Int64s) -> Int64s:
     """The windows of all pairs of a path: the sum of the steps between them.
 
-    >>> derived(np.array([1, 2])).tolist()
+    >>> path_pair_windows(np.array([1, 2])).tolist()
     [[0, 1, 3], [1, 0, 2], [3, 2, 0]]
     """
     along = np.concatenate([[0], np.cumsum(steps_us)]).astype(np.int64)

@@ -22,7 +22,7 @@ import numpy as np
 from watersmeet.kernels.wjoin.hw_join import hw_join
 from watersmeet.kernels.wjoin.mw_join import mw_join
 from watersmeet.kernels.wjoin.nlw_join import nlw_join
-from watersmeet.kernels.wjoin.outputs import WindowJoin
+from watersmeet.kernels.wjoin.outputs import WindowJoinResult
 from watersmeet.kernels.wjoin.ripple_join import CLEAN_UP_EVERY, ripple_join, xjoin
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.hammad.arrival_streams import ArrivalSequence, Int64s
@@ -50,7 +50,7 @@ class TimedKernel:
     reach.
     """
 
-    join: Callable[[KernelRows], WindowJoin]
+    join: Callable[[KernelRows], WindowJoinResult]
     window_us: int
     cleans_up_every: int | None = None
 
@@ -122,7 +122,7 @@ def _to_service_times(places: tuple[float, ...], points: list[tuple[float, float
 
 
 def _measure_block(
-    effort: Effort, cases: Mapping[str, tuple[Callable[[KernelRows], WindowJoin], KernelRows, KernelRows]]
+    effort: Effort, cases: Mapping[str, tuple[Callable[[KernelRows], WindowJoinResult], KernelRows, KernelRows]]
 ) -> dict[str, tuple[float, float, float]]:
     """Seconds for the block beyond those for its first row, rows compared, and rows looked at."""
     gc.collect()
@@ -137,7 +137,7 @@ def _measure_block(
     return {name: (max(0.0, whole[name] - single[name]), *work[name]) for name in cases}
 
 
-def _time_call(join: Callable[[KernelRows], WindowJoin], rows: KernelRows) -> tuple[float, WindowJoin]:
+def _time_call(join: Callable[[KernelRows], WindowJoinResult], rows: KernelRows) -> tuple[float, WindowJoinResult]:
     start = time.process_time()
     joined = join(rows)
     return time.process_time() - start, joined

@@ -19,7 +19,7 @@ import numpy as np
 
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.calibration import structures
-from watersmeet.calibration.measurement import A, B, build_join_config, build_pane, draw_even_keys, draw_odd_keys
+from watersmeet.calibration.measurement import A, B, build_join_config, build_window_pane, draw_even_keys, draw_odd_keys
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.pane import Int64s, Pane
 from watersmeet.operators.window_join.tactics.registry import find_tactic
@@ -64,14 +64,14 @@ def build_join_case(pair: str, streams: TwoStreams, seconds: float) -> JoinCase:
         gap_us = _SECOND_US / rates[i]
         before = start_us - np.ceil(np.arange(rows[i], 0, -1) * gap_us).astype(np.int64) + 1
         after = start_us + 1 + np.floor((np.arange(round(rates[i] * seconds)) + 0.5) * gap_us).astype(np.int64)
-        old[i] = build_pane(config, i, before, _KEYS[i](rng, before.size))
+        old[i] = build_window_pane(config, i, before, _KEYS[i](rng, before.size))
         new[i] = (after, _KEYS[i](rng, after.size))
     first = min((int(times[0]), i) for i, (times, _) in new.items() if times.size)[1]
     return JoinCase(
         config,
         [(old[A],), (old[B],)],
-        {i: build_pane(config, i, *new[i]) for i in (A, B)},
-        {i: build_pane(config, i, *_first_rows(*new[i], 1 if i == first else 0)) for i in (A, B)},
+        {i: build_window_pane(config, i, *new[i]) for i in (A, B)},
+        {i: build_window_pane(config, i, *_first_rows(*new[i], 1 if i == first else 0)) for i in (A, B)},
         seconds,
     )
 
@@ -79,7 +79,7 @@ def build_join_case(pair: str, streams: TwoStreams, seconds: float) -> JoinCase:
 def structure_index(letter: str, rows: int) -> Index:
     """The structure with the paper's ten rows per bucket and hundred per node.
 
-    >>> str(index("H", 5000)), str(index("T", 5000)), str(index("N", 5000))
+    >>> str(structure_index("H", 5000)), str(structure_index("T", 5000)), str(structure_index("N", 5000))
     ('hash(500)', 'ttree(100)', 'list')
     """
     kind = LETTERS[letter]

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import permutations
 
 from watersmeet.planner.models.early_aggregation import EarlyInput, EarlyWeights, input_costs
@@ -73,7 +74,7 @@ def is_rising(line: tuple[float, ...]) -> bool:
 def format_ends(name: str, line: tuple[float, ...]) -> str:
     """The ends of a line.
 
-    >>> told("LAP", (1000.0, 2500.0))
+    >>> format_ends("LAP", (1000.0, 2500.0))
     'LAP 1,000 to 2,500'
     """
     return f"{name} {line[0]:,.0f} to {line[-1]:,.0f}"
@@ -140,8 +141,8 @@ def measure_parts(effort: Effort, number: int, inputs: Inputs, places: AxisPoint
         found[part] = measure_and_model(
             effort,
             effort.some(places.of(part)),
-            lambda value, part=part: _vary_inputs(part, small, value, places.other_rate),
-        )  # type: ignore[misc] # a lambda's default has no type
+            partial(_vary_inputs, part, small, other_rate=places.other_rate),
+        )
     return found
 
 

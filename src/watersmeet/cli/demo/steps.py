@@ -81,7 +81,8 @@ def run_demo_with_dashboard(screen: Console, port: int, engine: DemoEngine = EMB
 
 def show_question(demo: DemoContext) -> None:
     demo.screen.print(
-        f"In 2013, {demo.departure_count:,} flights left New York from Newark (ewr), Kennedy (jfk) and LaGuardia (lga). "
+        f"In 2013, {demo.departure_count:,} flights left New York from Newark (ewr), Kennedy (jfk) and "
+        "LaGuardia (lga). "
         "Each airport is a stream. Which destinations were served from all three airports, with at most 15 minutes "
         "from one airport to the next?\n"
     )
@@ -122,8 +123,8 @@ def run_join(demo: DemoContext) -> None:
     seconds = time.perf_counter() - started
     speedup = demo.span_s / seconds
     demo.screen.print(
-        f"[bold]{demo.rows.num_rows:,}[/bold] triples of flights from {demo.departure_count:,} departures, in {seconds:.2f} s "
-        f"{demo.engine.where}. That is [bold]{format_rate(demo.departure_count / seconds)}[/bold], "
+        f"[bold]{demo.rows.num_rows:,}[/bold] triples of flights from {demo.departure_count:,} departures, "
+        f"in {seconds:.2f} s {demo.engine.where}. That is [bold]{format_rate(demo.departure_count / seconds)}[/bold], "
         f"{speedup:,.0f} times faster than real time. A sample:\n"
     )
     demo.screen.print(render_rows(_sample_rows(demo.rows), _SAMPLE_ROWS))
@@ -133,8 +134,8 @@ def run_join(demo: DemoContext) -> None:
     demo.screen.print(_render_costs(predicted, sum_measured_seconds(seen, on_spark=on_spark)))
     if on_spark:
         demo.screen.print(
-            f"The costs of Spark itself are assumed, not calibrated. The first micro-batch took {seen[0].took_s:.1f} s, "
-            "mostly to start the Python workers."
+            "The costs of Spark itself are assumed, not calibrated. "
+            f"The first micro-batch took {seen[0].took_s:.1f} s, mostly to start the Python workers."
         )
 
 
@@ -187,7 +188,8 @@ def run_overload(demo: DemoContext) -> None:
     needed = wm.explain(QUERY, streams).chosen.cost.cpu_per_s
     about = wm.explain(QUERY, streams, budget=wm.Budget(processors=needed * 3 / 4))
     demo.screen.print(
-        f"The join needs {format_cores(needed)}. Suppose the machine has only three quarters of that. Any of these would help:"
+        f"The join needs {format_cores(needed)}. Suppose the machine has only three quarters of that. "
+        "Any of these would help:"
     )
     for sentence in about.remedies.sentences() if about.remedies is not None else ():
         demo.screen.print(f"  {sentence}", markup=False)
@@ -240,8 +242,8 @@ def _start_spark(demo: DemoContext) -> None:
     with quiet_spark(SHORT_RUN_JAVA_OPTIONS):
         pass  # the session stays active after the block
     demo.screen.print(
-        f"Spark took {time.perf_counter() - started:.1f} s to start. A streaming query reads the year quarter by quarter "
-        "from files and writes files, with a checkpoint. Its first micro-batch starts the Python workers.",
+        f"Spark took {time.perf_counter() - started:.1f} s to start. A streaming query reads the year "
+        "quarter by quarter from files and writes files, with a checkpoint. Its first micro-batch starts the Python workers.",
     )
 
 

@@ -19,7 +19,7 @@ Bools = NDArray[np.bool_]
 NONE = -1
 
 
-class Changes(NamedTuple):
+class EntryChanges(NamedTuple):
     """What happens to entries, by instant: rows more or less, and what that adds to their sums."""
 
     input: Int64s
@@ -31,7 +31,7 @@ class Changes(NamedTuple):
     pairs: Float64s  # 2-D
 
 
-class Entries(NamedTuple):
+class AggregationEntries(NamedTuple):
     """Per entry: how many rows it stands for, its join keys by class, the codes its conditions read, its time, and its
     sums.
 
@@ -48,7 +48,7 @@ class Entries(NamedTuple):
     pairs: Float64s  # 2-D
 
 
-class Directories(NamedTuple):
+class EntryDirectories(NamedTuple):
     """Ways to find entries: each finds those of one input that agree in some key classes. A node is one combination of
     keys.
     """
@@ -64,7 +64,7 @@ class Directories(NamedTuple):
     node_of: Int64s  # 2-D
 
 
-class Steps(NamedTuple):
+class AggregationSteps(NamedTuple):
     """For each origin, which input is probed next, by which directory, with keys from which inputs."""
 
     target: Int64s  # 2-D: [origin, step]
@@ -72,7 +72,7 @@ class Steps(NamedTuple):
     providers: Int64s  # 3-D: [origin, step, place]
 
 
-class Conditions(NamedTuple):
+class EntryConditions(NamedTuple):
     """Comparisons between codes of two inputs, and the bounds between times (no rows where there are none)."""
 
     op: Int64s
@@ -83,7 +83,7 @@ class Conditions(NamedTuple):
     later_by: Int64s  # 2-D
 
 
-class Columns(NamedTuple):
+class AggregationColumns(NamedTuple):
     """For each column of the result its owner (−1: computed elsewhere) and its place among the owner's columns."""
 
     int_owner: Int64s
@@ -94,7 +94,7 @@ class Columns(NamedTuple):
     pair_place: Int64s
 
 
-class Loops(NamedTuple):
+class AggregationCursors(NamedTuple):
     """Where the loops stand, so that a full output can be emptied in the middle of them."""
 
     chosen: Int64s
@@ -107,7 +107,7 @@ class Loops(NamedTuple):
 NEXT, LEVEL, OPENING = 0, 1, 2
 
 
-class Found(NamedTuple):
+class JoinedResults(NamedTuple):
     """Room for results: the change each comes from, the entry of every input, what it adds."""
 
     change: Int64s
@@ -117,14 +117,14 @@ class Found(NamedTuple):
     pairs: Float64s  # 2-D
 
 
-class Work(NamedTuple):
+class AggregationCounters(NamedTuple):
     """What was done, by origin and target: probes, and entries that passed."""
 
     probes: Int64s  # 2-D
     touched: Int64s  # 2-D
 
 
-class Result(NamedTuple):
+class AggregationSet(NamedTuple):
     """An aggregation set: per group its sums, the sums it had when last shown, and whether it changed since.
 
     Column 0 of the whole numbers is COUNT(*).
@@ -145,7 +145,7 @@ class Result(NamedTuple):
 DIRTY, OPEN = 0, 1
 
 
-class Shown(NamedTuple):
+class EmittedGroups(NamedTuple):
     """Room for what instants show: instant and group, the group's sums, and those shown before."""
 
     instant: Int64s
@@ -158,7 +158,7 @@ class Shown(NamedTuple):
     before_pairs: Float64s  # 2-D
 
 
-class Heaps(NamedTuple):
+class PairingHeaps(NamedTuple):
     """Pairing heaps, one per group, over distinct values with their multiplicities."""
 
     held: Int64s  # multiplicity
@@ -176,15 +176,15 @@ def _type(group: type[tuple[Any, ...]], *arrays: tuple[Any, int]) -> Any:
 
 _I, _F, _B = types.int64, types.float64, types.boolean
 
-CHANGES = _type(Changes, *[(_I, 1)] * 4, (_I, 2), (_F, 2), (_F, 2))
-ENTRIES = _type(Entries, (_I, 1), (_I, 2), (_I, 2), (_I, 1), (_I, 2), (_F, 2), (_F, 2))
-DIRECTORIES = _type(Directories, (_I, 2), (_I, 2), (_I, 2), (_I, 3), (_I, 2), (_I, 1), (_I, 2), (_I, 2), (_I, 2))
-STEPS = _type(Steps, (_I, 2), (_I, 2), (_I, 3))
-CONDITIONS = _type(Conditions, *[(_I, 1)] * 5, (_I, 2))
-COLUMNS = _type(Columns, *[(_I, 1)] * 6)
-LOOPS = _type(Loops, (_I, 1), (_I, 1), (_I, 1))
-FOUND = _type(Found, (_I, 1), (_I, 2), (_I, 2), (_F, 2), (_F, 2))
-SHOWN = _type(Shown, (_I, 1), (_I, 1), *[(_I, 2), (_F, 2), (_F, 2)] * 2)
-WORK = _type(Work, (_I, 2), (_I, 2))
-RESULT = _type(Result, *[(_I, 2), (_F, 2), (_F, 2)] * 2, (_I, 1), (_B, 1), (_I, 1))
-HEAPS = _type(Heaps, *[(_I, 1)] * 4, (_B, 1), (_I, 1))
+CHANGES = _type(EntryChanges, *[(_I, 1)] * 4, (_I, 2), (_F, 2), (_F, 2))
+ENTRIES = _type(AggregationEntries, (_I, 1), (_I, 2), (_I, 2), (_I, 1), (_I, 2), (_F, 2), (_F, 2))
+DIRECTORIES = _type(EntryDirectories, (_I, 2), (_I, 2), (_I, 2), (_I, 3), (_I, 2), (_I, 1), (_I, 2), (_I, 2), (_I, 2))
+STEPS = _type(AggregationSteps, (_I, 2), (_I, 2), (_I, 3))
+CONDITIONS = _type(EntryConditions, *[(_I, 1)] * 5, (_I, 2))
+COLUMNS = _type(AggregationColumns, *[(_I, 1)] * 6)
+LOOPS = _type(AggregationCursors, (_I, 1), (_I, 1), (_I, 1))
+FOUND = _type(JoinedResults, (_I, 1), (_I, 2), (_I, 2), (_F, 2), (_F, 2))
+SHOWN = _type(EmittedGroups, (_I, 1), (_I, 1), *[(_I, 2), (_F, 2), (_F, 2)] * 2)
+WORK = _type(AggregationCounters, (_I, 2), (_I, 2))
+RESULT = _type(AggregationSet, *[(_I, 2), (_F, 2), (_F, 2)] * 2, (_I, 1), (_B, 1), (_I, 1))
+HEAPS = _type(PairingHeaps, *[(_I, 1)] * 4, (_B, 1), (_I, 1))

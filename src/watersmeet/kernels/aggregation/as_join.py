@@ -36,34 +36,34 @@ from watersmeet.kernels.aggregation.arguments import (
     OPENING,
     STEPS,
     WORK,
-    Changes,
-    Columns,
-    Conditions,
-    Directories,
-    Entries,
-    Found,
+    AggregationColumns,
+    AggregationCounters,
+    AggregationCursors,
+    AggregationEntries,
+    AggregationSteps,
+    EntryChanges,
+    EntryConditions,
+    EntryDirectories,
     Int64s,
-    Loops,
-    Steps,
-    Work,
+    JoinedResults,
 )
-from watersmeet.kernels.aggregation.directories import first_entry, link, unlink
-from watersmeet.kernels.aggregation.double_double import add_pair, times_pair
-from watersmeet.kernels.compile import BOOL, OUT_INT64, inlined, kernel
+from watersmeet.kernels.aggregation.directories import find_first_entry, link_entry, unlink_entry
+from watersmeet.kernels.aggregation.double_double import add_pair, scale_pair
+from watersmeet.kernels.compile import BOOL, OUT_INT64, inlined_subroutine, kernel
 from watersmeet.kernels.loop_state import AT_LEAST, AT_MOST, EQUAL, LESS, MORE
 
 
 @kernel(CHANGES, ENTRIES, DIRECTORIES, STEPS, CONDITIONS, COLUMNS, LOOPS, WORK, FOUND, BOOL, allocates=False)
 def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstring
-    changes: Changes,
-    entries: Entries,
-    directories: Directories,
-    steps: Steps,
-    conditions: Conditions,
-    columns: Columns,
-    loops: Loops,
-    work: Work,
-    out: Found,
+    changes: EntryChanges,
+    entries: AggregationEntries,
+    directories: EntryDirectories,
+    steps: AggregationSteps,
+    conditions: EntryConditions,
+    columns: AggregationColumns,
+    loops: AggregationCursors,
+    work: AggregationCounters,
+    out: JoinedResults,
     joins: bool,
 ) -> int:
     """Lets changes happen until all have or `out` is full of results; returns how many it found. The next call goes on
@@ -121,7 +121,7 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                     directory = of_input[origin, place]
                     if directory == NONE:
                         break
-                    link(
+                    link_entry(
                         classes,
                         slots,
                         node_words,
@@ -142,7 +142,7 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                         directory = of_input[origin, place]
                         if directory == NONE:
                             break
-                        unlink(head, following, preceding, node_of, directory, entry)
+                        unlink_entry(head, following, preceding, node_of, directory, entry)
                 for column in range(sums.shape[1]):
                     sums[entry, column] = 0
                 for column in range(approx.shape[1]):
@@ -205,10 +205,10 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                     owner, place = pair_owner[column], 2 * pair_place[column]
                     high, low = 0.0, 0.0
                     if owner == origin:
-                        high, low = times_pair(change_pairs[at, place], change_pairs[at, place + 1], float(others))
+                        high, low = scale_pair(change_pairs[at, place], change_pairs[at, place + 1], float(others))
                     elif owner != NONE:
                         factor = float(weight * _rows_besides(rows, chosen, origin, owner))
-                        high, low = times_pair(pairs[chosen[owner], place], pairs[chosen[owner], place + 1], factor)
+                        high, low = scale_pair(pairs[chosen[owner], place], pairs[chosen[owner], place + 1], factor)
                     out_pairs[found, 2 * column] = high
                     out_pairs[found, 2 * column + 1] = low
                 found += 1
@@ -216,7 +216,7 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                 continue
             target, directory = targets[origin, level], ways[origin, level]
             if opening:
-                candidate = first_entry(
+                candidate = find_first_entry(
                     classes, slots, node_words, head, words, providers, chosen, origin, level, directory, places, mask
                 )
                 probes[origin, target] += 1
@@ -224,7 +224,9 @@ def as_join(  # noqa: PLR0912, PLR0915 # one loop nest: see the module's docstri
                 candidate = following[directory, cursor[level]]
             while candidate != NONE:
                 chosen[target] = candidate
-                if holds(ranges, times, op, left, left_column, right, right_column, later_by, target, chosen):
+                if satisfies_conditions(
+                    ranges, times, op, left, left_column, right, right_column, later_by, target, chosen
+                ):
                     break
                 candidate = following[directory, candidate]
             chosen[target] = candidate
@@ -268,7 +270,7 @@ def as_join_definition(
     return results
 
 
-@inlined
+@inlined_subroutine
 def _rows_besides(rows: Int64s, chosen: Int64s, origin: int, owner: int) -> int:
     product = 1
     for number in range(chosen.size):
@@ -277,8 +279,8 @@ def _rows_besides(rows: Int64s, chosen: Int64s, origin: int, owner: int) -> int:
     return product
 
 
-@inlined
-def holds(  # noqa: PLR0912 # a function per comparison would be called for every candidate
+@inlined_subroutine
+def satisfies_conditions(  # noqa: PLR0912 # a function per comparison would be called for every candidate
     ranges: Int64s,
     times: Int64s,
     op: Int64s,
@@ -322,7 +324,7 @@ def holds(  # noqa: PLR0912 # a function per comparison would be called for ever
 
 
 @kernel(CHANGES, OUT_INT64, allocates=False)
-def net_changes(changes: Changes, place_of: NDArray[np.int64]) -> int:
+def net_changes(changes: EntryChanges, place_of: NDArray[np.int64]) -> int:
     """Adds the changes of one entry at one instant together, in place; returns how many are left. They come by instant.
 
     `place_of` has a place per entry. What stands there from before does no harm: a place counts only where the entry

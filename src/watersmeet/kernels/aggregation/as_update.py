@@ -12,7 +12,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.aggregation.arguments import DIRTY, NONE, OPEN, RESULT, SHOWN, Result, Shown
+from watersmeet.kernels.aggregation.arguments import DIRTY, NONE, OPEN, RESULT, SHOWN, AggregationSet, EmittedGroups
 from watersmeet.kernels.aggregation.double_double import add_pair
 from watersmeet.kernels.compile import IN_FLOAT64_2D, IN_INT64, IN_INT64_2D, INT, kernel
 
@@ -24,8 +24,8 @@ def as_update(  # one loop: see `as_join`
     ints: NDArray[np.int64],
     approx: NDArray[np.float64],
     pairs: NDArray[np.float64],
-    result: Result,
-    out: Shown,
+    result: AggregationSet,
+    out: EmittedGroups,
     start: int,
     closing: int,
 ) -> tuple[int, int]:

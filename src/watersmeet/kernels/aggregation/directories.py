@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.aggregation.arguments import DIRECTORIES, NONE, Directories, Int64s
-from watersmeet.kernels.compile import IN_INT64_2D, INT, OUT_INT64, OUT_INT64_2D, inlined, kernel, piece
-from watersmeet.kernels.hashing import mix
+from watersmeet.kernels.aggregation.arguments import DIRECTORIES, NONE, EntryDirectories, Int64s
+from watersmeet.kernels.compile import IN_INT64_2D, INT, OUT_INT64, OUT_INT64_2D, inlined_subroutine, kernel, subroutine
+from watersmeet.kernels.hashing import mix_bits
 
 
-@inlined
-def first_entry(
+@inlined_subroutine
+def find_first_entry(
     classes: Int64s,
     slots: Int64s,
     node_words: Int64s,
@@ -35,7 +35,7 @@ def first_entry(
         key_class = classes[directory, place]
         if key_class == NONE:
             break
-        bits = mix(np.int64(bits ^ np.uint64(words[chosen[providers[origin, level, place]], key_class])))
+        bits = mix_bits(np.int64(bits ^ np.uint64(words[chosen[providers[origin, level, place]], key_class])))
     slot = np.int64(bits & np.uint64(mask))
     entry = NONE
     while slots[directory, slot] != NONE:
@@ -55,8 +55,8 @@ def first_entry(
     return entry
 
 
-@inlined
-def link(
+@inlined_subroutine
+def link_entry(
     classes: Int64s,
     slots: Int64s,
     node_words: Int64s,
@@ -77,7 +77,7 @@ def link(
         key_class = classes[directory, part]
         if key_class == NONE:
             break
-        bits = mix(np.int64(bits ^ np.uint64(words[entry, key_class])))
+        bits = mix_bits(np.int64(bits ^ np.uint64(words[entry, key_class])))
     slot = np.int64(bits & np.uint64(mask))
     node = slots[directory, slot]
     while node != NONE:
@@ -112,8 +112,10 @@ def link(
     head[directory, node] = entry
 
 
-@inlined
-def unlink(head: Int64s, following: Int64s, preceding: Int64s, node_of: Int64s, directory: int, entry: int) -> None:
+@inlined_subroutine
+def unlink_entry(
+    head: Int64s, following: Int64s, preceding: Int64s, node_of: Int64s, directory: int, entry: int
+) -> None:
     earlier, later = preceding[directory, entry], following[directory, entry]
     if earlier == NONE:
         head[directory, node_of[directory, entry]] = later
@@ -124,7 +126,7 @@ def unlink(head: Int64s, following: Int64s, preceding: Int64s, node_of: Int64s, 
 
 
 @kernel(DIRECTORIES)
-def place_nodes(directories: Directories) -> None:
+def rehash_nodes(directories: EntryDirectories) -> None:
     """Fills larger directories with the nodes they have."""
     mask = directories.slots.shape[1] - 1
     for directory in range(directories.nodes.size):
@@ -134,7 +136,7 @@ def place_nodes(directories: Directories) -> None:
         for node in range(directories.nodes[directory]):
             bits = np.uint64(0)
             for place in range(places):
-                bits = mix(np.int64(bits ^ np.uint64(directories.node_words[directory, node, place])))
+                bits = mix_bits(np.int64(bits ^ np.uint64(directories.node_words[directory, node, place])))
             slot = np.int64(bits & np.uint64(mask))
             while directories.slots[directory, slot] != NONE:
                 slot = (slot + 1) & mask
@@ -150,7 +152,7 @@ def intern_words(
     """
     numbers = np.empty(words.shape[0], np.int64)
     for row in range(words.shape[0]):
-        slot = slot_of(words, row, slots, known)
+        slot = find_slot(words, row, slots, known)
         if slots[slot] == NONE:
             slots[slot] = used
             for word in range(words.shape[1]):
@@ -170,19 +172,19 @@ def intern_words_definition(known: dict[tuple[int, ...], int], words: list[tuple
 
 
 @kernel(OUT_INT64_2D, INT, OUT_INT64)
-def place_words(known: NDArray[np.int64], used: int, slots: NDArray[np.int64]) -> None:
+def rehash_words(known: NDArray[np.int64], used: int, slots: NDArray[np.int64]) -> None:
     """Fills a larger directory with the rows known so far."""
     slots[:] = NONE
     for row in range(used):
-        slots[slot_of(known, row, slots, known)] = row
+        slots[find_slot(known, row, slots, known)] = row
 
 
-@piece
-def slot_of(words: NDArray[np.int64], row: int, slots: NDArray[np.int64], known: NDArray[np.int64]) -> int:
+@subroutine
+def find_slot(words: NDArray[np.int64], row: int, slots: NDArray[np.int64], known: NDArray[np.int64]) -> int:
     """Where the number of this row of words stands, or the free slot where it would."""
     bits = np.uint64(0)
     for word in range(words.shape[1]):
-        bits = mix(np.int64(bits ^ np.uint64(words[row, word])))
+        bits = mix_bits(np.int64(bits ^ np.uint64(words[row, word])))
     mask = slots.size - 1
     slot = np.int64(bits & np.uint64(mask))
     while slots[slot] != NONE and not _same_row(words, row, known, slots[slot]):
@@ -190,7 +192,7 @@ def slot_of(words: NDArray[np.int64], row: int, slots: NDArray[np.int64], known:
     return slot  # type: ignore[return-value] # numba's int
 
 
-@piece
+@subroutine
 def _same_row(words: NDArray[np.int64], row: int, known: NDArray[np.int64], number: int) -> bool:
     for word in range(words.shape[1]):  # noqa: SIM110 # all() of a generator is not Numba
         if words[row, word] != known[number, word]:

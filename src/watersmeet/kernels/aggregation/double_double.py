@@ -9,10 +9,10 @@ References: Dekker, "A floating-point technique for extending the available prec
 
 from __future__ import annotations
 
-from watersmeet.kernels.compile import piece
+from watersmeet.kernels.compile import subroutine
 
 
-@piece
+@subroutine
 def two_sum(a: float, b: float) -> tuple[float, float]:
     """The rounded sum and what rounding lost: together exactly a + b."""
     total = a + b
@@ -20,7 +20,7 @@ def two_sum(a: float, b: float) -> tuple[float, float]:
     return total, (a - (total - of_b)) + (b - of_b)
 
 
-@piece
+@subroutine
 def add_pair(high: float, low: float, more_high: float, more_low: float) -> tuple[float, float]:
     total, lost = two_sum(high, more_high)
     tail, tail_lost = two_sum(low, more_low)
@@ -28,15 +28,15 @@ def add_pair(high: float, low: float, more_high: float, more_low: float) -> tupl
     return two_sum(total, lost + tail_lost)  # type: ignore[no-any-return] # a piece is Numba's
 
 
-@piece
-def times_pair(high: float, low: float, factor: float) -> tuple[float, float]:
+@subroutine
+def scale_pair(high: float, low: float, factor: float) -> tuple[float, float]:
     """A pair times a whole number: the product of the high part is split exactly, by halves of 26 bits."""
     product = high * factor
     lost = product_error(high, factor, product)
     return two_sum(product, lost + low * factor)  # type: ignore[no-any-return] # a piece is Numba's
 
 
-@piece
+@subroutine
 def product_error(a: float, b: float, product: float) -> float:
     """What rounding lost of a · b."""
     if abs(a) > 1e290 or abs(b) > 1e290:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.aggregation.arguments import HEAPS, NONE, Heaps, Int64s
-from watersmeet.kernels.compile import IN_INT64, kernel, piece
+from watersmeet.kernels.aggregation.arguments import HEAPS, NONE, Int64s, PairingHeaps
+from watersmeet.kernels.compile import IN_INT64, kernel, subroutine
 
 
 @kernel(IN_INT64, IN_INT64, IN_INT64, IN_INT64, IN_INT64, IN_INT64, HEAPS)
@@ -24,7 +24,7 @@ def first_values(
     weights: NDArray[np.int64],
     asked_instants: NDArray[np.int64],
     asked_groups: NDArray[np.int64],
-    heaps: Heaps,
+    heaps: PairingHeaps,
 ) -> Int64s:
     """Adds values (`nodes`, −1 for none) with their signed multiplicities to their groups, by instant.
 
@@ -61,8 +61,8 @@ def first_values_definition(held: dict[int, int]) -> int | None:
     return min((value for value, count in held.items() if count), default=None)
 
 
-@piece
-def _first(heaps: Heaps, group: int) -> int:
+@subroutine
+def _first(heaps: PairingHeaps, group: int) -> int:
     root = heaps.root[group]
     while root != NONE and heaps.held[root] == 0:
         heaps.in_heap[root] = False
@@ -71,8 +71,8 @@ def _first(heaps: Heaps, group: int) -> int:
     return root  # type: ignore[no-any-return] # numba's int
 
 
-@piece
-def _meld(heaps: Heaps, a: int, b: int) -> int:
+@subroutine
+def _meld(heaps: PairingHeaps, a: int, b: int) -> int:
     if a == NONE:
         return b
     if b == NONE:
@@ -84,8 +84,8 @@ def _meld(heaps: Heaps, a: int, b: int) -> int:
     return a
 
 
-@piece
-def _joined(heaps: Heaps, first: int) -> int:
+@subroutine
+def _joined(heaps: PairingHeaps, first: int) -> int:
     """One heap out of the children of a root that is gone: melded in pairs, then the pairs from last to first."""
     pairs = NONE
     while first != NONE:

@@ -11,15 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import piece
-from watersmeet.kernels.hashing import mix
+from watersmeet.kernels.compile import subroutine
+from watersmeet.kernels.hashing import mix_bits
 
 FIRST_US = np.int64(-(2**63))
 LAST_US = np.int64(2**63 - 1)
 
 
-@piece
-def capped_reach(
+@subroutine
+def cap_reach(
     offsets: NDArray[np.int64], old: NDArray[np.int64], window_us: int, reach_us: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Per stream, how far its rows reach: its own window, never more than the window of all pairs. Refuses what no
@@ -37,14 +37,14 @@ def capped_reach(
     return reach
 
 
-@piece
-def before(time_us: int, reach_us: int) -> int:
+@subroutine
+def earliest_within(time_us: int, reach_us: int) -> int:
     """The earliest time within reach. Asked before subtracting: the compiler takes it that a difference never wraps."""
     return FIRST_US if time_us < FIRST_US + reach_us else time_us - reach_us  # type: ignore[return-value] # numba's int
 
 
-@piece
-def after(time_us: int, reach_us: int) -> int:
+@subroutine
+def latest_within(time_us: int, reach_us: int) -> int:
     """The latest time within reach."""
     return LAST_US if time_us > LAST_US - reach_us else time_us + reach_us  # type: ignore[return-value] # numba's int
 
@@ -52,7 +52,7 @@ def after(time_us: int, reach_us: int) -> int:
 NONE = -1
 
 
-class Arrivals(NamedTuple):
+class PendingArrivals(NamedTuple):
     """Per stream: its next new row, where its rows stop, the time before which none of those still to come can be, and
     if any are.
     """
@@ -63,23 +63,25 @@ class Arrivals(NamedTuple):
     to_come: NDArray[np.bool_]
 
 
-@piece
-def arrivals_of(times: NDArray[np.int64], offsets: NDArray[np.int64], old: NDArray[np.int64]) -> Arrivals:
+@subroutine
+def start_arrivals(times: NDArray[np.int64], offsets: NDArray[np.int64], old: NDArray[np.int64]) -> PendingArrivals:
     n = old.size
-    arrivals = Arrivals(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.bool_))
+    arrivals = PendingArrivals(
+        np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.bool_)
+    )
     for stream in range(n):
         arrivals.next_row[stream] = offsets[stream] + old[stream]
         arrivals.stop[stream] = offsets[stream + 1]
-    first = next_stream(times, arrivals)
+    first = find_next_stream(times, arrivals)
     for stream in range(n):
-        leave(arrivals, stream)
+        finish_arrival(arrivals, stream)
         if first != NONE:
             arrivals.last_us[stream] = times[arrivals.next_row[first]]
     return arrivals
 
 
-@piece
-def next_stream(times: NDArray[np.int64], arrivals: Arrivals) -> int:
+@subroutine
+def find_next_stream(times: NDArray[np.int64], arrivals: PendingArrivals) -> int:
     """The stream whose new row arrives next, or NONE."""
     chosen, chosen_us = NONE, LAST_US
     for stream in range(arrivals.next_row.size):
@@ -89,8 +91,8 @@ def next_stream(times: NDArray[np.int64], arrivals: Arrivals) -> int:
     return chosen
 
 
-@piece
-def arrive(times: NDArray[np.int64], arrivals: Arrivals, stream: int) -> int:
+@subroutine
+def take_arrival(times: NDArray[np.int64], arrivals: PendingArrivals, stream: int) -> int:
     """Takes the stream's next row: the paper's "update V"."""
     row: int = arrivals.next_row[stream]
     arrivals.next_row[stream] = row + 1
@@ -98,23 +100,23 @@ def arrive(times: NDArray[np.int64], arrivals: Arrivals, stream: int) -> int:
     return row
 
 
-@piece
-def leave(arrivals: Arrivals, stream: int) -> None:
+@subroutine
+def finish_arrival(arrivals: PendingArrivals, stream: int) -> None:
     """Once its last new row has been joined, a stream no longer holds back the others' buffers: nothing of it is to
     come in this call.
     """
     arrivals.to_come[stream] = arrivals.next_row[stream] < arrivals.stop[stream]
 
 
-@piece
-def out_before(arrivals: Arrivals, reach: NDArray[np.int64], stream: int) -> int:
+@subroutine
+def expiry_bound_us(arrivals: PendingArrivals, reach: NDArray[np.int64], stream: int) -> int:
     """The paper's IsOut as a bound: rows of the stream before it are farther than its reach from the last row of every
     other stream.
     """
     bound_us = LAST_US
     for other in range(reach.size):
         if other != stream and arrivals.to_come[other]:
-            bound_us = min(bound_us, before(arrivals.last_us[other], reach[stream]))
+            bound_us = min(bound_us, earliest_within(arrivals.last_us[other], reach[stream]))
     return bound_us  # type: ignore[return-value] # numba's int
 
 
@@ -129,8 +131,8 @@ class Buffers(NamedTuple):
     first_bucket: NDArray[np.int64]
 
 
-@piece
-def buffers_of(
+@subroutine
+def build_buffers(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
     offsets: NDArray[np.int64],
@@ -145,7 +147,7 @@ def buffers_of(
     size, held = np.zeros(first_bucket[-1], np.int64), np.zeros(first_bucket[-1], np.int64)
     for stream in range(old.size):
         for row in range(offsets[stream], offsets[stream + 1]):
-            bucket = first_bucket[stream] + bucket_number(mix(codes[row]), buckets[stream])
+            bucket = first_bucket[stream] + bucket_number(mix_bits(codes[row]), buckets[stream])
             bucket_of[row] = bucket
             size[bucket] += 1
             if row - offsets[stream] < old[stream]:
@@ -168,7 +170,7 @@ def buffers_of(
     return Buffers(sorted_times, sorted_codes, rows, front, filled, first_bucket)
 
 
-@piece
+@subroutine
 def _first_buckets(old: NDArray[np.int64], buckets: NDArray[np.int64]) -> NDArray[np.int64]:
     if buckets.size != old.size:
         raise ValueError("every stream needs its number of buckets")
@@ -180,23 +182,23 @@ def _first_buckets(old: NDArray[np.int64], buckets: NDArray[np.int64]) -> NDArra
     return first
 
 
-@piece
+@subroutine
 def bucket_number(bits: np.uint64, buckets: int) -> int:
     """Which of a table's buckets a mixed code falls into: its leading bits, scaled."""
     return np.int64((bits >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32))  # type: ignore[return-value] # numba's int
 
 
-@piece
-def probed_buckets(buffers: Buffers, code: int, probed: NDArray[np.int64]) -> None:
+@subroutine
+def find_buckets(buffers: Buffers, code: int, probed: NDArray[np.int64]) -> None:
     """Writes, per stream, the number of the bucket that holds the code."""
-    bits = mix(code)
+    bits = mix_bits(code)
     for stream in range(probed.size):
         first = buffers.first_bucket[stream]
         probed[stream] = first + bucket_number(bits, buffers.first_bucket[stream + 1] - first)
 
 
-@piece
-def expire(buffers: Buffers, bucket: int, out_before_us: int) -> int:
+@subroutine
+def expire_bucket(buffers: Buffers, bucket: int, out_before_us: int) -> int:
     """Takes rows before the bound off the front of a bucket; returns how many.
 
     Rows leave in the order they came. An old row that is later than new ones behind it holds them for a while; the test
@@ -209,10 +211,10 @@ def expire(buffers: Buffers, bucket: int, out_before_us: int) -> int:
     return at - start  # type: ignore[no-any-return] # numba's int
 
 
-@piece
-def expire_all(buffers: Buffers, stream: int, out_before_us: int) -> int:
+@subroutine
+def expire_stream(buffers: Buffers, stream: int, out_before_us: int) -> int:
     """Cleans every bucket of a stream; returns how many rows left."""
     expired = 0
     for bucket in range(buffers.first_bucket[stream], buffers.first_bucket[stream + 1]):
-        expired += expire(buffers, bucket, out_before_us)
+        expired += expire_bucket(buffers, bucket, out_before_us)
     return expired

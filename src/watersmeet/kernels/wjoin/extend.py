@@ -15,15 +15,15 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import IN_INT32, IN_INT64, INT, OUT_INT64_2D, kernel, piece
+from watersmeet.kernels.compile import IN_INT32, IN_INT64, INT, OUT_INT64_2D, kernel, subroutine
 from watersmeet.kernels.nested_loops import compare_codes
-from watersmeet.kernels.wjoin.buffers import FIRST_US, before
-from watersmeet.kernels.wjoin.nested_scan import set_period, take_matches
-from watersmeet.kernels.wjoin.outputs import SCANS, Scans
-from watersmeet.kernels.wjoin.plane_sweep import first_from, take_new_matches
+from watersmeet.kernels.wjoin.buffers import FIRST_US, earliest_within
+from watersmeet.kernels.wjoin.nested_scan import collect_matches, set_period
+from watersmeet.kernels.wjoin.outputs import SCANS, RecordedScans
+from watersmeet.kernels.wjoin.plane_sweep import collect_new_matches, find_first_from
 
 
-class Thetas(NamedTuple):
+class ThetaComparisons(NamedTuple):
     """Comparisons of order-preserving codes: row r of stream `left[t]` has the code `values[left_at[t] + r]`, and so
     on.
     """
@@ -37,7 +37,7 @@ class Thetas(NamedTuple):
 
 
 _ROWS = types.Array(types.int32, 2, "C")
-THETAS = types.BaseTuple.from_types([types.Array(types.int64, 1, "C")] * 6, Thetas)  # type: ignore[no-untyped-call]
+THETAS = types.BaseTuple.from_types([types.Array(types.int64, 1, "C")] * 6, ThetaComparisons)  # type: ignore[no-untyped-call]
 _ARGUMENTS = (
     *[IN_INT64] * 2,
     IN_INT32,
@@ -63,8 +63,8 @@ def extend_nested(
     offsets: NDArray[np.int64],
     old: NDArray[np.int64],
     reach: NDArray[np.int64],
-    scans: Scans,
-    thetas: Thetas,
+    scans: RecordedScans,
+    thetas: ThetaComparisons,
     depth: int,
     checked_from: int,
     partials: NDArray[np.int32],
@@ -95,7 +95,7 @@ def extend_nested(
         circle_reach[depth + 1] = reach[target]
         set_period(circle_reach, chosen_us, checked_from, depth, from_us, until_us)
         code = row_codes[offsets[origin] + partials[origin, match]]
-        matched, inside = take_matches(
+        matched, inside = collect_matches(
             times,
             codes,
             numbers,
@@ -117,7 +117,7 @@ def extend_nested(
 
 
 @kernel(*_ARGUMENTS)
-def extend_swept(
+def extend_sweep(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
     numbers: NDArray[np.int32],
@@ -126,8 +126,8 @@ def extend_swept(
     offsets: NDArray[np.int64],
     old: NDArray[np.int64],
     reach: NDArray[np.int64],
-    scans: Scans,
-    thetas: Thetas,
+    scans: RecordedScans,
+    thetas: ThetaComparisons,
     depth: int,
     checked_from: int,
     partials: NDArray[np.int32],
@@ -146,15 +146,15 @@ def extend_swept(
         for outer in range(depth):
             stream = scans.loops[at, outer]
             row = partials[stream, match]
-            floor_us = max(floor_us, before(row_times[offsets[stream] + row], reach[stream]))
+            floor_us = max(floor_us, earliest_within(row_times[offsets[stream] + row], reach[stream]))
             is_fresh |= row >= old[stream]
         stop = np.int64(scans.stop[at, target])
-        start = np.int64(first_from(times, np.int64(scans.start[at, target]), stop, floor_us))
+        start = np.int64(find_first_from(times, np.int64(scans.start[at, target]), stop, floor_us))
         if used + stop - start > out.shape[1]:
             return used, match
         least_row = old[target] if depth == scans.fresh_by[at] and not is_fresh else 0
         code = row_codes[offsets[origin] + partials[origin, match]]
-        matched = take_new_matches(codes, numbers, start, stop, code, least_row, out[target], used)
+        matched = collect_new_matches(codes, numbers, start, stop, code, least_row, out[target], used)
         matched = _keep_true(thetas, partials, match, scans, at, depth, out[target], used, matched)
         _copy_bound(partials, match, scans, at, depth, out, used, matched)
         probes[origin, target] += 1
@@ -164,12 +164,12 @@ def extend_swept(
     return used, partials.shape[1]
 
 
-@piece
+@subroutine
 def _keep_true(
-    thetas: Thetas,
+    thetas: ThetaComparisons,
     partials: NDArray[np.int32],
     match: int,
-    scans: Scans,
+    scans: RecordedScans,
     at: int,
     depth: int,
     column: NDArray[np.int32],
@@ -197,8 +197,8 @@ def _keep_true(
     return stop
 
 
-@piece
-def _is_bound(scans: Scans, at: int, depth: int, stream: int) -> bool:
+@subroutine
+def _is_bound(scans: RecordedScans, at: int, depth: int, stream: int) -> bool:
     if scans.origin[at] == stream:
         return True
     found = False
@@ -207,11 +207,11 @@ def _is_bound(scans: Scans, at: int, depth: int, stream: int) -> bool:
     return found
 
 
-@piece
+@subroutine
 def _copy_bound(
     partials: NDArray[np.int32],
     match: int,
-    scans: Scans,
+    scans: RecordedScans,
     at: int,
     depth: int,
     out: NDArray[np.int32],

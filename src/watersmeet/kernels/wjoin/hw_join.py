@@ -16,31 +16,31 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import IN_INT64, INT, kernel, piece
+from watersmeet.kernels.compile import IN_INT64, INT, kernel, subroutine
 from watersmeet.kernels.wjoin.buffers import (
     NONE,
     Buffers,
-    arrivals_of,
-    arrive,
-    buffers_of,
-    capped_reach,
-    expire,
-    leave,
-    next_stream,
-    out_before,
-    probed_buckets,
+    build_buffers,
+    cap_reach,
+    expire_bucket,
+    expiry_bound_us,
+    find_buckets,
+    find_next_stream,
+    finish_arrival,
+    start_arrivals,
+    take_arrival,
 )
-from watersmeet.kernels.wjoin.nested_scan import join_arrival, scan_of
+from watersmeet.kernels.wjoin.nested_scan import join_arrival, new_nested_scan
 from watersmeet.kernels.wjoin.outputs import (
     SCANS,
-    Counters,
-    Scanned,
-    Scans,
-    WindowJoin,
-    finished,
-    no_rows,
-    no_scans,
-    no_work,
+    RecordedScans,
+    ScannedRows,
+    WindowJoinCounters,
+    WindowJoinResult,
+    build_result,
+    empty_scans,
+    new_columns,
+    new_counters,
 )
 
 
@@ -53,10 +53,10 @@ def hw_join(
     window_us: int,
     reach_us: NDArray[np.int64],
     buckets: NDArray[np.int64],
-) -> WindowJoin:
+) -> WindowJoinResult:
     """The combinations of `window_join_definition`, by hash tables of `buckets[s]` buckets for stream s."""
-    rows, count, counters, _ = _run(times, codes, offsets, old, window_us, reach_us, buckets, no_scans(old.size))
-    return finished(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
+    rows, count, counters, _ = _run(times, codes, offsets, old, window_us, reach_us, buckets, empty_scans(old.size))
+    return build_result(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
 
 
 @kernel(*[IN_INT64] * 4, INT, *[IN_INT64] * 2, SCANS)
@@ -68,14 +68,14 @@ def hw_scans(
     window_us: int,
     reach_us: NDArray[np.int64],
     buckets: NDArray[np.int64],
-    scans: Scans,
-) -> Scanned:
+    scans: RecordedScans,
+) -> ScannedRows:
     """Record the scans of `hw_join` without doing them."""
     _, _, counters, buffers = _run(times, codes, offsets, old, window_us, reach_us, buckets, scans)
-    return Scanned(buffers.times, buffers.codes, buffers.rows, counters)
+    return ScannedRows(buffers.times, buffers.codes, buffers.rows, counters)
 
 
-@piece
+@subroutine
 def _run(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
@@ -84,29 +84,29 @@ def _run(
     window_us: int,
     reach_us: NDArray[np.int64],
     buckets: NDArray[np.int64],
-    scans: Scans,
-) -> tuple[NDArray[np.int32], np.int64, Counters, Buffers]:
+    scans: RecordedScans,
+) -> tuple[NDArray[np.int32], np.int64, WindowJoinCounters, Buffers]:
     n = old.size
-    reach = capped_reach(offsets, old, window_us, reach_us)
-    buffers = buffers_of(times, codes, offsets, old, buckets)
-    arrivals = arrivals_of(times, offsets, old)
-    scan = scan_of(reach, np.int64(0))
-    counters, rows, count = no_work(n), no_rows(n), np.int64(0)
+    reach = cap_reach(offsets, old, window_us, reach_us)
+    buffers = build_buffers(times, codes, offsets, old, buckets)
+    arrivals = start_arrivals(times, offsets, old)
+    scan = new_nested_scan(reach, np.int64(0))
+    counters, rows, count = new_counters(n), new_columns(n), np.int64(0)
     hand = buffers.first_bucket[:-1].copy()
     turn, probed_at = np.zeros(n, np.int64), np.zeros(buffers.front.size, np.int64)
-    origin = next_stream(times, arrivals)
+    origin = find_next_stream(times, arrivals)
     while origin != NONE:
-        row = arrive(times, arrivals, origin)
-        probed_buckets(buffers, codes[row], scan.buckets)
+        row = take_arrival(times, arrivals, origin)
+        find_buckets(buffers, codes[row], scan.buckets)
         for stream in range(n):
             if stream != origin:
-                out_us = out_before(arrivals, reach, stream)
+                out_us = expiry_bound_us(arrivals, reach, stream)
                 bucket = scan.buckets[stream]
                 turn[stream] += 1
                 probed_at[bucket] = turn[stream]
-                counters.expirations[stream] += expire(buffers, bucket, out_us)
+                counters.expirations[stream] += expire_bucket(buffers, bucket, out_us)
                 if probed_at[hand[stream]] <= turn[stream] - buckets[stream]:
-                    counters.expirations[stream] += expire(buffers, hand[stream], out_us)
+                    counters.expirations[stream] += expire_bucket(buffers, hand[stream], out_us)
                 hand[stream] += 1
                 if hand[stream] == buffers.first_bucket[stream + 1]:
                     hand[stream] = buffers.first_bucket[stream]
@@ -114,6 +114,6 @@ def _run(
         rows, count = join_arrival(buffers, scan, origin, buffers.filled[bucket], counters, rows, count, scans)
         buffers.filled[bucket] += 1
         counters.inserts[origin] += 1
-        leave(arrivals, origin)
-        origin = next_stream(times, arrivals)
+        finish_arrival(arrivals, origin)
+        origin = find_next_stream(times, arrivals)
     return rows, count, counters, buffers

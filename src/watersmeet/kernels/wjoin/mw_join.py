@@ -59,20 +59,26 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import IN_INT64, INT, kernel, piece
-from watersmeet.kernels.wjoin.buffers import LAST_US, after, capped_reach
+from watersmeet.kernels.compile import IN_INT64, INT, kernel, subroutine
+from watersmeet.kernels.wjoin.buffers import LAST_US, cap_reach, latest_within
 from watersmeet.kernels.wjoin.outputs import (
     SCANS,
-    Counters,
-    Scanned,
-    Scans,
-    WindowJoin,
-    finished,
-    no_rows,
-    no_scans,
-    no_work,
+    RecordedScans,
+    ScannedRows,
+    WindowJoinCounters,
+    WindowJoinResult,
+    build_result,
+    empty_scans,
+    new_columns,
+    new_counters,
 )
-from watersmeet.kernels.wjoin.plane_sweep import Sweep, has_partners, join_admitted, period_scan_of, sweep_of
+from watersmeet.kernels.wjoin.plane_sweep import (
+    PlaneSweep,
+    has_partners,
+    join_admitted_row,
+    new_period_scan,
+    start_sweep,
+)
 
 _NONE = -1
 
@@ -85,10 +91,10 @@ def mw_join(
     old: NDArray[np.int64],
     window_us: int,
     reach_us: NDArray[np.int64],
-) -> WindowJoin:
+) -> WindowJoinResult:
     """The combinations of `window_join_definition`, by a sweep over time."""
-    rows, count, counters, _ = _run(times, codes, offsets, old, window_us, reach_us, no_scans(old.size))
-    return finished(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
+    rows, count, counters, _ = _run(times, codes, offsets, old, window_us, reach_us, empty_scans(old.size))
+    return build_result(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
 
 
 @kernel(*[IN_INT64] * 4, INT, IN_INT64, SCANS)
@@ -99,14 +105,14 @@ def mw_scans(
     old: NDArray[np.int64],
     window_us: int,
     reach_us: NDArray[np.int64],
-    scans: Scans,
-) -> Scanned:
+    scans: RecordedScans,
+) -> ScannedRows:
     """Record the scans of `mw_join` without doing them."""
     _, _, counters, sweep = _run(times, codes, offsets, old, window_us, reach_us, scans)
-    return Scanned(sweep.times, sweep.codes, sweep.rows, counters)
+    return ScannedRows(sweep.times, sweep.codes, sweep.rows, counters)
 
 
-@piece
+@subroutine
 def _run(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
@@ -114,20 +120,20 @@ def _run(
     old: NDArray[np.int64],
     window_us: int,
     reach_us: NDArray[np.int64],
-    scans: Scans,
-) -> tuple[NDArray[np.int32], np.int64, Counters, Sweep]:
+    scans: RecordedScans,
+) -> tuple[NDArray[np.int32], np.int64, WindowJoinCounters, PlaneSweep]:
     n = old.size
-    reach = capped_reach(offsets, old, window_us, reach_us)
-    sweep = sweep_of(times, codes, offsets, old, reach)
-    scan = period_scan_of(reach, old)
-    counters, rows, count = no_work(n), no_rows(n), np.int64(0)
+    reach = cap_reach(offsets, old, window_us, reach_us)
+    sweep = start_sweep(times, codes, offsets, old, reach)
+    scan = new_period_scan(reach, old)
+    counters, rows, count = new_counters(n), new_columns(n), np.int64(0)
     while _found_starting_tuples(sweep, reach, counters):
         ends_at, until_us = _period_end(sweep, reach)
         stream = _next_inside(sweep, until_us)
         while stream != _NONE:
             place = sweep.tail[stream]
             if has_partners(sweep, scan, stream, place):
-                rows, count = join_admitted(sweep, scan, stream, place, counters, rows, count, scans)
+                rows, count = join_admitted_row(sweep, scan, stream, place, counters, rows, count, scans)
             _admit(sweep, stream, place, old, counters)
             stream = _next_inside(sweep, until_us)
         if until_us == LAST_US:
@@ -136,8 +142,8 @@ def _run(
     return rows, count, counters, sweep
 
 
-@piece
-def _found_starting_tuples(sweep: Sweep, reach: NDArray[np.int64], counters: Counters) -> bool:
+@subroutine
+def _found_starting_tuples(sweep: PlaneSweep, reach: NDArray[np.int64], counters: WindowJoinCounters) -> bool:
     """Mode 1: drops heads until all of them lie inside each other's windows; false if a stream runs out first or all is
     admitted.
     """
@@ -153,7 +159,7 @@ def _found_starting_tuples(sweep: Sweep, reach: NDArray[np.int64], counters: Cou
         for stream in range(n):
             for other in range(n):
                 needed_us = sweep.times[sweep.head[other]]
-                while after(sweep.times[sweep.head[stream]], min(reach[stream], reach[other])) < needed_us:
+                while latest_within(sweep.times[sweep.head[stream]], min(reach[stream], reach[other])) < needed_us:
                     _drop_head(sweep, stream, counters)
                     settled = False
                     if sweep.head[stream] == sweep.stop[stream]:
@@ -161,8 +167,8 @@ def _found_starting_tuples(sweep: Sweep, reach: NDArray[np.int64], counters: Cou
     return to_come
 
 
-@piece
-def _drop_head(sweep: Sweep, stream: int, counters: Counters) -> None:
+@subroutine
+def _drop_head(sweep: PlaneSweep, stream: int, counters: WindowJoinCounters) -> None:
     """A head that was never admitted is passed over without entering a buffer."""
     if sweep.head[stream] < sweep.tail[stream]:
         counters.expirations[stream] += 1
@@ -171,19 +177,19 @@ def _drop_head(sweep: Sweep, stream: int, counters: Counters) -> None:
     sweep.head[stream] += 1
 
 
-@piece
-def _period_end(sweep: Sweep, reach: NDArray[np.int64]) -> tuple[int, int]:
+@subroutine
+def _period_end(sweep: PlaneSweep, reach: NDArray[np.int64]) -> tuple[int, int]:
     """The stream whose head reaches least far, and how far."""
     ends_at, until_us = 0, LAST_US
     for stream in range(reach.size):
-        reached_us = after(sweep.times[sweep.head[stream]], reach[stream])
+        reached_us = latest_within(sweep.times[sweep.head[stream]], reach[stream])
         if reached_us < until_us:
             ends_at, until_us = stream, reached_us
     return ends_at, until_us  # type: ignore[return-value] # numba's int
 
 
-@piece
-def _next_inside(sweep: Sweep, until_us: int) -> int:
+@subroutine
+def _next_inside(sweep: PlaneSweep, until_us: int) -> int:
     """The stream whose row the sweep meets next, if that is inside the period."""
     chosen, chosen_us = _NONE, until_us
     for stream in range(sweep.head.size):
@@ -195,8 +201,8 @@ def _next_inside(sweep: Sweep, until_us: int) -> int:
     return chosen
 
 
-@piece
-def _admit(sweep: Sweep, stream: int, place: int, old: NDArray[np.int64], counters: Counters) -> None:
+@subroutine
+def _admit(sweep: PlaneSweep, stream: int, place: int, old: NDArray[np.int64], counters: WindowJoinCounters) -> None:
     sweep.tail[stream] = place + 1
     if sweep.rows[place] >= old[stream]:
         sweep.fresh[stream] = place

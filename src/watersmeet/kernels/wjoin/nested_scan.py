@@ -17,14 +17,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import piece
-from watersmeet.kernels.wjoin.buffers import FIRST_US, LAST_US, Buffers, after, before
-from watersmeet.kernels.wjoin.outputs import Counters, Scans, fill_others, with_room
+from watersmeet.kernels.compile import subroutine
+from watersmeet.kernels.wjoin.buffers import FIRST_US, LAST_US, Buffers, earliest_within, latest_within
+from watersmeet.kernels.wjoin.outputs import RecordedScans, WindowJoinCounters, fill_other_columns, reserve_columns
 
 _BEGIN = -1
 
 
-class Scan(NamedTuple):
+class NestedScan(NamedTuple):
     """The loops' state. By stream: its reach, the bucket to scan and the row chosen.
 
     By position in the circle, the origin's being 0: the stream, its reach, and the time of the row chosen. The loop at
@@ -44,10 +44,10 @@ class Scan(NamedTuple):
     checked_from: int
 
 
-@piece
-def scan_of(reach: NDArray[np.int64], checked_from: int) -> Scan:
+@subroutine
+def new_nested_scan(reach: NDArray[np.int64], checked_from: int) -> NestedScan:
     n = reach.size
-    return Scan(
+    return NestedScan(
         reach,
         np.arange(n),
         np.zeros(n, np.int32),
@@ -61,16 +61,16 @@ def scan_of(reach: NDArray[np.int64], checked_from: int) -> Scan:
     )
 
 
-@piece
+@subroutine
 def join_arrival(
     buffers: Buffers,
-    scan: Scan,
+    scan: NestedScan,
     origin: int,
     place: int,
-    counters: Counters,
+    counters: WindowJoinCounters,
     rows: NDArray[np.int32],
     count: int,
-    scans: Scans,
+    scans: RecordedScans,
 ) -> tuple[NDArray[np.int32], int]:
     """Append every combination of the row at `place`, of the origin, with rows in the others' scanned buckets; or
     record the scans.
@@ -102,19 +102,19 @@ def join_arrival(
                 scan.chosen[target], scan.chosen_us[depth] = numbers[found], times[found]
                 scan.at[depth] = _BEGIN
         else:
-            rows = with_room(rows, count, stop - start)
-            matched, inside = take_matches(
+            rows = reserve_columns(rows, count, stop - start)
+            matched, inside = collect_matches(
                 times, codes, numbers, start, stop, from_us, until_us, code, rows[target], count
             )
-            fill_others(rows, count, matched, target, scan.chosen)
+            fill_other_columns(rows, count, matched, target, scan.chosen)
             count = matched
             depth -= 1
         counters.comparisons[origin, target] += inside
     return rows, count
 
 
-@piece
-def _record(buffers: Buffers, scan: Scan, origin: int, row: int, scans: Scans) -> None:
+@subroutine
+def _record(buffers: Buffers, scan: NestedScan, origin: int, row: int, scans: RecordedScans) -> None:
     at = scans.used[0]
     scans.origin[at], scans.row[at], scans.fresh_by[at] = origin, row, 0
     for depth in range(scan.reach.size - 1):
@@ -127,7 +127,7 @@ def _record(buffers: Buffers, scan: Scan, origin: int, row: int, scans: Scans) -
     scans.used[0] = at + 1
 
 
-@piece
+@subroutine
 def _set_circle(
     reach: NDArray[np.int64], origin: int, circle: NDArray[np.int64], circle_reach: NDArray[np.int64]
 ) -> None:
@@ -137,7 +137,7 @@ def _set_circle(
         stream = stream + 1 if stream + 1 < reach.size else 0
 
 
-@piece
+@subroutine
 def set_period(
     reach: NDArray[np.int64],
     chosen_us: NDArray[np.int64],
@@ -158,17 +158,17 @@ def set_period(
             from_us[depth], until_us[depth] = LAST_US, FIRST_US
 
 
-@piece
+@subroutine
 def _period(reach: NDArray[np.int64], chosen_us: NDArray[np.int64], depth: int) -> tuple[int, int]:
     from_us, until_us = FIRST_US, LAST_US
     for each in range(depth + 1):
         both_reach = min(reach[each], reach[depth + 1])
-        from_us = max(from_us, before(chosen_us[each], both_reach))
-        until_us = min(until_us, after(chosen_us[each], both_reach))
+        from_us = max(from_us, earliest_within(chosen_us[each], both_reach))
+        until_us = min(until_us, latest_within(chosen_us[each], both_reach))
     return from_us, until_us  # type: ignore[return-value] # numba's int
 
 
-@piece
+@subroutine
 def _next_match(
     times: NDArray[np.int64], codes: NDArray[np.int64], start: int, stop: int, from_us: int, until_us: int, code: int
 ) -> tuple[int, int]:
@@ -182,8 +182,8 @@ def _next_match(
     return stop, inside
 
 
-@piece
-def take_matches(
+@subroutine
+def collect_matches(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
     numbers: NDArray[np.int32],

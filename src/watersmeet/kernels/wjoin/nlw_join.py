@@ -24,30 +24,30 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import IN_INT64, INT, kernel, piece
+from watersmeet.kernels.compile import IN_INT64, INT, kernel, subroutine
 from watersmeet.kernels.wjoin.buffers import (
     NONE,
     Buffers,
-    arrivals_of,
-    arrive,
-    buffers_of,
-    capped_reach,
-    expire,
-    leave,
-    next_stream,
-    out_before,
+    build_buffers,
+    cap_reach,
+    expire_bucket,
+    expiry_bound_us,
+    find_next_stream,
+    finish_arrival,
+    start_arrivals,
+    take_arrival,
 )
-from watersmeet.kernels.wjoin.nested_scan import join_arrival, scan_of
+from watersmeet.kernels.wjoin.nested_scan import join_arrival, new_nested_scan
 from watersmeet.kernels.wjoin.outputs import (
     SCANS,
-    Counters,
-    Scanned,
-    Scans,
-    WindowJoin,
-    finished,
-    no_rows,
-    no_scans,
-    no_work,
+    RecordedScans,
+    ScannedRows,
+    WindowJoinCounters,
+    WindowJoinResult,
+    build_result,
+    empty_scans,
+    new_columns,
+    new_counters,
 )
 
 
@@ -59,10 +59,10 @@ def nlw_join(
     old: NDArray[np.int64],
     window_us: int,
     reach_us: NDArray[np.int64],
-) -> WindowJoin:
+) -> WindowJoinResult:
     """The combinations of `window_join_definition`, by nested loops."""
-    rows, count, counters, _ = _run(times, codes, offsets, old, window_us, reach_us, no_scans(old.size))
-    return finished(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
+    rows, count, counters, _ = _run(times, codes, offsets, old, window_us, reach_us, empty_scans(old.size))
+    return build_result(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
 
 
 @kernel(*[IN_INT64] * 4, INT, IN_INT64, SCANS)
@@ -73,14 +73,14 @@ def nlw_scans(
     old: NDArray[np.int64],
     window_us: int,
     reach_us: NDArray[np.int64],
-    scans: Scans,
-) -> Scanned:
+    scans: RecordedScans,
+) -> ScannedRows:
     """Record the scans of `nlw_join` without doing them."""
     _, _, counters, buffers = _run(times, codes, offsets, old, window_us, reach_us, scans)
-    return Scanned(buffers.times, buffers.codes, buffers.rows, counters)
+    return ScannedRows(buffers.times, buffers.codes, buffers.rows, counters)
 
 
-@piece
+@subroutine
 def _run(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
@@ -88,23 +88,23 @@ def _run(
     old: NDArray[np.int64],
     window_us: int,
     reach_us: NDArray[np.int64],
-    scans: Scans,
-) -> tuple[NDArray[np.int32], np.int64, Counters, Buffers]:
+    scans: RecordedScans,
+) -> tuple[NDArray[np.int32], np.int64, WindowJoinCounters, Buffers]:
     n = old.size
-    reach = capped_reach(offsets, old, window_us, reach_us)
-    buffers = buffers_of(times, codes, offsets, old, np.ones(n, np.int64))
-    arrivals = arrivals_of(times, offsets, old)
-    scan = scan_of(reach, np.int64(0))
-    counters, rows, count = no_work(n), no_rows(n), np.int64(0)
-    origin = next_stream(times, arrivals)
+    reach = cap_reach(offsets, old, window_us, reach_us)
+    buffers = build_buffers(times, codes, offsets, old, np.ones(n, np.int64))
+    arrivals = start_arrivals(times, offsets, old)
+    scan = new_nested_scan(reach, np.int64(0))
+    counters, rows, count = new_counters(n), new_columns(n), np.int64(0)
+    origin = find_next_stream(times, arrivals)
     while origin != NONE:
-        arrive(times, arrivals, origin)
+        take_arrival(times, arrivals, origin)
         for stream in range(n):
             if stream != origin:
-                counters.expirations[stream] += expire(buffers, stream, out_before(arrivals, reach, stream))
+                counters.expirations[stream] += expire_bucket(buffers, stream, expiry_bound_us(arrivals, reach, stream))
         rows, count = join_arrival(buffers, scan, origin, buffers.filled[origin], counters, rows, count, scans)
         buffers.filled[origin] += 1
         counters.inserts[origin] += 1
-        leave(arrivals, origin)
-        origin = next_stream(times, arrivals)
+        finish_arrival(arrivals, origin)
+        origin = find_next_stream(times, arrivals)
     return rows, count, counters, buffers

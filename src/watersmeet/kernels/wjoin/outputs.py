@@ -9,12 +9,12 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import piece
+from watersmeet.kernels.compile import subroutine
 
 _FIRST_ROOM = 1 << 10
 
 
-class Counters(NamedTuple):
+class WindowJoinCounters(NamedTuple):
     """The work done, by (origin, target) or by stream.
 
     A probe is one look of a (partial) combination into the target's buffer, `touched` are the rows it passes there, and
@@ -29,19 +29,19 @@ class Counters(NamedTuple):
     expirations: NDArray[np.int64]
 
 
-class WindowJoin(NamedTuple):
+class WindowJoinResult(NamedTuple):
     """`rows[s, m]` is the row of stream s in result m, numbered from the start of the stream; `rows[s]` is contiguous.
 
     The array may be a view of one with room for more: copying it would touch as much memory again as the results take.
     """
 
     rows: NDArray[np.int32]
-    counters: Counters
+    counters: WindowJoinCounters
 
 
-@piece
-def no_work(streams: int) -> Counters:
-    return Counters(
+@subroutine
+def new_counters(streams: int) -> WindowJoinCounters:
+    return WindowJoinCounters(
         np.zeros((streams, streams), np.int64),
         np.zeros((streams, streams), np.int64),
         np.zeros((streams, streams), np.int64),
@@ -50,13 +50,13 @@ def no_work(streams: int) -> Counters:
     )
 
 
-@piece
-def no_rows(streams: int) -> NDArray[np.int32]:
+@subroutine
+def new_columns(streams: int) -> NDArray[np.int32]:
     return np.empty((streams, _FIRST_ROOM), np.int32)
 
 
-@piece
-def with_room(rows: NDArray[np.int32], count: int, more: int) -> NDArray[np.int32]:
+@subroutine
+def reserve_columns(rows: NDArray[np.int32], count: int, more: int) -> NDArray[np.int32]:
     """Columns with room for `more` results after the first `count`.
 
     Doubling keeps the copying to a constant share; asking once per scan keeps the check out of the innermost loop.
@@ -70,8 +70,8 @@ def with_room(rows: NDArray[np.int32], count: int, more: int) -> NDArray[np.int3
     return grown
 
 
-@piece
-def fill_others(rows: NDArray[np.int32], first: int, stop: int, target: int, chosen: NDArray[np.int32]) -> None:
+@subroutine
+def fill_other_columns(rows: NDArray[np.int32], first: int, stop: int, target: int, chosen: NDArray[np.int32]) -> None:
     """Completes the results `first … stop - 1`, which so far have only the target's row, with the rows chosen from the
     other streams.
     """
@@ -82,17 +82,17 @@ def fill_others(rows: NDArray[np.int32], first: int, stop: int, target: int, cho
                 rows[stream, result] = row
 
 
-@piece
-def compared_all_touched(counters: Counters) -> None:
+@subroutine
+def count_touched_as_compared(counters: WindowJoinCounters) -> None:
     """For algorithms that compare the code first and check the window last."""
     for origin in range(counters.touched.shape[0]):
         for target in range(counters.touched.shape[1]):
             counters.comparisons[origin, target] = counters.touched[origin, target]
 
 
-@piece
-def finished(rows: NDArray[np.int32], count: int, counters: Counters) -> WindowJoin:
-    return WindowJoin(rows[:, :count], counters)
+@subroutine
+def build_result(rows: NDArray[np.int32], count: int, counters: WindowJoinCounters) -> WindowJoinResult:
+    return WindowJoinResult(rows[:, :count], counters)
 
 
 def window_join_definition(
@@ -133,7 +133,7 @@ def window_join_definition(
     return found
 
 
-class Scans(NamedTuple):
+class RecordedScans(NamedTuple):
     """Per recorded row: its stream and number, the streams its loops go over, and from where to where each is scanned.
 
     `fresh_by` is the last loop that has new rows to offer where the row itself is an old one (MW-join). `used[0]` rows
@@ -151,26 +151,26 @@ class Scans(NamedTuple):
 
 _INT32S = types.Array(types.int32, 1, "C")
 _INT32S_2D = types.Array(types.int32, 2, "C")
-SCANS = types.BaseTuple.from_types([*[_INT32S] * 3, *[_INT32S_2D] * 3, types.Array(types.int64, 1, "C")], Scans)  # type: ignore[no-untyped-call]
+SCANS = types.BaseTuple.from_types([*[_INT32S] * 3, *[_INT32S_2D] * 3, types.Array(types.int64, 1, "C")], RecordedScans)  # type: ignore[no-untyped-call]
 
 
-class Scanned(NamedTuple):
+class ScannedRows(NamedTuple):
     """The rows as the scans number them, and the work that does not depend on matches: insertions and expirations."""
 
     times: NDArray[np.int64]
     codes: NDArray[np.int64]
     numbers: NDArray[np.int32]
-    counters: Counters
+    counters: WindowJoinCounters
 
 
-@piece
-def no_scans(streams: int) -> Scans:
+@subroutine
+def empty_scans(streams: int) -> RecordedScans:
     nothing, nothing_2d = np.empty(0, np.int32), np.empty((0, streams), np.int32)
-    return Scans(nothing, nothing, nothing, nothing_2d, nothing_2d, nothing_2d, np.zeros(1, np.int64))
+    return RecordedScans(nothing, nothing, nothing, nothing_2d, nothing_2d, nothing_2d, np.zeros(1, np.int64))
 
 
-def room_for_scans(rows: int, streams: int) -> Scans:
+def allocate_scans(rows: int, streams: int) -> RecordedScans:
     """Room for so many rows. Called by whoever calls a kernel, so not compiled."""
     origin, row, fresh_by = (np.empty(rows, np.int32) for _ in range(3))
     loops, start, stop = (np.empty((rows, streams), np.int32) for _ in range(3))
-    return Scans(origin, row, fresh_by, loops, start, stop, np.zeros(1, np.int64))
+    return RecordedScans(origin, row, fresh_by, loops, start, stop, np.zeros(1, np.int64))

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import piece
-from watersmeet.kernels.wjoin.buffers import FIRST_US, LAST_US, after, before
-from watersmeet.kernels.wjoin.outputs import Counters, Scans, fill_others, with_room
+from watersmeet.kernels.compile import subroutine
+from watersmeet.kernels.wjoin.buffers import FIRST_US, LAST_US, earliest_within, latest_within
+from watersmeet.kernels.wjoin.outputs import RecordedScans, WindowJoinCounters, fill_other_columns, reserve_columns
 
 
-class Sweep(NamedTuple):
+class PlaneSweep(NamedTuple):
     """Stream s holds the places `head[s] … tail[s] - 1` in its buffer; those up to `stop[s]` are still to come.
 
     `fresh` is the last place of a new row admitted, by stream.
@@ -32,14 +32,14 @@ class Sweep(NamedTuple):
     fresh: NDArray[np.int64]
 
 
-@piece
-def sweep_of(
+@subroutine
+def start_sweep(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
     offsets: NDArray[np.int64],
     old: NDArray[np.int64],
     reach: NDArray[np.int64],
-) -> Sweep:
+) -> PlaneSweep:
     """The sweep at the first new row: what no new row reaches is left out, and what comes before all of them is in the
     buffers already.
 
@@ -61,14 +61,16 @@ def sweep_of(
     head, tail, stop = np.empty(old.size, np.int64), np.empty(old.size, np.int64), np.empty(old.size, np.int64)
     for stream in range(old.size):
         start, end = offsets[stream], offsets[stream + 1]
-        head[stream] = first_at_least(sorted_times, start, end, before(first_us, reach[stream]))
-        tail[stream] = first_at_least(sorted_times, head[stream], end, first_us)
-        reached_us = after(last_us, reach[stream])
-        stop[stream] = end if reached_us == LAST_US else first_at_least(sorted_times, tail[stream], end, reached_us + 1)
-    return Sweep(sorted_times, sorted_codes, rows, head, tail, stop, np.full(old.size, -1))
+        head[stream] = find_first_at_least(sorted_times, start, end, earliest_within(first_us, reach[stream]))
+        tail[stream] = find_first_at_least(sorted_times, head[stream], end, first_us)
+        reached_us = latest_within(last_us, reach[stream])
+        stop[stream] = (
+            end if reached_us == LAST_US else find_first_at_least(sorted_times, tail[stream], end, reached_us + 1)
+        )
+    return PlaneSweep(sorted_times, sorted_codes, rows, head, tail, stop, np.full(old.size, -1))
 
 
-@piece
+@subroutine
 def _merge(times: NDArray[np.int64], start: int, middle: int, stop: int, rows: NDArray[np.int32]) -> None:
     """Writes the row numbers of one stream in order of time, old rows first among equals."""
     left, right = start, middle
@@ -81,8 +83,8 @@ def _merge(times: NDArray[np.int64], start: int, middle: int, stop: int, rows: N
             right += 1
 
 
-@piece
-def first_at_least(times: NDArray[np.int64], start: int, stop: int, bound_us: int) -> int:
+@subroutine
+def find_first_at_least(times: NDArray[np.int64], start: int, stop: int, bound_us: int) -> int:
     """The first place of a sorted stretch that is not before the bound."""
     while start < stop:
         middle = (start + stop) >> 1
@@ -117,8 +119,8 @@ class PeriodScan(NamedTuple):
     has_fresh: NDArray[np.bool_]
 
 
-@piece
-def period_scan_of(reach: NDArray[np.int64], old: NDArray[np.int64]) -> PeriodScan:
+@subroutine
+def new_period_scan(reach: NDArray[np.int64], old: NDArray[np.int64]) -> PeriodScan:
     n = reach.size
     return PeriodScan(
         reach,
@@ -133,16 +135,16 @@ def period_scan_of(reach: NDArray[np.int64], old: NDArray[np.int64]) -> PeriodSc
     )
 
 
-@piece
-def join_admitted(
-    sweep: Sweep,
+@subroutine
+def join_admitted_row(
+    sweep: PlaneSweep,
     scan: PeriodScan,
     origin: int,
     place: int,
-    counters: Counters,
+    counters: WindowJoinCounters,
     rows: NDArray[np.int32],
     count: int,
-    scans: Scans,
+    scans: RecordedScans,
 ) -> tuple[NDArray[np.int32], int]:
     """Append every combination of the row at `place` with rows admitted before it, if there is something new in it; or
     record the scans.
@@ -163,7 +165,7 @@ def join_admitted(
         start, stop = scan.at[depth], sweep.tail[stream]
         least_row = scan.old[stream] if depth == fresh_by and not scan.has_fresh[depth] else 0
         if start == _BEGIN:
-            start = first_from(times, scan.start[stream], stop, scan.floor_us[depth])
+            start = find_first_from(times, scan.start[stream], stop, scan.floor_us[depth])
             counters.probes[origin, stream] += 1
             counters.touched[origin, stream] += stop - start
             counters.comparisons[origin, stream] += stop - start
@@ -175,19 +177,19 @@ def join_admitted(
                 depth += 2
                 scan.chosen[stream] = numbers[found]
                 scan.has_fresh[depth] = scan.has_fresh[depth - 1] or numbers[found] >= scan.old[stream]
-                scan.floor_us[depth] = max(scan.floor_us[depth - 1], before(times[found], scan.reach[stream]))
+                scan.floor_us[depth] = max(scan.floor_us[depth - 1], earliest_within(times[found], scan.reach[stream]))
                 scan.at[depth] = _BEGIN
         else:
-            rows = with_room(rows, count, stop - start)
-            matched = take_new_matches(codes, numbers, start, stop, code, least_row, rows[stream], count)
-            fill_others(rows, count, matched, stream, scan.chosen)
+            rows = reserve_columns(rows, count, stop - start)
+            matched = collect_new_matches(codes, numbers, start, stop, code, least_row, rows[stream], count)
+            fill_other_columns(rows, count, matched, stream, scan.chosen)
             count = matched
             depth -= 1
     return rows, count
 
 
-@piece
-def _record(sweep: Sweep, scan: PeriodScan, origin: int, row: int, fresh_by: int, scans: Scans) -> None:
+@subroutine
+def _record(sweep: PlaneSweep, scan: PeriodScan, origin: int, row: int, fresh_by: int, scans: RecordedScans) -> None:
     at = scans.used[0]
     scans.origin[at], scans.row[at], scans.fresh_by[at] = origin, row, fresh_by
     for depth in range(scan.reach.size - 1):
@@ -197,29 +199,29 @@ def _record(sweep: Sweep, scan: PeriodScan, origin: int, row: int, fresh_by: int
     scans.used[0] = at + 1
 
 
-@piece
-def has_partners(sweep: Sweep, scan: PeriodScan, origin: int, place: int) -> bool:
+@subroutine
+def has_partners(sweep: PlaneSweep, scan: PeriodScan, origin: int, place: int) -> bool:
     """Sets where each loop starts; false as soon as one of them would be empty."""
     time_us, reach = sweep.times[place], scan.reach
     for stream in range(reach.size):
         if stream != origin:
-            floor_us = before(time_us, min(reach[origin], reach[stream]))
-            scan.start[stream] = first_from(sweep.times, sweep.head[stream], sweep.tail[stream], floor_us)
+            floor_us = earliest_within(time_us, min(reach[origin], reach[stream]))
+            scan.start[stream] = find_first_from(sweep.times, sweep.head[stream], sweep.tail[stream], floor_us)
             if scan.start[stream] == sweep.tail[stream]:
                 return False
     return True
 
 
-@piece
-def first_from(times: NDArray[np.int64], start: int, stop: int, floor_us: int) -> int:
+@subroutine
+def find_first_from(times: NDArray[np.int64], start: int, stop: int, floor_us: int) -> int:
     """With one window for all, heads are never before the floor and nothing is searched."""
     if start == stop or times[start] >= floor_us:
         return start
-    return first_at_least(times, start, stop, floor_us)  # type: ignore[no-any-return] # numba's int
+    return find_first_at_least(times, start, stop, floor_us)  # type: ignore[no-any-return] # numba's int
 
 
-@piece
-def _nest(sweep: Sweep, scan: PeriodScan, origin: int) -> int:
+@subroutine
+def _nest(sweep: PlaneSweep, scan: PeriodScan, origin: int) -> int:
     """Orders the loops by reach, then by length, and returns the last depth that has new rows to offer.
 
     The order hardly changes from one row to the next, so an insertion sort has little to do.
@@ -241,7 +243,7 @@ def _nest(sweep: Sweep, scan: PeriodScan, origin: int) -> int:
     return fresh_by  # type: ignore[return-value] # numba's int
 
 
-@piece
+@subroutine
 def _nests_outside(
     reach: NDArray[np.int64], head: NDArray[np.int64], tail: NDArray[np.int64], stream: int, other: int
 ) -> bool:
@@ -250,7 +252,7 @@ def _nests_outside(
     return tail[stream] - head[stream] < tail[other] - head[other]  # type: ignore[no-any-return] # numba's bool
 
 
-@piece
+@subroutine
 def _next_match(
     codes: NDArray[np.int64], numbers: NDArray[np.int32], start: int, stop: int, code: int, least_row: int
 ) -> int:
@@ -261,8 +263,8 @@ def _next_match(
     return stop
 
 
-@piece
-def take_new_matches(
+@subroutine
+def collect_new_matches(
     codes: NDArray[np.int64],
     numbers: NDArray[np.int32],
     start: int,

@@ -19,32 +19,32 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.kernels.compile import IN_INT64, INT, kernel, piece
+from watersmeet.kernels.compile import IN_INT64, INT, kernel, subroutine
 from watersmeet.kernels.wjoin.buffers import (
     NONE,
     Buffers,
-    arrivals_of,
-    arrive,
-    buffers_of,
-    capped_reach,
-    expire_all,
-    leave,
-    next_stream,
-    out_before,
-    probed_buckets,
+    build_buffers,
+    cap_reach,
+    expire_stream,
+    expiry_bound_us,
+    find_buckets,
+    find_next_stream,
+    finish_arrival,
+    start_arrivals,
+    take_arrival,
 )
-from watersmeet.kernels.wjoin.nested_scan import join_arrival, scan_of
+from watersmeet.kernels.wjoin.nested_scan import join_arrival, new_nested_scan
 from watersmeet.kernels.wjoin.outputs import (
     SCANS,
-    Counters,
-    Scanned,
-    Scans,
-    WindowJoin,
-    compared_all_touched,
-    finished,
-    no_rows,
-    no_scans,
-    no_work,
+    RecordedScans,
+    ScannedRows,
+    WindowJoinCounters,
+    WindowJoinResult,
+    build_result,
+    count_touched_as_compared,
+    empty_scans,
+    new_columns,
+    new_counters,
 )
 
 #: New rows between two clean-ups, as in the paper's experiments.
@@ -60,15 +60,23 @@ def ripple_join(
     window_us: int,
     reach_us: NDArray[np.int64],
     clean_up_every: int,
-) -> WindowJoin:
+) -> WindowJoinResult:
     """The combinations of `window_join_definition`, by nested loops over all that has been seen since the last
     clean-up.
     """
     rows, count, counters, _ = _run(
-        times, codes, offsets, old, window_us, reach_us, np.ones(old.size, np.int64), clean_up_every, no_scans(old.size)
+        times,
+        codes,
+        offsets,
+        old,
+        window_us,
+        reach_us,
+        np.ones(old.size, np.int64),
+        clean_up_every,
+        empty_scans(old.size),
     )
-    compared_all_touched(counters)
-    return finished(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
+    count_touched_as_compared(counters)
+    return build_result(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
 
 
 @kernel(*[IN_INT64] * 4, INT, IN_INT64, INT, SCANS)
@@ -80,13 +88,13 @@ def ripple_scans(
     window_us: int,
     reach_us: NDArray[np.int64],
     clean_up_every: int,
-    scans: Scans,
-) -> Scanned:
+    scans: RecordedScans,
+) -> ScannedRows:
     """Record the scans of `ripple_join` without doing them."""
     _, _, counters, buffers = _run(
         times, codes, offsets, old, window_us, reach_us, np.ones(old.size, np.int64), clean_up_every, scans
     )
-    return Scanned(buffers.times, buffers.codes, buffers.rows, counters)
+    return ScannedRows(buffers.times, buffers.codes, buffers.rows, counters)
 
 
 @kernel(*[IN_INT64] * 4, INT, *[IN_INT64] * 2, INT)
@@ -99,13 +107,13 @@ def xjoin(
     reach_us: NDArray[np.int64],
     buckets: NDArray[np.int64],
     clean_up_every: int,
-) -> WindowJoin:
+) -> WindowJoinResult:
     """The combinations of `window_join_definition`, by hash tables of all that has been seen since the last clean-up."""
     rows, count, counters, _ = _run(
-        times, codes, offsets, old, window_us, reach_us, buckets, clean_up_every, no_scans(old.size)
+        times, codes, offsets, old, window_us, reach_us, buckets, clean_up_every, empty_scans(old.size)
     )
-    compared_all_touched(counters)
-    return finished(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
+    count_touched_as_compared(counters)
+    return build_result(rows, count, counters)  # type: ignore[no-any-return] # numba infers it
 
 
 @kernel(*[IN_INT64] * 4, INT, *[IN_INT64] * 2, INT, SCANS)
@@ -118,14 +126,14 @@ def xjoin_scans(
     reach_us: NDArray[np.int64],
     buckets: NDArray[np.int64],
     clean_up_every: int,
-    scans: Scans,
-) -> Scanned:
+    scans: RecordedScans,
+) -> ScannedRows:
     """Record the scans of `xjoin` without doing them."""
     _, _, counters, buffers = _run(times, codes, offsets, old, window_us, reach_us, buckets, clean_up_every, scans)
-    return Scanned(buffers.times, buffers.codes, buffers.rows, counters)
+    return ScannedRows(buffers.times, buffers.codes, buffers.rows, counters)
 
 
-@piece
+@subroutine
 def _run(
     times: NDArray[np.int64],
     codes: NDArray[np.int64],
@@ -135,28 +143,28 @@ def _run(
     reach_us: NDArray[np.int64],
     buckets: NDArray[np.int64],
     clean_up_every: int,
-    scans: Scans,
-) -> tuple[NDArray[np.int32], np.int64, Counters, Buffers]:
+    scans: RecordedScans,
+) -> tuple[NDArray[np.int32], np.int64, WindowJoinCounters, Buffers]:
     n = old.size
-    reach = capped_reach(offsets, old, window_us, reach_us)
-    buffers = buffers_of(times, codes, offsets, old, buckets)
-    arrivals = arrivals_of(times, offsets, old)
-    scan = scan_of(reach, n - 2)
-    counters, rows, count = no_work(n), no_rows(n), np.int64(0)
+    reach = cap_reach(offsets, old, window_us, reach_us)
+    buffers = build_buffers(times, codes, offsets, old, buckets)
+    arrivals = start_arrivals(times, offsets, old)
+    scan = new_nested_scan(reach, n - 2)
+    counters, rows, count = new_counters(n), new_columns(n), np.int64(0)
     until_clean_up = clean_up_every
-    origin = next_stream(times, arrivals)
+    origin = find_next_stream(times, arrivals)
     while origin != NONE:
-        row = arrive(times, arrivals, origin)
-        probed_buckets(buffers, codes[row], scan.buckets)
+        row = take_arrival(times, arrivals, origin)
+        find_buckets(buffers, codes[row], scan.buckets)
         bucket = scan.buckets[origin]
         rows, count = join_arrival(buffers, scan, origin, buffers.filled[bucket], counters, rows, count, scans)
         buffers.filled[bucket] += 1
         counters.inserts[origin] += 1
-        leave(arrivals, origin)
+        finish_arrival(arrivals, origin)
         until_clean_up -= 1
         if until_clean_up <= 0:
             until_clean_up = clean_up_every
             for stream in range(n):
-                counters.expirations[stream] += expire_all(buffers, stream, out_before(arrivals, reach, stream))
-        origin = next_stream(times, arrivals)
+                counters.expirations[stream] += expire_stream(buffers, stream, expiry_bound_us(arrivals, reach, stream))
+        origin = find_next_stream(times, arrivals)
     return rows, count, counters, buffers

@@ -65,7 +65,7 @@ class Attributes:
         if words.shape[0]:
             self._add_combinations(columns, words, self._numbers.intern(words), 0)
 
-    def numbers(self, columns: list[pa.Array], rows: int) -> Int64s:
+    def number_rows(self, columns: list[pa.Array], rows: int) -> Int64s:
         """The number of each row's combination of values."""
         columns = [decode_dictionary(column) for column in columns]
         words = np.zeros((rows, len(columns) + 1), np.int64)

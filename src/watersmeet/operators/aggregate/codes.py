@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from watersmeet.kernels.aggregation.directories import intern_words, place_words
+from watersmeet.kernels.aggregation.directories import intern_words, rehash_words
 from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators.keys import encode_keys, has_exact_codes
 from watersmeet.operators.window_join.join_predicates import encode_ordered, is_orderable
@@ -47,7 +47,7 @@ class Interner:
             self._known = grown
         if 2 * rows > self._slots.size:
             self._slots = np.empty(1 << int(2 * rows).bit_length(), np.int64)
-            place_words(self._known, self.used, self._slots)
+            rehash_words(self._known, self.used, self._slots)
 
 
 Int64s = NDArray[np.int64]
@@ -96,7 +96,9 @@ class ValueCodes:
         return cls(plain, None if exact else ValueNumbering(plain))
 
     def encode(self, values: pa.Array) -> Int64s:
-        return _encode_present(decode_dictionary(values), encode_keys if self.numbering is None else self.numbering.encode)
+        return _encode_present(
+            decode_dictionary(values), encode_keys if self.numbering is None else self.numbering.encode
+        )
 
 
 @dataclass
@@ -120,7 +122,7 @@ class OrderCodes:
         """Numbers that compare as the values do, as of now."""
         return codes if self.numbering is None or not codes.size else self.numbering.ranks[codes]
 
-    def values(self, codes: Int64s, missing: NDArray[np.bool_]) -> pa.Array:
+    def decode(self, codes: Int64s, missing: NDArray[np.bool_]) -> pa.Array:
         """The values of codes, null where they are missing."""
         if pa.types.is_null(self.type):
             return pa.nulls(codes.size)

@@ -31,10 +31,10 @@ def needs_compaction(state: AggregateState) -> bool:
     """Whether most of what is remembered is of rows and groups that are gone."""
     result = state.result
     coders: list[ValueCodes | OrderCodes] = [*state.classes, *result.order_codes, *result.spanning_codes]
-    remembered = [len(side.attributes) for side in state.inputs] + [result.numbers.used]
+    remembered = [len(side.attributes) for side in state.inputs] + [result.group_numbering.used]
     remembered += [extremes.nodes.used for extremes in result.extremes.values()]
     remembered += [len(coder.numbering.known) for coder in coders if coder.numbering is not None]
-    live = state.rows + int(np.count_nonzero(result.columns.ints[: result.numbers.used, 0]))
+    live = state.rows + int(np.count_nonzero(result.columns.ints[: result.group_numbering.used, 0]))
     return max(remembered) > MAX_GARBAGE and max(remembered) > 4 * live + MAX_GARBAGE
 
 
@@ -57,7 +57,7 @@ def compact_state(config: AggregateConfig, state: AggregateState) -> AggregateSt
 
 def _find_live_groups(result: ResultSet) -> Int64s:
     """Groups that have rows, that were shown with rows, or that changed since."""
-    used, columns = result.numbers.used, result.columns
+    used, columns = result.group_numbering.used, result.columns
     return np.flatnonzero((columns.ints[:used, 0] != 0) | (columns.shown_ints[:used, 0] != 0) | columns.is_dirty[:used])
 
 
@@ -66,11 +66,13 @@ def _renumber_attributes(state: AggregateState, fresh: AggregateState, live: Int
     keys.
     """
     groups_of = []
-    words = state.result.numbers.words[live]
+    words = state.result.group_numbering.words[live]
     for number, (side, new) in enumerate(zip(state.inputs, fresh.inputs, strict=True)):
         old = side.attributes
         groups = (
-            words[:, state.result.grouping_inputs.index(number)] if number in state.result.grouping_inputs else np.empty(0, np.int64)
+            words[:, state.result.grouping_inputs.index(number)]
+            if number in state.result.grouping_inputs
+            else np.empty(0, np.int64)
         )
         kept = np.unique(np.concatenate([side.rows.carried, old.examples(groups)]))
         numbers = _copy_combinations(old, new.attributes, kept)
@@ -83,7 +85,7 @@ def _renumber_attributes(state: AggregateState, fresh: AggregateState, live: Int
 
 def _copy_combinations(old: Attributes, new: Attributes, kept: Int64s) -> Int64s:
     columns = [old.values.take(place, kept) for place in range(len(old.coders))]
-    return new.numbers(columns, kept.size)
+    return new.number_rows(columns, kept.size)
 
 
 def _renumber_keys(state: AggregateState, fresh: AggregateState) -> None:
@@ -109,7 +111,7 @@ def _renumber_extremes(state: AggregateState, fresh: AggregateState) -> dict[int
             if state.result.extreme_of_aggregate[aggregate] == place
         ]
         kept = np.unique(np.concatenate([*held, *(side.rows.extremes[:, place] for side in state.inputs)]))
-        new.numbering = _keep_values(old.numbering, kept[kept < len(old.numbered.known)])
+        new.numbering = _keep_values(old.numbering, kept[kept < len(old.numbering.known)])
         for side in state.inputs:
             side.rows.extremes[:, place] = np.searchsorted(kept, side.rows.extremes[:, place])
         codes_of[place] = kept
@@ -124,7 +126,7 @@ def _keep_values(old: ValueNumbering, kept: Int64s) -> ValueNumbering:
 def _move_result(
     old: ResultSet, new: ResultSet, live: Int64s, groups_of: list[Int64s], codes_of: dict[int, Int64s]
 ) -> None:
-    words = old.numbers.words[live].copy()
+    words = old.group_numbering.words[live].copy()
     for place, number in enumerate(old.grouping_inputs):
         words[:, place] = groups_of[number][words[:, place]]
     for place, (coder, fresh) in enumerate(zip(old.spanning_codes, new.spanning_codes, strict=True)):
@@ -137,7 +139,7 @@ def _move_result(
     new.restore(
         words, old.columns.is_dirty[live], {name: getattr(old.columns, name)[live] for name in SUM_COLUMNS}, spanning
     )
-    group_of = np.full(max(old.numbers.used, 1), -1, np.int64)
+    group_of = np.full(max(old.group_numbering.used, 1), -1, np.int64)
     group_of[live] = np.arange(live.size)
     for aggregate, extremes in old.extremes.items():
         shown = np.full(live.size, -1, np.int64)

@@ -15,7 +15,7 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery, Output
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError, PlanError, QueryError, listing
-from watersmeet.kernels.aggregation.arguments import NONE, Columns
+from watersmeet.kernels.aggregation.arguments import NONE, AggregationColumns
 from watersmeet.operators.aggregate.measures import COUNT_ONLY, Measure, measure_kind_of
 from watersmeet.operators.aggregate.validity import Int64s, last_instant_us, row_starts_us
 from watersmeet.operators.expressions import evaluate
@@ -354,7 +354,7 @@ class MeasureLayout:
     in_result: tuple[ColumnOffsets, ...]
     row_widths: ColumnOffsets
     result_widths: ColumnOffsets
-    columns: Columns
+    columns: AggregationColumns
 
 
 def build_layout(config: AggregateConfig) -> MeasureLayout:
@@ -379,8 +379,8 @@ def _advance_offsets(place: ColumnOffsets, ints: int, approx: int, pairs: int) -
     return ColumnOffsets(place.ints + ints, place.approx + approx, place.pairs + pairs)
 
 
-def _build_kernel_columns(config: AggregateConfig, in_row: list[ColumnOffsets]) -> Columns:
-    found: dict[str, list[int]] = {name: [] for name in Columns._fields}
+def _build_kernel_columns(config: AggregateConfig, in_row: list[ColumnOffsets]) -> AggregationColumns:
+    found: dict[str, list[int]] = {name: [] for name in AggregationColumns._fields}
     for measure, place in zip(config.measures, in_row, strict=True):
         owner = NONE if measure.owner is None else measure.owner
         for sort, first, count in (
@@ -390,4 +390,4 @@ def _build_kernel_columns(config: AggregateConfig, in_row: list[ColumnOffsets]) 
         ):
             found[f"{sort}_owner"] += [owner] * count
             found[f"{sort}_place"] += list(range(first, first + count))
-    return Columns(**{name: np.array(values, np.int64) for name, values in found.items()})
+    return AggregationColumns(**{name: np.array(values, np.int64) for name, values in found.items()})

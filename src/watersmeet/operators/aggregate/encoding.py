@@ -62,7 +62,7 @@ def encode_rows(
         ends=row_ends_us(source.window, times, config.every_us) if released.ends is None else released.ends[chosen],
         seqs=np.zeros(size, np.int64) if released.seqs is None else released.seqs[chosen],
         words=words,
-        carried=attributes.numbers([value(each) for each in config.carried[number].attributes], size),
+        carried=attributes.number_rows([value(each) for each in config.carried[number].attributes], size),
         ranges=ranges,
         extremes=extremes,
         has_extreme=has_extreme,

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from watersmeet.kernels.aggregation.arguments import NONE, Heaps
+from watersmeet.kernels.aggregation.arguments import NONE, PairingHeaps
 from watersmeet.kernels.aggregation.pairing_heap import first_values
 from watersmeet.operators.aggregate.codes import Interner, OrderCodes
 
@@ -23,10 +23,10 @@ class Extremes:
     coder: OrderCodes
     is_max: bool
     nodes: Interner = field(default_factory=lambda: Interner(2))
-    heaps: Heaps = field(default_factory=lambda: _empty_heaps(0))
+    heaps: PairingHeaps = field(default_factory=lambda: _empty_heaps(0))
     shown: Int64s = field(default_factory=lambda: np.empty(0, np.int64))  # the node shown last, by group
 
-    def add(
+    def add_values(
         self,
         groups: Int64s,
         instants: Int64s,
@@ -54,11 +54,11 @@ class Extremes:
         groups = np.ascontiguousarray(words[:, 0])
         first_values(groups, np.zeros(groups.size, np.int64), nodes, counts, nothing, nothing, self.heaps)
 
-    def values(self, nodes: Int64s) -> pa.Array:
+    def decode_values(self, nodes: Int64s) -> pa.Array:
         missing = nodes == NONE
         codes = np.zeros(nodes.size, np.int64)
         codes[~missing] = self.nodes.words[nodes[~missing], 1]
-        return self.coder.values(codes, missing)
+        return self.coder.decode(codes, missing)
 
     def _replace_shown(self, asked: Int64s, now: Int64s) -> Int64s:
         """A group that is asked for several times showed before what it had the time before."""
@@ -85,12 +85,12 @@ class Extremes:
         self.heaps.key[: self.nodes.used] = ~keys if self.is_max else keys
 
 
-def _empty_heaps(size: int) -> Heaps:
+def _empty_heaps(size: int) -> PairingHeaps:
     held, key, child, sibling = (np.zeros(size, np.int64) for _ in range(4))
-    return Heaps(held, key, child, sibling, np.zeros(size, np.bool_), np.empty(0, np.int64))
+    return PairingHeaps(held, key, child, sibling, np.zeros(size, np.bool_), np.empty(0, np.int64))
 
 
-def _grow_heaps(heaps: Heaps, size: int) -> Heaps:
+def _grow_heaps(heaps: PairingHeaps, size: int) -> PairingHeaps:
     larger = _empty_heaps(size)
     for old, new in zip(heaps[:5], larger[:5], strict=True):
         new[: old.size] = old

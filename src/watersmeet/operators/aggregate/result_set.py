@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Column
-from watersmeet.kernels.aggregation.arguments import DIRTY, NONE, OPEN, Result, Shown
+from watersmeet.kernels.aggregation.arguments import DIRTY, NONE, OPEN, AggregationSet, EmittedGroups
 from watersmeet.kernels.aggregation.as_update import as_update
 from watersmeet.operators.aggregate.attributes import Attributes, ValueColumns
 from watersmeet.operators.aggregate.codes import Interner, OrderCodes, ValueCodes
@@ -79,7 +79,7 @@ class ResultSet:
         self.grouping_inputs = [number for number, carried in enumerate(config.carried) if carried.group_keys]
         self.spanning_codes = [ValueCodes.for_type(kind) for kind in config.spanning_types]
         self.spanning_values = ValueColumns(tuple(each.type for each in self.spanning_codes))
-        self.numbers = Interner(len(self.grouping_inputs) + 2 * len(self.spanning_codes))
+        self.group_numbering = Interner(len(self.grouping_inputs) + 2 * len(self.spanning_codes))
         self.order_codes = [OrderCodes.for_type(extreme.type) for extreme in config.extremes]
         args = {extreme.arg: place for place, extreme in enumerate(config.extremes)}
         self.extreme_of_aggregate = {
@@ -92,7 +92,7 @@ class ResultSet:
             for place, extreme in self.extreme_of_aggregate.items()
         }
         self.columns = _empty_columns(layout, 16)
-        self._shown: Shown | None = None
+        self._shown: EmittedGroups | None = None
 
     def number_groups(self, groups: list[Int64s], spanning: list[pa.Array], rows: int) -> Int64s:
         """The number of each result's group, from the numbers of its inputs' group keys and the values of keys that
@@ -104,22 +104,24 @@ class ResultSet:
         for place, (coder, values) in enumerate(zip(self.spanning_codes, spanning, strict=True)):
             words[:, len(groups) + 2 * place] = coder.encode(values)
             words[:, len(groups) + 2 * place + 1] = values.is_null().to_numpy(zero_copy_only=False)
-        before = self.numbers.used
-        found = self.intern.intern(words)
-        if spanning and self.numbers.used > before:
+        before = self.group_numbering.used
+        found = self.group_numbering.intern(words)
+        if spanning and self.group_numbering.used > before:
             _, first = np.unique(found, return_index=True)
             fresh = first[found[first] >= before]
             self.spanning_values.append([values.take(pa.array(fresh)) for values in spanning])
-        self._reserve(self.numbers.used)
+        self._reserve(self.group_numbering.used)
         return found
 
-    def add(self, results: Contributions, instants_us: Int64s, closing: int) -> list[pa.RecordBatch]:
+    def add_results(self, results: Contributions, instants_us: Int64s, closing: int) -> list[pa.RecordBatch]:
         """Adds results; every instant that is over shows the groups whose rows changed. `closing` as for the kernel."""
-        at, groups, now_ints, now_approx, now_pairs, then_ints, then_approx, then_pairs = self._update_sums(results, closing)
+        at, groups, now_ints, now_approx, now_pairs, then_ints, then_approx, then_pairs = self._update_sums(
+            results, closing
+        )
         now_nodes, then_nodes = [], []
         for place, extremes in self.extremes.items():
             arg = self.extreme_of_aggregate[place]
-            now, then = extremes.add(
+            now, then = extremes.add_values(
                 results.groups,
                 results.instants,
                 results.codes[arg],
@@ -135,12 +137,14 @@ class ResultSet:
             return []
         now_sums = GroupSums(now_ints, now_approx, now_pairs, now_nodes)
         then_sums = GroupSums(then_ints, then_approx, then_pairs, then_nodes)
-        return (self._emit_partials if self.config.partial else self._emit_changes)(instants_us[at], groups, now_sums, then_sums)
+        return (self._emit_partials if self.config.partial else self._emit_changes)(
+            instants_us[at], groups, now_sums, then_sums
+        )
 
-    def _update_sums(self, results: Contributions, closing: int) -> Shown:
+    def _update_sums(self, results: Contributions, closing: int) -> EmittedGroups:
         """Adds results to the sums; returns what the instants that are over show."""
         room = self._reserve_output(max(4096, self.columns.ints.shape[0]))
-        parts: list[Shown] = []
+        parts: list[EmittedGroups] = []
         start = 0
         while start <= results.groups.size:
             start, shown = as_update(
@@ -154,22 +158,22 @@ class ResultSet:
                 start,
                 closing,
             )
-            parts.append(Shown._make(column[:shown].copy() for column in room))
+            parts.append(EmittedGroups._make(column[:shown].copy() for column in room))
         return (
             parts[0]
             if len(parts) == 1
-            else Shown._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
+            else EmittedGroups._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
         )
 
-    def _reserve_output(self, size: int) -> Shown:
+    def _reserve_output(self, size: int) -> EmittedGroups:
         if self._shown is None or self._shown.group.size < size:
             like = (self.columns.dirty, self.columns.dirty, *self.columns[:6])
-            self._shown = Shown._make(np.empty((size, *each.shape[1:]), each.dtype) for each in like)
+            self._shown = EmittedGroups._make(np.empty((size, *each.shape[1:]), each.dtype) for each in like)
         return self._shown
 
     def restore(self, words: Int64s, dirty: Bools, sums: dict[str, NDArray[Any]], spanning: list[pa.Array]) -> None:
         """Everything as it was when these were the groups and their sums."""
-        self.intern.intern(words)
+        self.group_numbering.intern(words)
         if spanning:
             self.spanning_values.append(spanning)
         self._reserve(words.shape[0])
@@ -188,7 +192,9 @@ class ResultSet:
             chosen = differs & (sums.ints[:, 0] != 0)
             signed, numbers = sums.take(chosen), groups[chosen]
             keys = [self._key_values(number, numbers) for number in range(len(self.config.group_outputs.keys))]
-            firsts = [each.values(nodes) for each, nodes in zip(self.extremes.values(), signed.nodes, strict=True)]
+            firsts = [
+                each.decode_values(nodes) for each, nodes in zip(self.extremes.values(), signed.nodes, strict=True)
+            ]
             batches.append(
                 build_partial_batch(as_of_us[chosen], sign, keys, (signed.ints, signed.approx, signed.pairs), firsts)
             )
@@ -250,7 +256,9 @@ class ResultSet:
         def column(wanted: Column) -> pa.Array:
             if wanted.name not in computed:
                 computed[wanted.name] = (
-                    self._key_values(keys[wanted.name], groups) if wanted.name in keys else self._aggregate_values(wanted.name, sums)
+                    self._key_values(keys[wanted.name], groups)
+                    if wanted.name in keys
+                    else self._aggregate_values(wanted.name, sums)
                 )
             return computed[wanted.name]
 
@@ -266,7 +274,9 @@ class ResultSet:
             return self.spanning_values.take(self.config.spanning_keys.index(key), groups)
         owner = self.config.key_owner(key)
         place = self.config.carried[owner].attributes.index(key)
-        return self.attributes[owner].group_values(place, self.numbers.words[groups, self.grouping_inputs.index(owner)])
+        return self.attributes[owner].group_values(
+            place, self.group_numbering.words[groups, self.grouping_inputs.index(owner)]
+        )
 
     def _aggregate_values(self, name: str, sums: GroupSums) -> pa.Array:
         number = next(n for n in range(len(self.config.group_outputs.aggregates)) if aggregate_name(n) == name)
@@ -274,7 +284,7 @@ class ResultSet:
         if aggregate.arg is None:
             return pa.array(sums.ints[:, 0])
         if number in self.extremes:
-            return self.extremes[number].values(sums.nodes[list(self.extremes).index(number)])
+            return self.extremes[number].decode_values(sums.nodes[list(self.extremes).index(number)])
         place, measure = next((p, m) for p, m in enumerate(self.config.measures) if m.arg == aggregate.arg)
         at, kind = self.layout.in_result[place], measure.kind
         ints = sums.ints[:, 1 + at.ints : 1 + at.ints + kind.ints]
@@ -296,14 +306,14 @@ class ResultSet:
             self.columns = larger
 
 
-def _empty_columns(layout: MeasureLayout, size: int) -> Result:
+def _empty_columns(layout: MeasureLayout, size: int) -> AggregationSet:
     ints = np.zeros((size, 1 + layout.result_widths.ints), np.int64)
     approx = np.zeros((size, layout.result_widths.approx), np.float64)
     pairs = np.zeros((size, 2 * layout.result_widths.pairs), np.float64)
     clock = np.zeros(2, np.int64)
     clock[DIRTY], clock[OPEN] = 0, NONE
     shown = ints.copy(), approx.copy(), pairs.copy()
-    return Result(ints, approx, pairs, *shown, np.zeros(size, np.int64), np.zeros(size, np.bool_), clock)
+    return AggregationSet(ints, approx, pairs, *shown, np.zeros(size, np.int64), np.zeros(size, np.bool_), clock)
 
 
 def _divide_by_counts(sums: pa.Array, counts: Int64s) -> pa.Array:

@@ -138,11 +138,11 @@ def _read_attributes(attributes: Attributes, parts: PartTables) -> None:
 def _write_result(result: ResultSet, parts: list[bytes]) -> None:
     for coder in _list_coders(result):
         _write_codes(coder, parts)
-    groups = result.numbers.used
+    groups = result.group_numbering.used
     dirty = np.zeros(groups, np.bool_)
     dirty[result.columns.dirty[: result.columns.clock[DIRTY]]] = True
     sums = {name: getattr(result.columns, name)[:groups] for name in SUM_COLUMNS}
-    parts.append(_table_bytes({"words": result.numbers.words, "dirty": dirty, **sums}))
+    parts.append(_table_bytes({"words": result.group_numbering.words, "dirty": dirty, **sums}))
     spanning = {f"v{place}": result.spanning_values.column(place) for place in range(len(result.spanning_codes))}
     parts.append(to_ipc_bytes(pa.table({"n": pa.array(np.arange(groups if spanning else 0)), **spanning})))
     for extremes in result.extremes.values():
@@ -152,7 +152,7 @@ def _write_result(result: ResultSet, parts: list[bytes]) -> None:
 def _read_result(result: ResultSet, parts: PartTables) -> None:
     for coder in _list_coders(result):
         _read_codes(coder, parts)
-    like = {"words": result.numbers.words, "dirty": np.zeros(0, np.bool_)}
+    like = {"words": result.group_numbering.words, "dirty": np.zeros(0, np.bool_)}
     found = _read_arrays(next(parts), like | {name: getattr(result.columns, name) for name in SUM_COLUMNS})
     spanning = next(parts)
     values = [spanning.column(f"v{place}").combine_chunks() for place in range(len(result.spanning_codes))]

@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from watersmeet.kernels.aggregation.arguments import (
     NEXT,
     NONE,
-    Changes,
-    Conditions,
-    Directories,
-    Entries,
-    Found,
-    Loops,
-    Steps,
-    Work,
+    AggregationCounters,
+    AggregationCursors,
+    AggregationEntries,
+    AggregationSteps,
+    EntryChanges,
+    EntryConditions,
+    EntryDirectories,
+    JoinedResults,
 )
 from watersmeet.kernels.aggregation.as_join import as_join
-from watersmeet.kernels.aggregation.directories import place_nodes
+from watersmeet.kernels.aggregation.directories import rehash_nodes
 from watersmeet.operators.aggregate.codes import Interner
 from watersmeet.operators.aggregate.config import AggregateConfig, MeasureLayout
 from watersmeet.operators.aggregate.window_rows import WindowRows
@@ -114,17 +114,19 @@ class JoinTables:
         """Puts rows into the tables without joining them; returns their entries."""
         entries = self.assign_entries(number, rows)
         self.reserve_directories(len(rows))
-        changes = build_changes(number, 1, rows.with_entries(entries), np.arange(len(rows)), np.zeros(len(rows), np.int64))
+        changes = build_changes(
+            number, 1, rows.with_entries(entries), np.arange(len(rows)), np.zeros(len(rows), np.int64)
+        )
         inputs = len(self.config.inputs)
-        uncounted = Work(np.zeros((inputs, inputs), np.int64), np.zeros((inputs, inputs), np.int64))
+        uncounted = AggregationCounters(np.zeros((inputs, inputs), np.int64), np.zeros((inputs, inputs), np.int64))
         for _ in self.join(changes, uncounted, self.allocate_results(1), joins=False):
             pass
         return entries
 
-    def allocate_results(self, results: int) -> Found:
+    def allocate_results(self, results: int) -> JoinedResults:
         """Room for so many results."""
         widths = self.layout.result_widths
-        return Found(
+        return JoinedResults(
             change=np.empty(results, np.int64),
             met=np.empty((results, len(self.config.inputs)), np.int64),
             ints=np.empty((results, 1 + widths.ints), np.int64),
@@ -132,10 +134,12 @@ class JoinTables:
             pairs=np.empty((results, 2 * widths.pairs), np.float64),
         )
 
-    def join(self, changes: Changes, work: Work, out: Found, *, joins: bool = True) -> Iterator[int]:
+    def join(
+        self, changes: EntryChanges, work: AggregationCounters, out: JoinedResults, *, joins: bool = True
+    ) -> Iterator[int]:
         """Lets changes happen; yields the number of results each time `out` is full, and once at the end."""
         inputs = len(self.config.inputs)
-        loops = Loops(
+        loops = AggregationCursors(
             np.full(inputs, NONE, np.int64), np.full(inputs, NONE, np.int64), np.array([0, NONE, 0], np.int64)
         )
         while loops.clock[NEXT] < changes.input.size:
@@ -175,7 +179,7 @@ class JoinTables:
         return np.concatenate([reused, np.arange(first, self._used, dtype=np.int64)])
 
     def _grow(self, size: int) -> None:
-        self.entries = Entries(*(_extend_rows(values, size) for values in self.entries))
+        self.entries = AggregationEntries(*(_extend_rows(values, size) for values in self.entries))
         self.carried = _extend_rows(self.carried, size)
         self.extremes, self.has_extreme = _extend_rows(self.extremes, size), _extend_rows(self.has_extreme, size)
         links = {
@@ -193,11 +197,11 @@ class JoinTables:
         self.has_extreme[entries] = rows.has_extreme
 
 
-def build_changes(number: int, sign: int, rows: WindowRows, which: Int64s, instants: Int64s) -> Changes:
+def build_changes(number: int, sign: int, rows: WindowRows, which: Int64s, instants: Int64s) -> EntryChanges:
     """Some rows of a window entering (+1) or leaving (−1), at these instants."""
     pairs = np.zeros((which.size, 2 * rows.floats.shape[1]), np.float64)
     pairs[:, ::2] = sign * rows.floats[which]
-    return Changes(
+    return EntryChanges(
         input=np.full(which.size, number, np.int64),
         entry=rows.entry[which],
         rows=np.full(which.size, sign, np.int64),
@@ -212,7 +216,7 @@ def _range_count(config: AggregateConfig) -> int:
     return sum(len(each.ranges) for each in config.join.inputs)
 
 
-def _build_steps(config: AggregateConfig, ways: list[_AccessPath]) -> Steps:
+def _build_steps(config: AggregateConfig, ways: list[_AccessPath]) -> AggregationSteps:
     inputs, places = len(config.join.inputs), max((len(way.classes) for way in ways), default=0)
     target, directory = (np.full((inputs, max(inputs - 1, 0)), NONE, np.int64) for _ in range(2))
     providers = np.full((inputs, max(inputs - 1, 0), places), NONE, np.int64)
@@ -221,10 +225,10 @@ def _build_steps(config: AggregateConfig, ways: list[_AccessPath]) -> Steps:
             target[origin, place] = step.target
             directory[origin, place] = ways.index(_AccessPath(step.target, step.key_classes))
             providers[origin, place, : len(step.providers)] = step.providers
-    return Steps(target, directory, providers)
+    return AggregationSteps(target, directory, providers)
 
 
-def _build_conditions(config: AggregateConfig) -> Conditions:
+def _build_conditions(config: AggregateConfig) -> EntryConditions:
     first = len(config.join.classes.keys)
     rows = [
         (OP_CODES[t.op], t.left, t.left_column - first, t.right, t.right_column - first) for t in config.join.thetas
@@ -232,12 +236,12 @@ def _build_conditions(config: AggregateConfig) -> Conditions:
     table = np.array(rows, np.int64).reshape(-1, 5)
     later_by = np.empty((0, 0), np.int64) if config.later_by_us is None else np.array(config.later_by_us, np.int64)
     op, left, left_column, right, right_column = (np.ascontiguousarray(table[:, column]) for column in range(5))
-    return Conditions(op, left, left_column, right, right_column, later_by)
+    return EntryConditions(op, left, left_column, right, right_column, later_by)
 
 
-def _empty_entries(config: AggregateConfig, layout: MeasureLayout, size: int) -> Entries:
+def _empty_entries(config: AggregateConfig, layout: MeasureLayout, size: int) -> AggregationEntries:
     widths = layout.row_widths
-    return Entries(
+    return AggregationEntries(
         rows=np.zeros(size, np.int64),
         words=np.zeros((size, len(config.join.classes.keys)), np.int64),
         ranges=np.zeros((size, _range_count(config)), np.int64),
@@ -248,7 +252,7 @@ def _empty_entries(config: AggregateConfig, layout: MeasureLayout, size: int) ->
     )
 
 
-def _empty_directories(config: AggregateConfig, ways: list[_AccessPath], size: int) -> Directories:
+def _empty_directories(config: AggregateConfig, ways: list[_AccessPath], size: int) -> EntryDirectories:
     count, places, inputs = len(ways), max((len(way.classes) for way in ways), default=0), len(config.join.inputs)
     classes = np.full((count, places), NONE, np.int64)
     mine: list[list[int]] = [[] for _ in range(inputs)]
@@ -258,7 +262,7 @@ def _empty_directories(config: AggregateConfig, ways: list[_AccessPath], size: i
     of_input = np.full((inputs, max(map(len, mine))), NONE, np.int64)
     for number, directories in enumerate(mine):
         of_input[number, : len(directories)] = directories
-    return Directories(
+    return EntryDirectories(
         classes=classes,
         of_input=of_input,
         slots=np.full((count, 64), NONE, np.int64),
@@ -271,13 +275,13 @@ def _empty_directories(config: AggregateConfig, ways: list[_AccessPath], size: i
     )
 
 
-def _grow_directories(directories: Directories, nodes: int) -> Directories:
+def _grow_directories(directories: EntryDirectories, nodes: int) -> EntryDirectories:
     room = max(nodes, 2 * directories.head.shape[1])
     words = np.zeros((directories.node_words.shape[0], room, directories.node_words.shape[2]), np.int64)
     words[:, : directories.node_words.shape[1]] = directories.node_words
     slots = np.full((directories.slots.shape[0], 1 << int(2 * room).bit_length()), NONE, np.int64)
     larger = directories._replace(slots=slots, node_words=words, head=_extend_columns(directories.head, room))
-    place_nodes(larger)
+    rehash_nodes(larger)
     return larger
 
 

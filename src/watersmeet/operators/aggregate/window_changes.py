@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from watersmeet.algebra.expressions import Column, Expr
 from watersmeet.errors import InternalError
-from watersmeet.kernels.aggregation.arguments import NONE, Changes, Found, Work
+from watersmeet.kernels.aggregation.arguments import NONE, AggregationCounters, EntryChanges, JoinedResults
 from watersmeet.kernels.aggregation.as_join import net_changes
 from watersmeet.operators.aggregate.config import AggregateConfig
 from watersmeet.operators.aggregate.measures import encode_measure, multiply_by_weights
@@ -89,19 +89,21 @@ def apply_window_changes(
     changes = _collect_changes(config, state, happening)
     shown: list[pa.RecordBatch] = []
     out = state.tables.allocate_results(RESULTS_PER_PIECE if changes.input.size > 1000 else RESULTS_PER_PIECE >> 6)
-    for found in state.tables.join(changes, Work(tally.probes, tally.touched), out):
+    for found in state.tables.join(changes, AggregationCounters(tally.probes, tally.touched), out):
         if found:
-            results = _build_contributions(config, state, changes.instant, Found._make(each[:found] for each in out))
-            shown += state.result.add(results, instants_us, -1)
+            results = _build_contributions(
+                config, state, changes.instant, JoinedResults._make(each[:found] for each in out)
+            )
+            shown += state.result.add_results(results, instants_us, -1)
     if closing >= 0:
-        shown += state.result.add(_empty_contributions(config, state), instants_us, closing)
+        shown += state.result.add_results(_empty_contributions(config, state), instants_us, closing)
     for each in happening:
         tally.inserts[each.number] += each.entering.size
         tally.expirations[each.number] += each.leaving.size
     return shown
 
 
-def _collect_changes(config: AggregateConfig, state: AggregateState, happening: list[WindowChanges]) -> Changes:
+def _collect_changes(config: AggregateConfig, state: AggregateState, happening: list[WindowChanges]) -> EntryChanges:
     """All changes by instant; in an instant rows leave first, and early aggregation makes one change of all that
     happens to an entry.
     """
@@ -109,30 +111,30 @@ def _collect_changes(config: AggregateConfig, state: AggregateState, happening: 
     parts += [build_changes(each.number, 1, each.rows, each.entering, each.entering_at) for each in happening]
     if not parts:
         return _empty_changes(state)
-    together = Changes._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
+    together = EntryChanges._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
     order = np.argsort(2 * together.instant + (together.rows > 0), kind="stable")
-    ordered = Changes._make(column[order] for column in together)
+    ordered = EntryChanges._make(column[order] for column in together)
     return _net_per_entry(ordered, state.tables.entries.rows.size) if config.early else ordered
 
 
-def _net_per_entry(changes: Changes, entries: int) -> Changes:
+def _net_per_entry(changes: EntryChanges, entries: int) -> EntryChanges:
     used = net_changes(changes, np.full(entries, NONE, np.int64))
-    kept = Changes._make(column[:used] for column in changes)
+    kept = EntryChanges._make(column[:used] for column in changes)
     matters = (kept.rows != 0) | np.any(kept.ints != 0, axis=1) | np.any(kept.pairs != 0, axis=1)
-    return kept if matters.all() else Changes._make(column[matters] for column in kept)
+    return kept if matters.all() else EntryChanges._make(column[matters] for column in kept)
 
 
-def _empty_changes(state: AggregateState) -> Changes:
+def _empty_changes(state: AggregateState) -> EntryChanges:
     widths, nothing = state.layout.row_widths, np.empty(0, np.int64)
     ints, approx = np.empty((0, widths.ints), np.int64), np.empty((0, widths.approx))
-    return Changes(nothing, nothing, nothing, nothing, ints, approx, np.empty((0, 2 * widths.pairs)))
+    return EntryChanges(nothing, nothing, nothing, nothing, ints, approx, np.empty((0, 2 * widths.pairs)))
 
 
 def _build_contributions(
     config: AggregateConfig,
     state: AggregateState,
     instant_of_change: Int64s,
-    found: Found,
+    found: JoinedResults,
 ) -> Contributions:
     """Results with their groups; those that a predicate rules out which only values can decide are left out."""
     tables = state.tables

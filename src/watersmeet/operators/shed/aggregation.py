@@ -199,7 +199,9 @@ class ShedAggregation:
         held = {identity for identity, _, _ in rows}
         gone = [key for identity, (_, key) in before.items() if identity not in held]
         left = (
-            [row for _, row, _ in build_empty_groups(self.config.group_outputs, self.config.types, gone).rows()] if gone else []
+            [row for _, row, _ in build_empty_groups(self.config.group_outputs, self.config.types, gone).rows()]
+            if gone
+            else []
         )
         return [(*row, at_us) for row in [*changed, *left]]
 

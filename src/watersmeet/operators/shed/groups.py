@@ -48,7 +48,9 @@ class EstimatedGroups:
             if self.group_outputs.having is None
             else is_true(self.group_outputs.having, self._column, self.size)
         )
-        columns = [column.to_pylist() for output in self.group_outputs.outputs for column in self._output_columns(output.expr)]
+        columns = [
+            column.to_pylist() for output in self.group_outputs.outputs for column in self._output_columns(output.expr)
+        ]
         identities = [[_to_hashable(value) for value in key.to_pylist()] for key in self.keys]
         for number in range(self.size):
             yield (
@@ -160,7 +162,10 @@ def _estimate_aggregate(
     missing = np.bincount(sampled.group, present, sampled.groups) == 0
     numbers = _to_floats(values)
     return _to_arrays(
-        sampled.estimate_sum(numbers, present) if aggregate.function == "SUM" else sampled.estimate_mean(numbers, present), missing
+        sampled.estimate_sum(numbers, present)
+        if aggregate.function == "SUM"
+        else sampled.estimate_mean(numbers, present),
+        missing,
     )
 
 

@@ -1,8 +1,8 @@
-"""From a batch to panes: late rows leave, rows of ROWS queries wait for the watermark, the rest is cut into stretches
-of time.
+"""Admission turns a batch into panes: it drops late rows, buffers rows until the watermark, and splits by time.
 
-A stretch is a pane whose rows all lie between two instants. Cutting a large batch keeps state and access paths the size
-of the windows instead of the size of the batch; rows are counted, selected and given their keys on the way.
+Only rows of ROWS queries wait for the watermark. A time slice contains the rows between two instants. Splitting a large
+batch keeps state and access paths the size of the windows instead of the size of the batch. Admission also counts
+rows, applies each source's own predicates and computes keys.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from watersmeet.operators.window_join.pane import Int64s, Pane, is_sorted
 from watersmeet.operators.window_join.row_counter import RowCounter
 from watersmeet.operators.window_join.state import WindowState
 
-#: A stretch holds at least this many rows of all inputs together, if there are so many.
+#: Minimum rows of all inputs in one time slice, if the batch has so many.
 MIN_SLICE_ROWS = 1 << 20
 
 WAITING_TIME = "\0time"
@@ -53,7 +53,7 @@ class InputBatch:
 
 @dataclass(frozen=True)
 class ReleasedRows:
-    """Rows of one input that are to be joined now: `order` puts them in time order (None when they are)."""
+    """Rows of one input to join now; `order` sorts the table by time (None if it is sorted)."""
 
     table: pa.Table
     times: Int64s  # in time order
@@ -62,7 +62,7 @@ class ReleasedRows:
     seqs: Int64s | None = None
 
     def between(self, from_us: int, before_us: int) -> ReleasedRows:
-        """The rows with `from <= time < before`."""
+        """Return the rows with `from <= time < before`."""
         start, stop = np.searchsorted(self.times, [from_us, before_us])
         table = (
             self.table.slice(start, stop - start)
@@ -78,43 +78,43 @@ class ReleasedRows:
         )
 
 
-def drop_late_rows(delta: InputBatch, watermark_us: int) -> InputBatch:
-    """The rows that are not late: a row strictly before the query's watermark is."""
-    if not len(delta) or int(delta.times.min()) >= watermark_us:
-        return delta
-    return delta.filter(delta.times >= watermark_us)
+def drop_late_rows(batch: InputBatch, watermark_us: int) -> InputBatch:
+    """Drop late rows: those strictly before the query's watermark."""
+    if not len(batch) or int(batch.times.min()) >= watermark_us:
+        return batch
+    return batch.filter(batch.times >= watermark_us)
 
 
-def shed_rows(delta: InputBatch, box: DropBox, watermark_us: int) -> InputBatch:
-    """The rows that the drop box keeps, and the late ones: a row that is late is late, kept or not."""
-    return delta.filter(box.select_kept(delta.table) | (delta.times < watermark_us)) if box.is_dropping else delta
+def shed_rows(batch: InputBatch, box: DropBox, watermark_us: int) -> InputBatch:
+    """Drop the rows that the drop box sheds, except late ones: a late row counts as late, shed or not."""
+    return batch.filter(box.select_kept(batch.table) | (batch.times < watermark_us)) if box.is_dropping else batch
 
 
 def release_rows(
-    source: JoinInput, state: WindowState, delta: InputBatch, future_us: int, waits: bool
+    source: JoinInput, state: WindowState, batch: InputBatch, future_us: int, waits: bool
 ) -> tuple[ReleasedRows, WindowState]:
-    """What is to be joined now. Rows of a query that waits stay behind until no row before them can come any more."""
+    """Return the rows to join now; a query that `waits` buffers rows until no earlier row can arrive."""
     if not waits:
-        return _sort_by_time(source, delta), state
-    table, times = prepend_waiting(state.waiting, delta)
+        return _sort_by_time(source, batch), state
+    table, times = prepend_waiting(state.waiting, batch)
     ready = times < future_us
-    kept = None if np.all(ready) else buffer_until_watermark(table, times, ~ready)
-    released = InputBatch(table, times).filter(ready) if kept is not None else InputBatch(table, times)
-    state = replace(state, waiting=kept)
+    buffered = None if np.all(ready) else buffer_until_watermark(table, times, ~ready)
+    released = InputBatch(table, times).filter(ready) if buffered is not None else InputBatch(table, times)
+    state = replace(state, waiting=buffered)
     if isinstance(source.window, RowsWindow):
         return _count_and_release(source, state, released)
     return _sort_by_time(source, released), state
 
 
 def buffer_until_watermark(table: pa.Table, times: Int64s, which: NDArray[np.bool_]) -> pa.Table:
-    """Rows that wait for the watermark, with their times beside them."""
+    """Return the rows to buffer until the watermark, with their times in an extra column."""
     return table.filter(pa.array(which)).append_column(WAITING_TIME, pa.array(times[which]))
 
 
 def split_by_time(released: list[ReleasedRows], config: JoinConfig) -> Iterator[tuple[int, int]]:
-    """Bounds `[from, before)` in time that cut the released rows, the last one open.
+    """Yield the bounds `[from, before)` of time slices that cover the released rows; the last one is open.
 
-    A stretch is at least as long as rows are kept, so that a probe meets a few panes, however long the windows are.
+    A slice is at least as long as the retention time, so that a probe visits few panes, however long the windows are.
     """
     times = [each.times for each in released if each.times.size]
     total = sum(each.size for each in times)
@@ -126,34 +126,34 @@ def split_by_time(released: list[ReleasedRows], config: JoinConfig) -> Iterator[
         span_us,
         max((config.inputs[i].retention_us for i in config.stream_numbers if not config.inputs[i].has_ends), default=0),
     )
-    pieces = max(1, total // max(MIN_SLICE_ROWS, total * kept_us // span_us))
+    slices = max(1, total // max(MIN_SLICE_ROWS, total * kept_us // span_us))
     longest = max(times, key=lambda each: each.size)
-    cuts = np.unique(longest[np.linspace(0, longest.size - 1, pieces + 1).astype(np.int64)[1:-1]])
+    cuts = np.unique(longest[np.linspace(0, longest.size - 1, slices + 1).astype(np.int64)[1:-1]])
     yield from pairwise([-FOREVER_US, *cuts.tolist(), FOREVER_US])
 
 
 def build_pane(source: JoinInput, rows: ReleasedRows) -> Pane:
     """Select the rows that can be part of a result, compute their keys, and keep the columns that are read later.
 
-    Keys and operands are evaluated on every row that passes the source's own predicates and on no other: an error among
-    them stops the query whether or not the row meets another.
+    Keys and operands are evaluated on exactly the rows that pass the source's own predicates. An error in one of them
+    stops the query, whether or not the row matches another.
     """
     chosen = _select(source, rows)
     length = rows.times.size if chosen is None else chosen.size
-    batch = {
+    columns = {
         name: _take_chosen(_combine_chunks(rows.table, name), chosen)
         for name in list_columns_read_after_selection(source)
     }
 
-    def column(wanted: Column) -> pa.Array:
-        return batch[wanted.name]
+    def column(ref: Column) -> pa.Array:
+        return columns[ref.name]
 
     keys = {c: evaluate(expr, column, length) for c, expr in source.keys}
     for operand in source.operands:
         evaluate(operand, column, length)
     selected = Pane(
         times=rows.times if chosen is None else rows.times[chosen],
-        columns={name: batch[name] for name in source.columns},
+        columns={name: columns[name] for name in source.columns},
         keys=keys,
         codes={},
         ends=rows.ends if rows.ends is None or chosen is None else rows.ends[chosen],
@@ -164,7 +164,7 @@ def build_pane(source: JoinInput, rows: ReleasedRows) -> Pane:
         if values.null_count:
             keep &= values.is_valid().to_numpy(zero_copy_only=False)
     if selected.ends is not None:
-        keep &= selected.ends >= selected.times  # pushed out by rows of the same instant: never visible
+        keep &= selected.ends >= selected.times  # rows of the same instant pushed it out: never visible
     kept = selected if np.all(keep) else selected.take(keep)
     return replace(
         kept,
@@ -174,36 +174,37 @@ def build_pane(source: JoinInput, rows: ReleasedRows) -> Pane:
 
 
 def drop_raising_rows(source: JoinInput, rows: ReleasedRows) -> ReleasedRows:
-    """Return the rows on which none of the input's expressions raises. For samples: what a plan is chosen by must not
-    stop a query.
+    """Drop rows on which one of the input's expressions raises.
+
+    The planner uses this for samples: choosing a plan must not stop a query.
     """
 
-    def column(wanted: Column) -> pa.Array:
-        return _combine_chunks(rows.table, wanted.name)
+    def column(ref: Column) -> pa.Array:
+        return _combine_chunks(rows.table, ref.name)
 
-    errs = np.zeros(rows.times.size, np.bool_)
+    has_error = np.zeros(rows.times.size, np.bool_)
     for expr in (*source.own_predicates, *(key for _, key in source.keys), *source.operands):
-        errs |= evaluate_or_null(expr, column, rows.times.size)[1]
-    if not errs.any():
+        has_error |= evaluate_or_null(expr, column, rows.times.size)[1]
+    if not has_error.any():
         return rows
-    ends, seqs = (None if each is None else each[~errs] for each in (rows.ends, rows.seqs))
-    return ReleasedRows(rows.table.filter(pa.array(~errs)), rows.times[~errs], None, ends, seqs)
+    ends, seqs = (None if each is None else each[~has_error] for each in (rows.ends, rows.seqs))
+    return ReleasedRows(rows.table.filter(pa.array(~has_error)), rows.times[~has_error], None, ends, seqs)
 
 
 def list_columns_read(source: JoinInput) -> list[str]:
-    """The columns of an input that are looked at when its rows are admitted, or later."""
+    """Return the columns of an input that admission or a later operator reads."""
     own = [column.name for expr in source.own_predicates for column in columns_of(expr)]
     return list(dict.fromkeys([*list_columns_read_after_selection(source), *own]))
 
 
 def list_columns_read_after_selection(source: JoinInput) -> list[str]:
-    """The columns that are read of rows that passed the source's own predicates."""
+    """Return the columns that are read of rows that passed the source's own predicates."""
     exprs = (*(expr for _, expr in source.keys), *source.operands)
     return list(dict.fromkeys([*source.columns, *(column.name for expr in exprs for column in columns_of(expr))]))
 
 
 def _select(source: JoinInput, rows: ReleasedRows) -> Int64s | None:
-    """Return the numbers of the rows that pass the source's own predicates, None for all of them."""
+    """Return the numbers of the rows that pass the source's own predicates, None for all rows."""
     if source.selection is None:
         return None
     keep = all_true(source.own_predicates, lambda column: _combine_chunks(rows.table, column.name), rows.times.size)
@@ -219,10 +220,10 @@ def _combine_chunks(table: pa.Table, name: str) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _sort_by_time(source: JoinInput, delta: InputBatch) -> ReleasedRows:
-    order = None if is_sorted(delta.times) else np.argsort(delta.times, kind="stable")
-    times = delta.times if order is None else delta.times[order]
-    return ReleasedRows(delta.table, times, order, ends=_compute_tumble_ends(source, times))
+def _sort_by_time(source: JoinInput, batch: InputBatch) -> ReleasedRows:
+    order = None if is_sorted(batch.times) else np.argsort(batch.times, kind="stable")
+    times = batch.times if order is None else batch.times[order]
+    return ReleasedRows(batch.table, times, order, ends=_compute_tumble_ends(source, times))
 
 
 def _compute_tumble_ends(source: JoinInput, times: Int64s) -> Int64s | None:
@@ -232,63 +233,62 @@ def _compute_tumble_ends(source: JoinInput, times: Int64s) -> Int64s | None:
     return (times // length_us + 1) * length_us - 1
 
 
-def prepend_waiting(waiting: pa.Table | None, delta: InputBatch) -> tuple[pa.Table, Int64s]:
-    """The rows that waited, then those of the batch."""
+def prepend_waiting(waiting: pa.Table | None, batch: InputBatch) -> tuple[pa.Table, Int64s]:
+    """Return the buffered rows followed by those of the batch, and their times."""
     if waiting is None:
-        return delta.table, delta.times
+        return batch.table, batch.times
     times = waiting.column(WAITING_TIME).combine_chunks().to_numpy()
-    table = pa.concat_tables([waiting.drop_columns([WAITING_TIME]), delta.table])
-    return table, np.concatenate([times, delta.times])
+    table = pa.concat_tables([waiting.drop_columns([WAITING_TIME]), batch.table])
+    return table, np.concatenate([times, batch.times])
 
 
-def _count_and_release(source: JoinInput, state: WindowState, delta: InputBatch) -> tuple[ReleasedRows, WindowState]:
-    """Counts the rows in ≺ order. A row's end is the instant before the row that pushes it out; older panes get theirs
-    too.
+def _count_and_release(source: JoinInput, state: WindowState, batch: InputBatch) -> tuple[ReleasedRows, WindowState]:
+    """Count the rows in ≺ order and set row ends, also in older panes.
+
+    A row ends at the instant before the row that pushes it out.
     """
     if state.counter is None:
-        raise InternalError("a ROWS window without its counter")
+        raise InternalError("a ROWS window has no row counter")
     counter = state.counter.copy()
-    released, victims, last_us = count_rows(source, counter, delta)
-    panes = tuple(_set_pane_ends(pane, victims, last_us) for pane in state.panes)
+    released, evicted, last_us = count_rows(source, counter, batch)
+    panes = tuple(_set_pane_ends(pane, evicted, last_us) for pane in state.panes)
     return released, replace(state, counter=counter, panes=panes)
 
 
-def count_rows(source: JoinInput, counter: RowCounter, delta: InputBatch) -> tuple[ReleasedRows, Int64s, Int64s]:
-    """The rows in ≺ order with their ends; and the numbers of all rows pushed out, sorted, with the last instant of
-    each.
-    """
-    rest = [_combine_chunks(delta.table, name) for name in source.fields.names if name != source.time]
-    order = sort_stream_rows(delta.times, [*rest, *_nanosecond_times(source, delta.table)])
-    table, times = delta.table.take(pa.array(order)), delta.times[order]
+def count_rows(source: JoinInput, counter: RowCounter, batch: InputBatch) -> tuple[ReleasedRows, Int64s, Int64s]:
+    """Return the rows in ≺ order with their ends, and the sorted numbers of rows pushed out with their last instants."""
+    rest = [_combine_chunks(batch.table, name) for name in source.fields.names if name != source.time]
+    order = sort_stream_rows(batch.times, [*rest, *_nanosecond_times(source, batch.table)])
+    table, times = batch.table.take(pa.array(order)), batch.times[order]
     seqs, leaving = counter.push(table)
     left = leaving >= 0
-    victims, last_us = leaving[left], times[left] - 1
-    by_seq = np.argsort(victims)
-    victims, last_us = victims[by_seq], last_us[by_seq]
-    ends = set_row_ends(np.full(times.size, FOREVER_US, np.int64), seqs, victims, last_us)
-    return ReleasedRows(table, times, None, ends, seqs), victims, last_us
+    evicted, last_us = leaving[left], times[left] - 1
+    by_seq = np.argsort(evicted)
+    evicted, last_us = evicted[by_seq], last_us[by_seq]
+    ends = set_row_ends(np.full(times.size, FOREVER_US, np.int64), seqs, evicted, last_us)
+    return ReleasedRows(table, times, None, ends, seqs), evicted, last_us
 
 
 def _nanosecond_times(source: JoinInput, table: pa.Table) -> list[pa.Array]:
-    """Return the time column if it has nanoseconds, which the event times do not show: they decide last."""
+    """Return the time column if it has nanoseconds: event times lack them, and they decide ties last."""
     if source.time is None or (source.unit or getattr(table.schema.field(source.time).type, "unit", "us")) != "ns":
         return []
     return [_combine_chunks(table, source.time)]
 
 
-def _set_pane_ends(pane: Pane, victims: Int64s, last_us: Int64s) -> Pane:
+def _set_pane_ends(pane: Pane, evicted: Int64s, last_us: Int64s) -> Pane:
     if pane.ends is None or pane.seqs is None:
-        raise InternalError("a pane of counted rows without its numbers")
-    ends = set_row_ends(pane.ends, pane.seqs, victims, last_us)
+        raise InternalError("a pane of counted rows has no sequence numbers")
+    ends = set_row_ends(pane.ends, pane.seqs, evicted, last_us)
     return pane if ends is pane.ends else pane.replace_ends(ends, int(np.count_nonzero(ends != pane.ends)))
 
 
-def set_row_ends(ends: Int64s, seqs: Int64s, victims: Int64s, last_us: Int64s) -> Int64s:
-    """The ends, with those of the victims set; `seqs` and `victims` are sorted."""
-    if not victims.size or not seqs.size:
+def set_row_ends(ends: Int64s, seqs: Int64s, evicted: Int64s, last_us: Int64s) -> Int64s:
+    """Return the ends with those of the evicted rows set; `seqs` and `evicted` are sorted."""
+    if not evicted.size or not seqs.size:
         return ends
-    at = np.searchsorted(victims, seqs)
-    hit = victims[np.minimum(at, victims.size - 1)] == seqs
+    at = np.searchsorted(evicted, seqs)
+    hit = evicted[np.minimum(at, evicted.size - 1)] == seqs
     if not np.any(hit):
         return ends
     changed = ends.copy()

@@ -91,7 +91,7 @@ def iter_join_batch(
     derived = DerivedState(state.derived if find_tactic(config.plan).resume_plan is not None else None)
     result_rows = 0
     bounds = list(split_by_time([released[i] for i in config.stream_numbers], config))
-    for before_us, new, timer in cores.prefetch_next(_build_panes(config, released, bounds)):
+    for before_us, new, timer in parallel.prefetch_next(_build_panes(config, released, bounds)):
         tally.timer.add(timer)
         for batch in _join(config, inputs, new, tally, derived):
             result_rows += batch.num_rows
@@ -142,7 +142,7 @@ def _build_panes(
     prepare = find_tactic(config.plan).prepare if len(bounds) > 1 else None  # a single slice is probed at once
     for from_us, before_us in bounds:
         rows = [released[i].between(from_us, before_us) for i in config.stream_numbers]
-        timed_panes = cores.parallel_map(
+        timed_panes = parallel.parallel_map(
             partial(_build_timed_pane, config),
             list(zip(config.stream_numbers, rows, strict=True)),
             sum(each.times.size for each in rows),
@@ -181,7 +181,9 @@ def _join(
     search = find_tactic(config.plan).search(config, derived)
     found = tally.timer.measure_items(PROBE, search(config, [each.panes for each in inputs], new, tally))
     nonempty = (each for each in found if len(each[1]))
-    for batch, timer in cores.pipelined_map(partial(_materialize_timed, config), nonempty, lambda each: len(each[1])):
+    for batch, timer in parallel.pipelined_map(
+        partial(_materialize_timed, config), nonempty, lambda each: len(each[1])
+    ):
         tally.timer.add(timer)
         yield batch
 

@@ -1,11 +1,10 @@
-"""The production tactic: combinations grow one input at a time, by row numbers, in bounded pieces.
+"""Partial matches by row number, and the rechecks that kernels leave to values.
 
-From an origin's new rows, each step probes the next input's grouped runs for rows with the same key inside the time
-bounds that every row bound so far sets. Candidates whose codes are hashes are compared by value; predicates are checked
-at the first step that binds all they read. Nothing of this outlives the call: partial combinations are never state.
+Every tactic returns its results as matches. A kernel compares int64 codes and times. Keys behind equal hashes and
+predicates that no kernel evaluates are checked afterwards on the candidates, vectorized.
 
-A predicate that raises on a partial combination does not stop the query there: the combination goes on, and if it
-becomes whole the predicate is evaluated again, with the rule for errors (`expressions.conjunctions`).
+A predicate that raises on a partial match does not stop the query there. The match stays. If it becomes complete, the
+predicate is evaluated again, with the rule for errors (`expressions.conjunctions`).
 """
 
 from __future__ import annotations
@@ -27,18 +26,17 @@ from watersmeet.operators.keys import compare_keys
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.pane import Int32s, Int64s, Panes
 
-#: Partial combinations in one piece. Memory is bounded by this times the number of inputs, whatever the number of
-#: matches.
+#: Partial matches in one piece. Memory is bounded by this times the number of inputs, whatever the number of matches.
 PIECE_ROWS = 1 << 18
 
 
 @dataclass(frozen=True)
 class PartialMatches:
-    """Row numbers of the inputs bound so far, one array per input, all of one length.
+    """Row numbers of the inputs bound so far, one array per input, all of the same length.
 
-    `latest` is the largest time of the rows so far and `end` the last instant at which all of them are valid; both only
-    where some input carries ends. `keys` are the codes of the key classes they were probed with last: rows that met
-    agree on them. `retest` are predicates that raised on some of them and have to be tested on whole combinations.
+    `latest` is the largest time of the bound rows. `end` is the last instant at which all of them are valid. Both are
+    set only if some input carries ends. `keys` are the codes of the key classes of the last probe; matching rows agree on
+    them. `retest` are predicates that raised on some match and must be tested on complete matches.
     """
 
     rows: dict[int, Int32s]
@@ -52,9 +50,11 @@ class PartialMatches:
         return next(iter(self.rows.values())).size
 
     def filter(self, keep: NDArray[np.bool_]) -> PartialMatches:
+        """Keep the matches where the mask is true."""
         return self if keep.all() else self.take(keep)
 
     def take(self, chosen: NDArray[np.bool_] | slice) -> PartialMatches:
+        """Return some of the matches, by mask or by slice."""
         return PartialMatches(
             {i: rows[chosen] for i, rows in self.rows.items()},
             {i: times[chosen] for i, times in self.times.items()},
@@ -65,7 +65,7 @@ class PartialMatches:
         )
 
     def repeat(self, parents: Int32s) -> PartialMatches:
-        """The combinations with these numbers, which may come several times."""
+        """Return the matches with these numbers; a number may occur several times."""
         return PartialMatches(
             {i: gather_int32(rows, parents) for i, rows in self.rows.items()},
             {i: gather_int64(times, parents) for i, times in self.times.items()},
@@ -76,79 +76,87 @@ class PartialMatches:
         )
 
 
+#: Returns for each match whether it passes.
 Recheck = Callable[[PartialMatches], NDArray[np.bool_]]
 
 
-def gather_column(config: JoinConfig, reach: dict[int, Panes], found: PartialMatches, column: Column) -> pa.Array:
-    """The values of one column for each combination."""
+def gather_column(config: JoinConfig, reach: dict[int, Panes], matches: PartialMatches, column: Column) -> pa.Array:
+    """Return the values of one column for each match."""
     if column.source is None:
         raise InternalError(f'column "{column.name}" was never bound')
     number = config.aliases[column.source]
-    return reach[number].column(column.name, found.rows[number])
+    return reach[number].column(column.name, matches.rows[number])
 
 
 def recheck_matches(
     config: JoinConfig,
     reach: dict[int, Panes],
-    found: PartialMatches,
+    matches: PartialMatches,
     compared: frozenset[int],
     predicates: tuple[Expr, ...],
     tested: Int64s,
 ) -> PartialMatches:
-    """Drop whole combinations that only values can rule out: keys behind equal hashes, and predicates that no kernel
-    checks.
+    """Drop complete matches with unequal keys behind equal hashes, or that fail a predicate that no kernel checks.
 
-    `compared` are the equality classes whose codes the kernel compared. The number of combinations that predicates are
-    evaluated on is added to `tested`.
+    `compared` are the equality classes whose codes the kernel compared. The function adds to `tested` the number of
+    matches on which it evaluates predicates.
     """
-    doubts: list[Recheck] = []
+    rechecks: list[Recheck] = []
     for key_class, members in enumerate(config.classes.keys):
         exact = key_class in config.exact_classes
         if not (exact and key_class in compared):
             first, *others = members
             same = have_equal_codes if exact else have_equal_keys
-            doubts.extend(partial(same, reach, key_class, first, other) for other in others)
-    found = apply_rechecks(doubts, found)
-    if predicates and len(found):
-        tested += len(found)
-        found = found.filter(predicates_hold(config, reach, predicates, found))
-    return found
+            rechecks.extend(partial(same, reach, key_class, first, other) for other in others)
+    matches = apply_rechecks(rechecks, matches)
+    if predicates and len(matches):
+        tested += len(matches)
+        matches = matches.filter(predicates_hold(config, reach, predicates, matches))
+    return matches
 
 
-def drop_out_of_bounds(config: JoinConfig, reach: dict[int, Panes], found: PartialMatches) -> PartialMatches:
-    """Whole combinations of streams, without those that break a bound between two times."""
-    times = {i: reach[i].times(rows) for i, rows in found.rows.items()}
-    keep = np.ones(len(found), np.bool_)
-    for i, its in times.items():
+def drop_out_of_bounds(config: JoinConfig, reach: dict[int, Panes], matches: PartialMatches) -> PartialMatches:
+    """Drop complete matches of streams that violate a bound between two times."""
+    times = {i: reach[i].times(rows) for i, rows in matches.rows.items()}
+    keep = np.ones(len(matches), np.bool_)
+    for i, own in times.items():
         for j, others in times.items():
             if i != j and config.bounds.later_by_us[i][j] < FOREVER_US:
-                keep &= others - its <= config.bounds.later_by_us[i][j]
-    return found if np.all(keep) else found.take(keep)
+                keep &= others - own <= config.bounds.later_by_us[i][j]
+    return matches if np.all(keep) else matches.take(keep)
 
 
-def apply_rechecks(doubts: list[Recheck], found: PartialMatches) -> PartialMatches:
-    for doubt in doubts:
-        if not len(found):
+def apply_rechecks(rechecks: list[Recheck], matches: PartialMatches) -> PartialMatches:
+    """Keep the matches that pass every recheck."""
+    for recheck in rechecks:
+        if not len(matches):
             break
-        keep = doubt(found)
+        keep = recheck(matches)
         if not np.all(keep):
-            found = found.take(keep)
-    return found
+            matches = matches.take(keep)
+    return matches
 
 
 def have_equal_keys(
-    reach: dict[int, Panes], key_class: int, here: int, there: int, found: PartialMatches
+    reach: dict[int, Panes], key_class: int, here: int, there: int, matches: PartialMatches
 ) -> NDArray[np.bool_]:
-    return compare_keys(reach[here].keys(key_class, found.rows[here]), reach[there].keys(key_class, found.rows[there]))
+    """Return for each match whether the key values of two inputs are equal."""
+    return compare_keys(
+        reach[here].keys(key_class, matches.rows[here]), reach[there].keys(key_class, matches.rows[there])
+    )
 
 
 def have_equal_codes(
-    reach: dict[int, Panes], key_class: int, here: int, there: int, found: PartialMatches
+    reach: dict[int, Panes], key_class: int, here: int, there: int, matches: PartialMatches
 ) -> NDArray[np.bool_]:
-    return np.equal(reach[here].codes(key_class, found.rows[here]), reach[there].codes(key_class, found.rows[there]))
+    """Return for each match whether the key codes of two inputs are equal."""
+    return np.equal(
+        reach[here].codes(key_class, matches.rows[here]), reach[there].codes(key_class, matches.rows[there])
+    )
 
 
 def predicates_hold(
-    config: JoinConfig, reach: dict[int, Panes], predicates: tuple[Expr, ...], found: PartialMatches
+    config: JoinConfig, reach: dict[int, Panes], predicates: tuple[Expr, ...], matches: PartialMatches
 ) -> NDArray[np.bool_]:
-    return all_true(predicates, lambda column: gather_column(config, reach, found, column), len(found))
+    """Return for each match whether all predicates are true."""
+    return all_true(predicates, lambda column: gather_column(config, reach, matches, column), len(matches))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Expr
 from watersmeet.errors import InternalError
 from watersmeet.kernels.gather import gather_int64
-from watersmeet.kernels.grouped_run import group_rows, running_maximum
+from watersmeet.kernels.grouped_run import accumulate_maximum, group_rows
 from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators.expressions import evaluate
 from watersmeet.operators.window_join.join_predicates import encode_ordered
@@ -160,7 +160,7 @@ def _build_run(pane: Pane, classes: tuple[int, ...]) -> GroupedRun:
         slots, group_keys, rows = np.empty(0, np.int32), np.empty(0, np.int64), all_rows
     else:
         slots, group_keys, offsets, rows = group_rows(pane.key(classes))
-    ends = _NO_TIMES if pane.ends is None else running_maximum(gather_int64(pane.ends, rows), offsets)
+    ends = _NO_TIMES if pane.ends is None else accumulate_maximum(gather_int64(pane.ends, rows), offsets)
     return GroupedRun(slots, group_keys, offsets, rows, gather_int64(pane.times, rows), ends)
 
 

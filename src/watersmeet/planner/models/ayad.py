@@ -31,7 +31,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceNode:
     """A stream with a window of rows (W), or of time (T), which holds λT rows."""
 
     name: str
@@ -43,17 +43,17 @@ class Source:
         check_positive(self.rows_per_s, f'the rate of "{self.name}"')
         check_window(self.window_rows, self.window_s, f'the window of "{self.name}"')
 
-    def flow(self, kept: float = 1.0) -> Flow:
+    def flow(self, kept: float = 1.0) -> NodeFlow:
         """What comes out of a drop box that keeps this share: a count window stays full, a time window thins out."""
         rate = self.rows_per_s * kept
         if self.window_rows is not None:
-            return Flow(rate, self.window_rows)
+            return NodeFlow(rate, self.window_rows)
         assert self.window_s is not None
-        return Flow(rate, rate * self.window_s)
+        return NodeFlow(rate, rate * self.window_s)
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SelectionNode:
     """A predicate on one input; with selectivity 1 a projection. `cost_s` is C_σ per row."""
 
     input: PlanNode
@@ -66,7 +66,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class RelationJoin:
+class RelationJoinNode:
     """A join with a table that does not change: a filter on the stream whose window is the table's cardinality.
 
     `memory_rows` is what of the table is held in memory.
@@ -99,7 +99,7 @@ class SideCosts:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowJoin:
+class JoinNode:
     """A join of two inputs. `right_selectivity` is for rows that arrive on the right, where it differs (a one-to-many
     join).
     """
@@ -122,11 +122,11 @@ class WindowJoin:
         return self.selectivity, self.selectivity if self.right_selectivity is None else self.right_selectivity
 
 
-PlanNode = Source | Selection | RelationJoin | WindowJoin
+PlanNode = SourceNode | SelectionNode | RelationJoinNode | JoinNode
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class NodeFlow:
     """What comes out of a node: rows per second, and the rows that are valid at an instant."""
 
     rows_per_s: float
@@ -134,19 +134,19 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanCost:
+class BinaryPlanCost:
     """A plan's output, its CPU in seconds per second, its memory in rows, and the rows per second its joins have to
     handle.
     """
 
-    output: Flow
+    output: NodeFlow
     cpu: float
     memory_rows: float
     handled_rows_per_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class RowBudget:
     """What a machine has: processors, the share of them kept free as headroom, and rows of memory.
 
     >>> Budget(processors=2, headroom=0.25).cpu
@@ -170,7 +170,7 @@ class Budget:
         """Seconds of CPU per second that may be used."""
         return self.processors * (1 - self.headroom)
 
-    def holds(self, cost: PlanCost) -> bool:
+    def holds(self, cost: BinaryPlanCost) -> bool:
         """Whether a plan is feasible: Σ operator costs within the processors, Σ windows within the memory.
 
         The paper writes Σ < 1, but calls plan (a) of Example 1 feasible at exactly 1; so the bound itself is allowed.
@@ -179,22 +179,22 @@ class Budget:
         """
         return self.load(cost) <= 1 + _ROUNDING
 
-    def load(self, cost: PlanCost) -> float:
+    def load(self, cost: BinaryPlanCost) -> float:
         """The share of the scarcer resource that a plan takes; above 1 it cannot run."""
         return max(cost.cpu / self.cpu, cost.memory_rows / self.memory_rows)
 
 
-def selection_flow(inner: Flow, selectivity: float) -> Flow:
+def selection_flow(inner: NodeFlow, selectivity: float) -> NodeFlow:
     """λo = f·λ, Wo = f·W: the window of a selection holds what of the last W rows has passed. References: Ayad,
     Naughton, eqs. 1 and 2.
 
     >>> selection_flow(Flow(rows_per_s=100, window_rows=10), 0.5)
     Flow(rows_per_s=50.0, window_rows=5.0)
     """
-    return Flow(selectivity * inner.rows_per_s, selectivity * inner.window_rows)
+    return NodeFlow(selectivity * inner.rows_per_s, selectivity * inner.window_rows)
 
 
-def join_flow(left: Flow, right: Flow, selectivities: tuple[float, float]) -> Flow:
+def join_flow(left: NodeFlow, right: NodeFlow, selectivities: tuple[float, float]) -> NodeFlow:
     """λo = f·(W_R·λ_L + W_L·λ_R), Wo = f·W_L·W_R; with two selectivities, each for the rows that arrive on its side.
 
     The paper gives no window for two selectivities; their mean is taken, which is f where they are equal.
@@ -206,10 +206,10 @@ def join_flow(left: Flow, right: Flow, selectivities: tuple[float, float]) -> Fl
     """
     from_left, from_right = selectivities
     rate = from_left * right.window_rows * left.rows_per_s + from_right * left.window_rows * right.rows_per_s
-    return Flow(rate, (from_left + from_right) / 2 * left.window_rows * right.window_rows)
+    return NodeFlow(rate, (from_left + from_right) / 2 * left.window_rows * right.window_rows)
 
 
-def join_cpu(left: Flow, right: Flow, left_costs: SideCosts, right_costs: SideCosts) -> float:
+def join_cpu(left: NodeFlow, right: NodeFlow, left_costs: SideCosts, right_costs: SideCosts) -> float:
     """An arrival probes the other side's window, enters its own, and has one row leave it.
 
     >>> join_cpu(Flow(10, 10), Flow(20, 10), SideCosts(probe_s=0.25), SideCosts(probe_s=0.5))
@@ -223,7 +223,7 @@ def join_cpu(left: Flow, right: Flow, left_costs: SideCosts, right_costs: SideCo
     return left.rows_per_s * from_left + right.rows_per_s * from_right
 
 
-def nway_output(sources: Sequence[Source], selectivity: float) -> Flow:
+def nway_output(sources: Sequence[SourceNode], selectivity: float) -> NodeFlow:
     """The product of all selectivities times Σ_k λ_k Π_{i≠k} W_i, whatever the plan; the window is f·Π W_i.
 
     >>> nway_output([Source("a", 10, 10), Source("b", 20, 10), Source("c", 70, 10)], selectivity=0.1).rows_per_s
@@ -237,10 +237,10 @@ def nway_output(sources: Sequence[Source], selectivity: float) -> Flow:
         arriving.rows_per_s * math.prod(other.window_rows for i, other in enumerate(flows) if i != k)
         for k, arriving in enumerate(flows)
     ]
-    return Flow(selectivity * math.fsum(rates), selectivity * math.prod(flow.window_rows for flow in flows))
+    return NodeFlow(selectivity * math.fsum(rates), selectivity * math.prod(flow.window_rows for flow in flows))
 
 
-def plan_cost(plan: PlanNode, kept: Mapping[str, float] | None = None) -> PlanCost:
+def plan_cost(plan: PlanNode, kept: Mapping[str, float] | None = None) -> BinaryPlanCost:
     """Costs a plan in one walk; `kept` is the share that a drop box at each source lets through, 1 where none is named.
 
     >>> a, b = Source("a", 10, window_rows=10), Source("b", 20, window_rows=10)
@@ -260,13 +260,13 @@ def plan_cost(plan: PlanNode, kept: Mapping[str, float] | None = None) -> PlanCo
         )
     for name, share in shares.items():
         check_share(share, f'what the drop box of "{name}" keeps', PlanError)
-    return _walk(plan, shares)
+    return _cost_node(plan, shares)
 
 
-def joined_cost(plan: WindowJoin, left: PlanCost, right: PlanCost) -> PlanCost:
+def join_plan_cost(plan: JoinNode, left: BinaryPlanCost, right: BinaryPlanCost) -> BinaryPlanCost:
     """The cost of a join from the costs of its two inputs. References: Ayad, Naughton, eqs. 8, 11, 12 and 13."""
     sides = (left.output, right.output)
-    return PlanCost(
+    return BinaryPlanCost(
         join_flow(*sides, plan.selectivities),
         left.cpu + right.cpu + join_cpu(*sides, plan.left_costs, plan.right_costs),
         left.memory_rows + right.memory_rows + sum(side.window_rows for side in sides),
@@ -274,11 +274,11 @@ def joined_cost(plan: WindowJoin, left: PlanCost, right: PlanCost) -> PlanCost:
     )
 
 
-def sources_of(plan: PlanNode) -> tuple[Source, ...]:
+def sources_of(plan: PlanNode) -> tuple[SourceNode, ...]:
     """The sources of a plan from left to right."""
-    if isinstance(plan, Source):
+    if isinstance(plan, SourceNode):
         return (plan,)
-    if isinstance(plan, WindowJoin):
+    if isinstance(plan, JoinNode):
         return sources_of(plan.left) + sources_of(plan.right)
     return sources_of(plan.input)
 
@@ -289,23 +289,23 @@ def plan_text(plan: PlanNode) -> str:
     >>> plan_text(WindowJoin(Selection(Source("a", 1, 1), 0.5), Source("b", 1, 1)))
     '(σ(a) ⋈ b)'
     """
-    if isinstance(plan, Source):
+    if isinstance(plan, SourceNode):
         return plan.name
-    if isinstance(plan, WindowJoin):
+    if isinstance(plan, JoinNode):
         return f"({plan_text(plan.left)} ⋈ {plan_text(plan.right)})"
-    return f"{'σ' if isinstance(plan, Selection) else '⋉'}({plan_text(plan.input)})"
+    return f"{'σ' if isinstance(plan, SelectionNode) else '⋉'}({plan_text(plan.input)})"
 
 
-def _walk(plan: PlanNode, kept: Mapping[str, float]) -> PlanCost:
-    if isinstance(plan, Source):
-        return PlanCost(plan.flow(kept.get(plan.name, 1.0)), 0.0, 0.0, 0.0)
-    if isinstance(plan, WindowJoin):
-        return joined_cost(plan, _walk(plan.left, kept), _walk(plan.right, kept))
-    inner = _walk(plan.input, kept)
+def _cost_node(plan: PlanNode, kept: Mapping[str, float]) -> BinaryPlanCost:
+    if isinstance(plan, SourceNode):
+        return BinaryPlanCost(plan.flow(kept.get(plan.name, 1.0)), 0.0, 0.0, 0.0)
+    if isinstance(plan, JoinNode):
+        return join_plan_cost(plan, _cost_node(plan.left, kept), _cost_node(plan.right, kept))
+    inner = _cost_node(plan.input, kept)
     cpu = inner.cpu + plan.cost_s * inner.output.rows_per_s
-    if isinstance(plan, Selection):
-        return PlanCost(
+    if isinstance(plan, SelectionNode):
+        return BinaryPlanCost(
             selection_flow(inner.output, plan.selectivity), cpu, inner.memory_rows, inner.handled_rows_per_s
         )
     grown = selection_flow(inner.output, plan.selectivity * plan.relation_rows)
-    return PlanCost(grown, cpu, inner.memory_rows + plan.memory_rows, inner.handled_rows_per_s)
+    return BinaryPlanCost(grown, cpu, inner.memory_rows + plan.memory_rows, inner.handled_rows_per_s)

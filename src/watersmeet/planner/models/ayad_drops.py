@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from watersmeet.errors import PlanError, listing
-from watersmeet.planner.models.ayad import Budget, PlanCost, PlanNode, plan_cost, plan_text, sources_of
+from watersmeet.planner.models.ayad import BinaryPlanCost, PlanNode, RowBudget, plan_cost, plan_text, sources_of
 from watersmeet.planner.models.ayad_search import MOST_LISTED, JoinQuery, all_plans, best_plan
 from watersmeet.planner.models.checks import check_not_negative, check_positive, check_share
 
@@ -29,7 +29,7 @@ _ROUNDS, _HARDLY = 20, 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class SheddingPolicy:
     """What is asked of the drop boxes: a least rate per stream in rows per second, and a weight for a stream's part of
     the output.
 
@@ -46,16 +46,16 @@ class Wishes:
             check_positive(weight, f'the weight of "{name}"', PlanError)
 
 
-NO_WISHES = Wishes()
+DEFAULT_POLICY = SheddingPolicy()
 
 
 @dataclass(frozen=True, slots=True)
-class Approximation:
+class ApproximatePlan:
     """A plan with its drop boxes: the share of each source that is kept, and what the plan then costs and puts out."""
 
     plan: PlanNode
     kept: tuple[tuple[str, float], ...]
-    cost: PlanCost
+    cost: BinaryPlanCost
 
     @property
     def output_rows_per_s(self) -> float:
@@ -66,7 +66,7 @@ class Approximation:
         return any(share < 1 for _, share in self.kept)
 
 
-def coefficients(plan: PlanNode) -> dict[str, tuple[float, float]]:
+def source_coefficients(plan: PlanNode) -> dict[str, tuple[float, float]]:
     """What each source adds to the output and to the CPU when it is kept whole: the plan costed with that source alone.
 
     Both are linear in the shares, without a constant, as long as all windows are count windows.
@@ -83,7 +83,9 @@ def coefficients(plan: PlanNode) -> dict[str, tuple[float, float]]:
     return {name: (cost.output.rows_per_s, cost.cpu) for name, cost in costs.items()}
 
 
-def best_drops(plan: PlanNode, budget: Budget | None = None, wishes: Wishes = NO_WISHES) -> Approximation:
+def best_drops(
+    plan: PlanNode, budget: RowBudget | None = None, wishes: SheddingPolicy = DEFAULT_POLICY
+) -> ApproximatePlan:
     """The drop boxes that let a plan put out the most within the CPU there is; refuses what even the least rates
     exceed.
 
@@ -95,7 +97,7 @@ def best_drops(plan: PlanNode, budget: Budget | None = None, wishes: Wishes = NO
 
     References: Ayad, Naughton, eq. 29 and remarks 1 to 3 of section 5.2.
     """
-    allowed, least = budget or Budget(), _least_shares(plan, wishes)
+    allowed, least = budget or RowBudget(), _least_shares(plan, wishes)
     if not allowed.holds(plan_cost(plan, least)):
         raise PlanError(
             "the plan does not keep up even with the least that must be kept", hint=f"the plan: {plan_text(plan)}"
@@ -103,11 +105,17 @@ def best_drops(plan: PlanNode, budget: Budget | None = None, wishes: Wishes = NO
     timed = [source.window_rows is None for source in sources_of(plan)]
     if wishes.weights and any(timed) and not all(timed):
         raise PlanError("weights of streams are not supported where count and time windows are mixed")
-    shares = thinned_shares(plan, allowed, least) if any(timed) else _knapsack_shares(plan, allowed.cpu, least, wishes)
-    return Approximation(plan, tuple(shares.items()), plan_cost(plan, shares))
+    shares = (
+        best_time_window_shares(plan, allowed, least)
+        if any(timed)
+        else _knapsack_shares(plan, allowed.cpu, least, wishes)
+    )
+    return ApproximatePlan(plan, tuple(shares.items()), plan_cost(plan, shares))
 
 
-def best_approximation(query: JoinQuery, budget: Budget | None = None, wishes: Wishes = NO_WISHES) -> Approximation:
+def best_approximation(
+    query: JoinQuery, budget: RowBudget | None = None, wishes: SheddingPolicy = DEFAULT_POLICY
+) -> ApproximatePlan:
     """The plan that puts out the most with its drop boxes; among equals the one that costs less.
 
     With few sources all plans are tried. With more, plans and drop boxes are improved in turn: the cheapest plan for
@@ -115,11 +123,11 @@ def best_approximation(query: JoinQuery, budget: Budget | None = None, wishes: W
 
     References: Ayad, Naughton, section 5.2, Figure 7.
     """
-    allowed = budget or Budget()
+    allowed = budget or RowBudget()
     timed = any(source.window_rows is None for source in query.sources)
     few = len(query.sources) <= (MOST_THINNED if timed else MOST_LISTED)
-    plans = all_plans(query) if few else _promising(query, allowed, wishes)
-    found = [each for plan in plans if (each := _drops_or_none(plan, allowed, wishes)) is not None]
+    plans = all_plans(query) if few else _list_promising_plans(query, allowed, wishes)
+    found = [each for plan in plans if (each := _find_drops(plan, allowed, wishes)) is not None]
     if not found:
         raise PlanError(
             "no plan looked at has the memory for its windows and the time for the least rates that are demanded"
@@ -141,13 +149,17 @@ def filter_share(costs_per_s: Sequence[float], cpu: float = 1.0) -> float:
     return min(1.0, cpu / total)
 
 
-def _knapsack_shares(plan: PlanNode, cpu: float, least: Mapping[str, float], wishes: Wishes) -> dict[str, float]:
-    known = coefficients(plan)
-    items = [Item(gain * wishes.weights.get(name, 1.0), cost, least[name]) for name, (gain, cost) in known.items()]
+def _knapsack_shares(
+    plan: PlanNode, cpu: float, least: Mapping[str, float], wishes: SheddingPolicy
+) -> dict[str, float]:
+    known = source_coefficients(plan)
+    items = [
+        KnapsackItem(gain * wishes.weights.get(name, 1.0), cost, least[name]) for name, (gain, cost) in known.items()
+    ]
     return dict(zip(known, continuous_knapsack(items, cpu), strict=True))
 
 
-def _least_shares(plan: PlanNode, wishes: Wishes) -> dict[str, float]:
+def _least_shares(plan: PlanNode, wishes: SheddingPolicy) -> dict[str, float]:
     rates = {source.name: source.rows_per_s for source in sources_of(plan)}
     named = {*wishes.least_rows_per_s, *wishes.weights}
     if strangers := sorted(named - set(rates)):
@@ -160,13 +172,13 @@ def _least_shares(plan: PlanNode, wishes: Wishes) -> dict[str, float]:
     return {name: wishes.least_rows_per_s.get(name, 0.0) / rate for name, rate in rates.items()}
 
 
-def _drops_or_none(plan: PlanNode, budget: Budget, wishes: Wishes) -> Approximation | None:
+def _find_drops(plan: PlanNode, budget: RowBudget, wishes: SheddingPolicy) -> ApproximatePlan | None:
     """None where this plan cannot even keep the least that must be kept; another may."""
     least = plan_cost(plan, _least_shares(plan, wishes))
     return best_drops(plan, budget, wishes) if budget.holds(least) else None
 
 
-def _promising(query: JoinQuery, budget: Budget, wishes: Wishes) -> list[PlanNode]:
+def _list_promising_plans(query: JoinQuery, budget: RowBudget, wishes: SheddingPolicy) -> list[PlanNode]:
     """Plans met while plans and drop boxes are improved in turn, starting with everything kept and with one or two
     sources favoured.
     """
@@ -180,13 +192,13 @@ def _promising(query: JoinQuery, budget: Budget, wishes: Wishes) -> list[PlanNod
             if plan in met:
                 break
             met[plan] = None
-            found = _drops_or_none(plan, budget, wishes)
+            found = _find_drops(plan, budget, wishes)
             kept = dict(found.kept) if found is not None else kept
     return list(met)
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class KnapsackItem:
     """Taken whole it gains `gain` and costs `cost`; at least the share `least` must be taken."""
 
     gain: float
@@ -199,7 +211,7 @@ class Item:
         check_share(self.least, "the least share of an item", PlanError)
 
 
-def continuous_knapsack(items: Sequence[Item], capacity: float) -> tuple[float, ...]:
+def continuous_knapsack(items: Sequence[KnapsackItem], capacity: float) -> tuple[float, ...]:
     """The shares of the items that gain the most within the capacity: first what must be taken, then by gain per cost.
 
     >>> continuous_knapsack([Item(gain=10, cost=5), Item(gain=9, cost=3)], capacity=5)
@@ -212,7 +224,7 @@ def continuous_knapsack(items: Sequence[Item], capacity: float) -> tuple[float, 
     left = capacity - sum(item.cost * item.least for item in items)
     if left < -1e-9 * max(capacity, 1.0):
         raise PlanError(f"what must be kept costs {capacity - left:g}, and there is only {capacity:g}")
-    for number in sorted(range(len(items)), key=lambda number: -_value(items[number])):
+    for number in sorted(range(len(items)), key=lambda number: -_gain_per_cost(items[number])):
         item = items[number]
         room = max(left, 0.0) / item.cost if item.cost else 1.0
         more = min(1.0 - item.least, room)
@@ -221,7 +233,7 @@ def continuous_knapsack(items: Sequence[Item], capacity: float) -> tuple[float, 
     return tuple(shares)
 
 
-def _value(item: Item) -> float:
+def _gain_per_cost(item: KnapsackItem) -> float:
     return item.gain / item.cost if item.cost else float("inf")
 
 
@@ -236,7 +248,7 @@ _NUDGE = 1e-6
 _NEAR = 1e-9
 
 
-def thinned_shares(plan: PlanNode, budget: Budget, least: Mapping[str, float]) -> Shares:
+def best_time_window_shares(plan: PlanNode, budget: RowBudget, least: Mapping[str, float]) -> Shares:
     """The share of each source to keep so that the plan's output is the highest within the budget, which must hold the
     least shares.
 
@@ -247,14 +259,14 @@ def thinned_shares(plan: PlanNode, budget: Budget, least: Mapping[str, float]) -
     {'a': 0.5, 'b': 0.125}
     """
     wanted = {source.name: least.get(source.name, 0.0) for source in sources_of(plan)}
-    return climb(
+    return climb_shares(
         lambda shares: plan_cost(plan, shares).output.rows_per_s,
         lambda shares: budget.load(plan_cost(plan, shares)),
         wanted,
     )
 
 
-def climb(
+def climb_shares(
     output: Measure,
     load: Measure,
     least: Mapping[str, float],
@@ -270,9 +282,9 @@ def climb(
     """
     lowest = {name: max(share, _LEAST) for name, share in least.items()}
     begun = {name: max((start or {}).get(name, 1.0), share) for name, share in lowest.items()}
-    best, step = shrunk(load, lowest, begun), _FIRST_STEP
+    best, step = shrink_to_load(load, lowest, begun), _FIRST_STEP
     while step > last_step:
-        moved = _moved(output, load, lowest, best, step)
+        moved = _step_shares(output, load, lowest, best, step)
         if output(moved) > output(best) * (1 + 1e-12):
             best = moved
         else:
@@ -280,13 +292,13 @@ def climb(
     return best
 
 
-def shrunk(load: Measure, lowest: Mapping[str, float], shares: Shares) -> Shares:
+def shrink_to_load(load: Measure, lowest: Mapping[str, float], shares: Shares) -> Shares:
     """All shares scaled down alike, none below its lowest, until the load is at most 1."""
     heavy = load(shares)
     if heavy <= 1:
         return shares
     fits, too_much = 0.0, 1.0
-    light = load(_scaled(shares, fits, lowest))
+    light = load(_scale_shares(shares, fits, lowest))
     for _ in range(60):
         if light >= 1 - _NEAR or too_much - fits <= _NEAR * too_much:
             break
@@ -294,15 +306,15 @@ def shrunk(load: Measure, lowest: Mapping[str, float], shares: Shares) -> Shares
         # it is.
         guess = min(max((1 - _NEAR / 2 - light) / (heavy - light), 0.02), 0.98)
         scale = fits + guess * (too_much - fits)
-        reached = load(_scaled(shares, scale, lowest))
+        reached = load(_scale_shares(shares, scale, lowest))
         if reached <= 1:
             fits, light = scale, reached
         else:
             too_much, heavy = scale, reached
-    return _scaled(shares, fits, lowest)
+    return _scale_shares(shares, fits, lowest)
 
 
-def _moved(output: Measure, load: Measure, lowest: Shares, shares: Shares, step: float) -> Shares:
+def _step_shares(output: Measure, load: Measure, lowest: Shares, shares: Shares, step: float) -> Shares:
     """The best exchange of at most `step` in each logarithm, as far as slopes tell, brought back within the load."""
     below = {name: max(math.log(lowest[name] / share), -step) for name, share in shares.items()}
     above = {name: min(-math.log(share), step) for name, share in shares.items()}
@@ -312,12 +324,14 @@ def _moved(output: Measure, load: Measure, lowest: Shares, shares: Shares, step:
         width = above[name] - below[name]
         nudged = {**shares, name: share * (1 - _NUDGE)}
         gain, cost = (whole - output(nudged)) / _NUDGE, (taken_now - load(nudged)) / _NUDGE
-        items.append(Item(max(gain, 0.0) * width, max(cost, 0.0) * width))
+        items.append(KnapsackItem(max(gain, 0.0) * width, max(cost, 0.0) * width))
         spare -= max(cost, 0.0) * below[name]
     taken = continuous_knapsack(items, max(spare, 0.0))
     moves = {name: below[name] + part * (above[name] - below[name]) for name, part in zip(shares, taken, strict=True)}
-    return shrunk(load, lowest, {name: min(1.0, share * math.exp(moves[name])) for name, share in shares.items()})
+    return shrink_to_load(
+        load, lowest, {name: min(1.0, share * math.exp(moves[name])) for name, share in shares.items()}
+    )
 
 
-def _scaled(shares: Shares, scale: float, lowest: Mapping[str, float]) -> Shares:
+def _scale_shares(shares: Shares, scale: float, lowest: Mapping[str, float]) -> Shares:
     return {name: max(share * scale, lowest[name]) for name, share in shares.items()}

@@ -18,16 +18,16 @@ from typing import Literal
 
 from watersmeet.errors import PlanError, listing
 from watersmeet.planner.models.ayad import (
-    Budget,
-    Flow,
-    PlanCost,
+    BinaryPlanCost,
+    JoinNode,
+    NodeFlow,
     PlanNode,
-    RelationJoin,
-    Selection,
+    RelationJoinNode,
+    RowBudget,
+    SelectionNode,
     SideCosts,
-    Source,
-    WindowJoin,
-    joined_cost,
+    SourceNode,
+    join_plan_cost,
     plan_cost,
 )
 from watersmeet.planner.models.checks import check_not_negative, check_selectivity
@@ -37,7 +37,7 @@ MOST_EXACT = 9
 MOST_LISTED = 6
 
 #: What a join of two inputs costs per row on either side.
-JoinCosts = Callable[[Flow, Flow], tuple[SideCosts, SideCosts]]
+JoinCosts = Callable[[NodeFlow, NodeFlow], tuple[SideCosts, SideCosts]]
 Objective = Literal["cpu", "memory"]
 
 
@@ -70,12 +70,12 @@ class Filter:
     relation_rows: float | None = None
 
     def __post_init__(self) -> None:
-        self.over(Source(self.source, 1, window_rows=1))  # the node knows what it refuses
+        self.over(SourceNode(self.source, 1, window_rows=1))  # the node knows what it refuses
 
     def over(self, plan: PlanNode) -> PlanNode:
         if self.relation_rows is None:
-            return Selection(plan, self.selectivity, self.cost_s)
-        return RelationJoin(plan, self.relation_rows, self.selectivity, self.cost_s)
+            return SelectionNode(plan, self.selectivity, self.cost_s)
+        return RelationJoinNode(plan, self.relation_rows, self.selectivity, self.cost_s)
 
     @property
     def rank(self) -> float:
@@ -112,7 +112,7 @@ class JoinQuery:
     cost.
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[SourceNode, ...]
     ties: tuple[Tie, ...]
     join_costs: JoinCosts
     filters: tuple[Filter, ...] = ()
@@ -127,19 +127,19 @@ class JoinQuery:
                 f"predicates on {listing(strangers)}, which are no sources", hint=f"sources: {listing(names)}"
             )
 
-    def leaf(self, source: Source) -> PlanNode:
+    def leaf(self, source: SourceNode) -> PlanNode:
         """A source under its filters, the one that takes most away per cost first."""
         plan: PlanNode = source
         for each in sorted((each for each in self.filters if each.source == source.name), key=lambda each: each.rank):
             plan = each.over(plan)
         return plan
 
-    def joined(self, left: Candidate, right: Candidate) -> WindowJoin:
+    def joined(self, left: Candidate, right: Candidate) -> JoinNode:
         """A join of two partial plans, under all predicates between them."""
         between = [both for tie in self.ties if (both := tie.selectivities(left.names, right.names)) is not None]
         from_left, from_right = math.prod(both[0] for both in between), math.prod(both[1] for both in between)
         costs = self.join_costs(left.cost.output, right.cost.output)
-        return WindowJoin(left.plan, right.plan, from_left, None if from_left == from_right else from_right, *costs)
+        return JoinNode(left.plan, right.plan, from_left, None if from_left == from_right else from_right, *costs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Candidate:
 
     names: frozenset[str]
     plan: PlanNode
-    cost: PlanCost
+    cost: BinaryPlanCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class Choice:
     """
 
     plan: PlanNode
-    cost: PlanCost
+    cost: BinaryPlanCost
     feasible: bool
     exact: bool
     looked_at: int
@@ -166,7 +166,7 @@ class Choice:
 
 def best_plan(
     query: JoinQuery,
-    budget: Budget | None = None,
+    budget: RowBudget | None = None,
     objective: Objective = "cpu",
     kept: Mapping[str, float] | None = None,
 ) -> Choice:
@@ -175,7 +175,7 @@ def best_plan(
     References: Ayad, Naughton, eqs. 14 to 17.
     """
     leaves = [_leaf(query, source, kept or {}) for source in query.sources]
-    allowed, exact = budget or Budget(), len(leaves) <= MOST_EXACT
+    allowed, exact = budget or RowBudget(), len(leaves) <= MOST_EXACT
     found, looked_at = _front(query, leaves) if exact else _greedy(query, leaves, objective)
     feasible = [each for each in found if allowed.holds(each.cost)]
     best = min(feasible or found, key=lambda each: _by(objective, each.cost))
@@ -253,25 +253,25 @@ def _unbeaten(found: list[Candidate]) -> list[Candidate]:
     return front
 
 
-def _leaf(query: JoinQuery, source: Source, kept: Mapping[str, float]) -> Candidate:
+def _leaf(query: JoinQuery, source: SourceNode, kept: Mapping[str, float]) -> Candidate:
     plan = query.leaf(source)
     return Candidate(frozenset((source.name,)), plan, plan_cost(plan, {source.name: kept.get(source.name, 1.0)}))
 
 
 def _joined(query: JoinQuery, left: Candidate, right: Candidate) -> Candidate:
     plan = query.joined(left, right)
-    return Candidate(left.names | right.names, plan, joined_cost(plan, left.cost, right.cost))
+    return Candidate(left.names | right.names, plan, join_plan_cost(plan, left.cost, right.cost))
 
 
 def _names(leaves: tuple[Candidate, ...]) -> frozenset[str]:
     return frozenset(name for leaf in leaves for name in leaf.names)
 
 
-def _by(objective: Objective, cost: PlanCost) -> tuple[float, float]:
+def _by(objective: Objective, cost: BinaryPlanCost) -> tuple[float, float]:
     return (cost.cpu, cost.memory_rows) if objective == "cpu" else (cost.memory_rows, cost.cpu)
 
 
-def _side_costs(own: Flow, other: Flow, weights: Weights) -> SideCosts:
+def _side_costs(own: NodeFlow, other: NodeFlow, weights: Weights) -> SideCosts:
     """The cheapest structure's cost of one probe, and of one insertion and one invalidation."""
     load = Load(own.window_rows, own.rows_per_s, other.rows_per_s)
     best = min(STRUCTURE_COSTS, key=lambda structure: structure_cost(structure, load, weights))

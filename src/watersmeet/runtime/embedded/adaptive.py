@@ -27,7 +27,7 @@ from watersmeet.algebra.query import BoundQuery
 from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.explain import Explanation
-from watersmeet.planner.models.ayad_drops import Wishes
+from watersmeet.planner.models.ayad_drops import SheddingPolicy
 from watersmeet.planner.overload import Situation
 from watersmeet.planner.plan_cost import Budget, Costed, PlanCost
 from watersmeet.planner.workload import Arriving
@@ -62,7 +62,7 @@ class StartingPlan:
 
     plan: Plan
     budget: Budget = Budget()  # noqa: RUF009  # frozen
-    wishes: Wishes | None = None
+    wishes: SheddingPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class AdaptivePlanner:
     plan: Plan
     planned_rows: int
     budget: Budget = field(default_factory=Budget)
-    wishes: Wishes | None = None  # None: rows are never shed
+    wishes: SheddingPolicy | None = None  # None: rows are never shed
     decisions: list[Decision] = field(default_factory=list)
     _batch: int = 0
     _seen_rows: int = 0

@@ -34,8 +34,8 @@ from watersmeet.operators.window_join.work_counters import ALL_INPUTS, PROBE, Wo
 from watersmeet.runtime.embedded.adaptive import AdaptivePlanner, Decision, StartingPlan
 from watersmeet.runtime.planning import choose_plan, read_planning_input
 from watersmeet.runtime.watermark import Lateness, Watermark
-from watersmeet.sources.declarations import Relation, Stream, extract_event_times_us
-from watersmeet.sources.times import refuse_undeclared_unit
+from watersmeet.sources.declarations import Relation, Stream
+from watersmeet.sources.times import extract_event_times_us, refuse_undeclared_unit
 from watersmeet.sql import bind, parse
 from watersmeet.stats.stream_stats import StreamStats
 

@@ -68,7 +68,7 @@ class RunCost:
     rows_in: float
     rows_out: float
     batches: float
-    measure_cpu_s: float
+    cpu_s: float
     pack_s: float
     state_s: float
     join_s: float

@@ -13,7 +13,7 @@ import numpy as np
 from pyspark import worker  # noqa: F401 # what every worker runs; imported here, it is there after the fork
 from pyspark.daemon import manager
 
-from watersmeet.kernels.gather import gather_int32, gather_int64, tighten
+from watersmeet.kernels.gather import gather_int32, gather_int64, tighten_bounds
 from watersmeet.kernels.grouped_run import count_matches, fill_matches, group_rows, order_by_leading_bits
 from watersmeet.kernels.hashing import combine_codes, hash_slices
 from watersmeet.runtime.spark import emission, inputs, processor  # noqa: F401 # what is unpickled in workers
@@ -32,7 +32,7 @@ def load_kernels() -> None:
     count_matches(slots, group_keys, offsets, one, none, one, one, one, one, first, count)
     fill_matches(rows, first, count, 0, np.empty(1, np.int32), np.empty(1, np.int32), 0)
     gather_int64(one, gather_int32(rows, rows))
-    tighten(one, 0, 0, np.zeros(1, np.int64), np.zeros(1, np.int64))
+    tighten_bounds(one, 0, 0, np.zeros(1, np.int64), np.zeros(1, np.int64))
     hash_slices(np.zeros(1, np.uint8), np.array([0, 1]))
 
 

@@ -26,7 +26,7 @@ from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import InputError, PlanError
 from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.planner.controller import BatchReport, Controller, Controls, PlanModel
-from watersmeet.planner.models.ayad_drops import NO_WISHES, Wishes
+from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
 from watersmeet.planner.overload import Situation
 from watersmeet.planner.plan_cost import Budget
 from watersmeet.planner.workload import Arriving
@@ -53,7 +53,7 @@ def keep_up(
     *,
     plan: Plan,
     stats: Mapping[str, StreamStats] | None = None,
-    wishes: Wishes = NO_WISHES,
+    wishes: SheddingPolicy = DEFAULT_POLICY,
 ) -> LoadController:
     """Control the load of a query that was started, until it ends. A failure stops the query and is raised by its
     `awaitTermination`.
@@ -77,7 +77,7 @@ class LoadController:
     trigger_s: float
     plan: Plan
     stats: Mapping[str, StreamStats] = field(default_factory=dict)
-    wishes: Wishes = NO_WISHES
+    wishes: SheddingPolicy = DEFAULT_POLICY
     decisions: list[Controls] = field(default_factory=list)
     _known: deque[tuple[int, Controller]] = field(
         default_factory=lambda: deque(maxlen=MAX_CONTROLLERS)

@@ -145,7 +145,9 @@ class Packer:
         box = self._box()
         if self.hashes is not None:
             return box.select_kept_hashes(_one_array(table, self.hashes).to_numpy())
-        return box.select_kept(table.select(list(self.identity))) if box.is_dropping else np.ones(table.num_rows, np.bool_)
+        return (
+            box.select_kept(table.select(list(self.identity))) if box.is_dropping else np.ones(table.num_rows, np.bool_)
+        )
 
     def _box(self) -> DropBox:
         return self.planned.current_box() if self.planned is not None else self.box or DropBox(self.name)

@@ -67,9 +67,7 @@ class BucketProcessor(StatefulProcessor):
         taken = time.perf_counter_ns()
         before = self._store.load(label)
         loaded = time.perf_counter_ns()
-        state, metrics = yield from self._emission.emit(
-            self._bucket.advance(label, before.state, packets, last=False)
-        )
+        state, metrics = yield from self._emission.emit(self._bucket.advance(label, before.state, packets, last=False))
         joined = time.perf_counter_ns()
         after = self._store.save(label, before, state)
         saved = time.perf_counter_ns()

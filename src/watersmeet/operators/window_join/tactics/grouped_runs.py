@@ -1,5 +1,9 @@
-"""The production tactic: grouped runs per pane, grown one input at a time, a batch at once. See
-`operators.meet.expand`.
+"""The production tactic "runs": probe grouped runs per pane, one input at a time, a batch at once.
+
+Matches start from an origin's new rows. Each step probes the grouped runs of the next input for rows with the same key
+inside the time bounds that all bound rows impose. Candidates whose codes are hashes are compared by value. Predicates
+are checked at the first step that binds all their inputs. Work proceeds in pieces of bounded size, and partial matches
+do not outlive the call: they are never state.
 """
 
 from __future__ import annotations
@@ -15,10 +19,10 @@ from watersmeet.algebra.expressions import Expr
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError
-from watersmeet.kernels.gather import gather_int64, tighten
+from watersmeet.kernels.gather import gather_int64, tighten_bounds
 from watersmeet.kernels.grouped_run import count_matches, fill_matches
 from watersmeet.kernels.hashing import combine_codes
-from watersmeet.operators import parallel as cores
+from watersmeet.operators import parallel
 from watersmeet.operators.expressions import maybe_true
 from watersmeet.operators.window_join.config import JoinConfig, ProbeStep
 from watersmeet.operators.window_join.matches import (
@@ -35,64 +39,67 @@ from watersmeet.operators.window_join.pane import Int32s, Int64s, Pane, Panes
 from watersmeet.operators.window_join.tactics.tactic import Reach, Search, Tactic, refuse_options
 from watersmeet.operators.window_join.work_counters import PROBE, WorkCounters
 
+#: New rows in one piece of an origin: small enough that the probed data stays in the cache and every core gets a piece.
+ORIGIN_PIECE_ROWS = 1 << 17
+
 
 def compile_plan(config: JoinConfig, plan: Plan) -> Search:
+    """Check that the plan sets no option of another algorithm, and return the search."""
     refuse_options(plan, "indexes", "evaluate_us", "expire_us", "cleanup_rows")
     return search_runs
 
 
 def prepare_runs(config: JoinConfig, new: dict[int, Pane]) -> None:
-    """Builds the runs of new panes that will be looked up, in this stretch or later ones."""
+    """Build the runs of new panes that this time slice or later ones will probe."""
     last = _sort_by_new_rows(config, new)[-1]
-    looked_up = {
+    probed = {
         i: pane
         for i, pane in new.items()
         if len(pane) and (i != last or pane.outlasts_batch(config.inputs[i].retention_us))
     }
     _build_runs(
-        (looked_up[step.target], step.key_classes)
-        for steps in config.orders
-        for step in steps
-        if step.target in looked_up
+        (probed[step.target], step.key_classes) for steps in config.orders for step in steps if step.target in probed
     )
 
 
 def search_runs(
     config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: WorkCounters
 ) -> Iterator[tuple[Reach, PartialMatches]]:
-    """One origin after the other, by the batch rule: new rows meet old and new rows of inputs before theirs, old rows
-    of those after.
+    """Yield the matches of each origin in turn, by the batch rule.
 
-    Any order of the inputs finds the same. Here the input with the most new rows is the last one: its rows look others
-    up and nobody looks them up, so there is no run to build of them until the next batch, if they are kept till then.
+    New rows of an input match old and new rows of inputs before it, and old rows of inputs after it. Any order of the
+    inputs gives the same matches. The input with the most new rows comes last here: its rows probe others and are not
+    probed, so their run need not be built before the next batch, if it is needed then at all.
     """
-    before = [Panes(panes) for panes in old]
-    with_new = [Panes((*panes, new[i])) if i in new and len(new[i]) else before[i] for i, panes in enumerate(old)]
+    old_only = [Panes(panes) for panes in old]
+    with_new = [Panes((*panes, new[i])) if i in new and len(new[i]) else old_only[i] for i, panes in enumerate(old)]
     ranks = {i: rank for rank, i in enumerate(_sort_by_new_rows(config, new))}
     reaches = {}
     for origin in config.stream_numbers:
-        reach = _reachable_panes(origin, ranks, before, with_new) | {origin: Panes((new[origin],))}
+        reach = _reachable_panes(origin, ranks, old_only, with_new) | {origin: Panes((new[origin],))}
         if all(len(panes) for panes in reach.values()):
             reaches[origin] = reach
-    _build_runs(wanted for origin, reach in reaches.items() for wanted in _list_probed_panes(config, origin, reach))
+    _build_runs(probed for origin, reach in reaches.items() for probed in _list_probed_panes(config, origin, reach))
     for origin, reach in reaches.items():
         with tally.timer.measure(PROBE, origin):
             pieces = [
                 (piece, WorkCounters(tally.inputs)) for piece in _split_origin_rows(config, origin, reach[origin])
             ]
-        for found in cores.parallel_flat_map(partial(_grow_piece, config, origin, reach), pieces, len(reach[origin])):
-            yield reach, found
-        for _, its in pieces:
-            tally.add(its)
+        for matches in parallel.parallel_flat_map(
+            partial(_grow_piece, config, origin, reach), pieces, len(reach[origin])
+        ):
+            yield reach, matches
+        for _, piece_tally in pieces:
+            tally.add(piece_tally)
 
 
 def _grow_piece(
     config: JoinConfig, origin: int, reach: Reach, piece: tuple[PartialMatches, WorkCounters]
 ) -> Iterator[PartialMatches]:
-    """A piece has its own tally: several may grow at the same time."""
+    """Yield the complete matches of a piece; it has its own counters because pieces grow in parallel."""
     rows, tally = piece
     return tally.timer.measure_items(
-        PROBE, _grow_matches(config, origin, reach, rows, partial(_count_work, tally, origin)), origin
+        PROBE, _grow_matches(config, reach, rows, config.orders[origin], partial(_count_work, tally, origin)), origin
     )
 
 
@@ -101,24 +108,25 @@ def _sort_by_new_rows(config: JoinConfig, new: dict[int, Pane]) -> list[int]:
 
 
 def _reachable_panes(origin: int, ranks: dict[int, int], before: list[Panes], with_new: list[Panes]) -> Reach:
-    """The same panes for every origin, so that what is put together over them is put together once. Relations have no
-    rank.
+    """Return the panes that an origin may match, by input. Relations have no rank.
+
+    The `Panes` objects are the same for every origin, so that their columns are concatenated once.
     """
     return {i: with_new[i] if ranks.get(i, ranks[origin]) < ranks[origin] else before[i] for i in range(len(before))}
 
 
-def _build_runs(wanted: Iterable[tuple[Pane, tuple[int, ...]]]) -> None:
-    """Access paths of large panes, side by side; the others are built when they are first probed."""
+def _build_runs(probed: Iterable[tuple[Pane, tuple[int, ...]]]) -> None:
+    """Build the access paths of large panes in parallel; those of small panes are built at the first probe."""
     missing = {
         (id(pane), classes): pane
-        for pane, classes in wanted
-        if classes and len(pane) >= cores.MIN_PARALLEL_ROWS and not pane.has_run(classes)
+        for pane, classes in probed
+        if classes and len(pane) >= parallel.MIN_PARALLEL_ROWS and not pane.has_run(classes)
     }
-    cores.parallel_map(lambda each: each[1].run(each[0][1]), list(missing.items()), cores.MIN_PARALLEL_ROWS)
+    parallel.parallel_map(lambda each: each[1].run(each[0][1]), list(missing.items()), parallel.MIN_PARALLEL_ROWS)
 
 
 def _list_probed_panes(config: JoinConfig, origin: int, reach: Reach) -> Iterator[tuple[Pane, tuple[int, ...]]]:
-    """Panes that are probed, and that of the origin itself where it will be: its rows probe in the order of their run."""
+    """Yield the panes to probe, and the origin's own pane if it outlasts the batch: its rows probe in run order."""
     steps = config.orders[origin]
     for step in steps:
         yield from ((pane, step.key_classes) for pane in reach[step.target].panes)
@@ -127,52 +135,36 @@ def _list_probed_panes(config: JoinConfig, origin: int, reach: Reach) -> Iterato
         yield own, steps[0].key_classes
 
 
-def _count_work(tally: WorkCounters, origin: int, target: int, probes: int, met: int, tested: int) -> None:
+def _count_work(tally: WorkCounters, origin: int, target: int, probes: int, hits: int, tested: int) -> None:
     tally.probes[origin, target] += probes
-    tally.touched[origin, target] += met
+    tally.touched[origin, target] += hits
     tally.tested[origin] += tested
-
-
-RUNS = Tactic("runs", "grouped runs, ours", compile_plan, kernel_thetas=False, prepare=prepare_runs)
-
-
-#: New rows that begin to grow at the same time: what a piece is looked up with stays in the cache, and several cores
-#: have enough pieces.
-ORIGIN_PIECE_ROWS = 1 << 17
 
 
 @dataclass(frozen=True)
 class ProbeRanges:
-    """The stretches of each pane's run that each combination meets."""
+    """For each pane, the range of its run that each partial match hits."""
 
     first: list[Int64s]
     count: list[Int32s]
     total: int
 
 
-#: Called with a target, how many combinations probed it, how many rows they met, and how many of those predicates were
-#: evaluated on.
+#: Called with a target, the number of matches that probed it, the rows they hit, and the matches tested by predicates.
 CountWork = Callable[[int, int, int, int], None]
 
 
 def _split_origin_rows(config: JoinConfig, origin: int, panes: Panes) -> list[PartialMatches]:
-    """The origin's new rows, a piece at a time."""
+    """Return the origin's new rows in pieces."""
     start = _start_matches(config, origin, config.orders[origin], panes)
     return [start.take(slice(at, at + ORIGIN_PIECE_ROWS)) for at in range(0, len(start), ORIGIN_PIECE_ROWS)]
 
 
-def _grow_matches(
-    config: JoinConfig, origin: int, reach: dict[int, Panes], piece: PartialMatches, count: CountWork
-) -> Iterator[PartialMatches]:
-    """Every combination of some of the origin's rows with rows of the others that their panes in `reach` hold."""
-    return _grow_depth_first(config, reach, piece, config.orders[origin], count)
-
-
 def _start_matches(config: JoinConfig, origin: int, steps: tuple[ProbeStep, ...], panes: Panes) -> PartialMatches:
-    """The origin's new rows, by the first key they are probed with: neighbours then look at the same places.
+    """Return the origin's new rows, sorted by the first key they probe with, so that neighbours hit the same memory.
 
-    That is the order of their run. Where it is not built yet, and most rows are gone before anybody could look them up,
-    it is not worth building: the rows come as they came.
+    This is the order of their run. If the run does not exist yet and most rows expire before a later batch could probe
+    them, building it does not pay. The rows then keep their order.
     """
     (pane,) = panes.panes
     classes = steps[0].key_classes if steps else ()
@@ -188,10 +180,10 @@ def _start_matches(config: JoinConfig, origin: int, steps: tuple[ProbeStep, ...]
     return PartialMatches({origin: rows}, {origin: times}, times, end, keys)
 
 
-def _grow_depth_first(
+def _grow_matches(
     config: JoinConfig, reach: dict[int, Panes], bound: PartialMatches, steps: tuple[ProbeStep, ...], count: CountWork
 ) -> Iterator[PartialMatches]:
-    """Depth first over pieces, breadth first inside a piece."""
+    """Grow partial matches to complete ones: depth first over pieces, breadth first inside a piece."""
     if not len(bound):
         return
     if not steps:
@@ -211,12 +203,13 @@ def _grow_depth_first(
             grown = (
                 _filter_partial(config, reach, grown, step.checks)
                 if rest
-                else _filter_whole(config, reach, grown, step.checks)
+                else _filter_complete(config, reach, grown, step.checks)
             )
-        yield from _grow_depth_first(config, reach, grown, rest, count)
+        yield from _grow_matches(config, reach, grown, rest, count)
 
 
 def _probe_target(config: JoinConfig, reach: dict[int, Panes], bound: PartialMatches, step: ProbeStep) -> ProbeRanges:
+    """Find for each partial match the rows of the target with its key inside its time bounds."""
     keys = bound.keys[1] if bound.keys is not None else np.zeros(len(bound), np.int64)
     from_us, until_us = _time_bounds(config, bound, step.target)
     alive_at = bound.latest if bound.latest is not None else from_us
@@ -224,15 +217,15 @@ def _probe_target(config: JoinConfig, reach: dict[int, Panes], bound: PartialMat
     for pane in reach[step.target].panes:
         run = pane.run(step.key_classes)
         start, matches = np.empty(len(bound), np.int64), np.empty(len(bound), np.int32)
-        asked = (keys, from_us, until_us, alive_at, start, matches)
-        total += count_matches(run.slots, run.group_keys, run.offsets, run.times, run.ends, *asked)
+        probes = (keys, from_us, until_us, alive_at, start, matches)
+        total += count_matches(run.slots, run.group_keys, run.offsets, run.times, run.ends, *probes)
         first.append(start)
         count.append(matches)
     return ProbeRanges(first, count, total)
 
 
 def _with_probe_keys(reach: dict[int, Panes], bound: PartialMatches, step: ProbeStep) -> PartialMatches:
-    """With the codes the step probes by, which often are those of the step before."""
+    """Set the codes that the step probes with; often they are those of the previous step."""
     if not step.key_classes:
         return replace(bound, keys=None)
     if bound.keys is not None and bound.keys[0] == step.key_classes:
@@ -245,7 +238,7 @@ def _with_probe_keys(reach: dict[int, Panes], bound: PartialMatches, step: Probe
 
 
 def _time_bounds(config: JoinConfig, bound: PartialMatches, target: int) -> tuple[Int64s, Int64s]:
-    """Between which times the target's row must lie, given the times of the rows bound so far."""
+    """Return the earliest and latest times of a target row that satisfy the bounds of all bound rows."""
     later_by = config.bounds.later_by_us
     low = np.full(len(bound), -FOREVER_US, np.int64)
     high = np.full(len(bound), FOREVER_US, np.int64)
@@ -254,7 +247,7 @@ def _time_bounds(config: JoinConfig, bound: PartialMatches, target: int) -> tupl
     for i, times in bound.times.items():
         before_us, after_us = later_by[target][i], later_by[i][target]
         if before_us < FOREVER_US and after_us < FOREVER_US:
-            tighten(times, before_us, after_us, low, high)
+            tighten_bounds(times, before_us, after_us, low, high)
         elif before_us < FOREVER_US:
             low = np.maximum(low, times - before_us)
         elif after_us < FOREVER_US:
@@ -263,7 +256,7 @@ def _time_bounds(config: JoinConfig, bound: PartialMatches, target: int) -> tupl
 
 
 def _split_pieces(probe: ProbeRanges) -> Iterator[slice]:
-    """Stretches of the combinations that find at most `PIECE_ROWS` matches each (or are a single one)."""
+    """Yield slices of the partial matches that hit at most `PIECE_ROWS` rows each, or consist of one match."""
     size = probe.count[0].size
     if probe.total <= PIECE_ROWS:
         yield slice(0, size)
@@ -286,21 +279,27 @@ def _bind_target(
     piece: slice,
     more: bool,
 ) -> PartialMatches:
-    """The combinations of one piece, each with the rows it met."""
+    """Return the partial matches of one piece, each extended by the rows it hit."""
     panes, target = reach[step.target], step.target
     total = sum(int(count[piece].sum()) for count in probe.count)
     parents, matches = np.empty(total, np.int32), np.empty(total, np.int32)
     at = 0
     for number, pane in enumerate(panes.panes):
-        met = pane.run(step.key_classes).rows
+        run_rows = pane.run(step.key_classes).rows
         at = fill_matches(
-            met, probe.first[number][piece], probe.count[number][piece], int(panes.bases[number]), parents, matches, at
+            run_rows,
+            probe.first[number][piece],
+            probe.count[number][piece],
+            int(panes.bases[number]),
+            parents,
+            matches,
+            at,
         )
-    whole = piece.start == 0 and piece.stop == len(bound)
-    here = bound if whole else bound.take(piece)
-    if not more:  # nothing is probed after this
-        here = replace(here, times={}, keys=None)
-    return _add_target(config, panes, here.repeat(parents), target, matches, more)
+    is_all = piece.start == 0 and piece.stop == len(bound)
+    parent_matches = bound if is_all else bound.take(piece)
+    if not more:  # no step follows, so nothing reads times and keys
+        parent_matches = replace(parent_matches, times={}, keys=None)
+    return _add_target(config, panes, parent_matches.repeat(parents), target, matches, more)
 
 
 def _add_target(
@@ -320,41 +319,46 @@ def _add_target(
 
 
 def _filter_partial(
-    config: JoinConfig, reach: dict[int, Panes], found: PartialMatches, predicates: tuple[Expr, ...]
+    config: JoinConfig, reach: dict[int, Panes], matches: PartialMatches, predicates: tuple[Expr, ...]
 ) -> PartialMatches:
-    """Drop partial combinations that fail a predicate. Those on which one raises stay, to be tested again when they are
-    whole.
+    """Drop partial matches that fail a predicate.
+
+    Matches on which a predicate raises stay. They are tested again when they are complete.
     """
-    test = maybe_true(predicates, lambda column: gather_column(config, reach, found, column), len(found))
-    retest = tuple(dict.fromkeys((*found.retest, *test.raised)))
-    return replace(found.filter(test.keep), retest=retest)
+    test = maybe_true(predicates, lambda column: gather_column(config, reach, matches, column), len(matches))
+    retest = tuple(dict.fromkeys((*matches.retest, *test.raised)))
+    return replace(matches.filter(test.keep), retest=retest)
 
 
-def _filter_whole(
-    config: JoinConfig, reach: dict[int, Panes], found: PartialMatches, predicates: tuple[Expr, ...]
+def _filter_complete(
+    config: JoinConfig, reach: dict[int, Panes], matches: PartialMatches, predicates: tuple[Expr, ...]
 ) -> PartialMatches:
-    """Keep the whole combinations that are results; raise if one would be, but for a predicate that raises on it."""
-    predicates = tuple(dict.fromkeys((*predicates, *found.retest)))
-    return found.filter(predicates_hold(config, reach, predicates, found))
+    """Keep the complete matches that pass all predicates; raise if only an error keeps one from being a result."""
+    predicates = tuple(dict.fromkeys((*predicates, *matches.retest)))
+    return matches.filter(predicates_hold(config, reach, predicates, matches))
 
 
 def _list_rechecks(config: JoinConfig, reach: dict[int, Panes], step: ProbeStep) -> list[Recheck]:
-    """Tests of a step's candidates that the kernel leaves open: validity, and keys behind equal codes. The cheapest
-    comes first.
+    """Return the tests of a step's candidates that the kernel leaves open, the cheapest first.
+
+    These are joint validity and the keys behind equal codes.
     """
-    doubts: list[Recheck] = []
+    rechecks: list[Recheck] = []
     if any(each.has_ends for each in config.inputs):
-        doubts.append(_are_valid_together)
+        rechecks.append(_are_valid_together)
     composite = len(step.key_classes) > 1
     for key_class, provider in zip(step.key_classes, step.providers, strict=True):
         if key_class not in config.exact_classes:
-            doubts.append(partial(have_equal_keys, reach, key_class, provider, step.target))
+            rechecks.append(partial(have_equal_keys, reach, key_class, provider, step.target))
         elif composite:
-            doubts.append(partial(have_equal_codes, reach, key_class, provider, step.target))
-    return doubts
+            rechecks.append(partial(have_equal_codes, reach, key_class, provider, step.target))
+    return rechecks
 
 
-def _are_valid_together(found: PartialMatches) -> NDArray[np.bool_]:
-    if found.latest is None or found.end is None:
-        raise InternalError("combinations without the ends of their rows")
-    return found.latest <= found.end
+def _are_valid_together(matches: PartialMatches) -> NDArray[np.bool_]:
+    if matches.latest is None or matches.end is None:
+        raise InternalError("partial matches without the ends of their rows")
+    return matches.latest <= matches.end
+
+
+RUNS = Tactic("runs", "grouped runs, ours", compile_plan, kernel_thetas=False, prepare=prepare_runs)

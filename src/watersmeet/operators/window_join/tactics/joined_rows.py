@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Column, Expr
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.errors import InternalError
-from watersmeet.kernels.grouped_run import count_matches, fill_matches, group_rows, running_maximum
+from watersmeet.kernels.grouped_run import accumulate_maximum, count_matches, fill_matches, group_rows
 from watersmeet.kernels.hashing import combine_codes
 from watersmeet.operators.expressions import all_true, maybe_true
 from watersmeet.operators.keys import compare_keys
@@ -70,7 +70,7 @@ class JoinedRows:
             slots, group_keys, offsets, rows = group_rows(self.key(providers))
             if not providers:  # no key is a scan of one group, and the directory of none is empty
                 slots, group_keys = np.empty(0, np.int32), np.empty(0, np.int64)
-            ends = running_maximum(self.end[rows], offsets)
+            ends = accumulate_maximum(self.end[rows], offsets)
             self._runs[providers] = GroupedRun(slots, group_keys, offsets, rows, self.latest[rows], ends)
         return self._runs[providers]
 

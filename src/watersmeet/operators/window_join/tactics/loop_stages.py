@@ -1,9 +1,8 @@
-"""Nested loops in stages: predicates that no kernel evaluates are tested between loops, on many partial matches at
-once.
+"""Nested loops in stages: predicates that no kernel evaluates are tested between loops, on many matches at once.
 
-A predicate over several inputs is bound at the innermost loop of those it reads. The nest is cut there: loops up to it
-make partial matches, the predicate is tested on them, and the loops behind it go on from the survivors. Matches flow
-from stage to stage in bounded pieces.
+A predicate over several inputs is bound at the innermost loop of those it reads. The nest is split there. The loops up
+to it produce partial matches, the predicate is tested on them, and the inner loops continue with the matches that pass.
+Matches flow from stage to stage in pieces of bounded size.
 
 References: Golab, Özsu, "Processing sliding window multi-joins in continuous queries over data streams", section 3: a
 predicate is tested in the first loop in which it can be.
@@ -23,15 +22,15 @@ from watersmeet.kernels.loop_state import (
     LEVEL,
     NEXT_ARRIVAL,
     NEXT_PARTIAL,
-    Arrivals,
-    Counters,
-    Indexes,
-    Loops,
-    Progress,
+    LoopArrivals,
+    LoopCounters,
+    LoopCursors,
+    LoopIndexes,
+    LoopProgress,
+    LoopStage,
+    LoopSteps,
+    LoopWindows,
     Rows,
-    Stage,
-    Steps,
-    Windows,
 )
 from watersmeet.kernels.nested_loops import join_arrivals
 from watersmeet.operators.expressions import maybe_true
@@ -40,43 +39,45 @@ from watersmeet.operators.window_join.matches import PartialMatches, gather_colu
 from watersmeet.operators.window_join.tactics.tactic import Reach
 from watersmeet.operators.window_join.work_counters import WorkCounters
 
-#: Matches a kernel call returns at most, so that derived stays bounded.
+#: The maximum number of matches that a kernel call returns, so that memory stays bounded.
 MAX_MATCHES = 1 << 16
 
 
 @dataclass(frozen=True)
-class LoopStage:
-    """Some levels of the loops, with windows and indexes of their own that rows enter and leave as in every other
-    stage.
+class StageRunner:
+    """Consecutive loop levels, with their own windows and indexes.
+
+    Rows enter and leave these as in every other stage.
     """
 
     levels: range
-    windows: Windows
-    arrivals: Arrivals
-    steps: Steps
-    indexes: Indexes
-    progress: Progress
-    nest: Loops
-    counters: Counters
+    windows: LoopWindows
+    arrivals: LoopArrivals
+    steps: LoopSteps
+    indexes: LoopIndexes
+    progress: LoopProgress
+    nest: LoopCursors
+    counters: LoopCounters
 
     def run(self, partials: Iterator[Rows] | None, evaluate_us: int, expire_us: int) -> Iterator[Rows]:
-        """Yield the matches of these levels, in pieces; `partials` are those of the levels before, None for the
-        outermost.
+        """Yield the matches of these levels in pieces.
+
+        `partials` are the matches of the outer levels, None for the outermost stage.
         """
         clock = self.progress.clock
         inputs = self.windows.keep.size
         out = np.empty((inputs + 2, MAX_MATCHES), np.int32)
-        given, more = np.empty((inputs + 2, 0), np.int32), partials is not None
+        partial, more = np.empty((inputs + 2, 0), np.int32), partials is not None
         while clock[NEXT_ARRIVAL] <= self.arrivals.input.size:
-            if partials is not None and clock[NEXT_PARTIAL] == given.shape[1]:
+            if partials is not None and clock[NEXT_PARTIAL] == partial.shape[1]:
                 following = next(partials, None) if more else None
                 if following is not None:
-                    given, clock[NEXT_PARTIAL] = following, 0
+                    partial, clock[NEXT_PARTIAL] = following, 0
                 elif clock[LEVEL] < self.levels[0]:
-                    return  # no partial match is left, and no loop is open
+                    return  # there are no more partial matches, and no loop is open
                 else:
                     more = False
-            bounds = np.array([self.levels[0], self.levels[-1], given.shape[1], more, partials is None], np.int64)
+            bounds = np.array([self.levels[0], self.levels[-1], partial.shape[1], more, partials is None], np.int64)
             used = join_arrivals(
                 self.windows,
                 self.arrivals,
@@ -87,7 +88,7 @@ class LoopStage:
                 self.counters,
                 evaluate_us,
                 expire_us,
-                Stage(bounds, given),
+                LoopStage(bounds, partial),
                 out,
             )
             if used:
@@ -96,29 +97,28 @@ class LoopStage:
 
 @dataclass
 class StagedPredicates:
-    """The predicates of a search by the loop at which they are bound, for each origin's order, and what came of testing
-    them.
+    """Predicates of a search by the loop that binds them, for each origin's order, and the outcome of testing them.
 
-    `raised` are predicates that raised on a partial match. Such matches go on, and whole matches are tested again: only
-    there it shows whether the error counts.
+    `raised` are predicates that raised on a partial match. Such matches stay, and complete matches are tested again: only
+    they decide whether the error counts.
     """
 
     config: JoinConfig
     orders: tuple[tuple[int, ...], ...]
     reach: Reach
     tally: WorkCounters
-    dropped: NDArray[np.int64] = field(init=False)  # by origin and the window of the loop behind which they were tested
+    dropped: NDArray[np.int64] = field(init=False)  # by origin and window of the loop after which they were tested
     raised: dict[Expr, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.dropped = np.zeros((len(self.orders), len(self.orders)), np.int64)
 
     @property
-    def stages(self) -> list[range]:
-        """Levels of loops with no predicate to test in between."""
+    def stage_levels(self) -> list[range]:
+        """Ranges of loop levels without a predicate to test in between."""
         last = len(self.orders) - 1
         levels = {
-            self._level(origin, check)
+            self._binding_level(origin, check)
             for origin, order in enumerate(self.orders)
             if order
             for check in self.config.residuals
@@ -128,46 +128,46 @@ class StagedPredicates:
             for start, stop in pairwise([0, *sorted(level + 1 for level in levels if level < last), last + 1])
         ]
 
-    def filter_matches(self, found: Iterator[Rows], level: int) -> Iterator[Rows]:
-        """Yield the partial matches, all loops up to `level` bound, on which no predicate that is bound there fails."""
-        for rows in found:
+    def filter_matches(self, matches: Iterator[Rows], level: int) -> Iterator[Rows]:
+        """Yield the partial matches of the loops up to `level` that fail no predicate bound there."""
+        for rows in matches:
             keep = np.ones(rows.shape[1], np.bool_)
             for origin in _list_origins(rows):
-                checks = self._bound_at(origin, level)
+                checks = self._predicates_at(origin, level)
                 if checks:
-                    its = np.flatnonzero(rows[-1] == origin)
-                    keep[its] = self._test(origin, level, rows, its, checks)
+                    at = np.flatnonzero(rows[-1] == origin)
+                    keep[at] = self._test(origin, level, rows, at, checks)
             if keep.any():
                 yield rows if keep.all() else np.ascontiguousarray(rows[:, keep])
 
     def split_by_origin(self, rows: Rows, level: int) -> Iterator[tuple[int, PartialMatches]]:
-        """Matches as combinations of the inputs bound so far, those of one origin together."""
+        """Yield (origin, matches of that origin) over the inputs bound so far."""
         for origin in _list_origins(rows):
-            yield origin, self._combinations(origin, level, rows, np.flatnonzero(rows[-1] == origin))
+            yield origin, self._select_matches(origin, level, rows, np.flatnonzero(rows[-1] == origin))
 
     def final_predicates(self, origin: int) -> tuple[Expr, ...]:
-        """The predicates to test on whole matches of an origin."""
-        return tuple(dict.fromkeys((*self._bound_at(origin, len(self.orders) - 1), *self.raised)))
+        """Return the predicates to test on complete matches of an origin."""
+        return tuple(dict.fromkeys((*self._predicates_at(origin, len(self.orders) - 1), *self.raised)))
 
     def _test(
-        self, origin: int, level: int, rows: Rows, its: NDArray[np.int64], checks: tuple[Expr, ...]
+        self, origin: int, level: int, rows: Rows, at: NDArray[np.int64], checks: tuple[Expr, ...]
     ) -> NDArray[np.bool_]:
-        found = self._combinations(origin, level, rows, its)
-        tested = maybe_true(checks, lambda column: gather_column(self.config, self.reach, found, column), len(found))
-        self.raised |= dict.fromkeys(tested.raised)
-        self.tally.tested[origin] += len(found)
-        self.dropped[origin, self.orders[origin][level]] += len(found) - np.count_nonzero(tested.keep)
-        return tested.keep
+        matches = self._select_matches(origin, level, rows, at)
+        test = maybe_true(checks, lambda column: gather_column(self.config, self.reach, matches, column), len(matches))
+        self.raised |= dict.fromkeys(test.raised)
+        self.tally.tested[origin] += len(matches)
+        self.dropped[origin, self.orders[origin][level]] += len(matches) - np.count_nonzero(test.keep)
+        return test.keep
 
-    def _combinations(self, origin: int, level: int, rows: Rows, its: NDArray[np.int64]) -> PartialMatches:
-        """The matches at these places, with the inputs that the origin's loops up to a level have bound."""
-        return PartialMatches({i: rows[i][its] for i in self.orders[origin][: level + 1]}, {}, None, None)
+    def _select_matches(self, origin: int, level: int, rows: Rows, at: NDArray[np.int64]) -> PartialMatches:
+        """Return the matches at these positions, with the inputs that the origin's loops up to a level have bound."""
+        return PartialMatches({i: rows[i][at] for i in self.orders[origin][: level + 1]}, {}, None, None)
 
-    def _bound_at(self, origin: int, level: int) -> tuple[Expr, ...]:
-        return tuple(check for check in self.config.residuals if self._level(origin, check) == level)
+    def _predicates_at(self, origin: int, level: int) -> tuple[Expr, ...]:
+        return tuple(check for check in self.config.residuals if self._binding_level(origin, check) == level)
 
-    def _level(self, origin: int, check: Expr) -> int:
-        """The innermost loop of those that a predicate reads."""
+    def _binding_level(self, origin: int, check: Expr) -> int:
+        """Return the innermost loop whose input the predicate reads."""
         return max(self.orders[origin].index(self.config.aliases[alias]) for alias in sources_of(check))
 
 

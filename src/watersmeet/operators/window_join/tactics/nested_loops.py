@@ -1,5 +1,7 @@
-"""Run nested loops over the meet's panes: settle orders, indexes and intervals, lay the rows out flat, and run the
-kernel in stages.
+"""The engine of nested-loop joins: it flattens panes into arrays, builds indexes, and runs the loop kernel in stages.
+
+A `LoopPlan` fixes the order of the loops per origin, the index of each window and the two intervals. Hash buckets are
+ranges in arrival order. Trees are node arenas.
 """
 
 from __future__ import annotations
@@ -24,21 +26,21 @@ from watersmeet.kernels.loop_state import (
     MORE,
     TTREE,
     UNEQUAL,
-    Arrivals,
-    Counters,
-    Indexes,
-    Progress,
+    LoopArrivals,
+    LoopCounters,
+    LoopIndexes,
+    LoopProgress,
+    LoopSteps,
+    LoopWindows,
     Rows,
-    Steps,
-    Windows,
     fill_tree,
 )
-from watersmeet.kernels.loop_state import Loops as LoopState
+from watersmeet.kernels.loop_state import LoopCursors as LoopState
 from watersmeet.kernels.tree_nodes import HEADER
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.operators.window_join.matches import PartialMatches, recheck_matches
 from watersmeet.operators.window_join.pane import Int64s, Pane, Panes
-from watersmeet.operators.window_join.tactics.loop_stages import LoopStage, StagedPredicates
+from watersmeet.operators.window_join.tactics.loop_stages import StagedPredicates, StageRunner
 from watersmeet.operators.window_join.tactics.tactic import Reach, Search, refuse, resolve_aliases
 from watersmeet.operators.window_join.work_counters import WorkCounters
 
@@ -47,7 +49,7 @@ OP_CODES = {"=": EQUAL, "<>": UNEQUAL, "<": LESS, "<=": AT_MOST, ">": MORE, ">="
 
 @dataclass(frozen=True, slots=True)
 class LoopCondition:
-    """What a loop's row must satisfy towards a row of an outer loop."""
+    """A comparison between the row of a loop and the row of an outer loop."""
 
     op: int
     column: int
@@ -57,9 +59,7 @@ class LoopCondition:
 
 @dataclass(frozen=True, slots=True)
 class LoopPlan:
-    """A settled plan: for each origin the order of all inputs, and per loop its conditions and the index column it is
-    probed by.
-    """
+    """A compiled plan of nested loops: the order of all inputs per origin, the index per window, and the intervals."""
 
     orders: tuple[tuple[int, ...], ...]  # () for relations, which are never origins
     indexes: tuple[Index, ...]
@@ -67,7 +67,7 @@ class LoopPlan:
     expire_us: int
 
     def conditions(self, config: JoinConfig, origin: int, level: int) -> list[LoopCondition]:
-        """All that can be checked at a loop. One that the window's index can answer comes first."""
+        """Return all conditions that a loop can check; one that the window's index can answer comes first."""
         order = self.orders[origin]
         target, outer = order[level], list(order[:level])
         found = [
@@ -82,7 +82,7 @@ class LoopPlan:
         return sorted(found, key=lambda each: (each.op != EQUAL, each.op == UNEQUAL))
 
     def probed_column(self, config: JoinConfig, origin: int, level: int) -> int | None:
-        """The column whose index answers a loop, or None where the whole window is scanned."""
+        """Return the column whose index answers a loop, or None if the loop scans the whole window."""
         order = self.orders[origin]
         kind = self.indexes[order[level]].kind
         if order[level] == origin or kind == "list":
@@ -94,8 +94,9 @@ class LoopPlan:
 
 
 def order_origin_first(config: JoinConfig, plan: Plan) -> tuple[tuple[int, ...], ...]:
-    """Orders with the origin outermost: pinned per origin, or the global order without the origin, or the configured
-    one.
+    """Return the orders with the origin outermost.
+
+    The others follow in the order pinned for the origin, in the global order, or in the configured order.
     """
     orders: list[tuple[int, ...]] = []
     for each in config.inputs:
@@ -111,7 +112,7 @@ def order_origin_first(config: JoinConfig, plan: Plan) -> tuple[tuple[int, ...],
 
 
 def order_origin_anywhere(config: JoinConfig, plan: Plan) -> tuple[tuple[int, ...], ...]:
-    """Orders as pinned, with the origin where the plan puts it; outermost where the plan leaves it out."""
+    """Return the pinned orders with the origin at its place in the plan, or outermost if the plan omits it."""
     orders = []
     for each, default in zip(config.inputs, order_origin_first(config, plan), strict=True):
         pinned = plan.order(each.alias) if each.is_stream else None
@@ -135,7 +136,7 @@ def choose_indexes(config: JoinConfig, plan: Plan, default: Index) -> tuple[Inde
 
 
 def build_search(loops: LoopPlan) -> Search:
-    """The search that these loops stand for."""
+    """Return the search that runs a loop plan."""
 
     def search(
         config: JoinConfig, old: list[tuple[Pane, ...]], new: dict[int, Pane], tally: WorkCounters
@@ -144,40 +145,40 @@ def build_search(loops: LoopPlan) -> Search:
         if not all(len(panes) for panes in reach.values()):
             return
         windows, arrivals = _flatten_windows(config, reach, new), _merge_arrivals(config, reach, new)
-        counters = Counters(*(np.zeros((len(old), len(old)), np.int64) for _ in range(2)))
-        tests = StagedPredicates(config, loops.orders, reach, tally)
-        stages: list[LoopStage] = []
+        counters = LoopCounters(*(np.zeros((len(old), len(old)), np.int64) for _ in range(2)))
+        predicates = StagedPredicates(config, loops.orders, reach, tally)
+        stages: list[StageRunner] = []
         matches: Iterator[Rows] | None = None
-        for levels in tests.stages:
+        for levels in predicates.stage_levels:
             progress = _start_progress(config, reach, new, windows, arrivals, loops)
             indexes, steps = build_indexes(config, loops, levels, _flatten_steps(config, loops), windows, progress)
-            stage = LoopStage(
+            stage = StageRunner(
                 levels, windows, arrivals, steps, indexes, progress, _allocate_loops(windows, indexes), counters
             )
             stages.append(stage)
             found = stage.run(matches, loops.evaluate_us, loops.expire_us)
-            matches = tests.filter_matches(found, levels[-1]) if levels[-1] < len(old) - 1 else found
+            matches = predicates.filter_matches(found, levels[-1]) if levels[-1] < len(old) - 1 else found
         compared = frozenset(range(len(config.classes.keys)))
         before = stages[0].progress.tail.copy()
         for rows in matches or ():
-            for origin, found_from in tests.split_by_origin(rows, len(old) - 1):
+            for origin, origin_matches in predicates.split_by_origin(rows, len(old) - 1):
                 yield (
                     reach,
                     recheck_matches(
                         config,
                         reach,
-                        found_from,
+                        origin_matches,
                         compared,
-                        tests.final_predicates(origin),
+                        predicates.final_predicates(origin),
                         tally.tested[origin : origin + 1],
                     ),
                 )
-        _count_work(tally, loops, counters, tests.dropped, stages[0].progress, before)
+        _count_work(tally, loops, counters, predicates.dropped, stages[0].progress, before)
 
     return search
 
 
-def _flatten_windows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> Windows:
+def _flatten_windows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> LoopWindows:
     count = len(config.inputs)
     offsets = np.cumsum([0, *(len(reach[i]) for i in range(count))]).astype(np.int64)
     columns = len(config.classes.keys) + sum(len(each.ranges) for each in config.inputs)
@@ -185,12 +186,11 @@ def _flatten_windows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> 
     values: list[Int64s] = []
     at = 0
     for each in config.inputs:
-        its_panes = reach[each.number].panes
-        for column, parts in _value_columns(each, its_panes):
+        for column, parts in _value_columns(each, reach[each.number].panes):
             column_at[each.number, column] = at
             values += parts
             at += len(reach[each.number])
-    return Windows(
+    return LoopWindows(
         offsets=offsets,
         times=np.concatenate([_loop_times(each, pane) for each in config.inputs for pane in reach[each.number].panes]),
         ends=np.concatenate([_loop_ends(each, pane) for each in config.inputs for pane in reach[each.number].panes]),
@@ -203,14 +203,12 @@ def _flatten_windows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> 
 
 
 def _loop_times(source: JoinInput, pane: Pane) -> Int64s:
-    """A relation's rows are earlier than all others and bounded by nothing, so they are never the latest of a
-    combination.
-    """
+    """Return the row times. Rows of a relation are earlier than all others, so they are never the latest of a match."""
     return pane.times if source.is_stream else np.full(len(pane), -MAX_TIME_US, np.int64)
 
 
 def _loop_ends(source: JoinInput, pane: Pane) -> Int64s:
-    """The last instant of each row's validity; before all time for rows whose NULL makes a comparison not true."""
+    """Return the last instant of each row's validity; the lowest time for rows whose NULL fails a comparison."""
     ends = np.full(len(pane), FOREVER_US, np.int64) if pane.ends is None else pane.ends
     for _, expr in source.ranges:
         ends = np.where(pane.range_codes(expr)[1], ends, LOWEST)
@@ -224,13 +222,13 @@ def _value_columns(source: JoinInput, panes: tuple[Pane, ...]) -> Iterator[tuple
         yield column, [pane.range_codes(expr)[0] for pane in panes]
 
 
-def _merge_arrivals(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> Arrivals:
-    """New rows by time; rows of the same time by the number of their input."""
+def _merge_arrivals(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> LoopArrivals:
+    """Return the new rows of all inputs by time, and by input number for equal times."""
     times = [new[i].times for i in config.stream_numbers]
     inputs = np.repeat(np.array(config.stream_numbers, np.int64), [each.size for each in times])
     rows = [np.arange(len(reach[i]) - len(new[i]), len(reach[i])) for i in config.stream_numbers]
     order = np.argsort(np.concatenate(times), kind="stable")
-    return Arrivals(np.ascontiguousarray(inputs[order]), np.concatenate(rows).astype(np.int64)[order])
+    return LoopArrivals(np.ascontiguousarray(inputs[order]), np.concatenate(rows).astype(np.int64)[order])
 
 
 def _rank_arrivals(config: JoinConfig, reach: Reach, new: dict[int, Pane], offsets: Int64s) -> Int64s:
@@ -241,22 +239,27 @@ def _rank_arrivals(config: JoinConfig, reach: Reach, new: dict[int, Pane], offse
 
 
 def _start_progress(
-    config: JoinConfig, reach: Reach, new: dict[int, Pane], windows: Windows, arrivals: Arrivals, loops: LoopPlan
-) -> Progress:
+    config: JoinConfig,
+    reach: Reach,
+    new: dict[int, Pane],
+    windows: LoopWindows,
+    arrivals: LoopArrivals,
+    loops: LoopPlan,
+) -> LoopProgress:
     old = np.array([len(reach[i]) - (len(new[i]) if i in new else 0) for i in range(len(config.inputs))], np.int64)
     first = int(windows.times[windows.offsets[arrivals.input[0]] + arrivals.row[0]]) if arrivals.input.size else 0
     clock = np.array(
         [0, _next_multiple(first, loops.evaluate_us), _next_multiple(first, loops.expire_us), 0, -1, 0, 0, 0], np.int64
     )
-    return Progress(np.zeros(old.size, np.int64), old.copy(), old.copy(), clock)
+    return LoopProgress(np.zeros(old.size, np.int64), old.copy(), old.copy(), clock)
 
 
 def _next_multiple(time_us: int, interval_us: int) -> int:
     return (time_us // interval_us + 1) * interval_us if interval_us else 0
 
 
-def _allocate_loops(windows: Windows, indexes: Indexes) -> LoopState:
-    """Loops that are not open yet, with room for what the largest tree can answer."""
+def _allocate_loops(windows: LoopWindows, indexes: LoopIndexes) -> LoopState:
+    """Return closed loops, with room for the largest answer of a tree."""
     count = windows.keep.size
     most = (
         max((int(windows.offsets[i + 1] - windows.offsets[i]) for i in range(count)), default=0)
@@ -268,7 +271,7 @@ def _allocate_loops(windows: Windows, indexes: Indexes) -> LoopState:
     return LoopState(chosen, cursor, stop, kind, key, bounds, candidates)
 
 
-def _flatten_steps(config: JoinConfig, loops: LoopPlan) -> Steps:
+def _flatten_steps(config: JoinConfig, loops: LoopPlan) -> LoopSteps:
     count = len(config.inputs)
     order, access = np.zeros((count, count), np.int64), np.full((count, count), -1, np.int64)
     spans = np.zeros((count, count, 2), np.int64)
@@ -280,21 +283,28 @@ def _flatten_steps(config: JoinConfig, loops: LoopPlan) -> Steps:
             spans[origin, level] = len(flat), len(flat) + len(found)
             flat += found
     fields = [[getattr(each, name) for each in flat] for name in ("op", "column", "bound", "bound_column")]
-    return Steps(order, access, spans, *(np.array(values, np.int64) for values in fields))
+    return LoopSteps(order, access, spans, *(np.array(values, np.int64) for values in fields))
 
 
 def _count_work(
-    tally: WorkCounters, loops: LoopPlan, counters: Counters, dropped: Int64s, progress: Progress, before: Int64s
+    tally: WorkCounters,
+    loops: LoopPlan,
+    counters: LoopCounters,
+    dropped: Int64s,
+    progress: LoopProgress,
+    before: Int64s,
 ) -> None:
-    """Add up the work. A loop is opened once for every row that passes the loop around it and the predicates tested
-    between the two; rows entered since `before` were inserted.
+    """Add the work of a search to the counters.
+
+    A loop is opened once for every row that passes the outer loop and the predicates tested between the two. Rows that
+    entered since `before` count as inserted.
     """
     tally.comparisons += counters.comparisons
     tally.touched += counters.touched
-    handed_on = counters.touched - dropped
+    passed_rows = counters.touched - dropped
     for origin, order in enumerate(loops.orders):
         for outer, inner in pairwise(order):
-            tally.probes[origin, inner] += handed_on[origin, outer]
+            tally.probes[origin, inner] += passed_rows[origin, outer]
     tally.inserts += progress.tail - before
     tally.expirations += progress.oldest
 
@@ -303,22 +313,20 @@ INDEX_KINDS = {"hash": HASH, "btree": BTREE, "ttree": TTREE}
 
 
 def build_indexes(
-    config: JoinConfig, loops: LoopPlan, levels: range, steps: Steps, windows: Windows, progress: Progress
-) -> tuple[Indexes, Steps]:
-    """Build every index that some loop at these levels probes, with the rows that are already there; tell the steps
-    which is theirs.
-    """
-    wanted = _list_probed_columns(config, loops, levels)
-    window_of = [window for window, _ in wanted]
+    config: JoinConfig, loops: LoopPlan, levels: range, steps: LoopSteps, windows: LoopWindows, progress: LoopProgress
+) -> tuple[LoopIndexes, LoopSteps]:
+    """Build every index that a loop at these levels probes, filled with the old rows; set the index of each step."""
+    probed = _list_probed_columns(config, loops, levels)
+    window_of = [window for window, _ in probed]
     sizes = [loops.indexes[window].size for window in window_of]
     kinds = [INDEX_KINDS[loops.indexes[window].kind] for window in window_of]
     rows = [int(windows.offsets[window + 1] - windows.offsets[window]) for window in window_of]
     buckets = [size if kind == HASH else 0 for size, kind in zip(sizes, kinds, strict=True)]
     placed = [count if kind == HASH else 0 for count, kind in zip(rows, kinds, strict=True)]
     nodes = [_tree_size(kind, count, size) for kind, count, size in zip(kinds, rows, sizes, strict=True)]
-    indexes = Indexes(
+    indexes = LoopIndexes(
         of_window=np.searchsorted(window_of, np.arange(len(config.inputs) + 1)).astype(np.int64),
-        column=np.array([column for _, column in wanted], np.int64),
+        column=np.array([column for _, column in probed], np.int64),
         kind=np.array(kinds, np.int64),
         size=np.array(sizes, np.int64),
         bucket_at=_offsets(buckets)[:-1],
@@ -330,15 +338,15 @@ def build_indexes(
         placed_bucket=np.empty(sum(placed), np.int64),
         nodes_at=_offsets(nodes),
         nodes=np.zeros(sum(nodes), np.int64),
-        headers=np.zeros((len(wanted), HEADER), np.int64),
+        headers=np.zeros((len(probed), HEADER), np.int64),
     )
-    for index in range(len(wanted)):
+    for index in range(len(probed)):
         _fill(indexes, index, window_of[index], windows, progress)
-    return indexes, _set_access(config, loops, levels, steps, wanted)
+    return indexes, _set_access(config, loops, levels, steps, probed)
 
 
 def _list_probed_columns(config: JoinConfig, loops: LoopPlan, levels: range) -> list[tuple[int, int]]:
-    """(window, column) of every index that some loop at these levels probes."""
+    """Return (window, column) of every index that a loop at these levels probes."""
     found = set()
     for origin, order in enumerate(loops.orders):
         for level in levels if order else ():
@@ -349,13 +357,13 @@ def _list_probed_columns(config: JoinConfig, loops: LoopPlan, levels: range) -> 
 
 
 def _set_access(
-    config: JoinConfig, loops: LoopPlan, levels: range, steps: Steps, wanted: list[tuple[int, int]]
-) -> Steps:
+    config: JoinConfig, loops: LoopPlan, levels: range, steps: LoopSteps, probed: list[tuple[int, int]]
+) -> LoopSteps:
     for origin, order in enumerate(loops.orders):
         for level in levels if order else ():
             column = loops.probed_column(config, origin, level)
             if column is not None:
-                steps.access[origin, level] = wanted.index((order[level], column))
+                steps.access[origin, level] = probed.index((order[level], column))
     return steps
 
 
@@ -366,10 +374,10 @@ def _offsets(sizes: list[int]) -> Int64s:
 def _tree_size(kind: int, rows: int, size: int) -> int:
     if kind == HASH:
         return 0
-    return int(btree.nodes_size(rows, size) if kind == BTREE else ttree.nodes_size(rows, size))
+    return int(btree.arena_words(rows, size) if kind == BTREE else ttree.arena_words(rows, size))
 
 
-def _fill(indexes: Indexes, index: int, window: int, windows: Windows, progress: Progress) -> None:
+def _fill(indexes: LoopIndexes, index: int, window: int, windows: LoopWindows, progress: LoopProgress) -> None:
     start = windows.column_at[window, indexes.column[index]]
     values = windows.values[start : start + windows.offsets[window + 1] - windows.offsets[window]]
     old = int(progress.tail[window])
@@ -380,9 +388,10 @@ def _fill(indexes: Indexes, index: int, window: int, windows: Windows, progress:
         fill_tree(int(indexes.kind[index]), nodes, indexes.headers[index], values[:old], int(indexes.size[index]))
 
 
-def _fill_buckets(indexes: Indexes, index: int, values: Int64s, old: int) -> None:
-    """Every row, old and new, gets its place in its bucket now; a bucket's tail stands behind its old rows and moves as
-    rows arrive.
+def _fill_buckets(indexes: LoopIndexes, index: int, values: Int64s, old: int) -> None:
+    """Give every row, old and new, its place in its bucket.
+
+    The tail of a bucket is behind its old rows and moves as rows arrive.
     """
     size, first = int(indexes.size[index]), int(indexes.bucket_at[index])
     base = int(indexes.placed_at[index])

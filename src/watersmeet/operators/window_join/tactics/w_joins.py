@@ -23,11 +23,17 @@ from numpy.typing import NDArray
 from watersmeet.algebra.expressions import Expr, sources_of
 from watersmeet.algebra.plan import DEFAULT_BUCKETS, Index, Plan
 from watersmeet.algebra.windows import FOREVER_US
-from watersmeet.kernels.wjoin.extend import Thetas, extend_nested, extend_swept
+from watersmeet.kernels.wjoin.extend import ThetaComparisons, extend_nested, extend_sweep
 from watersmeet.kernels.wjoin.hw_join import hw_join, hw_scans
 from watersmeet.kernels.wjoin.mw_join import mw_join, mw_scans
 from watersmeet.kernels.wjoin.nlw_join import nlw_join, nlw_scans
-from watersmeet.kernels.wjoin.outputs import Counters, Scanned, Scans, WindowJoin, room_for_scans
+from watersmeet.kernels.wjoin.outputs import (
+    RecordedScans,
+    ScannedRows,
+    WindowJoinCounters,
+    WindowJoinResult,
+    allocate_scans,
+)
 from watersmeet.kernels.wjoin.ripple_join import ripple_join, ripple_scans, xjoin, xjoin_scans
 from watersmeet.operators.expressions import maybe_true
 from watersmeet.operators.window_join.config import JoinConfig
@@ -53,8 +59,8 @@ class WJoinKernel:
     only.
     """
 
-    join: Callable[..., WindowJoin]
-    scans: Callable[..., Scanned]
+    join: Callable[..., WindowJoinResult]
+    scans: Callable[..., ScannedRows]
     is_sweep: bool = False
     knows_windows: bool = True
 
@@ -143,7 +149,7 @@ def _search(
         yield reach, recheck_matches(config, reach, whole, compared, scans.final_predicates, tally.tested[:1])
 
 
-def _count_work(tally: WorkCounters, counters: Counters) -> None:
+def _count_work(tally: WorkCounters, counters: WindowJoinCounters) -> None:
     for name in ("comparisons", "probes", "touched", "inserts", "expirations"):
         counted = getattr(tally, name)
         counted += getattr(counters, name)
@@ -184,7 +190,7 @@ def _flatten_rows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> WJo
     )
 
 
-def _encode_thetas(config: JoinConfig, reach: Reach, numbers: list[NDArray[np.int32]]) -> Thetas:
+def _encode_thetas(config: JoinConfig, reach: Reach, numbers: list[NDArray[np.int32]]) -> ThetaComparisons:
     """The comparisons that the kernels check, on codes in the kernels' order of rows."""
     values: list[Int64s] = [np.empty(0, np.int64)]
     starts: dict[int, int] = {}
@@ -200,7 +206,7 @@ def _encode_thetas(config: JoinConfig, reach: Reach, numbers: list[NDArray[np.in
         for each in config.thetas
     ]
     op, left, left_at, right, right_at = (np.array([each[place] for each in described], np.int64) for place in range(5))
-    return Thetas(op, left, left_at, right, right_at, np.concatenate(values))
+    return ThetaComparisons(op, left, left_at, right, right_at, np.concatenate(values))
 
 
 def _find_common_class(config: JoinConfig) -> int | None:
@@ -277,7 +283,7 @@ class WJoinRows:
     offsets: Int64s
     old: Int64s
     numbers: list[Int32s]
-    thetas: Thetas
+    thetas: ThetaComparisons
 
 
 @dataclass
@@ -291,18 +297,18 @@ class StagedScans:
     tally: WorkCounters
     is_sweep: bool
     knows_windows: bool
-    scans: Scans = field(init=False)
+    scans: RecordedScans = field(init=False)
     raised: dict[Expr, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.scans = room_for_scans(self.rows.times.size, self.rows.old.size)
+        self.scans = allocate_scans(self.rows.times.size, self.rows.old.size)
 
     @property
     def final_predicates(self) -> tuple[Expr, ...]:
         """Predicates that raised on a partial match: whole matches show whether the error counts."""
         return tuple(self.raised)
 
-    def matches(self, scanned: Scanned) -> Iterator[PartialMatches]:
+    def matches(self, scanned: ScannedRows) -> Iterator[PartialMatches]:
         """Yield the whole matches of the recorded rows, in pieces, with all predicates tested that raised nowhere."""
         recorded = int(self.scans.used[0])
         streams = self.rows.old.size
@@ -313,7 +319,7 @@ class StagedScans:
             partials[streams] = at
             yield from self._grow(scanned, partials, 0)
 
-    def _grow(self, scanned: Scanned, partials: Int32s, depth: int) -> Iterator[PartialMatches]:
+    def _grow(self, scanned: ScannedRows, partials: Int32s, depth: int) -> Iterator[PartialMatches]:
         streams = self.rows.old.size
         for grown in self._extend(scanned, partials, depth):
             left = self._test(grown, depth)
@@ -324,9 +330,9 @@ class StagedScans:
             else:
                 yield self._combinations(left, range(streams))
 
-    def _extend(self, scanned: Scanned, partials: Int32s, depth: int) -> Iterator[Int32s]:
+    def _extend(self, scanned: ScannedRows, partials: Int32s, depth: int) -> Iterator[Int32s]:
         rows, tally, streams = self.rows, self.tally, self.rows.old.size
-        extend = extend_swept if self.is_sweep else extend_nested
+        extend = extend_sweep if self.is_sweep else extend_nested
         checked_from = 0 if self.knows_windows else streams - 2
         compared = tally.comparisons if self.knows_windows else np.zeros_like(tally.comparisons)
         room = max(MAX_MATCHES, int(np.diff(rows.offsets).max()))

@@ -1,0 +1,254 @@
+"""Shedding aggregations, broken on purpose: each mutant is a small mistake in saved state, allocations or budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from tests.properties.mutants import shedding_checks as checks
+from tests.properties.mutants.join_mutants import Mutant, Original, Patch
+from watersmeet import api
+from watersmeet.algebra.expressions import Comparison
+from watersmeet.algebra.windows import FOREVER_US
+from watersmeet.operators.aggregate.config import build_group_outputs, build_join_below
+from watersmeet.operators.shed.aggregation import DIRECTION, AllocatedAggregation, ShedAggregation
+from watersmeet.operators.shed.estimates import SampledInput, SampledJoin
+from watersmeet.planner import aggregation_costs
+from watersmeet.planner.aggregation_costs import AggregationCosts
+from watersmeet.planner.overload import Situation
+from watersmeet.runtime.embedded import allocation
+from watersmeet.runtime.embedded.allocation import AllocatedRun
+from watersmeet.runtime.embedded.run import EmbeddedRun
+from watersmeet.runtime.embedded.shed_aggregation import ShedAggregationRun
+from watersmeet.runtime.planning import explain_run
+from watersmeet.sql import bind, parse
+
+Check = Callable[[], None]
+
+
+def _mutant(mistake: str, owner: Any, attribute: str, broken: Callable[[Any], Any]) -> Mutant:
+    return Mutant(mistake, (Patch(owner, attribute, broken),))
+
+
+def _restored_then(change: Callable[[ShedAggregationRun], None]) -> Callable[[Original], Original]:
+    def make(restore_state: Original) -> Original:
+        def replacement(run: ShedAggregationRun, blob: bytes) -> None:
+            restore_state(run, blob)
+            change(run)
+
+        return replacement
+
+    return make
+
+
+def _forget_combinations(run: ShedAggregationRun) -> None:
+    kept = run._aggregation
+    run.aggregation = ShedAggregation(kept.config, evaluated_us=kept.evaluated_us)
+
+
+def _forget_shown(run: ShedAggregationRun) -> None:
+    run._aggregation.shown = {}
+
+
+def _forget_instant(run: ShedAggregationRun) -> None:
+    run._aggregation.evaluated_us = -FOREVER_US
+
+
+def _forget_intervals(run: ShedAggregationRun) -> None:
+    run._aggregation.ends_us = run._aggregation.ends_us + 1
+
+
+def _as_the_join(attribute: str) -> Callable[[Original], Original]:
+    return lambda _: getattr(EmbeddedRun, attribute)
+
+
+class _OneDirection(AllocatedAggregation):
+    """An aggregation that takes the pairs of one direction only."""
+
+    prober = 0
+
+    def _add_combinations(self, found: list[pa.RecordBatch]) -> None:
+        super()._add_combinations(
+            [batch for batch in found if batch.num_rows and batch[DIRECTION][0].as_py() == self.prober]
+        )
+
+
+def _concatenated(take_step: Original) -> Original:
+    """Each direction is aggregated on its own, and the rows of both are emitted."""
+
+    def replacement(run: AllocatedRun, deltas: Any, future_us: int) -> Any:
+        if run.aggregation is None:
+            return take_step(run, deltas, future_us)
+        whole, states, emitted = run.aggregation, [direction.state for direction in run.directions], []
+        for prober in (0, 1):
+            for direction, before in zip(run.directions, states, strict=True):
+                direction.state = before
+            alone = _OneDirection(whole.config, shares=whole.shares)
+            alone.prober, run.aggregation = prober, alone
+            stepped = take_step(run, deltas, future_us)
+            emitted += stepped.results
+        return replace(stepped, results=emitted)
+
+    return replacement
+
+
+def _one_role(inputs: Original) -> Original:
+    def replacement(aggregation: AllocatedAggregation, table: Any) -> Iterator[SampledInput]:
+        yield next(inputs(aggregation, table))
+
+    return replacement
+
+
+def _roles_swapped(inputs: Original) -> Original:
+    def replacement(aggregation: AllocatedAggregation, table: Any) -> Iterator[SampledInput]:
+        probe, window = inputs(aggregation, table)
+        yield replace(probe, keep=window.keep)
+        yield replace(window, keep=probe.keep**2)
+
+    return replacement
+
+
+def _one_draw(role_box: Original) -> Original:
+    return lambda stream, role, shares, seed: replace(role_box(stream, role, shares, seed), seed=seed)
+
+
+def _ties_twice(_: Original) -> Original:
+    return lambda op, left, right: Comparison("<=", left, right)
+
+
+def _pairs_independent(by_subset: Original) -> Original:
+    """Only a combination with itself counts for the variance, not one with another that shares a row."""
+
+    def replacement(join: SampledJoin) -> Iterator[Any]:
+        *_, last = by_subset(join)
+        yield replace(last, factor=abs(last.factor))
+
+    return replacement
+
+
+def _kept_in_both(without_shed: Original) -> Original:
+    def replacement(run: AllocatedRun, name: str, delta: Any) -> Any:
+        number = next(each.number for each in run.config.inputs if each.name == name)
+        for direction in run.directions:
+            delta = delta.filter(
+                direction.boxes[number].select_kept(delta.table) | (delta.times < run.watermark.value_us)
+            )
+        return delta
+
+    return replacement
+
+
+def _judged_by_the_join(explained: Original) -> Original:
+    """A run compares the budget with the join below the aggregation; explain does not."""
+
+    def replacement(query: Any, streams: Any, stats: Any, plan: Any, budget: Any, **knobs: Any) -> Any:
+        about = explained(query, streams, stats, plan, budget, **knobs)
+        if "wishes" not in knobs or not about.bound.is_aggregation:
+            return about
+        bound = bind(parse(query), {name: source.to_schema(name) for name, source in streams.items()})
+        return explain_run(
+            build_join_below(bound, build_group_outputs(bound)),
+            streams,
+            plan=plan,
+            budget=budget,
+            wishes=knobs["wishes"],
+        )
+
+    return replacement
+
+
+def _free(_: Original) -> Original:
+    return lambda load, weights: 0.0
+
+
+def _no_bytes(_: Original) -> Original:
+    return lambda costs: 0
+
+
+def _nothing_held(_: Any) -> Any:
+    return property(lambda aggregation: 0)
+
+
+def _without_spark(_: Original) -> Original:
+    return lambda now, left, found: found
+
+
+SHEDDING_MUTANTS: tuple[tuple[Mutant, Check], ...] = (
+    (
+        Mutant(
+            "a shedding aggregation is saved as the join below it",
+            (
+                Patch(ShedAggregationRun, "save_state", _as_the_join("save_state")),
+                Patch(ShedAggregationRun, "restore_state", _as_the_join("restore_state")),
+            ),
+        ),
+        checks.check_restarted_runs,
+    ),
+    (
+        _mutant(
+            "a restart forgets the combinations",
+            ShedAggregationRun,
+            "restore_state",
+            _restored_then(_forget_combinations),
+        ),
+        checks.check_restarted_runs,
+    ),
+    (
+        _mutant("a restart forgets what was shown", ShedAggregationRun, "restore_state", _restored_then(_forget_shown)),
+        checks.check_restarted_runs,
+    ),
+    (
+        _mutant(
+            "a restart forgets the last instant", ShedAggregationRun, "restore_state", _restored_then(_forget_instant)
+        ),
+        checks.check_restarted_runs,
+    ),
+    (
+        _mutant(
+            "a restart lengthens combinations", ShedAggregationRun, "restore_state", _restored_then(_forget_intervals)
+        ),
+        checks.check_restarted_runs,
+    ),
+    (_mutant("directions concatenated", AllocatedRun, "_step", _concatenated), checks.check_allocated_estimates),
+    (
+        _mutant("inclusion chance of one role only", AllocatedAggregation, "_sampled_inputs", _one_role),
+        checks.check_allocated_estimates,
+    ),
+    (
+        _mutant("shares of the roles mixed up", AllocatedAggregation, "_sampled_inputs", _roles_swapped),
+        checks.check_allocated_estimates,
+    ),
+    (
+        _mutant("pairs that share a row are independent", SampledJoin, "_terms_by_subset", _pairs_independent),
+        checks.check_allocated_estimates,
+    ),
+    (_mutant("one draw for both roles", allocation, "make_role_drop_box", _one_draw), checks.check_role_draws),
+    (
+        _mutant("pairs of equal times found in both directions", allocation, "Comparison", _ties_twice),
+        checks.check_allocated_pairs,
+    ),
+    (
+        _mutant("rows must be kept in both roles", AllocatedRun, "_shed_rows", _kept_in_both),
+        checks.check_allocated_pairs,
+    ),
+    (_mutant("feasibility judged by the join", api, "_explained", _judged_by_the_join), checks.check_budgets),
+    (_mutant("estimates cost nothing", aggregation_costs, "estimation_cost_per_s", _free), checks.check_shedding_costs),
+    (
+        _mutant("combinations take no memory", AggregationCosts, "_combination_bytes", _no_bytes),
+        checks.check_shedding_costs,
+    ),
+    (
+        _mutant("Spark's cost left out of an aggregation", Situation, "on_engine", _without_spark),
+        checks.check_shedding_costs,
+    ),
+    (
+        Mutant(
+            "combinations are not counted as state",
+            (Patch(ShedAggregation, "rows", _nothing_held), Patch(ShedAggregation, "nbytes", _nothing_held)),
+        ),
+        checks.check_state_figures,
+    ),
+)

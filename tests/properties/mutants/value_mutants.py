@@ -1,0 +1,147 @@
+"""Mistakes about values: decimals as doubles, units of integer times, the order of nested values, the scope of a JOIN's
+condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tests.properties.mutants.join_mutants import Mutant, Original, Patch, _mutant
+from watersmeet.operators import ordering
+from watersmeet.operators.aggregate import result_set
+from watersmeet.operators.expressions import casts
+from watersmeet.operators.window_join import admission
+from watersmeet.runtime import planning
+from watersmeet.runtime.embedded import run as embedded
+from watersmeet.sources import times
+from watersmeet.sql.translate import Translator
+
+
+def _arrows_cast(_: Original) -> Original:
+    return lambda values: values.cast(pa.float64())
+
+
+def _multiplied_by_a_negative_power(_: Original) -> Original:
+    """A negative power of ten is no double, so the product is rounded twice."""
+    return lambda values: pa.array(
+        [None if each is None else int(each.scaleb(2)) * 0.01 for each in values.to_pylist()], pa.float64()
+    )
+
+
+def _unit_sizes(**wrong_ns: int) -> Callable[[dict[str, int]], dict[str, int]]:
+    return lambda right_ns: {**right_ns, **wrong_ns}
+
+
+def _units_forgotten(event_times_us: Original) -> Original:
+    return lambda name, table, time, unit=None: event_times_us(name, table, time, None if unit is None else "us")
+
+
+def _rounded_towards_zero(convert: Original) -> Original:
+    def replacement(name: str, time: str, ticks: Any, units: str, tick_ns: int) -> Any:
+        return np.trunc(ticks / 1_000).astype(np.int64) if tick_ns == 1 else convert(name, time, ticks, units, tick_ns)
+
+    return replacement
+
+
+def _unit_never_checked(_: Original) -> Original:
+    return lambda *_: None
+
+
+def _nothing_to_order(_: Original) -> Original:
+    return lambda column, codes, lengths: np.zeros(len(column), np.int64)
+
+
+def _inner_nulls_last(sequence_order: Original) -> Original:
+    return lambda column, codes, lengths: sequence_order(column, np.where(codes == 0, 2**40, codes), lengths)
+
+
+def _outer_nulls_with_the_empty(sequence_order: Original) -> Original:
+    def replacement(column: Any, codes: Any, lengths: Any) -> Any:
+        return np.maximum(sequence_order(column, codes, lengths), 1)
+
+    return replacement
+
+
+def _shorter_first(sequence_order: Original) -> Original:
+    def replacement(column: Any, codes: Any, lengths: Any) -> Any:
+        ranks = sequence_order(column, codes, lengths)
+        return np.where(ranks == 0, 0, lengths * 2**20 + ranks)
+
+    return replacement
+
+
+def _fields_from_the_last(_: Original) -> Original:
+    def replacement(column: Any) -> Any:
+        fields = [ordering.rank_values(field) for field in reversed(column.flatten())]
+        return ordering._rank_sequences(
+            column, np.stack(fields, axis=1).reshape(-1), np.full(len(column), len(fields), np.int64)
+        )
+
+    return replacement
+
+
+def _only_first_elements(list_order: Original) -> Original:
+    def replacement(column: Any) -> Any:
+        firsts = pa.array(
+            [None if each is None else list(each[:1]) for each in column.to_pylist()], pa.list_(column.type.value_type)
+        )
+        return list_order(firsts)
+
+    return replacement
+
+
+def _no_finer_times(_: Original) -> Original:
+    return lambda source, table: []
+
+
+def _every_source_visible(_: Original) -> Original:
+    return lambda translator, node, visible: translator.expression(node)
+
+
+#: Caught by generated cases.
+VALUE_MUTANTS = (
+    _mutant("decimals go through Arrow's cast", casts, "decimals_to_doubles", _arrows_cast),
+    _mutant(
+        "decimals are multiplied by a negative power of ten",
+        casts,
+        "decimals_to_doubles",
+        _multiplied_by_a_negative_power,
+    ),
+    _mutant("integers beyond 2**53 count as exact doubles", casts, "_EXACT_INTEGER", lambda _: 2**62),
+    _mutant("unit s read as ms", times, "TIME_UNITS_NS", _unit_sizes(s=1_000_000)),
+    _mutant("unit ms read as us", times, "TIME_UNITS_NS", _unit_sizes(ms=1_000)),
+    _mutant("unit ns read as us", times, "TIME_UNITS_NS", _unit_sizes(ns=1_000)),
+    _mutant("the declared unit is forgotten", embedded, "extract_event_times_us", _units_forgotten),
+    _mutant("nanoseconds round towards zero", times, "_scale_to_us", _rounded_towards_zero),
+)
+
+#: Caught by ties that a nested column decides.
+TIE_MUTANTS = (
+    _mutant("nested ties ignored", ordering, "_rank_sequences", _nothing_to_order),
+    _mutant("nulls inside nested values come last", ordering, "_rank_sequences", _inner_nulls_last),
+    _mutant("a missing list is an empty one", ordering, "_rank_sequences", _outer_nulls_with_the_empty),
+    _mutant("shorter lists come first", ordering, "_rank_sequences", _shorter_first),
+    _mutant("structs compare from their last field", ordering, "_rank_structs", _fields_from_the_last),
+    _mutant("lists compare by their first element only", ordering, "_rank_lists", _only_first_elements),
+)
+
+#: Caught by aggregations.
+SUM_MUTANTS = (_mutant("AVG of decimals goes through Arrow's cast", result_set, "decimals_to_doubles", _arrows_cast),)
+
+#: Caught by one example each, under the same name in the tests.
+EXAMPLE_MUTANTS = (
+    Mutant(
+        "a likely unit is not asked for",
+        (
+            Patch(embedded, "refuse_undeclared_unit", _unit_never_checked),
+            Patch(planning, "refuse_undeclared_unit", _unit_never_checked),
+        ),
+    ),
+    _mutant("seconds end in 2038", times, "_LIKELY_S", lambda _: (631_152_000, 2**31)),
+    _mutant("nanoseconds of one microsecond keep their order of arrival", admission, "_finer_times", _no_finer_times),
+    _mutant("a JOIN's condition sees later sources", Translator, "join_condition", _every_source_visible),
+)

@@ -1,0 +1,66 @@
+"""Check the checker: every mutant of the engine must be caught, by the same comparisons, within few cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from tests.properties.engine import assert_same, collect, collect_arriving, expected_rows
+from tests.properties.generators.arrival_orders import (
+    arrive_in_any_batches,
+    arrive_with_late_rows,
+    arrive_within_lateness,
+)
+from tests.properties.generators.join_cases import generate_case
+from tests.properties.mutants.join_mutants import MUTANTS, Mutant
+from tests.properties.test_against_the_oracle import SEEDS_CHECKED_IN_EVERY_WAY, check_late_rows
+
+MOST_SEEDS = 700
+
+
+def check_one_batch(seed: int) -> None:
+    case = generate_case(seed)
+    assert_same(case, collect(case).rows, expected_rows(case))
+
+
+def check_batches(seed: int) -> None:
+    case = generate_case(seed)
+    assert_same(case, collect_arriving(case, arrive_in_any_batches(Random(seed), case)).rows, expected_rows(case))
+
+
+def check_disorder(seed: int) -> None:
+    case = generate_case(seed)
+    assert_same(case, collect_arriving(case, arrive_within_lateness(Random(seed), case)).rows, expected_rows(case))
+
+
+def check_lateness(seed: int) -> None:
+    case = generate_case(seed)
+    check_late_rows(case, arrive_with_late_rows(Random(seed), case))
+
+
+CHECKS: tuple[Callable[[int], None], ...] = (check_one_batch, check_batches, check_disorder, check_lateness)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.mistake)
+def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    for patch in mutant.patches:
+        monkeypatch.setattr(patch.owner, patch.attribute, patch.broken(getattr(patch.owner, patch.attribute)))
+    assert any(is_caught(seed) for seed in range(MOST_SEEDS)), f"nothing catches: {mutant.mistake}"
+
+
+def test_the_engine_as_it_is_passes_the_cases_that_catch_the_mutants() -> None:
+    """Cases of the main test are checked there, by the same comparisons."""
+    others = [seed for seed in range(MOST_SEEDS) if seed not in SEEDS_CHECKED_IN_EVERY_WAY]
+    assert not [seed for seed in others if is_caught(seed)]
+
+
+def is_caught(seed: int) -> bool:
+    """Only a wrong answer counts: a mutant that merely crashes would show nothing of the checker."""
+    try:
+        for check in CHECKS:
+            check(seed)
+    except AssertionError:
+        return True
+    return False

@@ -1,0 +1,35 @@
+"""Every mutant of the tests of predicates is caught, by the comparisons with the oracle, within few cases."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tests.properties.generators.join_cases import generate_case, generate_timed_case
+from tests.properties.mutants.join_mutants import Mutant
+from tests.properties.mutants.predicate_mutants import MUTANTS
+from tests.properties.test_against_the_oracle import check_plans
+from tests.properties.test_query_errors import check_arrivals
+from tests.properties.test_query_errors import check_plans as check_raising_plans
+from watersmeet.errors import QueryError
+
+MOST_SEEDS = 200
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.mistake)
+def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    for patch in mutant.patches:
+        monkeypatch.setattr(patch.owner, patch.attribute, patch.broken(getattr(patch.owner, patch.attribute)))
+    assert any(is_caught(seed) for seed in range(MOST_SEEDS)), f"nothing catches: {mutant.mistake}"
+
+
+def is_caught(seed: int) -> bool:
+    """Return whether a wrong answer shows the mistake: other rows, or an error in the query where the oracle has rows."""
+    try:
+        check_arrivals(seed)
+        check_raising_plans(seed)
+        check_plans(Random(seed), generate_case(seed) if seed % 2 else generate_timed_case(seed))
+    except (AssertionError, QueryError):
+        return True
+    return False
