@@ -256,7 +256,7 @@ def _count_and_release(source: JoinInput, state: WindowState, batch: InputBatch)
 
 
 def count_rows(source: JoinInput, counter: RowCounter, batch: InputBatch) -> tuple[ReleasedRows, Int64s, Int64s]:
-    """Return the rows in ≺ order with their ends, and the sorted numbers of rows pushed out with their last instants."""
+    """Return the rows in ≺ order with their ends, and the sorted numbers of evicted rows with their last instants."""
     rest = [_combine_chunks(batch.table, name) for name in source.fields.names if name != source.time]
     order = sort_stream_rows(batch.times, [*rest, *_nanosecond_times(source, batch.table)])
     table, times = batch.table.take(pa.array(order)), batch.times[order]

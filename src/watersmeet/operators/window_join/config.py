@@ -221,7 +221,7 @@ def _split_by_source(bound: BoundQuery) -> tuple[list[tuple[Expr, ...]], tuple[E
 def _list_operands(
     bound: BoundQuery, alias: str, residuals: tuple[Expr, ...], also_evaluated: tuple[Expr, ...]
 ) -> tuple[Expr, ...]:
-    """Return expressions over one input, except keys, that can raise; their errors count even on rows without a match."""
+    """Return expressions over one input, except keys, that can raise: errors count even on rows without a match."""
     parts = (*(operand for predicate in residuals for operand in single_source_operands(predicate)), *also_evaluated)
     own = dict.fromkeys(part for part in parts if sources_of(part) == {alias})
     return tuple(part for part in own if may_raise(part, _empty_columns(bound)))

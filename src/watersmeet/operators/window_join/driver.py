@@ -1,7 +1,7 @@
 """The driver of the window join: it takes one batch and returns its results and the next state.
 
-The driver admits rows, splits the batch into time slices, evicts expired panes, and decides which rows are old and which
-are new. A tactic finds every match with at least one new row exactly once.
+The driver admits rows, splits the batch into time slices, evicts expired panes, and decides which rows are old and
+which are new. A tactic finds every match with at least one new row exactly once.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def join_batch(
 ) -> BatchResult:
     """Join one batch. Time is an argument, never a system call.
 
-    `watermark_us` is the query's watermark at the start of the batch: rows before it are late. `future_us` is a promise:
-    later batches contain only rows at or after it, or late rows. The join releases waiting rows before it and evicts
-    state that cannot match rows at or after it.
+    `watermark_us` is the query's watermark at the start of the batch: rows before it are late. `future_us` is a
+    promise: later batches contain only rows at or after it, or late rows. The join releases waiting rows before it and
+    evicts state that cannot match rows at or after it.
     """
     results, (following, counters) = exhaust(iter_join_batch(config, state, batches, watermark_us, future_us))
     return BatchResult(results, following, counters)

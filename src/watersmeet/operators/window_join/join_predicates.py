@@ -1,7 +1,7 @@
 """Predicates between inputs that kernels check: equality classes and theta conditions.
 
-An equality class contains the keys that must be equal, including by transitivity. `a.x = b.x AND b.x = c.x` is one class
-with a key on each of three inputs, so a probe can go from any of them to any other.
+An equality class contains the keys that must be equal, including by transitivity. `a.x = b.x AND b.x = c.x` is one
+class with a key on each of three inputs, so a probe can go from any of them to any other.
 
 A theta condition compares an expression over one input with an expression over another. Both sides become
 order-preserving int64 codes. `a.x < b.y + 5` is then one integer comparison, and a tree index on `a.x` can answer it. A
@@ -130,7 +130,7 @@ def split_comparison(predicate: Expr) -> tuple[str, Expr, Expr] | None:
 
 
 def is_range(predicate: Expr) -> bool:
-    """Return whether the predicate bounds a value of one input by another input, so that a sorted index can answer it."""
+    """Return whether the predicate bounds a value of one input by another input: a sorted index can answer it."""
     sides = split_comparison(predicate)
     return sides is not None and sides[0] != "<>"
 

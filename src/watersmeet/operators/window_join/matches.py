@@ -35,8 +35,8 @@ class PartialMatches:
     """Row numbers of the inputs bound so far, one array per input, all of the same length.
 
     `latest` is the largest time of the bound rows. `end` is the last instant at which all of them are valid. Both are
-    set only if some input carries ends. `keys` are the codes of the key classes of the last probe; matching rows agree on
-    them. `retest` are predicates that raised on some match and must be tested on complete matches.
+    set only if some input carries ends. `keys` are the codes of the key classes of the last probe; matching rows agree
+    on them. `retest` are predicates that raised on some match and must be tested on complete matches.
     """
 
     rows: dict[int, Int32s]

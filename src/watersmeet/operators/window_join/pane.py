@@ -81,7 +81,7 @@ class Pane:
         return classes in self._runs
 
     def range_codes(self, expr: Expr) -> tuple[Int64s, NDArray[np.bool_]]:
-        """Return order-preserving codes of an expression over the columns, and which rows have a value; computed once."""
+        """Return order-preserving codes of an expression over the columns, and which rows have a value (cached)."""
         found = self._ranges.get(expr)
         if found is None:
             values = evaluate(expr, lambda column: self.columns[column.name], len(self))

@@ -37,7 +37,7 @@ class RowCounter:
     next_seq: int = 0
 
     def push(self, table: pa.Table) -> tuple[Int64s, Int64s]:
-        """Count rows in ≺ order; return their sequence numbers and the number of the row that each pushes out, or −1."""
+        """Count rows in ≺ order; return their sequence numbers and the number of the row each pushes out, or −1."""
         numbers = self._partition_numbers(table)
         self._reserve(numbers)
         first = self.next_seq

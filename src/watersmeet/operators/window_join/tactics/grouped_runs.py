@@ -69,7 +69,7 @@ def search_runs(
 
     New rows of an input match old and new rows of inputs before it, and old rows of inputs after it. Any order of the
     inputs gives the same matches. The input with the most new rows comes last here: its rows probe others and are not
-    probed, so their run need not be built before the next batch, if it is needed then at all.
+    probed. Their run is therefore built in the next batch at the earliest, if the rows are kept until then.
     """
     old_only = [Panes(panes) for panes in old]
     with_new = [Panes((*panes, new[i])) if i in new and len(new[i]) else old_only[i] for i, panes in enumerate(old)]

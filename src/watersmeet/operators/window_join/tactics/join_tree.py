@@ -1,9 +1,9 @@
-"""A tree of two-input joins: each node meets the rows of its two subtrees, and keeps what it found for the node above.
+"""A tree of two-input joins: each node joins the rows of its two subtrees and stores its results for the node above.
 
-New rows of a node are new rows of one side with old and new rows of the other, and old rows of the first with new rows
-of the other: every combination with a new row, once. What a node found is derived data, like an access path. It is kept
-between batches beside the base windows, which stay the only state: after a restart or a change of plan it is made again
-from them, and nothing of that is a result.
+A node joins the new rows of its left side with old and new rows of its right side. It then joins the old rows of its
+left side with the new rows of its right side. This gives every match with a new row exactly once. The results of a node
+are derived data, like an access path. They are kept between batches next to the base windows, which stay the only
+state. After a restart or a plan change, the tree computes them again from the windows and emits none of them.
 
 References: Ayad, Naughton, "Static optimization of conjunctive queries with sliding windows over infinite streams",
 section 3: join trees, bushy ones included.
@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 
 from watersmeet.algebra.expressions import sources_of
-from watersmeet.algebra.plan import Plan, Tree, leaves
+from watersmeet.algebra.plan import Plan, Tree, tree_leaves
 from watersmeet.algebra.windows import RowsWindow
 from watersmeet.errors import InternalError, listing
 from watersmeet.operators.window_join.config import JoinConfig
@@ -39,23 +39,24 @@ Node = tuple[Tree, Tree]
 
 @dataclass(frozen=True)
 class NodeResults:
-    """What the inner nodes of a tree found, in chunks, oldest first."""
+    """Results of the inner nodes of a tree, in chunks, oldest first."""
 
     tree: Tree
     nodes: Mapping[Tree, tuple[JoinedRows, ...]]
 
 
 def compile_plan(config: JoinConfig, plan: Plan) -> Search:
+    """Check the tree of a plan, and return the search without results of earlier batches."""
     return resume_plan(config, plan, DerivedState())
 
 
 def resume_plan(config: JoinConfig, plan: Plan, derived: DerivedState) -> Search:
-    """The search, with what the tree kept of earlier batches, if it did."""
+    """Check the tree of a plan, and return the search with the node results of earlier batches, if any."""
     refuse_options(plan, "global_order", "orders", "indexes", "evaluate_us", "expire_us", "cleanup_rows")
     tree = plan.tree
     if tree is None:
         raise refuse(plan, "it needs the tree of its joins", hint='write tree=(("a", "b"), "c")')
-    if sorted(leaves(tree)) != sorted(config.aliases):
+    if sorted(tree_leaves(tree)) != sorted(config.aliases):
         raise refuse(plan, f"its tree must have each source as a leaf once: {listing(list(config.aliases))}")
     return partial(_search, tree, derived)
 
@@ -68,21 +69,21 @@ def _search(
     new: dict[int, Pane],
     tally: WorkCounters,
 ) -> Iterator[tuple[Reach, PartialMatches]]:
-    kept = derived.value if isinstance(derived.value, NodeResults) and derived.value.tree == tree else None
-    growing = _TreeBatch(config, old, new, tally, {} if kept is None else _evict_expired(config, old, kept))
-    for found in growing.new_rows(tree):
+    stored = derived.value if isinstance(derived.value, NodeResults) and derived.value.tree == tree else None
+    batch = _TreeBatch(config, old, new, tally, {} if stored is None else _evict_expired(config, old, stored))
+    for found in batch.new_rows(tree):
         if len(found):
             numbers = np.arange(len(found), dtype=np.int32)
             yield (
                 {i: Panes((part,)) for i, part in found.parts.items()},
                 PartialMatches(dict.fromkeys(found.parts, numbers), {}, None, None),
             )
-    derived.value = NodeResults(tree, growing.grown)
+    derived.value = NodeResults(tree, batch.grown)
 
 
 @dataclass
 class _TreeBatch:
-    """One batch on its way up a tree. `known` is what nodes found before, `grown` what they have found after."""
+    """One batch on its way up a tree: `known` has the node results before the batch, `grown` those after it."""
 
     config: JoinConfig
     old: list[tuple[Pane, ...]]
@@ -92,25 +93,26 @@ class _TreeBatch:
     grown: dict[Tree, tuple[JoinedRows, ...]] = field(default_factory=dict)
 
     def new_rows(self, node: Tree) -> Iterator[JoinedRows]:
-        """Combinations of a subtree's inputs with at least one new row, each once."""
+        """Yield the matches of a subtree with at least one new row, each once."""
         if isinstance(node, str):
             number = self.config.aliases[node]
             if number in self.new and len(self.new[number]):
                 yield JoinedRows(self.config, {number: self.new[number]})
             return
         link = _link_subtrees(self.config, node)
-        before = [self.old_rows(side) for side in node]  # before the new rows are kept
-        left, right = (list(self._kept_new_rows(side)) for side in node)
+        before = [self.old_rows(side) for side in node]  # before the new rows are stored
+        left, right = (list(self._store_new_rows(side)) for side in node)
         for chunk in left:
             for other in (*before[1], *right):
-                yield from self._met(chunk, other, link)
+                yield from self._join_chunks(chunk, other, link)
         for chunk in right:
             for other in before[0]:
-                yield from self._met(chunk, other, link.flip())
+                yield from self._join_chunks(chunk, other, link.flip())
 
     def old_rows(self, node: Tree) -> tuple[JoinedRows, ...]:
-        """What was there before this batch: base windows at a leaf; at a node what it kept, or finds again, which is no
-        result.
+        """Return the rows from before this batch: base windows at a leaf, stored results at a node.
+
+        A node without stored results computes them again; these are not emitted.
         """
         if isinstance(node, str):
             number = self.config.aliases[node]
@@ -128,19 +130,19 @@ class _TreeBatch:
             self.known[node] = (concat_joined([sort_by_latest(each) for each in found]),) if found else ()
         return self.known[node]
 
-    def _kept_new_rows(self, side: Tree) -> Iterator[JoinedRows]:
-        """A side's new rows, all of them at once, kept for the batches to come."""
+    def _store_new_rows(self, side: Tree) -> Iterator[JoinedRows]:
+        """Yield all new rows of a side as one chunk, and store them for later batches."""
         found = list(self.new_rows(side))
-        whole = (
+        merged = (
             [] if not sum(map(len, found)) else [concat_joined([sort_by_latest(each) for each in found if len(each)])]
         )
         if not isinstance(side, str):
-            for each in whole:
+            for each in merged:
                 self.tally.inserts[min(each.parts)] += len(each)
-            self.grown[side] = _compact_chunks([*self.old_rows(side), *whole])
-        yield from whole
+            self.grown[side] = _compact_chunks([*self.old_rows(side), *merged])
+        yield from merged
 
-    def _met(self, probing: JoinedRows, probed: JoinedRows, link: SubtreeLink) -> Iterator[JoinedRows]:
+    def _join_chunks(self, probing: JoinedRows, probed: JoinedRows, link: SubtreeLink) -> Iterator[JoinedRows]:
         origin, target = min(probing.parts), min(probed.parts)
         self.tally.probes[origin, target] += len(probing)
         for candidates, found in join_subtrees(probing, probed, link, self.tally.tested[origin : origin + 1]):
@@ -150,7 +152,7 @@ class _TreeBatch:
 
 
 def _link_subtrees(config: JoinConfig, node: Node) -> SubtreeLink:
-    here, there = ([config.aliases[alias] for alias in leaves(side)] for side in node)
+    here, there = ([config.aliases[alias] for alias in tree_leaves(side)] for side in node)
     classes = []
     for key_class, members in enumerate(config.classes.keys):
         left, right = (next((i for i in side if i in members), None) for side in (here, there))
@@ -167,23 +169,24 @@ def _link_subtrees(config: JoinConfig, node: Node) -> SubtreeLink:
 
 
 def _compact_chunks(chunks: list[JoinedRows]) -> tuple[JoinedRows, ...]:
-    """Neighbours are put together while the newer one is at least half as large, as panes are."""
+    """Merge neighbours while the newer one is at least half as large, like panes."""
     while len(chunks) > 1 and len(chunks[-2]) <= 2 * len(chunks[-1]):
         chunks = [*chunks[:-2], concat_joined(chunks[-2:])]
     return tuple(chunks)
 
 
 def _evict_expired(
-    config: JoinConfig, old: list[tuple[Pane, ...]], kept: NodeResults
+    config: JoinConfig, old: list[tuple[Pane, ...]], stored: NodeResults
 ) -> dict[Tree, tuple[JoinedRows, ...]]:
-    """What was kept, without combinations of which a row has left its base window; rows that were pushed out since have
-    their true ends.
+    """Evict stored matches of which a row has left its base window.
+
+    Rows that were pushed out of a ROWS window since get their true ends.
     """
-    found: dict[Tree, tuple[JoinedRows, ...]] = {}
-    for node, chunks in kept.nodes.items():
-        left = [_drop_expired(config, old, chunk) for chunk in chunks]
-        found[node] = tuple(chunk for chunk in left if len(chunk))
-    return found
+    live: dict[Tree, tuple[JoinedRows, ...]] = {}
+    for node, chunks in stored.nodes.items():
+        live_chunks = [_drop_expired(config, old, chunk) for chunk in chunks]
+        live[node] = tuple(chunk for chunk in live_chunks if len(chunk))
+    return live
 
 
 def _drop_expired(config: JoinConfig, old: list[tuple[Pane, ...]], chunk: JoinedRows) -> JoinedRows:
@@ -202,9 +205,9 @@ def _drop_expired(config: JoinConfig, old: list[tuple[Pane, ...]], chunk: Joined
 
 
 def _update_ends(part: Pane, window: Pane) -> tuple[Pane, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Counted rows by their place in the stream; those no longer in the window are gone."""
+    """Return counted rows with their current ends, and which of them are still in the window."""
     if part.seqs is None or window.seqs is None or window.ends is None:
-        raise InternalError("a pane of counted rows without its numbers")
+        raise InternalError("a pane of counted rows has no sequence numbers")
     order = np.argsort(window.seqs, kind="stable")
     at = np.minimum(np.searchsorted(window.seqs[order], part.seqs), order.size - 1)
     there = window.seqs[order][at] == part.seqs

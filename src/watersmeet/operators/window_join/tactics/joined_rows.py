@@ -1,8 +1,8 @@
-"""Rows of a subtree of joins: combinations of some inputs' rows, each with all its components.
+"""Results of a subtree of joins: matches of some inputs' rows, each with all its components.
 
-A component keeps its time, its end, its keys and its columns, so that bounds between any two inputs can be checked when
-subtrees meet. The rows of a combination can be together from the largest time among them, `latest`, until the first of
-them ends, `end`.
+A component keeps its time, end, keys and columns, so that bounds between any two inputs can be checked when subtrees
+are joined. The rows of a match are valid together from the largest of their times, `latest`, until the first of them
+ends, `end`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from watersmeet.operators.window_join.pane import GroupedRun, Int32s, Int64s, Pa
 
 @dataclass(frozen=True)
 class JoinedRows:
-    """Combinations, one pane per input: row r of every pane belongs to combination r. In the order of `latest`.
+    """Matches in the order of `latest`, one pane per input: row r of every pane belongs to match r.
 
-    `retest` are predicates that raised on some of them and have to be tested on whole combinations.
+    `retest` are predicates that raised on some match and must be tested on complete matches.
     """
 
     config: JoinConfig
@@ -44,12 +44,13 @@ class JoinedRows:
 
     @cached_property
     def latest(self) -> Int64s:
-        """The largest time of the streams' rows; before all time where there are none but relations'."""
+        """The largest time of the streams' rows; the lowest time if there are only relations."""
         times = [part.times for i, part in self.parts.items() if self.config.inputs[i].is_stream]
         return reduce(np.maximum, times) if times else np.full(len(self), -FOREVER_US, np.int64)
 
     @cached_property
     def end(self) -> Int64s:
+        """The last instant at which all rows of a match are valid."""
         ends = [part.ends for part in self.parts.values() if part.ends is not None]
         return reduce(np.minimum, ends) if ends else np.full(len(self), FOREVER_US, np.int64)
 
@@ -57,18 +58,18 @@ class JoinedRows:
         return JoinedRows(self.config, {i: part.take(rows) for i, part in self.parts.items()}, self.retest)
 
     def key(self, providers: tuple[tuple[int, int], ...]) -> Int64s:
-        """One code per combination for some (equality class, input that provides its key)."""
+        """Return one code per match for the given (equality class, input that provides its key) pairs."""
         if not providers:
             return np.zeros(len(self), np.int64)
         return reduce(combine_codes, (self.parts[i].codes[c] for c, i in providers))
 
     def run(self, providers: tuple[tuple[int, int], ...]) -> GroupedRun:
-        """Combinations grouped by key, each group in the order of `latest`; built once."""
+        """Return the matches grouped by key, each group in the order of `latest`; built once."""
         if len(self.parts) == 1:
             return next(iter(self.parts.values())).run(tuple(c for c, _ in providers))
         if providers not in self._runs:
             slots, group_keys, offsets, rows = group_rows(self.key(providers))
-            if not providers:  # no key is a scan of one group, and the directory of none is empty
+            if not providers:  # without a key there is one group to scan, and no directory
                 slots, group_keys = np.empty(0, np.int32), np.empty(0, np.int64)
             ends = accumulate_maximum(self.end[rows], offsets)
             self._runs[providers] = GroupedRun(slots, group_keys, offsets, rows, self.latest[rows], ends)
@@ -76,12 +77,12 @@ class JoinedRows:
 
 
 def sort_by_latest(joined: JoinedRows) -> JoinedRows:
-    """The same combinations in the order of `latest`."""
+    """Sort matches by `latest`."""
     return joined.take(np.argsort(joined.latest, kind="stable"))
 
 
 def concat_joined(chunks: list[JoinedRows]) -> JoinedRows:
-    """Combinations of the same inputs in one, in order."""
+    """Concatenate matches of the same inputs, in order."""
     if len(chunks) == 1:
         return chunks[0]
     parts = {i: concat_panes([chunk.parts[i] for chunk in chunks]) for i in chunks[0].parts}
@@ -90,8 +91,10 @@ def concat_joined(chunks: list[JoinedRows]) -> JoinedRows:
 
 @dataclass(frozen=True, slots=True)
 class SubtreeLink:
-    """What ties two subtrees: (class, key's input here, key's input there) of every shared equality class, and the
-    predicates that can be asked once both are bound.
+    """The connection of two subtrees.
+
+    `classes` has (class, input of the probing key, input of the probed key) for every shared equality class. `checks`
+    are the predicates that can be tested once both subtrees are bound.
     """
 
     classes: tuple[tuple[int, int, int], ...]
@@ -111,7 +114,7 @@ class SubtreeLink:
 
 @dataclass(frozen=True)
 class CandidatePairs:
-    """Candidates: row numbers of the combinations that probed, and of those they met."""
+    """Candidates: row numbers of the probing matches and of the probed matches."""
 
     probing: JoinedRows
     probed: JoinedRows
@@ -126,14 +129,14 @@ class CandidatePairs:
         return self if np.all(keep) else replace(self, left=self.left[keep], right=self.right[keep])
 
     def part(self, number: int) -> tuple[Pane, Int32s]:
-        inside = number in self.probing.parts
-        return (self.probing.parts[number], self.left) if inside else (self.probed.parts[number], self.right)
+        is_probing = number in self.probing.parts
+        return (self.probing.parts[number], self.left) if is_probing else (self.probed.parts[number], self.right)
 
-    def column(self, wanted: Column) -> pa.Array:
-        if wanted.source is None:
-            raise InternalError(f'column "{wanted.name}" was never bound')
-        pane, rows = self.part(self.probing.config.aliases[wanted.source])
-        return pane.columns[wanted.name].take(pa.array(rows))
+    def column(self, ref: Column) -> pa.Array:
+        if ref.source is None:
+            raise InternalError(f'column "{ref.name}" was never bound')
+        pane, rows = self.part(self.probing.config.aliases[ref.source])
+        return pane.columns[ref.name].take(pa.array(rows))
 
     def to_joined(self) -> JoinedRows:
         parts = {**self.probing.take(self.left).parts, **self.probed.take(self.right).parts}
@@ -143,10 +146,9 @@ class CandidatePairs:
 def join_subtrees(
     probing: JoinedRows, probed: JoinedRows, link: SubtreeLink, tested: Int64s
 ) -> Iterator[tuple[int, JoinedRows]]:
-    """All combinations of the two that are valid together, in bounded pieces; with each the number of candidates there
-    were.
+    """Yield (number of candidates, matches) of two subtrees in pieces of bounded size.
 
-    The number of candidates that predicates are evaluated on is added to `tested`.
+    The function adds to `tested` the number of candidates on which it evaluates predicates.
     """
     if not len(probing) or not len(probed):
         return
@@ -163,7 +165,7 @@ def join_subtrees(
         keys,
         from_us,
         until_us,
-        _alive_at(probing, probed),
+        probing.latest,
         first,
         count,
     )
@@ -172,18 +174,14 @@ def join_subtrees(
         left, right = np.empty(total, np.int32), np.empty(total, np.int32)
         fill_matches(run.rows, first[start:stop], count[start:stop], 0, left, right, 0)
         retest = _merge_predicates((probing.retest, probed.retest))
-        found = _filter_pairs(CandidatePairs(probing, probed, left + np.int32(start), right, retest), link, tested)
-        yield total, found.to_joined()
-
-
-def _alive_at(probing: JoinedRows, probed: JoinedRows) -> Int64s:
-    """Relations' rows have no time at which the others would have to be valid."""
-    return probing.latest
+        pairs = _filter_pairs(CandidatePairs(probing, probed, left + np.int32(start), right, retest), link, tested)
+        yield total, pairs.to_joined()
 
 
 def _time_bounds_us(probing: JoinedRows, probed: JoinedRows) -> tuple[Int64s, Int64s]:
-    """Between which instants `latest` of a partner must lie. Every bound between two inputs gives one for the latest of
-    them.
+    """Return the earliest and latest instants for `latest` of a probed match.
+
+    Every bound between two inputs gives a bound for the latest of them.
     """
     config, later_by = probing.config, probing.config.bounds.later_by_us
     low, high = np.full(len(probing), -FOREVER_US, np.int64), np.full(len(probing), -FOREVER_US, np.int64)
@@ -200,7 +198,7 @@ def _time_bounds_us(probing: JoinedRows, probed: JoinedRows) -> tuple[Int64s, In
 
 
 def _split_pieces(count: Int32s) -> Iterator[tuple[int, int]]:
-    """Stretches of the probing rows with at most so many candidates each, or with a single row."""
+    """Yield ranges of the probing matches with at most `PIECE_ROWS` candidates each, or with a single match."""
     running = np.cumsum(count, dtype=np.int64)
     start = 0
     while start < count.size and running[-1] > (running[start - 1] if start else 0):
@@ -211,13 +209,11 @@ def _split_pieces(count: Int32s) -> Iterator[tuple[int, int]]:
 
 
 def _merge_predicates(predicates: Iterable[tuple[Expr, ...]]) -> tuple[Expr, ...]:
-    return tuple(dict.fromkeys(each for some in predicates for each in some))
+    return tuple(dict.fromkeys(predicate for group in predicates for predicate in group))
 
 
 def _filter_pairs(pairs: CandidatePairs, link: SubtreeLink, tested: Int64s) -> CandidatePairs:
-    """Drop candidates that break a time bound, are not valid together, have unequal keys behind equal codes, or fail a
-    predicate.
-    """
+    """Drop candidates that violate a time bound, are not valid together, have unequal keys, or fail a predicate."""
     config = pairs.probing.config
     latest = np.maximum(pairs.probing.latest[pairs.left], pairs.probed.latest[pairs.right])
     pairs = pairs.take(np.minimum(pairs.probing.end[pairs.left], pairs.probed.end[pairs.right]) >= latest)
@@ -232,12 +228,12 @@ def _filter_pairs(pairs: CandidatePairs, link: SubtreeLink, tested: Int64s) -> C
                     pairs = pairs.take((gap if (earlier, later) == (i, j) else -gap) <= bound)
     for key_class, i, j in link.classes:
         pairs = pairs.take(_have_equal_keys(pairs, key_class, i, j))
-    is_whole = len(pairs.probing.parts) + len(pairs.probed.parts) == len(config.inputs)
-    predicates = _merge_predicates((link.checks, pairs.retest)) if is_whole else link.checks
+    is_complete = len(pairs.probing.parts) + len(pairs.probed.parts) == len(config.inputs)
+    predicates = _merge_predicates((link.checks, pairs.retest)) if is_complete else link.checks
     if not predicates or not len(pairs):
         return pairs
     tested += len(pairs)
-    if is_whole:
+    if is_complete:
         return pairs.take(all_true(predicates, pairs.column, len(pairs)))
     test = maybe_true(predicates, pairs.column, len(pairs))
     return replace(pairs.take(test.keep), retest=_merge_predicates((pairs.retest, test.raised)))

@@ -99,8 +99,8 @@ class StageRunner:
 class StagedPredicates:
     """Predicates of a search by the loop that binds them, for each origin's order, and the outcome of testing them.
 
-    `raised` are predicates that raised on a partial match. Such matches stay, and complete matches are tested again: only
-    they decide whether the error counts.
+    `raised` are predicates that raised on a partial match. Such matches stay, and complete matches are tested again:
+    only they decide whether the error counts.
     """
 
     config: JoinConfig

@@ -1,6 +1,7 @@
 """Nested-loop and hash joins of several windows: eight configurations of one loop engine.
 
-Each algorithm checks a plan and builds the `LoopPlan` that `nested_loops` runs. They differ in three choices: the loop that holds the new rows, the indexes of the windows, and the interval at which they evaluate.
+Each algorithm checks a plan and builds the `LoopPlan` that `nested_loops` runs. They differ in three choices: the loop
+that holds the new rows, the indexes of the windows, and whether they evaluate at every arrival or every τ.
 
 | algorithm | loop of the new rows | indexes | evaluation |
 | --- | --- | --- | --- |
@@ -13,8 +14,8 @@ Each algorithm checks a plan and builds the `LoopPlan` that `nested_loops` runs.
 | hybrid-nlj-hash | outermost if eager, any if lazy | hash or list per window | eager or lazy |
 | window-join | outermost | list, hash, B+tree or T-tree per window | eager |
 
-References: Golab, Özsu, "Processing sliding window multi-joins in continuous queries over data streams", section 3; Kang,
-Naughton, Viglas, "Evaluating window joins over unbounded streams", sections 2 and 3.
+References: Golab, Özsu, "Processing sliding window multi-joins in continuous queries over data streams", section 3.
+Kang, Naughton, Viglas, "Evaluating window joins over unbounded streams", sections 2 and 3.
 """
 
 from __future__ import annotations

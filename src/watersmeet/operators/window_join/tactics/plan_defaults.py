@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from watersmeet.algebra.plan import DEFAULT_BUCKETS, Index, Plan, left_deep
+from watersmeet.algebra.plan import DEFAULT_BUCKETS, Index, Plan, left_deep_tree
 from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.window_join.config import JoinConfig
 
@@ -71,7 +71,7 @@ def fill_by_structure(config: JoinConfig, plan: Plan) -> Plan:
     first = config.stream_numbers[0]
     chain = [aliases[first], *(aliases[step.target] for step in config.orders[first])]
     if parts.has_tree and plan.tree is None:
-        plan = replace(plan, tree=left_deep(chain))
+        plan = replace(plan, tree=left_deep_tree(chain))
     if parts.orders == GLOBAL and not plan.global_order and not plan.orders:
         plan = replace(plan, global_order=tuple(chain))
     if parts.orders == PER_ORIGIN:

@@ -34,8 +34,8 @@ class Tactic:
     """An algorithm of a paper.
 
     `compile_plan` checks a plan against a query and returns its search. A tactic that keeps derived data between
-    batches also has `resume_plan`, whose search continues from that data. `prepare` does the work on new rows that needs
-    no old rows, so it can run ahead.
+    batches also has `resume_plan`, whose search continues from that data. `prepare` does the work on new rows that
+    needs no old rows, so it can run ahead.
     """
 
     name: str

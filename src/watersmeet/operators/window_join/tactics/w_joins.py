@@ -1,12 +1,14 @@
-"""The W-joins and their baselines: n streams on a common attribute, every two rows inside a window of each other.
+"""The W-joins and their baselines: n streams on a common attribute, every two rows within a window.
 
-NLW-join, HW-join and MW-join take one window for all pairs (form 1). Where pairs have windows of their own (forms 2 and
-3, derived ones included, and directed ones), GCA runs MW-join with the largest of them for all and LCA with the largest
-per stream; both refine what comes out. NLW-join and HW-join prune by the largest window per stream and refine as well.
+NLW-join, HW-join and MW-join take one window for all pairs (form 1). Pairs may also have different windows (forms 2 and
+3, including derived and directed ones). GCA then runs MW-join with the largest window for all, and LCA with the largest
+window per stream. Both filter the matches afterwards. NLW-join and HW-join prune by the largest window per stream and
+filter as well.
 
-Comparisons beyond the common attribute are made inside the loops, other predicates are tested between them
-(`staged_scans`), so that no product of windows is ever built for them to thin out. A join on the common attribute alone
-is one call of its kernel.
+A join on the common attribute alone is one call of its kernel. Other comparisons are made inside the loops. The
+remaining predicates are tested between the loops (`StagedScans`), so that no product of windows is built only to be
+filtered. The kernel records its scans, and they run one stream at a time: depth first over pieces of bounded size,
+breadth first inside a piece. Memory therefore does not depend on the number of matches.
 
 References: Hammad, Aref, Elmagarmid, "Joining multiple data streams with window constraints", sections 3 to 5.
 """
@@ -53,10 +55,9 @@ from watersmeet.operators.window_join.work_counters import WorkCounters
 
 @dataclass(frozen=True, slots=True)
 class WJoinKernel:
-    """A kernel that joins, and the kernel that records the scans the join would do.
+    """A kernel that joins, and the kernel that records the scans of the join.
 
-    `is_sweep` tells MW-join's scans from the others', `knows_windows` whether loops look at rows inside the window
-    only.
+    `is_sweep` is true for the scans of MW-join. `knows_windows` is true if loops visit only rows inside the window.
     """
 
     join: Callable[..., WindowJoinResult]
@@ -75,13 +76,12 @@ RIPPLE, X = (
     WJoinKernel(xjoin, xjoin_scans, knows_windows=False),
 )
 
-#: The arguments of a kernel behind those that all have in common, out of a plan; refuses a plan the algorithm cannot
-#: run.
+#: Reads the kernel arguments of one algorithm from a plan; refuses a plan that the algorithm cannot run.
 ReadOptions = Callable[[JoinConfig, Plan], tuple[Int64s | int, ...]]
 
 
 def _compile_w_join(
-    config: JoinConfig, plan: Plan, *, algorithm: WJoinKernel, knobs: ReadOptions, one_window: bool, local: bool
+    config: JoinConfig, plan: Plan, *, algorithm: WJoinKernel, options: ReadOptions, one_window: bool, local: bool
 ) -> Search:
     refuse_options(plan, "global_order", "orders", "evaluate_us", "expire_us")
     windows = _pair_windows(config, plan)
@@ -90,11 +90,11 @@ def _compile_w_join(
     if one_window and np.any(windows[~np.eye(len(windows), dtype=np.bool_)] != window_us):
         raise refuse(plan, "it takes one window for all pairs, and here pairs differ", hint='pin "gca" or "lca"')
     reach_us = largest if local else np.full(len(windows), window_us, np.int64)
-    return partial(_search, algorithm, knobs(config, plan), window_us, reach_us)
+    return partial(_search, algorithm, options(config, plan), window_us, reach_us)
 
 
 def _pair_windows(config: JoinConfig, plan: Plan) -> Int64s:
-    """The window of every pair, given or derived. A W-join needs one for each."""
+    """Return the window of every pair, given or derived. A W-join needs one for each pair."""
     if len(config.inputs) < 2:
         raise refuse(plan, "a W-join joins at least two streams")
     if len(config.stream_numbers) < len(config.inputs):
@@ -112,7 +112,7 @@ def _pair_windows(config: JoinConfig, plan: Plan) -> Int64s:
 
 def _search(
     algorithm: WJoinKernel,
-    knobs: tuple[Int64s | int, ...],
+    options: tuple[Int64s | int, ...],
     window_us: int,
     reach_us: Int64s,
     config: JoinConfig,
@@ -127,7 +127,7 @@ def _search(
     common = _find_common_class(config)
     compared = frozenset() if common is None else frozenset({common})
     if common is not None and not config.residuals and not config.thetas:
-        joined = algorithm.join(rows.times, rows.codes, rows.offsets, rows.old, window_us, reach_us, *knobs)
+        joined = algorithm.join(rows.times, rows.codes, rows.offsets, rows.old, window_us, reach_us, *options)
         _count_work(tally, joined.counters)
         for start in range(0, joined.rows.shape[1], PIECE_ROWS):
             piece = joined.rows[:, start : start + PIECE_ROWS]
@@ -142,11 +142,13 @@ def _search(
     scans = StagedScans(
         config, reach, rows, np.minimum(reach_us, window_us), tally, algorithm.is_sweep, algorithm.knows_windows
     )
-    scanned = algorithm.scans(rows.times, rows.codes, rows.offsets, rows.old, window_us, reach_us, *knobs, scans.scans)
+    scanned = algorithm.scans(
+        rows.times, rows.codes, rows.offsets, rows.old, window_us, reach_us, *options, scans.scans
+    )
     _count_work(tally, scanned.counters)
-    for found in scans.matches(scanned):
-        whole = drop_out_of_bounds(config, reach, found)
-        yield reach, recheck_matches(config, reach, whole, compared, scans.final_predicates, tally.tested[:1])
+    for matches in scans.matches(scanned):
+        in_bounds = drop_out_of_bounds(config, reach, matches)
+        yield reach, recheck_matches(config, reach, in_bounds, compared, scans.final_predicates, tally.tested[:1])
 
 
 def _count_work(tally: WorkCounters, counters: WindowJoinCounters) -> None:
@@ -156,8 +158,9 @@ def _count_work(tally: WorkCounters, counters: WindowJoinCounters) -> None:
 
 
 def _flatten_rows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> WJoinRows:
-    """Old rows by time, then new rows by time, stream after stream. Rows with a NULL in a compared value meet nothing
-    and are left out.
+    """Return the rows stream by stream: old rows by time, then new rows by time.
+
+    Rows with a NULL in a compared value match nothing and are left out.
     """
     common = _find_common_class(config)
     times: list[Int64s] = []
@@ -166,18 +169,18 @@ def _flatten_rows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> WJo
     old: list[int] = []
     for each in config.inputs:
         panes = reach[each.number].panes
-        its_times = np.concatenate([pane.times for pane in panes])
-        before = its_times.size - len(new[each.number])
+        stream_times = np.concatenate([pane.times for pane in panes])
+        before = stream_times.size - len(new[each.number])
         number = np.concatenate(
-            [np.argsort(its_times[:before], kind="stable"), np.arange(before, its_times.size)]
+            [np.argsort(stream_times[:before], kind="stable"), np.arange(before, stream_times.size)]
         ).astype(np.int32)
         for _, expr in each.ranges:
             number = number[np.concatenate([pane.range_codes(expr)[1] for pane in panes])[number]]
-        its_codes = np.zeros(its_times.size, np.int64)
+        stream_codes = np.zeros(stream_times.size, np.int64)
         if common is not None:
-            its_codes = np.concatenate([pane.codes[common] for pane in panes])
-        times.append(its_times[number])
-        codes.append(its_codes[number])
+            stream_codes = np.concatenate([pane.codes[common] for pane in panes])
+        times.append(stream_times[number])
+        codes.append(stream_codes[number])
         numbers.append(number)
         old.append(int(np.count_nonzero(number < before)))
     return WJoinRows(
@@ -191,7 +194,7 @@ def _flatten_rows(config: JoinConfig, reach: Reach, new: dict[int, Pane]) -> WJo
 
 
 def _encode_thetas(config: JoinConfig, reach: Reach, numbers: list[NDArray[np.int32]]) -> ThetaComparisons:
-    """The comparisons that the kernels check, on codes in the kernels' order of rows."""
+    """Return the comparisons that the kernels check, on codes in the kernels' row order."""
     values: list[Int64s] = [np.empty(0, np.int64)]
     starts: dict[int, int] = {}
     at = 0
@@ -210,7 +213,7 @@ def _encode_thetas(config: JoinConfig, reach: Reach, numbers: list[NDArray[np.in
 
 
 def _find_common_class(config: JoinConfig) -> int | None:
-    """The equality class that has a key on every input; without one, every pair within the window is a candidate."""
+    """Return the equality class with a key on every input; without one, every pair in the window is a candidate."""
     return next((c for c, members in enumerate(config.classes.keys) if len(members) == len(config.inputs)), None)
 
 
@@ -246,7 +249,7 @@ def _bucket_counts(config: JoinConfig, plan: Plan) -> Int64s:
 
 
 def _refuse_other_equalities(config: JoinConfig, plan: Plan) -> None:
-    """Equalities that no common attribute covers would turn into a product of whole windows."""
+    """Refuse equalities that no common attribute covers: they would need a product of whole windows."""
     if config.classes.keys and _find_common_class(config) is None:
         raise refuse(
             plan, "it joins on one attribute that all streams have in common, and here pairs join on different ones"
@@ -254,12 +257,12 @@ def _refuse_other_equalities(config: JoinConfig, plan: Plan) -> None:
 
 
 def _build_tactic(
-    name: str, algorithm: WJoinKernel, knobs: ReadOptions, *, one_window: bool = False, local: bool = True
+    name: str, algorithm: WJoinKernel, options: ReadOptions, *, one_window: bool = False, local: bool = True
 ) -> Tactic:
     return Tactic(
         name,
         f"Hammad, Aref, Elmagarmid: {name}",
-        partial(_compile_w_join, algorithm=algorithm, knobs=knobs, one_window=one_window, local=local),
+        partial(_compile_w_join, algorithm=algorithm, options=options, one_window=one_window, local=local),
     )
 
 
@@ -276,7 +279,7 @@ W_JOINS = (NLW_JOIN, HW_JOIN, MW_JOIN, GCA, LCA, RIPPLE_JOIN, XJOIN)
 
 @dataclass(frozen=True, slots=True)
 class WJoinRows:
-    """The rows of all streams as the kernels take them; `numbers` gives back the meet's own row numbers."""
+    """The rows of all streams in kernel layout; `numbers` maps them back to row numbers of the panes."""
 
     times: Int64s
     codes: Int64s
@@ -288,7 +291,7 @@ class WJoinRows:
 
 @dataclass
 class StagedScans:
-    """The scans of one search and the predicates that are tested between them."""
+    """The scans of one search, and the predicates to test between them."""
 
     config: JoinConfig
     reach: Reach
@@ -305,11 +308,11 @@ class StagedScans:
 
     @property
     def final_predicates(self) -> tuple[Expr, ...]:
-        """Predicates that raised on a partial match: whole matches show whether the error counts."""
+        """Predicates that raised on a partial match; complete matches decide whether the error counts."""
         return tuple(self.raised)
 
     def matches(self, scanned: ScannedRows) -> Iterator[PartialMatches]:
-        """Yield the whole matches of the recorded rows, in pieces, with all predicates tested that raised nowhere."""
+        """Yield the complete matches of the recorded rows in pieces, filtered by the predicates that raised on none."""
         recorded = int(self.scans.used[0])
         streams = self.rows.old.size
         for start in range(0, recorded, MAX_MATCHES):
@@ -322,13 +325,13 @@ class StagedScans:
     def _grow(self, scanned: ScannedRows, partials: Int32s, depth: int) -> Iterator[PartialMatches]:
         streams = self.rows.old.size
         for grown in self._extend(scanned, partials, depth):
-            left = self._test(grown, depth)
-            if not left.shape[1]:
+            passed = self._test(grown, depth)
+            if not passed.shape[1]:
                 continue
             if depth < streams - 2:
-                yield from self._grow(scanned, left, depth + 1)
+                yield from self._grow(scanned, passed, depth + 1)
             else:
-                yield self._combinations(left, range(streams))
+                yield self._to_matches(passed, range(streams))
 
     def _extend(self, scanned: ScannedRows, partials: Int32s, depth: int) -> Iterator[Int32s]:
         rows, tally, streams = self.rows, self.tally, self.rows.old.size
@@ -359,13 +362,13 @@ class StagedScans:
                 compared,
                 out,
             )
-            if not self.knows_windows:  # codes are compared first and the window is checked last
+            if not self.knows_windows:  # codes are compared first, the window last
                 tally.comparisons += tally.touched - touched
             if used:
                 yield np.ascontiguousarray(out[:, :used])
 
     def _test(self, grown: Int32s, depth: int) -> Int32s:
-        """Keep the matches that may still become results, by the predicates that the stream bound last makes possible."""
+        """Keep the matches that pass the predicates which the last bound stream completes."""
         if not self.config.residuals:
             return grown
         at = grown[-1]
@@ -378,8 +381,8 @@ class StagedScans:
             inputs, target = divmod(kind, self.rows.old.size)
             checks = tuple(check for check in self.config.residuals if self._is_bound(check, inputs, target))
             if checks:
-                its = np.flatnonzero(kinds == kind)
-                keep[its] = self._test_predicates(grown[:, its], inputs, checks)
+                of_kind = np.flatnonzero(kinds == kind)
+                keep[of_kind] = self._test_predicates(grown[:, of_kind], inputs, checks)
         return grown if keep.all() else np.ascontiguousarray(grown[:, keep])
 
     def _is_bound(self, check: Expr, inputs: int, target: int) -> bool:
@@ -387,11 +390,11 @@ class StagedScans:
         return target in read and all(inputs >> i & 1 for i in read)
 
     def _test_predicates(self, rows: Int32s, inputs: int, checks: tuple[Expr, ...]) -> NDArray[np.bool_]:
-        found = self._combinations(rows, [i for i in range(self.rows.old.size) if inputs >> i & 1])
-        test = maybe_true(checks, lambda column: gather_column(self.config, self.reach, found, column), len(found))
+        matches = self._to_matches(rows, [i for i in range(self.rows.old.size) if inputs >> i & 1])
+        test = maybe_true(checks, lambda column: gather_column(self.config, self.reach, matches, column), len(matches))
         self.raised |= dict.fromkeys(test.raised)
-        self.tally.tested[0] += len(found)
+        self.tally.tested[0] += len(matches)
         return test.keep
 
-    def _combinations(self, rows: Int32s, inputs: range | list[int]) -> PartialMatches:
+    def _to_matches(self, rows: Int32s, inputs: range | list[int]) -> PartialMatches:
         return PartialMatches({i: self.rows.numbers[i][rows[i]] for i in inputs}, {}, None, None)
