@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.algebra.plan import DEFAULT_CLEANUP_ROWS, Index, Plan, tree_of
+from watersmeet.algebra.plan import DEFAULT_CLEANUP_ROWS, Index, Plan, parse_tree
 from watersmeet.algebra.query import Query
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
@@ -99,7 +99,7 @@ def run(
     if pinned is not None:
         return embedded.start_run(query, streams, fitting or pinned, evaluate=evaluate, stats=stats)
     begun = StartingPlan(fitting or about.plan, about.budget, wishes if shed else None)
-    return embedded.start_run(query, streams, overload=begun, evaluate=evaluate, stats=stats)
+    return embedded.start_run(query, streams, starting_plan=begun, evaluate=evaluate, stats=stats)
 
 
 def plan_within(
@@ -253,7 +253,7 @@ def plan(
         evaluate_us=parse_duration_us(evaluate, "the evaluation interval"),
         expire_us=parse_duration_us(expire, "the expiration interval"),
         cleanup_rows=cleanup_rows,
-        tree=tree_of(tree),
+        tree=parse_tree(tree),
         early=tuple(early),
         drop=tuple((drop or {}).items()),
         drop_seed=drop_seed,

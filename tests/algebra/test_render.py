@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.algebra.expressions import Column, Literal, Value
-from watersmeet.algebra.names import RESERVED, name_text
-from watersmeet.algebra.render import expression_text, query_dict, query_mermaid, query_text, type_text
+from watersmeet.algebra.names import RESERVED, quote_name
+from watersmeet.algebra.render import format_expression, format_query, format_type, query_to_dict, query_to_mermaid
 from watersmeet.sql import parse
 
 
@@ -20,7 +20,7 @@ def test_a_query_is_printed_a_clause_a_line() -> None:
         window = 1 day and dwindow (a, b) = 3600 seconds where a.price > 10 and (a.store = 'x' or b.store is not null)
         group by a.item, a.store having count(*) > 1 and max(b.price) < 5 every 0.5 seconds
     """)
-    assert query_text(query).split("\n") == [
+    assert format_query(query).split("\n") == [
         "SELECT a.item, SUM(b.price) AS total",
         "FROM sales_a [PARTITION BY store ROWS 5] AS a,",
         '     "sales b" [TUMBLE 90 SECONDS] AS b',
@@ -34,7 +34,7 @@ def test_a_query_is_printed_a_clause_a_line() -> None:
         "   AND MAX(b.price) < 5",
         "EVERY 500 MILLISECONDS",
     ]
-    assert str(query) == query_text(query)
+    assert str(query) == format_query(query)
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ def test_no_parenthesis_is_printed_that_could_be_left_out(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["x", "_x1", "Price", "rows", "date", "order"])
 def test_plain_names_have_no_quotes(name: str) -> None:
-    assert name_text(name) == name
+    assert quote_name(name) == name
 
 
 @pytest.mark.parametrize("name", [*sorted(RESERVED), "1st", "a b", "é", "a.b", "a-b", ""])
 def test_all_other_names_have_quotes(name: str) -> None:
-    assert name_text(name) == f'"{name}"'
-    assert name_text(name.lower()) == f'"{name.lower()}"'
+    assert quote_name(name) == f'"{name}"'
+    assert quote_name(name.lower()) == f'"{name.lower()}"'
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_all_other_names_have_quotes(name: str) -> None:
     ],
 )
 def test_constants_that_only_binding_makes_are_shown_too(value: Value, kind: pa.DataType, text: str) -> None:
-    assert expression_text(Literal(value, kind)) == text
+    assert format_expression(Literal(value, kind)) == text
 
 
 def test_types_have_their_names() -> None:
     assert [
-        type_text(kind)
+        format_type(kind)
         for kind in (pa.int64(), pa.decimal128(5, 1), pa.timestamp("us"), pa.uint8(), pa.list_(pa.int8()))
     ] == [
         "BIGINT",
@@ -126,8 +126,8 @@ def test_types_have_their_names() -> None:
 
 def test_a_query_as_json() -> None:
     query = parse("SELECT x AS y FROM s [ROWS 5] AS a WINDOW = 1 SECOND WHERE a.x > 1.5 EVERY 1 MINUTE")
-    assert query_dict(query) == query.to_dict()
-    assert query_dict(query) == {
+    assert query_to_dict(query) == query.to_dict()
+    assert query_to_dict(query) == {
         "kind": "query",
         "parts": [
             {
@@ -166,8 +166,8 @@ def test_a_query_as_json() -> None:
 
 def test_a_query_as_a_picture() -> None:
     query = parse('SELECT "<b>" FROM s [ROWS 5] AS a WHERE a.x = \'"]\'')
-    assert query_mermaid(query) == query.to_mermaid()
-    assert query_mermaid(query).split("\n") == [
+    assert query_to_mermaid(query) == query.to_mermaid()
+    assert query_to_mermaid(query).split("\n") == [
         "flowchart TD",
         '    n0["QUERY"]',
         '    n1["SELECT"]',
@@ -186,10 +186,10 @@ def test_a_query_as_a_picture() -> None:
 
 
 def test_a_long_label_is_cut() -> None:
-    picture = query_mermaid(parse(f"SELECT {' + '.join(['x'] * 90)} FROM s"))
+    picture = query_to_mermaid(parse(f"SELECT {' + '.join(['x'] * 90)} FROM s"))
     assert max(len(line) for line in picture.split("\n")) < 250
 
 
 def test_columns_are_qualified_where_their_source_is_known() -> None:
-    assert expression_text(Column("x")) == "x"
-    assert expression_text(Column("unit price", "a b")) == '"a b"."unit price"'
+    assert format_expression(Column("x")) == "x"
+    assert format_expression(Column("unit price", "a b")) == '"a b"."unit price"'

@@ -29,8 +29,8 @@ from watersmeet.algebra.windows import (
     RangeWindow,
     RowsWindow,
     TumbleWindow,
-    close,
-    duration_text,
+    close_bounds,
+    format_sql_duration,
 )
 from watersmeet.errors import InternalError, QueryError, Span
 
@@ -125,11 +125,11 @@ def test_what_means_nothing_is_refused(build: object) -> None:
     ],
 )
 def test_a_length_is_written_in_the_largest_unit_that_divides_it(length_us: int, text: str) -> None:
-    assert duration_text(length_us) == text
+    assert format_sql_duration(length_us) == text
 
 
 def test_derived_bounds_are_shortest_paths() -> None:
-    bounds = close([[0, 5, FOREVER_US], [0, 0, 3], [FOREVER_US, FOREVER_US, 0]])
+    bounds = close_bounds([[0, 5, FOREVER_US], [0, 0, 3], [FOREVER_US, FOREVER_US, 0]])
     assert bounds.later_by_us == ((0, 5, 8), (0, 0, 3), (FOREVER_US, FOREVER_US, 0))
     assert bounds.retention_us(0, [0, 1, 2]) == 8
     assert bounds.symmetric_us(0, 1) == 5

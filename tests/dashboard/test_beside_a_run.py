@@ -1,4 +1,4 @@
-"""The dashboard as the command line opens it: beside a run, and on its own."""
+"""The dashboard as the command line opens it: with a run, and without one."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from watersmeet.dashboard.serve import DashboardAddress
 Look = Callable[..., Seen]
 
 
-def started(*args: object) -> tuple[subprocess.Popen[str], DashboardAddress]:
-    """The command under way, and the dashboard's address it printed."""
+def start_command(*args: object) -> tuple[subprocess.Popen[str], DashboardAddress]:
+    """Start the command and return it with the address of the dashboard that it printed."""
     command = [sys.executable, "-c", "from watersmeet.cli.main import main; main()", *map(str, args), "--port", "0"]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
-    said = process.stderr.readline()
-    address = re.fullmatch(r"dashboard: http://127\.0\.0\.1:(\d+)/\?token=(\S+)\n", said)
-    assert address is not None, said + process.stderr.read()
+    stderr = process.stderr.readline()
+    address = re.fullmatch(r"dashboard: http://127\.0\.0\.1:(\d+)/\?token=(\S+)\n", stderr)
+    assert address is not None, stderr + process.stderr.read()
     return process, DashboardAddress(int(address[1]), address[2])
 
 
-def ended(process: subprocess.Popen[str]) -> str:
+def interrupt(process: subprocess.Popen[str]) -> str:
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate()
-    return said
+    _, stderr = process.communicate()
+    return stderr
 
 
 @pytest.fixture
@@ -56,40 +56,42 @@ def add(path: Path, number: int) -> None:
 
 def test_a_run_is_watched_while_files_appear(growing: Path, looked_at: Look) -> None:
     streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={growing / name},time=ts")]
-    process, address = started("run", growing / "query.sql", *streams, "--follow", "--ui", "--out", growing / "out")
+    process, address = start_command(
+        "run", growing / "query.sql", *streams, "--follow", "--ui", "--out", growing / "out"
+    )
     try:
         seen = looked_at(address)
-        expect(seen.page.locator('.tile[data-name="rows in"] .more')).to_have_text("200 in all")
+        expect(seen.page.locator('.tile[data-name="rows in"] .more')).to_have_text("200 in total")
         add(growing, 1)
-        expect(seen.page.locator('.tile[data-name="rows in"] .more')).to_have_text("400 in all")
+        expect(seen.page.locator('.tile[data-name="rows in"] .more')).to_have_text("400 in total")
         assert seen.page.inner_text("#title") == "query.sql"
         assert seen.complaints == []
     finally:
-        said = ended(process)
+        stderr = interrupt(process)
     assert process.returncode == 130
-    assert "Traceback" not in said
+    assert "Traceback" not in stderr
 
 
 def test_the_dashboard_of_a_finished_run_stays_until_ctrl_c(growing: Path, looked_at: Look) -> None:
     streams = [part for name in ("a", "b") for part in ("--stream", f"{name}={growing / name},time=ts")]
-    process, address = started("run", growing / "query.sql", *streams, "--ui", "--out", growing / "rows.csv")
+    process, address = start_command("run", growing / "query.sql", *streams, "--ui", "--out", growing / "rows.csv")
     try:
         page = looked_at(address).page
         expect(page.locator("#status")).to_have_text("done")
-        expect(page.locator('.tile[data-name="rows out"] .more')).to_have_text("100 in all")
+        expect(page.locator('.tile[data-name="rows out"] .more')).to_have_text("100 in total")
     finally:
-        said = ended(process)
-    assert process.returncode == 0, said
+        stderr = interrupt(process)
+    assert process.returncode == 0, stderr
     assert (growing / "rows.csv").exists()
 
 
 def test_without_a_query_the_dashboard_is_about_an_example(looked_at: Look) -> None:
-    process, address = started("ui")
+    process, address = start_command("ui")
     try:
         page = looked_at(address).page
         expect(page.locator("#status")).to_have_text("waiting")
         assert "sales_a" in page.inner_text("#query")
-        expect(page.locator("#chart-rates")).to_contain_text("nothing has run yet")
+        expect(page.locator("#chart-rates")).to_contain_text("no batches yet")
     finally:
-        said = ended(process)
-    assert process.returncode == 0, said
+        stderr = interrupt(process)
+    assert process.returncode == 0, stderr

@@ -25,7 +25,7 @@ def test_the_slider_of_a_zero_window_starts_at_zero_and_can_be_moved_and_moved_b
     assert (control.value, control.least, control.linear) == (0, 0, True)
     assert control.most > 0
     longer = asked.answer({key: control.most}).chosen.cost.rows_out_per_s
-    assert longer > asked.unmoved.chosen.cost.rows_out_per_s
-    assert asked.answer({key: 0}).chosen.cost == asked.unmoved.chosen.cost
+    assert longer > asked.baseline.chosen.cost.rows_out_per_s
+    assert asked.answer({key: 0}).chosen.cost == asked.baseline.chosen.cost
     with pytest.raises(InputError, match="goes from 0 to"):
         asked.answer({key: -1})

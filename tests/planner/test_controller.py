@@ -15,8 +15,8 @@ from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
 from watersmeet.planner.controller import BatchReport, Controller, Controls, Fit, PlanModel, Point
 from watersmeet.planner.models.profile import Profile, Structure
-from watersmeet.planner.overload import Situation
-from watersmeet.planner.workload import Arriving, workload_of
+from watersmeet.planner.overload import CostingContext
+from watersmeet.planner.workload import ArrivalPattern, estimate_workload
 from watersmeet.runtime.statistics import fill_missing_stats, infer_schema_from_stats
 from watersmeet.sql import bind, parse
 
@@ -31,8 +31,8 @@ def model_of(rate: float) -> PlanModel:
     known = {"a": wm.stats(rate=rate, distinct={"k": 20_000}), "b": wm.stats(rate=rate / 4, distinct={"k": 20_000})}
     bound = bind(parsed, {name: infer_schema_from_stats(parsed, name, each) for name, each in known.items()})
     config = compile_join_config(bound, Plan())
-    workload = workload_of(bound, config, fill_missing_stats(bound, known), arriving=Arriving(TRIGGER_S))
-    return PlanModel(Situation(config, workload, PROFILE, wm.Budget()), Plan())
+    workload = estimate_workload(bound, config, fill_missing_stats(bound, known), arriving=ArrivalPattern(TRIGGER_S))
+    return PlanModel(CostingContext(config, workload, PROFILE, wm.Budget()), Plan())
 
 
 @dataclass

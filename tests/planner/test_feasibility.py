@@ -13,9 +13,15 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
 from watersmeet.planner.models.profile import Profile, Structure
-from watersmeet.planner.overload import Situation, approximate, best_shares, least_shares, thinned
-from watersmeet.planner.search import candidates
-from watersmeet.planner.workload import workload_of
+from watersmeet.planner.overload import (
+    CostingContext,
+    find_approximation,
+    find_best_shares,
+    minimum_shares,
+    scale_rates,
+)
+from watersmeet.planner.search import rank_plans
+from watersmeet.planner.workload import estimate_workload
 from watersmeet.runtime.statistics import fill_missing_stats, infer_schema_from_stats
 from watersmeet.sql import bind, parse
 
@@ -40,19 +46,19 @@ PROFILE = Profile(
 )
 
 
-def situation(text: str, budget: wm.Budget) -> tuple[Situation, list[Plan]]:
+def situation(text: str, budget: wm.Budget) -> tuple[CostingContext, list[Plan]]:
     parsed = parse(text)
     stats = {source.name: STATS[source.name] for source in parsed.sources}
     bound = bind(parsed, {name: infer_schema_from_stats(parsed, name, known) for name, known in stats.items()})
     config = compile_join_config(bound, Plan())
-    workload = workload_of(bound, config, fill_missing_stats(bound, stats))
+    workload = estimate_workload(bound, config, fill_missing_stats(bound, stats))
     plans = [
-        Plan(each.plan.algorithm, indexes=each.plan.indexes) for each in candidates(bound, config, workload, PROFILE)
+        Plan(each.plan.algorithm, indexes=each.plan.indexes) for each in rank_plans(bound, config, workload, PROFILE)
     ]
-    return Situation(config, workload, PROFILE, budget), plans
+    return CostingContext(config, workload, PROFILE, budget), plans
 
 
-def scarce(text: str, part: float, memory_part: float | None = None) -> tuple[Situation, list[Plan]]:
+def scarce(text: str, part: float, memory_part: float | None = None) -> tuple[CostingContext, list[Plan]]:
     """A budget of a part of what the cheapest plan needs."""
     rich, plans = situation(text, wm.Budget())
     cost = min((rich.cost(plan, {}).cost for plan in plans), key=lambda cost: cost.cpu_per_s)
@@ -65,8 +71,8 @@ def scarce(text: str, part: float, memory_part: float | None = None) -> tuple[Si
 def test_ten_thousand_random_drop_rates_never_beat_the_shares_found(text: str, part: float) -> None:
     now, plans = scarce(text, part)
     rng, plan = Random(f"{text} {part}"), plans[0]
-    least = least_shares(now, wm.Wishes())
-    best = best_shares(now, plan, least)
+    least = minimum_shares(now, wm.Wishes())
+    best = find_best_shares(now, plan, least)
     assert now.load(plan, best) <= 1 + 1e-9
     output = now.cost(plan, best).cost.rows_out_per_s
     for _ in range(10_000 // 6):
@@ -78,13 +84,13 @@ def test_ten_thousand_random_drop_rates_never_beat_the_shares_found(text: str, p
 
 def test_where_memory_is_short_time_windows_are_thinned_to_fit() -> None:
     now, plans = scarce(TIMED, 100, memory_part=0.05)
-    found = approximate(now, plans)
+    found = find_approximation(now, plans)
     assert now.budget.memory_bytes is not None
     assert found.costed.cost.state_bytes == pytest.approx(now.budget.memory_bytes, rel=0.01)
     assert found.costed.cost.state_bytes <= now.budget.memory_bytes
     windows = [
         each.held_rows.value * each.row_bytes.value
-        for each in thinned(now.config, now.workload, dict(found.keep)).inputs
+        for each in scale_rates(now.config, now.workload, dict(found.keep)).inputs
     ]
     assert windows[0] == pytest.approx(windows[1], rel=0.02), (
         "both windows get the same memory: output is their product"
@@ -94,28 +100,28 @@ def test_where_memory_is_short_time_windows_are_thinned_to_fit() -> None:
 def test_full_rows_windows_do_not_get_smaller_by_dropping() -> None:
     now, plans = scarce(COUNTED, 1, memory_part=0.5)
     with pytest.raises(PlanError, match="ROWS windows stay full"):
-        approximate(now, plans)
+        find_approximation(now, plans)
 
 
 def test_the_search_with_few_plans_finds_what_trying_all_finds() -> None:
     for text, part in ((TIMED, 0.6), (TIMED, 0.1), (COUNTED, 0.6), (COUNTED, 0.1)):
         now, plans = scarce(text, part)
-        least = least_shares(now, wm.Wishes())
+        least = minimum_shares(now, wm.Wishes())
         able = [plan for plan in plans if now.load(plan, least) <= 1]
-        everything = [now.cost(plan, best_shares(now, plan, least)).cost.rows_out_per_s for plan in able]
-        assert approximate(now, plans).costed.cost.rows_out_per_s >= max(everything) * (1 - 1e-3)
+        everything = [now.cost(plan, find_best_shares(now, plan, least)).cost.rows_out_per_s for plan in able]
+        assert find_approximation(now, plans).costed.cost.rows_out_per_s >= max(everything) * (1 - 1e-3)
 
 
 def test_a_stream_can_be_guaranteed_a_least_rate() -> None:
     now, plans = scarce(COUNTED, 0.2)
-    free = dict(approximate(now, plans).keep)
+    free = dict(find_approximation(now, plans).keep)
     poorest = min(free, key=lambda name: free[name])
-    wished = approximate(now, plans, wm.Wishes(least_rows_per_s={poorest: now.rates[poorest] * 0.1}))
+    wished = find_approximation(now, plans, wm.Wishes(least_rows_per_s={poorest: now.rates[poorest] * 0.1}))
     assert dict(wished.keep)[poorest] >= 0.1
     with pytest.raises(PlanError, match="but brings only"):
-        approximate(now, plans, wm.Wishes(least_rows_per_s={"a": 1e9}))
+        find_approximation(now, plans, wm.Wishes(least_rows_per_s={"a": 1e9}))
     with pytest.raises(PlanError, match="no streams of the query"):
-        approximate(now, plans, wm.Wishes(least_rows_per_s={"z": 1}))
+        find_approximation(now, plans, wm.Wishes(least_rows_per_s={"z": 1}))
 
 
 def test_explain_shows_the_numbers_and_what_would_help() -> None:

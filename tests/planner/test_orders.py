@@ -75,7 +75,7 @@ def test_many_inputs_are_ordered_greedily_and_said_to_be() -> None:
     assert found.order == tuple(range(1, count))
 
 
-def _cost(order: tuple[int, ...], loop_cost: costing.LoopCost, growth: costing.Growth) -> float:
+def _cost(order: tuple[int, ...], loop_cost: costing.LoopCost, growth: costing.Fanout) -> float:
     known, rows, cost = frozenset({0}), 1.0, 0.0
     for target in order:
         cost += loop_cost(known, rows, target)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 import watersmeet as wm
-from watersmeet.algebra.plan import Index, Plan, leaves
+from watersmeet.algebra.plan import Index, Plan, tree_leaves
 from watersmeet.errors import InternalError, PlanError
 from watersmeet.planner.cost_of_trees import TreeModel
 from watersmeet.planner.explain import Explanation
-from watersmeet.planner.search import RULES, Rule, Searching, searched
+from watersmeet.planner.search import RULES, PlanSearch, Rule, search_plans
 
 CHAIN = "SELECT a.k FROM a [RANGE 9 SECONDS], b [RANGE 9 SECONDS], c [RANGE 9 SECONDS] WHERE a.k = b.k AND b.j = c.j"
 STATS = {
@@ -46,17 +46,17 @@ def test_every_rule_leaves_a_line_in_the_trace(about: Explanation) -> None:
     ],
 )
 def test_a_rule_that_breaks_something_is_named(about: Explanation, breaks: Rule, what: str) -> None:
-    def careless_rule(found: Searching) -> Searching:
+    def careless_rule(found: PlanSearch) -> PlanSearch:
         return breaks(found)
 
     with pytest.raises(InternalError, match=f'rule "careless_rule" of the optimizer {what}'):
-        searched(about.bound, about.config, about.workload, about.profile, rules=(*RULES, careless_rule))
+        search_plans(about.bound, about.config, about.workload, about.profile, rules=(*RULES, careless_rule))
 
 
 def test_the_best_tree_joins_the_slow_stream_first_and_counts_what_it_keeps(about: Explanation) -> None:
     (tree,) = (each for each in about.others if each.plan.algorithm == "tree")
     assert tree.plan.tree is not None
-    assert sorted(leaves(tree.plan.tree)) == ["a", "b", "c"]
+    assert sorted(tree_leaves(tree.plan.tree)) == ["a", "b", "c"]
     assert ("a", "c") not in tree.plan.tree
     assert ("c", "a") not in tree.plan.tree
     assert tree.cost.state_rows > about.chosen.cost.state_rows

@@ -13,10 +13,8 @@ import pyarrow as pa
 
 import watersmeet
 from tests.oracle import Arrival, as_multiset, join_rows, table_rows
-from tests.properties.generators.cases import QueryCase, SourceData
+from tests.properties.generators.cases import QueryCase, SourceData, shrink
 from watersmeet.algebra.plan import Plan
-
-from .shrinking import shrink
 
 Rows = Counter[tuple[Any, ...]]
 

@@ -28,12 +28,11 @@ from tests.properties.generators.arrival_orders import (
     arrive_with_late_rows,
     arrive_within_lateness,
 )
-from tests.properties.generators.cases import QueryCase
+from tests.properties.generators.cases import QueryCase, shrink
 from tests.volume import scale_volume
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import WatersmeetError
 
-from .shrinking import shrink
 from .test_against_the_oracle import FIRST_SEED
 
 CHUNKS = 20

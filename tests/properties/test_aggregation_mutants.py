@@ -6,7 +6,7 @@ import pytest
 
 from tests.properties.generators.aggregation_cases import generate_aggregation
 from tests.properties.mutants.aggregation_mutants import AGGREGATION_MUTANTS
-from tests.properties.mutants.join_mutants import Mutant
+from tests.properties.mutants.mutant import Mutant, apply_mutant
 
 from .test_aggregation import check_arriving, check_by_batch, check_one_batch
 
@@ -15,8 +15,7 @@ MOST_SEEDS = 250
 
 @pytest.mark.parametrize("mutant", AGGREGATION_MUTANTS, ids=lambda mutant: mutant.mistake)
 def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    for patch in mutant.patches:
-        monkeypatch.setattr(patch.owner, patch.attribute, patch.broken(getattr(patch.owner, patch.attribute)))
+    apply_mutant(mutant, monkeypatch)
     monkeypatch.setattr("tests.properties.test_aggregation.shrink", lambda case, fails: case)
     assert any(is_caught(seed) for seed in range(MOST_SEEDS)), f"nothing catches: {mutant.mistake}"
 

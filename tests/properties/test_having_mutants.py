@@ -7,30 +7,30 @@ from __future__ import annotations
 import pytest
 
 from tests.operators.aggregate import test_finished_tiles as tiles
-from tests.properties.mutants.having_mutants import RESTART_MUTANTS, SHED_MUTANTS, SHOWING_MUTANTS
-from tests.properties.mutants.join_mutants import Mutant
+from tests.properties.mutants.having_mutants import HAVING_MUTANTS, SHEDDING_TILE_MUTANTS, TILE_RESTART_MUTANTS
+from tests.properties.mutants.mutant import Mutant, apply_mutant
 from tests.properties.test_aggregation_mutants import is_caught
 
 MOST_SEEDS = 400
 
 
-@pytest.mark.parametrize("mutant", SHOWING_MUTANTS, ids=lambda mutant: mutant.mistake)
+@pytest.mark.parametrize("mutant", HAVING_MUTANTS, ids=lambda mutant: mutant.mistake)
 def test_the_mutant_is_caught_by_generated_queries(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    _apply(mutant, monkeypatch)
+    apply_mutant(mutant, monkeypatch)
     monkeypatch.setattr("tests.properties.test_aggregation.shrink", lambda case, fails: case)
     assert any(is_caught(seed) for seed in range(MOST_SEEDS)), f"nothing catches: {mutant.mistake}"
 
 
-@pytest.mark.parametrize("mutant", SHED_MUTANTS, ids=lambda mutant: mutant.mistake)
+@pytest.mark.parametrize("mutant", SHEDDING_TILE_MUTANTS, ids=lambda mutant: mutant.mistake)
 def test_the_mutant_of_a_shedding_run_is_caught_by_timelines(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    _apply(mutant, monkeypatch)
+    apply_mutant(mutant, monkeypatch)
     with pytest.raises(AssertionError, match="shedding"):
         _check_timelines()
 
 
-@pytest.mark.parametrize("mutant", RESTART_MUTANTS, ids=lambda mutant: mutant.mistake)
+@pytest.mark.parametrize("mutant", TILE_RESTART_MUTANTS, ids=lambda mutant: mutant.mistake)
 def test_the_mutant_of_a_restart_is_caught_by_a_timeline(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    _apply(mutant, monkeypatch)
+    apply_mutant(mutant, monkeypatch)
     with pytest.raises(AssertionError, match="parts"):
         tiles.test_the_batches_and_a_restart_between_them_change_nothing(4)
 
@@ -39,8 +39,3 @@ def _check_timelines() -> None:
     tiles.test_a_row_at_the_edge_belongs_to_the_tile_it_starts()
     tiles.test_the_pairs_of_a_tile_are_counted_at_its_end()
     tiles.test_tiles_beside_other_windows()
-
-
-def _apply(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    for patch in mutant.patches:
-        monkeypatch.setattr(patch.owner, patch.attribute, patch.broken(getattr(patch.owner, patch.attribute)))

@@ -14,7 +14,8 @@ from tests.properties.generators.arrival_orders import (
     arrive_within_lateness,
 )
 from tests.properties.generators.join_cases import generate_case
-from tests.properties.mutants.join_mutants import MUTANTS, Mutant
+from tests.properties.mutants.join_mutants import JOIN_MUTANTS
+from tests.properties.mutants.mutant import Mutant, apply_mutant
 from tests.properties.test_against_the_oracle import SEEDS_CHECKED_IN_EVERY_WAY, check_late_rows
 
 MOST_SEEDS = 700
@@ -43,10 +44,9 @@ def check_lateness(seed: int) -> None:
 CHECKS: tuple[Callable[[int], None], ...] = (check_one_batch, check_batches, check_disorder, check_lateness)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.mistake)
+@pytest.mark.parametrize("mutant", JOIN_MUTANTS, ids=lambda mutant: mutant.mistake)
 def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    for patch in mutant.patches:
-        monkeypatch.setattr(patch.owner, patch.attribute, patch.broken(getattr(patch.owner, patch.attribute)))
+    apply_mutant(mutant, monkeypatch)
     assert any(is_caught(seed) for seed in range(MOST_SEEDS)), f"nothing catches: {mutant.mistake}"
 
 

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from tests.properties.mutants.join_mutants import Mutant
-from tests.properties.mutants.planning_mutants import MUTANTS
+from tests.properties.mutants.mutant import Mutant, apply_mutant
+from tests.properties.mutants.planning_mutants import PLANNING_MUTANTS
 from tests.runtime import test_grid_by_rates as grids
 from tests.runtime import test_shown_plan_runs as plans
 
@@ -30,10 +30,9 @@ CHECKS: tuple[Callable[[Path], None], ...] = (
 )
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.mistake)
+@pytest.mark.parametrize("mutant", PLANNING_MUTANTS, ids=lambda mutant: mutant.mistake)
 def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for patch in mutant.patches:
-        monkeypatch.setattr(patch.owner, patch.attribute, patch.broken(getattr(patch.owner, patch.attribute)))
+    apply_mutant(mutant, monkeypatch)
     assert any(is_caught(check, tmp_path / str(number)) for number, check in enumerate(CHECKS)), (
         f"nothing catches: {mutant.mistake}"
     )

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from tests.properties.generators.join_cases import generate_case, generate_timed_case
-from tests.properties.mutants.join_mutants import Mutant
-from tests.properties.mutants.predicate_mutants import MUTANTS
+from tests.properties.mutants.mutant import Mutant, apply_mutant
+from tests.properties.mutants.predicate_mutants import PREDICATE_MUTANTS
 from tests.properties.test_against_the_oracle import check_plans
 from tests.properties.test_query_errors import check_arrivals
 from tests.properties.test_query_errors import check_plans as check_raising_plans
@@ -17,10 +17,9 @@ from watersmeet.errors import QueryError
 MOST_SEEDS = 200
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.mistake)
+@pytest.mark.parametrize("mutant", PREDICATE_MUTANTS, ids=lambda mutant: mutant.mistake)
 def test_the_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    for patch in mutant.patches:
-        monkeypatch.setattr(patch.owner, patch.attribute, patch.broken(getattr(patch.owner, patch.attribute)))
+    apply_mutant(mutant, monkeypatch)
     assert any(is_caught(seed) for seed in range(MOST_SEEDS)), f"nothing catches: {mutant.mistake}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.properties.mutants.join_mutants import Mutant
+from tests.properties.mutants.mutant import Mutant, apply_mutant
 from tests.properties.mutants.shedding_checks import CHECKS
 from tests.properties.mutants.shedding_mutants import SHEDDING_MUTANTS, Check
 
@@ -16,7 +16,6 @@ def test_the_engine_passes(check: Check) -> None:
 
 @pytest.mark.parametrize(("mutant", "check"), SHEDDING_MUTANTS, ids=[mutant.mistake for mutant, _ in SHEDDING_MUTANTS])
 def test_the_mutant_is_caught(mutant: Mutant, check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    for patch in mutant.patches:
-        monkeypatch.setattr(patch.owner, patch.attribute, patch.broken(getattr(patch.owner, patch.attribute)))
+    apply_mutant(mutant, monkeypatch)
     with pytest.raises(AssertionError):
         check()

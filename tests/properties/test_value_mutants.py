@@ -11,7 +11,7 @@ import watersmeet as wm
 from tests.properties.engine import assert_same, collect, expected_rows
 from tests.properties.generators.aggregation_cases import collect_groups, expected_groups_by_row, generate_aggregation
 from tests.properties.generators.join_cases import generate_case, generate_tie_case
-from tests.properties.mutants.join_mutants import Mutant
+from tests.properties.mutants.mutant import Mutant, apply_mutant
 from tests.properties.mutants.value_mutants import EXAMPLE_MUTANTS, SUM_MUTANTS, TIE_MUTANTS, VALUE_MUTANTS
 
 MOST_SEEDS = 600
@@ -67,11 +67,6 @@ def test_an_example_catches_the_mutant(mutant: Mutant, monkeypatch: pytest.Monke
 def assert_caught(mutant: Mutant, check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     apply_mutant(mutant, monkeypatch)
     assert any(is_caught(check, seed) for seed in range(MOST_SEEDS)), f"nothing catches: {mutant.mistake}"
-
-
-def apply_mutant(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    for patch in mutant.patches:
-        monkeypatch.setattr(patch.owner, patch.attribute, patch.broken(getattr(patch.owner, patch.attribute)))
 
 
 def is_caught(check: Check, seed: int) -> bool:

@@ -209,7 +209,7 @@ def _crash_once(job: Job, monkeypatch: pytest.MonkeyPatch, crash_at: int, *, aft
     writes = 0
 
     def fragile(write: Callable[..., Any]) -> Callable[..., Any]:
-        def replacement(*arguments: Any) -> Any:
+        def crash_at_write(*arguments: Any) -> Any:
             nonlocal writes
             writes += 1
             if writes == crash_at and not after_the_write:
@@ -219,7 +219,7 @@ def _crash_once(job: Job, monkeypatch: pytest.MonkeyPatch, crash_at: int, *, aft
                 raise Crash
             return done
 
-        return replacement
+        return crash_at_write
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", fragile(Path.replace))

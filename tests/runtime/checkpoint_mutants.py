@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tests.properties.mutants.join_mutants import Mutant, Original, Patch
+from tests.properties.mutants.mutant import Mutant, Original, Patch
 from watersmeet import files as our_files
 from watersmeet.checkpoint import contents, framing, owner
 from watersmeet.checkpoint import store as checkpoint
@@ -46,13 +46,13 @@ def _checksum_of_the_header(digest: Original) -> Original:
 
 
 def _missing_is_fine(read: Original) -> Original:
-    def replacement(path: Any, manifest: Any, damages: list[Any]) -> Any:
+    def ignore_missing_files(path: Any, manifest: Any, damages: list[Any]) -> Any:
         found: list[Any] = []
         records = read(path, manifest, found)
         damages += [each for each in found if each.problem != "is missing"]
         return records
 
-    return replacement
+    return ignore_missing_files
 
 
 def _new_without_a_manifest(read: Original) -> Original:
@@ -62,7 +62,9 @@ def _new_without_a_manifest(read: Original) -> Original:
 def _state_before_rows(run_batch: Original) -> Original:
     """Commit first, then write the rows."""
 
-    def replacement(job: Any, saving: Any, run: Any, batch: int, files: Any, observe: Any, progress: Any) -> None:
+    def commit_before_rows(
+        job: Any, saving: Any, run: Any, batch: int, files: Any, observe: Any, progress: Any
+    ) -> None:
         late: list[Callable[[], None]] = []
 
         class Later:
@@ -73,26 +75,26 @@ def _state_before_rows(run_batch: Original) -> Original:
         for put in late:
             put()
 
-    return replacement
+    return commit_before_rows
 
 
 def _record_after_rows(commit: Original) -> Original:
     """The record that `decide` leaves out is written with the commit."""
 
-    def replacement(self: Any, batch: int, blob: bytes) -> None:
+    def write_record_at_commit(self: Any, batch: int, blob: bytes) -> None:
         our_files.write_atomically(contents.batch_path(self.path, batch), self._late_record)
         commit(self, batch, blob)
 
-    return replacement
+    return write_record_at_commit
 
 
 def _record_kept_back(_: Original) -> Original:
-    def replacement(self: Any, batch: int, files: Any) -> None:
+    def hold_record_back(self: Any, batch: int, files: Any) -> None:
         before = self._manifest.digest if batch == 0 else self._records[batch - 1].digest
         self._late_record, digest = contents.encode_record(batch, files, before)
         self._records[batch] = contents.BatchRecord(batch, files, digest)
 
-    return replacement
+    return hold_record_back
 
 
 def _another_file_each_time(_: Original) -> Original:
@@ -104,32 +106,32 @@ def _another_file_each_time(_: Original) -> Original:
 
 
 def _not_flushed(_: Original) -> Original:
-    def replacement(place: Path, content: bytes) -> None:
+    def write_without_flush(place: Path, content: bytes) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         unfinished = place.with_name(f".{place.name}")
         unfinished.write_bytes(content)
         unfinished.replace(place)
         our_files.flush_directory(place.parent)
 
-    return replacement
+    return write_without_flush
 
 
 def _in_place(_: Original) -> Original:
-    def replacement(place: Path, content: bytes) -> None:
+    def write_in_place(place: Path, content: bytes) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
 
-    return replacement
+    return write_in_place
 
 
 def _rows_not_flushed(_: Original) -> Original:
-    def replacement(table: Any, path: Path) -> None:
+    def write_rows_without_flush(table: Any, path: Path) -> None:
         unfinished = path.with_name(f".{path.name}")
         _WRITERS[path.suffix](table, unfinished)
         unfinished.replace(path)
         our_files.flush_directory(path.parent)
 
-    return replacement
+    return write_rows_without_flush
 
 
 def _owner_by_path(_: Original) -> Original:
@@ -137,11 +139,11 @@ def _owner_by_path(_: Original) -> Original:
 
 
 def _always_fixed(make: Original) -> Original:
-    def replacement(*args: Any) -> Any:
+    def set_record_aside(*args: Any) -> Any:
         found = make(*args)
         return replace(found, aside=(found.path,))
 
-    return replacement
+    return set_record_aside
 
 
 def _deleted(_: Original) -> Original:
@@ -158,11 +160,11 @@ def _only_missing_inputs(problem: Original) -> Original:
 
 def _restored_without(forget: Callable[[Any], None]) -> Callable[[Original], Original]:
     def make(restore: Original) -> Original:
-        def replacement(run: Any, blob: bytes) -> None:
+        def restore_and_forget(run: Any, blob: bytes) -> None:
             restore(run, blob)
             forget(run)
 
-        return replacement
+        return restore_and_forget
 
     return make
 
@@ -189,34 +191,34 @@ def _no_ledger(run: Any) -> None:
 
 
 def _nothing_seen(resumed: Original) -> Original:
-    def replacement(job: Any, *rest: Any) -> Any:
+    def forget_read_files(job: Any, *rest: Any) -> Any:
         found = resumed(job, *rest)
         for each in job.file_sources.values():
             each.seen.clear()
         return found
 
-    return replacement
+    return forget_read_files
 
 
 def _batch_in_flight_skipped(resumed: Original) -> Original:
-    def replacement(*args: Any) -> Any:
+    def skip_batch_in_flight(*args: Any) -> Any:
         batch, pending = resumed(*args)
         return batch + len(pending), []
 
-    return replacement
+    return skip_batch_in_flight
 
 
 def _batch_in_flight_forgotten(resumed: Original) -> Original:
     """Its number is used again, and its files count as read."""
 
-    def replacement(job: Any, *rest: Any) -> Any:
+    def forget_batch_in_flight(job: Any, *rest: Any) -> Any:
         batch, pending = resumed(job, *rest)
         for files in pending:
             for name, each in files.items():
                 job.file_sources[name].seen.update(file.name for file in each)
         return batch, []
 
-    return replacement
+    return forget_batch_in_flight
 
 
 def _oldest_state(_: Original) -> Original:
@@ -229,11 +231,11 @@ def _all_states_read(read: Original) -> Original:
 
 
 def _unlocked(_: Original) -> Original:
-    def replacement(path: Path) -> Any:
+    def open_without_lock(path: Path) -> Any:
         path.mkdir(parents=True, exist_ok=True)
         return (path / "lock").open("ab")
 
-    return replacement
+    return open_without_lock
 
 
 MUTANTS = (

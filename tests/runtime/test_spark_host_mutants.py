@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import watersmeet as wm
-from tests.properties.mutants.join_mutants import Mutant
+from tests.properties.mutants.mutant import Mutant
 
 from .spark_host import COMMON, GROUPED, THETA, check_labels, check_other_queries, check_replay, check_rows_and_ledger
 from .spark_host_mutants import MUTANTS

@@ -8,7 +8,7 @@ import pytest
 from tests.sql.schemas import SCHEMAS, bound, unbound, underlined
 from watersmeet.algebra.expressions import Aggregate, Arithmetic, Cast, Column, Comparison, Literal
 from watersmeet.algebra.query import Query, SelectItem, Source, Star
-from watersmeet.algebra.render import expression_text
+from watersmeet.algebra.render import format_expression
 from watersmeet.algebra.schema import StreamSchema
 from watersmeet.algebra.windows import RowsWindow
 from watersmeet.errors import QueryError
@@ -47,7 +47,7 @@ def test_a_join_condition_does_not_see_sources_that_are_joined_later() -> None:
     query = "SELECT a.price FROM sales_a [ROWS 5] a JOIN bids [ROWS 5] ON item = auction JOIN sales_b [ROWS 5] b ON a.item = b.item"
     where = bound(query).where
     assert where is not None
-    assert expression_text(where) == "a.item = bids.auction AND a.item = b.item"
+    assert format_expression(where) == "a.item = bids.auction AND a.item = b.item"
 
 
 def test_exact_names_win_over_other_cases() -> None:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from tests.sql.schemas import bound, unbound, underlined
-from watersmeet.algebra.render import expression_text
+from watersmeet.algebra.render import format_expression
 from watersmeet.sql import type_of
 from watersmeet.sql.binder import Binder
 from watersmeet.sql.scope import Scope
@@ -20,7 +20,7 @@ def as_bound(expression: str) -> tuple[str, pa.DataType]:
     expr = query.outputs[0].expr
     kind = type_of(expr, query.sources)
     assert Binder(Scope(query.sources)).bind(expr).type == kind, "binding what is bound changes nothing"
-    return expression_text(expr).replace("k.", ""), kind
+    return format_expression(expr).replace("k.", ""), kind
 
 
 @pytest.mark.parametrize(

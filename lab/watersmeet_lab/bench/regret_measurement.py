@@ -16,11 +16,11 @@ import watersmeet as wm
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import WatersmeetError
-from watersmeet.planner.costing import costed
+from watersmeet.planner.costing import cost_plan
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.search import plan_space
-from watersmeet.planner.workload import Arriving
+from watersmeet.planner.search import enumerate_plans
+from watersmeet.planner.workload import ArrivalPattern
 from watersmeet.runtime.embedded import run as embedded
 from watersmeet.runtime.planning import explain_sample, read_planning_sample
 from watersmeet_lab.bench.expected_rows import have_same_rows
@@ -93,7 +93,7 @@ def explain_workload(
     """What the optimizer says of the workload, having seen its rows and knowing how they come."""
     sources = {alias: wm.stream(table, time="ts", unit="us") for alias, table in tables.items()}
     bound = embedded.bind_query(workload.query, sources)
-    arriving = Arriving(seconds / workload.batches, seconds, is_assumed=False)
+    arriving = ArrivalPattern(seconds / workload.batches, seconds, is_assumed=False)
     return bound, explain_sample(bound, read_planning_sample(bound, sources), {}, arriving=arriving)
 
 
@@ -107,8 +107,10 @@ def measure_regret(
     tables = {alias: pa.concat_tables([each[alias] for each in rounds]) for alias in workload.aliases}
     bound, about = explain_workload(workload, tables, seconds)
     profile = profile or about.profile
-    plans = dict.fromkeys((about.plan, *plan_space(bound, about.config, about.workload, profile, most)))
-    predicted = {plan: costed(about.config, about.workload, profile, plan).cost.cpu_per_s * seconds for plan in plans}
+    plans = dict.fromkeys((about.plan, *enumerate_plans(bound, about.config, about.workload, profile, most)))
+    predicted = {
+        plan: cost_plan(about.config, about.workload, profile, plan).cost.cpu_per_s * seconds for plan in plans
+    }
     kept = [plan for plan in plans if predicted[plan] <= MAX_PREDICTED_S or plan == about.plan]
     wanted = _run_plan(workload, tables, rounds, about.plan)[0]
     gc.freeze()  # what is there by now stays: collecting before every run looks at the run's own garbage alone

@@ -20,7 +20,7 @@ RESERVED = frozenset(
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def name_text(name: str) -> str:
+def quote_name(name: str) -> str:
     """The name, in double quotes when it could not be read back without them.
 
     >>> print(name_text("price"), name_text("unit price"), name_text("select"), name_text('a"b'))

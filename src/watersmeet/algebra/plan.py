@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias
 
-from watersmeet.algebra.render import table
+from watersmeet.algebra.render import html_table
 from watersmeet.errors import PlanError, listing
 
 INDEX_KINDS = ("list", "hash", "btree", "ttree")
@@ -60,16 +60,16 @@ class Index:
 Tree: TypeAlias = "str | tuple[Tree, Tree]"
 
 
-def leaves(tree: Tree) -> list[str]:
+def tree_leaves(tree: Tree) -> list[str]:
     """The sources of a tree of joins, from left to right.
 
     >>> leaves((("a", "b"), "c"))
     ['a', 'b', 'c']
     """
-    return [tree] if isinstance(tree, str) else [*leaves(tree[0]), *leaves(tree[1])]
+    return [tree] if isinstance(tree, str) else [*tree_leaves(tree[0]), *tree_leaves(tree[1])]
 
 
-def left_deep(aliases: Sequence[str]) -> Tree:
+def left_deep_tree(aliases: Sequence[str]) -> Tree:
     """Join sources one after the other.
 
     >>> left_deep(["a", "b", "c"])
@@ -79,7 +79,7 @@ def left_deep(aliases: Sequence[str]) -> Tree:
     return reduce(lambda left, right: (left, right), rest)
 
 
-def tree_of(nested: Any) -> Tree | None:
+def parse_tree(nested: Any) -> Tree | None:
     """A tree from lists as JSON has them.
 
     >>> tree_of([["a", "b"], "c"])
@@ -89,7 +89,7 @@ def tree_of(nested: Any) -> Tree | None:
         return nested
     if not isinstance(nested, list | tuple) or len(nested) != 2:
         raise PlanError("a tree of joins is written as nested pairs of sources", hint='write (("a", "b"), "c")')
-    left, right = (tree_of(side) for side in nested)
+    left, right = (parse_tree(side) for side in nested)
     if left is None or right is None:
         raise PlanError("a tree of joins has a source at every leaf")
     return left, right
@@ -130,7 +130,7 @@ class Plan:
         for name, share in self.drop:
             if not 0 <= share <= 1:  # also refuses NaN
                 raise PlanError(f'the share of "{name}" to drop is {share}; it goes from 0 to 1')
-        if self.tree is not None and len(set(leaves(self.tree))) < len(leaves(self.tree)):
+        if self.tree is not None and len(set(tree_leaves(self.tree))) < len(tree_leaves(self.tree)):
             raise PlanError("a tree of joins names each source once")
 
     def order(self, origin: str) -> tuple[str, ...] | None:
@@ -159,7 +159,7 @@ class Plan:
         """The knobs that are not at their defaults."""
         default = Plan(self.algorithm).to_dict()
         said = [(name.replace("_", " "), value) for name, value in self.to_dict().items() if value != default[name]]
-        return table(("plan", self.algorithm), said)
+        return html_table(("plan", self.algorithm), said)
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Plan:
@@ -175,7 +175,7 @@ class Plan:
             evaluate_us=saved.get("evaluate_us", 0),
             expire_us=saved.get("expire_us", 0),
             cleanup_rows=saved.get("cleanup_rows", DEFAULT_CLEANUP_ROWS),
-            tree=tree_of(saved.get("tree")),
+            tree=parse_tree(saved.get("tree")),
             early=tuple(saved.get("early", ())),
             drop=tuple(saved.get("drop", {}).items()),
             drop_seed=saved.get("drop_seed", 0),

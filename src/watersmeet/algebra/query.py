@@ -19,7 +19,7 @@ from watersmeet.algebra.windows import (
     Window,
     check_every,
     check_length,
-    close,
+    close_bounds,
 )
 from watersmeet.errors import InternalError, QueryError, Span, listing
 
@@ -104,24 +104,24 @@ class Query:
         return tuple(source.alias for source in self.sources)
 
     def __str__(self) -> str:
-        from watersmeet.algebra.render import query_text
+        from watersmeet.algebra.render import format_query
 
-        return query_text(self)
+        return format_query(self)
 
     def _repr_html_(self) -> str:
-        from watersmeet.algebra.render import code
+        from watersmeet.algebra.render import html_code
 
-        return code(str(self))
+        return html_code(str(self))
 
     def to_dict(self) -> dict[str, Json]:
-        from watersmeet.algebra.render import query_dict
+        from watersmeet.algebra.render import query_to_dict
 
-        return query_dict(self)
+        return query_to_dict(self)
 
     def to_mermaid(self) -> str:
-        from watersmeet.algebra.render import query_mermaid
+        from watersmeet.algebra.render import query_to_mermaid
 
-        return query_mermaid(self)
+        return query_to_mermaid(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ class BoundQuery:
     @property
     def bounds(self) -> DifferenceBounds:
         """The tightest bound of every pair: given ones, and derived ones as shortest paths."""
-        return close(self.given_bounds_us)
+        return close_bounds(self.given_bounds_us)
 
     def _refuse_unbounded(self) -> None:
         streams, bounds = self.streams, self.bounds
@@ -286,7 +286,7 @@ def _check_pairs(sources: tuple[Source, ...], pairs: tuple[PairConstraint, ...])
                 )
 
 
-def path_reversed(query: Query) -> Query:
+def reverse_path(query: Query) -> Query:
     """The same path walked the other way: every directed constraint turned round.
 
     A path join both ways is the union of a query and its reverse; a result whose rows all have the same time is in

@@ -12,10 +12,10 @@ from html import escape
 from typing import cast
 
 from watersmeet.algebra.expressions import Expr
-from watersmeet.algebra.names import name_text
+from watersmeet.algebra.names import quote_name
 from watersmeet.algebra.query import Query
-from watersmeet.algebra.tree import Json, Node, expression_tree, query_tree, type_text
-from watersmeet.algebra.windows import duration_text
+from watersmeet.algebra.tree import Json, TreeNode, build_expression_tree, build_query_tree
+from watersmeet.algebra.windows import format_sql_duration
 
 __all__ = ["expression_text", "query_dict", "query_mermaid", "query_text", "type_text"]
 
@@ -29,65 +29,65 @@ _NEGATED = {"in": "NOT IN", "between": "NOT BETWEEN", "like": "NOT LIKE", "is nu
 _AFFIRMED = {"in": "IN", "between": "BETWEEN", "like": "LIKE", "is null": "IS NULL"}
 
 
-def expression_text(expr: Expr) -> str:
+def format_expression(expr: Expr) -> str:
     """
     >>> from watersmeet.algebra.expressions import Arithmetic, Column
     >>> a, b, c = Column("a"), Column("b"), Column("c")
     >>> expression_text(Arithmetic("*", Arithmetic("+", a, b), c)), expression_text(Arithmetic("+", Arithmetic("*", a, b), c))
     ('(a + b) * c', 'a * b + c')
     """
-    return node_text(expression_tree(expr))
+    return format_node(build_expression_tree(expr))
 
 
-def node_text(node: Node) -> str:
+def format_node(node: TreeNode) -> str:
     return _printed(node)[0]
 
 
-def condition_text(node: Node, between: str) -> str:
+def format_condition(node: TreeNode, between: str) -> str:
     """A condition; the parts of a conjunction are joined with `between`, which has an AND in it."""
     parts = node.parts if node.kind == "and" else (node,)
-    return between.join(_operand(part, _AND + 1) if len(parts) > 1 else node_text(part) for part in parts)
+    return between.join(_operand(part, _AND + 1) if len(parts) > 1 else format_node(part) for part in parts)
 
 
-def _operand(node: Node, tightness: int) -> str:
+def _operand(node: TreeNode, tightness: int) -> str:
     text, own = _printed(node)
     return text if own >= tightness else f"({text})"
 
 
-def _printed(node: Node) -> tuple[str, int]:
+def _printed(node: TreeNode) -> tuple[str, int]:
     """The text and how tightly it binds."""
     return _PRINTERS[node.kind](node)
 
 
-def _chain(word: str, own: int) -> Callable[[Node], tuple[str, int]]:
+def _chain(word: str, own: int) -> Callable[[TreeNode], tuple[str, int]]:
     return lambda node: (f" {word} ".join(_operand(part, own + 1) for part in node.parts), own)
 
 
-def _not(node: Node) -> tuple[str, int]:
+def _not(node: TreeNode) -> tuple[str, int]:
     (arg,) = node.parts
     if arg.kind in _NEGATED:
         return _test(arg, _NEGATED[arg.kind]), _TEST
     return f"NOT {_operand(arg, _TEST)}", _NOT
 
 
-def _comparison(node: Node) -> tuple[str, int]:
+def _comparison(node: TreeNode) -> tuple[str, int]:
     left, right = node.parts
     return f"{_operand(left, _SUM)} {node.facts['op']} {_operand(right, _SUM)}", _TEST
 
 
-def _arithmetic(node: Node) -> tuple[str, int]:
+def _arithmetic(node: TreeNode) -> tuple[str, int]:
     left, right = node.parts
     own = _SUM if node.facts["op"] in {"+", "-"} else _PRODUCT
     return f"{_operand(left, own)} {node.facts['op']} {_operand(right, own + 1)}", own
 
 
-def _negate(node: Node) -> tuple[str, int]:
+def _negate(node: TreeNode) -> tuple[str, int]:
     """A minus right before a number belongs to the number, and two minuses begin a comment: both get parentheses."""
     (arg,) = node.parts
     return f"-{_operand(arg, _ATOM + 1 if arg.kind == 'literal' else _ATOM)}", _SIGN
 
 
-def _test(node: Node, word: str) -> str:
+def _test(node: TreeNode, word: str) -> str:
     subject = _operand(node.parts[0], _SUM)
     match node.kind:
         case "in":
@@ -100,7 +100,7 @@ def _test(node: Node, word: str) -> str:
             return f"{subject} {word}"
 
 
-def _literal(node: Node) -> tuple[str, int]:
+def _literal(node: TreeNode) -> tuple[str, int]:
     value, kind = node.facts["value"], str(node.facts["type"])
     if value is None or isinstance(value, bool):
         return {None: "NULL", True: "TRUE", False: "FALSE"}[value], _ATOM
@@ -137,26 +137,26 @@ _CONSTANTS: dict[str, Callable[[str, str], str]] = {
 }
 
 
-def _args(nodes: Sequence[Node]) -> str:
-    return ", ".join(node_text(node) for node in nodes)
+def _args(nodes: Sequence[TreeNode]) -> str:
+    return ", ".join(format_node(node) for node in nodes)
 
 
-def _column(node: Node) -> str:
-    name, source = name_text(str(node.facts["name"])), node.facts["source"]
-    return name if source is None else f"{name_text(str(source))}.{name}"
+def _column(node: TreeNode) -> str:
+    name, source = quote_name(str(node.facts["name"])), node.facts["source"]
+    return name if source is None else f"{quote_name(str(source))}.{name}"
 
 
-_ATOMS: dict[str, Callable[[Node], str]] = {
+_ATOMS: dict[str, Callable[[TreeNode], str]] = {
     "column": _column,
-    "case": lambda node: f"CASE {' '.join(node_text(part) for part in node.parts)} END",
-    "when": lambda node: f"WHEN {node_text(node.parts[0])} THEN {node_text(node.parts[1])}",
-    "else": lambda node: f"ELSE {node_text(node.parts[0])}",
+    "case": lambda node: f"CASE {' '.join(format_node(part) for part in node.parts)} END",
+    "when": lambda node: f"WHEN {format_node(node.parts[0])} THEN {format_node(node.parts[1])}",
+    "else": lambda node: f"ELSE {format_node(node.parts[0])}",
     "call": lambda node: f"{node.facts['name']}({_args(node.parts)})",
-    "cast": lambda node: f"CAST({node_text(node.parts[0])} AS {node.facts['type']})",
+    "cast": lambda node: f"CAST({format_node(node.parts[0])} AS {node.facts['type']})",
     "aggregate": lambda node: f"{node.facts['function']}({_args(node.parts) or '*'})",
 }
 
-_PRINTERS: dict[str, Callable[[Node], tuple[str, int]]] = {
+_PRINTERS: dict[str, Callable[[TreeNode], tuple[str, int]]] = {
     "or": _chain("OR", _OR),
     "and": _chain("AND", _AND),
     "not": _not,
@@ -169,20 +169,20 @@ _PRINTERS: dict[str, Callable[[Node], tuple[str, int]]] = {
 }
 
 
-def query_text(query: Query) -> str:
+def format_query(query: Query) -> str:
     """The query in its own language, a clause a line."""
-    return "\n".join(_CLAUSES[clause.kind](clause) for clause in query_tree(query).parts)
+    return "\n".join(_CLAUSES[clause.kind](clause) for clause in build_query_tree(query).parts)
 
 
-def query_dict(query: Query) -> dict[str, Json]:
+def query_to_dict(query: Query) -> dict[str, Json]:
     """The tree as plain dicts, lists, strings and numbers."""
-    return _dict(query_tree(query))
+    return _dict(build_query_tree(query))
 
 
-def query_mermaid(query: Query) -> str:
+def query_to_mermaid(query: Query) -> str:
     """The tree as a Mermaid flowchart, expressions as the text of one box."""
     lines = ["flowchart TD"]
-    _draw(query_tree(query), lines)
+    _draw(build_query_tree(query), lines)
     return "\n".join(lines)
 
 
@@ -190,35 +190,35 @@ def query_mermaid(query: Query) -> str:
 # ----------------------------------------------------------------------------------------------------------------------------
 
 
-def _listed(word: str, between: str, show: Callable[[Node], str]) -> Callable[[Node], str]:
+def _listed(word: str, between: str, show: Callable[[TreeNode], str]) -> Callable[[TreeNode], str]:
     """A clause whose parts stand below one another where `between` says so."""
 
-    def clause(node: Node) -> str:
+    def clause(node: TreeNode) -> str:
         return f"{word} {between.join(show(part) for part in node.parts)}"
 
     return clause
 
 
-def _condition(word: str) -> Callable[[Node], str]:
+def _condition(word: str) -> Callable[[TreeNode], str]:
     between = "\n" + "AND ".rjust(len(word) + 1)
-    return lambda clause: f"{word} {condition_text(clause.parts[0], between)}"
+    return lambda clause: f"{word} {format_condition(clause.parts[0], between)}"
 
 
-def _select_item(item: Node) -> str:
+def _select_item(item: TreeNode) -> str:
     if item.kind == "star":
         return "*" if item.facts["source"] is None else f"{_name(item, 'source')}.*"
     alias = "" if item.facts["alias"] is None else f" AS {_name(item, 'alias')}"
-    return node_text(item.parts[0]) + alias
+    return format_node(item.parts[0]) + alias
 
 
-def _source(source: Node) -> str:
+def _source(source: TreeNode) -> str:
     window = cast("dict[str, Json] | None", source.facts["window"])
     brackets = "" if window is None else f" [{window['text']}]"
     alias = "" if source.facts["alias"] == source.facts["name"] else f" AS {_name(source, 'alias')}"
     return f"{_name(source, 'name')}{brackets}{alias}"
 
 
-def _constraint(constraint: Node) -> str:
+def _constraint(constraint: TreeNode) -> str:
     length = _length(constraint)
     if constraint.kind == "all pairs":
         return f"WINDOW = {length}"
@@ -226,24 +226,24 @@ def _constraint(constraint: Node) -> str:
     return f"{word} ({_name(constraint, 'first')}, {_name(constraint, 'second')}) = {length}"
 
 
-def _constraints(node: Node) -> str:
+def _constraints(node: TreeNode) -> str:
     return "\n  AND ".join(_constraint(part) for part in node.parts)
 
 
-def _name(node: Node, fact: str) -> str:
-    return name_text(str(node.facts[fact]))
+def _name(node: TreeNode, fact: str) -> str:
+    return quote_name(str(node.facts[fact]))
 
 
-def _length(node: Node) -> str:
-    return duration_text(cast("int", node.facts["length_us"]))
+def _length(node: TreeNode) -> str:
+    return format_sql_duration(cast("int", node.facts["length_us"]))
 
 
-_CLAUSES: dict[str, Callable[[Node], str]] = {
+_CLAUSES: dict[str, Callable[[TreeNode], str]] = {
     "select": _listed("SELECT", ", ", _select_item),
     "from": _listed("FROM", ",\n     ", _source),
     "window": _constraints,
     "where": _condition("WHERE"),
-    "group by": _listed("GROUP BY", ", ", node_text),
+    "group by": _listed("GROUP BY", ", ", format_node),
     "having": _condition("HAVING"),
     "every": lambda node: f"EVERY {_length(node)}",
 }
@@ -252,12 +252,12 @@ _CLAUSES: dict[str, Callable[[Node], str]] = {
 # ------------------------------------------------------------------------------------------------------------------
 
 
-def _dict(node: Node) -> dict[str, Json]:
+def _dict(node: TreeNode) -> dict[str, Json]:
     parts: list[Json] = [_dict(part) for part in node.parts]
     return {"kind": node.kind, **node.facts, **({"parts": parts} if parts else {})}
 
 
-def _draw(node: Node, lines: list[str]) -> str:
+def _draw(node: TreeNode, lines: list[str]) -> str:
     """Adds the node and all below it; the node's id."""
     name = f"n{len(lines) - 1}"
     lines.append(f'    {name}["{_label(_caption(node))}"]')
@@ -268,7 +268,7 @@ def _draw(node: Node, lines: list[str]) -> str:
 
 
 _BRANCHING = {"query", *_CLAUSES}
-_CAPTIONS: dict[str, Callable[[Node], str]] = {
+_CAPTIONS: dict[str, Callable[[TreeNode], str]] = {
     "item": _select_item,
     "star": _select_item,
     "source": _source,
@@ -278,10 +278,10 @@ _CAPTIONS: dict[str, Callable[[Node], str]] = {
 }
 
 
-def _caption(node: Node) -> str:
+def _caption(node: TreeNode) -> str:
     if node.kind in _CAPTIONS:
         return _CAPTIONS[node.kind](node)
-    return node.kind.upper() if node.kind in _BRANCHING else node_text(node)
+    return node.kind.upper() if node.kind in _BRANCHING else format_node(node)
 
 
 def _label(text: str) -> str:
@@ -298,7 +298,7 @@ def _label(text: str) -> str:
 _NUMBER = ' style="text-align: right; font-variant-numeric: tabular-nums"'
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: str | None = None) -> str:
+def html_table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: str | None = None) -> str:
     """Rows under heads; numbers, and text that begins with a digit, stand to the right.
 
     >>> table(["name"], [["<b>"]])
@@ -310,7 +310,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: str |
     return f"<table>{above}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def code(text: str) -> str:
+def html_code(text: str) -> str:
     """
     >>> code("a < b")
     '<pre>a &lt; b</pre>'
@@ -318,7 +318,7 @@ def code(text: str) -> str:
     return f"<pre>{escape(text)}</pre>"
 
 
-def paragraph(text: str, *, strong: bool = False) -> str:
+def html_paragraph(text: str, *, strong: bool = False) -> str:
     shown = escape(text)
     return f"<p><b>{shown}</b></p>" if strong else f"<p>{shown}</p>"
 

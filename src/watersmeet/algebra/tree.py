@@ -36,34 +36,41 @@ from watersmeet.algebra.expressions import (
     Value,
 )
 from watersmeet.algebra.query import PairConstraint, Query, SelectItem, Source, Star
-from watersmeet.algebra.windows import LandmarkWindow, RangeWindow, RowsWindow, TumbleWindow, Window, duration_text
+from watersmeet.algebra.windows import (
+    LandmarkWindow,
+    RangeWindow,
+    RowsWindow,
+    TumbleWindow,
+    Window,
+    format_sql_duration,
+)
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TreeNode:
     kind: str
     facts: dict[str, Json] = field(default_factory=dict)
-    parts: tuple[Node, ...] = ()
+    parts: tuple[TreeNode, ...] = ()
 
 
-def query_tree(query: Query) -> Node:
+def build_query_tree(query: Query) -> TreeNode:
     """The clauses of the query, in order; those it does not have are left out."""
     clauses = [
-        Node("select", parts=tuple(_item(item) for item in query.select)),
-        Node("from", parts=tuple(_source(source) for source in query.sources)),
-        Node("window", parts=_constraints(query)),
-        Node("where", parts=_optional(query.where)),
-        Node("group by", parts=tuple(expression_tree(expr) for expr in query.group_by)),
-        Node("having", parts=_optional(query.having)),
+        TreeNode("select", parts=tuple(_item(item) for item in query.select)),
+        TreeNode("from", parts=tuple(_source(source) for source in query.sources)),
+        TreeNode("window", parts=_constraints(query)),
+        TreeNode("where", parts=_optional(query.where)),
+        TreeNode("group by", parts=tuple(build_expression_tree(expr) for expr in query.group_by)),
+        TreeNode("having", parts=_optional(query.having)),
     ]
     if query.every_us is not None:
-        clauses.append(Node("every", {"length_us": query.every_us}))
-    return Node("query", parts=tuple(clause for clause in clauses if clause.parts or clause.facts))
+        clauses.append(TreeNode("every", {"length_us": query.every_us}))
+    return TreeNode("query", parts=tuple(clause for clause in clauses if clause.parts or clause.facts))
 
 
-def expression_tree(expr: Expr) -> Node:
+def build_expression_tree(expr: Expr) -> TreeNode:
     return _EXPRESSIONS[type(expr)](expr)
 
 
@@ -82,7 +89,7 @@ _TYPE_NAMES = {
 }
 
 
-def type_text(kind: pa.DataType) -> str:
+def format_type(kind: pa.DataType) -> str:
     """A type by its name in CAST, or as Arrow prints it where the language has no name for it.
 
     >>> type_text(pa.decimal128(10, 2)), type_text(pa.timestamp("ns", "UTC"))
@@ -93,18 +100,18 @@ def type_text(kind: pa.DataType) -> str:
     return _TYPE_NAMES.get(kind) or str(kind)
 
 
-def _optional(expr: Expr | None) -> tuple[Node, ...]:
-    return () if expr is None else (expression_tree(expr),)
+def _optional(expr: Expr | None) -> tuple[TreeNode, ...]:
+    return () if expr is None else (build_expression_tree(expr),)
 
 
-def _item(item: SelectItem | Star) -> Node:
+def _item(item: SelectItem | Star) -> TreeNode:
     if isinstance(item, Star):
-        return Node("star", {"source": item.source})
-    return Node("item", {"alias": item.alias}, (expression_tree(item.expr),))
+        return TreeNode("star", {"source": item.source})
+    return TreeNode("item", {"alias": item.alias}, (build_expression_tree(item.expr),))
 
 
-def _source(source: Source) -> Node:
-    return Node("source", {"name": source.name, "alias": source.alias, "window": _window(source.window)})
+def _source(source: Source) -> TreeNode:
+    return TreeNode("source", {"name": source.name, "alias": source.alias, "window": _window(source.window)})
 
 
 def _window(window: Window | None) -> Json:
@@ -121,19 +128,19 @@ def _window(window: Window | None) -> Json:
             return {"kind": "landmark", "text": str(window)}
 
 
-def _constraints(query: Query) -> tuple[Node, ...]:
-    everywhere = () if query.all_pairs_us is None else (Node("all pairs", {"length_us": query.all_pairs_us}),)
+def _constraints(query: Query) -> tuple[TreeNode, ...]:
+    everywhere = () if query.all_pairs_us is None else (TreeNode("all pairs", {"length_us": query.all_pairs_us}),)
     return (*everywhere, *(_pair(pair) for pair in query.pairs))
 
 
-def _pair(pair: PairConstraint) -> Node:
-    return Node(
+def _pair(pair: PairConstraint) -> TreeNode:
+    return TreeNode(
         "pair", {"first": pair.first, "second": pair.second, "length_us": pair.length_us, "directed": pair.directed}
     )
 
 
-def _literal(literal: Literal) -> Node:
-    return Node("literal", {"value": _json(literal.value), "type": type_text(literal.type)})
+def _literal(literal: Literal) -> TreeNode:
+    return TreeNode("literal", {"value": _json(literal.value), "type": format_type(literal.type)})
 
 
 def _json(value: Value) -> Json:
@@ -149,37 +156,38 @@ _AS_TEXT: dict[type, Callable[[Any], Json]] = {
     dt.date: dt.date.isoformat,
     dt.datetime: lambda value: value.isoformat(sep=" "),
     dt.time: dt.time.isoformat,
-    dt.timedelta: lambda value: duration_text(value // dt.timedelta(microseconds=1)),
+    dt.timedelta: lambda value: format_sql_duration(value // dt.timedelta(microseconds=1)),
 }
 
 
-def _case(case: Case) -> Node:
+def _case(case: Case) -> TreeNode:
     branches = (
-        Node("when", parts=(expression_tree(condition), expression_tree(value))) for condition, value in case.branches
+        TreeNode("when", parts=(build_expression_tree(condition), build_expression_tree(value)))
+        for condition, value in case.branches
     )
-    default = () if case.default is None else (Node("else", parts=(expression_tree(case.default),)),)
-    return Node("case", parts=(*branches, *default))
+    default = () if case.default is None else (TreeNode("else", parts=(build_expression_tree(case.default),)),)
+    return TreeNode("case", parts=(*branches, *default))
 
 
-def _all(exprs: tuple[Expr, ...]) -> tuple[Node, ...]:
-    return tuple(expression_tree(expr) for expr in exprs)
+def _all(exprs: tuple[Expr, ...]) -> tuple[TreeNode, ...]:
+    return tuple(build_expression_tree(expr) for expr in exprs)
 
 
-_EXPRESSIONS: dict[type[Expr], Callable[[Any], Node]] = {
-    Column: lambda e: Node("column", {"name": e.name, "source": e.source}),
+_EXPRESSIONS: dict[type[Expr], Callable[[Any], TreeNode]] = {
+    Column: lambda e: TreeNode("column", {"name": e.name, "source": e.source}),
     Literal: _literal,
-    Comparison: lambda e: Node("comparison", {"op": e.op}, _all((e.left, e.right))),
-    Arithmetic: lambda e: Node("arithmetic", {"op": e.op}, _all((e.left, e.right))),
-    Negate: lambda e: Node("negate", parts=_all((e.arg,))),
-    And: lambda e: Node("and", parts=_all(e.args)),
-    Or: lambda e: Node("or", parts=_all(e.args)),
-    Not: lambda e: Node("not", parts=_all((e.arg,))),
-    In: lambda e: Node("in", parts=_all((e.arg, *e.options))),
-    Between: lambda e: Node("between", parts=_all((e.arg, e.low, e.high))),
-    Like: lambda e: Node("like", {"pattern": e.pattern}, _all((e.arg,))),
-    IsNull: lambda e: Node("is null", parts=_all((e.arg,))),
+    Comparison: lambda e: TreeNode("comparison", {"op": e.op}, _all((e.left, e.right))),
+    Arithmetic: lambda e: TreeNode("arithmetic", {"op": e.op}, _all((e.left, e.right))),
+    Negate: lambda e: TreeNode("negate", parts=_all((e.arg,))),
+    And: lambda e: TreeNode("and", parts=_all(e.args)),
+    Or: lambda e: TreeNode("or", parts=_all(e.args)),
+    Not: lambda e: TreeNode("not", parts=_all((e.arg,))),
+    In: lambda e: TreeNode("in", parts=_all((e.arg, *e.options))),
+    Between: lambda e: TreeNode("between", parts=_all((e.arg, e.low, e.high))),
+    Like: lambda e: TreeNode("like", {"pattern": e.pattern}, _all((e.arg,))),
+    IsNull: lambda e: TreeNode("is null", parts=_all((e.arg,))),
     Case: _case,
-    Call: lambda e: Node("call", {"name": e.name}, _all(e.args)),
-    Cast: lambda e: Node("cast", {"type": type_text(e.type)}, _all((e.arg,))),
-    Aggregate: lambda e: Node("aggregate", {"function": e.function}, _optional(e.arg)),
+    Call: lambda e: TreeNode("call", {"name": e.name}, _all(e.args)),
+    Cast: lambda e: TreeNode("cast", {"type": format_type(e.type)}, _all((e.arg,))),
+    Aggregate: lambda e: TreeNode("aggregate", {"function": e.function}, _optional(e.arg)),
 }

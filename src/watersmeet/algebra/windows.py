@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from watersmeet.algebra.names import name_text
+from watersmeet.algebra.names import quote_name
 from watersmeet.errors import InternalError, QueryError
 
 #: Instants beyond every real one. Times are refused outside ±MAX_TIME_US and lengths above MAX_LENGTH_US, so that sums
@@ -41,7 +41,7 @@ class RangeWindow:
         check_length(self.length_us)
 
     def __str__(self) -> str:
-        return f"RANGE {duration_text(self.length_us)}"
+        return f"RANGE {format_sql_duration(self.length_us)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class RowsWindow:
             raise QueryError("a column stands twice in PARTITION BY")
 
     def __str__(self) -> str:
-        columns = ", ".join(name_text(name) for name in self.partition_by)
+        columns = ", ".join(quote_name(name) for name in self.partition_by)
         return f"PARTITION BY {columns} ROWS {self.count}" if columns else f"ROWS {self.count}"
 
 
@@ -80,7 +80,7 @@ class TumbleWindow:
             )
 
     def __str__(self) -> str:
-        return f"TUMBLE {duration_text(self.length_us)}"
+        return f"TUMBLE {format_sql_duration(self.length_us)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ Window = RangeWindow | RowsWindow | TumbleWindow | LandmarkWindow
 def check_length(length_us: int) -> None:
     """Refuse negative lengths, and lengths with which window arithmetic would leave int64."""
     if length_us < 0:
-        raise QueryError(f"a window must not be negative, got {duration_text(length_us)}")
+        raise QueryError(f"a window must not be negative, got {format_sql_duration(length_us)}")
     if length_us > MAX_LENGTH_US:
         raise QueryError(f"a window of {length_us} microseconds is too long", hint="the longest is about 18,000 years")
 
@@ -109,7 +109,7 @@ def check_every(interval_us: int) -> None:
     check_length(interval_us)
 
 
-def duration_text(length_us: int) -> str:
+def format_sql_duration(length_us: int) -> str:
     """Return a length in the largest unit that divides it, and 0 in seconds.
 
     >>> duration_text(5_000_000), duration_text(3_600_000_000), duration_text(1_500), duration_text(0)
@@ -158,7 +158,7 @@ class DifferenceBounds:
         return max(self.later_by_us[i][j], self.later_by_us[j][i])
 
 
-def close(given_us: list[list[int]]) -> DifferenceBounds:
+def close_bounds(given_us: list[list[int]]) -> DifferenceBounds:
     """Floyd and Warshall over the given bounds; sums saturate at FOREVER_US."""
     size = len(given_us)
     bound = [list(row) for row in given_us]

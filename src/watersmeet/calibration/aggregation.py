@@ -26,7 +26,7 @@ from watersmeet.operators.aggregate.step import step
 from watersmeet.operators.window_join.admission import InputBatch
 from watersmeet.planner.aggregation_costs import early_costed
 from watersmeet.planner.models.early_aggregation import EarlyWeights
-from watersmeet.planner.workload import Arriving, workload_of
+from watersmeet.planner.workload import ArrivalPattern, estimate_workload
 from watersmeet.sql import bind, parse
 from watersmeet.stats.estimate import Estimate, Provenance
 from watersmeet.stats.stream_stats import StreamStats
@@ -91,7 +91,9 @@ def model_quantities(load: AggregationLoad) -> list[float]:
     config, length_s = _build_config(bound, load), BATCHES * load.rows / 1e6
     distinct = {"k": _declare(load.keys), "g": _declare(GROUPS), "x": _declare(GROUPS)}
     stats = {name: StreamStats(_declare(1e6), _declare(32), distinct) for name in "ab"}
-    workload = workload_of(bound, config.join, stats, arriving=Arriving(load.rows / 1e6, length_s, is_assumed=False))
+    workload = estimate_workload(
+        bound, config.join, stats, arriving=ArrivalPattern(load.rows / 1e6, length_s, is_assumed=False)
+    )
 
     def amount(name: str) -> float:
         unit = EarlyWeights(**{each: float(each == name) for each in WEIGHTS})

@@ -149,13 +149,13 @@ def read_contents(path: Path, *, all_states: bool = False) -> CheckpointContents
 
 
 def encode_manifest(
-    about: RunIdentity, checkpoint_id: str, plan: Plan | None, schemas: Mapping[str, pa.Schema]
+    identity: RunIdentity, checkpoint_id: str, plan: Plan | None, schemas: Mapping[str, pa.Schema]
 ) -> tuple[bytes, str]:
     """Return the bytes and the digest of a manifest."""
     header = {
-        "query": about.query,
-        "streams": about.streams,
-        "out": about.out,
+        "query": identity.query,
+        "streams": identity.streams,
+        "out": identity.out,
         "checkpoint_id": checkpoint_id,
         "plan": None if plan is None else plan.to_dict(),
         "schemas": {
@@ -167,10 +167,10 @@ def encode_manifest(
 
 def encode_record(batch: int, files: BatchInputs, previous: str) -> tuple[bytes, str]:
     """Return the bytes and the digest of a batch record; `previous` is the digest of the record before it."""
-    listed = {
-        stream: [[file.name, file.size_bytes, file.modified_ns] for file in each] for stream, each in files.items()
+    entries = {
+        stream: [[file.name, file.size_bytes, file.modified_ns] for file in listed] for stream, listed in files.items()
     }
-    return encode_frame(FileKind.RECORD, {"batch": batch, "previous": previous, "files": listed})
+    return encode_frame(FileKind.RECORD, {"batch": batch, "previous": previous, "files": entries})
 
 
 def encode_state(batch: int, record: str, blob: bytes) -> bytes:
@@ -195,31 +195,35 @@ def list_batches(directory: Path) -> list[int]:
     """List the batches that a directory has files of, in order. Unfinished and moved files do not count."""
     if not directory.is_dir():
         return []
-    named = (_NUMBERED.fullmatch(file.name) for file in directory.iterdir())
-    return sorted(int(found[1]) for found in named if found is not None)
+    matches = (_NUMBERED.fullmatch(file.name) for file in directory.iterdir())
+    return sorted(int(match[1]) for match in matches if match is not None)
 
 
 def _read_manifest(path: Path, damages: list[Damage]) -> Manifest | None:
-    place = manifest_path(path)
-    if not place.exists() and not list_batches(path / "batches") and not list_batches(path / "states"):
+    file_path = manifest_path(path)
+    if not file_path.exists() and not list_batches(path / "batches") and not list_batches(path / "states"):
         return None
     _refuse_format_1(path)
     try:
-        frame = read_frame(place, FileKind.MANIFEST)
-        return _parse(place, frame, _parse_manifest)
+        frame = read_frame(file_path, FileKind.MANIFEST)
+        return _parse(file_path, frame, _parse_manifest)
     except DamagedFileError as error:
-        damages.append(Damage(place, error.problem, FileKind.MANIFEST))
+        damages.append(Damage(file_path, error.problem, FileKind.MANIFEST))
         return None
 
 
 def _parse_manifest(frame: Frame) -> Manifest:
-    saved = frame.header
+    header = frame.header
     schemas = {
-        name: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))) for name, text in saved["schemas"].items()
+        name: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))) for name, text in header["schemas"].items()
     }
-    plan = None if saved["plan"] is None else Plan.from_dict(saved["plan"])
+    plan = None if header["plan"] is None else Plan.from_dict(header["plan"])
     return Manifest(
-        RunIdentity(saved["query"], saved["streams"], saved["out"]), saved["checkpoint_id"], plan, schemas, frame.digest
+        RunIdentity(header["query"], header["streams"], header["out"]),
+        header["checkpoint_id"],
+        plan,
+        schemas,
+        frame.digest,
     )
 
 
@@ -241,14 +245,14 @@ def _read_records(path: Path, manifest: Manifest | None, damages: list[Damage]) 
     digests = {} if manifest is None else {MANIFEST_BATCH: manifest.digest}
     records: dict[int, BatchRecord] = {}
     for batch in range(last + 1):
-        place = batch_path(path, batch)
+        file_path = batch_path(path, batch)
         try:
-            frame = read_frame(place, FileKind.RECORD)
-            record = _parse(place, frame, _parse_record)
-            _check_number(place, frame, batch)
-            _check_link(place, frame.header.get("previous"), batch_path(path, batch - 1), digests.get(batch - 1))
+            frame = read_frame(file_path, FileKind.RECORD)
+            record = _parse(file_path, frame, _parse_record)
+            _check_number(file_path, frame, batch)
+            _check_link(file_path, frame.header.get("previous"), batch_path(path, batch - 1), digests.get(batch - 1))
         except DamagedFileError as error:
-            damages.append(Damage(place, error.problem, FileKind.RECORD, batch))
+            damages.append(Damage(file_path, error.problem, FileKind.RECORD, batch))
             continue
         digests[batch] = record.digest
         records[batch] = record
@@ -266,43 +270,43 @@ def _read_states(
     committed = list_batches(path / "states")
     states: dict[int, bytes] = {}
     for batch in committed if all_states else committed[-1:]:
-        place = state_path(path, batch)
+        file_path = state_path(path, batch)
         try:
-            frame = read_frame(place, FileKind.STATE)
-            _check_number(place, frame, batch)
+            frame = read_frame(file_path, FileKind.STATE)
+            _check_number(file_path, frame, batch)
             _check_link(
-                place,
+                file_path,
                 frame.header.get("record"),
                 batch_path(path, batch),
                 records[batch].digest if batch in records else None,
             )
         except DamagedFileError as error:
-            damages.append(Damage(place, error.problem, FileKind.STATE, batch))
+            damages.append(Damage(file_path, error.problem, FileKind.STATE, batch))
             continue
         states[batch] = frame.body
     return states
 
 
-def _check_number(place: Path, frame: Frame, batch: int) -> None:
-    found = frame.header.get("batch")
-    if found != batch:
-        raise DamagedFileError(place, f"is damaged: it belongs to batch {found}, not to batch {batch}")
+def _check_number(file_path: Path, frame: Frame, batch: int) -> None:
+    number = frame.header.get("batch")
+    if number != batch:
+        raise DamagedFileError(file_path, f"is damaged: it belongs to batch {number}, not to batch {batch}")
 
 
-def _check_link(place: Path, link: str | None, predecessor: Path, digest: str | None) -> None:
+def _check_link(file_path: Path, link: str | None, predecessor: Path, digest: str | None) -> None:
     """Refuse a file that names another predecessor. A damaged predecessor has no digest to compare with."""
     if digest is not None and link != digest:
         raise DamagedFileError(
-            place, f'does not follow "{predecessor}": one of the two is from another run or another time'
+            file_path, f'does not follow "{predecessor}": one of the two is from another run or another time'
         )
 
 
-def _parse(place: Path, frame: Frame, parse: Callable[[Frame], Parsed]) -> Parsed:
+def _parse(file_path: Path, frame: Frame, parse: Callable[[Frame], Parsed]) -> Parsed:
     """Parse a header whose checksum matches; report a header that still does not parse like a damaged one."""
     try:
         return parse(frame)
     except (KeyError, TypeError, ValueError, AttributeError, pa.ArrowException) as error:
-        raise DamagedFileError(place, "is damaged: a part of its header is missing") from error
+        raise DamagedFileError(file_path, "is damaged: a part of its header is missing") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +315,7 @@ class InputProblem:
 
     batch: int
     path: Path
-    problem: str
+    description: str
     is_missing: bool
 
 
@@ -322,16 +326,16 @@ def find_input_problems(
     for batch in sorted(number for number in records if number > after):
         for stream, files in records[batch].files.items():
             for file in files:
-                place = input_path(streams[stream], file.name)
-                wrong = _check_input_file(place, file)
-                if wrong is not None:
-                    yield InputProblem(batch, place, wrong, is_missing=not place.exists())
+                file_path = input_path(streams[stream], file.name)
+                description = _check_input_file(file_path, file)
+                if description is not None:
+                    yield InputProblem(batch, file_path, description, is_missing=not file_path.exists())
 
 
-def _check_input_file(place: Path, file: InputFile) -> str | None:
+def _check_input_file(file_path: Path, file: InputFile) -> str | None:
     try:
-        found = place.stat()
+        status = file_path.stat()
     except OSError as error:
         return "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror or error}"
-    same = (found.st_size, found.st_mtime_ns) == (file.size_bytes, file.modified_ns)
-    return None if same else "has changed since: its size or its time of change differs"
+    is_same = (status.st_size, status.st_mtime_ns) == (file.size_bytes, file.modified_ns)
+    return None if is_same else "has changed since: its size or modification time differs"

@@ -32,10 +32,10 @@ _FIRST_LINE = re.compile(rb'\{"watersmeet": "([a-z]{1,20})", "version": ([0-9]{1
 class DamagedFileError(InputError):
     """Damaged file of ours: `path` is the file, `problem` describes the damage."""
 
-    def __init__(self, place: Path, wrong: str, *, hint: str | None = None) -> None:
-        super().__init__(f'"{place}" {wrong}', hint=hint)
-        self.path = place
-        self.problem = wrong
+    def __init__(self, path: Path, problem: str, *, hint: str | None = None) -> None:
+        super().__init__(f'"{path}" {problem}', hint=hint)
+        self.path = path
+        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ def decode_frame(content: bytes, kind: str) -> Frame:
     first = _FIRST_LINE.match(content)
     if first is None:
         raise ValueError("is damaged: it does not begin as a file of Watersmeet")
-    found, version, payload = first[1].decode(), int(first[2]), content[first.end() :]
-    if _compute_digest(found, version, payload) != first[3].decode():
+    actual_kind, version, payload = first[1].decode(), int(first[2]), content[first.end() :]
+    if _compute_digest(actual_kind, version, payload) != first[3].decode():
         raise ValueError("is damaged: its checksum does not match")
     # The checksum matches, so another version is not just a flipped bit.
     if version not in READABLE_VERSIONS:
@@ -81,25 +81,25 @@ def decode_frame(content: bytes, kind: str) -> Frame:
             f"was written by another version of Watersmeet: format {version}, "
             f"this version reads format {FORMAT_VERSION}"
         )
-    if found != kind:
-        raise ValueError(f"is damaged: it holds a {found} where a {kind} belongs")
+    if actual_kind != kind:
+        raise ValueError(f"is damaged: it holds a {actual_kind} where a {kind} belongs")
     header, _, body = payload.partition(b"\n")
-    return Frame(found, version, json.loads(header), body, first[3].decode())
+    return Frame(actual_kind, version, json.loads(header), body, first[3].decode())
 
 
-def read_frame(place: Path, kind: str) -> Frame:
+def read_frame(path: Path, kind: str) -> Frame:
     """Read a file of this kind; a `DamagedFileError` names it if it is missing, damaged or another file."""
     try:
-        return decode_frame(place.read_bytes(), kind)
+        return decode_frame(path.read_bytes(), kind)
     except FileNotFoundError as error:
-        raise DamagedFileError(place, "is missing") from error
+        raise DamagedFileError(path, "is missing") from error
     except OSError as error:
-        raise DamagedFileError(place, f"cannot be read: {error.strerror or error}") from error
+        raise DamagedFileError(path, f"cannot be read: {error.strerror or error}") from error
     except ValueError as error:
-        raise DamagedFileError(place, str(error)) from error
+        raise DamagedFileError(path, str(error)) from error
 
 
 def _compute_digest(kind: str, version: int, payload: bytes) -> str:
-    found = hashlib.sha256(f"{kind} {version}\n".encode())
-    found.update(payload)
-    return found.hexdigest()
+    digest = hashlib.sha256(f"{kind} {version}\n".encode())
+    digest.update(payload)
+    return digest.hexdigest()

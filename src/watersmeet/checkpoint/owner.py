@@ -38,18 +38,18 @@ def read_spark_owner(checkpoint: Path) -> OutputOwner:
 
     The id is written here if Spark has not started the query yet.
     """
-    place = checkpoint / "metadata"
-    if not place.exists() and not _has_spark_batches(checkpoint):
-        write_atomically(place, json.dumps({"id": str(uuid.uuid4())}).encode())
+    metadata = checkpoint / "metadata"
+    if not metadata.exists() and not _has_spark_batches(checkpoint):
+        write_atomically(metadata, json.dumps({"id": str(uuid.uuid4())}).encode())
     hint = f"watersmeet repair {checkpoint} lists the possible fixes"
     try:
-        found = json.loads(place.read_bytes())["id"]
+        query_id = json.loads(metadata.read_bytes())["id"]
     except OSError as error:
-        wrong = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror or error}"
-        raise DamagedFileError(place, wrong, hint=hint) from error
+        problem = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror or error}"
+        raise DamagedFileError(metadata, problem, hint=hint) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFileError(place, "is damaged", hint=hint) from error
-    return OutputOwner(str(found), str(checkpoint.absolute()))
+        raise DamagedFileError(metadata, "is damaged", hint=hint) from error
+    return OutputOwner(str(query_id), str(checkpoint.absolute()))
 
 
 def is_new_spark_checkpoint(checkpoint: Path) -> bool:
@@ -63,17 +63,17 @@ def owner_path(directory: Path) -> Path:
 
 def read_owner(directory: Path) -> OutputOwner | None:
     """Return the owner of an output directory, None if it has none; a `DamagedFileError` names a damaged marker."""
-    place = owner_path(directory)
-    if not place.exists():
+    marker = owner_path(directory)
+    if not marker.exists():
         return None
-    header = read_frame(place, _KIND).header
+    header = read_frame(marker, _KIND).header
     return OutputOwner(header["checkpoint_id"], header["checkpoint"])
 
 
 def check_output_owner(directory: Path, owner: OutputOwner, *, is_new: bool) -> None:
     """Refuse an output directory of another checkpoint, or one with other rows if the job is new."""
     try:
-        found = read_owner(directory)
+        current = read_owner(directory)
     except DamagedFileError as error:
         error.hint = (
             "if this output belongs to the checkpoint, delete that file: the next run writes it again"
@@ -81,55 +81,55 @@ def check_output_owner(directory: Path, owner: OutputOwner, *, is_new: bool) -> 
             else f"watersmeet repair {owner.checkpoint} --fix moves it aside, and the next run writes it again"
         )
         raise
-    if found is None:
+    if current is None:
         if is_new:
             _refuse_foreign_rows(directory)
-    elif not _may_claim(directory, found, owner):
-        raise _ownership_error(directory, found, owner)
+    elif not _may_claim(directory, current, owner):
+        raise _ownership_error(directory, current, owner)
 
 
 def claim_output(directory: Path, owner: OutputOwner) -> None:
     """Write the marker, unless it exists. Of two jobs that claim a directory at the same time, one is refused."""
-    found = read_owner(directory)
-    if found == owner:
+    current = read_owner(directory)
+    if current == owner:
         return
     content = encode_frame(_KIND, {"checkpoint_id": owner.checkpoint_id, "checkpoint": owner.checkpoint})[0]
-    if found is not None:
-        if not _may_claim(directory, found, owner):
-            raise _ownership_error(directory, found, owner)
+    if current is not None:
+        if not _may_claim(directory, current, owner):
+            raise _ownership_error(directory, current, owner)
         write_atomically(owner_path(directory), content)  # a moved checkpoint, or an earlier claim without rows
     elif not _create_exclusively(owner_path(directory), content):
         claim_output(directory, owner)
 
 
-def _may_claim(directory: Path, found: OutputOwner, owner: OutputOwner) -> bool:
+def _may_claim(directory: Path, current: OutputOwner, owner: OutputOwner) -> bool:
     """Return whether the marker is this checkpoint's.
 
     A marker of an earlier checkpoint at the same path counts too, if that checkpoint wrote no row.
     """
-    if found.checkpoint_id == owner.checkpoint_id:
+    if current.checkpoint_id == owner.checkpoint_id:
         return True
-    return owner.checkpoint is not None and found.checkpoint == owner.checkpoint and not _list_row_files(directory)
+    return owner.checkpoint is not None and current.checkpoint == owner.checkpoint and not _list_row_files(directory)
 
 
-def _ownership_error(directory: Path, found: OutputOwner, owner: OutputOwner) -> InputError:
-    if found.checkpoint is None:
+def _ownership_error(directory: Path, current: OutputOwner, owner: OutputOwner) -> InputError:
+    if current.checkpoint is None:
         message, hint = "holds the rows of a run without a checkpoint", _START_AGAIN
-    elif found.checkpoint == owner.checkpoint:
+    elif current.checkpoint == owner.checkpoint:
         message = (
-            f'belongs to an earlier checkpoint "{found.checkpoint}", which was deleted: '
+            f'belongs to an earlier checkpoint "{current.checkpoint}", which was deleted: '
             "this run would write its rows a second time"
         )
         hint = _START_AGAIN
-    elif not any((Path(found.checkpoint) / first).exists() for first in ("about.json", "metadata")):
+    elif not any((Path(current.checkpoint) / name).exists() for name in ("about.json", "metadata")):
         message = (
-            f'belongs to checkpoint "{found.checkpoint}", which no longer exists: '
+            f'belongs to checkpoint "{current.checkpoint}", which no longer exists: '
             "this run would write its rows a second time"
         )
         hint = _START_AGAIN
     else:
-        message = f'belongs to checkpoint "{found.checkpoint}"'
-        hint = f"use another output directory, or resume that job with --checkpoint {found.checkpoint}"
+        message = f'belongs to checkpoint "{current.checkpoint}"'
+        hint = f"use another output directory, or resume that job with --checkpoint {current.checkpoint}"
     return InputError(
         f'output directory "{directory}" {message}', hint=f'{hint} (its owner is named in "{owner_path(directory)}")'
     )
@@ -157,21 +157,21 @@ def _list_row_files(directory: Path) -> list[str]:
     return names
 
 
-def _create_exclusively(place: Path, content: bytes) -> bool:
+def _create_exclusively(marker: Path, content: bytes) -> bool:
     """Create a file with all its content; return False if there is one already."""
-    unfinished = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
+    unfinished = marker.with_name(f".{marker.name}.{uuid.uuid4().hex}")
     try:
-        make_directory(place.parent)
+        make_directory(marker.parent)
         with unfinished.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.link(unfinished, place)
-        flush_directory(place.parent)
+        os.link(unfinished, marker)
+        flush_directory(marker.parent)
     except FileExistsError:
         return False
     except OSError as error:
-        raise InputError(f'"{place}" cannot be written: {error.strerror or error}') from error
+        raise InputError(f'"{marker}" cannot be written: {error.strerror or error}') from error
     finally:
         unfinished.unlink(missing_ok=True)
     return True

@@ -42,19 +42,19 @@ _KEPT_STATES = 2
 class Checkpoint:
     """Checkpoint directory that is locked, verified and of the same query as the run."""
 
-    def __init__(self, path: Path, about: RunIdentity) -> None:
+    def __init__(self, path: Path, identity: RunIdentity) -> None:
         self.path = path
         self._lock = lock_checkpoint(path)
         try:
             contents = read_contents(path)
             contents.raise_damage()
-            self._about = about
+            self._identity = identity
             self._manifest = contents.manifest
             self._records = dict(contents.records)
             self._states = contents.states
             self._new_id = uuid.uuid4().hex
             if contents.manifest is not None:
-                _check_same_run(path, contents.manifest, about)
+                _check_same_run(path, contents.manifest, identity)
         except BaseException:
             self.close()
             raise
@@ -78,9 +78,9 @@ class Checkpoint:
 
     def write_manifest(self, schemas: Mapping[str, pa.Schema], plan: Plan | None) -> None:
         """Write the manifest, once the schemas of all streams are known."""
-        content, digest = encode_manifest(self._about, self._new_id, plan, schemas)
+        content, digest = encode_manifest(self._identity, self._new_id, plan, schemas)
         write_atomically(manifest_path(self.path), content)
-        self._manifest = Manifest(self._about, self._new_id, plan, schemas, digest)
+        self._manifest = Manifest(self._identity, self._new_id, plan, schemas, digest)
 
     def schemas(self) -> Mapping[str, pa.Schema]:
         """Return the schemas of the streams by name."""
@@ -120,14 +120,16 @@ class Checkpoint:
         return self._manifest
 
 
-def _check_same_run(path: Path, manifest: Manifest, about: RunIdentity) -> None:
-    words = manifest.identity.describe_difference(about)
-    if words is not None:
+def _check_same_run(path: Path, manifest: Manifest, identity: RunIdentity) -> None:
+    difference = manifest.identity.describe_difference(identity)
+    if difference is not None:
         raise InputError(
-            f'checkpoint "{path}" {words}', hint="use a new checkpoint directory, and a new output directory"
+            f'checkpoint "{path}" {difference}', hint="use a new checkpoint directory, and a new output directory"
         )
-    if manifest.identity.out != about.out and not _was_output_moved(manifest, about):
-        before, now = (f'"{out}"' if out is not None else "no directory" for out in (manifest.identity.out, about.out))
+    if manifest.identity.out != identity.out and not _was_output_moved(manifest, identity):
+        before, now = (
+            f'"{out}"' if out is not None else "no directory" for out in (manifest.identity.out, identity.out)
+        )
         raise InputError(
             f'checkpoint "{path}" writes its rows to {before}, not to {now}',
             hint="use the same output, or a new checkpoint directory; "
@@ -135,11 +137,11 @@ def _check_same_run(path: Path, manifest: Manifest, about: RunIdentity) -> None:
         )
 
 
-def _was_output_moved(manifest: Manifest, about: RunIdentity) -> bool:
-    """Return whether the output directory was moved, and exists only at its new place."""
-    if manifest.identity.out is None or about.out is None:
+def _was_output_moved(manifest: Manifest, identity: RunIdentity) -> bool:
+    """Return whether the output directory was moved, and exists only in its new location."""
+    if manifest.identity.out is None or identity.out is None:
         return False
-    old, new = read_owner(Path(manifest.identity.out)), read_owner(Path(about.out))
+    old, new = read_owner(Path(manifest.identity.out)), read_owner(Path(identity.out))
     is_ours = new is not None and new.checkpoint_id == manifest.checkpoint_id
     return is_ours and (old is None or old.checkpoint_id != manifest.checkpoint_id)
 

@@ -1,8 +1,11 @@
-"""Who may talk to the dashboard: a browser on this machine that was given the token.
+"""Access to the dashboard: a browser on this machine that has the token, within bounds on connections.
 
-The Host header must name this server, or a foreign page that has its own name resolve to 127.0.0.1 could read answers
-(DNS rebinding). The token comes with the first address and lives in a cookie from then on; programs send it as a bearer
-token.
+The Host header must name this server. Otherwise a foreign page whose name resolves to 127.0.0.1 could read answers (DNS
+rebinding). The token is part of the first address and then lives in a cookie; programs send it as a bearer token.
+
+The dashboard runs in the process of the job. Anyone on this machine can connect to it without a token, and each
+connection takes a file descriptor that the job may need. So the number of connections is bounded, and a connection that
+sends no request is closed.
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-#: The two style elements the chart library adds: an empty one, which it fills rule by rule, and its maps' fixed sheet.
-#: Nothing else inline.
+#: Hashes of the two style elements that the chart library adds: an empty one, which it fills rule by rule, and the
+#: fixed style sheet of its maps. No other inline style is allowed.
 _CHART_STYLES = (
     "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=' 'sha256-ji27qzEtxXZW+7dun6UwjHXJ18e6WAin1VvNtkzIE/o='"
 )
@@ -51,7 +54,7 @@ SECURITY_HEADERS = {
 
 @dataclass(frozen=True)
 class AccessGuard:
-    """Middleware that lets requests through to the app or refuses them; every answer gets the security headers."""
+    """Middleware that passes a request to the app or refuses it, and adds the security headers to every response."""
 
     app: ASGIApp
     token: str
@@ -61,7 +64,7 @@ class AccessGuard:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        if scope["type"] != "http":  # there is nothing here for web sockets
+        if scope["type"] != "http":  # the dashboard has no web sockets
             return
         refusal = self._refusal(scope)
         answer = self.app if refusal is None else PlainTextResponse(refusal + "\n", 403)
@@ -75,7 +78,7 @@ class AccessGuard:
         if origin is not None and origin not in {f"http://{host}" for host in self._hosts}:
             return "requests from other pages are refused"
         if not any(secrets.compare_digest(each.encode(), self.token.encode()) for each in self._tokens(scope, headers)):
-            return "open the address that the command printed: it has the token this page needs"
+            return "open the address that the command printed: it contains the required token"
         return None
 
     @property
@@ -84,28 +87,28 @@ class AccessGuard:
 
     @property
     def _cookie(self) -> str:
-        return f"watersmeet_{self.port}"  # cookies do not know ports, and two dashboards may run side by side
+        return f"watersmeet_{self.port}"  # cookies ignore ports, and two dashboards may run at the same time
 
     def _tokens(self, scope: Scope, headers: Headers) -> list[str]:
-        found = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+        tokens = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
         kind, _, bearer = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
-            found.append(bearer.strip())
-        return [*found, *_cookie_values(headers.get("cookie", ""), self._cookie)]
+            tokens.append(bearer.strip())
+        return [*tokens, *_cookie_values(headers.get("cookie", ""), self._cookie)]
 
     def _with_headers(self, scope: Scope, send: Send) -> Send:
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        query_token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
 
-        async def sending(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(raw=message["headers"])
                 for name, value in SECURITY_HEADERS.items():
                     headers[name] = value
-                if given == self.token and message["status"] == 200:
+                if query_token == self.token and message["status"] == 200:
                     headers.append("Set-Cookie", f"{self._cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict")
             await send(message)
 
-        return sending
+        return send_with_headers
 
 
 def _cookie_values(header: str, name: str) -> list[str]:
@@ -121,18 +124,18 @@ class ConnectionLimits:
     """Bounds that leave room for a few browsers, each with the six connections that browsers open."""
 
     max_connections: int = 48
-    #: A browser sends its request at once; whoever holds a connection longer than this is closed.
+    #: A browser sends its request at once. A connection without a request is closed after this time.
     request_timeout_s: float = 20.0
     keep_alive_s: int = 5
-    #: Connections the system accepts for us before we look at them.
+    #: Connections that the operating system accepts before the server sees them.
     backlog: int = 32
 
 
 def bounded_protocol(limits: ConnectionLimits) -> type[H11Protocol]:
     """Return uvicorn's HTTP protocol, within these limits.
 
-    When all connections are taken, an idle one makes room for the new one: first those that never sent a request, the
-    oldest first. So idle connections cannot lock a user out.
+    When all connections are taken, a new one evicts an idle one: first those that never sent a request, the oldest
+    first. So idle connections cannot lock a user out.
     """
 
     class BoundedProtocol(H11Protocol):

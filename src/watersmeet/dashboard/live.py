@@ -1,5 +1,6 @@
-"""What the page shows of a run: the latest figures of each batch and the log of plan changes, fed by either host from
-its own thread.
+"""Live state of a run for the page: the metrics of recent batches, totals, and the log of plan changes.
+
+Either host feeds it from its own thread.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _MAX_CHANGES = 200
 
 @dataclass
 class LiveRun:
-    """A run as seen from outside. `observe` is called after each batch, from any thread; `since` answers the page."""
+    """Metrics of a run. A host calls `observe` after each batch, from any thread; the page calls `since`."""
 
     figures: deque[BatchMetrics] = field(default_factory=lambda: deque(maxlen=MAX_BATCHES))
     changes: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_MAX_CHANGES))
@@ -35,12 +36,12 @@ class LiveRun:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def observe(self, figures: BatchMetrics) -> None:
-        """Takes a batch in; a plan other than the last batch's is a change of plan."""
+        """Add the metrics of a batch, and log a plan change if its plan differs from that of the last batch."""
         with self._lock:
             if self._plan is not None and figures.plan != self._plan:
                 self._note(figures.batch, _describe_plan_change(self._plan, figures.plan))
             elif self._plan is None:
-                self._note(figures.batch, f"began with {describe_plan(figures.plan)}")
+                self._note(figures.batch, f"started with {describe_plan(figures.plan)}")
             self._plan = figures.plan
             self.figures.append(figures)
             self.seen += 1
@@ -51,7 +52,7 @@ class LiveRun:
             self.status = "running"
 
     def note(self, words: str) -> None:
-        """A line in the log of decisions."""
+        """Add a line to the log of decisions."""
         with self._lock:
             self._note(self.figures[-1].batch if self.figures else 0, words)
 
@@ -60,7 +61,7 @@ class LiveRun:
             self.status = status
 
     def since(self, seen: int) -> dict[str, Any]:
-        """What is new after the first `seen` batches: their figures, the totals and the whole log."""
+        """Return the metrics of batches after the first `seen`, the totals and the whole log."""
         with self._lock:
             new = min(max(self.seen - seen, 0), len(self.figures))
             latest = list(self.figures)[len(self.figures) - new :]
@@ -77,6 +78,6 @@ class LiveRun:
 
 
 def _describe_plan_change(before: Plan, now: Plan) -> str:
-    """What a change of plan comes to; plans that read the same differ in what is probed first."""
-    was, is_now = describe_plan(before), describe_plan(now)
-    return f"{is_now} as before, in another order of probing" if is_now == was else f"now {is_now}, before {was}"
+    """Describe a plan change. Plans with the same description differ in their probe orders."""
+    old, new = describe_plan(before), describe_plan(now)
+    return f"{new} as before, with a new probe order" if new == old else f"now {new}, before {old}"

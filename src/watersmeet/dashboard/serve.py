@@ -1,4 +1,4 @@
-"""The dashboard's server: on the loopback interface, in a thread of its own, until it is stopped."""
+"""Server of the dashboard: on the loopback interface, in its own thread, until it is stopped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT_LIMITS = ConnectionLimits()
 
 @dataclass(frozen=True)
 class DashboardAddress:
-    """Where a dashboard answers, and the token it wants."""
+    """Port of a dashboard and the token that it requires."""
 
     port: int
     token: str
@@ -35,18 +35,18 @@ class DashboardAddress:
 
 @contextmanager
 def serve(
-    shown: DashboardContent,
+    content: DashboardContent,
     port: int = DEFAULT_PORT,
     on_failure: Callable[[], None] = lambda: None,
     limits: ConnectionLimits = DEFAULT_LIMITS,
 ) -> Iterator[DashboardAddress]:
-    """Serve while the block runs; port 0 takes any free port.
+    """Serve the dashboard while the block runs; port 0 selects a free port.
 
-    If the server fails, `on_failure` is called at once, to end the block, and the error is raised at its end.
+    If the server fails, it calls `on_failure` at once, so that the block can end. The error is raised after the block.
     """
-    listening = _open_socket(port, limits.backlog)
-    address = DashboardAddress(listening.getsockname()[1], secrets.token_urlsafe(24))
-    app = create_app(shown, address.token, address.port)
+    listener = _open_socket(port, limits.backlog)
+    address = DashboardAddress(listener.getsockname()[1], secrets.token_urlsafe(24))
+    app = create_app(content, address.token, address.port)
     server = uvicorn.Server(
         uvicorn.Config(
             app,
@@ -58,24 +58,22 @@ def serve(
             http=bounded_protocol(limits),
             timeout_keep_alive=limits.keep_alive_s,
             backlog=limits.backlog,
-            # a client that reads nothing must not hold up the end of the job
+            # a client that reads nothing must not delay the end of the job
             timeout_graceful_shutdown=limits.keep_alive_s,
         )
     )
-    thread = BackgroundThread("the dashboard's server", partial(server.run, sockets=[listening]), on_failure).start()
+    thread = BackgroundThread("the dashboard's server", partial(server.run, sockets=[listener]), on_failure).start()
     try:
         yield address
     finally:
         server.should_exit = True
         thread.join()
-        listening.close()
+        listener.close()
         thread.raise_failure()
 
 
 def _open_socket(port: int, backlog: int) -> socket.socket:
-    """Open a socket of our own, so that a taken port is known before anything else starts. It listens at once: requests
-    wait.
-    """
+    """Open the socket first, so that a taken port is reported before anything else starts. Early requests wait."""
     opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -85,6 +83,6 @@ def _open_socket(port: int, backlog: int) -> socket.socket:
         opened.close()
         raise InputError(
             f"the dashboard cannot listen on port {port} of {LOOPBACK}: {getattr(error, 'strerror', None) or error}",
-            hint="another program has that port, maybe another dashboard: stop it, or take a free port with --port 0",
+            hint="another program uses this port, maybe another dashboard: stop it, or use a free port with --port 0",
         ) from error
     return opened

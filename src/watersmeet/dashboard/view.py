@@ -1,21 +1,26 @@
-"""An explanation as the page wants it: the verdict, the picture, and the plans that lost with how much more they cost."""
+"""Explanation in the form that the page shows: verdict, cards of the plan, rejected plans.
+
+The plan is drawn as cards: one per input, one per origin that probes, and one for the rows out. Every operator of the
+predicted cost is on exactly one card. Measured times are found by the operator names in `BatchMetrics`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from watersmeet.algebra.plan import Plan, Tree
 from watersmeet.planner.explain import Explanation
+from watersmeet.units import format_count, format_duration, format_rate
 
-#: Plans that lost and are listed; the rest is counted.
+#: Rejected plans in the list; the rest are only counted.
 MAX_LOSING_PLANS = 12
 
 
 def build_view(about: Explanation) -> dict[str, Any]:
-    """Everything of an explanation the page shows, as plain values."""
+    """Return everything that the page shows of an explanation, as plain values."""
     facts = about.to_dict()
     cost = facts["cost"]
     shown: dict[str, Any] = replace_non_finite(
@@ -44,9 +49,9 @@ def build_view(about: Explanation) -> dict[str, Any]:
 
 
 def replace_non_finite(value: Any) -> Any:
-    """The same without NaN and infinities, which JSON does not have.
+    """Replace NaN and infinities, which JSON does not have, by None.
 
-    >>> finite({"a": [1.0, float("inf")]})
+    >>> replace_non_finite({"a": [1.0, float("inf")]})
     {'a': [1.0, None]}
     """
     match value:
@@ -61,9 +66,9 @@ def replace_non_finite(value: Any) -> Any:
 
 
 def _shed_shares(about: Explanation) -> dict[str, float]:
-    """The share of each stream to drop: as the plan says, or as would keep most of the answer where it cannot keep up."""
-    found = about.remedies.approximation if about.remedies is not None else None
-    shares = about.plan.drop if found is None else tuple((name, 1 - share) for name, share in found.keep)
+    """Return the share of each stream to shed: of the plan, or, if it cannot keep up, of the recommended remedy."""
+    remedy = about.remedies.approximation if about.remedies is not None else None
+    shares = about.plan.drop if remedy is None else tuple((name, 1 - share) for name, share in remedy.keep)
     return {name: share for name, share in shares if share > 0}
 
 
@@ -82,46 +87,47 @@ def _list_losing_plans(about: Explanation) -> list[dict[str, Any]]:
 
 
 def describe_plan(plan: Plan) -> str:
-    """The algorithm and the knobs that are not at their defaults.
+    """Return the algorithm and the options that differ from their defaults.
 
     >>> from watersmeet.api import plan
-    >>> plan_words(plan("window-join", indexes={"a": "hash(5)", "b": "list"}, evaluate="5 s", drop={"a": 0.25}))
-    'window-join (a hash(5), b list; every 5 s; drops 25% of a)'
+    >>> describe_plan(plan("window-join", indexes={"a": "hash(5)", "b": "list"}, evaluate="5 s", drop={"a": 0.25}))
+    'window-join (a hash(5), b list; every 5 s; sheds 25 % of a)'
     """
     details = [
         ", ".join(f"{alias} {index}" for alias, index in plan.indexes),
-        f"every {plan.evaluate_us / 1e6:g} s" if plan.evaluate_us else "",
+        f"every {format_duration(plan.evaluate_us / 1e6)}" if plan.evaluate_us else "",
         f"tree {describe_tree(plan.tree)}" if plan.tree is not None else "",
         f"aggregates {', '.join(plan.early)} early" if plan.early else "",
-        ", ".join(f"drops {share * 100:.3g}% of {name}" for name, share in plan.drop if share),
+        ", ".join(f"sheds {share * 100:.3g} % of {name}" for name, share in plan.drop if share),
     ]
-    said = "; ".join(detail for detail in details if detail)
-    return f"{plan.algorithm} ({said})" if said else plan.algorithm
+    options = "; ".join(detail for detail in details if detail)
+    return f"{plan.algorithm} ({options})" if options else plan.algorithm
 
 
 def describe_tree(tree: Tree) -> str:
-    """
-    >>> tree_words((("a", "b"), "c"))
+    """Return the tree with a join sign between its inputs.
+
+    >>> describe_tree((("a", "b"), "c"))
     '((a ⋈ b) ⋈ c)'
     """
     return tree if isinstance(tree, str) else f"({describe_tree(tree[0])} ⋈ {describe_tree(tree[1])})"
 
 
-#: Operators that an input bears: names that are it, and a beginning of one.
+#: Operators on the card of an input, by name and by prefix.
 _INPUT_OPERATORS = ("ingest {}", "count {}", "select {}", "lay out {}")
 _STORE_PREFIX = "store {} as "
 
-#: Work once per batch and probe: it is measured with the probes, so they share it.
+#: Work per batch that is measured with the probes, so the probe cards share it.
 _SHARED_PROBE_OPERATORS = ("batches of probes", "batches of loops")
 
 
-#: Names of operators with their predicted seconds per second.
+#: Names of operators with their predicted CPU seconds per second.
 Operators = tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A box of the picture: which column it stands in, which cards lead to it, and what it costs."""
+    """Box in the drawing of a plan: its column, its predecessors and its cost."""
 
     key: str
     column: int
@@ -146,7 +152,7 @@ class Card:
 
 
 def build_cards(about: Mapping[str, Any]) -> list[Card]:
-    """The cards of an explanation (`Explanation.to_dict()`), inputs first, rows out last."""
+    """Build the cards of an explanation (`Explanation.to_dict()`), inputs first, rows out last."""
     left = {part["name"]: float(part["cpu_per_s"]) for part in about["cost"]["operators"]}
     inputs = [_build_input_card(each, left) for each in about["inputs"]]
     origins = {alias: order for alias, order in about["orders"].items() if order or f"probe {alias}" in left}
@@ -159,9 +165,7 @@ def build_cards(about: Mapping[str, Any]) -> list[Card]:
     others = [_build_other_card(name, seconds, inputs) for name, seconds in left.items()]
     after = tuple(card.key for card in (*probes, *others) if card.after) or tuple(card.key for card in inputs)
     rows_out = about["cost"]["rows_out_per_s"]
-    out = _build_card(
-        "out", 2, "rows out", (f"{_format_count(rows_out)} rows per second",), after, out_operators, ("emit",)
-    )
+    out = _build_card("out", 2, "rows out", (format_rate(rows_out),), after, out_operators, ("emit",))
     return [*inputs, *probes, *others, out]
 
 
@@ -174,8 +178,8 @@ def _build_input_card(each: Mapping[str, Any], left: dict[str, float]) -> Card:
     rate, held = each["rows_per_s"], each["held_rows"]
     lines = (
         f"[{each['window']}]" if each["window"] else f"keeps {each['keeps']}",
-        f"{_format_count(rate['value'])} rows per second, {rate['provenance']}",
-        f"{_format_count(held['value'])} rows held, {held['provenance']}",
+        f"{format_rate(rate['value'])}, {rate['provenance']}",
+        f"{format_count(held['value'])} rows stored, {held['provenance']}",
     )
     measured = (f"ingest {alias}", f"store {alias}")
     return _build_card(
@@ -189,7 +193,7 @@ def _build_probe_card(alias: str, order: list[str], left: dict[str, float], shar
     )
     lines = (" → ".join([alias, *order]),)
     after = tuple(f"input {each}" for each in (alias, *order))
-    return _build_card(f"probe {alias}", 1, f"a new row of {alias}", lines, after, operators, (f"probe {alias}",))
+    return _build_card(f"probe {alias}", 1, f"new row of {alias}", lines, after, operators, (f"probe {alias}",))
 
 
 def _build_other_card(name: str, seconds: float, inputs: list[Card]) -> Card:
@@ -210,15 +214,7 @@ def _build_card(
     return Card(key, column, title, lines, after, sum(seconds for _, seconds in operators), measured, operators)
 
 
-def _take_operators(left: dict[str, float], wanted: Any) -> Operators:
-    """The operators a card is for, taken out of those left."""
-    names = [name for name in left if wanted(name)]
+def _take_operators(left: dict[str, float], belongs: Callable[[str], bool]) -> Operators:
+    """Remove the operators of a card from those that are left, and return them."""
+    names = [name for name in left if belongs(name)]
     return tuple((name, left.pop(name)) for name in names)
-
-
-def _format_count(value: float) -> str:
-    """
-    >>> _count(1234567.0), _count(0.25)
-    ('1,234,567', '0.25')
-    """
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,7 +1,7 @@
-"""What-if questions: the same query with other rates, windows, memory or processors, planned anew.
+"""What-if questions: plan the same query again with other rates, windows, memory or processors.
 
 A question is a number per control. The controls come from the parsed query and its statistics, so a question can name
-nothing else; windows are replaced in the parsed tree and the optimizer runs as it does for `explain`.
+nothing else. Windows are replaced in the parsed tree, and the planner runs as it does for `explain`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.stats.estimate import Estimate, Provenance
 from watersmeet.stats.stream_stats import StreamStats
 
-#: How far a slider reaches from where it stands, as a factor either way.
+#: Range of a slider: from its value divided by this factor to its value times this factor.
 _RANGE_FACTOR = 100.0
-#: How far the slider of a window of length 0 reaches: no factor leads away from zero.
+#: Upper end of the slider of a window of length 0, because no factor leads away from zero.
 _MAX_FROM_ZERO_S = 60.0
 _LEAST_MEMORY, _MOST_MEMORY = 1e6, 1e12
 _MOST_PROCESSORS = 256.0
@@ -31,8 +31,9 @@ _MOST_PROCESSORS = 256.0
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A number the page may ask with: where it stands and how far it goes. `unlimited` controls mean no limit at their
-    largest.
+    """Number that the page may change: its current value and its range.
+
+    An `unlimited` control means no limit at its largest value.
     """
 
     key: str
@@ -41,14 +42,15 @@ class Control:
     value: float
     least: float
     most: float
-    is_complete: bool = False
+    is_integer: bool = False
     unlimited: bool = False
     linear: bool = False
 
-    def checked(self, asked: object) -> float:
-        if isinstance(asked, bool) or not isinstance(asked, int | float) or not self.least <= asked <= self.most:
+    def check_value(self, value: object) -> float:
+        """Return a value within the range; refuse any other."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or not self.least <= value <= self.most:
             raise InputError(f"{self.label} goes from {self.least:g} to {self.most:g} {self.unit}")
-        return float(round(asked)) if self.is_complete else float(asked)
+        return float(round(value)) if self.is_integer else float(value)
 
     def to_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -56,7 +58,7 @@ class Control:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A query, its sources and what is known of them: everything a question starts from."""
+    """Query with its sources and its explanation: the starting point of every question."""
 
     query: Query
     sources: Mapping[str, Stream | Relation | StreamStats]
@@ -64,10 +66,8 @@ class WhatIf:
     plan: Plan | None = None
 
     @cached_property
-    def unmoved(self) -> Explanation:
-        """The answer with every control where it stands, which answers are compared with: planned from the same
-        statistics as they are.
-        """
+    def baseline(self) -> Explanation:
+        """Answer with every control unchanged. Other answers are compared with it: both use the same statistics."""
         return self.answer({})
 
     @property
@@ -79,13 +79,13 @@ class WhatIf:
             *_budget_controls(self.base.budget),
         ]
 
-    def answer(self, asked: Mapping[str, object]) -> Explanation:
-        """The explanation with those numbers in place; controls that are not named stay where they are."""
+    def answer(self, question: Mapping[str, object]) -> Explanation:
+        """Explain the query with these values. Controls that the question does not name stay unchanged."""
         known = {control.key: control for control in self.controls}
-        unknown = [key for key in asked if key not in known]
+        unknown = [key for key in question if key not in known]
         if unknown:
             raise InputError(f'there is no control "{unknown[0][:60]}"', hint=f"controls: {listing(list(known))}")
-        values = {key: known[key].checked(value) for key, value in asked.items()}
+        values = {key: known[key].check_value(value) for key, value in question.items()}
         stats = {name: _with_rate(each, values.get(f"rate {name}")) for name, each in self.base.stats.items()}
         return explain(
             _with_windows(self.query, values),
@@ -109,7 +109,7 @@ def _with_rate(known: StreamStats, rate: float | None) -> StreamStats:
     return (
         known
         if rate is None
-        else replace(known, rows_per_s=Estimate(rate, Provenance.DECLARED, "asked for on the dashboard"))
+        else replace(known, rows_per_s=Estimate(rate, Provenance.DECLARED, "set on the dashboard"))
     )
 
 
@@ -129,7 +129,7 @@ def _window_controls(query: Query) -> list[Control]:
                         count,
                         1,
                         min(count * _RANGE_FACTOR, 2.0**31 - 1),
-                        is_complete=True,
+                        is_integer=True,
                     )
                 )
             case _:
@@ -172,7 +172,7 @@ def _budget_controls(budget: Budget) -> list[Control]:
             min(0.01, budget.processors),
             max(_MOST_PROCESSORS, budget.processors),
         ),
-        Control("headroom", "share of CPU to stay free", "", budget.headroom, 0.0, 0.95, linear=True),
+        Control("headroom", "fraction of CPU to keep free", "", budget.headroom, 0.0, 0.95, linear=True),
         Control(
             "memory",
             "memory for state",
@@ -219,10 +219,9 @@ def _with_window(source: Source, value: float | None) -> Source:
 
 
 def _to_us(seconds: float) -> int:
-    """Convert seconds to whole microseconds, rounded to three digits so that the answer can be written down. Only 0
-    becomes 0.
+    """Convert seconds to whole microseconds, rounded to three digits for display. Only 0 becomes 0.
 
-    >>> _us(12.3456), _us(1e-9), _us(0)
+    >>> _to_us(12.3456), _to_us(1e-9), _to_us(0)
     (12300000, 1, 0)
     """
     return max(1, round(float(f"{seconds:.3g}") * 1e6)) if seconds else 0

@@ -1,7 +1,7 @@
 """Join keys of any Arrow type as int64 codes.
 
-Equal keys always have equal codes. Where the type fits into 64 bits the codes are exact: equal codes mean equal keys.
-Otherwise they are hashes, and whoever matches them has to compare the keys themselves afterwards.
+Equal keys always have equal codes. If the type fits into 64 bits, the codes are exact: equal codes mean equal keys.
+Otherwise the codes are hashes, and the caller must compare the keys themselves after a match.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ _CANONICAL_NAN = np.float64("nan")
 
 
 def has_exact_codes(kind: pa.DataType) -> bool:
-    """Whether keys of this type fit into their codes."""
+    """Return whether keys of this type fit into their codes."""
     return not (_is_bytes_like(kind) or _is_wide(kind))
 
 
 def encode_keys(keys: pa.Array) -> NDArray[np.int64]:
-    """One code per key. Keys are not null: a null key meets nothing, so such rows are gone before.
+    """Return one code per key.
+
+    Keys are never null here: a null key matches nothing, so such rows were dropped earlier.
 
     >>> encode_keys(pa.array([1, 1, -3])).tolist()
     [1, 1, -3]
@@ -53,7 +55,7 @@ def _is_wide(kind: pa.DataType) -> bool:
 
 
 def _encode_floats(keys: pa.Array) -> NDArray[np.int64]:
-    """Bits of the number, with one NaN and one zero."""
+    """Return the bits of each number, with a single NaN and a single zero."""
     values = keys.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0  # −0.0 + 0.0 is 0.0
     values[np.isnan(values)] = _CANONICAL_NAN
     return np.asarray(values).view(np.int64)
@@ -84,8 +86,9 @@ def _hash_bytes(keys: pa.Array) -> NDArray[np.int64]:
 
 
 def _hash_wide_values(keys: pa.Array) -> NDArray[np.int64]:
-    """Values of a fixed number of bytes. Both sides of an equality have the same type, so bytes are equal when values
-    are.
+    """Hash values of a fixed number of bytes.
+
+    Both sides of an equality have the same type, so their bytes are equal exactly when their values are.
     """
     width = keys.type.bit_width // 8
     buffer = keys.buffers()[1]
@@ -95,5 +98,5 @@ def _hash_wide_values(keys: pa.Array) -> NDArray[np.int64]:
 
 
 def compare_keys(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
-    """Row by row: are the two keys really equal? Only asked of types whose codes are hashes."""
+    """Return row by row whether two keys are equal. Needed only for types whose codes are hashes."""
     return np.asarray(pc.equal(left, right).to_numpy(zero_copy_only=False), np.bool_)

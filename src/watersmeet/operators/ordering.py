@@ -1,9 +1,9 @@
 """The order ≺ of a stream's rows: by time, ties by the remaining columns from left to right, nulls first.
 
-It decides which rows are the last C, so it must not depend on arrival. NaN is above every number and −0.0 equals 0.0,
-as everywhere. Nested values compare element by element, nulls first at every depth: lists from their first element on,
-a list before the longer ones that start with it; structs field by field; maps as lists of their entries in stored
-order.
+The order decides which rows are the last C, so it must not depend on arrival. NaN is above every number and −0.0 equals
+0.0, as everywhere. Nested values compare element by element, with nulls first at every depth. Lists compare from their
+first element, and a list comes before longer lists that start with it. Structs compare field by field. Maps compare as
+lists of their entries in stored order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PartitionKey = tuple[str | None, ...]
 
 
 def sort_stream_rows(times_us: NDArray[np.int64], columns: list[pa.Array]) -> NDArray[np.int64]:
-    """Row numbers in ≺ order.
+    """Return row numbers in ≺ order.
 
     >>> sort_stream_rows(np.array([5, 3, 5]), [pa.array(["b", "x", None])]).tolist()
     [1, 2, 0]
@@ -52,7 +52,9 @@ def rank_values(column: pa.Array) -> NDArray[np.int64]:
 
 
 def group_by_partition(columns: list[pa.Array], length: int) -> tuple[NDArray[np.int64], list[PartitionKey]]:
-    """PARTITION BY: a group number per row, and each group's values. NULLs are one group, so are NaNs, and −0.0 is 0.0.
+    """Return a PARTITION BY group number per row, and the values of each group.
+
+    NULLs form one group, NaNs form one group, and −0.0 equals 0.0.
 
     >>> groups, values = group_by_partition([pa.array(["x", "y", "x"])], 3)
     >>> [values[group] for group in groups]
@@ -115,9 +117,9 @@ def _rank_structs(column: pa.Array) -> NDArray[np.int64]:
 
 
 def _rank_sequences(column: pa.Array, codes: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rank rows by the sequences of their elements' codes, of which each row has as many as its length says.
+    """Rank rows by the sequences of their elements' codes; `lengths` gives the number of elements per row.
 
-    Codes are not negative and eight bytes each, highest first, so their bytes compare as the sequences do.
+    Codes are not negative and have eight bytes each, highest byte first. So their bytes compare as the sequences do.
     """
     width = codes.dtype.itemsize
     offsets = np.concatenate([[0], np.cumsum(lengths * width)]).astype(np.int64)
@@ -152,7 +154,7 @@ def _rank_floats(column: pa.Array) -> NDArray[np.int64]:
 
 
 def _partition_values(column: pa.Array) -> list[str | None]:
-    """Each value as text; injective inside one column, because a column has one type."""
+    """Return each value as text. The mapping is injective within a column, because a column has one type."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_floating(column.type):

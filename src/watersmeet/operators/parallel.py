@@ -1,8 +1,8 @@
-"""Work on several cores. Kernels and Arrow work without the interpreter's lock, so threads are enough.
+"""Parallel work on several cores. Kernels and Arrow release the interpreter lock, so threads are enough.
 
-A host that has the machine to itself says so (`on_cores`). On Spark every core has a task of its own, so no operator is
-spread there; only packing, whose tasks wait for Spark in between, has its next items made ahead. What is computed does
-not depend on it.
+A host that owns the machine enables it with `on_cores`. On Spark every core runs its own task, so operators stay on
+one thread there. Only packing prefetches its next items, because its tasks wait for Spark in between. Results never
+depend on the number of cores.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 #: Fewer rows than this are not worth a second thread.
 MIN_PARALLEL_ROWS = 1 << 15
-#: So many items are made before they are asked for.
+#: Number of items that are produced before the consumer asks for them.
 PREFETCHED_ITEMS = 4
 
 _cores: ContextVar[int] = ContextVar("cores", default=1)
@@ -32,7 +32,7 @@ _thread_local = threading.local()
 
 @contextmanager
 def on_cores(cores: int) -> Iterator[None]:
-    """Inside, work may be spread over so many cores."""
+    """Allow the enclosed work to use this many cores."""
     token = _cores.set(cores)
     try:
         yield
@@ -41,7 +41,7 @@ def on_cores(cores: int) -> Iterator[None]:
 
 
 def parallel_map(work: Callable[[Item], Result], items: Sequence[Item], rows: int) -> list[Result]:
-    """`[work(item) for item in items]`, in parts side by side where there are cores and enough rows.
+    """Return `[work(item) for item in items]`, computed in parallel if there are several cores and enough rows.
 
     >>> with on_cores(2):
     ...     parallel_map(lambda number: number * number, range(5), MIN_PARALLEL_ROWS)
@@ -50,18 +50,18 @@ def parallel_map(work: Callable[[Item], Result], items: Sequence[Item], rows: in
     cores = min(_cores.get(), len(items))
     if cores < 2 or rows < MIN_PARALLEL_ROWS:
         return [work(item) for item in items]
-    helping = [_submit(_map_pool(cores - 1), _map_items, work, items[part::cores]) for part in range(1, cores)]
-    parts = [_map_items(work, items[::cores]), *(help_given() for help_given in helping)]
+    pending = [_submit(_map_pool(cores - 1), _map_items, work, items[part::cores]) for part in range(1, cores)]
+    parts = [_map_items(work, items[::cores]), *(wait() for wait in pending)]
     return [parts[at % cores][at // cores] for at in range(len(items))]
 
 
 def pipelined_map(
     work: Callable[[Item], Result], items: Iterable[Item], rows: Callable[[Item], int]
 ) -> Iterator[Result]:
-    """`map(work, items)`, in order; where there are cores, some items are worked on while the next one is made.
+    """Yield `map(work, items)` in order; with several cores, work on some items while the next one is produced.
 
-    Items of few rows are worked on at once. Only a few wait at a time, so that memory stays bounded however many items
-    there are.
+    Items of few rows are processed at once. The number of waiting items is limited, so memory stays bounded however many
+    items there are.
 
     >>> with on_cores(2):
     ...     list(pipelined_map(lambda number: number * number, range(5), lambda number: MIN_PARALLEL_ROWS))
@@ -81,10 +81,9 @@ def pipelined_map(
 
 
 def parallel_flat_map(work: Callable[[Item], Iterator[Result]], items: Iterable[Item], rows: int) -> Iterator[Result]:
-    """What `work` makes of every item, in order; where there are cores and enough rows, of several items at the same
-    time.
+    """Yield the results of `work` for every item, in order; with several cores and enough rows, work on several items.
 
-    Each item is worked on a few results at a time, and the next few only once those were taken, so that memory stays
+    Each item produces a few results at a time. It continues only after the consumer has taken those. So memory stays
     bounded however many results an item has.
 
     >>> with on_cores(2):
@@ -97,34 +96,35 @@ def parallel_flat_map(work: Callable[[Item], Iterator[Result]], items: Iterable[
             yield from work(item)
         return
     coming = iter(items)
-    under_way = deque(_start_item(work, item, cores) for item in islice(coming, cores + 1))
-    while under_way:
-        results, some = under_way.popleft()
-        found = some()
-        if len(found) == PREFETCHED_ITEMS:
-            under_way.appendleft((results, _submit(_flat_map_pool(cores), _take_results, results)))
+    started = deque(_start_item(work, item, cores) for item in islice(coming, cores + 1))
+    while started:
+        results, wait = started.popleft()
+        taken = wait()
+        if len(taken) == PREFETCHED_ITEMS:
+            started.appendleft((results, _submit(_flat_map_pool(cores), _take_results, results)))
         else:
-            under_way.extend(_start_item(work, item, cores) for item in islice(coming, 1))
-        yield from found
+            started.extend(_start_item(work, item, cores) for item in islice(coming, 1))
+        yield from taken
 
 
 def prefetch(items: Iterator[Item]) -> Iterator[Item]:
-    """The items; the next few are made while one is in use.
+    """Yield the items, and produce the next few while one is in use.
 
     >>> list(prefetch(iter("abc")))
     ['a', 'b', 'c']
     """
-    over = object()
+    end = object()
     with ThreadPoolExecutor(1, thread_name_prefix="watersmeet-ahead") as maker:
-        coming = deque(maker.submit(next, items, over) for _ in range(PREFETCHED_ITEMS))
-        while (item := coming.popleft().result()) is not over:
-            coming.append(maker.submit(next, items, over))
-            yield item  # type: ignore[misc] # it is not `over`
+        coming = deque(maker.submit(next, items, end) for _ in range(PREFETCHED_ITEMS))
+        while (item := coming.popleft().result()) is not end:
+            coming.append(maker.submit(next, items, end))
+            yield item  # type: ignore[misc] # it is not `end`
 
 
 def prefetch_next(items: Iterator[Item]) -> Iterator[Item]:
-    """The items; where there are cores, each is made while the one before is in use. The first one has all cores for
-    itself.
+    """Yield the items; with several cores, produce each one while the previous one is in use.
+
+    The first item has all cores for itself.
 
     >>> with on_cores(2):
     ...     list(prefetch_next(iter("abc")))
@@ -133,17 +133,17 @@ def prefetch_next(items: Iterator[Item]) -> Iterator[Item]:
     if _cores.get() < 2:
         yield from items
         return
-    over = object()
+    end = object()
     with ThreadPoolExecutor(1, thread_name_prefix="watersmeet-ahead") as maker:
-        item = next(items, over)
-        while item is not over:
-            following = _submit(maker, next, items, over)
-            yield item  # type: ignore[misc] # it is not `over`
+        item = next(items, end)
+        while item is not end:
+            following = _submit(maker, next, items, end)
+            yield item  # type: ignore[misc] # it is not `end`
             item = following()
 
 
 def cpu_seconds() -> float:
-    """A clock of the CPU seconds this thread has worked, and others for it."""
+    """Return the CPU seconds used by this thread, and by helper threads on its behalf."""
     return time.thread_time() + _helper_cpu_seconds()
 
 
@@ -159,7 +159,10 @@ def _map_pool(count: int) -> ThreadPoolExecutor:
 
 @cache
 def _pipeline_pool(count: int) -> ThreadPoolExecutor:
-    """Not the helpers: what waits for help must not wait for those who follow."""
+    """Return the threads of `pipelined_map`, separate from `_map_pool`.
+
+    With one shared pool, a pipelined item could wait for helpers that wait for it.
+    """
     return ThreadPoolExecutor(count, thread_name_prefix="watersmeet-follows")
 
 
@@ -184,13 +187,13 @@ def _map_items(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Re
 
 
 def _submit(helpers: ThreadPoolExecutor, work: Callable[..., Result], *args: Any) -> Callable[[], Result]:
-    """Has work begun by others; the call that waits for it also counts its seconds as this thread's."""
-    under_way = helpers.submit(_run_timed, work, args)
+    """Start work on a pool; the returned call waits for it and adds its CPU seconds to this thread's."""
+    future = helpers.submit(_run_timed, work, args)
 
     def result() -> Result:
-        found, seconds = under_way.result()
+        value, seconds = future.result()
         _thread_local.helped_s = _helper_cpu_seconds() + seconds
-        return found
+        return value
 
     return result
 

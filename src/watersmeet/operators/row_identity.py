@@ -1,10 +1,14 @@
-"""A row's identity: 64 bits out of all its values, the same in every process, on every host, in every batch.
+"""Row identities: 64-bit hashes of all values of a row, the same in every process, on every host, in every batch.
 
-It is Spark SQL's `xxhash64(column, column, …)` over the stream's columns in their declared order, bit for bit, so that
-Spark can tell a row's identity before the row leaves the JVM. Missing values leave the hash as it is, −0.0 is 0.0 and
-every NaN is one. Types that Spark does not have are hashed as the type it reads them as: unsigned integers as the next
-wider signed one (64 bits as DECIMAL(20, 0)), half floats as FLOAT, seconds, milliseconds and nanoseconds as
-microseconds. Spark hashes no maps, so columns with a map in them are no part of the identity.
+The identity is Spark SQL's `xxhash64(column, column, …)` over the stream's columns in declared order, bit for bit. So
+Spark can compute it before the row leaves the JVM. Missing values leave the hash unchanged, −0.0 equals 0.0 and all NaNs
+are equal. A type that Spark lacks is hashed as the type that Spark reads it as:
+
+- unsigned integers as the next wider signed type (64 bits as DECIMAL(20, 0)),
+- half floats as FLOAT,
+- seconds, milliseconds and nanoseconds as microseconds.
+
+Spark cannot hash maps, so columns that contain a map are excluded from the identity.
 """
 
 from __future__ import annotations
@@ -23,14 +27,14 @@ Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 HashFunction = Callable[[Int64s, Any, Bools], None]
 
-#: What Spark's `xxhash64` starts with.
+#: Initial value of Spark's `xxhash64`.
 SPARK_SEED = 42
-#: Decimals of at most so many digits are hashed as one number, larger ones as bytes.
+#: Decimals with at most this many digits are hashed as one number, larger ones as bytes.
 LONG_DIGITS = 18
 
 
 def hash_rows(table: pa.Table) -> Int64s:
-    """The identity of every row.
+    """Return the identity of every row.
 
     >>> hash_rows(pa.table({"k": [1, None], "name": ["a", None]})).tolist()
     [-8527884376001292090, 42]
@@ -43,7 +47,7 @@ def hash_rows(table: pa.Table) -> Int64s:
 
 
 def is_part_of_identity(kind: pa.DataType) -> bool:
-    """Whether values of this type have a hash that both hosts agree on."""
+    """Return whether values of this type have a hash that both hosts agree on."""
     if pa.types.is_struct(kind):
         return all(is_part_of_identity(field.type) for field in kind)
     if _is_list(kind) or pa.types.is_dictionary(kind):
@@ -52,7 +56,7 @@ def is_part_of_identity(kind: pa.DataType) -> bool:
 
 
 def hash_column(hashes: Int64s, values: pa.Array) -> None:
-    """Takes one column into the hash of every row."""
+    """Add one column to the hash of every row, in place."""
     kind = values.type
     if pa.types.is_dictionary(kind):
         values = values.cast(kind.value_type)
@@ -65,7 +69,7 @@ def hash_column(hashes: Int64s, values: pa.Array) -> None:
     elif _is_list(kind):
         _hash_list_elements(hashes, values, present)
     else:
-        next(take for test, take in _HASHES if test(kind))(hashes, values, present)
+        next(hash_values for test, hash_values in _HASHES if test(kind))(hashes, values, present)
 
 
 def _hash_struct_fields(hashes: Int64s, values: pa.Array, present: Bools) -> None:
@@ -77,7 +81,7 @@ def _hash_struct_fields(hashes: Int64s, values: pa.Array, present: Bools) -> Non
 
 
 def _hash_list_elements(hashes: Int64s, values: pa.Array, present: Bools) -> None:
-    """The first elements of all lists, then the second ones, and so on."""
+    """Hash the first elements of all lists, then the second elements, and so on."""
     lengths = pc.list_value_length(values).fill_null(0).to_numpy(zero_copy_only=False)
     for place in range(int(lengths.max())):
         rows = np.flatnonzero(present & (lengths > place))
@@ -111,7 +115,7 @@ def _hash_doubles(hashes: Int64s, values: pa.Array, present: Bools) -> None:
 
 
 def _normalize_floats(values: NDArray[Any]) -> NDArray[Any]:
-    """One zero and one NaN."""
+    """Return the values with a single zero and a single NaN."""
     values = values + values.dtype.type(0)
     values[np.isnan(values)] = values.dtype.type("nan")
     return values
@@ -134,25 +138,23 @@ def _hash_times(hashes: Int64s, values: pa.Array, present: Bools) -> None:
 
 
 def _hash_decimals(hashes: Int64s, values: pa.Array, present: Bools) -> None:
-    """The number without its point: as 8 bytes where it has few digits, else as few bytes as it takes, the highest
-    first.
-    """
+    """Hash unscaled decimals: as 8 bytes if the type has few digits, else as few bytes as needed, highest first."""
     if values.type.precision <= LONG_DIGITS:
         lowest = _decimal_bytes(values)[:, :8]
         hash_int64s(hashes, np.ascontiguousarray(lowest).view(np.int64).reshape(-1), present)
         return
     digits = _decimal_bytes(values)[:, ::-1]
     negative = digits[:, :1] >= 0x80
-    # A leading byte says nothing if it only repeats the sign that the byte behind it shows as well.
-    idle = (digits[:, :-1] == np.where(negative, 0xFF, 0)) & ((digits[:, 1:] >= 0x80) == negative)
-    leading = np.cumprod(idle, axis=1).sum(axis=1)
+    # A leading byte is redundant if it only repeats the sign that the next byte carries too.
+    redundant = (digits[:, :-1] == np.where(negative, 0xFF, 0)) & ((digits[:, 1:] >= 0x80) == negative)
+    leading = np.cumprod(redundant, axis=1).sum(axis=1)
     width = digits.shape[1]
     data = digits[np.arange(width) >= leading[:, None]]
     hash_strings(hashes, data, np.concatenate(([0], np.cumsum(width - leading))).astype(np.int64), present)
 
 
 def _decimal_bytes(values: pa.Array) -> NDArray[np.uint8]:
-    """A row of bytes per decimal, at least eight of them."""
+    """Return one row of little-endian bytes per decimal, at least eight bytes each."""
     if values.type.bit_width < 64:
         values = values.cast(pa.decimal64(values.type.precision, values.type.scale))
     width = values.type.bit_width // 8
@@ -171,7 +173,7 @@ def _hash_bytes(hashes: Int64s, values: pa.Array, present: Bools) -> None:
 
 
 def _to_numbers(values: pa.Array, kind: pa.DataType) -> NDArray[Any]:
-    """Values as numbers of this type, anything where there is none."""
+    """Return the values as numbers of this type; missing values become arbitrary numbers."""
     numbers = values.cast(kind)
     if numbers.null_count:
         numbers = numbers.fill_null(0)
@@ -186,7 +188,7 @@ def _is_one_of(*kinds: pa.DataType) -> Callable[[pa.DataType], bool]:
     return lambda kind: kind in kinds
 
 
-#: By type, first match: how its values are hashed.
+#: Hash function per type; the first match applies.
 _HASHES: tuple[tuple[Callable[[pa.DataType], bool], HashFunction], ...] = (
     (_is_one_of(pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16()), _hash_int32_values),
     (_is_one_of(pa.int64(), pa.uint32()), _hash_int64_values),

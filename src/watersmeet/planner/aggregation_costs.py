@@ -25,7 +25,7 @@ from watersmeet.operators.shed.aggregation import build_shed_config
 from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput, choose_probe_order
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
-from watersmeet.planner.costing import Part, costed
+from watersmeet.planner.costing import OperatorCost, cost_plan
 from watersmeet.planner.models.ayad_drops import SheddingPolicy
 from watersmeet.planner.models.early_aggregation import (
     EarlyInput,
@@ -36,9 +36,9 @@ from watersmeet.planner.models.early_aggregation import (
     input_costs,
 )
 from watersmeet.planner.models.tran import plan_name
-from watersmeet.planner.overload import Approximation, Remedies, Situation, approximate, find_remedies
-from watersmeet.planner.plan_cost import Costed, PlanCost
-from watersmeet.planner.search import searched
+from watersmeet.planner.overload import Approximation, CostingContext, Remedies, find_approximation, find_remedies
+from watersmeet.planner.plan_cost import CostedPlan, PlanCost
+from watersmeet.planner.search import search_plans
 from watersmeet.planner.workload import InputEstimate, Workload, length_to_seconds
 from watersmeet.stats.estimate import derive
 from watersmeet.stats.stream_stats import StreamStats
@@ -55,7 +55,7 @@ def early_candidates(
     workload: Workload,
     stats: Mapping[str, StreamStats],
     weights: EarlyWeights,
-) -> list[Costed]:
+) -> list[CostedPlan]:
     """Every placement with its cost, cheapest first; of equals the one with fewer operators."""
     plans = [Plan(early=tuple(config.inputs[i].alias for i in early)) for early in placements(bound)]
     found = [early_costed(config, workload, stats, plan, weights) for plan in plans]
@@ -64,25 +64,25 @@ def early_candidates(
 
 def early_costed(
     config: AggregateConfig, workload: Workload, stats: Mapping[str, StreamStats], plan: Plan, weights: EarlyWeights
-) -> Costed:
+) -> CostedPlan:
     """A placement with what it costs per second of stream."""
     early = frozenset(config.join.aliases[alias] for alias in plan.early)
     inputs = [_input(config, workload, stats, i, early) for i in range(len(config.inputs))]
     interval_s = BATCH_S if config.every_us is None else config.every_us / 1e6
     costs = input_costs(inputs, early, lambda known, j: workload.matches(config.join, known, j), interval_s, weights)
-    parts: list[Part] = []
+    parts: list[OperatorCost] = []
     for i in config.stream_numbers:
         alias = config.inputs[i].alias
         how = "early groups" if i in early else "rows"
-        parts.append(Part(f"store {alias} as {how}", costs[i].keep_s, inputs[i].rows_per_s))
-        parts.append(Part(f"join changes of {alias}", costs[i].join_s, costs[i].changes_per_s))
+        parts.append(OperatorCost(f"store {alias} as {how}", costs[i].keep_s, inputs[i].rows_per_s))
+        parts.append(OperatorCost(f"join changes of {alias}", costs[i].join_s, costs[i].changes_per_s))
     groups = 1.0
     for each, carried in zip(inputs, config.carried, strict=True):
         groups *= min(each.carried, max(each.window_rows, 1.0)) if carried.group_keys else 1.0
     shown = min(groups / interval_s, sum(cost.results_per_s for cost in costs))
     state_rows = sum(each.held_rows.value for each in workload.inputs)
     state_bytes = sum(each.held_rows.value * each.row_bytes.value for each in workload.inputs)
-    return Costed(plan, PlanCost(tuple(parts), state_rows, state_bytes, shown))
+    return CostedPlan(plan, PlanCost(tuple(parts), state_rows, state_bytes, shown))
 
 
 def placements(bound: BoundQuery) -> list[tuple[int, ...]]:
@@ -161,39 +161,39 @@ class AggregationCosts:
     bound: BoundQuery
     config: AggregateConfig
     stats: Mapping[str, StreamStats]
-    situation: Situation
+    situation: CostingContext
     weights: EstimateWeights = EstimateWeights()  # noqa: RUF009  # frozen
 
-    def candidates(self) -> list[Costed]:
+    def candidates(self) -> list[CostedPlan]:
         """All placements of early aggregation, cheapest first."""
         now = self.situation
         found = early_candidates(self.bound, self.config, now.workload, self.stats, now.profile.early)
         return [now.on_engine(now.workload, each) for each in found]
 
-    def cost(self, plan: Plan) -> Costed:
+    def cost(self, plan: Plan) -> CostedPlan:
         """The cost of a pinned plan: of the estimates where it drops rows, else of the exact aggregation."""
         boxes = build_drop_boxes(self.bound, plan)
         if not boxes:
             return self._exact().cost(plan, {})
         return self._shedding().pinned(replace(plan, early=()), boxes)
 
-    def remedies(self, chosen: Costed, pinned: Plan | None, wishes: SheddingPolicy) -> Remedies:
+    def remedies(self, chosen: CostedPlan, pinned: Plan | None, wishes: SheddingPolicy) -> Remedies:
         """What would make the aggregation feasible. Rows are shed only by drop rates whose estimates fit the budget."""
 
         def shed() -> Approximation:
             now = self._shedding()
-            found = approximate(now, self._join_plans(now.config, pinned), wishes)
+            found = find_approximation(now, self._join_plans(now.config, pinned), wishes)
             return found if found.plan.drop else _drop_a_little(now, found)
 
         return find_remedies(self._exact(), chosen.cost, chosen.plan, shed)
 
-    def _exact(self) -> Situation:
+    def _exact(self) -> CostingContext:
         weights = self.situation.profile.early
         return replace(
             self.situation, operator=lambda left, plan: early_costed(self.config, left, self.stats, plan, weights)
         )
 
-    def _shedding(self) -> Situation:
+    def _shedding(self) -> CostingContext:
         """The same machine with the shedding aggregation on it; refuses queries that have no estimates."""
         build_shed_config(self.bound, {})
         config = compile_join_config(build_join_below(self.bound, build_group_outputs(self.bound)), Plan())
@@ -208,19 +208,19 @@ class AggregationCosts:
         joined = build_join_below(self.bound, build_group_outputs(self.bound))
         return [
             replace(each.plan, orders=())
-            for each in searched(joined, config, now.workload, now.profile, now.budget).found
+            for each in search_plans(joined, config, now.workload, now.profile, now.budget).found
         ]
 
-    def _cost_estimates(self, config: JoinConfig, left: Workload, plan: Plan) -> Costed:
+    def _cost_estimates(self, config: JoinConfig, left: Workload, plan: Plan) -> CostedPlan:
         """The join over the rows that are left, and the evaluations of what it finds."""
-        joined = costed(config, left, self.situation.profile, plan)
+        joined = cost_plan(config, left, self.situation.profile, plan)
         found_per_s = joined.cost.rows_out_per_s
         held = held_combinations(config, left, found_per_s)
         shown_per_s = early_costed(
             self.config, left, self.stats, Plan(), self.situation.profile.early
         ).cost.rows_out_per_s
         load = self._load(left, found_per_s, held, shown_per_s)
-        part = Part("estimate aggregates", estimation_cost_per_s(load, self.weights), load.evaluations_per_s)
+        part = OperatorCost("estimate aggregates", estimation_cost_per_s(load, self.weights), load.evaluations_per_s)
         cost = replace(
             joined.cost,
             parts=(*joined.cost.parts, part),
@@ -229,7 +229,7 @@ class AggregationCosts:
             rows_out_per_s=shown_per_s,
             combinations_per_s=found_per_s,
         )
-        return Costed(joined.plan, cost)
+        return CostedPlan(joined.plan, cost)
 
     def _load(self, left: Workload, found_per_s: float, held: float, shown_per_s: float) -> EstimateLoad:
         """Without EVERY a batch is evaluated once. With it, instants at which no combination comes or goes are skipped."""
@@ -247,7 +247,7 @@ class AggregationCosts:
         return _NUMBER_BYTES * (2 + 2 * len(self.config.stream_numbers) + values)
 
 
-def _drop_a_little(now: Situation, found: Approximation) -> Approximation:
+def _drop_a_little(now: CostingContext, found: Approximation) -> Approximation:
     """The same with a small share of the fastest stream dropped: a plan that drops nothing would run the exact
     aggregation.
     """
@@ -255,7 +255,7 @@ def _drop_a_little(now: Situation, found: Approximation) -> Approximation:
     keep = {**dict(found.keep), fastest: 1 - LEAST_DROP}
     cost = now.cost(found.plan, keep).cost
     plan = replace(found.plan, drop=((fastest, LEAST_DROP),))
-    return replace(found, costed=Costed(plan, cost), keep=tuple(keep.items()))
+    return replace(found, costed=CostedPlan(plan, cost), keep=tuple(keep.items()))
 
 
 def hold_full_windows(config: JoinConfig, workload: Workload) -> Workload:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from watersmeet.algebra.plan import Plan
 from watersmeet.errors import PlanError
 from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
-from watersmeet.planner.overload import Situation, best_shares, least_shares, thinned
+from watersmeet.planner.overload import CostingContext, find_best_shares, minimum_shares, scale_rates
 from watersmeet.planner.plan_cost import Budget
 
 #: Batches the fit looks at, and what a batch counts beside the one after it.
@@ -252,7 +252,7 @@ class Controller:
 class PlanModel:
     """The optimizer's cost model of one plan as the controller asks it; `situation` was estimated at `rows_per_s`."""
 
-    situation: Situation
+    situation: CostingContext
     plan: Plan
     wishes: SheddingPolicy = DEFAULT_POLICY
 
@@ -271,12 +271,12 @@ class PlanModel:
         now = self._at(
             rows_per_s, Budget(max(capacity_s / interval_s, 1e-9), memory_bytes=self.situation.budget.memory_bytes)
         )
-        least = {name: max(share, 1e-3) for name, share in least_shares(now, self.wishes).items()}
-        return dict(least) if now.load(self.plan, least) > 1 else best_shares(now, self.plan, least, self.wishes)
+        least = {name: max(share, 1e-3) for name, share in minimum_shares(now, self.wishes).items()}
+        return dict(least) if now.load(self.plan, least) > 1 else find_best_shares(now, self.plan, least, self.wishes)
 
-    def _at(self, rows_per_s: Shares, budget: Budget) -> Situation:
+    def _at(self, rows_per_s: Shares, budget: Budget) -> CostingContext:
         """The situation with streams as fast as they are now."""
         faster = {name: rows_per_s.get(name, rate) / rate for name, rate in self.situation.rates.items() if rate}
         return replace(
-            self.situation, workload=thinned(self.situation.config, self.situation.workload, faster), budget=budget
+            self.situation, workload=scale_rates(self.situation.config, self.situation.workload, faster), budget=budget
         )

@@ -26,8 +26,8 @@ from watersmeet.operators.window_join.join_predicates import is_orderable, is_ra
 from watersmeet.operators.window_join.tactics.plan_defaults import choose_default_index
 from watersmeet.planner.models.kang import btree_path_rows, ttree_path_rows
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.plan_cost import Part
-from watersmeet.planner.workload import Check, Workload
+from watersmeet.planner.plan_cost import OperatorCost
+from watersmeet.planner.workload import ResidualPredicate, Workload
 
 PATH_ROWS = {"btree": btree_path_rows, "ttree": ttree_path_rows}
 
@@ -74,7 +74,7 @@ class LoopsModel:
             matches *= each.share.value
         return seconds
 
-    def _is_in_kernel(self, check: Check) -> bool:
+    def _is_in_kernel(self, check: ResidualPredicate) -> bool:
         """Whether loops compare codes for it; comparisons of text, for one, have none."""
         if check.predicate not in self._in_kernel:
             sides = split_comparison(check.predicate)
@@ -89,7 +89,7 @@ class LoopsModel:
             raise InternalError(f'column "{column.name}" was never bound')
         return pa.nulls(0, self.config.inputs[self.config.aliases[column.source]].fields.field(column.name).type)
 
-    def upkeep(self) -> list[Part]:
+    def upkeep(self) -> list[OperatorCost]:
         parts, batches = [], 1 / self.workload.arriving.batch_s
         for each in self.config.inputs:
             estimate, index = self.workload.inputs[each.number], self._index(each.number)
@@ -97,15 +97,15 @@ class LoopsModel:
             path = PATH_ROWS[index.kind](max(held, 1.0), index.size) if index.kind in PATH_ROWS else 1.0
             weights = self.profile.structure(index.kind)
             updates = 2 * kept * path * weights.update_s
-            parts.append(Part(f"store {each.alias} as {index.kind}", updates, kept))
+            parts.append(OperatorCost(f"store {each.alias} as {index.kind}", updates, kept))
             laid_out = held + kept * self.workload.arriving.batch_s
             layout = laid_out * self.profile.layout_s + (
                 held * path * weights.update_s if index.kind != "list" else 0.0
             )
             if index.kind == "hash":
                 layout += laid_out * self.profile.layout_s + index.size * self.profile.layout_s
-            parts.append(Part(f"lay out {each.alias}", layout * batches, laid_out * batches))
-        parts.append(Part("batches of loops", self.profile.loops_batch_s * batches * self._stages, batches))
+            parts.append(OperatorCost(f"lay out {each.alias}", layout * batches, laid_out * batches))
+        parts.append(OperatorCost("batches of loops", self.profile.loops_batch_s * batches * self._stages, batches))
         return parts
 
     def window_rows(self, target: int) -> float:
@@ -157,7 +157,7 @@ class LoopsModel:
             else 1.0
         )
 
-    def _ready(self, known: frozenset[int], target: int) -> list[Check]:
+    def _ready(self, known: frozenset[int], target: int) -> list[ResidualPredicate]:
         return [each for each in self.workload.checks if target in each.inputs and each.inputs <= known | {target}]
 
 

@@ -14,8 +14,8 @@ from watersmeet.algebra.windows import FOREVER_US
 from watersmeet.operators.window_join.admission import MIN_SLICE_ROWS
 from watersmeet.operators.window_join.config import JoinConfig, JoinInput
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.plan_cost import Part
-from watersmeet.planner.workload import Arriving, Workload, length_to_seconds
+from watersmeet.planner.plan_cost import OperatorCost
+from watersmeet.planner.workload import ArrivalPattern, Workload, length_to_seconds
 
 _MOST_PANES = 12.0
 
@@ -30,7 +30,7 @@ class RunsModel:
     _lengths: dict[tuple[int, int], float] = field(default_factory=dict, repr=False)
 
     @property
-    def batches(self) -> Arriving:
+    def batches(self) -> ArrivalPattern:
         """Long batches are cut into stretches, which are what the tactic sees."""
         arriving, rate = self.workload.arriving, sum(each.rows_per_s.value for each in self.workload.inputs)
         if rate * arriving.batch_s < 2 * MIN_SLICE_ROWS:
@@ -39,7 +39,7 @@ class RunsModel:
             (each.retention_us / 1e6 for each in self.config.inputs if each.is_stream and not each.has_ends),
             default=0.0,
         )
-        return Arriving(
+        return ArrivalPattern(
             min(arriving.batch_s, max(MIN_SLICE_ROWS / rate, kept_s)), arriving.horizon_s, arriving.is_assumed
         )
 
@@ -62,7 +62,7 @@ class RunsModel:
         found = candidates * (self.profile.runs.compare_s + self.profile.match_s + checks * self.profile.check_s)
         return self.profile.runs.lookup_s * self._panes(target) + found
 
-    def upkeep(self) -> list[Part]:
+    def upkeep(self) -> list[OperatorCost]:
         """A run per way of being probed, built once for a row and again whenever its pane is merged with another."""
         if len(self.config.inputs) == 1:
             return []
@@ -71,7 +71,9 @@ class RunsModel:
             kept = self.workload.inputs[each.number].kept_per_s.value
             if each.is_stream and not self._only_probes(each):
                 built = max(1, len(each.keys)) * self._panes(each.number)
-                parts.append(Part(f"store {each.alias} as runs", kept * built * self.profile.runs.update_s, kept))
+                parts.append(
+                    OperatorCost(f"store {each.alias} as runs", kept * built * self.profile.runs.update_s, kept)
+                )
         probes = len(self.config.stream_numbers) * (len(self.config.inputs) - 1)
         per_batch = (
             sum(self._panes(i) for i in self.config.stream_numbers)
@@ -79,7 +81,7 @@ class RunsModel:
             * probes
             * self.profile.probe_batch_s
         )
-        parts.append(Part("batches of probes", per_batch / self.batches.batch_s, probes / self.batches.batch_s))
+        parts.append(OperatorCost("batches of probes", per_batch / self.batches.batch_s, probes / self.batches.batch_s))
         return parts
 
     def window_rows(self, target: int) -> float:

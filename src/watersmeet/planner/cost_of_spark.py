@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.plan_cost import Costed, Part
+from watersmeet.planner.plan_cost import CostedPlan, OperatorCost
 from watersmeet.planner.workload import Workload
 
 
@@ -59,10 +59,10 @@ def on_spark(
     config: JoinConfig,
     workload: Workload,
     profile: Profile,
-    each: Costed,
+    each: CostedPlan,
     read: Workload | None = None,
     shuffle: Shuffle | None = None,
-) -> Costed:
+) -> CostedPlan:
     """Add Spark's part of the cost to a plan. It is the same for every plan, so it changes no choice.
 
     Where rows are dropped, `workload` has the rows that are left and `read` all of them, which the packing tasks look
@@ -75,10 +75,10 @@ def on_spark(
     kept = sum(workload.inputs[i].kept_per_s.value * copies.get(i, 1) for i in config.stream_numbers)
     out, batches = each.cost.rows_out_per_s, 1 / workload.arriving.batch_s
     parts = (
-        Part("spark: pack", arriving * spark.pack_s, arriving),
-        Part("spark: shuffle", shuffled * spark.shuffle_s, shuffled),
-        Part("spark: state", kept * spark.state_s, kept),
-        Part("spark: hand out", out * spark.out_s, out),
-        Part("spark: micro-batches", batches * spark.batch_s, batches),
+        OperatorCost("spark: pack", arriving * spark.pack_s, arriving),
+        OperatorCost("spark: shuffle", shuffled * spark.shuffle_s, shuffled),
+        OperatorCost("spark: state", kept * spark.state_s, kept),
+        OperatorCost("spark: hand out", out * spark.out_s, out),
+        OperatorCost("spark: micro-batches", batches * spark.batch_s, batches),
     )
-    return Costed(each.plan, replace(each.cost, parts=(*each.cost.parts, *parts)))
+    return CostedPlan(each.plan, replace(each.cost, parts=(*each.cost.parts, *parts)))

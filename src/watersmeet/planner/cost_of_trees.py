@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from watersmeet.algebra.plan import Tree, leaves
+from watersmeet.algebra.plan import Tree, tree_leaves
 from watersmeet.algebra.windows import RowsWindow
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.plan_cost import Part
-from watersmeet.planner.workload import Check, Workload
+from watersmeet.planner.plan_cost import OperatorCost
+from watersmeet.planner.workload import ResidualPredicate, Workload
 
 #: Up to so many inputs every tree is considered, bushy ones included: 3ⁿ splits. Above, trees that add one input at a
 #: time.
@@ -25,7 +25,7 @@ MOST_BUSHY = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class SubtreeFlow:
     """New rows of a subtree per second, and rows of it that are held."""
 
     rows_per_s: float
@@ -40,19 +40,19 @@ class TreeModel:
     workload: Workload
     profile: Profile
     _shares: dict[frozenset[int], float] = field(default_factory=dict, repr=False)
-    _flows: dict[frozenset[int], Flow] = field(default_factory=dict, repr=False)
+    _flows: dict[frozenset[int], SubtreeFlow] = field(default_factory=dict, repr=False)
 
-    def flow(self, inputs: frozenset[int]) -> Flow:
+    def flow(self, inputs: frozenset[int]) -> SubtreeFlow:
         """The same for every tree over these inputs, so any split will do."""
         if inputs not in self._flows:
             if len(inputs) == 1:
                 (i,) = inputs
-                found = Flow(self.workload.inputs[i].kept_per_s.value, self.workload.filled_rows(self.config, i))
+                found = SubtreeFlow(self.workload.inputs[i].kept_per_s.value, self.workload.filled_rows(self.config, i))
             else:
                 first = frozenset({min(inputs)})
                 left, right, share = self.flow(first), self.flow(inputs - first), self.share(first, inputs - first)
                 rate = share * (right.held_rows * left.rows_per_s + left.held_rows * right.rows_per_s)
-                found = Flow(rate, share * left.held_rows * right.held_rows)
+                found = SubtreeFlow(rate, share * left.held_rows * right.held_rows)
             self._flows[inputs] = found
         return self._flows[inputs]
 
@@ -78,14 +78,14 @@ class TreeModel:
         batches = (probes_in_batch + (1 + counted / 2) * self.profile.node_batch_s) / self.workload.arriving.batch_s
         return probes + met + rows + batches
 
-    def parts(self, tree: Tree) -> list[Part]:
+    def parts(self, tree: Tree) -> list[OperatorCost]:
         """A part for each node, from the leaves up."""
         if isinstance(tree, str):
             kept = self.workload.inputs[self.config.aliases[tree]].kept_per_s.value
-            return [Part(f"store {tree} as runs", kept * self._chunks() * self.profile.runs.update_s, kept)]
+            return [OperatorCost(f"store {tree} as runs", kept * self._chunks() * self.profile.runs.update_s, kept)]
         left, right = (self.inputs(side) for side in tree)
-        name = f"join {' '.join(leaves(tree[0]))} with {' '.join(leaves(tree[1]))}"
-        node = Part(name, self.node_s(left, right), self.flow(left).rows_per_s + self.flow(right).rows_per_s)
+        name = f"join {' '.join(tree_leaves(tree[0]))} with {' '.join(tree_leaves(tree[1]))}"
+        node = OperatorCost(name, self.node_s(left, right), self.flow(left).rows_per_s + self.flow(right).rows_per_s)
         return [*self.parts(tree[0]), *self.parts(tree[1]), node]
 
     def kept_rows(self, tree: Tree, *, is_root: bool = True) -> tuple[float, float]:
@@ -99,7 +99,7 @@ class TreeModel:
         return rows + sum(each[0] for each in below), rows * width + sum(each[1] for each in below)
 
     def inputs(self, tree: Tree) -> frozenset[int]:
-        return frozenset(self.config.aliases[alias] for alias in leaves(tree))
+        return frozenset(self.config.aliases[alias] for alias in tree_leaves(tree))
 
     def best(self) -> Tree:
         """The tree with the least cost: over all subsets and their splits for a few inputs, one input at a time for
@@ -121,7 +121,7 @@ class TreeModel:
                         best[left][0] + best[inputs - left][0] + self.node_s(left, inputs - left),
                         (best[left][1], best[inputs - left][1]),
                     )
-                    for left in _halves(inputs)
+                    for left in _list_splits(inputs)
                 )
                 best[inputs] = min(ways, key=lambda way: way[0])  # trees of equal cost have no order among them
         return best[frozenset(range(count))][1]
@@ -154,7 +154,7 @@ class TreeModel:
         passed = math.prod(each.share.value for each in self._asked(left, right))
         return min(1.0, self.share(left, right) / passed) if passed else 1.0
 
-    def _asked(self, left: frozenset[int], right: frozenset[int]) -> list[Check]:
+    def _asked(self, left: frozenset[int], right: frozenset[int]) -> list[ResidualPredicate]:
         """Predicates that can be asked once both sides are bound, and not before."""
         both = [each for each in self.workload.checks if each.inputs <= left | right]
         return [each for each in both if not (each.inputs <= left or each.inputs <= right)]
@@ -165,7 +165,7 @@ class TreeModel:
         return 1.0 + math.log2(1.0 + batches / (rate * self.workload.arriving.batch_s)) if rate else 1.0
 
 
-def _halves(inputs: frozenset[int]) -> list[frozenset[int]]:
+def _list_splits(inputs: frozenset[int]) -> list[frozenset[int]]:
     """One side of every split into two; the side with the smallest input, so that each split comes once."""
     first, *others = sorted(inputs)
     return [

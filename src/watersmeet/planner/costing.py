@@ -29,7 +29,7 @@ from watersmeet.planner.cost_of_loops import LoopsModel
 from watersmeet.planner.cost_of_runs import RunsModel
 from watersmeet.planner.cost_of_trees import TreeModel
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.plan_cost import Costed, Part, PlanCost
+from watersmeet.planner.plan_cost import CostedPlan, OperatorCost, PlanCost
 from watersmeet.planner.workload import Workload
 
 #: Up to so many inputs every order is considered, by dynamic programming over subsets: n · 2ⁿ steps.
@@ -39,11 +39,11 @@ MOST_EXACT = 8
 #: binds.
 LoopCost = Callable[[frozenset[int], float, int], float]
 #: How many combinations there are once the input is bound, per combination before.
-Growth = Callable[[frozenset[int], int], float]
+Fanout = Callable[[frozenset[int], int], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class ProbeOrder:
     """An order of the other inputs, its cost per row of the origin, and whether it is known to be the best."""
 
     order: tuple[int, ...]
@@ -52,17 +52,17 @@ class Ordered:
 
 
 #: Whether an algorithm can bind the input after the set of inputs bound so far.
-Allowed = Callable[[frozenset[int], int], bool]
+IsAllowed = Callable[[frozenset[int], int], bool]
 
 
 def best_order(
     origin: int,
     inputs: int,
     loop_cost: LoopCost,
-    growth: Growth,
-    allowed: Allowed | None = None,
+    growth: Fanout,
+    allowed: IsAllowed | None = None,
     preferred: Sequence[int] = (),
-) -> Ordered:
+) -> ProbeOrder:
     """Return the cheapest order among those allowed, or among all of them when none is allowed; between equals the
     `preferred` one.
 
@@ -71,7 +71,7 @@ def best_order(
     """
     targets = [*preferred, *(i for i in range(inputs) if i not in preferred)]
     if inputs > MOST_EXACT:
-        return _greedy(origin, inputs, loop_cost, growth, allowed)
+        return _greedy_order(origin, inputs, loop_cost, growth, allowed)
     start = frozenset({origin})
     best: dict[frozenset[int], tuple[float, float, tuple[int, ...]]] = {start: (0.0, 1.0, ())}
     for _ in range(inputs - 1):
@@ -88,10 +88,12 @@ def best_order(
             return best_order(origin, inputs, loop_cost, growth, preferred=preferred)
         best = reached
     ((cost, _, order),) = best.values()
-    return Ordered(order, cost, exact=True)
+    return ProbeOrder(order, cost, exact=True)
 
 
-def _greedy(origin: int, inputs: int, loop_cost: LoopCost, growth: Growth, allowed: Allowed | None = None) -> Ordered:
+def _greedy_order(
+    origin: int, inputs: int, loop_cost: LoopCost, growth: Fanout, allowed: IsAllowed | None = None
+) -> ProbeOrder:
     """Add the input that leaves the fewest combinations; the cheapest loop among equals."""
     known, cost, rows = frozenset({origin}), 0.0, 1.0
     order: tuple[int, ...] = ()
@@ -102,7 +104,7 @@ def _greedy(origin: int, inputs: int, loop_cost: LoopCost, growth: Growth, allow
         cost += loop_cost(known, rows, target)
         rows *= growth(known, target)
         order, known = (*order, target), known | {target}
-    return Ordered(order, cost, exact=False)
+    return ProbeOrder(order, cost, exact=False)
 
 
 __all__ = ["Costed", "Part", "PlanCost", "costed"]
@@ -111,72 +113,74 @@ __all__ = ["Costed", "Part", "PlanCost", "costed"]
 MOST_PERMUTED = 5
 
 
-class Model(Protocol):
+class AlgorithmModel(Protocol):
     """How an algorithm spends time: in loops, by the origin and the inputs bound before, and on keeping its structures."""
 
     def growth(self, origin: int, known: frozenset[int], target: int) -> float: ...
 
     def loop_s(self, origin: int, known: frozenset[int], target: int) -> float: ...
 
-    def upkeep(self) -> list[Part]: ...
+    def upkeep(self) -> list[OperatorCost]: ...
 
     def window_rows(self, target: int) -> float: ...
 
 
-def costed(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> Costed:
+def cost_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> CostedPlan:
     """Fill the tree or the orders that the plan leaves open with the cheapest ones, and predict the cost of the filled
     plan.
     """
     parts_of_plan = list_open_parts(plan)
     if parts_of_plan.has_tree:
         tree = TreeModel(config, workload, profile).best() if plan.tree is None else plan.tree
-        return _costed_tree(config, workload, profile, replace(plan, tree=tree), tree)
-    model = model_of(config, workload, profile, plan)
+        return _cost_tree(config, workload, profile, replace(plan, tree=tree), tree)
+    model = build_cost_model(config, workload, profile, plan)
     if parts_of_plan.orders == GLOBAL:
-        plan = _with_global_order(config, workload, model, plan)
-        orders = {i: _global_order(config, model, i, plan.global_order) for i in config.stream_numbers}
+        plan = _fill_global_order(config, workload, model, plan)
+        orders = {i: _cost_global_order(config, model, i, plan.global_order) for i in config.stream_numbers}
     else:
-        orders = {i: _order(config, model, plan, i) for i in config.stream_numbers}
-    rows_out = _rows_out(config, workload)
-    parts = [*_taken_in(config, workload, profile), *model.upkeep()]
+        orders = {i: _choose_probe_order(config, model, plan, i) for i in config.stream_numbers}
+    rows_out = _estimate_rows_out(config, workload)
+    parts = [*_ingest_costs(config, workload, profile), *model.upkeep()]
     for i, ordered in orders.items():
         origin = workload.inputs[i]
         path = " → ".join(config.inputs[j].alias for j in (i, *ordered.order))
-        parts.append(Part(f"probe {path}", origin.kept_per_s.value * ordered.cost, origin.kept_per_s.value))
-    parts.append(Part("emit", rows_out * profile.row_out_s, rows_out))
-    state_rows, state_bytes = _base_state(workload)
+        parts.append(OperatorCost(f"probe {path}", origin.kept_per_s.value * ordered.cost, origin.kept_per_s.value))
+    parts.append(OperatorCost("emit", rows_out * profile.row_out_s, rows_out))
+    state_rows, state_bytes = _estimate_base_state(workload)
     named = tuple(
         (config.inputs[i].alias, tuple(config.inputs[j].alias for j in ordered.order)) for i, ordered in orders.items()
     )
     if parts_of_plan.orders == PER_ORIGIN:
         plan = add_orders(plan, named)
-    return Costed(plan, PlanCost(tuple(parts), state_rows, state_bytes, rows_out))
+    return CostedPlan(plan, PlanCost(tuple(parts), state_rows, state_bytes, rows_out))
 
 
-def _costed_tree(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan, tree: Tree) -> Costed:
+def _cost_tree(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan, tree: Tree) -> CostedPlan:
     """A tree has no orders to choose; its nodes keep rows of their own beside the base windows."""
     model = TreeModel(config, workload, profile)
-    rows_out = _rows_out(config, workload)
+    rows_out = _estimate_rows_out(config, workload)
     parts = [
-        *_taken_in(config, workload, profile),
+        *_ingest_costs(config, workload, profile),
         *model.parts(tree),
-        Part("emit", rows_out * profile.row_out_s, rows_out),
+        OperatorCost("emit", rows_out * profile.row_out_s, rows_out),
     ]
-    (rows, size), (kept_rows, kept_bytes) = _base_state(workload), model.kept_rows(tree)
-    return Costed(plan, PlanCost(tuple(parts), rows + kept_rows, size + kept_bytes, rows_out))
+    (rows, size), (kept_rows, kept_bytes) = _estimate_base_state(workload), model.kept_rows(tree)
+    return CostedPlan(plan, PlanCost(tuple(parts), rows + kept_rows, size + kept_bytes, rows_out))
 
 
-def _rows_out(config: JoinConfig, workload: Workload) -> float:
-    return sum(workload.inputs[i].kept_per_s.value * _results(config, workload, i) for i in config.stream_numbers)
+def _estimate_rows_out(config: JoinConfig, workload: Workload) -> float:
+    return sum(
+        workload.inputs[i].kept_per_s.value * _results_per_row(config, workload, i) for i in config.stream_numbers
+    )
 
 
-def _base_state(workload: Workload) -> tuple[float, float]:
+def _estimate_base_state(workload: Workload) -> tuple[float, float]:
     """Rows and bytes of the base windows."""
     rows = sum(each.held_rows.value for each in workload.inputs)
     return rows, sum(each.held_rows.value * each.row_bytes.value for each in workload.inputs)
 
 
-def model_of(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> Model:
+def build_cost_model(config: JoinConfig, workload: Workload, profile: Profile, plan: Plan) -> AlgorithmModel:
     return (
         RunsModel(config, workload, profile)
         if plan.algorithm == "runs"
@@ -184,21 +188,21 @@ def model_of(config: JoinConfig, workload: Workload, profile: Profile, plan: Pla
     )
 
 
-def _with_global_order(config: JoinConfig, workload: Workload, model: Model, plan: Plan) -> Plan:
+def _fill_global_order(config: JoinConfig, workload: Workload, model: AlgorithmModel, plan: Plan) -> Plan:
     """Fill an open global order: the cheapest of all orders for a few inputs, the structural one for many."""
     if plan.global_order or plan.orders or len(config.inputs) > MOST_PERMUTED:
         return fill_by_structure(config, plan)
 
     def cpu_per_s(names: tuple[str, ...]) -> float:
         return sum(
-            workload.inputs[i].kept_per_s.value * _global_order(config, model, i, names).cost
+            workload.inputs[i].kept_per_s.value * _cost_global_order(config, model, i, names).cost
             for i in config.stream_numbers
         )
 
     return replace(plan, global_order=min(permutations(each.alias for each in config.inputs), key=cpu_per_s))
 
 
-def _global_order(config: JoinConfig, model: Model, origin: int, names: tuple[str, ...]) -> Ordered:
+def _cost_global_order(config: JoinConfig, model: AlgorithmModel, origin: int, names: tuple[str, ...]) -> ProbeOrder:
     """Return one order of all windows with its cost per row of the origin, which is the only row scanned at its own
     loop.
 
@@ -211,10 +215,10 @@ def _global_order(config: JoinConfig, model: Model, origin: int, names: tuple[st
         cost += rows * model.loop_s(origin, known, target) * share
         rows *= model.growth(origin, known, target) * share
         known |= {target}
-    return Ordered(tuple(target for target in order if target != origin), cost, exact=True)
+    return ProbeOrder(tuple(target for target in order if target != origin), cost, exact=True)
 
 
-def _order(config: JoinConfig, model: Model, plan: Plan, origin: int) -> Ordered:
+def _choose_probe_order(config: JoinConfig, model: AlgorithmModel, plan: Plan, origin: int) -> ProbeOrder:
     """Return the pinned order of an origin, or the cheapest one that the algorithm can run, with its cost per row of
     the origin.
     """
@@ -241,27 +245,31 @@ def _order(config: JoinConfig, model: Model, plan: Plan, origin: int) -> Ordered
         cost += loop_cost(known, rows, target)
         rows *= growth(known, target)
         known |= {target}
-    return Ordered(order, cost, exact=True)
+    return ProbeOrder(order, cost, exact=True)
 
 
-def _taken_in(config: JoinConfig, workload: Workload, profile: Profile) -> list[Part]:
+def _ingest_costs(config: JoinConfig, workload: Workload, profile: Profile) -> list[OperatorCost]:
     """Rows coming in and being selected, and what a batch takes whatever it holds."""
     parts = []
     for i in config.stream_numbers:
         source, each = config.inputs[i], workload.inputs[i]
-        parts.append(Part(f"ingest {source.alias}", each.rows_per_s.value * profile.row_in_s, each.rows_per_s.value))
+        parts.append(
+            OperatorCost(f"ingest {source.alias}", each.rows_per_s.value * profile.row_in_s, each.rows_per_s.value)
+        )
         if isinstance(source.window, RowsWindow):
-            parts.append(Part(f"count {source.alias}", each.rows_per_s.value * profile.count_s, each.rows_per_s.value))
+            parts.append(
+                OperatorCost(f"count {source.alias}", each.rows_per_s.value * profile.count_s, each.rows_per_s.value)
+            )
         if source.selection is not None:
             parts.append(
-                Part(f"select {source.alias}", each.rows_per_s.value * profile.select_s, each.rows_per_s.value)
+                OperatorCost(f"select {source.alias}", each.rows_per_s.value * profile.select_s, each.rows_per_s.value)
             )
     batches = 1 / workload.arriving.batch_s
-    parts.append(Part("batches", batches * profile.batch_s, batches))
+    parts.append(OperatorCost("batches", batches * profile.batch_s, batches))
     return parts
 
 
-def _results(config: JoinConfig, workload: Workload, origin: int) -> float:
+def _results_per_row(config: JoinConfig, workload: Workload, origin: int) -> float:
     """Combinations one row of the origin ends in; any order gives the same."""
     known, rows = frozenset({origin}), 1.0
     for target in (i for i in range(len(config.inputs)) if i != origin):

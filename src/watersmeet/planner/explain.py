@@ -8,8 +8,8 @@ from typing import Any
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.algebra.render import code, expression_text, paragraph, query_text, table
-from watersmeet.algebra.windows import FOREVER_US, duration_text
+from watersmeet.algebra.render import format_expression, format_query, html_code, html_paragraph, html_table
+from watersmeet.algebra.windows import FOREVER_US, format_sql_duration
 from watersmeet.errors import PlanError
 from watersmeet.operators.aggregate.config import build_aggregate_config
 from watersmeet.operators.shed.sampling import build_drop_boxes
@@ -21,11 +21,11 @@ from watersmeet.planner.cost_of_spark import Shuffle
 from watersmeet.planner.filling import fill_plan
 from watersmeet.planner.models.ayad_drops import SheddingPolicy
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.overload import Remedies, Situation, remedies
-from watersmeet.planner.plan_cost import Budget, Costed, PlanCost, bytes_text
+from watersmeet.planner.overload import CostingContext, Remedies, find_join_remedies
+from watersmeet.planner.plan_cost import Budget, CostedPlan, PlanCost, bytes_text
 from watersmeet.planner.samples import Samples
-from watersmeet.planner.search import searched
-from watersmeet.planner.workload import Arriving, Workload, workload_of
+from watersmeet.planner.search import search_plans
+from watersmeet.planner.workload import ArrivalPattern, Workload, estimate_workload
 from watersmeet.stats.estimate import Estimate
 from watersmeet.stats.stream_stats import StreamStats
 
@@ -45,13 +45,13 @@ class Explanation:
     config: JoinConfig
     workload: Workload
     stats: Mapping[str, StreamStats]
-    chosen: Costed
-    others: tuple[Costed, ...]
+    chosen: CostedPlan
+    others: tuple[CostedPlan, ...]
     budget: Budget
     profile: Profile
     all_plans: bool = False
     trace: tuple[str, ...] = ()  # how the plan was found
-    remedies: Remedies | None = (
+    find_join_remedies: Remedies | None = (
         None  # where the chosen plan does not keep up, and somebody wants to know what would help
     )
     engine: str = "embedded"
@@ -87,7 +87,7 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values, for programs."""
         return {
-            "query": query_text(self.bound.query),
+            "query": format_query(self.bound.query),
             "plan": self.plan.to_dict(),
             "cost": _cost_dict(self.chosen.cost),
             "utilisation": self.utilisation,
@@ -107,7 +107,7 @@ class Explanation:
             "checks": [
                 {"predicate": str(text), "share": _estimate_dict(each.share)}
                 for each in self.workload.checks
-                for text in [expression_text(each.predicate)]
+                for text in [format_expression(each.predicate)]
             ],
             "profile": {"name": self.profile.name, "source": self.profile.source},
         }
@@ -120,7 +120,7 @@ class Explanation:
 
     def _lines(self) -> Iterator[str]:
         cost = self.chosen.cost
-        yield from (query_text(self.bound.query), "", f"plan {self.plan.algorithm}")
+        yield from (format_query(self.bound.query), "", f"plan {self.plan.algorithm}")
         yield from self.notes
         for part in cost.parts:
             yield f"  {part.name:<32} {part.cpu_per_s:>10.3g} s per s  {part.rows_per_s:>12,.6g} rows per s"
@@ -154,7 +154,7 @@ class Explanation:
             for name, distinct in self.stats[source.name].distinct.items():
                 yield f"    {name}: {_said(distinct)} distinct values"
         for check in self.workload.checks:
-            yield f"  {expression_text(check.predicate)}: holds for {_said(check.share)} of the combinations"
+            yield f"  {format_expression(check.predicate)}: holds for {_said(check.share)} of the combinations"
         pairs = self._pairs()
         if pairs:
             yield "times in a result, given and derived"
@@ -236,7 +236,7 @@ def explained(
     plan: Plan | None = None,
     all_plans: bool = False,
     samples: Samples | None = None,
-    arriving: Arriving | None = None,
+    arriving: ArrivalPattern | None = None,
     reason: str = "",
     wishes: SheddingPolicy | None = None,
     engine: str = "embedded",
@@ -254,21 +254,21 @@ def explained(
         grouped = build_aggregate_config(
             bound, None if sheds else plan
         )  # what is shed is joined first, by any plan for joins
-        workload = hold_full_windows(grouped.join, workload_of(bound, grouped.join, stats, samples, arriving))
-        situation = Situation(grouped.join, workload, profile, budget or Budget(), engine, shuffle=shuffle)
+        workload = hold_full_windows(grouped.join, estimate_workload(bound, grouped.join, stats, samples, arriving))
+        situation = CostingContext(grouped.join, workload, profile, budget or Budget(), engine, shuffle=shuffle)
         costs = AggregationCosts(bound, grouped, stats, situation)
         about = _explained_aggregation(costs, plan, wishes, all_plans, is_pinned=plan is not None and not reason)
         return replace(about, trace=(*about.trace, reason)) if reason else about
     config = compile_join_config(bound, plan or Plan())
-    now = Situation(
+    now = CostingContext(
         config,
-        workload_of(bound, config, stats, samples, arriving),
+        estimate_workload(bound, config, stats, samples, arriving),
         profile,
         budget or Budget(),
         engine,
         shuffle=shuffle,
     )
-    search = searched(bound, config, now.workload, profile, now.budget)
+    search = search_plans(bound, config, now.workload, profile, now.budget)
     found, trace = [now.on_engine(now.workload, each) for each in search.found], search.trace
     chosen = found[0]
     if plan is not None:
@@ -280,7 +280,7 @@ def explained(
     helps = None
     if wishes is not None and now.budget.shortfall(chosen.cost) is not None:
         open_plans = [plan] if plan is not None and not reason else [replace(each.plan, orders=()) for each in found]
-        helps = remedies(now, chosen.cost, chosen.plan, open_plans, wishes)
+        helps = find_join_remedies(now, chosen.cost, chosen.plan, open_plans, wishes)
     config = compile_join_config(bound, chosen.plan)
     return Explanation(
         bound,
@@ -365,7 +365,7 @@ def _said(estimate: Estimate) -> str:
 
 
 def _length(length_us: int) -> str:
-    return duration_text(length_us).lower()
+    return format_sql_duration(length_us).lower()
 
 
 _HTML_PLANS = 10
@@ -378,20 +378,20 @@ def explanation_html(facts: Mapping[str, Any]) -> str:
 
 def _html_parts(facts: Mapping[str, Any]) -> Iterator[str]:
     cost = facts["cost"]
-    yield code(facts["query"])
+    yield html_code(facts["query"])
     verdict = "it keeps up" if facts["feasible"] else f"it cannot keep up: {facts['reason']}"
-    yield paragraph(f"plan {_plan_name(facts['plan'])}: {verdict}", strong=True)
-    yield paragraph(
+    yield html_paragraph(f"plan {_plan_name(facts['plan'])}: {verdict}", strong=True)
+    yield html_paragraph(
         f"{facts['utilisation']:.1%} of the processors, {cost['state_rows']:,.0f} rows of state in {cost['state_bytes'] / 1e6:,.1f} MB, "
         f"{cost['rows_out_per_s']:,.6g} rows out per second"
     )
     operators = [(each["name"], f"{each['cpu_per_s']:.3g}", f"{each['rows_per_s']:,.6g}") for each in cost["operators"]]
-    yield table(("operator", "CPU s per s", "rows per s"), operators, "predicted cost")
-    yield table(
+    yield html_table(("operator", "CPU s per s", "rows per s"), operators, "predicted cost")
+    yield html_table(
         ("source", "window", "rows per s", "rows held"), [_input_row(each) for each in facts["inputs"]], "streams"
     )
     if facts["alternatives"]:
-        yield table(("plan", "CPU s per s", "times as much"), _losing_plans(facts), "plans that lost")
+        yield html_table(("plan", "CPU s per s", "times as much"), _losing_plans(facts), "plans that lost")
 
 
 def _input_row(each: Mapping[str, Any]) -> tuple[str, str, str, str]:

@@ -20,7 +20,7 @@ from watersmeet.operators.window_join.tactics.plan_defaults import (
     list_open_parts,
 )
 from watersmeet.operators.window_join.tactics.registry import find_tactic
-from watersmeet.planner.costing import costed
+from watersmeet.planner.costing import cost_plan
 from watersmeet.planner.models.profile import Profile
 from watersmeet.planner.workload import Workload
 
@@ -38,7 +38,7 @@ def fill_plan(config: JoinConfig, workload: Workload, profile: Profile, plan: Pl
     stand.
     """
     plan = fill_intervals(config, plan)
-    candidates = [costed(config, workload, profile, each) for each in _fill_indexes(config, workload, plan)]
+    candidates = [cost_plan(config, workload, profile, each) for each in _fill_indexes(config, workload, plan)]
     for each in sorted(candidates, key=lambda each: each.cost.cpu_per_s):
         if can_run(config, each.plan):
             return fill_by_structure(config, each.plan)

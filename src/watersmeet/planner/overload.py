@@ -29,7 +29,7 @@ from watersmeet.errors import PlanError, listing
 from watersmeet.operators.shed.sampling import DropBox
 from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.planner.cost_of_spark import Shuffle, on_spark
-from watersmeet.planner.costing import Part, costed
+from watersmeet.planner.costing import OperatorCost, cost_plan
 from watersmeet.planner.models.ayad_drops import (
     DEFAULT_POLICY,
     LAST_STEP,
@@ -41,7 +41,7 @@ from watersmeet.planner.models.ayad_drops import (
     shrink_to_load,
 )
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.plan_cost import Budget, Costed, PlanCost, bytes_text
+from watersmeet.planner.plan_cost import Budget, CostedPlan, PlanCost, bytes_text
 from watersmeet.planner.workload import InputEstimate, Workload
 from watersmeet.stats.estimate import Estimate, derive
 
@@ -72,7 +72,7 @@ class Approximation:
     dropped.
     """
 
-    costed: Costed
+    cost_plan: CostedPlan
     keep: tuple[tuple[str, float], ...]  # by stream name
     whole_answer_per_s: float
 
@@ -86,7 +86,7 @@ class Approximation:
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class CostingContext:
     """What is to be run, on what. With the engine "spark", what Spark takes on top counts."""
 
     config: JoinConfig
@@ -94,27 +94,27 @@ class Situation:
     profile: Profile
     budget: Budget
     engine: str = "embedded"
-    operator: Callable[[Workload, Plan], Costed] | None = None  # costs the operator on a workload; None: the join
+    operator: Callable[[Workload, Plan], CostedPlan] | None = None  # costs the operator on a workload; None: the join
     shuffle: Shuffle | None = None  # on Spark: rows that travel, with their copies
 
-    def cost(self, plan: Plan, keep: Mapping[str, float]) -> Costed:
+    def cost(self, plan: Plan, keep: Mapping[str, float]) -> CostedPlan:
         """The plan's cost when these shares are kept, by stream name; streams not named are kept whole."""
-        left = thinned(self.config, self.workload, keep)
+        left = scale_rates(self.config, self.workload, keep)
         thin = self.cost_on(left, plan)
         boxes = [
-            Part(f"shed from {name}", rate * self.profile.select_s, rate)
+            OperatorCost(f"shed from {name}", rate * self.profile.select_s, rate)
             for name, rate in self.rates.items()
             if keep.get(name, 1.0) < 1
         ]
-        return Costed(thin.plan, replace(thin.cost, parts=(*boxes, *thin.cost.parts)))
+        return CostedPlan(thin.plan, replace(thin.cost, parts=(*boxes, *thin.cost.parts)))
 
-    def cost_on(self, left: Workload, plan: Plan) -> Costed:
+    def cost_on(self, left: Workload, plan: Plan) -> CostedPlan:
         """The cost of the plan, its drop boxes aside, on the workload that is left."""
         bare = replace(plan, drop=())
-        found = costed(self.config, left, self.profile, bare) if self.operator is None else self.operator(left, bare)
+        found = cost_plan(self.config, left, self.profile, bare) if self.operator is None else self.operator(left, bare)
         return self.on_engine(left, found)
 
-    def on_engine(self, left: Workload, found: Costed) -> Costed:
+    def on_engine(self, left: Workload, found: CostedPlan) -> CostedPlan:
         """The plan's cost with what the engine takes on top, when that much is left of the workload."""
         return (
             on_spark(self.config, left, self.profile, found, self.workload, self.shuffle)
@@ -122,10 +122,10 @@ class Situation:
             else found
         )
 
-    def pinned(self, plan: Plan, boxes: Mapping[str, DropBox]) -> Costed:
+    def pinned(self, plan: Plan, boxes: Mapping[str, DropBox]) -> CostedPlan:
         """The plan with its own drop boxes, and what it costs with them."""
         found = self.cost(plan, {name: box.keep for name, box in boxes.items()})
-        return Costed(replace(found.plan, drop=plan.drop, drop_seed=plan.drop_seed), found.cost)
+        return CostedPlan(replace(found.plan, drop=plan.drop, drop_seed=plan.drop_seed), found.cost)
 
     def load(self, plan: Plan, keep: Mapping[str, float]) -> float:
         return self.budget.load(self.cost(plan, keep).cost)
@@ -147,10 +147,10 @@ class Situation:
         return {name: all(rows for each, rows in windows if each == name) for name, _ in windows}
 
 
-def thinned(config: JoinConfig, workload: Workload, keep: Mapping[str, float]) -> Workload:
+def scale_rates(config: JoinConfig, workload: Workload, keep: Mapping[str, float]) -> Workload:
     """The workload with a share of each stream kept, by stream name."""
     inputs = tuple(
-        _thinner(each, keep.get(source.name, 1.0), counted=isinstance(source.window, RowsWindow))
+        _scale_input(each, keep.get(source.name, 1.0), counted=isinstance(source.window, RowsWindow))
         if source.is_stream
         else each
         for source, each in zip(config.inputs, workload.inputs, strict=True)
@@ -158,35 +158,41 @@ def thinned(config: JoinConfig, workload: Workload, keep: Mapping[str, float]) -
     return replace(workload, inputs=inputs, _matches={}, _reach={}, _key_shares={})
 
 
-def approximate(
-    now: Situation, plans: Sequence[Plan], wishes: SheddingPolicy = DEFAULT_POLICY, seed: int = 0
+def find_approximation(
+    now: CostingContext, plans: Sequence[Plan], wishes: SheddingPolicy = DEFAULT_POLICY, seed: int = 0
 ) -> Approximation:
     """The plan, with its drop rates, that puts out the most within the budget; of equals the one that costs less.
 
     Refused where not even the least that is asked for can be kept up with.
     """
-    least = least_shares(now, wishes)
+    least = minimum_shares(now, wishes)
     lowest = {name: max(share, _NOTHING) for name, share in least.items()}
     few = len(now.rates) <= MOST_SEARCHED
     tried = [
-        plan for plan in (_promising(now, plans) if few else _thinned_order(now, plans)) if now.load(plan, lowest) <= 1
+        plan
+        for plan in (_list_cheapest_plans(now, plans) if few else _plan_for_scaled_rates(now, plans))
+        if now.load(plan, lowest) <= 1
     ]
     if not tried:
-        raise PlanError("no plan keeps up even with the least that must be kept", hint=_why_not(now, plans, least))
-    rough = {plan: best_shares(now, plan, least, wishes, _ROUGH_STEP) for plan in tried}
+        raise PlanError(
+            "no plan keeps up even with the least that must be kept", hint=_describe_shortfall(now, plans, least)
+        )
+    rough = {plan: find_best_shares(now, plan, least, wishes, _ROUGH_STEP) for plan in tried}
     finalists = sorted(tried, key=lambda plan: -now.cost(plan, rough[plan]).cost.answer_per_s)[:FINALISTS]
-    found = [(plan, best_shares(now, plan, least, wishes) if few else rough[plan]) for plan in finalists]
+    found = [(plan, find_best_shares(now, plan, least, wishes) if few else rough[plan]) for plan in finalists]
     weighed = [(now.cost(plan, keep), keep) for plan, keep in found]
     most = max(each.cost.answer_per_s for each, _ in weighed)
     near = [pair for pair in weighed if pair[0].cost.answer_per_s >= most * (1 - 1e-9)]
     best, keep = min(near, key=lambda pair: pair[0].cost.cpu_per_s)
     whole = now.cost(best.plan, {}).cost.answer_per_s
     drop = tuple((name, 1 - share) for name, share in keep.items() if share < 1)
-    return Approximation(Costed(replace(best.plan, drop=drop, drop_seed=seed), best.cost), tuple(keep.items()), whole)
+    return Approximation(
+        CostedPlan(replace(best.plan, drop=drop, drop_seed=seed), best.cost), tuple(keep.items()), whole
+    )
 
 
-def best_shares(
-    now: Situation,
+def find_best_shares(
+    now: CostingContext,
     plan: Plan,
     least: Mapping[str, float],
     wishes: SheddingPolicy = DEFAULT_POLICY,
@@ -211,27 +217,27 @@ def best_shares(
 
     found: list[Shares] = []
     if any(counted.values()):
-        found.append(_knapsack(now, plan, least, wishes))
+        found.append(_solve_knapsack(now, plan, least, wishes))
     if not wishes.weights or not any(counted.values()):
         found += [climb_shares(output, load, least, start, last_step) for start in ({}, *found)]
     best = max(found, key=lambda keep: output(keep) if not wishes.weights else 0.0)
-    return {name: _rounded(share, least[name]) for name, share in best.items()}
+    return {name: _round_share(share, least[name]) for name, share in best.items()}
 
 
-def window_scale(now: Situation, plan: Plan) -> float | None:
+def find_window_scale(now: CostingContext, plan: Plan) -> float | None:
     """How many times as long the windows may be for the plan to keep up, or None where no window is short enough."""
-    if now.budget.load(_scaled_windows(now, plan, 1e-6)) > 1:
+    if now.budget.load(_cost_with_scaled_windows(now, plan, 1e-6)) > 1:
         return None
     fits, too_long = 1e-6, 1.0
     for _ in range(30):
         middle = (fits * too_long) ** 0.5
         fits, too_long = (
-            (middle, too_long) if now.budget.load(_scaled_windows(now, plan, middle)) <= 1 else (fits, middle)
+            (middle, too_long) if now.budget.load(_cost_with_scaled_windows(now, plan, middle)) <= 1 else (fits, middle)
         )
     return fits
 
 
-def _knapsack(now: Situation, plan: Plan, least: Mapping[str, float], wishes: SheddingPolicy) -> Shares:
+def _solve_knapsack(now: CostingContext, plan: Plan, least: Mapping[str, float], wishes: SheddingPolicy) -> Shares:
     """What each stream adds to output and load when it alone is raised from its least; exact where both are linear in
     the shares.
     """
@@ -247,7 +253,7 @@ def _knapsack(now: Situation, plan: Plan, least: Mapping[str, float], wishes: Sh
     return shrink_to_load(lambda keep: now.load(plan, keep), lowest, shares)
 
 
-def _promising(now: Situation, plans: Sequence[Plan]) -> list[Plan]:
+def _list_cheapest_plans(now: CostingContext, plans: Sequence[Plan]) -> list[Plan]:
     """The cheapest plans at each thinning, each once."""
     open_plans = dict.fromkeys(replace(plan, drop=()) for plan in plans)
     everything = [dict.fromkeys(now.rates, share) for share in THINNINGS]
@@ -258,14 +264,14 @@ def _promising(now: Situation, plans: Sequence[Plan]) -> list[Plan]:
     return list(chosen)
 
 
-def _thinned_order(now: Situation, plans: Sequence[Plan]) -> list[Plan]:
+def _plan_for_scaled_rates(now: CostingContext, plans: Sequence[Plan]) -> list[Plan]:
     """The plan that costs least at a middle thinning, its orders fixed as they are best there."""
     keep = dict.fromkeys(now.rates, THINNINGS[1])
     costs = [now.cost(replace(plan, drop=()), keep) for plan in plans]
     return [min(costs, key=lambda each: now.budget.load(each.cost)).plan]
 
 
-def least_shares(now: Situation, wishes: SheddingPolicy) -> Shares:
+def minimum_shares(now: CostingContext, wishes: SheddingPolicy) -> Shares:
     rates = now.rates
     if strangers := sorted({*wishes.least_rows_per_s, *wishes.weights} - set(rates)):
         raise PlanError(
@@ -282,14 +288,14 @@ def least_shares(now: Situation, wishes: SheddingPolicy) -> Shares:
     }
 
 
-def _why_not(now: Situation, plans: Sequence[Plan], least: Mapping[str, float]) -> str:
+def _describe_shortfall(now: CostingContext, plans: Sequence[Plan], least: Mapping[str, float]) -> str:
     costs = [now.cost(plan, {name: max(share, _NOTHING) for name, share in least.items()}).cost for plan in plans]
     nearest = min(costs, key=now.budget.load)
     full = " ROWS windows stay full however much is dropped." if any(now.counted.values()) else ""
     return f"{now.budget.shortfall(nearest)}.{full}"
 
 
-def _thinner(each: InputEstimate, share: float, *, counted: bool) -> InputEstimate:
+def _scale_input(each: InputEstimate, share: float, *, counted: bool) -> InputEstimate:
     if share == 1:
         return each
 
@@ -300,7 +306,7 @@ def _thinner(each: InputEstimate, share: float, *, counted: bool) -> InputEstima
     return replace(each, rows_per_s=part(each.rows_per_s), kept_per_s=part(each.kept_per_s), held_rows=held)
 
 
-def _scaled_windows(now: Situation, plan: Plan, scale: float) -> PlanCost:
+def _cost_with_scaled_windows(now: CostingContext, plan: Plan, scale: float) -> PlanCost:
     inputs = tuple(
         replace(each, held_rows=derive(each.held_rows.value * scale, each.held_rows)) if source.is_stream else each
         for source, each in zip(now.config.inputs, now.workload.inputs, strict=True)
@@ -310,7 +316,7 @@ def _scaled_windows(now: Situation, plan: Plan, scale: float) -> PlanCost:
     return now.cost_on(shorter, plan).cost
 
 
-def _rounded(share: float, least: float) -> float:
+def _round_share(share: float, least: float) -> float:
     """Down to a whole number of places, so that what is said is what is dropped and still fits; never below the least."""
     return 1.0 if share >= 1 else max(least, int(share / _PLACES) * _PLACES)
 
@@ -321,7 +327,7 @@ class Remedies:
 
     processors: float | None
     memory_bytes: float | None
-    window_scale: float | None
+    find_window_scale: float | None
     approximation: Approximation | None
     refusal: str | None = None  # why there is no approximation
 
@@ -334,7 +340,7 @@ class Remedies:
         if self.window_scale is not None:
             yield f"windows {self.window_scale:.2g} times as long"
         if self.approximation is not None:
-            yield drops_text(self.approximation)
+            yield describe_drops(self.approximation)
         elif self.refusal is not None:
             yield f"dropping rows does not help: {self.refusal}"
 
@@ -357,14 +363,14 @@ class Remedies:
         }
 
 
-def remedies(
-    now: Situation, cost: PlanCost, plan: Plan, plans: Sequence[Plan], wishes: SheddingPolicy = DEFAULT_POLICY
+def find_join_remedies(
+    now: CostingContext, cost: PlanCost, plan: Plan, plans: Sequence[Plan], wishes: SheddingPolicy = DEFAULT_POLICY
 ) -> Remedies:
     """What would help a plan that costs too much; the drop boxes are searched over all the plans given."""
-    return find_remedies(now, cost, plan, lambda: approximate(now, plans, wishes))
+    return find_remedies(now, cost, plan, lambda: find_approximation(now, plans, wishes))
 
 
-def find_remedies(now: Situation, cost: PlanCost, plan: Plan, shed: Callable[[], Approximation]) -> Remedies:
+def find_remedies(now: CostingContext, cost: PlanCost, plan: Plan, shed: Callable[[], Approximation]) -> Remedies:
     """What would help a plan that costs too much; `shed` finds the drop rates, or refuses with the reason."""
     budget = now.budget
     processors = cost.cpu_per_s / (1 - budget.headroom) if cost.cpu_per_s > budget.cpu_per_s else None
@@ -373,10 +379,10 @@ def find_remedies(now: Situation, cost: PlanCost, plan: Plan, shed: Callable[[],
         found, refusal = shed(), None
     except PlanError as error:
         found, refusal = None, error.hint or str(error)
-    return Remedies(processors, memory, window_scale(now, plan), found, refusal)
+    return Remedies(processors, memory, find_window_scale(now, plan), found, refusal)
 
 
-def drops_text(found: Approximation) -> str:
+def describe_drops(found: Approximation) -> str:
     """The drop rates of an approximation in words."""
     drops = " and ".join(f"{1 - share:.1%} of {name}" for name, share in found.keep if share < 0.9995)
     if found.costed.cost.combinations_per_s is not None:

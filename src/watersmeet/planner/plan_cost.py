@@ -59,7 +59,7 @@ def bytes_text(count: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OperatorCost:
     """One operator's share of the cost, with the rows it handles per second."""
 
     name: str
@@ -75,7 +75,7 @@ class PlanCost:
     query.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[OperatorCost, ...]
     state_rows: float
     state_bytes: float
     rows_out_per_s: float
@@ -94,7 +94,7 @@ class PlanCost:
 
 
 @dataclass(frozen=True, slots=True)
-class Costed:
+class CostedPlan:
     """A plan with its predicted cost."""
 
     plan: Plan

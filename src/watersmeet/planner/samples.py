@@ -38,14 +38,14 @@ Floats = NDArray[np.float64]
 SAMPLE_ROWS = 8_192
 
 #: Combinations a predicate is tried on.
-TRIED = 4_096
+SAMPLE_COMBINATIONS = 4_096
 
 #: So many matching pairs are believed; fewer only where keys of so many values would have shown as many.
 ENOUGH_HITS = 30.0
 
 
 @dataclass(frozen=True)
-class Sample:
+class InputSample:
     """Rows of an input that passed its own predicates, out of `looked_at`."""
 
     pane: Pane
@@ -56,21 +56,21 @@ class Sample:
         return measure_selectivity(np.arange(self.looked_at) < len(self.pane))
 
 
-def sample_of(source: JoinInput, table: pa.Table, times: Int64s) -> Sample:
+def draw_sample(source: JoinInput, table: pa.Table, times: Int64s) -> InputSample:
     """A sample of a table's rows; the same table gives the same sample, but two inputs that read it get different ones."""
     chosen = draw_sample_rows(table.num_rows, SAMPLE_ROWS, seed=source.number)
     if chosen is not None:
         table, times = table.take(pa.array(chosen)), times[chosen]
     order = np.argsort(times, kind="stable")
     rows = drop_raising_rows(source, ReleasedRows(table.take(pa.array(order)), times[order], None))
-    return Sample(build_pane(source, rows), times.size)
+    return InputSample(build_pane(source, rows), times.size)
 
 
 @dataclass(frozen=True)
 class Samples:
     """Samples by input number; inputs without one are known by their statistics alone."""
 
-    by_input: Mapping[int, Sample] = field(default_factory=dict)
+    by_input: Mapping[int, InputSample] = field(default_factory=dict)
     _counts: dict[int, dict[int, Floats]] = field(default_factory=dict, repr=False)
     _shares: dict[tuple[int, frozenset[int]], tuple[float, float]] = field(default_factory=dict, repr=False)
 
@@ -114,9 +114,9 @@ class Samples:
             return self.by_input[number].pane.columns[wanted.name].take(pa.array(rows[number]))
 
         left = maybe_true(
-            given, column, TRIED
+            given, column, SAMPLE_COMBINATIONS
         ).keep  # errors count on results only, which these combinations need not be
-        return measure_selectivity(maybe_true((check,), column, TRIED).keep[left])
+        return measure_selectivity(maybe_true((check,), column, SAMPLE_COMBINATIONS).keep[left])
 
     def _tried(self, config: JoinConfig, numbers: list[int]) -> dict[int, Int64s]:
         """Rows at random, those after the first at random inside the time bounds that the first one sets, where there
@@ -124,10 +124,10 @@ class Samples:
         """
         rng = np.random.default_rng(numbers)
         first = numbers[0]
-        rows = {first: rng.integers(0, len(self.by_input[first].pane), TRIED)}
+        rows = {first: rng.integers(0, len(self.by_input[first].pane), SAMPLE_COMBINATIONS)}
         for other in numbers[1:]:
             pane = self.by_input[other].pane
-            low, high = np.zeros(TRIED, np.int64), np.full(TRIED, len(pane), np.int64)
+            low, high = np.zeros(SAMPLE_COMBINATIONS, np.int64), np.full(SAMPLE_COMBINATIONS, len(pane), np.int64)
             if config.inputs[first].is_stream and config.inputs[other].is_stream:
                 times = self.by_input[first].pane.times[rows[first]]
                 before_us, after_us = (

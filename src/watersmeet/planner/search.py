@@ -20,10 +20,10 @@ from watersmeet.operators.window_join.config import JoinConfig, build_join_confi
 from watersmeet.operators.window_join.tactics.plan_defaults import fill_intervals
 from watersmeet.operators.window_join.tactics.registry import compile_join_config, find_tactic
 from watersmeet.planner.cost_of_trees import TreeModel
-from watersmeet.planner.costing import costed
+from watersmeet.planner.costing import cost_plan
 from watersmeet.planner.filling import MOST_MIXED, can_run, sized_index
 from watersmeet.planner.models.profile import Profile
-from watersmeet.planner.plan_cost import Budget, Costed
+from watersmeet.planner.plan_cost import Budget, CostedPlan
 from watersmeet.planner.workload import Workload
 
 #: A hash bucket: where it begins and where it ends.
@@ -31,7 +31,7 @@ BUCKET_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Searching:
+class PlanSearch:
     """What rules work on: the query and what is known of it, the plans proposed so far, and those that have a cost."""
 
     bound: BoundQuery
@@ -40,39 +40,39 @@ class Searching:
     profile: Profile
     budget: Budget
     plans: tuple[Plan, ...] = ()
-    found: tuple[Costed, ...] = ()
+    found: tuple[CostedPlan, ...] = ()
     trace: tuple[str, ...] = ()
 
-    def with_plans(self, plans: Iterator[Plan] | list[Plan]) -> Searching:
+    def with_plans(self, plans: Iterator[Plan] | list[Plan]) -> PlanSearch:
         return replace(self, plans=(*self.plans, *plans))
 
 
-Rule = Callable[[Searching], Searching]
+Rule = Callable[[PlanSearch], PlanSearch]
 
 
-def grouped_runs(search: Searching) -> Searching:
+def grouped_runs(search: PlanSearch) -> PlanSearch:
     """The production tactic, which runs every query."""
     return search.with_plans([Plan("runs")])
 
 
-def nested_loops(search: Searching) -> Searching:
+def nested_loops(search: PlanSearch) -> PlanSearch:
     """Eager, and lazy with an interval a tenth of the shortest window: the first paper's joins without an index."""
     plans = [Plan("eager-nlj")] if len(search.config.inputs) > 1 else []
-    return search.with_plans([*plans, *(_lazily(search, Plan("lazy-nlj")) if plans else ())])
+    return search.with_plans([*plans, *(_with_intervals(search, Plan("lazy-nlj")) if plans else ())])
 
 
-def hash_joins(search: Searching) -> Searching:
+def hash_joins(search: PlanSearch) -> PlanSearch:
     """As many buckets as a window has distinct keys, so that a bucket holds about one key."""
     config = search.config
     if len(config.inputs) < 2 or not any(each.keys for each in config.inputs):
         return search
     indexes = tuple((each.alias, sized_index("hash", search.workload, each.number)) for each in config.inputs)
     return search.with_plans(
-        [Plan("eager-hash", indexes=indexes), *_lazily(search, Plan("lazy-hash", indexes=indexes))]
+        [Plan("eager-hash", indexes=indexes), *_with_intervals(search, Plan("lazy-hash", indexes=indexes))]
     )
 
 
-def indexed_windows(search: Searching) -> Searching:
+def indexed_windows(search: PlanSearch) -> PlanSearch:
     """An index of any kind per window: the asymmetric joins of the third paper."""
     aliases = [each.alias for each in search.config.inputs]
     if len(aliases) < 2:
@@ -86,14 +86,14 @@ def indexed_windows(search: Searching) -> Searching:
     return search.with_plans(plans)
 
 
-def join_trees(search: Searching) -> Searching:
+def join_trees(search: PlanSearch) -> PlanSearch:
     """The best tree of two-input joins, bushy ones included; selections stand below every join."""
     if len(search.config.inputs) < 3:
         return search
     return search.with_plans([Plan("tree", tree=TreeModel(search.config, search.workload, search.profile).best())])
 
 
-def share_out_buckets(search: Searching) -> Searching:
+def share_out_buckets(search: PlanSearch) -> PlanSearch:
     """Where memory is short, buckets by the square root of what probing a window costs with one: fast streams' windows
     get more.
 
@@ -105,10 +105,10 @@ def share_out_buckets(search: Searching) -> Searching:
         return search
     windows = sum(each.held_rows.value * each.row_bytes.value for each in search.workload.inputs)
     most = max(len(search.config.inputs), int((search.budget.memory_bytes - windows) / BUCKET_BYTES))
-    return replace(search, plans=tuple(_within(search, plan, most) for plan in search.plans))
+    return replace(search, plans=tuple(_limit_buckets(search, plan, most) for plan in search.plans))
 
 
-def drop_what_cannot_run(search: Searching) -> Searching:
+def drop_what_cannot_run(search: PlanSearch) -> PlanSearch:
     """Drop plans that their algorithm refuses. Orders are still open, so one configuration serves all plans of an
     algorithm.
     """
@@ -116,21 +116,21 @@ def drop_what_cannot_run(search: Searching) -> Searching:
     return replace(search, plans=tuple(plan for plan in dict.fromkeys(search.plans) if _can_run(configs, plan)))
 
 
-def predict_costs(search: Searching) -> Searching:
+def predict_costs(search: PlanSearch) -> PlanSearch:
     """Cost each plan with the cheapest order for each origin filled in. Drop plans that their algorithm refuses by
     those orders.
     """
     configs = _configs(search.bound)
-    found = (costed(search.config, search.workload, search.profile, plan) for plan in search.plans)
+    found = (cost_plan(search.config, search.workload, search.profile, plan) for plan in search.plans)
     return replace(search, found=tuple(each for each in found if _can_run(configs, each.plan)))
 
 
-def cheapest_first(search: Searching) -> Searching:
+def cheapest_first(search: PlanSearch) -> PlanSearch:
     """By CPU or by memory, as the budget asks; the other decides between equals. What does not fit the budget comes
     after what does.
     """
 
-    def rank(each: Costed) -> tuple[bool, float, float]:
+    def rank(each: CostedPlan) -> tuple[bool, float, float]:
         cpu, memory = each.cost.cpu_per_s, each.cost.state_bytes
         first, second = (cpu, memory) if search.budget.objective == "cpu" else (memory, cpu)
         return search.budget.shortfall(each.cost) is not None, first, second
@@ -142,38 +142,38 @@ PROPOSING: tuple[Rule, ...] = (grouped_runs, nested_loops, hash_joins, indexed_w
 RULES: tuple[Rule, ...] = (*PROPOSING, share_out_buckets, drop_what_cannot_run, predict_costs, cheapest_first)
 
 
-def searched(
+def search_plans(
     bound: BoundQuery,
     config: JoinConfig,
     workload: Workload,
     profile: Profile,
     budget: Budget | None = None,
     rules: tuple[Rule, ...] = RULES,
-) -> Searching:
+) -> PlanSearch:
     """All rules, one after the other. What a rule breaks is an error that names it."""
-    search = Searching(bound, config, workload, profile, budget or Budget())
+    search = PlanSearch(bound, config, workload, profile, budget or Budget())
     for rule in rules:
         after = rule(search)
-        broken = _broken(search, after)
+        broken = _find_violation(search, after)
         if broken:
             raise InternalError(f'rule "{rule.__name__}" of the optimizer {broken}')
-        search = replace(after, trace=(*search.trace, _said(rule, search, after)))
+        search = replace(after, trace=(*search.trace, _describe_rule(rule, search, after)))
     return search
 
 
-def candidates(
+def rank_plans(
     bound: BoundQuery, config: JoinConfig, workload: Workload, profile: Profile, budget: Budget | None = None
-) -> list[Costed]:
+) -> list[CostedPlan]:
     """All candidates with their costs, cheapest feasible first. Grouped runs always are one, so there is always a plan."""
-    return list(searched(bound, config, workload, profile, budget).found)
+    return list(search_plans(bound, config, workload, profile, budget).found)
 
 
-def open_plans(bound: BoundQuery, config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
+def list_open_plans(bound: BoundQuery, config: JoinConfig, workload: Workload, profile: Profile) -> list[Plan]:
     """All candidates, with the orders of their loops left open."""
-    return list(searched(bound, config, workload, profile, rules=(*PROPOSING, drop_what_cannot_run)).plans)
+    return list(search_plans(bound, config, workload, profile, rules=(*PROPOSING, drop_what_cannot_run)).plans)
 
 
-def _broken(before: Searching, after: Searching) -> str | None:
+def _find_violation(before: PlanSearch, after: PlanSearch) -> str | None:
     """What must hold after every rule: the question stays, a way to answer it stays, costs are numbers, plans name real
     sources.
     """
@@ -198,7 +198,7 @@ def _broken(before: Searching, after: Searching) -> str | None:
     return next((what for what, is_so in found.items() if is_so), None)
 
 
-def _said(rule: Rule, before: Searching, after: Searching) -> str:
+def _describe_rule(rule: Rule, before: PlanSearch, after: PlanSearch) -> str:
     name = rule.__name__.replace("_", " ")
     if after.found:
         first = after.found[0]
@@ -209,14 +209,14 @@ def _said(rule: Rule, before: Searching, after: Searching) -> str:
     )
 
 
-def _lazily(search: Searching, plan: Plan) -> Iterator[Plan]:
+def _with_intervals(search: PlanSearch, plan: Plan) -> Iterator[Plan]:
     """Yield the plan with its intervals, where there is a window in time to derive them from."""
     full = fill_intervals(search.config, plan)
     if full.evaluate_us:
         yield full
 
 
-def _within(search: Searching, plan: Plan, most: int) -> Plan:
+def _limit_buckets(search: PlanSearch, plan: Plan, most: int) -> Plan:
     """The plan with at most so many buckets in all."""
     hashed = {alias: index.size for alias, index in plan.indexes if index.kind == "hash"}
     if sum(hashed.values()) <= most:
@@ -249,30 +249,30 @@ def _can_run(configs: dict[bool, JoinConfig], plan: Plan) -> bool:
 Orders = tuple[tuple[str, tuple[str, ...]], ...]
 
 
-def plan_space(
+def enumerate_plans(
     bound: BoundQuery, config: JoinConfig, workload: Workload, profile: Profile, most: int, seed: int = 0
 ) -> list[Plan]:
     """All plans that can run, if there are at most so many; else so many of them, drawn at random, each once."""
-    candidates = open_plans(bound, config, workload, profile)
+    candidates = list_open_plans(bound, config, workload, profile)
     orders = math.prod(math.factorial(len(config.inputs) - 1) for _ in config.stream_numbers)
     if len(candidates) * orders <= most:
-        whole = (_ordered(plan, chosen) for plan in candidates for chosen in _all_orders(config))
-        return [plan for plan in dict.fromkeys(whole) if _runs(bound, plan)]
+        whole = (_with_orders(plan, chosen) for plan in candidates for chosen in _list_orders(config))
+        return [plan for plan in dict.fromkeys(whole) if _is_runnable(bound, plan)]
     rng, found = Random(seed), dict[Plan, None]()
     for _ in range(20 * most):
-        plan = _ordered(rng.choice(candidates), _random_orders(config, rng))
-        if plan not in found and _runs(bound, plan):
+        plan = _with_orders(rng.choice(candidates), _draw_orders(config, rng))
+        if plan not in found and _is_runnable(bound, plan):
             found[plan] = None
         if len(found) == most:
             break
     return list(found)
 
 
-def _ordered(plan: Plan, orders: Orders) -> Plan:
+def _with_orders(plan: Plan, orders: Orders) -> Plan:
     return plan if plan.tree is not None else replace(plan, orders=orders)
 
 
-def _all_orders(config: JoinConfig) -> list[Orders]:
+def _list_orders(config: JoinConfig) -> list[Orders]:
     aliases = [each.alias for each in config.inputs]
     per_origin = [
         [(aliases[i], order) for order in permutations([alias for alias in aliases if alias != aliases[i]])]
@@ -281,13 +281,13 @@ def _all_orders(config: JoinConfig) -> list[Orders]:
     return [tuple(chosen) for chosen in product(*per_origin)]
 
 
-def _random_orders(config: JoinConfig, rng: Random) -> Orders:
+def _draw_orders(config: JoinConfig, rng: Random) -> Orders:
     aliases = [each.alias for each in config.inputs]
     others = {aliases[i]: [alias for alias in aliases if alias != aliases[i]] for i in config.stream_numbers}
     return tuple((origin, tuple(rng.sample(names, len(names)))) for origin, names in others.items())
 
 
-def _runs(bound: BoundQuery, plan: Plan) -> bool:
+def _is_runnable(bound: BoundQuery, plan: Plan) -> bool:
     try:
         compile_join_config(bound, plan)
     except PlanError:

@@ -32,7 +32,7 @@ ASSUMED_BATCH_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Arriving:
+class ArrivalPattern:
     """Batches of `batch_s` seconds of stream each, for `horizon_s` seconds in all; without end where that is infinite."""
 
     batch_s: float = ASSUMED_BATCH_S
@@ -59,7 +59,7 @@ class Arriving:
         >>> Arriving(batch_s=10, horizon_s=10).old_s(5), Arriving(batch_s=1).old_s(5)
         (0.0, 4.5)
         """
-        inside = _places(self.batch_s)
+        inside = _sample_positions(self.batch_s)
         history = np.minimum(self._histories()[:, None] + inside, reach_s)
         return float(np.maximum(history - inside, 0).mean())
 
@@ -69,7 +69,7 @@ class Arriving:
         >>> Arriving(batch_s=10).new_s(2.5, 2.5), Arriving(batch_s=10).new_s(100, 100)
         (4.375, 10.0)
         """
-        inside = _places(self.batch_s)
+        inside = _sample_positions(self.batch_s)
         return float((np.minimum(inside, back_s) + np.minimum(self.batch_s - inside, ahead_s)).mean())
 
     def _histories(self) -> Floats:
@@ -83,7 +83,7 @@ class Arriving:
         )
 
 
-def _places(length_s: float) -> Floats:
+def _sample_positions(length_s: float) -> Floats:
     return (np.arange(_PLACES, dtype=np.float64) + 0.5) * (length_s / _PLACES)
 
 
@@ -106,7 +106,7 @@ class InputEstimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ResidualPredicate:
     """A predicate over several inputs that no equality class covers, and the share of combinations it lets through."""
 
     predicate: Expr
@@ -119,9 +119,9 @@ class Workload:
     """All inputs of a query, how their rows come, and how selective what joins them is."""
 
     inputs: tuple[InputEstimate, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[ResidualPredicate, ...]
     gaps_us: tuple[tuple[int, ...], ...]
-    arriving: Arriving = field(default_factory=Arriving)
+    arriving: ArrivalPattern = field(default_factory=ArrivalPattern)
     samples: Samples = field(default_factory=Samples)
     _matches: dict[tuple[frozenset[int], int], float] = field(default_factory=dict, compare=False, repr=False)
     _reach: dict[tuple[int, int], float] = field(default_factory=dict, compare=False, repr=False)
@@ -205,43 +205,47 @@ class Workload:
         return found
 
 
-def workload_of(
+def estimate_workload(
     bound: BoundQuery,
     config: JoinConfig,
     stats: Mapping[str, StreamStats],
     samples: Samples | None = None,
-    arriving: Arriving | None = None,
+    arriving: ArrivalPattern | None = None,
 ) -> Workload:
     """The estimates of a bound query, from statistics by stream name that cover every source, and from samples where
     there are any.
     """
-    samples, arriving = samples or Samples(), arriving or Arriving()
+    samples, arriving = samples or Samples(), arriving or ArrivalPattern()
     every_us = bound.query.every_us
-    inputs = tuple(_input(config, each, stats[each.name], samples, arriving, every_us) for each in config.inputs)
+    inputs = tuple(
+        _estimate_input(config, each, stats[each.name], samples, arriving, every_us) for each in config.inputs
+    )
 
     def distinct(column: Column) -> Estimate:
         if column.source is None:
             raise InternalError(f'column "{column.name}" was never bound')
         return stats[config.inputs[config.aliases[column.source]].name].distinct[column.name]
 
-    checks: list[Check] = []
+    checks: list[ResidualPredicate] = []
     for check in config.classes.residuals:
         inputs_read = frozenset(config.aliases[alias] for alias in sources_of(check))
         given = tuple(
             each.predicate for each in checks if each.inputs == inputs_read
         )  # two halves of a band are not independent
         checks.append(
-            Check(check, inputs_read, samples.holding(config, check, given) or estimate_selectivity(check, distinct))
+            ResidualPredicate(
+                check, inputs_read, samples.holding(config, check, given) or estimate_selectivity(check, distinct)
+            )
         )
     return Workload(inputs, tuple(checks), config.bounds.later_by_us, arriving, samples)
 
 
-def _input(
+def _estimate_input(
     config: JoinConfig,
     source: JoinInput,
     stats: StreamStats,
     samples: Samples,
-    arriving: Arriving,
+    arriving: ArrivalPattern,
     every_us: int | None,
 ) -> InputEstimate:
     share = Estimate(1.0, Provenance.DERIVED)
@@ -251,22 +255,32 @@ def _input(
         share = estimate_selectivity(source.selection, lambda column: stats.distinct[column.name])
     rate = stats.rows_per_s if source.is_stream else Estimate(0.0, Provenance.DERIVED, "a relation does not change")
     kept = derive(rate.value * share.value, rate, share)
-    held = _held_rows(source, kept, share, stats, arriving, every_us)
+    held = _estimate_held_rows(source, kept, share, stats, arriving, every_us)
     return InputEstimate(
-        source.alias, rate, kept, held, _kept_bytes(source, stats), _class_distinct(source, held, stats)
+        source.alias,
+        rate,
+        kept,
+        held,
+        _estimate_stored_bytes(source, stats),
+        _estimate_key_distinct(source, held, stats),
     )
 
 
-def _held_rows(
-    source: JoinInput, kept: Estimate, share: Estimate, stats: StreamStats, arriving: Arriving, every_us: int | None
+def _estimate_held_rows(
+    source: JoinInput,
+    kept: Estimate,
+    share: Estimate,
+    stats: StreamStats,
+    arriving: ArrivalPattern,
+    every_us: int | None,
 ) -> Estimate:
     """Rows in a full window; no more than come at all."""
-    steady = _steady_rows(source, kept, share, stats, every_us)
+    steady = _estimate_steady_rows(source, kept, share, stats, every_us)
     most = kept.value * arriving.horizon_s if source.is_stream else math.inf
     return steady if steady.value <= most else derive(most, steady, note="no more than the rows at hand")
 
 
-def _steady_rows(
+def _estimate_steady_rows(
     source: JoinInput, kept: Estimate, share: Estimate, stats: StreamStats, every_us: int | None
 ) -> Estimate:
     match source.window:
@@ -310,21 +324,21 @@ def _mean_tile_us(length_us: int, every_us: int | None) -> float:
     return (length_us + (0 if every_us is None else math.gcd(length_us, every_us))) / 2
 
 
-def _kept_bytes(source: JoinInput, stats: StreamStats) -> Estimate:
+def _estimate_stored_bytes(source: JoinInput, stats: StreamStats) -> Estimate:
     """A kept row: the columns that are read later, a time, and a code per key."""
-    whole = max(1, sum(_width(source.fields.field(name).type) for name in source.fields.names))
-    kept = sum(_width(source.fields.field(name).type) for name in source.columns)
+    whole = max(1, sum(_type_bytes(source.fields.field(name).type) for name in source.fields.names))
+    kept = sum(_type_bytes(source.fields.field(name).type) for name in source.columns)
     return derive(stats.row_bytes.value * kept / whole + 8 * (1 + len(source.keys)), stats.row_bytes)
 
 
-def _width(kind: pa.DataType) -> int:
+def _type_bytes(kind: pa.DataType) -> int:
     try:
         return max(1, int(kind.bit_width) // 8)
     except ValueError:
         return 16  # text and other values of no fixed width
 
 
-def _class_distinct(source: JoinInput, held: Estimate, stats: StreamStats) -> dict[int, Estimate]:
+def _estimate_key_distinct(source: JoinInput, held: Estimate, stats: StreamStats) -> dict[int, Estimate]:
     """Distinct values of each key; an expression over several columns has at most the product of theirs."""
     found: dict[int, Estimate] = {}
     for key_class, expr in source.keys:

@@ -28,8 +28,8 @@ from watersmeet.planner.explain import Explanation, explained
 from watersmeet.planner.filling import fill_plan
 from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
 from watersmeet.planner.plan_cost import Budget
-from watersmeet.planner.samples import Sample, Samples, sample_of
-from watersmeet.planner.workload import Arriving, workload_of
+from watersmeet.planner.samples import InputSample, Samples, draw_sample
+from watersmeet.planner.workload import ArrivalPattern, estimate_workload
 from watersmeet.runtime.spark.bucket_grid import choose_grid, estimate_shuffle, find_grouping
 from watersmeet.runtime.statistics import fill_missing_stats, list_columns_read
 from watersmeet.sources.declarations import Relation, Stream
@@ -68,13 +68,13 @@ class PlanningSample:
         """Number of rows of all sources together."""
         return sum(table.num_rows for table in self.tables.values())
 
-    def arrival_pattern(self) -> Arriving:
+    def arrival_pattern(self) -> ArrivalPattern:
         """Return how rows arrive, judged by the span of their event times."""
         spans_us = [int(times.max()) - int(times.min()) for times in self.times.values() if times.size > 1]
         span_s = max(spans_us, default=0) / 1e6
         if span_s <= 0:
-            return Arriving()
-        return Arriving(span_s, span_s if self.is_complete else float("inf"), is_assumed=False)
+            return ArrivalPattern()
+        return ArrivalPattern(span_s, span_s if self.is_complete else float("inf"), is_assumed=False)
 
 
 #: Sample without rows: all statistics are assumed.
@@ -104,13 +104,13 @@ def explain_run(
 
     `buckets` is the number of buckets on Spark.
     """
-    sample, known = read_planning_input(bound, sources, declared)
+    sample, declared_stats = read_planning_input(bound, sources, declared)
     if plan is None and engine == "spark" and bound.is_aggregation:
         default, reason = (
-            choose_plan(bound, sample, known, engine=engine),
+            choose_plan(bound, sample, declared_stats, engine=engine),
             "an aggregation on Spark is planned by assumed statistics",
         )
-    elif plan is None and has_too_few_rows(bound, sample, known):
+    elif plan is None and has_too_few_rows(bound, sample, declared_stats):
         default, reason = (
             make_default_plan(bound),
             f"fewer than {MIN_PLANNING_ROWS} rows available: the default plan runs, and no plans were compared",
@@ -120,21 +120,25 @@ def explain_run(
     return explain_sample(
         bound,
         sample,
-        known,
+        declared_stats,
         plan=plan or default,
         reason=reason,
         budget=budget,
         all_plans=all_plans,
         wishes=wishes,
         engine=engine,
-        shuffle=predict_shuffle(bound, sources, sample, known, buckets)
+        shuffle=predict_shuffle(bound, sources, sample, declared_stats, buckets)
         if engine == "spark" and buckets is not None
         else None,
     )
 
 
 def predict_shuffle(
-    bound: BoundQuery, sources: SourcesOrStats, sample: PlanningSample, known: Mapping[str, StreamStats], buckets: int
+    bound: BoundQuery,
+    sources: SourcesOrStats,
+    sample: PlanningSample,
+    declared_stats: Mapping[str, StreamStats],
+    buckets: int,
 ) -> Shuffle:
     """Predict the rows that are shuffled to the buckets of a query on Spark.
 
@@ -143,7 +147,7 @@ def predict_shuffle(
     grouped = build_aggregate_config(bound) if bound.is_aggregation else None
     config = build_join_config(bound, Plan()) if grouped is None else grouped.join
     grouping = None if grouped is None else find_grouping(grouped)
-    rates = estimate_input_rates(bound, config, sources, sample, known)
+    rates = estimate_input_rates(bound, config, sources, sample, declared_stats)
     grid = choose_grid(config, buckets, rates.rows, grouping)
     return estimate_shuffle(config, grid, rates.rows, is_total=rates.is_total, grouping=grouping)
 
@@ -164,25 +168,27 @@ def estimate_input_rates(
     config: JoinConfig,
     sources: SourcesOrStats,
     sample: PlanningSample,
-    known: Mapping[str, StreamStats],
+    declared_stats: Mapping[str, StreamStats],
 ) -> InputRates:
     """Estimate how many rows of each input pass its own predicates and are shuffled.
 
     Finite inputs count by their rows. Otherwise rates are declared or measured. A stream of unknown rate gets the rate
     of the fastest known stream, so that streams without statistics are equal.
     """
-    workload = workload_of(
+    workload = estimate_workload(
         bound,
         config,
-        _collect_stats(bound, sample, known),
-        _draw_samples(config, sample, known),
+        _collect_stats(bound, sample, declared_stats),
+        _draw_samples(config, sample, declared_stats),
         sample.arrival_pattern(),
     )
     shares = [
         each.kept_per_s.value / each.rows_per_s.value if each.rows_per_s.value else 1.0 for each in workload.inputs
     ]
     totals = {
-        each.name: None if each.name in known else _count_source_rows(sources.get(each.name), sample, each.name)
+        each.name: None
+        if each.name in declared_stats
+        else _count_source_rows(sources.get(each.name), sample, each.name)
         for each in config.inputs
     }
     counts = [totals[each.name] if each.is_stream else 0 for each in config.inputs]
@@ -211,7 +217,7 @@ def _count_source_rows(source: Stream | Relation | StreamStats | None, sample: P
 def choose_plan(
     bound: BoundQuery,
     sample: PlanningSample,
-    known: Mapping[str, StreamStats] | None = None,
+    declared_stats: Mapping[str, StreamStats] | None = None,
     plan: Plan | None = None,
     *,
     engine: str = "embedded",
@@ -224,16 +230,16 @@ def choose_plan(
     of an aggregation does depend on it. Its plan uses assumed statistics, which never change, so that a restart
     continues with the same plan.
     """
-    known = known or {}
+    declared_stats = declared_stats or {}
     if bound.is_aggregation and plan is not None:
         return plan
     if bound.is_aggregation and engine == "spark":
         return explain_sample(bound, EMPTY_SAMPLE, {}).plan
     if plan is not None:
-        return _fill_pinned_plan(bound, sample, known, plan)
-    if has_too_few_rows(bound, sample, known) or (len(bound.sources) == 1 and not bound.is_aggregation):
+        return _fill_pinned_plan(bound, sample, declared_stats, plan)
+    if has_too_few_rows(bound, sample, declared_stats) or (len(bound.sources) == 1 and not bound.is_aggregation):
         return make_default_plan(bound)
-    return explain_sample(bound, sample, known, engine=engine).plan
+    return explain_sample(bound, sample, declared_stats, engine=engine).plan
 
 
 def choose_spark_plan(
@@ -257,26 +263,28 @@ def make_default_plan(bound: BoundQuery) -> Plan:
     return Plan() if bound.is_aggregation else compile_join_config(bound, Plan()).plan
 
 
-def has_too_few_rows(bound: BoundQuery, sample: PlanningSample, known: Mapping[str, StreamStats]) -> bool:
+def has_too_few_rows(bound: BoundQuery, sample: PlanningSample, declared_stats: Mapping[str, StreamStats]) -> bool:
     """Return whether there is too little data to plan by.
 
     Nothing is declared, and rows are few or unavailable for some source.
     """
-    return not known and (
+    return not declared_stats and (
         sample.rows < MIN_PLANNING_ROWS or any(each.schema.name not in sample.tables for each in bound.sources)
     )
 
 
-def _fill_pinned_plan(bound: BoundQuery, sample: PlanningSample, known: Mapping[str, StreamStats], plan: Plan) -> Plan:
+def _fill_pinned_plan(
+    bound: BoundQuery, sample: PlanningSample, declared_stats: Mapping[str, StreamStats], plan: Plan
+) -> Plan:
     """Fill the open parts of a pinned plan of a join."""
     config = compile_join_config(bound, plan)
-    if config.plan == plan or has_too_few_rows(bound, sample, known):
+    if config.plan == plan or has_too_few_rows(bound, sample, declared_stats):
         return config.plan
-    workload = workload_of(
+    workload = estimate_workload(
         bound,
         config,
-        _collect_stats(bound, sample, known),
-        _draw_samples(config, sample, known),
+        _collect_stats(bound, sample, declared_stats),
+        _draw_samples(config, sample, declared_stats),
         sample.arrival_pattern(),
     )
     return fill_plan(config, workload, current_profile(), plan)
@@ -286,14 +294,16 @@ def read_planning_input(
     bound: BoundQuery, sources: SourcesOrStats, declared: Mapping[str, StreamStats] | None = None
 ) -> tuple[PlanningSample, dict[str, StreamStats]]:
     """Return a sample of the rows, and the declared statistics, which take precedence over the sample."""
-    known = {
+    declared_stats = {
         **{name: source for name, source in sources.items() if isinstance(source, StreamStats)},
         **(declared or {}),
     }
     rows = {
-        name: source for name, source in sources.items() if not isinstance(source, StreamStats) and name not in known
+        name: source
+        for name, source in sources.items()
+        if not isinstance(source, StreamStats) and name not in declared_stats
     }
-    return read_planning_sample(bound, rows), known
+    return read_planning_sample(bound, rows), declared_stats
 
 
 def read_planning_sample(bound: BoundQuery, sources: Mapping[str, Stream | Relation]) -> PlanningSample:
@@ -339,14 +349,14 @@ def build_sample(
 def explain_sample(
     bound: BoundQuery,
     sample: PlanningSample,
-    known: Mapping[str, StreamStats],
+    declared_stats: Mapping[str, StreamStats],
     *,
     plan: Plan | None = None,
     reason: str = "",
     budget: Budget | None = None,
     all_plans: bool = False,
     engine: str = "embedded",
-    arriving: Arriving | None = None,
+    arriving: ArrivalPattern | None = None,
     rates: Mapping[str, float] | None = None,
     wishes: SheddingPolicy | None = None,
     shuffle: Shuffle | None = None,
@@ -357,16 +367,16 @@ def explain_sample(
     """
     config = build_aggregate_config(bound).join if bound.is_aggregation else build_join_config(bound, Plan())
     if plan is not None and not bound.is_aggregation:
-        plan = _fill_pinned_plan(bound, sample, known, plan)
+        plan = _fill_pinned_plan(bound, sample, declared_stats, plan)
     return explained(
         bound,
-        _collect_stats(bound, sample, known, rates),
+        _collect_stats(bound, sample, declared_stats, rates),
         current_profile(),
         budget=budget,
         plan=plan,
         all_plans=all_plans,
         engine=engine,
-        samples=_draw_samples(config, sample, known),
+        samples=_draw_samples(config, sample, declared_stats),
         arriving=arriving or sample.arrival_pattern(),
         reason=reason,
         wishes=wishes,
@@ -377,12 +387,12 @@ def explain_sample(
 def _collect_stats(
     bound: BoundQuery,
     sample: PlanningSample,
-    known: Mapping[str, StreamStats],
+    declared_stats: Mapping[str, StreamStats],
     rates: Mapping[str, float] | None = None,
 ) -> dict[str, StreamStats]:
     """Return statistics by source name: declared, else measured on the sample, else assumed."""
     found = {
-        name: known.get(name) or _measure_stats(bound, sample, name)
+        name: declared_stats.get(name) or _measure_stats(bound, sample, name)
         for name in dict.fromkeys(each.schema.name for each in bound.sources)
     }
     for name, rate in (rates or {}).items():
@@ -396,11 +406,13 @@ def _measure_stats(bound: BoundQuery, sample: PlanningSample, name: str) -> Stre
     return measure_table(sample.tables[name], sample.times.get(name), list_columns_read(bound, name), MAX_COUNTED_ROWS)
 
 
-def _draw_samples(config: JoinConfig, sample: PlanningSample, known: Mapping[str, StreamStats]) -> Samples:
+def _draw_samples(config: JoinConfig, sample: PlanningSample, declared_stats: Mapping[str, StreamStats]) -> Samples:
     """Return samples by input. Sources with declared statistics have none, because those take precedence."""
-    found: dict[int, Sample] = {}
+    found: dict[int, InputSample] = {}
     for each in config.inputs:
         table = sample.tables.get(each.name)
-        if table is not None and table.num_rows and each.name not in known:
-            found[each.number] = sample_of(each, table, sample.times.get(each.name, np.zeros(table.num_rows, np.int64)))
+        if table is not None and table.num_rows and each.name not in declared_stats:
+            found[each.number] = draw_sample(
+                each, table, sample.times.get(each.name, np.zeros(table.num_rows, np.int64))
+            )
     return Samples(found)

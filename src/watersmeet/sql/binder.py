@@ -30,16 +30,16 @@ from watersmeet.algebra.expressions import (
     rewrite,
 )
 from watersmeet.algebra.query import BoundQuery, Output, Query, SelectItem, Star
-from watersmeet.algebra.render import expression_text, type_text
+from watersmeet.algebra.render import format_expression, format_type
 from watersmeet.algebra.schema import SourceSchema
 from watersmeet.errors import InternalError, QueryError, Span
-from watersmeet.sql.coercion import cast, converted, unified
+from watersmeet.sql.coercion import check_cast, coerce_to_common_type, convert_to
 from watersmeet.sql.functions import FUNCTIONS
 from watersmeet.sql.grouping import check_aggregation, check_group_keys
 from watersmeet.sql.scope import Scope, resolve_sources
-from watersmeet.sql.spans import place
-from watersmeet.sql.type_inference import aggregate, arithmetic
-from watersmeet.sql.types import NUMBERS, UINT64_AS_DECIMAL, Family, Typed, plain
+from watersmeet.sql.spans import attach_text
+from watersmeet.sql.type_inference import type_aggregate, type_arithmetic
+from watersmeet.sql.types import NUMBERS, UINT64_AS_DECIMAL, Family, TypedExpr, plain_type
 
 
 def bind(query: Query, schemas: Mapping[str, SourceSchema]) -> BoundQuery:
@@ -58,7 +58,7 @@ def bind(query: Query, schemas: Mapping[str, SourceSchema]) -> BoundQuery:
     try:
         return _bound(query, schemas)
     except QueryError as error:
-        place(error, query.text)
+        attach_text(error, query.text)
         raise
 
 
@@ -68,7 +68,7 @@ def _bound(query: Query, schemas: Mapping[str, SourceSchema]) -> BoundQuery:
     where = _condition(query.where, "WHERE", binder)
     group_by = tuple(binder.bind(key).expr for key in query.group_by)
     having = _condition(query.having, "HAVING", binder)
-    outputs = named_outputs(query.select, binder.scope, lambda expr: binder.bind(expr).expr)
+    outputs = name_outputs(query.select, binder.scope, lambda expr: binder.bind(expr).expr)
     check_group_keys(query, group_by, binder.scope)
     check_aggregation(query, where, group_by, having, outputs)
     return BoundQuery(declared, sources, tuple(output for output, _ in outputs), where, group_by, having)
@@ -84,7 +84,7 @@ class Binder:
     def __init__(self, scope: Scope):
         self.scope = scope
 
-    def bind(self, expr: Expr) -> Typed:
+    def bind(self, expr: Expr) -> TypedExpr:
         bind = _BINDERS.get(type(expr))
         if bind is None:
             raise InternalError(f"no rule binds a {type(expr).__name__}")
@@ -93,31 +93,31 @@ class Binder:
     def condition(self, expr: Expr, where: str) -> Expr:
         bound = self.bind(expr)
         if bound.family not in {Family.BOOLEAN, Family.NULL}:
-            raise QueryError(f"{where} takes a condition, not a {type_text(bound.type)}", span=expr.span)
-        return converted(bound, pa.bool_())
+            raise QueryError(f"{where} takes a condition, not a {format_type(bound.type)}", span=expr.span)
+        return convert_to(bound, pa.bool_())
 
-    def column(self, expr: Column) -> Typed:
+    def column(self, expr: Column) -> TypedExpr:
         column = self.scope.resolve(expr)
-        return Typed(column, self.scope.type(column))
+        return TypedExpr(column, self.scope.type(column))
 
-    def literal(self, expr: Literal) -> Typed:
-        return Typed(expr, expr.type)
+    def literal(self, expr: Literal) -> TypedExpr:
+        return TypedExpr(expr, expr.type)
 
-    def comparison(self, expr: Comparison) -> Typed:
+    def comparison(self, expr: Comparison) -> TypedExpr:
         left, right = self._compared((expr.left, expr.right), expr.op)
         return _boolean(Comparison(expr.op, left, right, span=expr.span))
 
-    def arithmetic(self, expr: Arithmetic) -> Typed:
-        result = arithmetic(expr.op, self.bind(expr.left), self.bind(expr.right))
+    def arithmetic(self, expr: Arithmetic) -> TypedExpr:
+        result = type_arithmetic(expr.op, self.bind(expr.left), self.bind(expr.right))
         made = result.expr
         assert isinstance(made, Arithmetic)
-        return Typed(Arithmetic(made.op, made.left, made.right, span=expr.span), result.type)
+        return TypedExpr(Arithmetic(made.op, made.left, made.right, span=expr.span), result.type)
 
-    def negation(self, expr: Negate) -> Typed:
+    def negation(self, expr: Negate) -> TypedExpr:
         arg = self.bind(expr.arg)
         if arg.family not in {*NUMBERS, Family.NULL}:
-            raise QueryError(f"minus takes a number, not a {type_text(arg.type)}", span=expr.span)
-        kind = plain(arg.type)
+            raise QueryError(f"minus takes a number, not a {format_type(arg.type)}", span=expr.span)
+        kind = plain_type(arg.type)
         match arg.family:
             case Family.INTEGER:
                 kind = UINT64_AS_DECIMAL if kind == pa.uint64() else pa.int64()
@@ -125,69 +125,71 @@ class Binder:
                 kind = pa.float64()
             case Family.NULL:
                 kind = pa.int64()
-        return Typed(Negate(converted(arg, kind), span=expr.span), kind)
+        return TypedExpr(Negate(convert_to(arg, kind), span=expr.span), kind)
 
-    def chain(self, expr: And | Or) -> Typed:
+    def chain(self, expr: And | Or) -> TypedExpr:
         word = "AND" if isinstance(expr, And) else "OR"
         return _boolean(type(expr)(tuple(self.condition(arg, word) for arg in expr.args), span=expr.span))
 
-    def inversion(self, expr: Not) -> Typed:
+    def inversion(self, expr: Not) -> TypedExpr:
         return _boolean(Not(self.condition(expr.arg, "NOT"), span=expr.span))
 
-    def membership(self, expr: In) -> Typed:
+    def membership(self, expr: In) -> TypedExpr:
         arg, *options = self._compared((expr.arg, *expr.options), "IN")
         return _boolean(In(arg, tuple(options), span=expr.span))
 
-    def between(self, expr: Between) -> Typed:
+    def between(self, expr: Between) -> TypedExpr:
         arg, low, high = self._compared((expr.arg, expr.low, expr.high), "BETWEEN")
         return _boolean(Between(arg, low, high, span=expr.span))
 
-    def like(self, expr: Like) -> Typed:
+    def like(self, expr: Like) -> TypedExpr:
         arg = self.bind(expr.arg)
         if arg.family not in {Family.STRING, Family.NULL}:
             raise QueryError(
-                f"LIKE takes a string, not a {type_text(arg.type)}", span=arg.span, hint="CAST(… AS VARCHAR) makes one"
+                f"LIKE takes a string, not a {format_type(arg.type)}",
+                span=arg.span,
+                hint="CAST(… AS VARCHAR) makes one",
             )
-        return _boolean(Like(converted(arg, pa.string()), expr.pattern, span=expr.span))
+        return _boolean(Like(convert_to(arg, pa.string()), expr.pattern, span=expr.span))
 
-    def null_test(self, expr: IsNull) -> Typed:
+    def null_test(self, expr: IsNull) -> TypedExpr:
         return _boolean(IsNull(self.bind(expr.arg).expr, span=expr.span))
 
-    def case(self, expr: Case) -> Typed:
+    def case(self, expr: Case) -> TypedExpr:
         conditions = [self.condition(condition, "WHEN") for condition, _ in expr.branches]
         values = [value for _, value in expr.branches] + ([] if expr.default is None else [expr.default])
-        results, kind = unified([self.bind(value) for value in values], "CASE")
+        results, kind = coerce_to_common_type([self.bind(value) for value in values], "CASE")
         default = None if expr.default is None else results.pop()
-        return Typed(Case(tuple(zip(conditions, results, strict=True)), default, span=expr.span), kind)
+        return TypedExpr(Case(tuple(zip(conditions, results, strict=True)), default, span=expr.span), kind)
 
-    def call(self, expr: Call) -> Typed:
+    def call(self, expr: Call) -> TypedExpr:
         function = FUNCTIONS.get(expr.name)
         if function is None:
             raise InternalError(f"{expr.name} is not in the table of functions")
         function.check_count(len(expr.args), expr.span)
         args, kind = function.sign(expr.name, [self.bind(arg) for arg in expr.args])
-        return Typed(Call(expr.name, tuple(args), span=expr.span), kind)
+        return TypedExpr(Call(expr.name, tuple(args), span=expr.span), kind)
 
-    def cast(self, expr: Cast) -> Typed:
-        arg = cast(self.bind(expr.arg), expr.type)
-        return Typed(replace(arg.expr, span=expr.span), expr.type)
+    def cast(self, expr: Cast) -> TypedExpr:
+        arg = check_cast(self.bind(expr.arg), expr.type)
+        return TypedExpr(replace(arg.expr, span=expr.span), expr.type)
 
-    def aggregate(self, expr: Aggregate) -> Typed:
-        arg, kind = aggregate(expr.function, None if expr.arg is None else self.bind(expr.arg))
-        return Typed(Aggregate(expr.function, arg, span=expr.span), kind)
+    def aggregate(self, expr: Aggregate) -> TypedExpr:
+        arg, kind = type_aggregate(expr.function, None if expr.arg is None else self.bind(expr.arg))
+        return TypedExpr(Aggregate(expr.function, arg, span=expr.span), kind)
 
     def _compared(self, parts: tuple[Expr, ...], what: str) -> list[Expr]:
         """The parts as values of one type; where all are NULL, of one that compares."""
         operands = [self.bind(part) for part in parts]
-        exprs, kind = unified(operands, what)
-        return [converted(operand, pa.bool_()) for operand in operands] if kind == pa.null() else exprs
+        exprs, kind = coerce_to_common_type(operands, what)
+        return [convert_to(operand, pa.bool_()) for operand in operands] if kind == pa.null() else exprs
 
 
-def _boolean(expr: Expr) -> Typed:
-    return Typed(expr, pa.bool_())
+def _boolean(expr: Expr) -> TypedExpr:
+    return TypedExpr(expr, pa.bool_())
 
 
-_BINDERS: dict[type[Expr], Callable[[Binder, Any], Typed]] = {
+_BINDERS: dict[type[Expr], Callable[[Binder, Any], TypedExpr]] = {
     Column: Binder.column,
     Literal: Binder.literal,
     Comparison: Binder.comparison,
@@ -216,7 +218,7 @@ class _Candidate:
     span: Span | None
 
 
-def named_outputs(
+def name_outputs(
     select: tuple[SelectItem | Star, ...], scope: Scope, bind: Callable[[Expr], Expr]
 ) -> list[tuple[Output, Span | None]]:
     """The outputs in order, each with its place in the text; names are unique."""
@@ -247,7 +249,7 @@ def _candidate(item: SelectItem, bound: Expr) -> _Candidate:
     if isinstance(bound, Column):
         return _Candidate(bound, item.alias, bound.name, f"{bound.source}_{bound.name}", span)
     return _Candidate(
-        bound, item.alias, expression_text(rewrite(item.expr, _without_source)), expression_text(item.expr), span
+        bound, item.alias, format_expression(rewrite(item.expr, _without_source)), format_expression(item.expr), span
     )
 
 

@@ -22,7 +22,7 @@ from watersmeet.algebra.windows import (
 )
 from watersmeet.errors import QueryError, Span
 from watersmeet.sql.grammar import ExpressionGrammar
-from watersmeet.sql.spans import pointing_at, span_of_node
+from watersmeet.sql.spans import errors_at, node_span
 
 #: sqlglot has no token for EVERY. SETTINGS is one that ends a query in another dialect and has no use in this one.
 EVERY_TOKEN = TokenType.SETTINGS
@@ -32,7 +32,7 @@ _LENGTH = "a length, like 10 SECONDS"
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenPair:
+class ParsedConstraint:
     """`WINDOW (first, second) = length`, or `WINDOW = length` when no names are given; names as written."""
 
     names: tuple[exp.Identifier, exp.Identifier] | None
@@ -81,7 +81,7 @@ class QueryGrammar(ExpressionGrammar):
         elif self._at(*self.IDENTIFIER_TOKENS):
             alias = self._name("a name")
             if self._at(TokenType.L_PAREN):
-                raise QueryError(f"{alias.name} (…) is not supported in FROM", span=span_of_node(alias))
+                raise QueryError(f"{alias.name} (…) is not supported in FROM", span=node_span(alias))
         if self._at(TokenType.L_BRACKET):
             if window is not None:
                 raise QueryError("a source has one window", span=self._here())
@@ -99,7 +99,7 @@ class QueryGrammar(ExpressionGrammar):
                 hint='a name with a dot in it stands in quotes: "a.b"',
             )
         if self._at(TokenType.L_PAREN):
-            raise QueryError("FROM takes streams and relations by name, not functions", span=span_of_node(name))
+            raise QueryError("FROM takes streams and relations by name, not functions", span=node_span(name))
         return name
 
     def _parse_joined(self) -> list[exp.Join]:
@@ -155,7 +155,7 @@ class QueryGrammar(ExpressionGrammar):
     def _parse_timed(self, kind: type[RangeWindow] | type[TumbleWindow]) -> RangeWindow | TumbleWindow:
         start = self._curr.start
         length_us = self._parse_duration(_LENGTH)
-        with pointing_at(Span(start, self._prev.end + 1)):
+        with errors_at(Span(start, self._prev.end + 1)):
             return kind(length_us)
 
     def _parse_counted(self, partition_by: tuple[str, ...]) -> RowsWindow:
@@ -165,7 +165,7 @@ class QueryGrammar(ExpressionGrammar):
         span = Span(start, count.end + 1)
         if not count.text.isdecimal():
             raise QueryError(f"a number of rows is whole, not {count.text}", span=span)
-        with pointing_at(span):
+        with errors_at(span):
             return RowsWindow(sign * int(count.text), partition_by)
 
     def _match_words(self, *words: str) -> bool:
@@ -180,7 +180,7 @@ class QueryGrammar(ExpressionGrammar):
     # --- constraints and EVERY
     # --------------------------------------------------------------------------------------------------------
 
-    def _parse_constraints(self) -> list[WrittenPair]:
+    def _parse_constraints(self) -> list[ParsedConstraint]:
         if not self._at(TokenType.WINDOW):
             return []
         pairs = [self._parse_window_constraint()]
@@ -190,16 +190,16 @@ class QueryGrammar(ExpressionGrammar):
             pairs.append(self._parse_window_constraint())
         return pairs
 
-    def _parse_window_constraint(self) -> WrittenPair:
+    def _parse_window_constraint(self) -> ParsedConstraint:
         start = self._expect(TokenType.WINDOW, "WINDOW or DWINDOW")
         directed = start.text.upper() == "DWINDOW"
         names = self._parse_pair() if directed or self._at(TokenType.L_PAREN) else None
         self._expect(TokenType.EQ, '"=" and a length, as in WINDOW (a, b) = 10 SECONDS')
         length_start = self._curr.start
         length_us = self._parse_duration(_LENGTH)
-        with pointing_at(Span(length_start, self._prev.end + 1)):
+        with errors_at(Span(length_start, self._prev.end + 1)):
             check_length(length_us)
-        return WrittenPair(names, length_us, directed, Span(start.start, self._prev.end + 1))
+        return ParsedConstraint(names, length_us, directed, Span(start.start, self._prev.end + 1))
 
     def _parse_pair(self) -> tuple[exp.Identifier, exp.Identifier]:
         example = "two sources in parentheses, as in (a, b)"
@@ -215,7 +215,7 @@ class QueryGrammar(ExpressionGrammar):
             return None
         start = self._curr.start
         length_us = self._parse_duration(_LENGTH)
-        with pointing_at(Span(start, self._prev.end + 1)):
+        with errors_at(Span(start, self._prev.end + 1)):
             check_every(length_us)
         return length_us
 

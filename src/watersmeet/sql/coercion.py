@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.algebra.expressions import Cast, Expr, Literal, Value
-from watersmeet.algebra.render import type_text
+from watersmeet.algebra.render import format_type
 from watersmeet.errors import QueryError, Span
 from watersmeet.sql import literals
-from watersmeet.sql.types import NUMBERS, Family, Typed, common_type, family, plain, span_over
+from watersmeet.sql.types import NUMBERS, Family, TypedExpr, common_type, family_of, plain_type, span_of_all
 
 
-def converted(operand: Typed, kind: pa.DataType) -> Expr:
+def convert_to(operand: TypedExpr, kind: pa.DataType) -> Expr:
     """The operand as a value of that type.
 
     >>> from watersmeet.algebra.expressions import Column
@@ -34,13 +34,13 @@ def converted(operand: Typed, kind: pa.DataType) -> Expr:
     return Cast(operand.expr, kind, span=operand.span)
 
 
-def cast(operand: Typed, kind: pa.DataType) -> Typed:
+def check_cast(operand: TypedExpr, kind: pa.DataType) -> TypedExpr:
     """CAST as the caller wrote it: kept where a value of the one kind can be made of the other, refused elsewhere."""
-    source, target = operand.family, family(kind)
+    source, target = operand.family, family_of(kind)
     if not (source is target or source is Family.NULL or {source, target} <= NUMBERS or (source, target) in _CASTS):
-        raise QueryError(f"a {type_text(operand.type)} cannot be made a {type_text(kind)}", span=operand.span)
-    used = operand if plain(operand.type) == kind else plainly(operand)
-    return Typed(Cast(used.expr, kind, span=operand.span), kind)
+        raise QueryError(f"a {format_type(operand.type)} cannot be made a {format_type(kind)}", span=operand.span)
+    used = operand if plain_type(operand.type) == kind else convert_to_plain(operand)
+    return TypedExpr(Cast(used.expr, kind, span=operand.span), kind)
 
 
 _CASTS = {
@@ -60,13 +60,13 @@ _CASTS = {
 }
 
 
-def plainly(operand: Typed) -> Typed:
+def convert_to_plain(operand: TypedExpr) -> TypedExpr:
     """The operand as it is used inside expressions: see `kinds.plain`."""
-    kind = plain(operand.type)
-    return operand if kind == operand.type else Typed(converted(operand, kind), kind)
+    kind = plain_type(operand.type)
+    return operand if kind == operand.type else TypedExpr(convert_to(operand, kind), kind)
 
 
-def unified(operands: Sequence[Typed], what: str) -> tuple[list[Expr], pa.DataType]:
+def coerce_to_common_type(operands: Sequence[TypedExpr], what: str) -> tuple[list[Expr], pa.DataType]:
     """All operands as values of their common type; `what` names the place for the error.
 
     When all are NULL the type is NULL, which every evaluator has to know anyway.
@@ -74,24 +74,24 @@ def unified(operands: Sequence[Typed], what: str) -> tuple[list[Expr], pa.DataTy
     for operand in operands:
         if operand.family is Family.OTHER:
             raise QueryError(
-                f"{what} cannot take a {type_text(operand.type)}",
+                f"{what} cannot take a {format_type(operand.type)}",
                 span=operand.span,
                 hint="nested values do not compare",
             )
     kind = common_type(operands)
     if kind is None:
         raise _mismatch(operands, what)
-    return [converted(operand, kind) for operand in operands], kind
+    return [convert_to(operand, kind) for operand in operands], kind
 
 
-def _mismatch(operands: Sequence[Typed], what: str) -> QueryError:
-    shown = list(dict.fromkeys(type_text(plain(operand.type)) for operand in operands))
+def _mismatch(operands: Sequence[TypedExpr], what: str) -> QueryError:
+    shown = list(dict.fromkeys(format_type(plain_type(operand.type)) for operand in operands))
     hint = "CAST one of them to the other's type"
     if any(operand.is_string_constant for operand in operands) and any(
         operand.family in NUMBERS for operand in operands
     ):
         hint = "a number is written without quotes; CAST makes a number of a string"
-    return QueryError(f"{what} cannot take {' and '.join(shown)} together", span=span_over(operands), hint=hint)
+    return QueryError(f"{what} cannot take {' and '.join(shown)} together", span=span_of_all(operands), hint=hint)
 
 
 def _converted_constant(literal: Literal, kind: pa.DataType) -> Literal | None:
@@ -109,7 +109,7 @@ _EXACT = Context(prec=80)
 def _number(value: int | float | Decimal, kind: pa.DataType, span: Span | None) -> Value:
     if kind == pa.float64():
         return float(value)
-    if family(kind) is Family.DECIMAL and not isinstance(value, float):
+    if family_of(kind) is Family.DECIMAL and not isinstance(value, float):
         return Decimal(value).quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
     return value if isinstance(value, int) and kind in {pa.int64(), pa.uint64()} else None
 
@@ -125,15 +125,15 @@ def _instant(value: dt.date, kind: pa.DataType, span: Span | None) -> Value:
 
 
 def _read_string(value: str, kind: pa.DataType, span: Span | None) -> Value:
-    match family(kind):
+    match family_of(kind):
         case Family.DATE:
-            return literals.date(value, span).value
+            return literals.parse_date(value, span).value
         case Family.TIMESTAMP:
-            read = literals.timestamp(value, span).value
+            read = literals.parse_timestamp(value, span).value
             assert isinstance(read, dt.datetime)
             return _instant(read, kind, span)
         case Family.TIME:
-            return literals.time(value, span).value
+            return literals.parse_time(value, span).value
     return None
 
 
@@ -143,6 +143,6 @@ _CONSTANTS: dict[type, Callable[[Any, pa.DataType, Span | None], Value]] = {
     Decimal: _number,
     dt.date: _instant,
     dt.datetime: _instant,
-    dt.timedelta: lambda value, kind, _: value if family(kind) is Family.DURATION else None,
+    dt.timedelta: lambda value, kind, _: value if family_of(kind) is Family.DURATION else None,
     str: _read_string,
 }

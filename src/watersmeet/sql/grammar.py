@@ -16,10 +16,10 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from watersmeet.algebra.names import RESERVED
 from watersmeet.errors import QueryError, Span
-from watersmeet.sql.functions import CALLABLE, EXTRACTED_UNITS, unknown_function
-from watersmeet.sql.literals import DATE_OR_TIMESTAMP, duration_us
-from watersmeet.sql.spans import span_of
-from watersmeet.sql.types import type_named
+from watersmeet.sql.functions import CALLABLE, EXTRACTED_UNITS, unknown_function_error
+from watersmeet.sql.literals import DATE_OR_TIMESTAMP, parse_length_us
+from watersmeet.sql.spans import token_span
+from watersmeet.sql.types import parse_type_name
 
 #: Parentheses, CASE, NOT and minus signs inside one another. A level costs the parser up to sixteen frames of Python's
 #: thousand.
@@ -165,7 +165,7 @@ class ExpressionGrammar(Parser):
     def _parse_call(self, token: Token) -> exp.Expr:
         name = token.text.upper()
         if token.token_type == TokenType.IDENTIFIER or name not in CALLABLE:
-            raise unknown_function(token.text, span_of(token))
+            raise unknown_function_error(token.text, token_span(token))
         self._advance(2)
         if name == "CAST":
             call = self._parse_cast_arguments()
@@ -199,13 +199,13 @@ class ExpressionGrammar(Parser):
         if self._match(TokenType.L_PAREN):
             sizes = self._listed(lambda: self._expect(TokenType.NUMBER, "a number of digits").text)
             self._expect(TokenType.R_PAREN, '")"')
-        return type_named(token.text, sizes, Span(token.start, self._prev.end + 1))
+        return parse_type_name(token.text, sizes, Span(token.start, self._prev.end + 1))
 
     def _parse_extract_arguments(self) -> exp.Expr:
         unit = self._expect(TokenType.VAR, "a unit, as in EXTRACT(HOUR FROM a.ts)")
         if unit.text.upper() not in EXTRACTED_UNITS:
             raise QueryError(
-                f'"{unit.text}" cannot be extracted', span=span_of(unit), hint=f"units: {', '.join(EXTRACTED_UNITS)}"
+                f'"{unit.text}" cannot be extracted', span=token_span(unit), hint=f"units: {', '.join(EXTRACTED_UNITS)}"
             )
         self._expect(TokenType.FROM, "FROM, as in EXTRACT(HOUR FROM a.ts)")
         return exp.Anonymous(this=unit.text.upper(), expressions=[self._parse_disjunction()])
@@ -259,8 +259,8 @@ class ExpressionGrammar(Parser):
         if unit.token_type != TokenType.VAR:
             raise self._surprise("a unit, like SECONDS")
         self._advance()
-        return sign * duration_us(
-            number.text, unit.text, number=Span(start.start, number.end + 1), unit_span=span_of(unit)
+        return sign * parse_length_us(
+            number.text, unit.text, number=Span(start.start, number.end + 1), unit_span=token_span(unit)
         )
 
     # --- reading
@@ -298,7 +298,7 @@ class ExpressionGrammar(Parser):
         wanted = f"; expected {expected}" if expected else ""
         if not self._curr:
             return QueryError(f"the query ends too early{wanted}", span=self._here())
-        span = span_of(self._curr)
+        span = token_span(self._curr)
         shown = self.sql[span.start : min(span.end, span.start + 40)]
         hint = (
             "equality is a single ="
@@ -309,7 +309,7 @@ class ExpressionGrammar(Parser):
 
     def _here(self) -> Span:
         """The next token, or the place behind the last one."""
-        return span_of(self._curr) if self._curr else Span(self._prev.end + 1, self._prev.end + 1)
+        return token_span(self._curr) if self._curr else Span(self._prev.end + 1, self._prev.end + 1)
 
     def _prefixed(self, kind: type[exp.Expr], parse: Callable[[], exp.Expr | None]) -> exp.Expr:
         start = self._prev.start

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from watersmeet.algebra.expressions import Aggregate, Column, Expr, Literal, children, has_aggregate, walk
 from watersmeet.algebra.query import Output, Query
-from watersmeet.algebra.render import expression_text, type_text
+from watersmeet.algebra.render import format_expression, format_type
 from watersmeet.errors import QueryError, Span
 from watersmeet.sql.scope import Scope
-from watersmeet.sql.types import Family, family
+from watersmeet.sql.types import Family, family_of
 
 
 def check_group_keys(query: Query, group_by: tuple[Expr, ...], scope: Scope) -> None:
@@ -20,8 +20,8 @@ def check_group_keys(query: Query, group_by: tuple[Expr, ...], scope: Scope) -> 
             raise QueryError(
                 "GROUP BY takes columns and expressions, not constants", span=written.span, hint="name the column"
             )
-        if isinstance(key, Column) and family(scope.type(key)) is Family.OTHER:
-            raise QueryError(f"GROUP BY cannot take a {type_text(scope.type(key))}", span=written.span)
+        if isinstance(key, Column) and family_of(scope.type(key)) is Family.OTHER:
+            raise QueryError(f"GROUP BY cannot take a {format_type(scope.type(key))}", span=written.span)
 
 
 def check_aggregation(
@@ -84,9 +84,9 @@ def _check_grouped(expr: Expr, keys: frozenset[Expr], span: Span | None) -> None
     """Every column outside the aggregates is a group key, or part of one."""
     for column in _ungrouped(expr, keys):
         raise QueryError(
-            f"{expression_text(column)} is neither grouped nor aggregated",
+            f"{format_expression(column)} is neither grouped nor aggregated",
             span=column.span or span,
-            hint=f"add it to GROUP BY, or aggregate it: MAX({expression_text(column)})",
+            hint=f"add it to GROUP BY, or aggregate it: MAX({format_expression(column)})",
         )
 
 

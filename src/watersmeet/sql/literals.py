@@ -23,7 +23,7 @@ _TIMESTAMP = re.compile(rf"{_DATE.pattern}([ T]{_TIME.pattern}(Z|[+-]\d{{2}}:\d{
 _QUANTITY = re.compile(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
-def number(text: str, span: Span | None) -> Literal:
+def parse_number(text: str, span: Span | None) -> Literal:
     """An integer as BIGINT, or as a DECIMAL where it does not fit; anything with a point or an exponent as DOUBLE.
 
     >>> number("42", None).type, number("1.5", None).type
@@ -32,7 +32,7 @@ def number(text: str, span: Span | None) -> Literal:
     Decimal128Type(decimal128(20, 0))
     """
     if text.isdecimal():
-        return integer(int(text), span)
+        return integer_literal(int(text), span)
     try:
         value = float(text)
     except ValueError:
@@ -42,7 +42,7 @@ def number(text: str, span: Span | None) -> Literal:
     return Literal(value, pa.float64(), span=span)
 
 
-def integer(value: int, span: Span | None) -> Literal:
+def integer_literal(value: int, span: Span | None) -> Literal:
     if value in INT64:
         return Literal(value, pa.int64(), span=span)
     digits = len(str(abs(value)))
@@ -53,7 +53,7 @@ def integer(value: int, span: Span | None) -> Literal:
     return Literal(Decimal(value), pa.decimal128(digits, 0), span=span)
 
 
-def negated(literal: Literal, span: Span | None) -> Literal:
+def negate(literal: Literal, span: Span | None) -> Literal:
     """The literal with a minus sign before it.
 
     >>> negated(number("9223372036854775808", None), None).type
@@ -61,13 +61,13 @@ def negated(literal: Literal, span: Span | None) -> Literal:
     """
     match literal.value:
         case Decimal() as value:
-            return integer(-int(value), span)
+            return integer_literal(-int(value), span)
         case int() | float() as value:
             return Literal(-value, literal.type, span=span)
     raise AssertionError("only numbers are written with a sign")
 
 
-def date(text: str, span: Span | None) -> Literal:
+def parse_date(text: str, span: Span | None) -> Literal:
     try:
         if _DATE.fullmatch(text):
             return Literal(dt.date.fromisoformat(text), pa.date32(), span=span)
@@ -76,7 +76,7 @@ def date(text: str, span: Span | None) -> Literal:
     raise QueryError("this is not a date", span=span, hint="write it like DATE '2024-12-31'")
 
 
-def timestamp(text: str, span: Span | None) -> Literal:
+def parse_timestamp(text: str, span: Span | None) -> Literal:
     """An instant; with an offset it is zoned and kept in UTC.
 
     >>> timestamp("2024-12-31 23:59:59+01:00", None).value
@@ -93,7 +93,7 @@ def timestamp(text: str, span: Span | None) -> Literal:
     raise QueryError("this is not a timestamp", span=span, hint="write it like TIMESTAMP '2024-12-31 23:59:59.5'")
 
 
-def time(text: str, span: Span | None) -> Literal:
+def parse_time(text: str, span: Span | None) -> Literal:
     try:
         if _TIME.fullmatch(text):
             return Literal(dt.time.fromisoformat(text), pa.time64("us"), span=span)
@@ -102,13 +102,13 @@ def time(text: str, span: Span | None) -> Literal:
     raise QueryError("this is not a time of day", span=span, hint="write it like '23:59:59.5'")
 
 
-def interval(length_us: int, span: Span | None) -> Literal:
+def interval_literal(length_us: int, span: Span | None) -> Literal:
     if abs(length_us) > MAX_LENGTH_US:
         raise QueryError("this interval is too long", span=span, hint="the longest is about 18,000 years")
     return Literal(dt.timedelta(microseconds=length_us), pa.duration("us"), span=span)
 
 
-def duration_us(quantity: str, unit: str, *, number: Span, unit_span: Span) -> int:
+def parse_length_us(quantity: str, unit: str, *, number: Span, unit_span: Span) -> int:
     """A length in microseconds.
 
     >>> here = Span(0, 0)

@@ -7,8 +7,8 @@ from sqlglot import exp
 from watersmeet.algebra.expressions import Expr, conjunction, conjuncts
 from watersmeet.algebra.query import PairConstraint, Query, SelectItem, Source, Star
 from watersmeet.errors import QueryError
-from watersmeet.sql.clauses import WrittenPair
-from watersmeet.sql.spans import place, pointing_at, span_of_node
+from watersmeet.sql.clauses import ParsedConstraint
+from watersmeet.sql.spans import attach_text, errors_at, node_span
 from watersmeet.sql.tokens import WatersmeetDialect, tokenize
 from watersmeet.sql.translate import Translator
 
@@ -31,7 +31,7 @@ def parse(text: str) -> Query:
     try:
         return _query(_select(text), text)
     except QueryError as error:
-        place(error, text if isinstance(text, str) else None)
+        attach_text(error, text if isinstance(text, str) else None)
         raise
     except RecursionError:
         raise QueryError("nested too deeply", text=text, hint="take the expression apart") from None
@@ -47,10 +47,10 @@ def _query(select: exp.Select, text: str) -> Query:
     joins = select.args["joins"]
     tables = [select.args["from_"], *(join.this for join in joins)]
     if len(tables) > MAX_SOURCES:
-        raise QueryError(f"a query joins at most {MAX_SOURCES} sources", span=span_of_node(tables[MAX_SOURCES]))
+        raise QueryError(f"a query joins at most {MAX_SOURCES} sources", span=node_span(tables[MAX_SOURCES]))
     sources = tuple(_source(table) for table in tables)
     translator = Translator([source.alias for source in sources])
-    written: list[WrittenPair] = select.args.get("pairs") or []
+    written: list[ParsedConstraint] = select.args.get("pairs") or []
     return Query(
         sources=sources,
         select=tuple(_item(item, translator) for item in select.expressions),
@@ -66,14 +66,14 @@ def _query(select: exp.Select, text: str) -> Query:
 
 def _source(table: exp.Table) -> Source:
     name, alias = table.this, table.args["alias"]
-    return Source(name.name, (alias or name).name, table.args["window"], span=span_of_node(table))
+    return Source(name.name, (alias or name).name, table.args["window"], span=node_span(table))
 
 
 def _item(item: exp.Expr, translator: Translator) -> SelectItem | Star:
     if isinstance(item, exp.Star):
-        return Star(span=span_of_node(item))
+        return Star(span=node_span(item))
     if isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
-        return Star(translator.source(item.args["table"]), span=span_of_node(item))
+        return Star(translator.source(item.args["table"]), span=node_span(item))
     if isinstance(item, exp.Alias):
         return SelectItem(translator.expression(item.this), item.args["alias"].name)
     return SelectItem(translator.expression(item))
@@ -91,17 +91,17 @@ def _where(conditions: list[exp.Expr | None], where: exp.Expr | None, translator
     return conjunction(tuple(part for condition in written for part in conjuncts(condition)))
 
 
-def _all_pairs_us(written: list[WrittenPair]) -> int | None:
+def _all_pairs_us(written: list[ParsedConstraint]) -> int | None:
     lengths = [pair for pair in written if pair.names is None]
     if len(lengths) > 1:
         raise QueryError("WINDOW = … for all pairs is given twice", span=lengths[1].span)
     return lengths[0].length_us if lengths else None
 
 
-def _pair(pair: WrittenPair, translator: Translator) -> PairConstraint:
+def _pair(pair: ParsedConstraint, translator: Translator) -> PairConstraint:
     assert pair.names is not None
     first, second = (translator.source(name) for name in pair.names)
-    with pointing_at(pair.span):
+    with errors_at(pair.span):
         return PairConstraint(first, second, pair.length_us, pair.directed, span=pair.span)
 
 

@@ -9,15 +9,15 @@ import pyarrow as pa
 
 from watersmeet.algebra.expressions import Column
 from watersmeet.algebra.query import BoundSource, Query, Source
-from watersmeet.algebra.render import type_text
+from watersmeet.algebra.render import format_type
 from watersmeet.algebra.schema import RelationSchema, SourceSchema
 from watersmeet.algebra.windows import RowsWindow, Window
 from watersmeet.errors import QueryError, Span, listing
-from watersmeet.sql.spans import pointing_at
-from watersmeet.sql.types import Family, family, has_order
+from watersmeet.sql.spans import errors_at
+from watersmeet.sql.types import Family, family_of, has_order
 
 
-def matches(name: str, existing: Iterable[str]) -> list[str]:
+def match_names(name: str, existing: Iterable[str]) -> list[str]:
     """The names meant: none, one, or several where only their case differs.
 
     >>> matches("Price", ["price", "ts"]), matches("price", ["Price", "price"]), matches("PRICE", ["Price", "price"])
@@ -30,7 +30,7 @@ def matches(name: str, existing: Iterable[str]) -> list[str]:
     return [candidate for candidate in names if candidate.casefold() == folded]
 
 
-def not_in_scope(source: str, span: Span | None, in_scope: Sequence[str]) -> QueryError:
+def out_of_scope_error(source: str, span: Span | None, in_scope: Sequence[str]) -> QueryError:
     """Build the error for a JOIN condition that names a source which FROM lists later."""
     return QueryError(
         f'source "{source}" is not in scope here: it is joined later',
@@ -66,7 +66,11 @@ class Scope:
             return Column(found[0][1], found[0][0], span=column.span)
         if not found:
             later = self._owners(column.name, aliases)
-            raise not_in_scope(later[0][0], column.span, aliases[: column.visible]) if later else self._missing(column)
+            raise (
+                out_of_scope_error(later[0][0], column.span, aliases[: column.visible])
+                if later
+                else self._missing(column)
+            )
         owners = list(dict.fromkeys(alias for alias, _ in found))
         raise QueryError(
             f'column "{column.name}" is in {len(owners)} sources'
@@ -81,10 +85,10 @@ class Scope:
         any.
         """
         found = [(alias, name) for alias in aliases if name in self._types[alias]]
-        return found or [(alias, each) for alias in aliases for each in matches(name, self._types[alias])]
+        return found or [(alias, each) for alias in aliases for each in match_names(name, self._types[alias])]
 
     def alias(self, name: str, span: Span | None) -> str:
-        found = matches(name, self._types)
+        found = match_names(name, self._types)
         if len(found) == 1:
             return found[0]
         problem = f'"{name}" could be {" or ".join(found)}' if found else f'there is no source "{name}" in FROM'
@@ -94,7 +98,7 @@ class Scope:
         types = self._types[alias]
         if column.name in types:
             return column.name
-        found = matches(column.name, types)
+        found = match_names(column.name, types)
         if len(found) == 1:
             return found[0]
         source = next(source for source in self.sources if source.alias == alias)
@@ -119,14 +123,14 @@ def resolve_sources(query: Query, schemas: Mapping[str, SourceSchema]) -> tuple[
         name = _declared(source, schemas)
         window = _window(source, schemas[name])
         sources.append(replace(source, name=name, window=window))
-        with pointing_at(source.span):
+        with errors_at(source.span):
             bound.append(BoundSource(source.alias, schemas[name], window, span=source.span))
     _check_pairs_have_time(query, bound)
     return replace(query, sources=tuple(sources)), tuple(bound)
 
 
 def _declared(source: Source, schemas: Mapping[str, SourceSchema]) -> str:
-    found = matches(source.name, schemas)
+    found = match_names(source.name, schemas)
     if len(found) == 1:
         return found[0]
     problem = (
@@ -144,20 +148,20 @@ def _window(source: Source, schema: SourceSchema) -> Window | None:
         return source.window
     columns = []
     for name in source.window.partition_by:
-        found = matches(name, schema.fields.names)
+        found = match_names(name, schema.fields.names)
         if len(found) > 1:
             raise QueryError(f'"{name}" could be {" or ".join(found)}', span=source.span)
         if not found:
             raise _no_column(name, schema, source.span)
         kind = schema.fields.field(found[0]).type
-        if family(kind) is Family.OTHER:
+        if family_of(kind) is Family.OTHER:
             raise QueryError(
-                f"PARTITION BY cannot take a {type_text(kind)}",
+                f"PARTITION BY cannot take a {format_type(kind)}",
                 span=source.span,
                 hint="partition by columns of single values",
             )
         columns.append(found[0])
-    with pointing_at(source.span):
+    with errors_at(source.span):
         return RowsWindow(source.window.count, tuple(columns))
 
 

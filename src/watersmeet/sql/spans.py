@@ -11,18 +11,18 @@ from sqlglot.tokenizer_core import Token
 from watersmeet.errors import QueryError, Span
 
 
-def span_of(token: Token) -> Span:
+def token_span(token: Token) -> Span:
     return Span(token.start, token.end + 1)
 
 
-def span_of_node(node: exp.Expr) -> Span | None:
+def node_span(node: exp.Expr) -> Span | None:
     """The stretch of text the parser noted on the node (`end` is the last character, sqlglot's habit)."""
     start, end = node.meta_get("start"), node.meta_get("end")
     return None if start is None or end is None else Span(start, end + 1)
 
 
 @contextmanager
-def pointing_at(span: Span | None) -> Iterator[None]:
+def errors_at(span: Span | None) -> Iterator[None]:
     """Errors that know no place of their own get this one."""
     try:
         yield
@@ -32,7 +32,7 @@ def pointing_at(span: Span | None) -> Iterator[None]:
         raise
 
 
-def place(error: QueryError, text: str | None) -> None:
+def attach_text(error: QueryError, text: str | None) -> None:
     """Lets the error know the text its span points into.
 
     Names and text come from outside and errors go to terminals and logs: characters that do something there are shown

@@ -17,8 +17,8 @@ from sqlglot.tokens import Tokenizer
 from watersmeet.algebra.names import RESERVED
 from watersmeet.errors import QueryError, Span
 from watersmeet.sql.clauses import EVERY_TOKEN, QueryGrammar
-from watersmeet.sql.functions import unknown_function
-from watersmeet.sql.spans import span_of
+from watersmeet.sql.functions import unknown_function_error
+from watersmeet.sql.spans import token_span
 
 #: Words and signs that only begin what the language refuses: `lang.tokens` says why, with the place.
 REFUSED_TOKEN = TokenType.UNKNOWN
@@ -184,7 +184,7 @@ def _scan(text: str) -> list[Token]:
     if len(tokens) > MAX_TOKENS:
         raise QueryError(
             f"the query has {len(tokens)} words and signs; at most {MAX_TOKENS} are read",
-            span=span_of(tokens[MAX_TOKENS]),
+            span=token_span(tokens[MAX_TOKENS]),
         )
     return tokens
 
@@ -238,12 +238,12 @@ def _check_statement(tokens: list[Token], text: str) -> None:
         if word.upper() in _WHY:
             raise _refusal(tokens, 0, text)
         hint = "other statements are not run" if first.token_type == TokenType.VAR else None
-        raise QueryError(f"a query begins with SELECT, not with {word}", span=span_of(first), hint=hint)
+        raise QueryError(f"a query begins with SELECT, not with {word}", span=token_span(first), hint=hint)
     for i, token in enumerate(tokens):
         if token.token_type == TokenType.SEMICOLON:
             raise QueryError(
                 "one query at a time",
-                span=span_of(tokens[i + 1]),
+                span=token_span(tokens[i + 1]),
                 hint="what follows the semicolon is a second statement",
             )
 
@@ -264,11 +264,11 @@ def _check_tokens(tokens: list[Token], text: str) -> None:
         if kind == TokenType.SELECT and i:
             raise QueryError(
                 "a query inside a query is not supported",
-                span=span_of(token),
+                span=token_span(token),
                 hint="name the streams in FROM themselves",
             )
         if kind == TokenType.HINT:
-            raise QueryError("hints are not supported", span=span_of(token), hint="pin the plan with plan=… instead")
+            raise QueryError("hints are not supported", span=token_span(token), hint="pin the plan with plan=… instead")
         if kind in _WORDLIKE:
             _check_word(token, previous)
         previous = token
@@ -281,19 +281,19 @@ _WORDLIKE = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.NA
 def _check_word(token: Token, previous: Token | None) -> None:
     kind, text = token.token_type, token.text
     if kind == TokenType.NATIONAL_STRING:
-        raise QueryError("strings take no letter before the quote", span=span_of(token))
+        raise QueryError("strings take no letter before the quote", span=token_span(token))
     if kind == TokenType.NUMBER:
         if len(text) > MAX_NUMBER:
             raise QueryError(
-                f"a number of {len(text)} characters is too long; at most {MAX_NUMBER} are read", span=span_of(token)
+                f"a number of {len(text)} characters is too long; at most {MAX_NUMBER} are read", span=token_span(token)
             )
         return
     if len(text) > MAX_NAME:
         raise QueryError(
-            f"a name of {len(text)} characters is too long; at most {MAX_NAME} are read", span=span_of(token)
+            f"a name of {len(text)} characters is too long; at most {MAX_NAME} are read", span=token_span(token)
         )
     if not text:
-        raise QueryError("a name cannot be empty", span=span_of(token))
+        raise QueryError("a name cannot be empty", span=token_span(token))
     if kind == TokenType.VAR:
         if not _NAME.fullmatch(text):
             at = token.start + next(i for i in range(len(text)) if not _NAME.fullmatch(text[: i + 1]))
@@ -303,17 +303,17 @@ def _check_word(token: Token, previous: Token | None) -> None:
         if previous is not None and previous.token_type == TokenType.NUMBER and previous.end + 1 == token.start:
             raise QueryError(
                 "a number and a name run into each other",
-                span=span_of(previous).to(span_of(token)),
+                span=token_span(previous).to(token_span(token)),
                 hint="put a space between",
             )
 
 
 def _refusal(tokens: list[Token], i: int, text: str) -> QueryError:
     """Why the token at i is refused; the same word can begin different things."""
-    token, word, span = tokens[i], tokens[i].text.upper(), span_of(tokens[i])
+    token, word, span = tokens[i], tokens[i].text.upper(), token_span(tokens[i])
     before = tokens[i - 1].token_type if i else None
     if word in {"LEFT", "RIGHT"} and i + 1 < len(tokens) and tokens[i + 1].token_type == TokenType.L_PAREN:
-        return unknown_function(token.text, span)
+        return unknown_function_error(token.text, span)
     problem, hint = _WHY.get(word), _HINTS.get(word)
     if word == "DISTINCT" and before == TokenType.L_PAREN:
         problem, hint = "DISTINCT inside an aggregate is not supported", None

@@ -36,8 +36,8 @@ from watersmeet.algebra.expressions import (
 from watersmeet.errors import InternalError, QueryError, Span, listing
 from watersmeet.sql import literals
 from watersmeet.sql.functions import FUNCTIONS, SYNONYMS
-from watersmeet.sql.scope import matches, not_in_scope
-from watersmeet.sql.spans import span_of_node
+from watersmeet.sql.scope import match_names, out_of_scope_error
+from watersmeet.sql.spans import node_span
 
 #: Depth of an expression: a chain of 99 additions is 100 deep. AND, OR and || chains count once, however long.
 MAX_DEPTH = 100
@@ -68,11 +68,11 @@ class Translator:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise QueryError(
-                f"an expression more than {MAX_DEPTH} deep", span=span_of_node(node), hint="take the expression apart"
+                f"an expression more than {MAX_DEPTH} deep", span=node_span(node), hint="take the expression apart"
             )
         translate = _NODES.get(type(node))
         if translate is None:
-            raise QueryError(f"{_kind(node)} is not supported", span=span_of_node(node))
+            raise QueryError(f"{_kind(node)} is not supported", span=node_span(node))
         translated = translate(self, node)
         self._depth -= 1
         return translated
@@ -80,15 +80,15 @@ class Translator:
     def source(self, name: exp.Expr) -> str:
         """Return the alias meant by a name before a dot or in a constraint."""
         in_scope = self._aliases[: self._visible]
-        found = matches(name.name, in_scope)
+        found = match_names(name.name, in_scope)
         if len(found) == 1:
             return found[0]
-        if not found and matches(name.name, self._aliases):
-            raise not_in_scope(name.name, span_of_node(name), in_scope)
+        if not found and match_names(name.name, self._aliases):
+            raise out_of_scope_error(name.name, node_span(name), in_scope)
         problem = (
             f'"{name.name}" could be {" or ".join(found)}' if found else f'there is no source "{name.name}" in FROM'
         )
-        raise QueryError(problem, span=span_of_node(name), hint=f"sources: {listing(self._aliases)}")
+        raise QueryError(problem, span=node_span(name), hint=f"sources: {listing(self._aliases)}")
 
     # --- one method a construct
     # -----------------------------------------------------------------------------------------------------
@@ -96,42 +96,42 @@ class Translator:
     def column(self, node: exp.Expr) -> Expr:
         _only(node, "this", "table")
         if isinstance(node.this, exp.Star):
-            raise QueryError("a star stands in SELECT and in COUNT(*) only", span=span_of_node(node))
+            raise QueryError("a star stands in SELECT and in COUNT(*) only", span=node_span(node))
         table = node.args.get("table")
         return Column(
-            node.name, None if table is None else self.source(table), span=span_of_node(node), visible=self._visible
+            node.name, None if table is None else self.source(table), span=node_span(node), visible=self._visible
         )
 
     def literal(self, node: exp.Expr) -> Expr:
         _only(node, "this", "is_string")
-        span = span_of_node(node)
-        return Literal(node.this, pa.string(), span=span) if node.is_string else literals.number(node.this, span)
+        span = node_span(node)
+        return Literal(node.this, pa.string(), span=span) if node.is_string else literals.parse_number(node.this, span)
 
     def comparison(self, node: exp.Expr) -> Expr:
         _only(node, "this", "expression")
-        return Comparison(_COMPARISONS[type(node)], *self._pair(node), span=span_of_node(node))  # type: ignore[index]
+        return Comparison(_COMPARISONS[type(node)], *self._pair(node), span=node_span(node))  # type: ignore[index]
 
     def arithmetic(self, node: exp.Expr) -> Expr:
         _only(node, "this", "expression", "typed", "safe")  # the last two are settings of sqlglot's generator, not text
-        return Arithmetic(_ARITHMETIC[type(node)], *self._pair(node), span=span_of_node(node))  # type: ignore[index]
+        return Arithmetic(_ARITHMETIC[type(node)], *self._pair(node), span=node_span(node))  # type: ignore[index]
 
     def chain(self, node: exp.Expr) -> Expr:
         """`a AND b AND c` as one node, without a level of recursion per operand."""
         args = tuple(self.expression(part) for part in _spine(node))
-        return (And if isinstance(node, exp.And) else Or)(args, span=span_of_node(node))
+        return (And if isinstance(node, exp.And) else Or)(args, span=node_span(node))
 
     def concatenation(self, node: exp.Expr) -> Expr:
-        return Call("CONCAT", tuple(self.expression(part) for part in _spine(node)), span=span_of_node(node))
+        return Call("CONCAT", tuple(self.expression(part) for part in _spine(node)), span=node_span(node))
 
     def negation(self, node: exp.Expr) -> Expr:
         _only(node, "this")
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
-            return literals.negated(literals.number(node.this.this, span_of_node(node)), span_of_node(node))
-        return Negate(self.expression(node.this), span=span_of_node(node))
+            return literals.negate(literals.parse_number(node.this.this, node_span(node)), node_span(node))
+        return Negate(self.expression(node.this), span=node_span(node))
 
     def inversion(self, node: exp.Expr) -> Expr:
         _only(node, "this")
-        return Not(self.expression(node.this), span=span_of_node(node))
+        return Not(self.expression(node.this), span=node_span(node))
 
     def parenthesis(self, node: exp.Expr) -> Expr:
         _only(node, "this")
@@ -140,52 +140,52 @@ class Translator:
     def membership(self, node: exp.Expr) -> Expr:
         _only(node, "this", "expressions")
         options = tuple(self.expression(option) for option in node.expressions)
-        return In(self.expression(node.this), options, span=span_of_node(node))
+        return In(self.expression(node.this), options, span=node_span(node))
 
     def between(self, node: exp.Expr) -> Expr:
         _only(node, "this", "low", "high")
         arg, low, high = (self.expression(node.args[part]) for part in ("this", "low", "high"))
-        return Between(arg, low, high, span=span_of_node(node))
+        return Between(arg, low, high, span=node_span(node))
 
     def like(self, node: exp.Expr) -> Expr:
         _only(node, "this", "expression", "negate")
         pattern: str = node.expression.this
         if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
-            raise QueryError("the pattern ends in a backslash that takes nothing", span=span_of_node(node.expression))
-        like = Like(self.expression(node.this), pattern, span=span_of_node(node))
-        return Not(like, span=span_of_node(node)) if node.args.get("negate") else like
+            raise QueryError("the pattern ends in a backslash that takes nothing", span=node_span(node.expression))
+        like = Like(self.expression(node.this), pattern, span=node_span(node))
+        return Not(like, span=node_span(node)) if node.args.get("negate") else like
 
     def null_test(self, node: exp.Expr) -> Expr:
         _only(node, "this", "expression")
-        if span_of_node(node.expression) is None:  # sqlglot's own, made of `x NOT NULL`
-            raise QueryError("NOT NULL is not a condition", span=span_of_node(node), hint="write IS NOT NULL")
-        return IsNull(self.expression(node.this), span=span_of_node(node))
+        if node_span(node.expression) is None:  # sqlglot's own, made of `x NOT NULL`
+            raise QueryError("NOT NULL is not a condition", span=node_span(node), hint="write IS NOT NULL")
+        return IsNull(self.expression(node.this), span=node_span(node))
 
     def case(self, node: exp.Expr) -> Expr:
         _only(node, "this", "ifs", "default")
         subject = None if node.this is None or node.this == "" else self.expression(node.this)
         branches = tuple(self._branch(subject, branch) for branch in node.args["ifs"])
         if subject is not None:
-            self._count_copies(subject, len(branches) - 1, span_of_node(node))
+            self._count_copies(subject, len(branches) - 1, node_span(node))
         default = node.args.get("default")
-        return Case(branches, None if default is None else self.expression(default), span=span_of_node(node))
+        return Case(branches, None if default is None else self.expression(default), span=node_span(node))
 
     def cast(self, node: exp.Expr) -> Expr:
         _only(node, "this", "to")
-        to, span = node.args["to"], span_of_node(node)
+        to, span = node.args["to"], node_span(node)
         if to == "DATE":
-            return literals.date(node.this.this, span)
+            return literals.parse_date(node.this.this, span)
         if to == "TIMESTAMP":
-            return literals.timestamp(node.this.this, span)
+            return literals.parse_timestamp(node.this.this, span)
         return Cast(self.expression(node.this), to, span=span)
 
     def interval(self, node: exp.Expr) -> Expr:
         _only(node, "this")
-        return literals.interval(node.args["this"], span_of_node(node))
+        return literals.interval_literal(node.args["this"], node_span(node))
 
     def call(self, node: exp.Expr) -> Expr:
         _only(node, "this", "expressions")
-        name, span = SYNONYMS.get(node.this, node.this), span_of_node(node)
+        name, span = SYNONYMS.get(node.this, node.this), node_span(node)
         if name in AGGREGATES:
             return self._aggregate(name, node.expressions, span)
         args = tuple(self._argument(name, arg) for arg in node.expressions)
@@ -229,20 +229,20 @@ class Translator:
         if not isinstance(args[0], exp.Star):
             return Aggregate(name, self.expression(args[0]), span=span)
         if name != "COUNT":
-            raise QueryError(f"{name} takes a value, not a star", span=span_of_node(args[0]))
+            raise QueryError(f"{name} takes a value, not a star", span=node_span(args[0]))
         return Aggregate(name, span=span)
 
     def _argument(self, name: str, arg: exp.Expr) -> Expr:
         if isinstance(arg, exp.Star):
-            raise QueryError(f"{name} takes a value, not a star", span=span_of_node(arg))
+            raise QueryError(f"{name} takes a value, not a star", span=node_span(arg))
         return self.expression(arg)
 
 
 _NODES: dict[type[exp.Expr], Callable[[Translator, Any], Expr]] = {
     exp.Column: Translator.column,
     exp.Literal: Translator.literal,
-    exp.Null: lambda _, node: Literal(None, pa.null(), span=span_of_node(node)),
-    exp.Boolean: lambda _, node: Literal(node.this, pa.bool_(), span=span_of_node(node)),
+    exp.Null: lambda _, node: Literal(None, pa.null(), span=node_span(node)),
+    exp.Boolean: lambda _, node: Literal(node.this, pa.bool_(), span=node_span(node)),
     **dict.fromkeys(_COMPARISONS, Translator.comparison),
     **dict.fromkeys(_ARITHMETIC, Translator.arithmetic),
     exp.And: Translator.chain,

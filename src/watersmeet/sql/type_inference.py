@@ -27,21 +27,21 @@ from watersmeet.algebra.expressions import (
     Or,
 )
 from watersmeet.algebra.query import BoundSource
-from watersmeet.algebra.render import type_text
+from watersmeet.algebra.render import format_type
 from watersmeet.errors import InternalError, QueryError
-from watersmeet.sql.coercion import converted, plainly
+from watersmeet.sql.coercion import convert_to, convert_to_plain
 from watersmeet.sql.functions import FUNCTIONS
 from watersmeet.sql.types import (
     INSTANTS,
     NUMBERS,
     Family,
-    Typed,
-    decimal,
+    TypedExpr,
     decimal_size,
-    family,
+    decimal_type,
+    family_of,
     finest_unit,
-    plain,
-    span_over,
+    plain_type,
+    span_of_all,
 )
 
 
@@ -58,7 +58,7 @@ def _type(expr: Expr, fields: Mapping[str, pa.Schema]) -> pa.DataType:
     return _TYPES[type(expr)](expr, fields)
 
 
-def arithmetic(op: str, left: Typed, right: Typed) -> Typed:
+def type_arithmetic(op: str, left: TypedExpr, right: TypedExpr) -> TypedExpr:
     """`left op right` with both sides brought to types the operator is defined on; the expression has no place yet.
 
     >>> one, half = Typed(Literal(1, pa.int64()), pa.int64()), Typed(Literal(0.5, pa.float64()), pa.float64())
@@ -68,20 +68,20 @@ def arithmetic(op: str, left: Typed, right: Typed) -> Typed:
 type=DataType(double))
     """
     left_kind, right_kind = _arithmetic_operands(op, left, right)
-    expr = Arithmetic(op, converted(left, left_kind), converted(right, right_kind))
-    return Typed(expr, arithmetic_type(op, left_kind, right_kind))
+    expr = Arithmetic(op, convert_to(left, left_kind), convert_to(right, right_kind))
+    return TypedExpr(expr, arithmetic_type(op, left_kind, right_kind))
 
 
 def arithmetic_type(op: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """The type that comes of operands already brought to the right types; decimals grow as in Arrow."""
-    if family(left) is Family.DECIMAL:
+    if family_of(left) is Family.DECIMAL:
         return pa.decimal128(*_decimal_result(op, (left.precision, left.scale), (right.precision, right.scale)))
-    if family(left) is Family.TIMESTAMP and family(right) is Family.TIMESTAMP:
+    if family_of(left) is Family.TIMESTAMP and family_of(right) is Family.TIMESTAMP:
         return pa.duration(left.unit)
-    return right if family(left) is Family.DURATION else left
+    return right if family_of(left) is Family.DURATION else left
 
 
-def aggregate(function: str, arg: Typed | None) -> tuple[Expr | None, pa.DataType]:
+def type_aggregate(function: str, arg: TypedExpr | None) -> tuple[Expr | None, pa.DataType]:
     """The argument as the aggregate takes it, and the aggregate's type: SUM and AVG add up in the widest type of the
     family.
     """
@@ -90,18 +90,18 @@ def aggregate(function: str, arg: Typed | None) -> tuple[Expr | None, pa.DataTyp
     if function == "COUNT":
         return arg.expr, pa.int64()
     if arg.family is Family.OTHER:
-        raise QueryError(f"{function} cannot take a {type_text(arg.type)}", span=arg.span)
+        raise QueryError(f"{function} cannot take a {format_type(arg.type)}", span=arg.span)
     if function in {"MIN", "MAX"}:
-        used = plainly(arg)
+        used = convert_to_plain(arg)
         return used.expr, used.type
     kind = _summed(function, arg)
-    return converted(arg, kind), pa.float64() if function == "AVG" else kind
+    return convert_to(arg, kind), pa.float64() if function == "AVG" else kind
 
 
-def _summed(function: str, arg: Typed) -> pa.DataType:
+def _summed(function: str, arg: TypedExpr) -> pa.DataType:
     match arg.family:
         case Family.INTEGER:
-            return pa.decimal128(38, 0) if plain(arg.type) == pa.uint64() else pa.int64()
+            return pa.decimal128(38, 0) if plain_type(arg.type) == pa.uint64() else pa.int64()
         case Family.DECIMAL:
             return pa.decimal128(38, decimal_size(arg)[1])
         case Family.FLOAT | Family.NULL:
@@ -109,14 +109,14 @@ def _summed(function: str, arg: Typed) -> pa.DataType:
         case Family.DURATION if function == "SUM":
             return arg.type
     hint = "COUNT the rows, or SUM(CASE WHEN … THEN 1 ELSE 0 END)" if arg.family is Family.BOOLEAN else None
-    raise QueryError(f"{function} takes a number, not a {type_text(arg.type)}", span=arg.span, hint=hint)
+    raise QueryError(f"{function} takes a number, not a {format_type(arg.type)}", span=arg.span, hint=hint)
 
 
 # --- arithmetic
 # -------------------------------------------------------------------------------------------------------------------------
 
 
-def _arithmetic_operands(op: str, left: Typed, right: Typed) -> tuple[pa.DataType, pa.DataType]:
+def _arithmetic_operands(op: str, left: TypedExpr, right: TypedExpr) -> tuple[pa.DataType, pa.DataType]:
     left, right = _beside(op, left, right), _beside(op, right, left)
     families = {left.family, right.family}
     if families <= NUMBERS:
@@ -127,19 +127,21 @@ def _arithmetic_operands(op: str, left: Typed, right: Typed) -> tuple[pa.DataTyp
     return kinds
 
 
-def _beside(op: str, operand: Typed, other: Typed) -> Typed:
+def _beside(op: str, operand: TypedExpr, other: TypedExpr) -> TypedExpr:
     """NULL as the other's type (an interval where it is added to an instant); a string constant beside an instant as an
     instant.
     """
     if operand.family is Family.NULL:
-        kind = pa.int64() if other.family is Family.NULL else plain(other.type)
-        return Typed(operand.expr, pa.duration("us") if op == "+" and other.family in INSTANTS else kind)
+        kind = pa.int64() if other.family is Family.NULL else plain_type(other.type)
+        return TypedExpr(operand.expr, pa.duration("us") if op == "+" and other.family in INSTANTS else kind)
     if operand.is_string_constant and other.family in INSTANTS:
-        return Typed(operand.expr, pa.timestamp("us"))
-    return Typed(operand.expr, plain(operand.type))
+        return TypedExpr(operand.expr, pa.timestamp("us"))
+    return TypedExpr(operand.expr, plain_type(operand.type))
 
 
-def _number_operands(op: str, left: Typed, right: Typed, families: set[Family]) -> tuple[pa.DataType, pa.DataType]:
+def _number_operands(
+    op: str, left: TypedExpr, right: TypedExpr, families: set[Family]
+) -> tuple[pa.DataType, pa.DataType]:
     if op == "/" or Family.FLOAT in families:
         return pa.float64(), pa.float64()
     wide = [operand for operand in (left, right) if operand.family is Family.DECIMAL or operand.type == pa.uint64()]
@@ -147,12 +149,12 @@ def _number_operands(op: str, left: Typed, right: Typed, families: set[Family]) 
         return pa.int64(), pa.int64()
     if op == "%":
         raise QueryError(
-            f"% takes integers and floating-point numbers, not a {type_text(wide[0].type)}",
+            f"% takes integers and floating-point numbers, not a {format_type(wide[0].type)}",
             span=wide[0].span,
             hint="CAST it",
         )
     sizes = [decimal_size(operand) for operand in (left, right)]
-    decimal(*_decimal_result(op, *sizes), (left, right))
+    decimal_type(*_decimal_result(op, *sizes), (left, right))
     return pa.decimal128(*sizes[0]), pa.decimal128(*sizes[1])
 
 
@@ -164,7 +166,7 @@ def _decimal_result(op: str, left: tuple[int, int], right: tuple[int, int]) -> t
     return max(left[0] - left[1], right[0] - right[1]) + scale + 1, scale
 
 
-def _time_operands(op: str, left: Typed, right: Typed) -> tuple[pa.DataType, pa.DataType] | None:
+def _time_operands(op: str, left: TypedExpr, right: TypedExpr) -> tuple[pa.DataType, pa.DataType] | None:
     """Instant ± interval, interval + instant, instant - instant, interval ± interval."""
     if left.family in INSTANTS and right.family in INSTANTS and op == "-":
         kind = _meeting_instant(left.type, right.type)
@@ -194,14 +196,16 @@ def _moved(instant: pa.DataType, length: pa.DataType) -> tuple[pa.DataType, pa.D
     return pa.timestamp(unit, stamp.tz), pa.duration(unit)
 
 
-def _no_arithmetic(op: str, left: Typed, right: Typed) -> QueryError:
+def _no_arithmetic(op: str, left: TypedExpr, right: TypedExpr) -> QueryError:
     hint: str | None = "CAST makes a number of a string"
     if left.family is Family.STRING and right.family is Family.STRING and op == "+":
         hint = "strings are joined with ||"
     elif Family.STRING not in {left.family, right.family}:
         hint = None
     return QueryError(
-        f"{type_text(left.type)} {op} {type_text(right.type)} is not defined", span=span_over((left, right)), hint=hint
+        f"{format_type(left.type)} {op} {format_type(right.type)} is not defined",
+        span=span_of_all((left, right)),
+        hint=hint,
     )
 
 
@@ -220,12 +224,12 @@ def _arithmetic_type(expr: Arithmetic, fields: Mapping[str, pa.Schema]) -> pa.Da
 
 
 def _call_type(call: Call, fields: Mapping[str, pa.Schema]) -> pa.DataType:
-    _, kind = FUNCTIONS[call.name].sign(call.name, [Typed(arg, _type(arg, fields)) for arg in call.args])
+    _, kind = FUNCTIONS[call.name].sign(call.name, [TypedExpr(arg, _type(arg, fields)) for arg in call.args])
     return kind
 
 
 def _aggregate_type(expr: Aggregate, fields: Mapping[str, pa.Schema]) -> pa.DataType:
-    _, kind = aggregate(expr.function, None if expr.arg is None else Typed(expr.arg, _type(expr.arg, fields)))
+    _, kind = type_aggregate(expr.function, None if expr.arg is None else TypedExpr(expr.arg, _type(expr.arg, fields)))
     return kind
 
 

@@ -21,7 +21,7 @@ from enum import Enum
 import pyarrow as pa
 
 from watersmeet.algebra.expressions import Expr, Literal
-from watersmeet.algebra.render import type_text
+from watersmeet.algebra.render import format_type
 from watersmeet.errors import QueryError, Span
 
 
@@ -88,7 +88,7 @@ UINT64_AS_DECIMAL = pa.decimal128(20, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class TypedExpr:
     """An expression and its type."""
 
     expr: Expr
@@ -100,20 +100,20 @@ class Typed:
 
     @property
     def family(self) -> Family:
-        return family(self.type)
+        return family_of(self.type)
 
     @property
     def is_string_constant(self) -> bool:
         return isinstance(self.expr, Literal) and isinstance(self.expr.value, str)
 
 
-def family(kind: pa.DataType) -> Family:
+def family_of(kind: pa.DataType) -> Family:
     """
     >>> family(pa.uint8()), family(pa.dictionary(pa.int32(), pa.string()))
     (<Family.INTEGER: 'an integer'>, <Family.STRING: 'a string'>)
     """
     if isinstance(kind, pa.DictionaryType):
-        return family(kind.value_type)
+        return family_of(kind.value_type)
     return _FAMILIES.get(kind.id, Family.OTHER)
 
 
@@ -130,7 +130,7 @@ def has_order(kind: pa.DataType) -> bool:
     return all(has_order(kind.field(number).type) for number in range(kind.num_fields))
 
 
-def plain(kind: pa.DataType) -> pa.DataType:
+def plain_type(kind: pa.DataType) -> pa.DataType:
     """The type a value is used as: one encoding of strings, binaries and dates, decimals of 128 bits, no half floats or
     dictionaries.
 
@@ -138,13 +138,13 @@ def plain(kind: pa.DataType) -> pa.DataType:
     DataType(string)
     """
     if isinstance(kind, pa.DictionaryType):
-        return plain(kind.value_type)
+        return plain_type(kind.value_type)
     if isinstance(kind, pa.Decimal32Type | pa.Decimal64Type):
         return pa.decimal128(kind.precision, kind.scale)
-    return pa.float32() if kind == pa.float16() else _ONE_TYPE.get(family(kind), kind)
+    return pa.float32() if kind == pa.float16() else _ONE_TYPE.get(family_of(kind), kind)
 
 
-def common_type(operands: Sequence[Typed]) -> pa.DataType | None:
+def common_type(operands: Sequence[TypedExpr]) -> pa.DataType | None:
     """The type all of them are brought to, None when there is none.
 
     String constants do not take part as long as the others agree on something that can be read from a string.
@@ -157,10 +157,10 @@ def common_type(operands: Sequence[Typed]) -> pa.DataType | None:
     return agreed if agreed is None or not constants else _readable(agreed, constants)
 
 
-def _readable(kind: pa.DataType, constants: Sequence[Typed]) -> pa.DataType | None:
+def _readable(kind: pa.DataType, constants: Sequence[TypedExpr]) -> pa.DataType | None:
     """The type as which the string constants are read; fractions of a second need a unit that holds them."""
     has_fraction = any(isinstance(c.expr, Literal) and "." in str(c.expr.value) for c in constants)
-    match family(kind):
+    match family_of(kind):
         case Family.STRING | Family.DATE:
             return kind
         case Family.TIMESTAMP:
@@ -170,11 +170,11 @@ def _readable(kind: pa.DataType, constants: Sequence[Typed]) -> pa.DataType | No
     return None
 
 
-def _agreed(operands: Sequence[Typed]) -> pa.DataType | None:
-    kinds = [plain(operand.type) for operand in operands]
+def _agreed(operands: Sequence[TypedExpr]) -> pa.DataType | None:
+    kinds = [plain_type(operand.type) for operand in operands]
     if all(kind == kinds[0] for kind in kinds[1:]):
         return kinds[0]
-    families = {family(kind) for kind in kinds}
+    families = {family_of(kind) for kind in kinds}
     if families <= NUMBERS:
         return _common_number(operands, families)
     if families <= INSTANTS:
@@ -206,48 +206,48 @@ def finest_unit(*units: str) -> str:
     return max(units, key=_UNITS.index)
 
 
-def _common_number(operands: Sequence[Typed], families: set[Family]) -> pa.DataType:
+def _common_number(operands: Sequence[TypedExpr], families: set[Family]) -> pa.DataType:
     if Family.FLOAT in families:
         return pa.float64()
     if Family.DECIMAL in families:
         sizes = [decimal_size(operand) for operand in operands]
         scale = max(scale for _, scale in sizes)
-        return decimal(max(precision - scale for precision, scale in sizes) + scale, scale, operands)
+        return decimal_type(max(precision - scale for precision, scale in sizes) + scale, scale, operands)
     if any(operand.type == pa.uint64() for operand in operands):
         return UINT64_AS_DECIMAL if any(_may_be_negative(operand) for operand in operands) else pa.uint64()
     return pa.int64()
 
 
-def decimal(precision: int, scale: int, operands: Sequence[Typed]) -> pa.DataType:
+def decimal_type(precision: int, scale: int, operands: Sequence[TypedExpr]) -> pa.DataType:
     """A decimal of that size, refused where it has more digits than decimals can."""
     if precision <= MAX_DIGITS:
         return pa.decimal128(precision, scale)
-    shown = " and ".join(type_text(plain(operand.type)) for operand in operands[:3])
+    shown = " and ".join(format_type(plain_type(operand.type)) for operand in operands[:3])
     raise QueryError(
         f"{shown} together need a DECIMAL of {precision} digits; {MAX_DIGITS} is the most",
-        span=span_over(operands),
+        span=span_of_all(operands),
         hint="CAST one of them to DOUBLE or to a smaller DECIMAL",
     )
 
 
-def decimal_size(operand: Typed) -> tuple[int, int]:
+def decimal_size(operand: TypedExpr) -> tuple[int, int]:
     """Digits, and digits behind the point, that hold the number; an integer constant needs no more than its own digits."""
     if isinstance(operand.expr, Literal) and isinstance(operand.expr.value, int):
         return len(str(abs(operand.expr.value))), 0
     kind = operand.type
-    if family(kind) is Family.INTEGER:
-        return _INTEGER_DIGITS[plain(kind).id], 0
-    kind = plain(kind)
+    if family_of(kind) is Family.INTEGER:
+        return _INTEGER_DIGITS[plain_type(kind).id], 0
+    kind = plain_type(kind)
     return kind.precision, kind.scale
 
 
-def _may_be_negative(operand: Typed) -> bool:
+def _may_be_negative(operand: TypedExpr) -> bool:
     if isinstance(operand.expr, Literal) and isinstance(operand.expr.value, int):
         return operand.expr.value < 0
-    return plain(operand.type).id not in _UNSIGNED
+    return plain_type(operand.type).id not in _UNSIGNED
 
 
-def span_over(operands: Sequence[Typed]) -> Span | None:
+def span_of_all(operands: Sequence[TypedExpr]) -> Span | None:
     """From the first of them to the last."""
     spans = [operand.span for operand in operands if operand.span is not None]
     return spans[0].to(spans[-1]) if spans else None
@@ -274,7 +274,7 @@ TYPES: dict[str, pa.DataType] = {
 }
 
 
-def type_named(name: str, sizes: list[str], span: Span) -> pa.DataType:
+def parse_type_name(name: str, sizes: list[str], span: Span) -> pa.DataType:
     """The Arrow type of a name.
 
     >>> type_named("decimal", ["10", "2"], Span(0, 0))

@@ -1,6 +1,4 @@
-"""Which errors count: a row that fails its source's own predicates is evaluated nowhere else, and no error depends on
-the plan.
-"""
+"""Errors that count: a row that fails its source's own predicates is evaluated nowhere else, in any plan."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ LARGEST = 2**63 - 1
 KINDS = "SELECT a.k AS k FROM a [RANGE 10 SECONDS], b [{window}] WHERE b.kind = 'n' AND CAST(b.f AS BIGINT) = a.k"
 
 
-def plan_of(name: str) -> Plan:
+def build_plan(name: str) -> Plan:
     interval = "2 seconds" if "lazy" in name else 0
     return wm.plan(name, evaluate=interval, expire=interval)
 
@@ -39,7 +37,7 @@ def kinds() -> dict[str, wm.Stream]:
 
 
 def outcome(query: str, streams: dict[str, wm.Stream], plan: Plan | None = None) -> object:
-    """The rows, sorted; or the word "raises"; or None where the algorithm does not run the query."""
+    """Return the sorted rows, the word "raises", or None if the algorithm does not run the query."""
     try:
         return sorted(tuple(row.values()) for row in wm.collect(query, streams, plan).to_pylist())
     except QueryError:
@@ -49,8 +47,8 @@ def outcome(query: str, streams: dict[str, wm.Stream], plan: Plan | None = None)
 
 
 def outcomes(query: str, streams: dict[str, wm.Stream]) -> list[object]:
-    """The different outcomes over all algorithms that run the query, and without a plan."""
-    found = [outcome(query, streams), *(outcome(query, streams, plan_of(name)) for name in TACTICS)]
+    """Return the different outcomes of all algorithms that run the query, and of the default plan."""
+    found = [outcome(query, streams), *(outcome(query, streams, build_plan(name)) for name in TACTICS)]
     return [each for at, each in enumerate(found) if each is not None and each not in found[:at]]
 
 
@@ -111,7 +109,7 @@ def test_an_own_predicate_that_raises_where_no_other_rejects_the_row_stops_the_q
         "a.x IN (b.x + 1, 2)",
     ],
 )
-def test_an_operand_of_one_source_raises_in_every_plan_even_where_its_row_meets_nothing(where: str) -> None:
+def test_an_operand_of_one_source_raises_in_every_plan_even_where_its_row_matches_nothing(where: str) -> None:
     query = f"SELECT a.x AS x FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND] WHERE {where}"
     streams = {"a": stream(x=[1, 1, 1, 1, 1, 1]), "b": stream(x=[LARGEST])}
     far = {
@@ -133,7 +131,7 @@ def test_the_same_row_raises_nothing_if_it_is_late_or_fails_its_own_predicate() 
 
 
 @pytest.mark.parametrize(
-    ("where", "wanted"),
+    ("where", "expected"),
     [
         ("a.x * b.x > 5", "raises"),
         ("a.x * b.x > 5 AND a.k = b.k", [(3,)]),  # the pair on which it raises has other keys
@@ -143,10 +141,12 @@ def test_the_same_row_raises_nothing_if_it_is_late_or_fails_its_own_predicate() 
         ("CASE WHEN a.k = b.k THEN a.x * b.x ELSE 9 END > 5 AND a.k = 2", [(3,), (3,)]),
     ],
 )
-def test_an_error_in_a_predicate_over_two_sources_counts_on_what_would_be_a_result(where: str, wanted: object) -> None:
+def test_an_error_in_a_predicate_over_two_sources_counts_on_what_would_be_a_result(
+    where: str, expected: object
+) -> None:
     query = f"SELECT a.x AS x FROM a [RANGE 9 SECONDS], b [RANGE 9 SECONDS] WHERE {where}"
     streams = {"a": stream(x=[LARGEST, 3], k=[1, 2]), "b": stream(x=[LARGEST, 3], k=[5, 2])}
-    assert outcomes(query, streams) == [wanted]
+    assert outcomes(query, streams) == [expected]
 
 
 def test_between_is_two_predicates_so_a_false_half_beats_one_that_raises() -> None:
@@ -155,7 +155,7 @@ def test_between_is_two_predicates_so_a_false_half_beats_one_that_raises() -> No
     assert outcomes(query, streams) == [[(4,)]]
 
 
-def test_partial_matches_on_which_a_predicate_raises_go_on_until_another_stream_decides() -> None:
+def test_partial_matches_on_which_a_predicate_raises_stay_until_another_stream_decides() -> None:
     query = """
         SELECT a.x AS x FROM a [RANGE 9 SECONDS], b [RANGE 9 SECONDS], c [RANGE 9 SECONDS]
         WHERE a.x * b.x > 5 AND b.k + c.k = {sum}

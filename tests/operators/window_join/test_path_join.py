@@ -1,4 +1,4 @@
-"""Directed path joins, one way and both ways, by every algorithm that takes them."""
+"""Directed path joins in both directions, by every algorithm that supports them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import watersmeet as wm
 from tests.oracle import as_multiset, join_rows, table_rows
-from watersmeet.algebra.query import path_reversed
+from watersmeet.algebra.query import reverse_path
 from watersmeet.errors import QueryError
 from watersmeet.sql import bind
 
@@ -39,9 +39,9 @@ def _tables(seed: int) -> dict[str, pa.Table]:
 @pytest.mark.parametrize(
     "name", ["runs", "eager-nlj", "eager-hash", "nlw-join", "hw-join", "gca", "lca", "ripple-join", "xjoin"]
 )
-def test_a_path_is_found_one_way_and_the_other(name: str) -> None:
-    forth = wm.sql(PATH)
-    for query in (forth, path_reversed(forth)):
+def test_a_path_is_found_in_both_directions(name: str) -> None:
+    forward = wm.sql(PATH)
+    for query in (forward, reverse_path(forward)):
         found: Counter[object] = Counter()
         for seed in range(20):
             tables = _tables(seed)
@@ -50,16 +50,16 @@ def test_a_path_is_found_one_way_and_the_other(name: str) -> None:
             schemas = {stream: source.to_schema(stream) for stream, source in streams.items()}
             assert rows == as_multiset(join_rows(bind(query, schemas), tables)), f"seed {seed}"
             found.update(rows)
-        assert found, "otherwise the test compares nothing with nothing"
+        assert found, "the test must compare at least one row"
 
 
-def test_both_ways_meet_only_where_all_times_are_equal() -> None:
-    forth = wm.sql(PATH.replace("a.id AS ia", "a.ts AS ia").replace("d.id AS id", "d.ts AS id"))
+def test_both_directions_agree_only_where_all_times_are_equal() -> None:
+    forward = wm.sql(PATH.replace("a.id AS ia", "a.ts AS ia").replace("d.id AS id", "d.ts AS id"))
     streams = {name: wm.stream(table, time="ts") for name, table in _tables(1).items()}
-    both = [as_multiset(table_rows(wm.collect(query, streams))) for query in (forth, path_reversed(forth))]
+    both = [as_multiset(table_rows(wm.collect(query, streams))) for query in (forward, reverse_path(forward))]
     assert all(row[0] == row[3] for row in both[0] & both[1])
 
 
-def test_what_has_no_direction_has_no_reverse() -> None:
+def test_a_query_without_direction_has_no_reverse() -> None:
     with pytest.raises(QueryError, match="no DWINDOW"):
-        path_reversed(wm.sql("SELECT a.id FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND]"))
+        reverse_path(wm.sql("SELECT a.id FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND]"))

@@ -1,6 +1,4 @@
-"""Predicates that no kernel can test are tested as soon as their inputs are bound, by every algorithm; the cost model
-charges for it.
-"""
+"""Predicates that no kernel tests are tested as soon as their inputs are bound; the cost model charges for it."""
 
 from __future__ import annotations
 
@@ -50,58 +48,58 @@ def streams(names: str, rows: int = ROWS) -> dict[str, wm.Stream]:
     }
 
 
-def plan_of(name: str) -> Plan:
+def build_plan(name: str) -> Plan:
     interval = "5 seconds" if "lazy" in name else 0
     return wm.plan(name, evaluate=interval, expire=interval)
 
 
-def rows_of(run: EmbeddedRun) -> list[tuple[object, ...]]:
+def collect_rows(run: EmbeddedRun) -> list[tuple[object, ...]]:
     return sorted(tuple(row.values()) for row in run.collect().to_pylist())
 
 
-def whole_matches(window: str) -> int:
-    """Combinations that agree on rooms and windows: all that a plan without early tests has to look at."""
+def count_complete_matches(window: str) -> int:
+    """Count the matches on rooms and windows: a plan without early tests must check all of them."""
     return int(wm.collect(FOUR.format(window).replace(f" AND {CLOSE}", ""), streams("abcd")).num_rows)
 
 
 @pytest.mark.parametrize("name", TACTICS)
 def test_partial_matches_that_fail_a_predicate_are_not_grown(name: str) -> None:
     window = "RANGE 60 SECONDS"
-    run = wm.run(FOUR.format(window), streams("abcd"), plan_of(name))
-    assert rows_of(run) == rows_of(wm.run(FOUR.format(window), streams("abcd")))
-    assert 0 < int(run.tally.tested.sum()) < whole_matches(window) / 4
-    if name not in ("ripple-join", "xjoin"):  # they know no windows, so they pass over more rows than windows hold
-        assert int(run.tally.touched.sum()) < whole_matches(window)
+    run = wm.run(FOUR.format(window), streams("abcd"), build_plan(name))
+    assert collect_rows(run) == collect_rows(wm.run(FOUR.format(window), streams("abcd")))
+    assert 0 < int(run.tally.tested.sum()) < count_complete_matches(window) / 4
+    if name not in ("ripple-join", "xjoin"):  # they ignore windows while scanning, so they visit more rows
+        assert int(run.tally.touched.sum()) < count_complete_matches(window)
 
 
 @pytest.mark.parametrize("name", ["eager-nlj", "lazy-hash", "window-join", "nlw-join", "lca"])
-def test_pieces_of_a_few_matches_give_the_same_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = rows_of(wm.run(FOUR.format("RANGE 30 SECONDS"), streams("abcd"), plan_of(name)))
+def test_small_pieces_give_the_same_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = collect_rows(wm.run(FOUR.format("RANGE 30 SECONDS"), streams("abcd"), build_plan(name)))
     monkeypatch.setattr(loop_stages, "MAX_MATCHES", 3)
     monkeypatch.setattr(w_joins, "MAX_MATCHES", 3)
-    assert rows_of(wm.run(FOUR.format("RANGE 30 SECONDS"), streams("abcd"), plan_of(name))) == wanted
+    assert collect_rows(wm.run(FOUR.format("RANGE 30 SECONDS"), streams("abcd"), build_plan(name))) == expected
 
 
 @pytest.mark.parametrize("kind", ["list", "btree(4)", "ttree(4)"])
-def test_every_stage_finds_its_indexes_as_they_were_when_the_partial_match_was_made(kind: str) -> None:
+def test_every_stage_sees_its_indexes_as_of_the_partial_match(kind: str) -> None:
     query = FOUR.format("RANGE 20 SECONDS").replace("c.room = d.room", "c.room <= d.room")
     plan = wm.plan("window-join", indexes=dict.fromkeys("abcd", kind))
-    assert rows_of(wm.run(query, streams("abcd"), plan)) == rows_of(wm.run(query, streams("abcd")))
+    assert collect_rows(wm.run(query, streams("abcd"), plan)) == collect_rows(wm.run(query, streams("abcd")))
 
 
 @pytest.mark.parametrize("name", ["nlw-join", "mw-join", "gca", "lca", "ripple-join"])
 def test_w_joins_without_an_equality_compare_inside_their_loops(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pieces = []
 
-    def watched(config, reach, found, *rest):  # type: ignore[no-untyped-def] # the real function, looked on
+    def record_piece(config, reach, found, *rest):  # type: ignore[no-untyped-def] # the real function, recorded
         pieces.append(len(found))
         return recheck_matches(config, reach, found, *rest)
 
-    monkeypatch.setattr(w_joins, "recheck_matches", watched)
+    monkeypatch.setattr(w_joins, "recheck_matches", record_piece)
     monkeypatch.setattr(w_joins, "MAX_MATCHES", 256)
     query = BAND.format("RANGE 60 SECONDS")
-    found = rows_of(wm.run(query, streams("abc"), wm.plan(name)))
-    assert found == rows_of(wm.run(query, streams("abc"), wm.plan("eager-nlj")))
+    found = collect_rows(wm.run(query, streams("abc"), wm.plan(name)))
+    assert found == collect_rows(wm.run(query, streams("abc"), wm.plan("eager-nlj")))
     assert sum(pieces) <= 2 * len(found)  # no product of windows is built
     assert max(pieces) <= 256
 
@@ -131,6 +129,6 @@ def test_loops_are_charged_for_every_match_they_test() -> None:
     assert checked > 5
 
 
-def test_an_algorithm_that_cannot_run_the_query_says_so() -> None:
+def test_an_algorithm_that_cannot_run_the_query_is_refused() -> None:
     with pytest.raises(PlanError, match="common"):
         wm.collect(BAND.format("RANGE 60 SECONDS"), streams("abc"), wm.plan("hw-join"))

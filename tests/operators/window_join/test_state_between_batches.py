@@ -1,4 +1,4 @@
-"""What a meet remembers: it survives as bytes, it is a value, and it does not depend on the plan."""
+"""State of a window join: it survives serialization, it is a value, and it does not depend on the plan."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ SEEDS = scale_volume(60)
 
 
 @pytest.mark.parametrize("chunk", range(4))
-def test_state_goes_through_bytes_after_every_batch_and_changes_nothing(chunk: int) -> None:
+def test_serializing_state_after_every_batch_changes_nothing(chunk: int) -> None:
     for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
         case = generate_case(seed)
-        run, rounds = _started(case, Random(seed))
+        run, rounds = start_run(case, Random(seed))
         found: list[pa.RecordBatch] = []
         for tables in rounds:
             found += run.advance(tables)
             run.state = deserialize_state(run.config, serialize_state(run.state))
-        assert _rows(run, found + run.finish()) == expected_rows(case), f"seed {seed}"
+        assert result_rows(run, found + run.finish()) == expected_rows(case), f"seed {seed}"
 
 
 @pytest.mark.parametrize("chunk", range(4))
-def test_the_plan_changes_after_every_batch_and_changes_nothing(chunk: int) -> None:
+def test_changing_the_plan_after_every_batch_changes_no_result(chunk: int) -> None:
     for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
         case = generate_case(seed)
         rng = Random(seed)
         plans = [Plan(), *random_plans(rng, case)]
-        run, rounds = _started(case, rng)
+        run, rounds = start_run(case, rng)
         used: list[str] = []
         found: list[pa.RecordBatch] = []
         for tables in rounds:
@@ -49,21 +49,21 @@ def test_the_plan_changes_after_every_batch_and_changes_nothing(chunk: int) -> N
             used.append(plan.algorithm)
             run.replan(plan)
             found += run.advance(tables)
-        assert _rows(run, found + run.finish()) == expected_rows(case), f"seed {seed}, plans {used}"
+        assert result_rows(run, found + run.finish()) == expected_rows(case), f"seed {seed}, plans {used}"
 
 
-def test_a_step_leaves_the_state_before_it_as_it_was() -> None:
+def test_a_batch_does_not_modify_the_state_before_it() -> None:
     for seed in range(100):
         case = generate_case(seed)
-        run, rounds = _started(case, Random(seed))
+        run, rounds = start_run(case, Random(seed))
         for tables in rounds:
             before, state = serialize_state(run.state), run.state
             run.advance(tables)
             assert serialize_state(state) == before, f"seed {seed}"
 
 
-def test_damaged_state_is_refused_by_name() -> None:
-    run, rounds = _started(generate_case(3), Random(3))
+def test_damaged_state_is_refused() -> None:
+    run, rounds = start_run(generate_case(3), Random(3))
     for tables in rounds:
         run.advance(tables)
     blob = serialize_state(run.state)
@@ -72,8 +72,8 @@ def test_damaged_state_is_refused_by_name() -> None:
             deserialize_state(run.config, damaged)
 
 
-def _started(case: QueryCase, rng: Random) -> tuple[EmbeddedRun, list[dict[str, pa.Table]]]:
-    """A run that is fed by hand, and its input in rounds of batches, none of them late."""
+def start_run(case: QueryCase, rng: Random) -> tuple[EmbeddedRun, list[dict[str, pa.Table]]]:
+    """Return a run to feed by hand, and its input in rounds of batches without late rows."""
     arrivals = arrive_in_any_batches(rng, case)
     sources: dict[str, wm.Stream | wm.Relation] = {
         each.name: wm.relation(each.table) for each in case.sources if each.time is None
@@ -93,5 +93,5 @@ def _started(case: QueryCase, rng: Random) -> tuple[EmbeddedRun, list[dict[str, 
     ]
 
 
-def _rows(run: EmbeddedRun, batches: list[pa.RecordBatch]) -> Rows:
+def result_rows(run: EmbeddedRun, batches: list[pa.RecordBatch]) -> Rows:
     return as_multiset(table_rows(pa.Table.from_batches(batches, run.config.result)))

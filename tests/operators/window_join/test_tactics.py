@@ -1,4 +1,4 @@
-"""The papers' algorithms: their first regression test, what they refuse, and what they count."""
+"""The papers' algorithms: a regression test from the first paper, refused plans, and counted work."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _stream(*times: int, attr: int = 1) -> wm.Stream:
     )
 
 
-def _plan(name: str) -> Plan:
+def _build_plan(name: str) -> Plan:
     interval = "20 microseconds" if "lazy" in name else 0
     return wm.plan(name, evaluate=interval, expire=interval)
 
@@ -46,14 +46,14 @@ def test_a_row_that_expired_before_the_newest_row_came_is_in_no_result(name: str
     #  S2              150   180
     #  S3                          195   205        90 is out of reach of both, 100 of the second
     streams = {"s1": _stream(90, 100), "s2": _stream(150, 180), "s3": _stream(195, 205)}
-    rows = wm.collect(THREE_WAY, streams, _plan(name)).to_pylist()
+    rows = wm.collect(THREE_WAY, streams, _build_plan(name)).to_pylist()
     assert sorted(tuple(row.values()) for row in rows) == [(100, 150, 195), (100, 180, 195)]
 
 
 @pytest.mark.parametrize("name", TACTICS)
-def test_equal_times_on_every_stream_meet_once(name: str) -> None:
+def test_equal_times_on_every_stream_match_once(name: str) -> None:
     streams = {"s1": _stream(5, 5), "s2": _stream(5), "s3": _stream(5, 5)}
-    assert wm.collect(THREE_WAY, streams, _plan(name)).num_rows == 4
+    assert wm.collect(THREE_WAY, streams, _build_plan(name)).num_rows == 4
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_equal_times_on_every_stream_meet_once(name: str) -> None:
         (wm.plan("general"), "no algorithm"),
     ],
 )
-def test_what_an_algorithm_does_not_define_is_refused_with_the_reason(plan: Plan, reason: str) -> None:
+def test_options_that_an_algorithm_lacks_are_refused_with_the_reason(plan: Plan, reason: str) -> None:
     query = "SELECT a.ts AS x FROM a [RANGE 5 SECONDS], b [RANGE 5 SECONDS] WHERE a.attr = b.attr"
     with pytest.raises(PlanError, match=reason):
         wm.collect(query, {"a": _stream(1), "b": _stream(2)}, plan)
@@ -91,8 +91,11 @@ def test_a_hash_index_on_a_theta_predicate_is_refused(plan: Plan, reason: str) -
         wm.collect(query, {"a": _stream(1), "b": _stream(2)}, plan)
 
 
-def test_one_window_for_all_pairs_is_asked_of_the_merge_join_only_where_the_paper_asks_it() -> None:
-    query = "SELECT a.ts AS x FROM a [RANGE 5 SECONDS], b [RANGE 9 SECONDS], c [RANGE 5 SECONDS] WHERE a.attr = b.attr AND b.attr = c.attr"
+def test_only_the_merge_join_requires_one_window_for_all_pairs() -> None:
+    query = (
+        "SELECT a.ts AS x FROM a [RANGE 5 SECONDS], b [RANGE 9 SECONDS], c [RANGE 5 SECONDS] "
+        "WHERE a.attr = b.attr AND b.attr = c.attr"
+    )
     streams = {"a": _stream(1), "b": _stream(2), "c": _stream(3)}
     with pytest.raises(PlanError, match="gca"):
         wm.collect(query, streams, wm.plan("mw-join"))
@@ -106,11 +109,11 @@ def test_counted_comparisons_agree_with_the_papers_formula_for_all_24_orders(str
     for order in itertools.permutations(stream_names(streams)):
         plan, rows = wm.plan("eager-nlj", order=order), 4000 * unit_us(streams)
         counted = run_join(streams, plan, rows, balanced=True, only_count=True).comparisons_per_unit
-        assert counted == pytest.approx(_comparisons(streams, order), rel=0.05), order
+        assert counted == pytest.approx(_predict_comparisons(streams, order), rel=0.05), order
 
 
-def _comparisons(streams: tuple[StreamSpec, ...], order: tuple[str, ...]) -> float:
-    """Section 4.2: the sum over origins of what each loop scans, for the rows that the loops above pass down."""
+def _predict_comparisons(streams: tuple[StreamSpec, ...], order: tuple[str, ...]) -> float:
+    """Return the comparisons of section 4.2: the rows that each loop scans per row of the outer loops, over origins."""
     by_name = dict(zip(stream_names(streams), streams, strict=True))
     total = 0.0
     for origin in order:
@@ -131,7 +134,7 @@ def test_trees_answer_range_predicates_with_far_fewer_comparisons_than_a_list() 
     streams = {name: wm.stream(pa.table({"ts": times, "attr": values}), time="ts") for name in "ab"}
     counted = {}
     for kind in ("list", "btree(16)", "ttree(16)"):
-        under_way = wm.run(query, streams, wm.plan("window-join", indexes={"a": kind, "b": kind}))
-        assert under_way.collect().num_rows == wm.collect(query, streams).num_rows
-        counted[kind] = int(under_way.tally.comparisons.sum())
+        running = wm.run(query, streams, wm.plan("window-join", indexes={"a": kind, "b": kind}))
+        assert running.collect().num_rows == wm.collect(query, streams).num_rows
+        counted[kind] = int(running.tally.comparisons.sum())
     assert counted["btree(16)"] * 20 < counted["list"] > 20 * counted["ttree(16)"]

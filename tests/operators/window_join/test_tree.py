@@ -1,4 +1,4 @@
-"""A tree of two-input joins: every shape gives the same rows, and what its nodes keep can be lost at any time."""
+"""A tree of two-input joins: every shape gives the same rows, and node results can be lost at any time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
-from tests.operators.window_join.test_state_between_batches import _rows, _started
+from tests.operators.window_join.test_state_between_batches import result_rows, start_run
 from tests.properties.engine import expected_rows
 from tests.properties.generators.join_cases import generate_case
 from tests.properties.generators.random_plans import random_tree_plan
@@ -35,41 +35,41 @@ def streams() -> dict[str, Stream]:
 
 
 def test_every_tree_gives_the_rows_of_grouped_runs() -> None:
-    wanted = sorted(wm.collect(QUERY, streams(), plan=wm.plan("runs")).to_pylist(), key=str)
-    assert wanted
+    expected = sorted(wm.collect(QUERY, streams(), plan=wm.plan("runs")).to_pylist(), key=str)
+    assert expected
     for tree in ((("a", "b"), "c"), ("a", ("b", "c")), (("a", "c"), "b"), ("c", ("b", "a"))):
-        assert sorted(wm.collect(QUERY, streams(), plan=wm.plan(tree=tree)).to_pylist(), key=str) == wanted
+        assert sorted(wm.collect(QUERY, streams(), plan=wm.plan(tree=tree)).to_pylist(), key=str) == expected
 
 
 @pytest.mark.parametrize("chunk", range(2))
-def test_what_nodes_keep_is_lost_with_every_other_batch_and_changes_nothing(chunk: int) -> None:
+def test_losing_node_results_after_every_other_batch_changes_nothing(chunk: int) -> None:
     for seed in range(chunk * 150, (chunk + 1) * 150):
         case, rng = generate_case(seed), Random(seed)
-        run, rounds = _started(case, rng)
+        run, rounds = start_run(case, rng)
         run.replan(random_tree_plan(rng, "tree", [item.alias for item in case.items]))
         found: list[pa.RecordBatch] = []
         for number, tables in enumerate(rounds):
             found += run.advance(tables)
             if number % 2:
                 run.state = deserialize_state(run.config, serialize_state(run.state))
-        assert _rows(run, found + run.finish()) == expected_rows(case), f"seed {seed}"
+        assert result_rows(run, found + run.finish()) == expected_rows(case), f"seed {seed}"
 
 
 @pytest.mark.parametrize("chunk", range(2))
-def test_trees_change_into_each_other_and_into_runs_between_batches(chunk: int) -> None:
+def test_plans_change_between_trees_and_runs_between_batches(chunk: int) -> None:
     for seed in range(chunk * 150, (chunk + 1) * 150):
         case, rng = generate_case(seed), Random(seed)
-        run, rounds = _started(case, rng)
+        run, rounds = start_run(case, rng)
         aliases = [item.alias for item in case.items]
         found: list[pa.RecordBatch] = []
         plan = random_tree_plan(rng, "tree", aliases)
         for tables in rounds:
             run.replan(rng.choice((plan, plan, random_tree_plan(rng, "tree", aliases), Plan())))
             found += run.advance(tables)
-        assert _rows(run, found + run.finish()) == expected_rows(case), f"seed {seed}"
+        assert result_rows(run, found + run.finish()) == expected_rows(case), f"seed {seed}"
 
 
-def test_a_tree_counts_what_it_does() -> None:
+def test_a_tree_counts_its_work() -> None:
     run = wm.run(QUERY, streams(), plan=wm.plan(tree=(("a", "b"), "c")))
     rows = run.collect().num_rows
     assert run.tally.probes.sum() > 0

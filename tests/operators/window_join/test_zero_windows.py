@@ -1,6 +1,4 @@
-"""Joins over windows of length 0, which contain the rows of the instant itself, on timelines small enough to check by
-hand.
-"""
+"""Joins over windows of length 0, which contain only the rows of the same instant, on timelines checked by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ import watersmeet as wm
 from watersmeet.algebra.plan import Plan
 from watersmeet.operators.window_join.tactics.registry import TACTICS
 
-#: Every way to ask for rows of equal times.
+#: Every notation for rows of equal times.
 SAME_INSTANT = {
     "RANGE": "FROM a [RANGE 0 SECONDS], b [RANGE 0 SECONDS] WHERE a.k = b.k",
     "WINDOW": "FROM a [WINDOW 0 SECONDS], b [WINDOW 0 SECONDS] WHERE a.k = b.k",
@@ -25,7 +23,7 @@ MS = 1_000
 
 
 def _stream(*rows: tuple[int, str]) -> wm.Stream:
-    """A stream of ids at times in milliseconds, in one batch."""
+    """Return a stream of ids at times in milliseconds, in one batch."""
     return wm.stream(_table(*rows), time="ts")
 
 
@@ -36,25 +34,25 @@ def _table(*rows: tuple[int, str]) -> pa.Table:
     )
 
 
-def _found(table: pa.Table) -> list[str]:
+def _sorted_ids(table: pa.Table) -> list[str]:
     return sorted("".join(row.values()) for row in table.to_pylist())
 
 
-def _plan(name: str) -> Plan:
-    """A plan without intervals: lazy joins get theirs from the query."""
+def _build_plan(name: str) -> Plan:
+    """Return a plan without intervals: lazy joins get theirs from the query."""
     return wm.plan(name)
 
 
 @pytest.mark.parametrize("name", TACTICS)
 @pytest.mark.parametrize("form", SAME_INSTANT)
-def test_rows_of_equal_times_meet_and_no_others(form: str, name: str) -> None:
+def test_only_rows_of_equal_times_match(form: str, name: str) -> None:
     #  ms   1    2      3    4
     #  a    A    BC          D
     #  b         xy     z    w
     a = _stream((1, "A"), (2, "B"), (2, "C"), (4, "D"))
     b = _stream((2, "x"), (2, "y"), (3, "z"), (4, "w"))
     query = f"SELECT a.id AS a, b.id AS b {SAME_INSTANT[form]}"
-    assert _found(wm.collect(query, {"a": a, "b": b}, _plan(name))) == ["Bx", "By", "Cx", "Cy", "Dw"]
+    assert _sorted_ids(wm.collect(query, {"a": a, "b": b}, _build_plan(name))) == ["Bx", "By", "Cx", "Cy", "Dw"]
 
 
 @pytest.mark.parametrize("name", TACTICS)
@@ -64,16 +62,18 @@ def test_a_microsecond_apart_is_too_far(name: str) -> None:
         for times in ([10, 20], [11, 20])
     )
     query = "SELECT a.ts AS x, b.ts AS y FROM a [RANGE 0 SECONDS], b [RANGE 0 SECONDS] WHERE a.k = b.k"
-    assert wm.collect(query, {"a": a, "b": b}, _plan(name)).to_pylist() == [{"x": 20, "y": 20}]
+    assert wm.collect(query, {"a": a, "b": b}, _build_plan(name)).to_pylist() == [{"x": 20, "y": 20}]
 
 
 @pytest.mark.parametrize("name", TACTICS)
-def test_one_window_of_length_zero_lets_its_row_be_the_last_one_only(name: str) -> None:
+def test_a_row_in_a_zero_window_matches_only_as_the_latest_row(name: str) -> None:
     #  ms                1    2    3
-    #  a [RANGE 0]       A         B        A is gone when x comes; B finds x, which is still there
+    #  a [RANGE 0]       A         B        A has expired when x arrives; B matches x, which is still valid
     #  b [RANGE 1 ms]         x
     query = "SELECT a.id AS a, b.id AS b FROM a [RANGE 0 SECONDS], b [RANGE 1 MILLISECOND] WHERE a.k = b.k"
-    assert _found(wm.collect(query, {"a": _stream((1, "A"), (3, "B")), "b": _stream((2, "x"))}, _plan(name))) == ["Bx"]
+    assert _sorted_ids(
+        wm.collect(query, {"a": _stream((1, "A"), (3, "B")), "b": _stream((2, "x"))}, _build_plan(name))
+    ) == ["Bx"]
 
 
 def test_a_zero_window_joins_rows_and_tumble_windows_and_relations() -> None:
@@ -82,12 +82,12 @@ def test_a_zero_window_joins_rows_and_tumble_windows_and_relations() -> None:
     #  b                x    y    z    w
     a, b = _stream((1, "A"), (3, "B")), _stream((1, "x"), (2, "y"), (3, "z"), (4, "w"))
     query = "SELECT a.id AS a, b.id AS b FROM a [RANGE 0 SECONDS], b [{}] WHERE a.k = b.k"
-    assert _found(wm.collect(query.format("ROWS 2"), {"a": a, "b": b})) == ["Ax", "By", "Bz"]
-    assert _found(wm.collect(query.format("TUMBLE 2 MILLISECONDS"), {"a": a, "b": b})) == ["Ax", "By", "Bz"]
-    assert _found(wm.collect(query.format("LANDMARK"), {"a": a, "b": b})) == ["Ax", "Bx", "By", "Bz"]
+    assert _sorted_ids(wm.collect(query.format("ROWS 2"), {"a": a, "b": b})) == ["Ax", "By", "Bz"]
+    assert _sorted_ids(wm.collect(query.format("TUMBLE 2 MILLISECONDS"), {"a": a, "b": b})) == ["Ax", "By", "Bz"]
+    assert _sorted_ids(wm.collect(query.format("LANDMARK"), {"a": a, "b": b})) == ["Ax", "Bx", "By", "Bz"]
     names = wm.relation(pa.table({"k": [1], "name": ["one"]}))
     related = "SELECT a.id AS a, r.name FROM a [RANGE 0 SECONDS], r WHERE a.k = r.k"
-    assert _found(wm.collect(related, {"a": a, "r": names})) == ["Aone", "Bone"]
+    assert _sorted_ids(wm.collect(related, {"a": a, "r": names})) == ["Aone", "Bone"]
 
 
 @pytest.mark.parametrize("name", TACTICS)
@@ -98,8 +98,8 @@ def test_rows_of_the_watermarks_instant_stay_for_later_batches_and_earlier_ones_
     a = wm.stream([_table((1, "A"), (5, "B")), _table((5, "C"), (4, "D"))], time="ts")
     b = wm.stream([_table((1, "x"), (5, "y")), _table((5, "z"))], time="ts")
     query = "SELECT a.id AS a, b.id AS b FROM a [RANGE 0 SECONDS], b [RANGE 0 SECONDS] WHERE a.k = b.k"
-    found = wm.collect(query, {"a": a, "b": b}, _plan(name))
-    assert _found(found) == ["Ax", "By", "Bz", "Cy", "Cz"]
+    found = wm.collect(query, {"a": a, "b": b}, _build_plan(name))
+    assert _sorted_ids(found) == ["Ax", "By", "Bz", "Cy", "Cz"]
     assert json.loads(found.schema.metadata[b"watersmeet"])["ledger"]["a"]["late"] == 1
 
 

@@ -24,9 +24,9 @@ from watersmeet.planner.models.ayad import (
     sources_of,
 )
 from watersmeet.planner.models.ayad_search import (
-    Filter,
+    JoinPredicate,
     JoinQuery,
-    Tie,
+    SourceFilter,
     all_plans,
     best_plan,
     cost_by_structure,
@@ -48,7 +48,8 @@ def random_query(rng: random.Random, count: int, row_s: float = 0.001, *, timed:
             else SourceNode(f"s{number}", rate, window_rows=5 * size)
         )
     ties = tuple(
-        Tie(f"s{number}", f"s{rng.randrange(number)}", rng.choice([0.01, 0.1, 0.5])) for number in range(1, count)
+        JoinPredicate(f"s{number}", f"s{rng.randrange(number)}", rng.choice([0.01, 0.1, 0.5]))
+        for number in range(1, count)
     )
     return JoinQuery(tuple(sources), ties, cost_per_row(row_s))
 
@@ -103,7 +104,7 @@ def test_the_two_orders_of_selections_of_figure_4() -> None:
     assert plan_cost(plan_b).cpu == 1 + 0.25
     assert RowBudget().holds(plan_cost(plan_a))
     assert not RowBudget().holds(plan_cost(plan_b))
-    query = JoinQuery((source,), (), cost_per_row(0), (Filter("s", *second), Filter("s", *first)))
+    query = JoinQuery((source,), (), cost_per_row(0), (SourceFilter("s", *second), SourceFilter("s", *first)))
     assert best_plan(query).plan == plan_a
 
 
@@ -150,8 +151,8 @@ def test_two_sided_selectivities_tell_the_one_side_from_the_many() -> None:
 
 
 def test_a_two_sided_predicate_means_the_same_whichever_side_its_sources_stand_on() -> None:
-    forth = JoinQuery((A, B), (Tie("A", "B", 0.1, 0.4),), cost_per_row(0))
-    back = JoinQuery((A, B), (Tie("B", "A", 0.4, 0.1),), cost_per_row(0))
+    forth = JoinQuery((A, B), (JoinPredicate("A", "B", 0.1, 0.4),), cost_per_row(0))
+    back = JoinQuery((A, B), (JoinPredicate("B", "A", 0.4, 0.1),), cost_per_row(0))
     assert best_plan(forth).plan == best_plan(back).plan == JoinNode(A, B, 0.1, 0.4)
 
 
@@ -226,6 +227,6 @@ def test_plans_and_queries_that_make_no_sense_are_refused() -> None:
     with pytest.raises(PlanError, match='what the drop box of "A" keeps must be between zero and one'):
         plan_cost(A, {"A": 1.5})
     with pytest.raises(PlanError, match="predicates on D, which are no sources"):
-        JoinQuery((A, B), (Tie("A", "D", 0.5),), cost_per_row(0))
+        JoinQuery((A, B), (JoinPredicate("A", "D", 0.5),), cost_per_row(0))
     with pytest.raises(PlanError, match="7 sources have too many plans to list"):
         all_plans(random_query(random.Random(0), 7))

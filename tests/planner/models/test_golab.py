@@ -17,7 +17,8 @@ from watersmeet.planner.models.golab import (
     CommonAttribute,
     Intervals,
     Order,
-    Stream,
+    WindowedStream,
+    comparisons_per_origin,
     eager_nlj,
     expiration_checks_per_s,
     general_lazy_nlj,
@@ -26,7 +27,6 @@ from watersmeet.planner.models.golab import (
     naive_eager_nlj,
     naive_lazy_nlj,
     origin_comparisons,
-    per_origin,
     result_rows_per_s,
 )
 from watersmeet.planner.models.golab_orders import global_cost
@@ -94,7 +94,7 @@ def test_every_order_the_heuristic_tries_in_table_7_costs_less_than_the_average(
 
 
 streams = st.builds(
-    Stream,
+    WindowedStream,
     rows_per_s=st.integers(1, 50),
     window_s=st.integers(1, 100),
     distinct=st.integers(1, 200),
@@ -172,7 +172,7 @@ def test_equally_many_buckets_divide_the_cost_and_leave_the_ranking() -> None:
 
 def test_one_bucket_is_the_nested_loops_and_more_than_there_are_values_save_nothing() -> None:
     def cost(buckets: int) -> float:
-        return sum(eager_nlj(CommonAttribute((Stream(1, 100, 50, buckets=buckets),) * 3), (0, 1, 2)))
+        return sum(eager_nlj(CommonAttribute((WindowedStream(1, 100, 50, buckets=buckets),) * 3), (0, 1, 2)))
 
     assert cost(1) == 900
     assert cost(10) == pytest.approx(90)
@@ -180,14 +180,16 @@ def test_one_bucket_is_the_nested_loops_and_more_than_there_are_values_save_noth
 
 
 def test_a_hybrid_scans_windows_without_an_index_and_looks_into_one_bucket_of_the_others() -> None:
-    mixed = CommonAttribute((Stream(1, 100, 50), Stream(1, 100, 50, buckets=10), Stream(1, 100, 50)))
+    mixed = CommonAttribute(
+        (WindowedStream(1, 100, 50), WindowedStream(1, 100, 50, buckets=10), WindowedStream(1, 100, 50))
+    )
     assert origin_comparisons(mixed, 0, (0, 1, 2)) == pytest.approx(10 + 2 * 100)
     assert origin_comparisons(mixed, 0, (0, 2, 1)) == pytest.approx(100 + 2 * 10)
 
 
 def test_a_theta_window_lets_its_share_through_and_gives_no_bucket_to_look_into() -> None:
-    theta = Stream(1, 100, 50, theta=0.25)
-    mixed = CommonAttribute((Stream(1, 100, 50), theta, Stream(1, 100, 50, buckets=10)))
+    theta = WindowedStream(1, 100, 50, theta=0.25)
+    mixed = CommonAttribute((WindowedStream(1, 100, 50), theta, WindowedStream(1, 100, 50, buckets=10)))
     assert intermediate_rows(mixed, (0, 1)) == 100 * 100 * 0.25
     assert intermediate_rows(mixed, (0, 1, 2)) == 100 * 100 * 100 * 0.25 / 50
     assert origin_comparisons(mixed, 0, (0, 1, 2)) == pytest.approx(100 + 25 * 10)
@@ -206,7 +208,7 @@ def test_a_count_window_costs_what_a_time_window_of_as_many_rows_costs() -> None
 
 
 def test_each_origin_may_have_an_order_of_its_own() -> None:
-    best = per_origin(TABLE_5, [order(digits) for digits in ("1234", "2134", "3124", "4123")])
+    best = comparisons_per_origin(TABLE_5, [order(digits) for digits in ("1234", "2134", "3124", "4123")])
     assert best == pytest.approx((3800, 3800, 2400, 6000), rel=1e-12)
 
 
@@ -220,7 +222,7 @@ def test_the_best_interval_grows_with_the_buckets() -> None:
     """Figure 4a: many buckets make frequent expiration dear, so hash joins like a longer interval."""
 
     def best_tau(buckets: int) -> int:
-        join = CommonAttribute((Stream(1, 100, 50, buckets=buckets),) * 4)
+        join = CommonAttribute((WindowedStream(1, 100, 50, buckets=buckets),) * 4)
         return min(
             range(1, 60),
             key=lambda tau: (
@@ -242,8 +244,8 @@ def test_results_per_unit_of_time_are_the_same_whoever_counts_them() -> None:
 @pytest.mark.parametrize("digits", ["123", "321", "213"])
 @pytest.mark.parametrize("tau", [0, 4])
 def test_loops_that_count_their_comparisons_agree_with_the_model(digits: str, tau: int) -> None:
-    join = CommonAttribute((Stream(2, 20, 5), Stream(1, 30, 4), Stream(1, 20, 8)))
-    expected = sum(per_origin(join, [order(digits)] * 3, Intervals(tau)))
+    join = CommonAttribute((WindowedStream(2, 20, 5), WindowedStream(1, 30, 4), WindowedStream(1, 20, 8)))
+    expected = sum(comparisons_per_origin(join, [order(digits)] * 3, Intervals(tau)))
     assert counted_comparisons(join, order(digits), tau) == pytest.approx(expected, rel=0.1)
 
 
@@ -280,6 +282,6 @@ def _comparisons(loops: list[list[int]]) -> int:
 
 
 def test_the_sum_over_origins_of_equal_streams_is_that_of_figure_2() -> None:
-    equal = CommonAttribute((Stream(1, 100, 50),) * 4)
+    equal = CommonAttribute((WindowedStream(1, 100, 50),) * 4)
     assert math.isclose(sum(eager_nlj(equal, (0, 1, 2, 3))), 2800)
     assert math.isclose(sum(naive_eager_nlj(equal, (0, 1, 2, 3))), 42400)

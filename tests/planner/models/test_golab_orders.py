@@ -13,7 +13,7 @@ from watersmeet.errors import PlanError
 from watersmeet.planner.models.golab import (
     CommonAttribute,
     Intervals,
-    Stream,
+    WindowedStream,
     eager_nlj,
     intermediate_rows,
     origin_comparisons,
@@ -24,9 +24,6 @@ from watersmeet.planner.models.golab_orders import (
     ascending_join_sizes,
     best_order_anywhere,
     best_order_from,
-    exhaustive,
-    exhaustive_from,
-    exhaustive_per_origin,
     expensive_on_top,
     fast_streams_up,
     global_cost,
@@ -34,6 +31,9 @@ from watersmeet.planner.models.golab_orders import (
     indexed_innermost,
     lazy_orders,
     most_selective_next,
+    search_all_orders,
+    search_all_orders_per_origin,
+    search_orders_from,
 )
 from watersmeet_lab.papers.golab.models import (
     FOUR_EQUAL,
@@ -50,7 +50,7 @@ from watersmeet_lab.papers.golab.models import (
 def random_join(rng: random.Random, count: int = 4, buckets: tuple[int, ...] = (1,)) -> CommonAttribute:
     return CommonAttribute(
         tuple(
-            Stream(
+            WindowedStream(
                 rng.choice([1, 1, 2, 5, 10, 50]),
                 rng.choice([50, 100, 200]),
                 rng.choice([2, 5, 20, 50, 200]),
@@ -63,7 +63,7 @@ def random_join(rng: random.Random, count: int = 4, buckets: tuple[int, ...] = (
 
 @pytest.mark.parametrize("table", [TABLE_5, TABLE_6, TABLE_7])
 def test_the_augmented_heuristic_finds_the_best_order_of_each_table_looking_at_few(table: CommonAttribute) -> None:
-    found, best = fast_streams_up(table), exhaustive(table)
+    found, best = fast_streams_up(table), search_all_orders(table)
     assert found.order == best.order
     assert found.cost == pytest.approx(best.cost, rel=1e-12)
     assert best.looked_at == 24
@@ -79,7 +79,9 @@ def test_the_initial_heuristic_suffices_for_table_5_and_not_for_the_others() -> 
 
 
 def test_with_equal_value_counts_small_windows_come_first() -> None:
-    join = CommonAttribute((Stream(9, 100, 50), Stream(1, 100, 50), Stream(5, 100, 50), Stream(3, 100, 50)))
+    join = CommonAttribute(
+        (WindowedStream(9, 100, 50), WindowedStream(1, 100, 50), WindowedStream(5, 100, 50), WindowedStream(3, 100, 50))
+    )
     assert set(ascending_join_sizes(join).order[:2]) == {1, 3}
     assert ascending_join_sizes(join).order[2:] == (2, 0)
 
@@ -89,7 +91,7 @@ def test_moving_fast_streams_up_never_hurts_and_stays_near_the_optimum() -> None
     ratios = []
     for _ in range(60):
         join = random_join(rng)
-        plain, moved, best = ascending_join_sizes(join), fast_streams_up(join), exhaustive(join)
+        plain, moved, best = ascending_join_sizes(join), fast_streams_up(join), search_all_orders(join)
         assert best.cost <= moved.cost * (1 + 1e-9)
         assert moved.cost <= plain.cost * (1 + 1e-9)
         assert moved.looked_at <= 2 + 2 * 4
@@ -100,7 +102,7 @@ def test_moving_fast_streams_up_never_hurts_and_stays_near_the_optimum() -> None
 @pytest.mark.parametrize("join", [FOUR_EQUAL, ONE_FAST])
 @pytest.mark.parametrize("tau", [1, 5, 12, 20, 50])
 def test_the_lazy_heuristic_finds_the_best_order_of_every_origin_in_figure_3(join: CommonAttribute, tau: int) -> None:
-    found, best = lazy_orders(join, Intervals(tau)), exhaustive_per_origin(join, Intervals(tau))
+    found, best = lazy_orders(join, Intervals(tau)), search_all_orders_per_origin(join, Intervals(tau))
     assert [each.cost for each in found] == pytest.approx([each.cost for each in best], rel=1e-12)
     assert max(each.looked_at for each in found) <= 5
 
@@ -123,13 +125,18 @@ def test_the_hash_heuristic_is_never_worse_than_forgetting_the_buckets() -> None
     for _ in range(40):
         join = random_join(rng, buckets=(1, 2, 5, 20))
         assert hash_order(join).cost <= fast_streams_up(join).cost * (1 + 1e-9)
-        assert exhaustive(join).cost <= hash_order(join).cost * (1 + 1e-9)
+        assert search_all_orders(join).cost <= hash_order(join).cost * (1 + 1e-9)
         assert hash_order(join).looked_at < 24
 
 
 def test_a_hybrid_puts_indexed_windows_innermost() -> None:
     join = CommonAttribute(
-        (Stream(1, 100, 50, buckets=10), Stream(2, 100, 50), Stream(1, 100, 50, buckets=20), Stream(3, 100, 50))
+        (
+            WindowedStream(1, 100, 50, buckets=10),
+            WindowedStream(2, 100, 50),
+            WindowedStream(1, 100, 50, buckets=20),
+            WindowedStream(3, 100, 50),
+        )
     )
     found = indexed_innermost(join)
     assert set(found.order[2:]) == {0, 2}
@@ -138,10 +145,17 @@ def test_a_hybrid_puts_indexed_windows_innermost() -> None:
 
 
 def test_expensive_predicates_go_near_the_top() -> None:
-    dear = CommonAttribute((Stream(1, 100, 50), Stream(1, 100, 50), Stream(1, 100, 50), Stream(1, 100, 50, weight=40)))
+    dear = CommonAttribute(
+        (
+            WindowedStream(1, 100, 50),
+            WindowedStream(1, 100, 50),
+            WindowedStream(1, 100, 50),
+            WindowedStream(1, 100, 50, weight=40),
+        )
+    )
     found = expensive_on_top(dear)
     assert 3 in found.order[:2]
-    assert found.cost == pytest.approx(exhaustive(dear).cost)
+    assert found.cost == pytest.approx(search_all_orders(dear).cost)
     assert found.looked_at < 24
     assert expensive_on_top(TABLE_6).order == fast_streams_up(TABLE_6).order, "nothing dear, nothing moved"
 
@@ -152,13 +166,13 @@ def test_different_attributes_follow_the_graph_from_the_origin() -> None:
     #          .1
     #           3
     graph = JoinGraph(
-        (Stream(1, 10), Stream(1, 20), Stream(1, 30), Stream(1, 40)),
+        (WindowedStream(1, 10), WindowedStream(1, 20), WindowedStream(1, 30), WindowedStream(1, 40)),
         (Predicate(0, 1, 0.5), Predicate(1, 2, 0.01), Predicate(1, 3, 0.1)),
     )
     assert most_selective_next(graph, origin=0).order == (0, 1, 2, 3)
     assert most_selective_next(graph, origin=3).order == (3, 1, 2, 0)
     for origin in range(4):
-        greedy, best = most_selective_next(graph, origin), exhaustive_from(graph, origin)
+        greedy, best = most_selective_next(graph, origin), search_orders_from(graph, origin)
         assert greedy.order == best.order
         assert greedy.looked_at == 1
     assert origin_comparisons(graph, 0, (0, 1, 2, 3)) == pytest.approx(20 + 10 * 30 + 3 * 40)
@@ -166,15 +180,18 @@ def test_different_attributes_follow_the_graph_from_the_origin() -> None:
 
 def test_a_small_window_that_no_predicate_reaches_has_to_wait() -> None:
     #  0 --.9-- 1 --.9-- 2, and 2 holds a single row
-    graph = JoinGraph((Stream(1, 10), Stream(1, 50), Stream(1, 1)), (Predicate(0, 1, 0.9), Predicate(1, 2, 0.9)))
+    graph = JoinGraph(
+        (WindowedStream(1, 10), WindowedStream(1, 50), WindowedStream(1, 1)),
+        (Predicate(0, 1, 0.9), Predicate(1, 2, 0.9)),
+    )
     assert intermediate_rows(graph, (0, 2)) < intermediate_rows(graph, (0, 1))
     assert most_selective_next(graph, origin=0).order == (0, 1, 2)
-    assert exhaustive_from(graph, origin=0).looked_at == 1, "the graph leaves one order"
-    assert exhaustive_from(graph, origin=1).looked_at == 2
+    assert search_orders_from(graph, origin=0).looked_at == 1, "the graph leaves one order"
+    assert search_orders_from(graph, origin=1).looked_at == 2
 
 
 def test_where_the_graph_falls_apart_the_smallest_window_is_multiplied_in() -> None:
-    graph = JoinGraph((Stream(1, 10), Stream(1, 50), Stream(1, 20)), (Predicate(1, 2, 0.1),))
+    graph = JoinGraph((WindowedStream(1, 10), WindowedStream(1, 50), WindowedStream(1, 20)), (Predicate(1, 2, 0.1),))
     assert most_selective_next(graph, origin=0).order == (0, 2, 1)
     assert intermediate_rows(graph, (0, 2)) == 200
 
@@ -185,9 +202,11 @@ def test_dynamic_programming_over_subsets_finds_what_all_orders_would() -> None:
         join = random_join(rng, buckets=(1, 1, 5, 30))
         for intervals in (Intervals(), Intervals(3), Intervals(40)):
             anywhere = [best_order_anywhere(join, origin, intervals).cost for origin in range(4)]
-            assert anywhere == pytest.approx([found.cost for found in exhaustive_per_origin(join, intervals)], rel=1e-9)
+            assert anywhere == pytest.approx(
+                [found.cost for found in search_all_orders_per_origin(join, intervals)], rel=1e-9
+            )
         first = [best_order_from(join, origin) for origin in range(4)]
-        assert sum(found.cost for found in first) <= exhaustive(join).cost * (1 + 1e-9), (
+        assert sum(found.cost for found in first) <= search_all_orders(join).cost * (1 + 1e-9), (
             "an order per origin beats one for all"
         )
         assert [origin_comparisons(join, origin, found.order) for origin, found in enumerate(first)] == pytest.approx(
@@ -199,7 +218,7 @@ def test_ten_streams_are_searched_in_no_time_and_too_many_are_refused() -> None:
     ten = random_join(random.Random(5), count=10)
     assert best_order_from(ten, origin=0).looked_at == 9 * 2**8
     with pytest.raises(PlanError, match="exhaustive search would cost 3628800 orders"):
-        exhaustive(ten)
+        search_all_orders(ten)
     assert fast_streams_up(ten).looked_at < 100
     with pytest.raises(PlanError, match="orders of 20 streams are too many"):
         best_order_from(random_join(random.Random(5), count=20), origin=0)
@@ -239,7 +258,7 @@ def test_figure_3b_general_is_lowest_lazy_equals_it_for_small_tau_and_naive_over
 
 
 def test_the_best_naive_order_for_large_tau_has_the_fast_stream_last() -> None:
-    assert exhaustive_per_origin(ONE_FAST, Intervals(50))[3].order[-1] == 3
+    assert search_all_orders_per_origin(ONE_FAST, Intervals(50))[3].order[-1] == 3
 
 
 def test_the_best_plan_beats_the_worst_by_four_to_six_times_with_five_buckets_too() -> None:

@@ -14,20 +14,20 @@ from watersmeet.algebra.plan import Index
 from watersmeet.errors import PlanError
 from watersmeet.planner.models.kang import (
     PAPER_WEIGHTS,
-    Load,
     StructureWeights,
     TwoStreams,
     Weights,
+    WindowLoad,
     best_pair,
+    best_pairs_by_ratio,
     btree_path_rows,
-    crossing,
-    fitted_weight,
+    crossing_ratio,
+    fit_weight,
     hash_cost,
     index_cost,
     pair_cost,
     structure_cost,
     ttree_path_rows,
-    winners,
 )
 from watersmeet_lab.papers.kang.models import PAIRS, TABLE_3, figure_2
 
@@ -53,7 +53,7 @@ def test_the_winner_of_each_workload_of_table_3(streams: TwoStreams, winner: str
 def test_table_3_needs_the_whole_bracket_of_the_t_tree_update_doubled() -> None:
     """As printed, eq. 6 gives other figures for every pair with a T-tree; the text's 20 % / 80 % speaks against it too."""
 
-    def as_printed(load: Load) -> float:
+    def as_printed(load: WindowLoad) -> float:
         descent = 1.5 * (math.ceil(math.log2(math.ceil(load.rows / 100))) - 1)
         return load.probes_per_s * (descent + 7) * 2.6e-4 + load.arrivals_per_s * (2 * descent + 7) * 2.7e-4
 
@@ -63,11 +63,11 @@ def test_table_3_needs_the_whole_bracket_of_the_t_tree_update_doubled() -> None:
 
 @pytest.mark.parametrize("rows", [100, 500, 5000, 9500])
 def test_list_and_hash_cross_at_the_ratio_of_equation_8(rows: int) -> None:
-    assert crossing("N", "H", rows) == pytest.approx(13.6 / (3 * rows - 55), rel=1e-12)
+    assert crossing_ratio("N", "H", rows) == pytest.approx(13.6 / (3 * rows - 55), rel=1e-12)
 
 
 def test_tn_and_th_cross_at_0_0094_for_a_window_of_500_rows() -> None:
-    ratio = crossing("N", "H", 500)
+    ratio = crossing_ratio("N", "H", 500)
     assert f"{ratio:.4f}" == "0.0094"
     assert int(1 / ratio) == 106, "B has to be more than 106 times as fast"
     below, above = (TwoStreams(9500, 500, share * ratio, 1) for share in (0.99, 1.01))
@@ -76,7 +76,7 @@ def test_tn_and_th_cross_at_0_0094_for_a_window_of_500_rows() -> None:
 
 
 def test_the_five_winners_of_figure_2_and_where_they_change() -> None:
-    found = winners(5000, 5000)
+    found = best_pairs_by_ratio(5000, 5000)
     assert [pair for pair, _ in found] == ["TN", "TH", "HH", "HT", "NT"]
     ratios = [ratio for _, ratio in found]
     assert ratios[0] == pytest.approx(13.6 / (3 * 5000 - 55), rel=1e-12)
@@ -91,7 +91,7 @@ def test_a_larger_window_a_and_a_smaller_window_b_move_the_outer_crossings_right
     """Section 5.1 says that all four move to the right. Eqs. 8 and 11 do; by eqs. 9 and 10 the inner two move to the
     left, because a larger window makes its tree slower and leaves its hash table as it is.
     """
-    equal, skewed = winners(5000, 5000), winners(8000, 2000)
+    equal, skewed = best_pairs_by_ratio(5000, 5000), best_pairs_by_ratio(8000, 2000)
     assert [pair for pair, _ in skewed] == [pair for pair, _ in equal]
     moves = [later - sooner for (_, later), (_, sooner) in zip(skewed[:-1], equal[:-1], strict=True)]
     assert [move > 0 for move in moves] == [True, False, False, True]
@@ -100,13 +100,13 @@ def test_a_larger_window_a_and_a_smaller_window_b_move_the_outer_crossings_right
 def test_buckets_of_two_rows_leave_only_two_crossings() -> None:
     """Section 5.1: HH then beats HT and TH everywhere."""
     small = Weights(PAPER_WEIGHTS.list, PAPER_WEIGHTS.hash, PAPER_WEIGHTS.btree, PAPER_WEIGHTS.ttree, bucket_rows=2)
-    found = [pair for pair, _ in winners(5000, 5000, small)]
+    found = [pair for pair, _ in best_pairs_by_ratio(5000, 5000, small)]
     assert found == ["HN", "HH", "NH"]
 
 
 @given(st.floats(0.00001, 100000), st.integers(100, 20000), st.integers(100, 20000))
 def test_the_winner_over_a_range_is_the_winner_at_each_of_its_ratios(ratio: float, rows_a: int, rows_b: int) -> None:
-    found = next(pair for pair, up_to in winners(rows_a, rows_b) if ratio <= up_to)
+    found = next(pair for pair, up_to in best_pairs_by_ratio(rows_a, rows_b) if ratio <= up_to)
     streams = TwoStreams(rows_a, rows_b, ratio, 1)
     assert pair_cost(found, streams) == pytest.approx(pair_cost(best_pair(streams, letters="NHT"), streams), rel=1e-9)
 
@@ -125,7 +125,7 @@ def test_an_asymmetric_pair_beats_every_symmetric_one_where_rates_differ() -> No
 
 
 def test_b_plus_tree_and_t_tree_are_close() -> None:
-    load = Load(5000, 500, 500)
+    load = WindowLoad(5000, 500, 500)
     assert structure_cost("btree", load) == pytest.approx(structure_cost("ttree", load), rel=0.1)
 
 
@@ -136,7 +136,7 @@ def test_tree_paths_count_nodes_exactly_at_powers() -> None:
 
 
 def test_a_plans_index_brings_its_own_buckets_and_nodes() -> None:
-    load = Load(1000, 10, 10)
+    load = WindowLoad(1000, 10, 10)
     assert index_cost(Index("hash", 100), load, PAPER_WEIGHTS) == hash_cost(load, PAPER_WEIGHTS)
     assert index_cost(Index("hash", 10), load, PAPER_WEIGHTS) > hash_cost(load, PAPER_WEIGHTS)
     assert index_cost(Index("btree", 100), load, PAPER_WEIGHTS) == structure_cost("btree", load)
@@ -151,10 +151,10 @@ def test_structures_that_never_cost_the_same_have_no_crossing() -> None:
         StructureWeights(1, 1), StructureWeights(1, 2), PAPER_WEIGHTS.btree, PAPER_WEIGHTS.ttree, bucket_rows=50
     )
     with pytest.raises(PlanError, match="list and hash never cost the same on a window of 50 rows"):
-        crossing("N", "H", 50, dear)
+        crossing_ratio("N", "H", 50, dear)
 
 
 def test_a_weight_is_recovered_from_measured_points() -> None:
     touched = [100.0 * step for step in range(1, 21)]
     noisy = [3e-4 * rows * (1.01 if step % 2 else 0.99) for step, rows in enumerate(touched)]
-    assert fitted_weight(touched, noisy) == pytest.approx(3e-4, rel=0.005)
+    assert fit_weight(touched, noisy) == pytest.approx(3e-4, rel=0.005)

@@ -16,7 +16,7 @@ from watersmeet.planner.models.kang_limited import (
     best_allocation,
     best_kept_rows,
     best_served_rates,
-    divide,
+    divide_total,
     kept_rows,
     output_rows_per_s,
     served_rates,
@@ -93,7 +93,7 @@ def test_no_division_of_the_probes_puts_out_more_than_the_formula(
 ) -> None:
     least = Pair(min(a, join.rows_per_s.a, service / 2), min(b, join.rows_per_s.b, service / 2))
     best = output_rows_per_s(best_served_rates(join, service, least), join.window_rows, 0.01)
-    other = divide(service, Pair(share, 1 - share), least, join.rows_per_s)
+    other = divide_total(service, Pair(share, 1 - share), least, join.rows_per_s)
     assert output_rows_per_s(other, join.window_rows, 0.01) <= best * (1 + 1e-9) + 1e-12
 
 
@@ -102,8 +102,8 @@ def test_no_division_of_both_puts_out_more_than_the_best_of_the_extremes(
     join: LimitedJoin, service: int, memory: int, probes: float, windows: float
 ) -> None:
     best = best_allocation(join, service, memory)
-    served = divide(service, Pair(probes, 1 - probes), Pair(0, 0), join.rows_per_s)
-    kept = divide(memory, Pair(windows, 1 - windows), Pair(0, 0), join.window_rows)
+    served = divide_total(service, Pair(probes, 1 - probes), Pair(0, 0), join.rows_per_s)
+    kept = divide_total(memory, Pair(windows, 1 - windows), Pair(0, 0), join.window_rows)
     assert allocate(join, served, kept).output_rows_per_s <= best.output_rows_per_s * (1 + 1e-9) + 1e-12
 
 
@@ -112,9 +112,9 @@ def test_a_division_uses_all_there_is_within_the_bounds(total: int, a: int, b: i
     least, most = Pair(a, b), Pair(a + 60, b + 40)
     if total < a + b:
         with pytest.raises(PlanError, match="more than"):
-            divide(total, Pair(to_a, to_b), least, most)
+            divide_total(total, Pair(to_a, to_b), least, most)
         return
-    given = divide(total, Pair(to_a, to_b), least, most)
+    given = divide_total(total, Pair(to_a, to_b), least, most)
     assert sum(given) == pytest.approx(min(total, sum(most)))
     assert all(low - 1e-9 <= each <= high + 1e-9 for low, each, high in zip(least, given, most, strict=True))
 

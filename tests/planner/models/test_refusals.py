@@ -10,11 +10,11 @@ import pytest
 from watersmeet.errors import InputError, InternalError, PlanError, WatersmeetError
 from watersmeet.planner.models.ayad import JoinNode, RowBudget, SelectionNode, SideCosts, SourceNode
 from watersmeet.planner.models.ayad_drops import SheddingPolicy
-from watersmeet.planner.models.ayad_search import Filter, Tie, cost_per_row
+from watersmeet.planner.models.ayad_search import JoinPredicate, SourceFilter, cost_per_row
 from watersmeet.planner.models.golab import (
     CommonAttribute,
     Intervals,
-    Stream,
+    WindowedStream,
     eager_nlj,
     general_lazy_nlj,
     lazy_nlj,
@@ -23,16 +23,16 @@ from watersmeet.planner.models.golab import (
 from watersmeet.planner.models.golab_orders import (
     JoinGraph,
     Predicate,
+    have_rates_changed,
     lazy_orders,
     most_selective_next,
-    rates_have_moved,
 )
 from watersmeet.planner.models.kang import (
     PAPER_WEIGHTS,
-    Load,
     StructureWeights,
     TwoStreams,
-    fitted_weight,
+    WindowLoad,
+    fit_weight,
     pair_cost,
     structure_cost,
 )
@@ -46,14 +46,14 @@ A = SourceNode("a", 1, window_rows=1)
 
 #: Everything that takes a number above zero, by that number.
 ABOVE_ZERO: dict[str, Callable[[float], object]] = {
-    "golab rate": lambda x: Stream(x, 100, 50),
-    "golab window": lambda x: Stream(1, x, 50),
-    "golab count window": lambda x: Stream(1, None, 50, window_rows=x),
-    "golab values": lambda x: Stream(1, 100, x),
-    "golab weight": lambda x: Stream(1, 100, 50, weight=x),
-    "golab theta": lambda x: Stream(1, 100, 50, theta=x),
+    "golab rate": lambda x: WindowedStream(x, 100, 50),
+    "golab window": lambda x: WindowedStream(1, x, 50),
+    "golab count window": lambda x: WindowedStream(1, None, 50, window_rows=x),
+    "golab values": lambda x: WindowedStream(1, 100, x),
+    "golab weight": lambda x: WindowedStream(1, 100, 50, weight=x),
+    "golab theta": lambda x: WindowedStream(1, 100, 50, theta=x),
     "golab predicate": lambda x: Predicate(0, 1, x),
-    "kang rows": lambda x: Load(x, 1, 1),
+    "kang rows": lambda x: WindowLoad(x, 1, 1),
     "kang rate": lambda x: TwoStreams(1, 1, x, 1),
     "kang limited rate": lambda x: LimitedJoin(Pair(1, x), Pair(1, 1), 0.1),
     "kang selectivity": lambda x: LimitedJoin(Pair(1, 1), Pair(1, 1), x),
@@ -66,8 +66,8 @@ ABOVE_ZERO: dict[str, Callable[[float], object]] = {
     "ayad time window": lambda x: SourceNode("a", 1, window_s=x),
     "ayad selection": lambda x: SelectionNode(A, x),
     "ayad join": lambda x: JoinNode(A, A, x),
-    "ayad tie": lambda x: Tie("a", "b", x),
-    "ayad filter": lambda x: Filter("a", x),
+    "ayad tie": lambda x: JoinPredicate("a", "b", x),
+    "ayad filter": lambda x: SourceFilter("a", x),
     "ayad processors": lambda x: RowBudget(processors=x),
     "ayad weights": lambda x: SheddingPolicy(weights={"a": x}),
 }
@@ -75,7 +75,7 @@ ABOVE_ZERO: dict[str, Callable[[float], object]] = {
 #: Everything that takes zero as well.
 NOT_NEGATIVE: dict[str, Callable[[float], object]] = {
     "golab interval": Intervals,
-    "kang probes": lambda x: Load(1, 1, x),
+    "kang probes": lambda x: WindowLoad(1, 1, x),
     "kang limited window": lambda x: LimitedJoin(Pair(1, 1), Pair(x, 1), 0.1),
     "kang weight": lambda x: StructureWeights(x, 0),
     "tran rate": lambda x: Input(x, 1, 1, 0.1),
@@ -106,12 +106,12 @@ def test_what_may_be_zero_refuses_what_is_below_and_what_is_no_number(name: str,
 @pytest.mark.parametrize("value", ["5", None, True])
 def test_text_and_truth_values_are_no_rates(value: object) -> None:
     with pytest.raises(InputError, match="the rate of a stream must be a number above zero"):
-        Stream(value, 100, 50)  # type: ignore[arg-type]  # the mistake under test
+        WindowedStream(value, 100, 50)  # type: ignore[arg-type]  # the mistake under test
 
 
 def test_a_window_is_measured_one_way() -> None:
     with pytest.raises(InputError, match="either a number of rows or a length in seconds"):
-        Stream(1, None, 50)
+        WindowedStream(1, None, 50)
     with pytest.raises(InputError, match="either a number of rows or a length in seconds"):
         SourceNode("a", 1, window_rows=1, window_s=1)
 
@@ -119,7 +119,7 @@ def test_a_window_is_measured_one_way() -> None:
 @pytest.mark.parametrize("buckets", [0, -1, 1.5, True])
 def test_buckets_are_whole_and_at_least_one(buckets: int) -> None:
     with pytest.raises(InputError, match="whole number of at least 1"):
-        Stream(1, 100, 50, buckets=buckets)
+        WindowedStream(1, 100, 50, buckets=buckets)
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 1, 2, 2), (0, 1, 2, 4), (0, 1, 2, 3, 3)])
@@ -129,11 +129,14 @@ def test_an_order_names_every_stream_once(order: tuple[int, ...]) -> None:
 
 
 MISTAKES: list[tuple[Callable[[], object], str]] = [
-    (lambda: CommonAttribute((Stream(1, 1),)), "at least two streams"),
-    (lambda: JoinGraph((Stream(1, 1),), ()), "at least two streams"),
-    (lambda: JoinGraph((Stream(1, 1),) * 2, (Predicate(0, 2, 0.5),)), "between streams 0 and 2, but there are 2"),
+    (lambda: CommonAttribute((WindowedStream(1, 1),)), "at least two streams"),
+    (lambda: JoinGraph((WindowedStream(1, 1),), ()), "at least two streams"),
+    (
+        lambda: JoinGraph((WindowedStream(1, 1),) * 2, (Predicate(0, 2, 0.5),)),
+        "between streams 0 and 2, but there are 2",
+    ),
     (lambda: Predicate(1, 1, 0.5), "got stream 1 twice"),
-    (lambda: most_selective_next(JoinGraph((Stream(1, 1),) * 2, ()), 5), "no stream 5 among 2"),
+    (lambda: most_selective_next(JoinGraph((WindowedStream(1, 1),) * 2, ()), 5), "no stream 5 among 2"),
     (lambda: origin_comparisons(FOUR_EQUAL, 7, (0, 1, 2, 3)), "no stream 7 among 4"),
     (lambda: origin_comparisons(FOUR_EQUAL, -1, (0, 1, 2, 3)), "no stream -1 among 4"),
     (lambda: eager_nlj(FOUR_EQUAL, (0, 1)), "names each of 0 to 3 once"),
@@ -141,11 +144,11 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: lazy_orders(FOUR_EQUAL, Intervals()), "a lazy join needs an evaluation interval"),
     (lambda: general_lazy_nlj(FOUR_EQUAL, [(0, 1, 2, 3)], Intervals(1)), "4 origins need as many orders, got 1"),
     (lambda: Intervals(10, 5), "would come more often than evaluation"),
-    (lambda: rates_have_moved([1], [2], -1), "the threshold for re-ordering"),
+    (lambda: have_rates_changed([1], [2], -1), "the threshold for re-ordering"),
     (lambda: pair_cost("TNH", TwoStreams(1, 1, 1, 1)), "does not name two structures"),
-    (lambda: structure_cost("heap", Load(1, 1, 1), PAPER_WEIGHTS), 'no structure "heap"'),
-    (lambda: fitted_weight([], []), "as many times as points"),
-    (lambda: fitted_weight([1.0], [1.0, 2.0]), "as many times as points"),
+    (lambda: structure_cost("heap", WindowLoad(1, 1, 1), PAPER_WEIGHTS), 'no structure "heap"'),
+    (lambda: fit_weight([], []), "as many times as points"),
+    (lambda: fit_weight([1.0], [1.0, 2.0]), "as many times as points"),
     (lambda: replace(PAPER_WEIGHTS, node_rows=1), "whole number of at least 2"),
     (lambda: AggregationJoin((Input(1, 1, 1, 1),)), "at least two inputs"),
     # the mistake under test

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 from tests.oracle.values import event_times_us
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.schema import RelationSchema, SourceSchema, StreamSchema
+from watersmeet.errors import WatersmeetError
 from watersmeet.sql import bind, parse
 
 
@@ -170,3 +171,26 @@ def _drop_one_column(case: QueryCase) -> Iterator[QueryCase]:
         for name in source.table.column_names:
             if name != source.time:
                 yield case.with_tables(case.tables | {source.name: source.table.drop_columns([name])})
+
+
+def shrink(case: QueryCase, fails: Callable[[QueryCase], bool], most_tries: int = 2_000) -> QueryCase:
+    """Return the smallest failing case that greedy steps find. A case that no longer is a query does not count as
+    failing.
+
+    Tries are counted, not seconds, so that every machine finds the same case.
+    """
+    tries = iter(range(most_tries))
+    smaller: QueryCase | None = case
+    while smaller is not None:
+        case = smaller
+        candidates = zip(smaller_cases(case), tries, strict=False)
+        smaller = next((candidate for candidate, _ in candidates if _still_fails(candidate, fails)), None)
+    return case
+
+
+def _still_fails(case: QueryCase, fails: Callable[[QueryCase], bool]) -> bool:
+    try:
+        _ = case.bound
+    except WatersmeetError:
+        return False
+    return fails(case)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.properties.mutants.join_mutants import Mutant, Original, Patch
+from tests.properties.mutants.mutant import Original, single_patch_mutant
 from watersmeet.operators.aggregate import (
     attributes,
     codes,
@@ -25,28 +25,24 @@ from watersmeet.operators.window_join import row_counter
 from watersmeet.runtime.embedded import run as embedded
 
 
-def _mutant(mistake: str, owner: Any, attribute: str, broken: Callable[[Any], Any]) -> Mutant:
-    return Mutant(mistake, (Patch(owner, attribute, broken),))
-
-
 def _ends_later_by(more_us: int) -> Callable[[Original], Original]:
     return lambda ends_of: lambda *args: ends_of(*args) + more_us
 
 
-def _nothing_leaves(happening: Original) -> Original:
-    def replacement(*args: Any) -> Any:
+def _keep_leaving_rows(happening: Original) -> Original:
+    def drop_leaving_rows(*args: Any) -> Any:
         found = happening(*args)
         return replace(found, leaving=found.leaving[:0], leaving_at=found.leaving_at[:0])
 
-    return replacement
+    return drop_leaving_rows
 
 
 def _enters_once_more(happening: Original) -> Original:
-    def replacement(*args: Any) -> Any:
+    def repeat_entering_rows(*args: Any) -> Any:
         found = happening(*args)
         return replace(found, entering=np.repeat(found.entering, 2), entering_at=np.repeat(found.entering_at, 2))
 
-    return replacement
+    return repeat_entering_rows
 
 
 def _instants_from_the_end(_: Original) -> Original:
@@ -54,23 +50,23 @@ def _instants_from_the_end(_: Original) -> Original:
 
 
 def _group_keys_ignore_null(intern: Original) -> Original:
-    def replacement(self: Any, columns: Any, rows: int) -> Any:
+    def fill_null_keys(self: Any, columns: Any, rows: int) -> Any:
         filled = [column.fill_null(column[0]) if len(column) and column[0].is_valid else column for column in columns]
         return intern(self, filled, rows)
 
-    return replacement
+    return fill_null_keys
 
 
 def _without_identity_of(place: int) -> Callable[[Original], Original]:
     """Early entries merge rows that differ in a word that later decides about them."""
 
     def make(identity: Original) -> Original:
-        def replacement(self: Any, rows: Any) -> Any:
+        def zero_one_word(self: Any, rows: Any) -> Any:
             words = identity(self, rows).copy()
             words[:, place] = 0
             return words
 
-        return replacement
+        return zero_one_word
 
     return make
 
@@ -84,12 +80,12 @@ def _never_changed(_: Original) -> Original:
 
 
 def _no_nulls_counted(numbers_of: Original) -> Original:
-    def replacement(kind: Any, values: Any) -> Any:
+    def count_nulls_too(kind: Any, values: Any) -> Any:
         found = numbers_of(kind, values)
         found.ints[:, 0] = 1
         return found
 
-    return replacement
+    return count_nulls_too
 
 
 def _wrapped_sums(_: Original) -> Original:
@@ -107,30 +103,30 @@ def _not_taken_back(undone: Original) -> Original:
 
 def _evaluated_at(shift_us: int) -> Callable[[Original], Original]:
     def make(take_step: Original) -> Original:
-        def replacement(settings: Any, state: Any, deltas: Any, watermark_us: int, future_us: int) -> Any:
+        def step_at_shifted_time(settings: Any, state: Any, deltas: Any, watermark_us: int, future_us: int) -> Any:
             return take_step(
                 settings, state, deltas, watermark_us, future_us + (shift_us if abs(future_us) < 2**61 else 0)
             )
 
-        return replacement
+        return step_at_shifted_time
 
     return make
 
 
 def _having_ignored(make_config: Original) -> Original:
-    def replacement(*args: Any, **knobs: Any) -> Any:
+    def drop_having(*args: Any, **knobs: Any) -> Any:
         found = make_config(*args, **knobs)
         return replace(found, group_outputs=replace(found.group_outputs, having=None))
 
-    return replacement
+    return drop_having
 
 
 def _pairs_longer(pair_bounds_us: Original) -> Original:
-    def replacement(bound: Any) -> Any:
+    def lengthen_pair_bounds(bound: Any) -> Any:
         found = pair_bounds_us(bound)
         return None if found is None else tuple(tuple(each + 1 for each in row) for row in found)
 
-    return replacement
+    return lengthen_pair_bounds
 
 
 def _capacity_of(change: int) -> Callable[[Original], Original]:
@@ -138,31 +134,39 @@ def _capacity_of(change: int) -> Callable[[Original], Original]:
 
 
 AGGREGATION_MUTANTS = (
-    _mutant("windows end one microsecond early", encoding, "row_ends_us", _ends_later_by(-1)),
-    _mutant("windows end one microsecond late", encoding, "row_ends_us", _ends_later_by(1)),
-    _mutant("rows never leave", events, "_find_input_changes", _nothing_leaves),
-    _mutant("rows enter twice", events, "_find_input_changes", _enters_once_more),
-    _mutant("a row on a multiple waits for the next", validity, "_round_up_to_multiple", _instants_from_the_end),
-    _mutant("NULL is a group key like the first", attributes.Attributes, "number_rows", _group_keys_ignore_null),
-    _mutant("early groups forget a join key", tables.JoinTables, "_identity_words", _without_identity_of(0)),
-    _mutant("early groups forget the group keys", tables.JoinTables, "_identity_words", _without_identity_of(-1)),
-    _mutant("unchanged groups are shown again", result_set, "_find_unequal_values", _always_changed),
-    _mutant("changed groups are not shown", result_set, "_find_unequal_values", _never_changed),
-    _mutant("COUNT(x) counts nulls", encoding, "encode_measure", _no_nulls_counted),
-    _mutant("sums wrap", measures, "_has_wrapped", _wrapped_sums),
-    _mutant("MIN and MAX are each other", codes.OrderCodes, "rank", _smallest_for_largest),
-    _mutant("what is shown for now is not taken back", events.WindowChanges, "invert", _not_taken_back),
-    _mutant("evaluation a microsecond before the watermark", embedded, "aggregate_step", _evaluated_at(-1)),
-    _mutant("HAVING is ignored", embedded, "build_aggregate_config", _having_ignored),
-    _mutant("pair windows a microsecond too long", config, "compute_pair_bounds_us", _pairs_longer),
-    _mutant("ROWS holds one row too many", row_counter, "push_rows", _capacity_of(1)),
-    _mutant(
+    single_patch_mutant("windows end one microsecond early", encoding, "row_ends_us", _ends_later_by(-1)),
+    single_patch_mutant("windows end one microsecond late", encoding, "row_ends_us", _ends_later_by(1)),
+    single_patch_mutant("rows never leave", events, "_find_input_changes", _keep_leaving_rows),
+    single_patch_mutant("rows enter twice", events, "_find_input_changes", _enters_once_more),
+    single_patch_mutant(
+        "a row on a multiple waits for the next", validity, "_round_up_to_multiple", _instants_from_the_end
+    ),
+    single_patch_mutant(
+        "NULL is a group key like the first", attributes.Attributes, "number_rows", _group_keys_ignore_null
+    ),
+    single_patch_mutant(
+        "early groups forget a join key", tables.JoinTables, "_identity_words", _without_identity_of(0)
+    ),
+    single_patch_mutant(
+        "early groups forget the group keys", tables.JoinTables, "_identity_words", _without_identity_of(-1)
+    ),
+    single_patch_mutant("unchanged groups are shown again", result_set, "_find_unequal_values", _always_changed),
+    single_patch_mutant("changed groups are not shown", result_set, "_find_unequal_values", _never_changed),
+    single_patch_mutant("COUNT(x) counts nulls", encoding, "encode_measure", _no_nulls_counted),
+    single_patch_mutant("sums wrap", measures, "_has_wrapped", _wrapped_sums),
+    single_patch_mutant("MIN and MAX are each other", codes.OrderCodes, "rank", _smallest_for_largest),
+    single_patch_mutant("what is shown for now is not taken back", events.WindowChanges, "invert", _not_taken_back),
+    single_patch_mutant("evaluation a microsecond before the watermark", embedded, "aggregate_step", _evaluated_at(-1)),
+    single_patch_mutant("HAVING is ignored", embedded, "build_aggregate_config", _having_ignored),
+    single_patch_mutant("pair windows a microsecond too long", config, "compute_pair_bounds_us", _pairs_longer),
+    single_patch_mutant("ROWS holds one row too many", row_counter, "push_rows", _capacity_of(1)),
+    single_patch_mutant(
         "residual predicates are not checked",
         events,
         "all_true",
         lambda _: lambda predicates, columns, size: np.ones(size, np.bool_),
     ),
-    _mutant(
+    single_patch_mutant(
         "instants are one too few",
         step,
         "find_evaluation_instants",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.properties.mutants.join_mutants import Mutant, Original, Patch
+from tests.properties.mutants.mutant import Original, single_patch_mutant
 from watersmeet.algebra.windows import TumbleWindow
 from watersmeet.operators.aggregate import config, encoding, extremes, result_set, serialization, step
 from watersmeet.operators.aggregate.window_rows import OUTSIDE
@@ -20,15 +20,11 @@ from watersmeet.operators.shed import aggregation as shed
 Rule = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
 
 
-def _mutant(mistake: str, owner: Any, attribute: str, broken: Callable[[Any], Any]) -> Mutant:
-    return Mutant(mistake, (Patch(owner, attribute, broken),))
-
-
 def _shown_by(rule: Rule) -> Callable[[Original], Original]:
     """Decide by another rule which groups are shown, and which were at the previous evaluation."""
 
     def make(emit: Original) -> Original:
-        def replacement(self: Any, as_of_us: Any, groups: Any, now: Any, then: Any) -> Any:
+        def emit_by_rule(self: Any, as_of_us: Any, groups: Any, now: Any, then: Any) -> Any:
             differs = result_set._find_differing_groups(now, then)
             groups_left, now_left, then_left = groups[differs], now.take(differs), then.take(differs)
             shown, was_shown = self._find_shown(groups_left, now_left), self._find_shown(groups_left, then_left)
@@ -43,7 +39,7 @@ def _shown_by(rule: Rule) -> Callable[[Original], Original]:
             finally:
                 del self._find_shown
 
-        return replacement
+        return emit_by_rule
 
     return make
 
@@ -52,7 +48,7 @@ def _restored_without(names: tuple[str, ...]) -> Callable[[Original], Original]:
     """A restart finds nothing of these columns."""
 
     def make(restore: Original) -> Original:
-        def replacement(self: Any, words: Any, dirty: Any, sums: Any, spanning: Any) -> None:
+        def skip_restored_columns(self: Any, words: Any, dirty: Any, sums: Any, spanning: Any) -> None:
             restore(
                 self,
                 words,
@@ -61,7 +57,7 @@ def _restored_without(names: tuple[str, ...]) -> Callable[[Original], Original]:
                 spanning,
             )
 
-        return replacement
+        return skip_restored_columns
 
     return make
 
@@ -80,30 +76,30 @@ def _as_with_every(original: Original) -> Original:
 
 def _tiles_later_by(more_us: int) -> Callable[[Original], Original]:
     def make(original: Original) -> Original:
-        def replacement(window: Any, times: Any, every_us: int | None) -> Any:
+        def shift_tiles(window: Any, times: Any, every_us: int | None) -> Any:
             moved = more_us if isinstance(window, TumbleWindow) and every_us is not None else 0
             return original(window, times, every_us) + moved
 
-        return replacement
+        return shift_tiles
 
     return make
 
 
 def _tiles_rounded_towards_zero(original: Original) -> Original:
-    def replacement(window: Any, times: Any, every_us: int | None) -> Any:
+    def round_tiles_towards_zero(window: Any, times: Any, every_us: int | None) -> Any:
         if not isinstance(window, TumbleWindow) or every_us is None:
             return original(window, times, every_us)
         return (np.fix(times / window.length_us).astype(np.int64) + 1) * window.length_us
 
-    return replacement
+    return round_tiles_towards_zero
 
 
 def _slide(original: Original) -> Original:
-    def replacement(window: Any, times: Any, every_us: int | None) -> Any:
+    def end_after_each_row(window: Any, times: Any, every_us: int | None) -> Any:
         tile = isinstance(window, TumbleWindow) and every_us is not None
         return times + window.length_us if tile else original(window, times, every_us)
 
-    return replacement
+    return end_after_each_row
 
 
 def _end_at_the_largest_time(_: Original) -> Original:
@@ -115,20 +111,20 @@ def _end_with_the_first_tile(original: Original) -> Original:
 
 
 def _inside_from_their_times_on(_: Original) -> Original:
-    def replacement(settings: Any, number: int, rows: Any, evaluated_us: int) -> Any:
+    def count_from_row_times(settings: Any, number: int, rows: Any, evaluated_us: int) -> Any:
         here = rows.take(rows.ends >= evaluated_us)
         inside = here.times <= evaluated_us if settings.inputs[number].is_stream else np.ones(len(here), np.bool_)
         return here.with_entries(np.where(inside, 0, OUTSIDE))
 
-    return replacement
+    return count_from_row_times
 
 
 def _first_instants_for_times(encode: Original) -> Original:
-    def replacement(settings: Any, layout: Any, number: int, *rest: Any) -> Any:
+    def encode_first_instants(settings: Any, layout: Any, number: int, *rest: Any) -> Any:
         found = encode(settings, layout, number, *rest)
         return replace(found, times=settings.row_starts_us(number, found.times))
 
-    return replacement
+    return encode_first_instants
 
 
 def _at_times(original: Original) -> Original:
@@ -148,87 +144,97 @@ def _keep_ranges(begins: Original) -> Original:
 
 
 #: Caught by the comparison of generated queries with the oracle.
-SHOWING_MUTANTS = (
-    _mutant(
+HAVING_MUTANTS = (
+    single_patch_mutant(
         "HAVING compares only displayed values",
         result_set.ResultSet,
         "_emit_changes",
         _shown_by(lambda s, w, e, we, h: (s, ~we)),
     ),
-    _mutant(
+    single_patch_mutant(
         "nobody was shown before",
         result_set.ResultSet,
         "_emit_changes",
         _shown_by(lambda s, w, e, we, h: (s, w & False)),
     ),
-    _mutant(
+    single_patch_mutant(
         "everybody was shown before",
         result_set.ResultSet,
         "_emit_changes",
         _shown_by(lambda s, w, e, we, h: (s, w | True)),
     ),
-    _mutant(
+    single_patch_mutant(
         "HAVING decides about an emptied group",
         result_set.ResultSet,
         "_emit_changes",
         _shown_by(lambda s, w, e, we, h: (s, w & (~e | h))),
     ),
-    _mutant(
+    single_patch_mutant(
         "a hidden group is emitted when it empties",
         result_set.ResultSet,
         "_emit_changes",
         _shown_by(lambda s, w, e, we, h: (s, w | (e & ~we))),
     ),
-    _mutant(
+    single_patch_mutant(
         "a group stays shown once HAVING held",
         result_set.ResultSet,
         "_emit_changes",
         _shown_by(lambda s, w, e, we, h: (s | (w & ~e), w)),
     ),
-    _mutant(
+    single_patch_mutant(
         "HAVING reads the previous evaluation",
         result_set.ResultSet,
         "_emit_changes",
         _shown_by(lambda s, w, e, we, h: (w & ~e, w)),
     ),
-    _mutant(
+    single_patch_mutant(
         "an empty group is shown where HAVING is true of it",
         result_set.ResultSet,
         "_emit_changes",
         _shown_by(lambda s, w, e, we, h: (s | (e & h), w)),
     ),
-    _mutant(
+    single_patch_mutant(
         "a restart forgets who was shown",
         result_set.ResultSet,
         "restore",
         _restored_without(("shown_ints", "shown_approx", "shown_pairs")),
     ),
-    _mutant("a restart forgets the MIN and MAX shown last", extremes.Extremes, "restore", _forget_shown_extreme),
-    _mutant("a tile is gone at its right end", encoding, "row_ends_us", _as_without_every),
-    _mutant("a tile stays one microsecond too long", encoding, "row_ends_us", _tiles_later_by(1)),
-    _mutant("a tile is as long after each row", encoding, "row_ends_us", _slide),
-    _mutant("tiles before the epoch end towards zero", encoding, "row_ends_us", _tiles_rounded_towards_zero),
-    _mutant("a row at the tile's start counts at once", config, "row_starts_us", _as_without_every),
-    _mutant("every row of a tile counts a microsecond late", config, "row_starts_us", _tiles_later_by(1)),
-    _mutant("tiles end as with EVERY where there is none", encoding, "row_ends_us", _as_with_every),
-    _mutant("tiles start as with EVERY where there is none", config, "row_starts_us", _as_with_every),
-    _mutant("the last tile is never shown", config, "last_instant_us", _end_at_the_largest_time),
-    _mutant("the end of the input shows the shortest tile only", config, "last_instant_us", _end_with_the_first_tile),
-    _mutant("pair constraints compare first instants", step, "encode_rows", _first_instants_for_times),
-    _mutant("instants are looked for at times", step, "find_evaluation_instants", _at_times),
+    single_patch_mutant(
+        "a restart forgets the MIN and MAX shown last", extremes.Extremes, "restore", _forget_shown_extreme
+    ),
+    single_patch_mutant("a tile is gone at its right end", encoding, "row_ends_us", _as_without_every),
+    single_patch_mutant("a tile stays one microsecond too long", encoding, "row_ends_us", _tiles_later_by(1)),
+    single_patch_mutant("a tile is as long after each row", encoding, "row_ends_us", _slide),
+    single_patch_mutant(
+        "tiles before the epoch end towards zero", encoding, "row_ends_us", _tiles_rounded_towards_zero
+    ),
+    single_patch_mutant("a row at the tile's start counts at once", config, "row_starts_us", _as_without_every),
+    single_patch_mutant("every row of a tile counts a microsecond late", config, "row_starts_us", _tiles_later_by(1)),
+    single_patch_mutant("tiles end as with EVERY where there is none", encoding, "row_ends_us", _as_with_every),
+    single_patch_mutant("tiles start as with EVERY where there is none", config, "row_starts_us", _as_with_every),
+    single_patch_mutant("the last tile is never shown", config, "last_instant_us", _end_at_the_largest_time),
+    single_patch_mutant(
+        "the end of the input shows the shortest tile only", config, "last_instant_us", _end_with_the_first_tile
+    ),
+    single_patch_mutant("pair constraints compare first instants", step, "encode_rows", _first_instants_for_times),
+    single_patch_mutant("instants are looked for at times", step, "find_evaluation_instants", _at_times),
 )
 
 #: Caught by the hand-written timelines, which also run with nothing shed through the shedding aggregation.
-SHED_MUTANTS = (
-    _mutant("a shedding run joins tiles that end before their instant", shed, "_declare_hidden_columns", _keep_tiles),
-    _mutant("a shedding run counts whatever a range as long as the tile finds", shed, "row_starts_us", _keep_ranges),
-    _mutant("a shedding run never shows the last tile", shed, "last_instant_us", _end_at_the_largest_time),
-    _mutant("a shedding run starts tiles at once", shed, "row_starts_us", _as_without_every),
+SHEDDING_TILE_MUTANTS = (
+    single_patch_mutant(
+        "a shedding run joins tiles that end before their instant", shed, "_declare_hidden_columns", _keep_tiles
+    ),
+    single_patch_mutant(
+        "a shedding run counts whatever a range as long as the tile finds", shed, "row_starts_us", _keep_ranges
+    ),
+    single_patch_mutant("a shedding run never shows the last tile", shed, "last_instant_us", _end_at_the_largest_time),
+    single_patch_mutant("a shedding run starts tiles at once", shed, "row_starts_us", _as_without_every),
 )
 
 #: Caught by the timeline that restarts between all batches: a restart has to fall on the very end of a tile.
-RESTART_MUTANTS = (
-    _mutant(
+TILE_RESTART_MUTANTS = (
+    single_patch_mutant(
         "a restart counts a row at the tile's start as inside",
         serialization,
         "_drop_expired_rows",

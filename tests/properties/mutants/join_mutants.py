@@ -6,15 +6,16 @@ A patch names a module or class, an attribute of it, and how to make the broken 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from tests.properties.mutants.mutant import Mutant, Original, Patch, single_patch_mutant
 from watersmeet.algebra import query
 from watersmeet.algebra.query import BoundQuery
-from watersmeet.algebra.windows import FOREVER_US, RangeWindow, TumbleWindow, close
+from watersmeet.algebra.windows import FOREVER_US, RangeWindow, TumbleWindow, close_bounds
 from watersmeet.operators import keys
 from watersmeet.operators.expressions import compare, is_true
 from watersmeet.operators.expressions.rows import call_kernel
@@ -22,25 +23,6 @@ from watersmeet.operators.window_join import admission, driver, matches, pane, r
 from watersmeet.operators.window_join.tactics import grouped_runs
 from watersmeet.runtime import watermark
 from watersmeet.runtime.embedded import run as embedded
-
-Original = Callable[..., Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Patch:
-    owner: Any
-    attribute: str
-    broken: Callable[[Any], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    mistake: str
-    patches: tuple[Patch, ...]
-
-
-def _mutant(mistake: str, owner: Any, attribute: str, broken: Callable[[Any], Any]) -> Mutant:
-    return Mutant(mistake, (Patch(owner, attribute, broken),))
 
 
 def _range_longer_by(more_us: int) -> Callable[[Original], Original]:
@@ -53,7 +35,7 @@ def _range_longer_by(more_us: int) -> Callable[[Original], Original]:
 
 
 def _bounds_of(change: Callable[[BoundQuery], list[list[int]]]) -> Callable[[Any], Any]:
-    return lambda _: property(lambda bound: close(change(bound)))
+    return lambda _: property(lambda bound: close_bounds(change(bound)))
 
 
 def _pairs_longer_by(more_us: int) -> Callable[[BoundQuery], list[list[int]]]:
@@ -70,7 +52,7 @@ def _pairs_longer_by(more_us: int) -> Callable[[BoundQuery], list[list[int]]]:
     return change
 
 
-def _undirected(bound: BoundQuery) -> list[list[int]]:
+def _ignore_direction(bound: BoundQuery) -> list[list[int]]:
     number = {source.alias: i for i, source in enumerate(bound.sources)}
     given_us = bound.given_bounds_us
     for pair in bound.query.pairs:
@@ -79,7 +61,7 @@ def _undirected(bound: BoundQuery) -> list[list[int]]:
     return given_us
 
 
-def _reversed(bound: BoundQuery) -> list[list[int]]:
+def _reverse_bounds(bound: BoundQuery) -> list[list[int]]:
     given_us = bound.given_bounds_us
     return [[given_us[j][i] for j in range(len(given_us))] for i in range(len(given_us))]
 
@@ -103,7 +85,7 @@ def _late_at_the_watermark(_: Original) -> Original:
     return lambda delta, watermark_us: delta.filter(delta.times > watermark_us)
 
 
-def _nothing_is_late(_: Original) -> Original:
+def _keep_late_rows(_: Original) -> Original:
     return lambda delta, watermark_us: delta
 
 
@@ -136,10 +118,10 @@ def _moving_back(after: Original) -> Original:
 
 
 def _last_row_dropped(timed: Original) -> Original:
-    def replacement(run: Any, name: str, table: pa.Table) -> Any:
+    def drop_last_row(run: Any, name: str, table: pa.Table) -> Any:
         return timed(run, name, table.slice(0, max(0, table.num_rows - 1)) if table.num_rows > 1 else table)
 
-    return replacement
+    return drop_last_row
 
 
 def _new_meets_new_twice(_: Original) -> Original:
@@ -153,21 +135,21 @@ def _new_never_meets_new(_: Original) -> Original:
 def _nulls_filled(evaluate: Original) -> Original:
     """As if NULL were a key like any other, at least among whole numbers."""
 
-    def replacement(expr: Any, columns: Any, length: int) -> Any:
+    def fill_nulls(expr: Any, columns: Any, length: int) -> Any:
         values = evaluate(expr, columns, length)
         return values.fill_null(0) if pa.types.is_integer(values.type) else values
 
-    return replacement
+    return fill_nulls
 
 
 def _expiry_against_now(with_pane: Original) -> Original:
     """State leaves by the newest time seen instead of by what can still come."""
 
-    def replacement(kept: Any, added: Any, retention_us: int, future_us: int) -> Any:
+    def expire_by_newest_time(kept: Any, added: Any, retention_us: int, future_us: int) -> Any:
         newest_us = max((int(each.times[-1]) for each in (*kept.panes, added) if len(each)), default=future_us)
         return with_pane(kept, added, retention_us, max(newest_us, future_us))
 
-    return replacement
+    return expire_by_newest_time
 
 
 def _expiry_one_early(last_use_us: Original) -> Original:
@@ -175,7 +157,7 @@ def _expiry_one_early(last_use_us: Original) -> Original:
 
 
 def _counted_after_where(counted: Original) -> Original:
-    def replacement(source: Any, kept: Any, delta: Any) -> Any:
+    def count_passing_rows(source: Any, kept: Any, delta: Any) -> Any:
         if source.selection is not None:
             passes = is_true(
                 source.selection, lambda column: delta.table.column(column.name).combine_chunks(), len(delta)
@@ -183,7 +165,7 @@ def _counted_after_where(counted: Original) -> Original:
             delta = delta.filter(passes)
         return counted(source, kept, delta)
 
-    return replacement
+    return count_passing_rows
 
 
 def _ties_by_arrival(_: Original) -> Original:
@@ -210,14 +192,14 @@ def _zeros_differ(_: Original) -> Original:
     return lambda values: values.cast(pa.float64()).to_numpy(zero_copy_only=False).view(np.int64)
 
 
-def _nan_meets_nothing(float_codes: Original) -> Original:
-    def replacement(values: Any) -> Any:
+def _isolate_nan_keys(float_codes: Original) -> Original:
+    def make_nan_codes_unique(values: Any) -> Any:
         codes = float_codes(values).copy()
         unknown = np.isnan(values.cast(pa.float64()).to_numpy(zero_copy_only=False))
         codes[unknown] = id(codes) + np.arange(unknown.sum())
         return codes
 
-    return replacement
+    return make_nan_codes_unique
 
 
 def _ieee_floats(_: Original) -> Original:
@@ -228,7 +210,7 @@ def _valid_before_the_end(_: Original) -> Original:
     return lambda found: found.latest < found.end
 
 
-def _unchecked(_: Original) -> Original:
+def _skip_recheck(_: Original) -> Original:
     return lambda config, reach, check, found: np.ones(len(found), np.bool_)
 
 
@@ -245,72 +227,78 @@ def _not_waiting(release: Original) -> Original:
 
 
 def _late_by_its_own_batch(take_step: Original) -> Original:
-    def replacement(config: Any, kept: Any, deltas: Any, watermark_us: int, future_us: int) -> Any:
+    def step_with_future_watermark(config: Any, kept: Any, deltas: Any, watermark_us: int, future_us: int) -> Any:
         return take_step(config, kept, deltas, watermark_us if future_us == FOREVER_US else future_us, future_us)
 
-    return replacement
+    return step_with_future_watermark
 
 
 def _never_ending(take_step: Original) -> Original:
-    def replacement(config: Any, kept: Any, deltas: Any, watermark_us: int, future_us: int) -> Any:
+    def step_without_end(config: Any, kept: Any, deltas: Any, watermark_us: int, future_us: int) -> Any:
         return take_step(config, kept, deltas, watermark_us, min(future_us, max(watermark_us, -FOREVER_US)))
 
-    return replacement
+    return step_without_end
 
 
 def _counted_per_alias(account: Original) -> Original:
-    def replacement(run: Any, stepped: Any, shed: Any) -> None:
+    def count_per_alias(run: Any, stepped: Any, shed: Any) -> None:
         for i in run.config.stream_numbers:
             entry = run.ledger.setdefault(run.config.inputs[i].name, embedded.Ledger())
             entry.arrived += stepped.counters.arrived[i]
             entry.late += stepped.counters.late[i]
             entry.kept += stepped.counters.arrived[i] - stepped.counters.late[i]
 
-    return replacement
+    return count_per_alias
 
 
-MUTANTS = (
-    _mutant("RANGE open at its far end", query, "_own_length_us", _range_longer_by(-1)),
-    _mutant("RANGE one microsecond too long", query, "_own_length_us", _range_longer_by(1)),
-    _mutant("pair windows open", BoundQuery, "bounds", _bounds_of(_pairs_longer_by(-1))),
-    _mutant("pair windows one microsecond too long", BoundQuery, "bounds", _bounds_of(_pairs_longer_by(1))),
-    _mutant("DWINDOW taken as undirected", BoundQuery, "bounds", _bounds_of(_undirected)),
-    _mutant("bounds taken the wrong way round", BoundQuery, "bounds", _bounds_of(_reversed)),
-    _mutant("TUMBLE as a sliding window", admission, "_compute_tumble_ends", _sliding_tumble),
-    _mutant("TUMBLE one microsecond too long", admission, "_compute_tumble_ends", _tumble_one_longer),
-    _mutant("a row at the watermark is late", driver, "drop_late_rows", _late_at_the_watermark),
-    _mutant("a batch makes its own rows late", embedded, "join_batch", _late_by_its_own_batch),
-    _mutant("late rows are joined", driver, "drop_late_rows", _nothing_is_late),
-    _mutant("the watermark is not rounded", watermark.Watermark, "_stream_watermark_us", _without_rounding),
-    _mutant("lateness is forgotten", watermark.Watermark, "_stream_watermark_us", _without_lateness),
-    _mutant("the fastest stream sets the watermark", watermark.Watermark, "_minimum_us", _largest_watermark),
-    _mutant("idle exactly at the timeout", watermark.Watermark, "_is_idle", _idle_too_soon),
-    _mutant("the watermark moves back", watermark.Watermark, "after_batch", _moving_back),
-    _mutant("the last row of a batch is dropped", embedded.EmbeddedRun, "_read_event_times", _last_row_dropped),
-    _mutant("new rows meet new rows twice", grouped_runs, "_reachable_panes", _new_meets_new_twice),
-    _mutant("new rows never meet new rows", grouped_runs, "_reachable_panes", _new_never_meets_new),
-    _mutant("NULL equals NULL", admission, "evaluate", _nulls_filled),
-    _mutant("expiry against now", state.WindowState, "add_pane", _expiry_against_now),
-    _mutant("expiry one microsecond early", pane.Pane, "last_use_us", _expiry_one_early),
-    _mutant("ROWS counts only rows that pass WHERE", admission, "_count_and_release", _counted_after_where),
-    _mutant("ties in arrival order", admission, "sort_stream_rows", _ties_by_arrival),
-    _mutant("ties by the last column first", admission, "sort_stream_rows", _ties_by_the_last_column_first),
-    _mutant("PARTITION BY ignored", row_counter.RowCounter, "_partition_numbers", _one_partition),
-    _mutant("ROWS holds one row too many", row_counter, "push_rows", _capacity_of(1)),
-    _mutant("ROWS holds one row too few", row_counter, "push_rows", _capacity_of(-1)),
-    _mutant("rows are counted before the watermark", driver, "release_rows", _not_waiting),
-    _mutant("what waits when the input ends is lost", embedded, "join_batch", _never_ending),
-    _mutant("-0.0 is not 0.0 among keys", keys, "_encode_floats", _zeros_differ),
-    _mutant("NaN keys meet nothing", keys, "_encode_floats", _nan_meets_nothing),
-    _mutant("floats compare as IEEE 754 has it", compare, "_compare_floats", _ieee_floats),
-    _mutant("a window ends one instant early", grouped_runs, "_are_valid_together", _valid_before_the_end),
+JOIN_MUTANTS = (
+    single_patch_mutant("RANGE open at its far end", query, "_own_length_us", _range_longer_by(-1)),
+    single_patch_mutant("RANGE one microsecond too long", query, "_own_length_us", _range_longer_by(1)),
+    single_patch_mutant("pair windows open", BoundQuery, "bounds", _bounds_of(_pairs_longer_by(-1))),
+    single_patch_mutant("pair windows one microsecond too long", BoundQuery, "bounds", _bounds_of(_pairs_longer_by(1))),
+    single_patch_mutant("DWINDOW taken as undirected", BoundQuery, "bounds", _bounds_of(_ignore_direction)),
+    single_patch_mutant("bounds taken the wrong way round", BoundQuery, "bounds", _bounds_of(_reverse_bounds)),
+    single_patch_mutant("TUMBLE as a sliding window", admission, "_compute_tumble_ends", _sliding_tumble),
+    single_patch_mutant("TUMBLE one microsecond too long", admission, "_compute_tumble_ends", _tumble_one_longer),
+    single_patch_mutant("a row at the watermark is late", driver, "drop_late_rows", _late_at_the_watermark),
+    single_patch_mutant("a batch makes its own rows late", embedded, "join_batch", _late_by_its_own_batch),
+    single_patch_mutant("late rows are joined", driver, "drop_late_rows", _keep_late_rows),
+    single_patch_mutant("the watermark is not rounded", watermark.Watermark, "_stream_watermark_us", _without_rounding),
+    single_patch_mutant("lateness is forgotten", watermark.Watermark, "_stream_watermark_us", _without_lateness),
+    single_patch_mutant(
+        "the fastest stream sets the watermark", watermark.Watermark, "_minimum_us", _largest_watermark
+    ),
+    single_patch_mutant("idle exactly at the timeout", watermark.Watermark, "_is_idle", _idle_too_soon),
+    single_patch_mutant("the watermark moves back", watermark.Watermark, "after_batch", _moving_back),
+    single_patch_mutant(
+        "the last row of a batch is dropped", embedded.EmbeddedRun, "_read_event_times", _last_row_dropped
+    ),
+    single_patch_mutant("new rows meet new rows twice", grouped_runs, "_reachable_panes", _new_meets_new_twice),
+    single_patch_mutant("new rows never meet new rows", grouped_runs, "_reachable_panes", _new_never_meets_new),
+    single_patch_mutant("NULL equals NULL", admission, "evaluate", _nulls_filled),
+    single_patch_mutant("expiry against now", state.WindowState, "add_pane", _expiry_against_now),
+    single_patch_mutant("expiry one microsecond early", pane.Pane, "last_use_us", _expiry_one_early),
+    single_patch_mutant("ROWS counts only rows that pass WHERE", admission, "_count_and_release", _counted_after_where),
+    single_patch_mutant("ties in arrival order", admission, "sort_stream_rows", _ties_by_arrival),
+    single_patch_mutant("ties by the last column first", admission, "sort_stream_rows", _ties_by_the_last_column_first),
+    single_patch_mutant("PARTITION BY ignored", row_counter.RowCounter, "_partition_numbers", _one_partition),
+    single_patch_mutant("ROWS holds one row too many", row_counter, "push_rows", _capacity_of(1)),
+    single_patch_mutant("ROWS holds one row too few", row_counter, "push_rows", _capacity_of(-1)),
+    single_patch_mutant("rows are counted before the watermark", driver, "release_rows", _not_waiting),
+    single_patch_mutant("what waits when the input ends is lost", embedded, "join_batch", _never_ending),
+    single_patch_mutant("-0.0 is not 0.0 among keys", keys, "_encode_floats", _zeros_differ),
+    single_patch_mutant("NaN keys meet nothing", keys, "_encode_floats", _isolate_nan_keys),
+    single_patch_mutant("floats compare as IEEE 754 has it", compare, "_compare_floats", _ieee_floats),
+    single_patch_mutant("a window ends one instant early", grouped_runs, "_are_valid_together", _valid_before_the_end),
     Mutant(
         "predicates over several sources are not checked",
-        (Patch(matches, "predicates_hold", _unchecked), Patch(grouped_runs, "predicates_hold", _unchecked)),
+        (Patch(matches, "predicates_hold", _skip_recheck), Patch(grouped_runs, "predicates_hold", _skip_recheck)),
     ),
     Mutant(
         "hashes are trusted",
         (Patch(keys, "hash_slices", _one_bucket), Patch(matches, "compare_keys", _everything_equal)),
     ),
-    _mutant("a self join counts its stream per alias", embedded.EmbeddedRun, "_update_ledger", _counted_per_alias),
+    single_patch_mutant(
+        "a self join counts its stream per alias", embedded.EmbeddedRun, "_update_ledger", _counted_per_alias
+    ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.properties.mutants.join_mutants import Mutant, Original, Patch
+from tests.properties.mutants.mutant import Mutant, Original, Patch
 from watersmeet.algebra import query
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.algebra.windows import RangeWindow
@@ -37,13 +37,13 @@ def _pairs_of_a_microsecond(given: Any) -> Any:
     return property(change)
 
 
-MUTANTS = (
+JOIN_LENGTH_MUTANTS = (
     Mutant("RANGE 0 holds a microsecond", (Patch(query, "_own_length_us", _range_of_a_microsecond),)),
     Mutant(
         "rows of equal times may be a microsecond apart",
         (Patch(BoundQuery, "given_bounds_us", _pairs_of_a_microsecond),),
     ),
 )
-AGGREGATION_MUTANTS = (
+AGGREGATION_LENGTH_MUTANTS = (
     Mutant("a row in RANGE 0 is valid for a microsecond", (Patch(encoding, "row_ends_us", _valid_for_a_microsecond),)),
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.properties.mutants.join_mutants import Mutant, Original, Patch
+from tests.properties.mutants.mutant import Mutant, Original, Patch, single_patch_mutant
 from watersmeet.errors import QueryError
 from watersmeet.operators.expressions import EarlyTest, all_true, evaluate, evaluate_or_null, is_true
 from watersmeet.operators.window_join import admission, config, driver, matches, pane
@@ -20,30 +20,26 @@ from watersmeet.operators.window_join.tactics import grouped_runs, joined_rows, 
 EARLY = (grouped_runs, joined_rows, loop_stages, w_joins)
 
 
-def _mutant(mistake: str, owner: Any, attribute: str, broken: Callable[[Any], Any]) -> Mutant:
-    return Mutant(mistake, (Patch(owner, attribute, broken),))
-
-
 def _columns(rows: Any) -> Callable[[Any], Any]:
     return lambda column: rows.table.column(column.name).combine_chunks()
 
 
 def _keys_of_all_rows(pane_of: Original) -> Original:
-    def replacement(source: Any, rows: Any) -> Any:
+    def evaluate_all_keys(source: Any, rows: Any) -> Any:
         for _, key in source.keys:
             evaluate(key, _columns(rows), rows.times.size)
         return pane_of(source, rows)
 
-    return replacement
+    return evaluate_all_keys
 
 
 def _operands_of_all_rows(pane_of: Original) -> Original:
-    def replacement(source: Any, rows: Any) -> Any:
+    def evaluate_all_operands(source: Any, rows: Any) -> Any:
         for operand in source.operands:
             evaluate(operand, _columns(rows), rows.times.size)
         return pane_of(source, rows)
 
-    return replacement
+    return evaluate_all_operands
 
 
 def _without_operands(pane_of: Original) -> Original:
@@ -53,24 +49,24 @@ def _without_operands(pane_of: Original) -> Original:
 def _from_left_to_right(_: Original) -> Original:
     """The first conjunct that raises stops the query, whatever those after it say."""
 
-    def replacement(predicates: Any, columns: Any, length: int) -> Any:
+    def test_left_to_right(predicates: Any, columns: Any, length: int) -> Any:
         keep = np.ones(length, np.bool_)
         for predicate in predicates:
             keep &= is_true(predicate, columns, length)
         return keep
 
-    return replacement
+    return test_left_to_right
 
 
 def _errors_are_false(_: Original) -> Original:
-    def replacement(predicates: Any, columns: Any, length: int) -> Any:
+    def treat_errors_as_false(predicates: Any, columns: Any, length: int) -> Any:
         keep = np.ones(length, np.bool_)
         for predicate in predicates:
             values, errs = evaluate_or_null(predicate, columns, length)
             keep &= np.array([value is True for value in values.to_pylist()], np.bool_) & ~errs
         return keep
 
-    return replacement
+    return treat_errors_as_false
 
 
 def _dropped_early(_: Original) -> Original:
@@ -82,10 +78,10 @@ def _raised_early(_: Original) -> Original:
 
 
 def _kept_and_forgotten(maybe_true: Original) -> Original:
-    def replacement(predicates: Any, columns: Any, length: int) -> Any:
+    def forget_raised_predicates(predicates: Any, columns: Any, length: int) -> Any:
         return replace(maybe_true(predicates, columns, length), raised=())
 
-    return replacement
+    return forget_raised_predicates
 
 
 def _all_survive(_: Original) -> Original:
@@ -95,12 +91,12 @@ def _all_survive(_: Original) -> Original:
 def _last_dropped(survivors: Original) -> Original:
     """A piece's last survivor is taken to have been gone on from already."""
 
-    def replacement(tests: Any, found: Any, level: int) -> Any:
+    def drop_last_survivor(tests: Any, found: Any, level: int) -> Any:
         for rows in survivors(tests, found, level):
             if rows.shape[1] > 1:
                 yield np.ascontiguousarray(rows[:, :-1])
 
-    return replacement
+    return drop_last_survivor
 
 
 def _last_untested(_: Original) -> Original:
@@ -108,19 +104,19 @@ def _last_untested(_: Original) -> Original:
 
 
 def _sides_swapped(thetas: Original) -> Original:
-    def replacement(config: Any, reach: Any, numbers: Any) -> Any:
+    def swap_sides(config: Any, reach: Any, numbers: Any) -> Any:
         right = thetas(config, reach, numbers)
         return right._replace(left=right.right, left_at=right.right_at, right=right.left, right_at=right.left_at)
 
-    return replacement
+    return swap_sides
 
 
 def _nulls_compare(ranged: Original) -> Original:
-    def replacement(rows: Any, expr: Any) -> Any:
+    def mark_all_valid(rows: Any, expr: Any) -> Any:
         codes, valid = ranged(rows, expr)
         return codes, np.ones_like(valid)
 
-    return replacement
+    return mark_all_valid
 
 
 def _unbound_tests(_: Original) -> Original:
@@ -131,35 +127,39 @@ def _unbound_tests(_: Original) -> Original:
 def _own_after_others(split: Original) -> Original:
     """Predicates of one source are left to be tested with those over several."""
 
-    def replacement(bound: Any) -> Any:
+    def share_own_predicates(bound: Any) -> Any:
         local, shared = split(bound)
         return [() for _ in local], (*(part for parts in local for part in parts), *shared)
 
-    return replacement
+    return share_own_predicates
 
 
 def _error_is_no_error(evaluate_outputs: Original) -> Original:
-    def replacement(expr: Any, columns: Any, length: int) -> Any:
+    def null_on_error(expr: Any, columns: Any, length: int) -> Any:
         try:
             return evaluate_outputs(expr, columns, length)
         except QueryError:
             return evaluate_or_null(expr, columns, length)[0]
 
-    return replacement
+    return null_on_error
 
 
 def _everywhere(mistake: str, owners: tuple[Any, ...], attribute: str, broken: Callable[[Any], Any]) -> Mutant:
     return Mutant(mistake, tuple(Patch(owner, attribute, broken) for owner in owners))
 
 
-MUTANTS = (
-    _mutant("keys are computed for rows that fail their own predicate", driver, "build_pane", _keys_of_all_rows),
-    _mutant(
+PREDICATE_MUTANTS = (
+    single_patch_mutant(
+        "keys are computed for rows that fail their own predicate", driver, "build_pane", _keys_of_all_rows
+    ),
+    single_patch_mutant(
         "operands are computed for rows that fail their own predicate", driver, "build_pane", _operands_of_all_rows
     ),
-    _mutant("operands are computed only for rows that meet others", driver, "build_pane", _without_operands),
-    _mutant("own predicates are tested from left to right", admission, "all_true", _from_left_to_right),
-    _mutant("a row on which an own predicate raises is left out", admission, "all_true", _errors_are_false),
+    single_patch_mutant(
+        "operands are computed only for rows that meet others", driver, "build_pane", _without_operands
+    ),
+    single_patch_mutant("own predicates are tested from left to right", admission, "all_true", _from_left_to_right),
+    single_patch_mutant("a row on which an own predicate raises is left out", admission, "all_true", _errors_are_false),
     _everywhere("whole matches are tested from left to right", (matches, joined_rows), "all_true", _from_left_to_right),
     _everywhere(
         "whole matches on which a predicate raises are left out", (matches, joined_rows), "all_true", _errors_are_false
@@ -167,17 +167,23 @@ MUTANTS = (
     _everywhere("partial matches on which a predicate raises are dropped", EARLY, "maybe_true", _dropped_early),
     _everywhere("a predicate that raises on a partial match stops the query", EARLY, "maybe_true", _raised_early),
     _everywhere("whole matches are not tested again", EARLY, "maybe_true", _kept_and_forgotten),
-    _mutant("partial matches that fail go on", loop_stages.StagedPredicates, "filter_matches", _all_survive),
-    _mutant("the last survivor of a piece is lost", loop_stages.StagedPredicates, "filter_matches", _last_dropped),
-    _mutant(
+    single_patch_mutant(
+        "partial matches that fail go on", loop_stages.StagedPredicates, "filter_matches", _all_survive
+    ),
+    single_patch_mutant(
+        "the last survivor of a piece is lost", loop_stages.StagedPredicates, "filter_matches", _last_dropped
+    ),
+    single_patch_mutant(
         "predicates that the innermost loop binds are not tested",
         loop_stages.StagedPredicates,
         "final_predicates",
         _last_untested,
     ),
-    _mutant("W-joins compare the wrong way round", w_joins, "_encode_thetas", _sides_swapped),
-    _mutant("NULL compares as a number", pane.Pane, "range_codes", _nulls_compare),
-    _mutant("W-joins test no predicate between loops", w_joins.StagedScans, "_test", _unbound_tests),
-    _mutant("own predicates are tested with those over several sources", config, "_split_by_source", _own_after_others),
-    _mutant("an output that raises is NULL", driver, "evaluate", _error_is_no_error),
+    single_patch_mutant("W-joins compare the wrong way round", w_joins, "_encode_thetas", _sides_swapped),
+    single_patch_mutant("NULL compares as a number", pane.Pane, "range_codes", _nulls_compare),
+    single_patch_mutant("W-joins test no predicate between loops", w_joins.StagedScans, "_test", _unbound_tests),
+    single_patch_mutant(
+        "own predicates are tested with those over several sources", config, "_split_by_source", _own_after_others
+    ),
+    single_patch_mutant("an output that raises is NULL", driver, "evaluate", _error_is_no_error),
 )

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.properties.mutants import shedding_checks as checks
-from tests.properties.mutants.join_mutants import Mutant, Original, Patch
+from tests.properties.mutants.mutant import Mutant, Original, Patch, single_patch_mutant
 from watersmeet import api
 from watersmeet.algebra.expressions import Comparison
 from watersmeet.algebra.windows import FOREVER_US
@@ -18,7 +18,7 @@ from watersmeet.operators.shed.aggregation import DIRECTION, AllocatedAggregatio
 from watersmeet.operators.shed.estimates import SampledInput, SampledJoin
 from watersmeet.planner import aggregation_costs
 from watersmeet.planner.aggregation_costs import AggregationCosts
-from watersmeet.planner.overload import Situation
+from watersmeet.planner.overload import CostingContext
 from watersmeet.runtime.embedded import allocation
 from watersmeet.runtime.embedded.allocation import AllocatedRun
 from watersmeet.runtime.embedded.run import EmbeddedRun
@@ -29,17 +29,13 @@ from watersmeet.sql import bind, parse
 Check = Callable[[], None]
 
 
-def _mutant(mistake: str, owner: Any, attribute: str, broken: Callable[[Any], Any]) -> Mutant:
-    return Mutant(mistake, (Patch(owner, attribute, broken),))
-
-
 def _restored_then(change: Callable[[ShedAggregationRun], None]) -> Callable[[Original], Original]:
     def make(restore_state: Original) -> Original:
-        def replacement(run: ShedAggregationRun, blob: bytes) -> None:
+        def restore_and_change(run: ShedAggregationRun, blob: bytes) -> None:
             restore_state(run, blob)
             change(run)
 
-        return replacement
+        return restore_and_change
 
     return make
 
@@ -76,10 +72,10 @@ class _OneDirection(AllocatedAggregation):
         )
 
 
-def _concatenated(take_step: Original) -> Original:
+def _emit_each_direction(take_step: Original) -> Original:
     """Each direction is aggregated on its own, and the rows of both are emitted."""
 
-    def replacement(run: AllocatedRun, deltas: Any, future_us: int) -> Any:
+    def aggregate_each_direction(run: AllocatedRun, deltas: Any, future_us: int) -> Any:
         if run.aggregation is None:
             return take_step(run, deltas, future_us)
         whole, states, emitted = run.aggregation, [direction.state for direction in run.directions], []
@@ -92,23 +88,23 @@ def _concatenated(take_step: Original) -> Original:
             emitted += stepped.results
         return replace(stepped, results=emitted)
 
-    return replacement
+    return aggregate_each_direction
 
 
 def _one_role(inputs: Original) -> Original:
-    def replacement(aggregation: AllocatedAggregation, table: Any) -> Iterator[SampledInput]:
+    def yield_first_role(aggregation: AllocatedAggregation, table: Any) -> Iterator[SampledInput]:
         yield next(inputs(aggregation, table))
 
-    return replacement
+    return yield_first_role
 
 
 def _roles_swapped(inputs: Original) -> Original:
-    def replacement(aggregation: AllocatedAggregation, table: Any) -> Iterator[SampledInput]:
+    def swap_keep_shares(aggregation: AllocatedAggregation, table: Any) -> Iterator[SampledInput]:
         probe, window = inputs(aggregation, table)
         yield replace(probe, keep=window.keep)
         yield replace(window, keep=probe.keep**2)
 
-    return replacement
+    return swap_keep_shares
 
 
 def _one_draw(role_box: Original) -> Original:
@@ -122,15 +118,15 @@ def _ties_twice(_: Original) -> Original:
 def _pairs_independent(by_subset: Original) -> Original:
     """Only a combination with itself counts for the variance, not one with another that shares a row."""
 
-    def replacement(join: SampledJoin) -> Iterator[Any]:
+    def count_own_pairs_only(join: SampledJoin) -> Iterator[Any]:
         *_, last = by_subset(join)
         yield replace(last, factor=abs(last.factor))
 
-    return replacement
+    return count_own_pairs_only
 
 
 def _kept_in_both(without_shed: Original) -> Original:
-    def replacement(run: AllocatedRun, name: str, delta: Any) -> Any:
+    def keep_if_kept_twice(run: AllocatedRun, name: str, delta: Any) -> Any:
         number = next(each.number for each in run.config.inputs if each.name == name)
         for direction in run.directions:
             delta = delta.filter(
@@ -138,13 +134,13 @@ def _kept_in_both(without_shed: Original) -> Original:
             )
         return delta
 
-    return replacement
+    return keep_if_kept_twice
 
 
 def _judged_by_the_join(explained: Original) -> Original:
     """A run compares the budget with the join below the aggregation; explain does not."""
 
-    def replacement(query: Any, streams: Any, stats: Any, plan: Any, budget: Any, **knobs: Any) -> Any:
+    def explain_join_below(query: Any, streams: Any, stats: Any, plan: Any, budget: Any, **knobs: Any) -> Any:
         about = explained(query, streams, stats, plan, budget, **knobs)
         if "wishes" not in knobs or not about.bound.is_aggregation:
             return about
@@ -157,7 +153,7 @@ def _judged_by_the_join(explained: Original) -> Original:
             wishes=knobs["wishes"],
         )
 
-    return replacement
+    return explain_join_below
 
 
 def _free(_: Original) -> Original:
@@ -168,7 +164,7 @@ def _no_bytes(_: Original) -> Original:
     return lambda costs: 0
 
 
-def _nothing_held(_: Any) -> Any:
+def _report_no_state(_: Any) -> Any:
     return property(lambda aggregation: 0)
 
 
@@ -188,7 +184,7 @@ SHEDDING_MUTANTS: tuple[tuple[Mutant, Check], ...] = (
         checks.check_restarted_runs,
     ),
     (
-        _mutant(
+        single_patch_mutant(
             "a restart forgets the combinations",
             ShedAggregationRun,
             "restore_state",
@@ -197,57 +193,73 @@ SHEDDING_MUTANTS: tuple[tuple[Mutant, Check], ...] = (
         checks.check_restarted_runs,
     ),
     (
-        _mutant("a restart forgets what was shown", ShedAggregationRun, "restore_state", _restored_then(_forget_shown)),
+        single_patch_mutant(
+            "a restart forgets what was shown", ShedAggregationRun, "restore_state", _restored_then(_forget_shown)
+        ),
         checks.check_restarted_runs,
     ),
     (
-        _mutant(
+        single_patch_mutant(
             "a restart forgets the last instant", ShedAggregationRun, "restore_state", _restored_then(_forget_instant)
         ),
         checks.check_restarted_runs,
     ),
     (
-        _mutant(
+        single_patch_mutant(
             "a restart lengthens combinations", ShedAggregationRun, "restore_state", _restored_then(_forget_intervals)
         ),
         checks.check_restarted_runs,
     ),
-    (_mutant("directions concatenated", AllocatedRun, "_step", _concatenated), checks.check_allocated_estimates),
     (
-        _mutant("inclusion chance of one role only", AllocatedAggregation, "_sampled_inputs", _one_role),
+        single_patch_mutant("directions concatenated", AllocatedRun, "_step", _emit_each_direction),
         checks.check_allocated_estimates,
     ),
     (
-        _mutant("shares of the roles mixed up", AllocatedAggregation, "_sampled_inputs", _roles_swapped),
+        single_patch_mutant("inclusion chance of one role only", AllocatedAggregation, "_sampled_inputs", _one_role),
         checks.check_allocated_estimates,
     ),
     (
-        _mutant("pairs that share a row are independent", SampledJoin, "_terms_by_subset", _pairs_independent),
+        single_patch_mutant("shares of the roles mixed up", AllocatedAggregation, "_sampled_inputs", _roles_swapped),
         checks.check_allocated_estimates,
     ),
-    (_mutant("one draw for both roles", allocation, "make_role_drop_box", _one_draw), checks.check_role_draws),
     (
-        _mutant("pairs of equal times found in both directions", allocation, "Comparison", _ties_twice),
+        single_patch_mutant(
+            "pairs that share a row are independent", SampledJoin, "_terms_by_subset", _pairs_independent
+        ),
+        checks.check_allocated_estimates,
+    ),
+    (
+        single_patch_mutant("one draw for both roles", allocation, "make_role_drop_box", _one_draw),
+        checks.check_role_draws,
+    ),
+    (
+        single_patch_mutant("pairs of equal times found in both directions", allocation, "Comparison", _ties_twice),
         checks.check_allocated_pairs,
     ),
     (
-        _mutant("rows must be kept in both roles", AllocatedRun, "_shed_rows", _kept_in_both),
+        single_patch_mutant("rows must be kept in both roles", AllocatedRun, "_shed_rows", _kept_in_both),
         checks.check_allocated_pairs,
     ),
-    (_mutant("feasibility judged by the join", api, "_explained", _judged_by_the_join), checks.check_budgets),
-    (_mutant("estimates cost nothing", aggregation_costs, "estimation_cost_per_s", _free), checks.check_shedding_costs),
     (
-        _mutant("combinations take no memory", AggregationCosts, "_combination_bytes", _no_bytes),
+        single_patch_mutant("feasibility judged by the join", api, "_explained", _judged_by_the_join),
+        checks.check_budgets,
+    ),
+    (
+        single_patch_mutant("estimates cost nothing", aggregation_costs, "estimation_cost_per_s", _free),
         checks.check_shedding_costs,
     ),
     (
-        _mutant("Spark's cost left out of an aggregation", Situation, "on_engine", _without_spark),
+        single_patch_mutant("combinations take no memory", AggregationCosts, "_combination_bytes", _no_bytes),
+        checks.check_shedding_costs,
+    ),
+    (
+        single_patch_mutant("Spark's cost left out of an aggregation", CostingContext, "on_engine", _without_spark),
         checks.check_shedding_costs,
     ),
     (
         Mutant(
             "combinations are not counted as state",
-            (Patch(ShedAggregation, "rows", _nothing_held), Patch(ShedAggregation, "nbytes", _nothing_held)),
+            (Patch(ShedAggregation, "rows", _report_no_state), Patch(ShedAggregation, "nbytes", _report_no_state)),
         ),
         checks.check_state_figures,
     ),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tests.properties.mutants.join_mutants import Mutant, Original, Patch, _mutant
+from tests.properties.mutants.mutant import Mutant, Original, Patch, single_patch_mutant
 from watersmeet.operators import ordering
 from watersmeet.operators.aggregate import result_set
 from watersmeet.operators.expressions import casts
@@ -41,17 +41,17 @@ def _units_forgotten(event_times_us: Original) -> Original:
 
 
 def _rounded_towards_zero(convert: Original) -> Original:
-    def replacement(name: str, time: str, ticks: Any, units: str, tick_ns: int) -> Any:
+    def truncate_ticks(name: str, time: str, ticks: Any, units: str, tick_ns: int) -> Any:
         return np.trunc(ticks / 1_000).astype(np.int64) if tick_ns == 1 else convert(name, time, ticks, units, tick_ns)
 
-    return replacement
+    return truncate_ticks
 
 
 def _unit_never_checked(_: Original) -> Original:
     return lambda *_: None
 
 
-def _nothing_to_order(_: Original) -> Original:
+def _ignore_nested_order(_: Original) -> Original:
     return lambda column, codes, lengths: np.zeros(len(column), np.int64)
 
 
@@ -60,38 +60,38 @@ def _inner_nulls_last(sequence_order: Original) -> Original:
 
 
 def _outer_nulls_with_the_empty(sequence_order: Original) -> Original:
-    def replacement(column: Any, codes: Any, lengths: Any) -> Any:
+    def rank_null_as_empty(column: Any, codes: Any, lengths: Any) -> Any:
         return np.maximum(sequence_order(column, codes, lengths), 1)
 
-    return replacement
+    return rank_null_as_empty
 
 
 def _shorter_first(sequence_order: Original) -> Original:
-    def replacement(column: Any, codes: Any, lengths: Any) -> Any:
+    def rank_shorter_first(column: Any, codes: Any, lengths: Any) -> Any:
         ranks = sequence_order(column, codes, lengths)
         return np.where(ranks == 0, 0, lengths * 2**20 + ranks)
 
-    return replacement
+    return rank_shorter_first
 
 
 def _fields_from_the_last(_: Original) -> Original:
-    def replacement(column: Any) -> Any:
+    def order_by_last_field(column: Any) -> Any:
         fields = [ordering.rank_values(field) for field in reversed(column.flatten())]
         return ordering._rank_sequences(
             column, np.stack(fields, axis=1).reshape(-1), np.full(len(column), len(fields), np.int64)
         )
 
-    return replacement
+    return order_by_last_field
 
 
 def _only_first_elements(list_order: Original) -> Original:
-    def replacement(column: Any) -> Any:
+    def order_by_first_elements(column: Any) -> Any:
         firsts = pa.array(
             [None if each is None else list(each[:1]) for each in column.to_pylist()], pa.list_(column.type.value_type)
         )
         return list_order(firsts)
 
-    return replacement
+    return order_by_first_elements
 
 
 def _no_finer_times(_: Original) -> Original:
@@ -104,33 +104,35 @@ def _every_source_visible(_: Original) -> Original:
 
 #: Caught by generated cases.
 VALUE_MUTANTS = (
-    _mutant("decimals go through Arrow's cast", casts, "decimals_to_doubles", _arrows_cast),
-    _mutant(
+    single_patch_mutant("decimals go through Arrow's cast", casts, "decimals_to_doubles", _arrows_cast),
+    single_patch_mutant(
         "decimals are multiplied by a negative power of ten",
         casts,
         "decimals_to_doubles",
         _multiplied_by_a_negative_power,
     ),
-    _mutant("integers beyond 2**53 count as exact doubles", casts, "_EXACT_INTEGER", lambda _: 2**62),
-    _mutant("unit s read as ms", times, "TIME_UNITS_NS", _unit_sizes(s=1_000_000)),
-    _mutant("unit ms read as us", times, "TIME_UNITS_NS", _unit_sizes(ms=1_000)),
-    _mutant("unit ns read as us", times, "TIME_UNITS_NS", _unit_sizes(ns=1_000)),
-    _mutant("the declared unit is forgotten", embedded, "extract_event_times_us", _units_forgotten),
-    _mutant("nanoseconds round towards zero", times, "_scale_to_us", _rounded_towards_zero),
+    single_patch_mutant("integers beyond 2**53 count as exact doubles", casts, "_EXACT_INTEGER", lambda _: 2**62),
+    single_patch_mutant("unit s read as ms", times, "TIME_UNITS_NS", _unit_sizes(s=1_000_000)),
+    single_patch_mutant("unit ms read as us", times, "TIME_UNITS_NS", _unit_sizes(ms=1_000)),
+    single_patch_mutant("unit ns read as us", times, "TIME_UNITS_NS", _unit_sizes(ns=1_000)),
+    single_patch_mutant("the declared unit is forgotten", embedded, "extract_event_times_us", _units_forgotten),
+    single_patch_mutant("nanoseconds round towards zero", times, "_scale_to_us", _rounded_towards_zero),
 )
 
 #: Caught by ties that a nested column decides.
 TIE_MUTANTS = (
-    _mutant("nested ties ignored", ordering, "_rank_sequences", _nothing_to_order),
-    _mutant("nulls inside nested values come last", ordering, "_rank_sequences", _inner_nulls_last),
-    _mutant("a missing list is an empty one", ordering, "_rank_sequences", _outer_nulls_with_the_empty),
-    _mutant("shorter lists come first", ordering, "_rank_sequences", _shorter_first),
-    _mutant("structs compare from their last field", ordering, "_rank_structs", _fields_from_the_last),
-    _mutant("lists compare by their first element only", ordering, "_rank_lists", _only_first_elements),
+    single_patch_mutant("nested ties ignored", ordering, "_rank_sequences", _ignore_nested_order),
+    single_patch_mutant("nulls inside nested values come last", ordering, "_rank_sequences", _inner_nulls_last),
+    single_patch_mutant("a missing list is an empty one", ordering, "_rank_sequences", _outer_nulls_with_the_empty),
+    single_patch_mutant("shorter lists come first", ordering, "_rank_sequences", _shorter_first),
+    single_patch_mutant("structs compare from their last field", ordering, "_rank_structs", _fields_from_the_last),
+    single_patch_mutant("lists compare by their first element only", ordering, "_rank_lists", _only_first_elements),
 )
 
 #: Caught by aggregations.
-SUM_MUTANTS = (_mutant("AVG of decimals goes through Arrow's cast", result_set, "decimals_to_doubles", _arrows_cast),)
+SUM_MUTANTS = (
+    single_patch_mutant("AVG of decimals goes through Arrow's cast", result_set, "decimals_to_doubles", _arrows_cast),
+)
 
 #: Caught by one example each, under the same name in the tests.
 EXAMPLE_MUTANTS = (
@@ -141,7 +143,9 @@ EXAMPLE_MUTANTS = (
             Patch(planning, "refuse_undeclared_unit", _unit_never_checked),
         ),
     ),
-    _mutant("seconds end in 2038", times, "_LIKELY_S", lambda _: (631_152_000, 2**31)),
-    _mutant("nanoseconds of one microsecond keep their order of arrival", admission, "_finer_times", _no_finer_times),
-    _mutant("a JOIN's condition sees later sources", Translator, "join_condition", _every_source_visible),
+    single_patch_mutant("seconds end in 2038", times, "_LIKELY_S", lambda _: (631_152_000, 2**31)),
+    single_patch_mutant(
+        "nanoseconds of one microsecond keep their order of arrival", admission, "_finer_times", _no_finer_times
+    ),
+    single_patch_mutant("a JOIN's condition sees later sources", Translator, "join_condition", _every_source_visible),
 )

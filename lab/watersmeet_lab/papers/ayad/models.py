@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from watersmeet.planner.models.ayad import JoinNode, PlanNode, SideCosts, SourceNode
 from watersmeet.planner.models.ayad_drops import best_drops
-from watersmeet.planner.models.ayad_search import JoinQuery, Tie, cost_per_row
+from watersmeet.planner.models.ayad_search import JoinPredicate, JoinQuery, cost_per_row
 from watersmeet_lab.papers.exhibit import FigureLines, figure_from_points
 
 A, B, C = (SourceNode(name, rate, window_rows=10) for name, rate in (("A", 10), ("B", 20), ("C", 70)))
@@ -20,7 +20,7 @@ def example_1(row_s: float) -> JoinQuery:
     """Three windows of ten rows; A and B agree in half of all pairs, B and C in a fifth; a join takes `row_s` per
     arriving row.
     """
-    return JoinQuery((A, B, C), (Tie("A", "B", 0.5), Tie("B", "C", 0.2)), cost_per_row(row_s))
+    return JoinQuery((A, B, C), (JoinPredicate("A", "B", 0.5), JoinPredicate("B", "C", 0.2)), cost_per_row(row_s))
 
 
 def example_1_plans(row_s: float) -> dict[str, PlanNode]:

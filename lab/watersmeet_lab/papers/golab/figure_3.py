@@ -6,7 +6,7 @@ from itertools import permutations
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.planner.models.golab import CommonAttribute, Intervals, Order, naive_lazy_nlj
-from watersmeet.planner.models.golab_orders import exhaustive, exhaustive_per_origin
+from watersmeet.planner.models.golab_orders import search_all_orders, search_all_orders_per_origin
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, FigureLines, Line, LinePanel, Plot, lines_table, model_lines
@@ -61,9 +61,9 @@ def best_plan(name: str, streams: tuple[StreamSpec, ...], join: CommonAttribute,
             "naive-nlj", streams, tau, min(orders, key=lambda order: sum(naive_lazy_nlj(join, order, intervals)))
         )
     if name == "LAZY":
-        return lazy_plan("lazy-nlj", streams, tau, exhaustive(join, intervals).order)
+        return lazy_plan("lazy-nlj", streams, tau, search_all_orders(join, intervals).order)
     return lazy_plan(
-        "general-lazy-nlj", streams, tau, [found.order for found in exhaustive_per_origin(join, intervals)]
+        "general-lazy-nlj", streams, tau, [found.order for found in search_all_orders_per_origin(join, intervals)]
     )
 
 

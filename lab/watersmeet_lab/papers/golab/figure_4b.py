@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from watersmeet.planner.models.golab import CommonAttribute, Intervals, Stream
-from watersmeet.planner.models.golab_orders import exhaustive_per_origin
+from watersmeet.planner.models.golab import CommonAttribute, Intervals, WindowedStream
+from watersmeet.planner.models.golab_orders import search_all_orders_per_origin
 from watersmeet_lab.papers.claims import Claim, shape_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Line, LinePanel, Plot, lines_table
@@ -142,9 +142,10 @@ def model_comparisons(strategy: str, average: float) -> float:
     buckets = allocate_buckets(strategy, average)
     assert buckets is not None
     streams = tuple(
-        Stream(each.rate, each.window, each.distinct, buckets=b) for each, b in zip(STREAMS, buckets, strict=True)
+        WindowedStream(each.rate, each.window, each.distinct, buckets=b)
+        for each, b in zip(STREAMS, buckets, strict=True)
     )
-    found = exhaustive_per_origin(CommonAttribute(streams), Intervals(TAU))
+    found = search_all_orders_per_origin(CommonAttribute(streams), Intervals(TAU))
     return sum(each.cost for each in found) / unit_us(STREAMS)
 
 

@@ -11,21 +11,27 @@ from itertools import permutations
 from watersmeet.planner.models.golab import (
     CommonAttribute,
     Intervals,
-    Stream,
+    WindowedStream,
     eager_nlj,
     naive_eager_nlj,
     naive_lazy_nlj,
 )
-from watersmeet.planner.models.golab_orders import exhaustive, exhaustive_per_origin
+from watersmeet.planner.models.golab_orders import search_all_orders, search_all_orders_per_origin
 from watersmeet_lab.papers.exhibit import FigureLines, figure_from_points
 
-TABLE_5 = CommonAttribute((Stream(10, 100, 500), Stream(1, 100, 50), Stream(1, 200, 40), Stream(3, 100, 5)))
-TABLE_6 = CommonAttribute((Stream(100, 100, 200), Stream(1, 100, 200), Stream(1, 100, 20), Stream(3, 100, 2)))
-TABLE_7 = CommonAttribute((Stream(11, 100, 200), Stream(10, 100, 100), Stream(1, 100, 65), Stream(1, 100, 20)))
+TABLE_5 = CommonAttribute(
+    (WindowedStream(10, 100, 500), WindowedStream(1, 100, 50), WindowedStream(1, 200, 40), WindowedStream(3, 100, 5))
+)
+TABLE_6 = CommonAttribute(
+    (WindowedStream(100, 100, 200), WindowedStream(1, 100, 200), WindowedStream(1, 100, 20), WindowedStream(3, 100, 2))
+)
+TABLE_7 = CommonAttribute(
+    (WindowedStream(11, 100, 200), WindowedStream(10, 100, 100), WindowedStream(1, 100, 65), WindowedStream(1, 100, 20))
+)
 
-EQUAL_STREAM = Stream(1, 100, 50)
+EQUAL_STREAM = WindowedStream(1, 100, 50)
 FOUR_EQUAL = CommonAttribute((EQUAL_STREAM,) * 4)
-ONE_FAST = CommonAttribute((EQUAL_STREAM,) * 3 + (Stream(10, 100, 50),))
+ONE_FAST = CommonAttribute((EQUAL_STREAM,) * 3 + (WindowedStream(10, 100, 50),))
 
 
 def figure_2(windows: Sequence[int] = range(2, 11)) -> FigureLines:
@@ -49,8 +55,8 @@ def lazy_costs(join: CommonAttribute, tau_s: float) -> dict[str, float]:
     orders = permutations(range(len(join.streams)))
     return {
         "NAIVE": min(sum(naive_lazy_nlj(join, order, intervals)) for order in orders),
-        "LAZY": exhaustive(join, intervals).cost,
-        "GENERAL": sum(found.cost for found in exhaustive_per_origin(join, intervals)),
+        "LAZY": search_all_orders(join, intervals).cost,
+        "GENERAL": sum(found.cost for found in search_all_orders_per_origin(join, intervals)),
     }
 
 

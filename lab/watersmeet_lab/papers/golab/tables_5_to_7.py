@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from watersmeet.planner.models.golab import CommonAttribute, Order, eager_nlj, intermediate_rows
-from watersmeet.planner.models.golab_orders import Found, ascending_join_sizes, exhaustive, fast_streams_up, global_cost
+from watersmeet.planner.models.golab_orders import (
+    OrderResult,
+    ascending_join_sizes,
+    fast_streams_up,
+    global_cost,
+    search_all_orders,
+)
 from watersmeet_lab.papers.claims import Claim, exact_claim, shape_claim, words_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Exhibit, Table
@@ -96,7 +102,7 @@ def _order_exhibit(printed: PrintedTable, more: tuple[Claim, ...]) -> Exhibit:
         )
         for order, paper in printed.costs.items()
     ]
-    found, best = fast_streams_up(printed.join), exhaustive(printed.join)
+    found, best = fast_streams_up(printed.join), search_all_orders(printed.join)
     claims.append(
         words_claim(f"{printed.id}.best", "the best of the 24 orders", printed.best, _format_order(best.order))
     )
@@ -109,7 +115,7 @@ def _order_exhibit(printed: PrintedTable, more: tuple[Claim, ...]) -> Exhibit:
     return Exhibit(title, setting + ".", (*claims, *more), (_order_table(printed),))
 
 
-def _heuristic_claim(printed: PrintedTable, found: Found, best: Found) -> Claim:
+def _heuristic_claim(printed: PrintedTable, found: OrderResult, best: OrderResult) -> Claim:
     first = ascending_join_sizes(printed.join)
     return shape_claim(
         f"{printed.id}.heuristic",

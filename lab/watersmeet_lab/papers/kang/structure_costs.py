@@ -24,7 +24,7 @@ from watersmeet.operators.window_join.config import JoinConfig
 from watersmeet.operators.window_join.pane import Int64s, Pane
 from watersmeet.operators.window_join.tactics.registry import find_tactic
 from watersmeet.operators.window_join.work_counters import WorkCounters
-from watersmeet.planner.models.kang import LETTERS, Load, TwoStreams
+from watersmeet.planner.models.kang import LETTERS, TwoStreams, WindowLoad
 from watersmeet.planner.models.profile import Structure
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import FigureLines, Table, figure_from_points
@@ -132,7 +132,7 @@ def _calibrate(quick: bool) -> StructureWeights:  # a key of the cache
     return found
 
 
-def window_cost(kind: str, load: Load, weights: Structure) -> float:
+def window_cost(kind: str, load: WindowLoad, weights: Structure) -> float:
     """Seconds per second to keep and to probe a window, with a fixed part per lookup beside what the rows touched cost.
 
     References: Kang, Naughton, Viglas, eqs. 3 to 6. The fixed part is ours: without it short lists and small buckets

@@ -4,7 +4,7 @@ the same.
 
 from __future__ import annotations
 
-from watersmeet.planner.models.kang import best_pair, crossing, pair_cost, winners
+from watersmeet.planner.models.kang import best_pair, best_pairs_by_ratio, crossing_ratio, pair_cost
 from watersmeet_lab.papers.claims import exact_claim, words_claim
 from watersmeet_lab.papers.effort import Effort
 from watersmeet_lab.papers.exhibit import Cell, Exhibit, Table
@@ -40,7 +40,7 @@ def table_3(effort: Effort) -> Exhibit:
             "kang.eq8",
             "λa/λb at which TN and TH cost the same, B = 500: 13.6/(3B − 55)",
             0.0094,
-            crossing("N", "H", 500),
+            crossing_ratio("N", "H", 500),
             4,
         )
     )
@@ -49,7 +49,7 @@ def table_3(effort: Effort) -> Exhibit:
             "kang.figure2.winners",
             "winners over λa/λb from 0 up, windows of 5000",
             _WINNERS,
-            tuple(pair for pair, _ in winners(5000, 5000)),
+            tuple(pair for pair, _ in best_pairs_by_ratio(5000, 5000)),
         )
     )
     rows: list[tuple[Cell, ...]] = []

@@ -117,7 +117,7 @@ def _report_state_damage(contents: CheckpointContents, damage: Damage) -> Findin
         return Finding(damage.path, damage.problem, f'it cannot be computed again without "{where}"; {_START_AGAIN}')
     problem = next(_find_input_problems(contents, newest), None)
     if problem is not None:
-        rerun = f'batch {problem.batch} has to run again, and its input "{problem.path}" {problem.problem}'
+        rerun = f'batch {problem.batch} has to run again, and its input "{problem.path}" {problem.description}'
         return Finding(damage.path, damage.problem, f"{rerun}; restore that file first")
     before = "an empty state" if newest < 0 else f"the state after batch {newest}"
     return Finding(
@@ -137,7 +137,9 @@ def _find_lost_inputs(contents: CheckpointContents, out: Path | None) -> Iterato
     for problem in _find_input_problems(contents, contents.last_committed):
         if problem.is_missing or problem.batch in written:
             yield Finding(
-                problem.path, problem.problem, f"batch {problem.batch} has to run again and reads it; restore that file"
+                problem.path,
+                problem.description,
+                f"batch {problem.batch} has to run again and reads it; restore that file",
             )
 
 
@@ -149,19 +151,19 @@ def _find_input_problems(contents: CheckpointContents, after: int) -> Iterator[I
 
 
 def _find_output_problems(contents: CheckpointContents, out: Path) -> Iterator[Finding]:
-    place = owner_path(out)
+    marker = owner_path(out)
     try:
         owner = read_owner(out)
     except DamagedFileError as error:
-        yield Finding(place, error.problem, "the next run writes it again", (place,))
+        yield Finding(marker, error.problem, "the next run writes it again", (marker,))
         return
     if owner is not None and contents.manifest is not None and owner.checkpoint_id != contents.manifest.checkpoint_id:
-        words = (
+        description = (
             f'"{out}" belongs to checkpoint "{owner.checkpoint}"'
             if owner.checkpoint
             else f'"{out}" belongs to a run without a checkpoint'
         )
-        yield Finding(place, "names another owner", f"{words}; {_START_AGAIN}")
+        yield Finding(marker, "names another owner", f"{description}; {_START_AGAIN}")
         return
     newest = max(list_part_files(out), default=-1)
     if newest > contents.last_record:

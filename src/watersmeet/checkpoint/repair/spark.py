@@ -50,14 +50,16 @@ def is_spark_checkpoint(path: Path) -> bool:
 
 def find_spark_problems(path: Path, out: Path | None = None) -> list[Finding]:
     """List all problems of a Spark checkpoint on a local disk; `out` is the directory of its file sink."""
-    found = [
+    findings = [
         *_check_metadata(path),
         *_check_log_entries(path),
         *_check_batch_order(path),
         *_check_source_logs(path),
         *find_state_problems(path, out),
     ]
-    return [_withdraw_fix_without_inputs(path, each) for each in found] + list(_find_lost_spark_inputs(path, found))
+    return [_withdraw_fix_without_inputs(path, each) for each in findings] + list(
+        _find_lost_spark_inputs(path, findings)
+    )
 
 
 def _withdraw_fix_without_inputs(path: Path, finding: Finding) -> Finding:
@@ -68,78 +70,79 @@ def _withdraw_fix_without_inputs(path: Path, finding: Finding) -> Finding:
     problem = next(find_spark_input_problems(path, batch), None)
     if problem is None:
         return finding
-    place, wrong = problem
+    file_path, description = problem
     return replace(
         finding,
-        consequence=f'batch {batch} has to run again, and its input "{place}" {wrong}; restore that file first',
+        consequence=f'batch {batch} has to run again, and its input "{file_path}" {description}; '
+        "restore that file first",
         aside=(),
     )
 
 
-def _find_lost_spark_inputs(path: Path, found: list[Finding]) -> Iterator[Finding]:
+def _find_lost_spark_inputs(path: Path, findings: list[Finding]) -> Iterator[Finding]:
     """Yield missing or changed inputs of the batch in flight, which Spark reruns regardless of any fix."""
     batch = max(list_log_entries(path / "offsets"), default=-1)
-    if batch <= last_committed_batch(path) or any(path / "offsets" / str(batch) in each.aside for each in found):
+    if batch <= last_committed_batch(path) or any(path / "offsets" / str(batch) in each.aside for each in findings):
         return
-    for place, wrong in find_spark_input_problems(path, batch):
-        yield Finding(place, wrong, f"batch {batch} has to run again and reads it; restore that file")
+    for file_path, description in find_spark_input_problems(path, batch):
+        yield Finding(file_path, description, f"batch {batch} has to run again and reads it; restore that file")
 
 
 def _check_metadata(path: Path) -> Iterator[Finding]:
-    place = path / "metadata"
+    file_path = path / "metadata"
     try:
-        known = json.loads(place.read_bytes())["id"]
+        query_id = json.loads(file_path.read_bytes())["id"]
     except (OSError, ValueError, KeyError, TypeError):
-        known = None
-    if not isinstance(known, str) or contradicts_checksum(place):
+        query_id = None
+    if not isinstance(query_id, str) or contradicts_checksum(file_path):
         yield Finding(
-            place,
+            file_path,
             "is missing or damaged",
             "Spark would take the query for a new one and refuse its state: start from a new checkpoint",
         )
 
 
 def _check_log_entries(path: Path) -> Iterator[Finding]:
-    newest, done = max(list_log_entries(path / "offsets"), default=-1), last_committed_batch(path)
+    newest, committed = max(list_log_entries(path / "offsets"), default=-1), last_committed_batch(path)
     for log in _LOGS:
         for number in list_log_entries(path / log):
-            place = path / log / str(number)
-            if _is_intact_log_file(place):
+            file_path = path / log / str(number)
+            if _is_intact_log_file(file_path):
                 continue
-            if log == "offsets" and number == newest and number > done:
-                yield _report_uncommitted_entry(path, place, number)
-            elif log == "commits" and number == done and list_files_to_rewind(path, number):
-                meaning = "Spark runs the batch again over the same files, and its file sinks skip rows they have"
-                yield Finding(place, "is torn", meaning, list_files_to_rewind(path, number))
+            if log == "offsets" and number == newest and number > committed:
+                yield _report_uncommitted_entry(path, file_path, number)
+            elif log == "commits" and number == committed and list_files_to_rewind(path, number):
+                consequence = "Spark runs the batch again over the same files, and its file sinks skip rows they have"
+                yield Finding(file_path, "is torn", consequence, list_files_to_rewind(path, number))
             else:
                 yield Finding(
-                    place,
+                    file_path,
                     "is damaged",
                     "Spark refuses to resume, and its batch is committed: start from a new checkpoint",
                 )
 
 
-def _report_uncommitted_entry(path: Path, place: Path, batch: int, *more: Path) -> Finding:
+def _report_uncommitted_entry(path: Path, file_path: Path, batch: int, *related_files: Path) -> Finding:
     """Report an entry of an uncommitted batch: its files may be chosen again while its sink cannot have written it."""
     if may_be_written(path, batch):
-        return Finding(place, "is torn", _MAY_BE_WRITTEN)
-    return Finding(place, "is torn", _FILES_CHOSEN_AGAIN, (*with_checksum(place), *more))
+        return Finding(file_path, "is torn", _MAY_BE_WRITTEN)
+    return Finding(file_path, "is torn", _FILES_CHOSEN_AGAIN, (*with_checksum(file_path), *related_files))
 
 
 def _check_batch_order(path: Path) -> Iterator[Finding]:
     offsets = list_log_entries(path / "offsets")
     for number in list_log_entries(path / "commits"):
         if not offsets or number > offsets[-1]:
-            place = path / "commits" / str(number)
+            file_path = path / "commits" / str(number)
             yield Finding(
-                place,
+                file_path,
                 "commits a batch that has no offsets",
                 "the offsets of that batch are lost: start from a new checkpoint",
             )
     for before, after in pairwise(offsets):
         if after != before + 1:
-            place = path / "offsets" / str(before + 1)
-            yield Finding(place, "is missing", "Spark refuses a log with a gap: start from a new checkpoint")
+            file_path = path / "offsets" / str(before + 1)
+            yield Finding(file_path, "is missing", "Spark refuses a log with a gap: start from a new checkpoint")
 
 
 def _check_source_logs(path: Path) -> Iterator[Finding]:
@@ -147,24 +150,24 @@ def _check_source_logs(path: Path) -> Iterator[Finding]:
 
     Entries of committed batches are needed; the files of other batches may be chosen again.
     """
-    done = last_committed_batch(path)
+    committed = last_committed_batch(path)
     for log in sorted((path / "sources").glob("*")) if (path / "sources").is_dir() else ():
-        taken = _last_entry_read(path, log.name, done)
-        if taken is None:
+        last_read = _last_entry_read(path, log.name, committed)
+        if last_read is None:
             continue
-        known = {int(file.name.removesuffix(".compact")): file for file in log.iterdir() if _is_log_entry(file)}
+        entries = {int(file.name.removesuffix(".compact")): file for file in log.iterdir() if _is_log_entry(file)}
         since = max(
-            (number for number, file in known.items() if file.suffix == ".compact" and number <= taken), default=0
+            (number for number, file in entries.items() if file.suffix == ".compact" and number <= last_read), default=0
         )
-        for number in range(since, taken + 1):
-            if number not in known:
+        for number in range(since, last_read + 1):
+            if number not in entries:
                 yield Finding(log / str(number), "is missing", _READ_TWICE)
-        for number, file in sorted(known.items()):
-            if number >= since and not _is_intact_log_file(file, least_lines=0):
+        for number, file in sorted(entries.items()):
+            if number >= since and not _is_intact_log_file(file, min_lines=0):
                 yield (
                     Finding(file, "is damaged", _READ_TWICE)
-                    if number <= taken
-                    else _report_source_entry(path, file, done + 1)
+                    if number <= last_read
+                    else _report_source_entry(path, file, committed + 1)
                 )
 
 
@@ -176,30 +179,30 @@ def _report_source_entry(path: Path, file: Path, batch: int) -> Finding:
     return _report_uncommitted_entry(path, file, batch, *(with_checksum(decided) if decided.exists() else ()))
 
 
-def _last_entry_read(path: Path, source: str, done: int) -> int | None:
+def _last_entry_read(path: Path, source: str, committed: int) -> int | None:
     """Return the newest entry of a source's log that a committed batch has read.
 
     None means that the position of the source is stored elsewhere.
     """
     try:
-        line = (path / "offsets" / str(done)).read_text(encoding="utf-8").splitlines()[2 + int(source)]
-        taken = json.loads(line)["logOffset"]
+        line = (path / "offsets" / str(committed)).read_text(encoding="utf-8").splitlines()[2 + int(source)]
+        last_read = json.loads(line)["logOffset"]
     except (OSError, ValueError, KeyError, TypeError, IndexError):
-        return -1 if done < 0 else None
-    return taken if isinstance(taken, int) else None
+        return -1 if committed < 0 else None
+    return last_read if isinstance(last_read, int) else None
 
 
 def _is_log_entry(file: Path) -> bool:
     return file.name.removesuffix(".compact").isdecimal()
 
 
-def _is_intact_log_file(place: Path, least_lines: int = 1) -> bool:
+def _is_intact_log_file(file_path: Path, min_lines: int = 1) -> bool:
     """Return whether a log file is intact and its checksum matches.
 
     It has a version line, and below it lines of JSON (or `-`, for a source without a position).
     """
     try:
-        version, *lines = place.read_text(encoding="utf-8").splitlines()
+        version, *lines = file_path.read_text(encoding="utf-8").splitlines()
         for line in lines:
             if line != "-":
                 json.loads(line)
@@ -208,8 +211,8 @@ def _is_intact_log_file(place: Path, least_lines: int = 1) -> bool:
     return (
         version.startswith("v")
         and version[1:].isdecimal()
-        and len(lines) >= least_lines
-        and not contradicts_checksum(place)
+        and len(lines) >= min_lines
+        and not contradicts_checksum(file_path)
     )
 
 
@@ -237,42 +240,42 @@ def _read_log_offsets(path: Path, batch: int) -> list[int | None]:
 
 def _parse_log_offset(line: str) -> int | None:
     try:
-        found = json.loads(line)["logOffset"]
+        offset = json.loads(line)["logOffset"]
     except (ValueError, KeyError, TypeError):
         return None
-    return found if isinstance(found, int) else None
+    return offset if isinstance(offset, int) else None
 
 
 def _read_log_entries(log: Path, after: int, last: int) -> Iterator[dict[str, Any]]:
     """Yield the files that a source's log lists between two offsets."""
     for number in range(after + 1, last + 1):
-        for place in (log / str(number), log / f"{number}.compact"):
-            yield from (each for each in _read_log_lines(place) if each.get("batchId", number) == number)
+        for file_path in (log / str(number), log / f"{number}.compact"):
+            yield from (each for each in _read_log_lines(file_path) if each.get("batchId", number) == number)
 
 
-def _read_log_lines(place: Path) -> list[dict[str, Any]]:
+def _read_log_lines(file_path: Path) -> list[dict[str, Any]]:
     """Return the entries of a log file; an empty list if it is missing or damaged, which other checks report."""
     try:
-        found = [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines()[1:]]
+        entries = [json.loads(line) for line in file_path.read_text(encoding="utf-8").splitlines()[1:]]
     except (OSError, ValueError):
         return []
-    return [each for each in found if isinstance(each, dict) and isinstance(each.get("path"), str)]
+    return [each for each in entries if isinstance(each, dict) and isinstance(each.get("path"), str)]
 
 
 def _check_input_file(entry: dict[str, Any]) -> tuple[Path, str] | None:
     address = urlparse(entry["path"])
     if address.scheme not in ("", "file"):
         return None
-    place = Path(unquote(address.path))
+    file_path = Path(unquote(address.path))
     try:
-        modified_ms = place.stat().st_mtime_ns // 1_000_000
+        modified_ms = file_path.stat().st_mtime_ns // 1_000_000
     except FileNotFoundError:
-        return place, "is missing"
+        return file_path, "is missing"
     except OSError as error:
-        return place, f"cannot be read: {error.strerror or error}"
+        return file_path, f"cannot be read: {error.strerror or error}"
     recorded_ms = entry.get("timestamp")
     return (
         None
         if recorded_ms is None or recorded_ms == modified_ms
-        else (place, "has changed since: its time of change differs")
+        else (file_path, "has changed since: its modification time differs")
     )

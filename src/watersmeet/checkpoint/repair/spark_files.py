@@ -21,20 +21,20 @@ _MAGIC = b"crc\0"
 _HEAD = struct.Struct(">4sI")
 
 
-def checksum_path(place: Path) -> Path:
+def checksum_path(file_path: Path) -> Path:
     """Return the path of the checksum of a file."""
-    return place.with_name(f".{place.name}.crc")
+    return file_path.with_name(f".{file_path.name}.crc")
 
 
-def with_checksum(place: Path) -> tuple[Path, ...]:
+def with_checksum(file_path: Path) -> tuple[Path, ...]:
     """Return the file and its checksum: a checksum alone would make the next file of that name look damaged."""
-    return (place, checksum_path(place)) if checksum_path(place).exists() else (place,)
+    return (file_path, checksum_path(file_path)) if checksum_path(file_path).exists() else (file_path,)
 
 
-def contradicts_checksum(place: Path) -> bool:
+def contradicts_checksum(file_path: Path) -> bool:
     """Return whether a checksum exists and contradicts the file; a torn checksum is a contradiction too."""
     try:
-        sums = checksum_path(place).read_bytes()
+        sums = checksum_path(file_path).read_bytes()
     except FileNotFoundError:
         return False
     except OSError:
@@ -42,19 +42,19 @@ def contradicts_checksum(place: Path) -> bool:
     if len(sums) < _HEAD.size or (len(sums) - _HEAD.size) % 4:
         return True
     magic, length = _HEAD.unpack_from(sums)
-    return magic != _MAGIC or length < 1 or not _sums_match(place, sums[_HEAD.size :], length)
+    return magic != _MAGIC or length < 1 or not _sums_match(file_path, sums[_HEAD.size :], length)
 
 
-def _sums_match(place: Path, sums: bytes, length: int) -> bool:
-    wanted = iter(struct.unpack(f">{len(sums) // 4}I", sums))
+def _sums_match(file_path: Path, sums: bytes, length: int) -> bool:
+    expected_sums = iter(struct.unpack(f">{len(sums) // 4}I", sums))
     try:
-        with place.open("rb") as opened:
-            while piece := opened.read(length):
-                if zlib.crc32(piece) != next(wanted, None):
+        with file_path.open("rb") as file:
+            while block := file.read(length):
+                if zlib.crc32(block) != next(expected_sums, None):
                     return False
     except OSError:
         return False
-    return next(wanted, None) is None
+    return next(expected_sums, None) is None
 
 
 VERSIONED_FILE = re.compile(r"(\d+)(?:_[0-9a-f-]+)?\.(changelog|zip)")
@@ -80,8 +80,8 @@ def may_be_written(path: Path, batch: int) -> bool:
 
 
 def _newest_version(folder: Path) -> int:
-    named = (VERSIONED_FILE.fullmatch(file.name) for file in folder.iterdir())
-    return max((int(found[1]) for found in named if found is not None), default=0)
+    matches = (VERSIONED_FILE.fullmatch(file.name) for file in folder.iterdir())
+    return max((int(match[1]) for match in matches if match is not None), default=0)
 
 
 def list_files_to_rewind(path: Path, batch: int) -> tuple[Path, ...]:
@@ -92,8 +92,8 @@ def list_files_to_rewind(path: Path, batch: int) -> tuple[Path, ...]:
     later = [number for number in list_log_entries(path / "offsets") if number > batch]
     if any(may_be_written(path, number) for number in later):
         return ()
-    logged = [path / "commits" / str(batch), *(path / "offsets" / str(number) for number in later)]
-    return tuple(file for place in logged for file in with_checksum(place))
+    log_files = [path / "commits" / str(batch), *(path / "offsets" / str(number) for number in later)]
+    return tuple(file for file_path in log_files for file in with_checksum(file_path))
 
 
 def list_files_written(out: Path, batch: int) -> tuple[Path, ...] | None:
@@ -116,4 +116,4 @@ def list_files_written(out: Path, batch: int) -> tuple[Path, ...] | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     files = [out / each.name for each in written]  # the directory may have been moved since
-    return tuple(file for place in (entry, *files) if place.exists() for file in with_checksum(place))
+    return tuple(file for file_path in (entry, *files) if file_path.exists() for file in with_checksum(file_path))

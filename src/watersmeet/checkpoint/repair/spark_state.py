@@ -35,10 +35,10 @@ _COMPACTED = "the last batch would have to run again, and the files it wrote are
 
 def find_state_problems(path: Path, out: Path | None) -> Iterator[Finding]:
     """Yield the problems of the state after the last committed batch."""
-    for place in sorted((path / "state").glob("*/_*/**/[!.]*")):
-        if place.is_file() and contradicts_checksum(place):
+    for file_path in sorted((path / "state").glob("*/_*/**/[!.]*")):
+        if file_path.is_file() and contradicts_checksum(file_path):
             yield Finding(
-                place, "is damaged", "the layout of the state is unknown without it: start from a new checkpoint"
+                file_path, "is damaged", "the layout of the state is unknown without it: start from a new checkpoint"
             )
     for partition in _read_partitions(path):
         yield from partition.find_problems(path, out, last_committed_batch(path) + 1)
@@ -58,35 +58,45 @@ class _Partition:
             yield from self._find_leftovers(version)
             return
         if self._can_load(version, excluded=self._broken_snapshots()):
-            for place in sorted(self._broken_snapshots()):
+            for file_path in sorted(self._broken_snapshots()):
                 yield Finding(
-                    place, "is damaged", "Spark uses an older snapshot and the changes since then", with_checksum(place)
+                    file_path,
+                    "is damaged",
+                    "Spark uses an older snapshot and the changes since then",
+                    with_checksum(file_path),
                 )
             return
-        back = list_files_to_rewind(path, version - 1)
-        if back and (version == 1 or self._can_load(version - 1, excluded=self._broken_snapshots())):
-            yield self._report_rerun(version, out, back)
+        rewound_files = list_files_to_rewind(path, version - 1)
+        if rewound_files and (version == 1 or self._can_load(version - 1, excluded=self._broken_snapshots())):
+            yield self._report_rerun(version, out, rewound_files)
         else:
-            wrong = f"cannot be loaded at version {version}"
-            yield Finding(self.folder, wrong, "neither can the version before it: start from a new checkpoint")
+            problem = f"cannot be loaded at version {version}"
+            yield Finding(self.folder, problem, "neither can the version before it: start from a new checkpoint")
 
-    def _report_rerun(self, version: int, out: Path | None, back: tuple[Path, ...]) -> Finding:
-        place = self.changes.get(version) or self.snapshots.get(version) or self.folder / f"{version}.changelog"
-        wrong = "is damaged" if place.exists() else "is missing"
-        written = None if out is None else list_files_written(out, version - 1)
-        if written is None:
-            return Finding(place, wrong, _NEEDS_OUT if out is None else _COMPACTED)
-        broken = [each for each in (*self.damaged, place) if each.exists()]
-        aside = tuple(dict.fromkeys([*(file for each in broken for file in with_checksum(each)), *back, *written]))
+    def _report_rerun(self, version: int, out: Path | None, rewound_files: tuple[Path, ...]) -> Finding:
+        file_path = self.changes.get(version) or self.snapshots.get(version) or self.folder / f"{version}.changelog"
+        problem = "is damaged" if file_path.exists() else "is missing"
+        sink_files = None if out is None else list_files_written(out, version - 1)
+        if sink_files is None:
+            return Finding(file_path, problem, _NEEDS_OUT if out is None else _COMPACTED)
+        broken = [each for each in (*self.damaged, file_path) if each.exists()]
+        aside = tuple(
+            dict.fromkeys([*(file for each in broken for file in with_checksum(each)), *rewound_files, *sink_files])
+        )
         return Finding(
-            place, wrong, "Spark runs the last batch again from the state before it, and writes its rows again", aside
+            file_path,
+            problem,
+            "Spark runs the last batch again from the state before it, and writes its rows again",
+            aside,
         )
 
     def _find_leftovers(self, version: int) -> Iterator[Finding]:
-        for place in sorted(self.damaged):
-            found = VERSIONED_FILE.fullmatch(place.name)
-            if found is not None and int(found[1]) > version:
-                yield Finding(place, "is damaged", "its batch was not committed and runs again", with_checksum(place))
+        for file_path in sorted(self.damaged):
+            match = VERSIONED_FILE.fullmatch(file_path.name)
+            if match is not None and int(match[1]) > version:
+                yield Finding(
+                    file_path, "is damaged", "its batch was not committed and runs again", with_checksum(file_path)
+                )
 
     def _broken_snapshots(self) -> frozenset[Path]:
         return frozenset(file for file in self.snapshots.values() if file in self.damaged)
@@ -116,9 +126,9 @@ def _read_partition(folder: Path) -> _Partition:
     changes: dict[int, Path] = {}
     snapshots: dict[int, Path] = {}
     for file in folder.iterdir():
-        found = VERSIONED_FILE.fullmatch(file.name)
-        if found is not None:
-            (changes if found[2] == "changelog" else snapshots)[int(found[1])] = file
+        match = VERSIONED_FILE.fullmatch(file.name)
+        if match is not None:
+            (changes if match[2] == "changelog" else snapshots)[int(match[1])] = file
     damaged = {
         file
         for file in (*changes.values(), *snapshots.values())
@@ -139,12 +149,12 @@ def _find_broken_snapshots(folder: Path, snapshots: set[Path]) -> set[Path]:
 
 def _list_tables(snapshot: Path) -> list[str]:
     try:
-        with zipfile.ZipFile(snapshot) as opened:
-            about = opened.read("metadata").decode(errors="replace")
+        with zipfile.ZipFile(snapshot) as archive:
+            metadata = archive.read("metadata").decode(errors="replace")
     except (OSError, KeyError, zipfile.BadZipFile):
-        return ["nowhere"]
-    return re.findall(r'"dfsSstFileName":"([\w.-]+)"', about)
+        return ["(unreadable snapshot)"]
+    return re.findall(r'"dfsSstFileName":"([\w.-]+)"', metadata)
 
 
-def _is_intact(place: Path) -> bool:
-    return place.exists() and not contradicts_checksum(place)
+def _is_intact(file_path: Path) -> bool:
+    return file_path.exists() and not contradicts_checksum(file_path)

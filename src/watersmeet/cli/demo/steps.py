@@ -243,7 +243,8 @@ def _start_spark(demo: DemoContext) -> None:
         pass  # the session stays active after the block
     demo.screen.print(
         f"Spark took {time.perf_counter() - started:.1f} s to start. A streaming query reads the year "
-        "quarter by quarter from files and writes files, with a checkpoint. Its first micro-batch starts the Python workers.",
+        "quarter by quarter from files and writes files, with a checkpoint. "
+        "Its first micro-batch starts the Python workers.",
     )
 
 

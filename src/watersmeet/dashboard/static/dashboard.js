@@ -1,6 +1,6 @@
-// The page: loads the plan once, then asks for new figures twice a second and shows them.
+// The page: loads the plan once, then fetches new metrics twice a second and shows them.
 
-import { add, bytes, count, drawCharts, latest, measured, processors, recentRate, rowsIn, rowsOut, seconds } from "/figures.js";
+import { add, bytes, count, drawCharts, latest, measured, percent, processors, recentRate, rowsIn, rowsOut, seconds } from "/figures.js";
 import { drawEdges, drawLosers, drawPicture, element } from "/plan.js";
 import { drawControls } from "/questions.js";
 
@@ -8,7 +8,7 @@ const EVERY_MS = 500;
 let about = null;
 let seen = 0;
 
-if (location.search) history.replaceState(null, "", "/"); // the cookie has the token now; the address need not show it
+if (location.search) history.replaceState(null, "", "/"); // the cookie holds the token now, so remove it from the address
 
 async function start() {
   about = await (await fetch("/api/plan")).json();
@@ -16,7 +16,7 @@ async function start() {
   document.getElementById("query").textContent = about.query;
   document.getElementById("plan-words").textContent = about.plan;
   const verdict = document.getElementById("verdict");
-  verdict.textContent = about.feasible ? "it keeps up" : "it cannot keep up";
+  verdict.textContent = about.feasible ? "keeps up" : "cannot keep up";
   verdict.classList.add(about.feasible ? "good" : "bad");
   document.getElementById("plan-notes").textContent = notes();
   drawPicture(about.cards, null);
@@ -29,9 +29,9 @@ async function start() {
 }
 
 function notes() {
-  const words = [`Predicted: ${(about.utilisation * 100).toPrecision(3)} % of ${processors(about)}, ${bytes(about.state_bytes)} in ${count(about.state_rows)} rows of state, ${count(about.rows_out_per_s)} rows out per second. Weight factors: ${about.weights}.`];
-  if (about.waits_for_watermark) words.push("Results wait for the watermark: a ROWS window is decided in time order.");
-  if (about.reason) words.push(`It cannot keep up: ${about.reason}.`);
+  const words = [`Predicted: ${percent(about.utilisation)} of ${processors(about)}, ${bytes(about.state_bytes)} of state in ${count(about.state_rows)} rows, ${count(about.rows_out_per_s)} rows/s out. Costs: ${about.weights}.`];
+  if (about.waits_for_watermark) words.push("Results wait for the watermark, because a ROWS window needs rows in time order.");
+  if (about.reason) words.push(`The query cannot keep up: ${about.reason}.`);
   return words.join(" ");
 }
 
@@ -42,7 +42,7 @@ async function refresh() {
     show(answer);
     setTimeout(refresh, EVERY_MS);
   } catch {
-    status("the server has ended", "bad");
+    status("server stopped", "bad");
   }
 }
 
@@ -54,7 +54,7 @@ function show(answer) {
     drawCharts();
     drawPicture(about.cards, measured());
   } else if (!latest()) {
-    for (const plot of document.querySelectorAll(".plot:empty")) plot.append(element("p", "", "nothing has run yet"));
+    for (const plot of document.querySelectorAll(".plot:empty")) plot.append(element("p", "", "no batches yet"));
   }
   document.getElementById("changes").replaceChildren(
     ...[...answer.changes].reverse().map((change) => {
@@ -75,8 +75,8 @@ function drawTiles(totals) {
   const now = latest();
   const watermark = now && now.watermark_us !== null ? new Date(now.watermark_us / 1000).toISOString().replace("T", " ").slice(0, 19) : "";
   const tiles = [
-    ["rows in", `${count(recentRate(rowsIn))}/s`, `${count(totals.rows_in)} in all`],
-    ["rows out", `${count(recentRate(rowsOut))}/s`, `${count(totals.rows_out)} in all`],
+    ["rows in", `${count(recentRate(rowsIn))} rows/s`, `${count(totals.rows_in)} in total`],
+    ["rows out", `${count(recentRate(rowsOut))} rows/s`, `${count(totals.rows_out)} in total`],
     ["latency", now ? seconds(now.took_s) : "–", now ? `batch ${now.batch}` : ""],
     ["state", now ? bytes(now.state_bytes) : "–", now ? `${count(now.state_rows)} rows` : ""],
     ["watermark lag", now ? seconds(now.watermark_lag_s) : "–", watermark],
@@ -94,7 +94,7 @@ function drawTiles(totals) {
 }
 
 function share(part, whole) {
-  return part && whole ? `${((part / whole) * 100).toPrecision(2)} % of all` : "";
+  return part && whole ? `${percent(part / whole)} of all rows` : "";
 }
 
 start().catch((error) => status(String(error), "bad"));

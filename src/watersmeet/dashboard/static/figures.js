@@ -1,4 +1,4 @@
-// Figures of batches as tiles and charts. Names come from outside: they enter the page as text, and Plotly's labels escaped.
+// Metrics of batches as tiles and charts. Names come from outside: they enter the page as text, and are escaped in the labels of Plotly.
 
 const KEPT = 600;
 const figures = [];
@@ -12,7 +12,7 @@ export function latest() {
   return figures[figures.length - 1];
 }
 
-// Rows per second of wall clock between two batches' ends; a batch cannot have taken in more in less time than it took.
+// Rows per second of wall-clock time between the ends of two batches, but at least the time that the batch took.
 function rates(rowsOf) {
   return figures.map((each, i) => {
     const gap = i > 0 ? Math.max(each.ended_s - figures[i - 1].ended_s, each.took_s) : each.took_s;
@@ -33,10 +33,10 @@ export function recentRate(rowsOf, seconds = 3) {
 export const rowsIn = (each) => sum(each.rows_in);
 export const rowsOut = (each) => each.rows_out;
 
-// Seconds of CPU per second of stream, by operator, over the recent batches: what the cost model predicts. Null without any measured time.
+// CPU seconds per second of event time, by operator, over the recent batches: the quantity that the cost model predicts. Null if nothing was measured.
 export function measured() {
   const recent = figures.slice(-30);
-  const reached = (each) => each.newest_us ?? each.watermark_us; // a host may only know its watermark
+  const reached = (each) => each.newest_us ?? each.watermark_us; // some hosts know only the watermark
   const span = recent.length > 1 ? (reached(latest()) - reached(recent[0])) / 1e6 : 0;
   if (!(span > 0)) return null;
   const spent = {};
@@ -72,7 +72,23 @@ export function seconds(value) {
   return (value * 1e9).toPrecision(3) + " ns";
 }
 
-export const processors = (about) => `${count(about.processors)} ${about.processors === 1 ? "processor" : "processors"}`;
+export function percent(share) {
+  if (share === null || share === undefined) return "–";
+  const value = share * 100;
+  if (value === 0) return "0 %";
+  if (value < 0.01) return "< 0.01 %";
+  if (value < 0.095) return value.toFixed(2) + " %";
+  return value < 99.95 ? value.toFixed(1) + " %" : Math.round(value).toLocaleString("en") + " %";
+}
+
+// CPU seconds per second of event time, as a share of a core or a number of cores.
+export function cores(value) {
+  if (value === null || value === undefined) return "–";
+  if (value < 0.9995) return percent(value) + " of a core";
+  return `${Number(value.toPrecision(3)).toLocaleString("en")} ${Math.round(value * 100) === 100 ? "core" : "cores"}`;
+}
+
+export const processors = (about) => `${count(about.processors)} ${about.processors === 1 ? "core" : "cores"}`;
 
 const escaped = (name) => String(name).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -1,6 +1,6 @@
-// The plan as a picture, and the plans that lost. Everything shown is set as text.
+// The drawing of the plan, and the list of rejected plans. All content is set as text.
 
-import { seconds } from "/figures.js";
+import { cores } from "/figures.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -34,7 +34,7 @@ export function measuredOf(card, spent) {
   return isShared(card, spent) ? spent.probe / shown.filter((each) => each.card.key.startsWith("probe ")).length : null;
 }
 
-// Only some algorithms measure each origin; the others measure all probing together, and an origin is shown its even share.
+// Only some algorithms measure each origin. For the others, an origin shows an equal share of all probing.
 function isShared(card, spent) {
   return Boolean(spent && card.key.startsWith("probe ") && !(card.key in spent) && "probe" in spent);
 }
@@ -45,7 +45,7 @@ function box(card, spent, largest) {
   const bars = element("div", "bars");
   bars.append(...bar("predicted", card.predicted_s, largest), ...bar("measured", measuredOf(card, spent), largest, isShared(card, spent) ? "about " : ""));
   made.append(bars);
-  made.title = card.operators.map((each) => `${each.name}: ${seconds(each.predicted_s)} per s predicted`).join("\n");
+  made.title = card.operators.map((each) => `${each.name}: ${cores(each.predicted_s)} predicted`).join("\n");
   return made;
 }
 
@@ -56,7 +56,7 @@ function bar(kind, value, largest, prefix = "") {
     filled.style.width = `${Math.max(0, Math.min(1, value / largest)) * 100}%`;
     track.append(filled);
   }
-  return [track, element("span", `${kind}-text`, value === null ? "not measured" : prefix + seconds(value))];
+  return [track, element("span", `${kind}-text`, value === null ? "not measured" : prefix + cores(value))];
 }
 
 export function drawEdges() {
@@ -86,23 +86,23 @@ const middle = (area) => (area.top + area.bottom) / 2;
 export function drawLosers(about) {
   const place = document.getElementById("losers");
   const largest = Math.max(...about.losers.map((each) => each.cpu_per_s), about.cpu_per_s, 1e-12);
-  // A plan that was pinned, or taken because there was too little to compare by, need not be the cheapest.
+  // A pinned plan need not be the cheapest, nor a plan that was chosen without enough rows to compare.
   const lost = about.losers.every((each) => each.times === null || each.times >= 1);
-  document.getElementById("losers-heading").textContent = lost ? "Plans that lost" : "Other plans, not compared";
-  document.getElementById("losers-of").textContent = `against ${seconds(about.cpu_per_s)} of CPU per second for ${about.plan}`;
+  document.getElementById("losers-heading").textContent = lost ? "Rejected plans" : "Other plans, not compared";
+  document.getElementById("losers-of").textContent = `compared with ${cores(about.cpu_per_s)} for ${about.plan}`;
   place.replaceChildren(
     ...about.losers.map((each) => {
       const row = element("div", each.feasible ? "loser" : "loser infeasible");
       const times = each.times === null ? "" : `${each.times >= 100 ? Math.round(each.times).toLocaleString("en") : each.times.toPrecision(3)} ×`;
       const track = element("div", "track");
       const filled = element("i");
-      // Costs of plans differ by orders of magnitude: the bar is as long as the logarithm says.
+      // Costs of plans differ by orders of magnitude, so the bar shows their logarithm.
       filled.style.width = `${(Math.log1p(each.cpu_per_s / about.cpu_per_s) / Math.log1p(largest / about.cpu_per_s)) * 100}%`;
       track.append(filled);
       row.append(element("span", "plan", each.plan), element("span", "times", each.feasible ? times : `${times}, cannot keep up`), track);
       return row;
     }),
   );
-  if (!about.losers.length) place.append(element("p", "", "There is no other plan for this query."));
-  if (about.losers_left_out) place.append(element("p", "", `and ${about.losers_left_out} more that cost more still`));
+  if (!about.losers.length) place.append(element("p", "", "This query has no other plan."));
+  if (about.losers_left_out) place.append(element("p", "", `and ${about.losers_left_out} more, which cost more`));
 }

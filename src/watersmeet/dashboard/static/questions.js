@@ -1,6 +1,6 @@
-// What-if sliders: a question goes to the server, the optimizer runs there, the answer is the plan it would choose.
+// What-if sliders. The server runs the planner on the question and returns the plan that it would choose.
 
-import { bytes, count, processors, seconds } from "/figures.js";
+import { bytes, count, percent, processors, seconds } from "/figures.js";
 import { drawLosers, element } from "/plan.js";
 
 const STEPS = 1000;
@@ -24,7 +24,7 @@ export function drawControls(about) {
 function slider(control, id) {
   const row = element("div", "control");
   const label = element("label", "", control.label);
-  const shown = element("output", "", said(control, control.value));
+  const shown = element("output", "", formatValue(control, control.value));
   const input = element("input");
   label.htmlFor = input.id = id;
   input.type = "range";
@@ -36,7 +36,7 @@ function slider(control, id) {
     const value = valueAt(control, Number(input.value));
     moved.set(control.key, value);
     row.classList.add("moved");
-    shown.textContent = said(control, value);
+    shown.textContent = formatValue(control, value);
     input.setAttribute("aria-valuetext", shown.textContent);
     clearTimeout(waiting);
     waiting = setTimeout(ask, 60);
@@ -49,7 +49,7 @@ function valueAt(control, at) {
   const share = at / STEPS;
   if (at === STEPS) return control.most;
   const value = control.linear ? control.least + share * (control.most - control.least) : control.least * (control.most / control.least) ** share;
-  return control.whole ? Math.round(value) : Number(value.toPrecision(3));
+  return control.is_integer ? Math.round(value) : Number(value.toPrecision(3));
 }
 
 function position(control, value) {
@@ -57,7 +57,7 @@ function position(control, value) {
   return Math.round(share * STEPS);
 }
 
-function said(control, value) {
+function formatValue(control, value) {
   if (control.unlimited && value >= control.most) return "no limit";
   if (control.unit === "bytes") return bytes(value);
   if (control.unit === "s") return seconds(value);
@@ -71,7 +71,7 @@ async function ask() {
   const number = ++asked;
   const answer = await fetch("/api/what-if", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(Object.fromEntries(moved)) });
   const about = await answer.json();
-  if (number !== asked) return; // a later question is under way
+  if (number !== asked) return; // a later question was sent
   if (about.error) {
     document.getElementById("answer").replaceChildren(element("p", "error", about.error));
     return;
@@ -82,23 +82,23 @@ async function ask() {
 
 function drawAnswer(about, samePlan) {
   const place = document.getElementById("answer");
-  const verdict = element("span", about.feasible ? "chip good" : "chip bad", about.feasible ? "it keeps up" : "it cannot keep up");
-  const plan = element("p", "answer-plan", `${samePlan ? "the same plan" : "another plan"}: ${about.plan}`);
-  const use = about.utilisation === null ? "more CPU than can be written down" : `${(about.utilisation * 100).toPrecision(3)} % of ${processors(about)}`;
-  const costs = element("p", "", `${use}, ${bytes(about.state_bytes)} of state, ${count(about.rows_out_per_s)} rows out per second`);
+  const verdict = element("span", about.feasible ? "chip good" : "chip bad", about.feasible ? "keeps up" : "cannot keep up");
+  const plan = element("p", "answer-plan", `${samePlan ? "same plan" : "another plan"}: ${about.plan}`);
+  const use = about.utilisation === null ? "unbounded CPU" : `${percent(about.utilisation)} of ${processors(about)}`;
+  const costs = element("p", "", `${use}, ${bytes(about.state_bytes)} of state, ${count(about.rows_out_per_s)} rows/s out`);
   place.replaceChildren(verdict, plan, costs);
-  if (about.orders.length) place.append(element("p", "answer-orders", `probes ${about.orders.join(", ")}`));
+  if (about.orders.length) place.append(element("p", "answer-orders", `probe orders: ${about.orders.join(", ")}`));
   if (about.reason) place.append(element("p", "", about.reason));
   const drops = Object.entries(about.drop);
   if (drops.length) place.append(dropRates(drops));
   if (about.remedies.length) {
     const list = element("ul");
     list.append(...about.remedies.map((words) => element("li", "", words)));
-    place.append(element("p", "", "any of these would help:"), list);
+    place.append(element("p", "", "Any of these would help:"), list);
   }
 }
 
-// How much of each stream would have to go, as bars.
+// Share of each stream to shed, as bars.
 function dropRates(drops) {
   const bars = element("div", "bars drops");
   for (const [name, share] of drops) {
@@ -106,7 +106,7 @@ function dropRates(drops) {
     const filled = element("i", "measured");
     filled.style.width = `${share * 100}%`;
     track.append(filled);
-    bars.append(track, element("span", "drop-rate", `drop ${(share * 100).toPrecision(3)} % of ${name}`));
+    bars.append(track, element("span", "drop-rate", `shed ${percent(share)} of ${name}`));
   }
   return bars;
 }

@@ -178,9 +178,9 @@ def _distinct_rows(codes: list[Any]) -> tuple[RowNumbers, RowNumbers]:
 
 def expression_excerpt(expr: Expr) -> str:
     """The expression as an error message shows it."""
-    from watersmeet.algebra.render import expression_text
+    from watersmeet.algebra.render import format_expression
 
-    text = expression_text(expr)
+    text = format_expression(expr)
     return text if len(text) <= 200 else text[:197] + "..."
 
 

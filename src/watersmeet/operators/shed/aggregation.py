@@ -1,13 +1,20 @@
-"""Aggregation over a join of which rows were shed: estimates with error bars instead of values.
+"""Aggregation over a join whose rows were shed: estimates with error bars instead of values.
 
-The join runs over the kept rows. A combination counts from its latest row on, as long as all its rows are in their
-windows: an interval of time. At every evaluation the combinations whose interval holds the instant are grouped, and
-each COUNT, SUM and AVG is estimated from them with its standard error (`operators.shedding_estimates`); MIN and MAX are
-bounds. Beside a bare COUNT, SUM or AVG called `x` the result has `x_stderr`, beside a bare MIN or MAX `x_bound`, which
-says "at most" or "at least". Groups of which no combination was kept are not seen.
+The join runs over the kept rows. A combination counts from the time of its latest row on, as long as all its rows are
+in their windows: an interval of time. Each evaluation groups the combinations whose interval contains the instant. It
+estimates each COUNT, SUM and AVG with its standard error (`shed.estimates`). MIN and MAX are bounds. Next to a bare
+COUNT, SUM or AVG called `x` the result has `x_stderr`. Next to a bare MIN or MAX it has `x_bound`: "at most" or "at
+least". Groups without any kept combination do not appear.
 
-A ROWS window holds its last rows however many are shed, so what it holds is no share of anything: there is nothing to
-scale up, and such queries are refused.
+A ROWS window always holds its last rows, however many are shed. So its content is not a sample of the unshed window,
+there is nothing to scale up, and such queries are refused.
+
+`AllocatedAggregation` aggregates the pairs that an allocation keeps: both directions together, each pair weighted by its
+own probability. A pair is found by its later row, which probes the other stream's window. So the pair is kept with the
+probe share of the later row's stream times the window share of the earlier row's stream. A row draws independently for
+its two roles. So two pairs depend on each other only if they share a row in the same role, hence in the same direction.
+Pairs of different directions are independent. With one sampled input per role, whose shares differ by direction, the
+estimates and variances of `shed.estimates` apply unchanged.
 """
 
 from __future__ import annotations
@@ -49,18 +56,16 @@ from watersmeet.sql.type_inference import type_of
 
 Int64s = NDArray[np.int64]
 
-#: Columns that rows get on the way: their identity, and their time in microseconds. No column of a caller's is called
-#: so.
+#: Columns appended to rows: identity, and time in microseconds. No user column has such a name.
 ROW, TIME = "\0row", "\0time"
-#: Columns and marks of saved combinations.
+#: Columns and metadata keys of saved combinations.
 _BEGINS, _ENDS = "\0begins", "\0ends"
 _EVALUATED, _SHOWN_AT = b"evaluated_us", b"shown_at_us"
 
 
 @dataclass(frozen=True)
 class ShedConfig:
-    """What is joined (`bound`), in which windows groups are taken from it, what is shown of a group, and the kept share
-    of each input.
+    """Configuration: the join (`bound`), the windows of the groups, the outputs of a group, and the kept share per input.
 
     Windows and shares are by alias.
     """
@@ -74,11 +79,11 @@ class ShedConfig:
 
 
 def build_shed_config(bound: BoundQuery, keep: Mapping[str, float]) -> ShedConfig:
-    """The join below an aggregation whose rows are shed; refuses windows that shedding does not thin out."""
+    """Build the join below an aggregation whose rows are shed; refuse windows that shedding does not shrink."""
     for source in bound.sources:
         if isinstance(source.window, RowsWindow):
             raise PlanError(
-                f'an aggregation over "{source.alias} [{source.window}]" cannot shed rows: the window holds as many as before',
+                f'an aggregation over "{source.alias} [{source.window}]" cannot shed rows: the window would hold as many rows as before',
                 hint="use a RANGE window, or drop nothing",
             )
     shown = build_group_outputs(bound)
@@ -86,13 +91,13 @@ def build_shed_config(bound: BoundQuery, keep: Mapping[str, float]) -> ShedConfi
     types |= {aggregate_name(number): type_of(each, bound.sources) for number, each in enumerate(shown.aggregates)}
     fields = [*build_result_fields(shown, types), (AS_OF, AS_OF_TYPE)]
     if len({name for name, _ in fields}) < len(fields):
-        raise PlanError("an output is called as a standard error or a bound is", hint="give it another alias")
+        raise PlanError("an output has the same name as a standard error or a bound", hint="give it another alias")
     windows = {source.alias: source.window for source in bound.sources if source.is_stream}
     return ShedConfig(_build_join(bound, shown), windows, shown, types, keep, pa.schema(fields))
 
 
 def add_hidden_columns(delta: InputBatch, identity: Sequence[str] | None = None) -> InputBatch:
-    """The rows with their identity, made of all columns or of those named, and their time beside them."""
+    """Append identity and time to rows. The identity covers all columns, or the named ones."""
     identified = delta.table if identity is None else delta.table.select(list(identity))
     table = delta.table.append_column(ROW, pa.array(hash_rows(identified), pa.int64()))
     return InputBatch(table.append_column(TIME, pa.array(delta.times, pa.int64())), delta.times)
@@ -100,9 +105,7 @@ def add_hidden_columns(delta: InputBatch, identity: Sequence[str] | None = None)
 
 @dataclass
 class ShedAggregation:
-    """Combinations that are, or will be, inside their windows; and the groups shown at the last evaluation: their rows
-    and keys.
-    """
+    """State: combinations that are, or will be, inside their windows, and rows and keys of the groups shown last."""
 
     config: ShedConfig
     combinations: pa.Table | None = None
@@ -114,7 +117,7 @@ class ShedAggregation:
 
     @property
     def rows(self) -> int:
-        """Combinations held."""
+        """Number of combinations held."""
         return self.begins_us.size
 
     @property
@@ -125,7 +128,7 @@ class ShedAggregation:
 
     @classmethod
     def from_bytes(cls, config: ShedConfig, blob: bytes | pa.Buffer) -> ShedAggregation:
-        """The inverse of `to_bytes`. What was shown is not saved: the combinations tell it again."""
+        """Restore the state from `to_bytes`. The groups shown last are not saved: the combinations determine them."""
         saved = pa.ipc.open_stream(blob).read_all()
         begins_us, ends_us = (saved[name].to_numpy() for name in (_BEGINS, _ENDS))
         combinations = saved.drop_columns([_BEGINS, _ENDS])
@@ -135,7 +138,7 @@ class ShedAggregation:
         return found
 
     def to_bytes(self) -> bytes:
-        """The combinations with their intervals, as an Arrow stream."""
+        """Serialize the combinations with their intervals as an Arrow stream."""
         table = self.combinations if self.combinations is not None else pa.table({})
         for name, times in ((_BEGINS, self.begins_us), (_ENDS, self.ends_us)):
             table = table.append_column(name, pa.array(times, pa.int64()))
@@ -143,7 +146,10 @@ class ShedAggregation:
         return to_ipc_bytes(marked)
 
     def step(self, found: list[pa.RecordBatch], largest_us: int, future_us: int) -> list[pa.RecordBatch]:
-        """Takes new combinations in and evaluates; `future_us` as for a meet, `largest_us` is the largest time so far."""
+        """Add new combinations and emit the due evaluations.
+
+        `largest_us` is the largest time so far. `future_us` has the same meaning as for a window join.
+        """
         self._add_combinations(found)
         rows = [row for at_us in self._due_instants_us(largest_us, future_us) for row in self._emit_at(at_us)]
         if not rows:
@@ -161,7 +167,7 @@ class ShedAggregation:
         every_us = self.config.bound.query.every_us
         begins_us = np.max([row_starts_us(window, each, every_us) for window, each in times], axis=0)
         ends_us = np.min([row_ends_us(window, each, every_us) for window, each in times], axis=0)
-        valid = begins_us <= ends_us  # the join below may take a tile for a range as long
+        valid = begins_us <= ends_us  # the join below may use a range in place of a tile
         if not valid.all():
             fresh, begins_us, ends_us = fresh.filter(pa.array(valid)), begins_us[valid], ends_us[valid]
         self.combinations = fresh if self.combinations is None else pa.concat_tables([self.combinations, fresh])
@@ -171,7 +177,10 @@ class ShedAggregation:
         )
 
     def _due_instants_us(self, largest_us: int, future_us: int) -> Iterator[int]:
-        """Multiples of EVERY at which something differs; without EVERY the watermark, or at the end the largest time."""
+        """Yield the multiples of EVERY at which something changes.
+
+        Without EVERY, yield the watermark, or the largest time when the input ends.
+        """
         every_us = self.config.bound.query.every_us
         if every_us is None:
             now_us = largest_us if future_us == FOREVER_US else future_us
@@ -185,9 +194,7 @@ class ShedAggregation:
             self.evaluated_us = at_us
 
     def _emit_at(self, at_us: int) -> list[Row]:
-        """Emit the shown groups whose row changed or that were not shown before, and once more those that were shown
-        and are now empty.
-        """
+        """Return the shown groups that changed or are new, and once more those that were shown and are now empty."""
         self._evict_combinations(at_us)
         before, rows = self.shown, self._group_rows(at_us)
         self.shown, self.shown_at_us = {identity: shown for identity, shown, holds in rows if holds}, at_us
@@ -206,7 +213,7 @@ class ShedAggregation:
         return [(*row, at_us) for row in [*changed, *left]]
 
     def _group_rows(self, at_us: int) -> list[tuple[Key, tuple[Row, Key], bool]]:
-        """The groups at an instant by their identity: their row, the values of their keys, and whether HAVING is true."""
+        """Return the groups at an instant: identity, row and key values, and whether HAVING is true."""
         now = self._estimate_groups_at(at_us)
         if now is None:
             return []
@@ -215,7 +222,7 @@ class ShedAggregation:
         return [(identity, (row, key), holds) for (identity, row, holds), key in zip(rows, keys, strict=True)]
 
     def _evict_combinations(self, at_us: int) -> None:
-        """Combinations of which a row has left its window are gone for good: evaluation never goes back."""
+        """Evict combinations with a row that has left its window: later evaluations never need them."""
         alive = self.ends_us >= at_us
         if self.combinations is not None and not alive.all():
             self.combinations = self.combinations.filter(pa.array(alive))
@@ -240,7 +247,7 @@ class ShedAggregation:
 
 
 def _build_join(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
-    """The join that gives every key, every argument, and the identity and time of every row of a combination."""
+    """Build the join that yields every key and argument, and the identity and time of every row of a combination."""
     outputs = [Output(key_name(number), key) for number, key in enumerate(shown.keys)]
     outputs += [
         Output(aggregate_name(number), each.arg) for number, each in enumerate(shown.aggregates) if each.arg is not None
@@ -252,9 +259,10 @@ def _build_join(bound: BoundQuery, shown: GroupOutputs) -> BoundQuery:
 
 
 def _declare_hidden_columns(source: BoundSource, every_us: int | None) -> BoundSource:
-    """Add the hidden columns to a stream. With EVERY, a tile may be shown with rows that come at its very end, which a
-    join of tiles leaves out: a range as long finds them, and what else it finds is dropped when the combination's
-    interval is known.
+    """Add the hidden columns to a stream.
+
+    With EVERY, a tile also includes rows at its very end, which a join of tiles leaves out. A range of the same length finds
+    them. Surplus combinations are dropped as soon as their interval is known.
     """
     if not isinstance(source.schema, StreamSchema):
         return source
@@ -272,10 +280,10 @@ def _is_same_row(one: Row, other: Row) -> bool:
     return all(left == right or (left != left and right != right) for left, right in zip(one, other, strict=True))  # noqa: PLR0124
 
 
-#: Column of a combination: the number of the input whose row probes. No column of a caller's is called so.
+#: Column of a combination: number of the probing input. No user column has such a name.
 DIRECTION = "\0direction"
 
-#: Tells rows of the two streams apart that are equal in every column: any number that no two identities differ by.
+#: Separates equal rows of the two streams: any constant that no two identities differ by.
 _SECOND_STREAM = 0x5BD1E9955BD1E995
 
 PROBE, WINDOW = "probe", "window"
@@ -283,7 +291,7 @@ PROBE, WINDOW = "probe", "window"
 
 @dataclass(frozen=True, slots=True)
 class RoleShares:
-    """Shares of the rows of one stream: those that probe, and those that are held in its window."""
+    """Kept shares of one stream: of the rows that probe, and of the rows that its window holds."""
 
     probe: float = 1.0
     window: float = 1.0
@@ -295,7 +303,7 @@ class RoleShares:
 
 @dataclass
 class AllocatedAggregation(ShedAggregation):
-    """A shedding aggregation over two inputs whose shares go by direction."""
+    """Shedding aggregation over two inputs whose shares depend on the direction."""
 
     shares: tuple[RoleShares, RoleShares] = (RoleShares(), RoleShares())
 
@@ -309,7 +317,7 @@ class AllocatedAggregation(ShedAggregation):
 
 
 def declare_hidden_fields(source: BoundSource) -> BoundSource:
-    """Declare the columns that `with_hidden` appends to the rows of a stream."""
+    """Declare the columns that `add_hidden_columns` appends to the rows of a stream."""
     hidden = [pa.field(name, pa.int64()) for name in (ROW, TIME)]
     return replace(source, schema=replace(source.schema, fields=pa.schema([*source.schema.fields, *hidden])))
 
@@ -325,5 +333,5 @@ def _sample_role(
     one: tuple[float, NDArray[np.int64]],
     other: tuple[float, NDArray[np.int64]],
 ) -> SampledInput:
-    """The rows that have a role, with their shares: `one` where the first input probes, else `other`."""
+    """Return the rows in a role, with their shares: `one` if the first input probes, else `other`."""
     return SampledInput(role, np.where(first_probes, one[0], other[0]), np.where(first_probes, one[1], other[1]))

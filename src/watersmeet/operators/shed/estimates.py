@@ -1,19 +1,19 @@
-"""What an aggregate over all combinations is likely to be, from the combinations of kept rows, and how far off that may
-be.
+"""Estimates of aggregates over all combinations, from the combinations of kept rows, with standard errors.
 
-Each row of stream i is kept with probability p_i, independently of all others, so a combination of one row each is kept
+Each row of stream i is kept with probability p_i, independently of all others. So a combination of one row each is kept
 with P = Π p_i, and
 
     T̂ = Σ y / P                                     is unbiased for the sum of y over all combinations
     V̂ = − Σ_{S ≠ ∅} Π_{i ∈ S} (p_i − 1) · Q_S / P²    is unbiased for its variance
 
-where Q_S adds up, over every choice of rows on the inputs in S, the square of the sum of y over the combinations with
-those rows: two combinations depend on each other through the rows they share. COUNT is the sum of ones, AVG the ratio
-of two such sums, with the variance of its residuals y − R̂. MIN and MAX of kept rows are bounds, not estimates.
+Q_S runs over every choice of rows on the inputs in S. It adds up the squares of the sums of y over the combinations
+with those rows, because two combinations depend on each other through the rows they share. COUNT is the sum of ones.
+AVG is the ratio of two such sums, with the variance of its residuals y − R̂. MIN and MAX of kept rows are bounds, not
+estimates.
 
-Rows equal in every column are kept or shed together, so a row is told by its identity. An input that reads the same
-stream as another is kept with it; there the terms of single rows are taken alone, which makes the interval a little
-wider than it need be.
+Rows that are equal in every column are kept or shed together, so a row is identified by its identity hash. Two inputs
+that read the same stream are sampled together. There only the terms of single rows are used, which makes the interval
+slightly wider than necessary.
 
 References: Horvitz, Thompson, "A generalization of sampling without replacement from a finite universe", 1952; Haas,
 Hellerstein, "Ripple joins for online aggregation", 1999.
@@ -37,10 +37,9 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class SampledInput:
-    """One input: the stream it reads, the share of that stream that is kept, and the identity of its row in each
-    combination.
+    """One sampled input: its stream, the kept share of the stream, and the identity of its row in each combination.
 
-    Where rows are kept at different shares, `keep` has one per combination. A row has the same share in all its
+    If rows are kept at different shares, `keep` has one share per combination. A row has the same share in all its
     combinations.
     """
 
@@ -50,11 +49,12 @@ class SampledInput:
 
     @property
     def keeps(self) -> Floats:
-        """The share at which the row of each combination is kept."""
+        """Share at which the row of each combination is kept."""
         return np.broadcast_to(np.asarray(self.keep, np.float64), self.rows.shape)
 
     @property
     def is_sampled(self) -> bool:
+        """Whether some rows are shed."""
         return bool(np.any(np.asarray(self.keep) < 1))
 
 
@@ -68,9 +68,7 @@ class Estimates:
 
 @dataclass(frozen=True)
 class SharedRowTerm:
-    """One Q_S: a list of combinations, the number of each one's choice of rows on the inputs of S, and each choice's
-    group and factor.
-    """
+    """One Q_S: combinations, the number of each one's choice of rows on the inputs of S, and group and factor per choice."""
 
     combination: Int64s
     choice: Int64s
@@ -80,8 +78,9 @@ class SharedRowTerm:
 
 @dataclass(frozen=True)
 class SampledJoin:
-    """Combinations of kept rows: their groups (0 … groups − 1), and of which rows they are made. Inputs kept whole may
-    be left out.
+    """Combinations of kept rows: their groups (0 … groups − 1) and the rows they consist of.
+
+    Inputs that keep all rows may be omitted.
 
     >>> rows = np.array([1, 1, 2])
     >>> sampled = SampledJoin(np.zeros(3, np.int64), 1, (SampledInput("a", 0.5, rows),))
@@ -101,24 +100,25 @@ class SampledJoin:
 
     @property
     def weights(self) -> Floats:
-        """What each combination stands for: one over the chance that it is kept."""
+        """Number of combinations that each one represents: one over its probability of being kept."""
         chance = np.ones(self.group.size)
         for place, each in enumerate(self.inputs):
             same = [other for other in self.inputs[:place] if other.stream == each.stream]
             first = _find_first_occurrences([*same, each], len(same))
-            chance[first] *= each.keeps[first]  # one row at two places is kept or shed once
+            chance[first] *= each.keeps[first]  # a row on two inputs is kept or shed once
         return 1 / chance
 
     def estimate_count(self) -> Estimates:
+        """Estimate the number of combinations per group."""
         return self.estimate_sum(np.ones(self.group.size))
 
     def estimate_sum(self, values: Floats, present: Bools | None = None) -> Estimates:
-        """The sum of a value over the combinations that have one."""
+        """Estimate the sum of a value over the combinations that have one."""
         _, weighted = self._weight_values(values, present)
         return Estimates(self._sum_by_group(weighted), np.sqrt(self._estimate_variances(weighted)))
 
     def estimate_mean(self, values: Floats, present: Bools | None = None) -> Estimates:
-        """The mean of a value over the combinations that have one; not a number where none has."""
+        """Estimate the mean of a value over the combinations that have one; NaN if none has."""
         weights, weighted = self._weight_values(values, present)
         size = self._sum_by_group(weights)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -136,7 +136,7 @@ class SampledJoin:
         return np.asarray(np.bincount(self.group, weighted, self.groups), np.float64)
 
     def _estimate_variances(self, weighted: Floats) -> Floats:
-        """V̂ per group. An unbiased estimate of a small variance can come out below zero; then it is zero."""
+        """Return V̂ per group. An unbiased estimate of a small variance can be negative; it is raised to zero."""
         total = np.zeros(self.groups)
         for each in self._list_shared_terms():
             sums = np.bincount(each.choice, weighted[each.combination], each.owner.size)
@@ -145,8 +145,8 @@ class SampledJoin:
 
     def _list_shared_terms(self) -> list[SharedRowTerm]:
         if not self._shared_terms:
-            twice = len({each.stream for each in self.inputs}) < len(self.inputs)
-            self._shared_terms.extend(self._terms_by_stream() if twice else self._terms_by_subset())
+            reads_stream_twice = len({each.stream for each in self.inputs}) < len(self.inputs)
+            self._shared_terms.extend(self._terms_by_stream() if reads_stream_twice else self._terms_by_subset())
         return self._shared_terms
 
     def _terms_by_subset(self) -> Iterator[SharedRowTerm]:
@@ -158,7 +158,7 @@ class SampledJoin:
                 yield _build_shared_term(everything, self.group, [each.rows for each in chosen], factor)
 
     def _terms_by_stream(self) -> Iterator[SharedRowTerm]:
-        """Single rows only, each counted once in a combination wherever it stands."""
+        """Yield the terms of single rows; a row counts once per combination, however many inputs it appears in."""
         for stream in {each.stream: None for each in self.inputs if each.is_sampled}:
             places = [each for each in self.inputs if each.stream == stream]
             first = [_find_first_occurrences(places, number) for number in range(len(places))]
@@ -169,7 +169,7 @@ class SampledJoin:
 
 
 def _build_shared_term(combination: Int64s, group: Int64s, columns: Sequence[Int64s], factor: Floats) -> SharedRowTerm:
-    """Number the different choices of group and rows; each has the factor that all its combinations have."""
+    """Number the distinct choices of group and rows; all combinations of a choice have the same factor."""
     codes = group
     for column in columns:
         _, rows = np.unique(column, return_inverse=True)
@@ -182,7 +182,7 @@ def _build_shared_term(combination: Int64s, group: Int64s, columns: Sequence[Int
 
 
 def _find_first_occurrences(places: Sequence[SampledInput], number: int) -> Int64s:
-    """The combinations whose row at this place stands at no earlier place of the same stream."""
+    """Return the combinations whose row on this input appears on no earlier input of the same stream."""
     fresh = np.ones(places[number].rows.size, np.bool_)
     for other in places[:number]:
         fresh &= other.rows != places[number].rows

@@ -1,6 +1,4 @@
-"""The rows of groups that are estimated: keys, aggregates with their standard errors or bounds, expressions over them,
-and HAVING.
-"""
+"""Rows of estimated groups: keys, aggregates with standard errors or bounds, expressions over them, and HAVING."""
 
 from __future__ import annotations
 
@@ -26,13 +24,13 @@ Int64s = NDArray[np.int64]
 Key = tuple[Any, ...]
 Row = tuple[Any, ...]
 
-#: What the smallest and the largest of the kept values say of all values.
+#: Meaning of the extremes of the kept values for all values.
 BOUNDS = {"MIN": "at most", "MAX": "at least"}
 
 
 @dataclass(frozen=True)
 class EstimatedGroups:
-    """Groups by key values; each aggregate's value per group, and its standard error where it has one."""
+    """Groups by key values: the value of each aggregate per group, and its standard error if it has one."""
 
     group_outputs: GroupOutputs
     types: dict[str, pa.DataType]  # of keys and aggregates, by their column
@@ -42,7 +40,7 @@ class EstimatedGroups:
     size: int
 
     def rows(self) -> Iterator[tuple[Key, Row, bool]]:
-        """Each group's key, its row, and whether HAVING lets it through."""
+        """Yield each group's key, its row, and whether HAVING accepts it."""
         holds = (
             np.ones(self.size, np.bool_)
             if self.group_outputs.having is None
@@ -69,8 +67,9 @@ class EstimatedGroups:
         return [self.values[number], pa.array([BOUNDS[self.group_outputs.aggregates[number].function]] * self.size)]
 
     def _column(self, wanted: Column) -> pa.Array:
-        """A column of the groups' rows, in the type the query was bound with: expressions and HAVING take estimates for
-        values.
+        """Return a column of the groups' rows, in the type the query was bound with.
+
+        Expressions and HAVING treat estimates as values.
         """
         for number in range(len(self.keys)):
             if wanted.name == key_name(number):
@@ -80,15 +79,16 @@ class EstimatedGroups:
 
 
 def find_bare_aggregate(shown: GroupOutputs, expr: Expr) -> int | None:
-    """The number of the aggregate an output is, if it is nothing but that."""
+    """Return the number of the aggregate that an output consists of; None if the output is any other expression."""
     if not isinstance(expr, Column) or expr.source != GROUP:
         return None
     return next((number for number in range(len(shown.aggregates)) if expr.name == aggregate_name(number)), None)
 
 
 def build_result_fields(shown: GroupOutputs, types: dict[str, pa.DataType]) -> list[tuple[str, pa.DataType]]:
-    """Names and types of what is shown: estimates are floating-point numbers with `_stderr` beside them, extremes have
-    `_bound`.
+    """Return names and types of the outputs.
+
+    An estimate is a floating-point number with `_stderr` next to it. An extreme has `_bound` next to it.
     """
     found: list[tuple[str, pa.DataType]] = []
     for output in shown.outputs:
@@ -106,7 +106,7 @@ def build_result_fields(shown: GroupOutputs, types: dict[str, pa.DataType]) -> l
 def estimate_groups(
     shown: GroupOutputs, types: dict[str, pa.DataType], table: pa.Table, sampled_by: Any
 ) -> EstimatedGroups:
-    """The groups of some combinations, which `sampled_by` turns, numbered by group, into a sampled join."""
+    """Group combinations and estimate their aggregates; `sampled_by` turns group numbers into a sampled join."""
     keys = [_combine_column(table, key_name(number)) for number in range(len(shown.keys))]
     group, first = number_groups(keys, table.num_rows)
     sampled: SampledJoin = sampled_by(group, first.size)
@@ -118,7 +118,7 @@ def estimate_groups(
 def build_empty_groups(
     shown: GroupOutputs, types: dict[str, pa.DataType], keys: list[tuple[Any, ...]]
 ) -> EstimatedGroups:
-    """Groups that have nothing left: COUNT 0, NULL for the rest."""
+    """Return groups that have no combinations left: COUNT 0, NULL for the rest."""
     size = len(keys)
     columns = [
         pa.array([key[number] for key in keys], _value_type(types[key_name(number)]))
@@ -138,8 +138,9 @@ def build_empty_groups(
 
 
 def number_groups(keys: list[pa.Array], rows: int) -> tuple[Int64s, Int64s]:
-    """The number of each row's group, and the first row of each group; nulls are one group, so are NaNs. No keys, one
-    group.
+    """Return the group number of each row, and the first row of each group.
+
+    NULLs form one group, and so do NaNs. Without keys there is one group.
     """
     if not keys:
         return np.zeros(rows, np.int64), np.zeros(1, np.int64)
@@ -176,23 +177,25 @@ def _to_arrays(found: Estimates, missing: NDArray[np.bool_]) -> tuple[pa.Array, 
 def _find_extremes(
     values: pa.Array, present: NDArray[np.bool_], group: Int64s, groups: int, *, largest: bool
 ) -> pa.Array:
-    """The value of each group that stands last, or first, in the order of values; null where it has none."""
+    """Return the last, or first, value of each group in the order of values; null if it has none."""
     rows = np.flatnonzero(present)
     codes = rank_values(values)[rows] * (1 if largest else -1)
     order = np.lexsort([codes, group[rows]])
     chosen = np.full(groups, -1, np.int64)
-    chosen[group[rows][order]] = rows[order]  # of a group's rows the last one written stays
+    chosen[group[rows][order]] = rows[order]  # the last row written for a group wins
     return values.take(pa.array(chosen, mask=chosen < 0))
 
 
 def _to_floats(values: pa.Array) -> NDArray[np.float64]:
     if pa.types.is_duration(values.type):
-        raise PlanError("sums of intervals are not estimated", hint="sum a number of seconds instead, or drop nothing")
+        raise PlanError(
+            "sums of intervals cannot be estimated", hint="sum a number of seconds instead, or drop nothing"
+        )
     return np.asarray(convert(values, pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False), np.float64)
 
 
 def _round_to_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Estimates in the type that the aggregate has where nothing is shed, rounded to it."""
+    """Return estimates rounded to the type that the aggregate has without shedding."""
     if values.type == kind or not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
         return values.cast(kind)
     if pa.types.is_integer(kind):
@@ -214,5 +217,5 @@ def _value_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _to_hashable(value: Any) -> Any:
-    """A key's value such that NaN is itself."""
+    """Return a key value that equals itself even if it is NaN."""
     return "NaN" if isinstance(value, float) and math.isnan(value) else value

@@ -1,9 +1,10 @@
-"""Drop boxes: which rows of a stream are kept, decided by a row's values alone: the same rows whatever the plan,
-batches, host or replay.
+"""Drop boxes: which rows of a stream are kept. The choice depends on a row's values alone, so every plan, batch split,
+host and replay keeps the same rows.
 
-A row is kept when `xxhash64(column, …, stream seed)`, as a signed number, is below a bound that rises with the share to
-keep, so a larger share keeps every row a smaller one keeps. The stream's seed is made of its name and the plan's seed:
-streams with equal rows are sampled independently. Rows equal in every column are kept or shed together.
+A row is kept if `xxhash64(column, …, stream seed)`, as a signed number, is below a limit that rises with the share to
+keep. So a larger share keeps every row that a smaller one keeps. The stream seed combines the stream's name and the
+plan's seed, so streams with equal rows are sampled independently. Rows that are equal in every column are kept or shed
+together.
 
 References: Ayad, Naughton, section 5, observation 3: it is enough to drop at the sources.
 """
@@ -27,7 +28,7 @@ from watersmeet.operators.row_identity import hash_rows
 
 @dataclass(frozen=True, slots=True)
 class DropBox:
-    """Lets the share `keep` of a stream's rows through.
+    """A sampler that keeps the share `keep` of a stream's rows.
 
     >>> box = DropBox("bids", keep=0.5)
     >>> int(box.keeps(pa.table({"id": range(10_000)})).sum())
@@ -46,20 +47,21 @@ class DropBox:
 
     @property
     def is_dropping(self) -> bool:
+        """Whether any rows are shed."""
         return self.keep < 1
 
     @property
     def stream_seed(self) -> int:
-        """What is hashed behind the row's own columns."""
+        """Value that is hashed after the row's own columns."""
         return xxhash64_definition(self.stream.encode(), self.seed)
 
     @property
     def hash_limit(self) -> int:
-        """Rows whose hash is below are kept; meaningless where nothing is dropped."""
+        """Rows with a hash below this limit are kept. Meaningless if nothing is dropped."""
         return int(Fraction(self.keep) * 2**64) - 2**63 if self.is_dropping else 2**63 - 1
 
     def select_kept(self, table: pa.Table) -> NDArray[np.bool_]:
-        """Which rows are kept."""
+        """Return which rows are kept."""
         if not self.is_dropping:
             return np.ones(table.num_rows, np.bool_)
         hashes = hash_rows(table)
@@ -67,12 +69,12 @@ class DropBox:
         return self.select_kept_hashes(hashes)
 
     def select_kept_hashes(self, hashes: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """The same, of rows whose hash is known."""
+        """Return which rows are kept, given their hashes."""
         return hashes < self.hash_limit if self.is_dropping else np.ones(hashes.size, np.bool_)
 
 
 def build_drop_boxes(bound: BoundQuery, plan: Plan) -> dict[str, DropBox]:
-    """The drop boxes a plan asks for, by stream name; a stream without one is kept whole.
+    """Return the drop boxes of a plan by stream name; a stream without a box keeps all its rows.
 
     A plan names a stream by its own name or by an alias. A stream that a query reads twice is one stream, so it has one
     drop box.
@@ -91,7 +93,7 @@ def build_drop_boxes(bound: BoundQuery, plan: Plan) -> dict[str, DropBox]:
 
 
 def compute_keep_shares(bound: BoundQuery, plan: Plan) -> Mapping[str, float]:
-    """The share of each stream that is kept, by alias."""
+    """Return the kept share of each stream, by alias."""
     boxes = build_drop_boxes(bound, plan)
     return {each.alias: boxes[each.schema.name].keep if each.schema.name in boxes else 1.0 for each in bound.sources}
 

@@ -31,7 +31,7 @@ from watersmeet.planner.models.ayad import (
     plan_cost,
 )
 from watersmeet.planner.models.checks import check_not_negative, check_selectivity
-from watersmeet.planner.models.kang import STRUCTURE_COSTS, Load, Weights, structure_cost
+from watersmeet.planner.models.kang import STRUCTURE_COSTS, Weights, WindowLoad, structure_cost
 
 MOST_EXACT = 9
 MOST_LISTED = 6
@@ -61,7 +61,7 @@ def cost_by_structure(weights: Weights) -> JoinCosts:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class SourceFilter:
     """A predicate on one source, or a join of it with a relation of `relation_rows` rows."""
 
     source: str
@@ -85,7 +85,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Tie:
+class JoinPredicate:
     """A join predicate between two sources; `right_selectivity` is for rows arriving on the second, where it differs."""
 
     left: str
@@ -113,9 +113,9 @@ class JoinQuery:
     """
 
     sources: tuple[SourceNode, ...]
-    ties: tuple[Tie, ...]
+    ties: tuple[JoinPredicate, ...]
     join_costs: JoinCosts
-    filters: tuple[Filter, ...] = ()
+    filters: tuple[SourceFilter, ...] = ()
 
     def __post_init__(self) -> None:
         names = [source.name for source in self.sources]
@@ -134,7 +134,7 @@ class JoinQuery:
             plan = each.over(plan)
         return plan
 
-    def joined(self, left: Candidate, right: Candidate) -> JoinNode:
+    def joined(self, left: PartialPlan, right: PartialPlan) -> JoinNode:
         """A join of two partial plans, under all predicates between them."""
         between = [both for tie in self.ties if (both := tie.selectivities(left.names, right.names)) is not None]
         from_left, from_right = math.prod(both[0] for both in between), math.prod(both[1] for both in between)
@@ -143,7 +143,7 @@ class JoinQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class PartialPlan:
     """A plan for some of the sources, and its cost."""
 
     names: frozenset[str]
@@ -152,7 +152,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PlanChoice:
     """The plan found, whether the machine can keep up with it, whether there is surely none better, and how many joins
     were costed.
     """
@@ -169,17 +169,17 @@ def best_plan(
     budget: RowBudget | None = None,
     objective: Objective = "cpu",
     kept: Mapping[str, float] | None = None,
-) -> Choice:
+) -> PlanChoice:
     """The feasible plan with the least CPU, or memory; where none is feasible, the least of all, marked so.
 
     References: Ayad, Naughton, eqs. 14 to 17.
     """
-    leaves = [_leaf(query, source, kept or {}) for source in query.sources]
+    leaves = [_cost_leaf(query, source, kept or {}) for source in query.sources]
     allowed, exact = budget or RowBudget(), len(leaves) <= MOST_EXACT
-    found, looked_at = _front(query, leaves) if exact else _greedy(query, leaves, objective)
+    found, looked_at = _search_exactly(query, leaves) if exact else _search_greedily(query, leaves, objective)
     feasible = [each for each in found if allowed.holds(each.cost)]
-    best = min(feasible or found, key=lambda each: _by(objective, each.cost))
-    return Choice(best.plan, best.cost, bool(feasible), exact, looked_at)
+    best = min(feasible or found, key=lambda each: _objective_key(objective, each.cost))
+    return PlanChoice(best.plan, best.cost, bool(feasible), exact, looked_at)
 
 
 def all_plans(query: JoinQuery) -> list[PlanNode]:
@@ -195,49 +195,55 @@ def all_plans(query: JoinQuery) -> list[PlanNode]:
             f"{len(query.sources)} sources have too many plans to list",
             hint=f"plans are listed for up to {MOST_LISTED}",
         )
-    return [each.plan for each in _trees(query, tuple(_leaf(query, source, {}) for source in query.sources))]
+    return [each.plan for each in _list_trees(query, tuple(_cost_leaf(query, source, {}) for source in query.sources))]
 
 
-def _trees(query: JoinQuery, leaves: tuple[Candidate, ...]) -> list[Candidate]:
+def _list_trees(query: JoinQuery, leaves: tuple[PartialPlan, ...]) -> list[PartialPlan]:
     if len(leaves) == 1:
         return list(leaves)
     found = []
-    for left, right in _splits(leaves):
-        pairs = [(one, other) for one in _trees(query, left) for other in _trees(query, right)]
-        found += [_joined(query, one, other) for one, other in pairs]
+    for left, right in _list_splits(leaves):
+        pairs = [(one, other) for one in _list_trees(query, left) for other in _list_trees(query, right)]
+        found += [_join_plans(query, one, other) for one, other in pairs]
     return found
 
 
-def _front(query: JoinQuery, leaves: list[Candidate]) -> tuple[list[Candidate], int]:
+def _search_exactly(query: JoinQuery, leaves: list[PartialPlan]) -> tuple[list[PartialPlan], int]:
     """The plans for all sources that no other beats in both CPU and memory, from those of every smaller set."""
     fronts, looked_at = {leaf.names: [leaf] for leaf in leaves}, 0
     for size in range(2, len(leaves) + 1):
         for chosen in combinations(leaves, size):
-            parts = [(fronts[_names(left)], fronts[_names(right)]) for left, right in _splits(chosen)]
-            found = [_joined(query, one, other) for left, right in parts for one in left for other in right]
-            fronts[_names(chosen)] = _unbeaten(found)
+            parts = [(fronts[_names(left)], fronts[_names(right)]) for left, right in _list_splits(chosen)]
+            found = [_join_plans(query, one, other) for left, right in parts for one in left for other in right]
+            fronts[_names(chosen)] = _pareto_front(found)
             looked_at += len(found)
     return fronts[_names(tuple(leaves))], looked_at
 
 
-def _greedy(query: JoinQuery, leaves: list[Candidate], objective: Objective) -> tuple[list[Candidate], int]:
+def _search_greedily(
+    query: JoinQuery, leaves: list[PartialPlan], objective: Objective
+) -> tuple[list[PartialPlan], int]:
     """One plan: of all joins that could be made next, always the one that adds least."""
     parts, looked_at = list(leaves), 0
     while len(parts) > 1:
-        joins = [(_joined(query, one, other), one, other) for one, other in combinations(parts, 2)]
+        joins = [(_join_plans(query, one, other), one, other) for one, other in combinations(parts, 2)]
         looked_at += len(joins)
-        joined, one, other = min(joins, key=lambda join: _added(objective, *join))
+        joined, one, other = min(joins, key=lambda join: _added_cost(objective, *join))
         parts = [part for part in parts if part is not one and part is not other] + [joined]
     return parts, looked_at
 
 
-def _added(objective: Objective, joined: Candidate, one: Candidate, other: Candidate) -> tuple[float, float]:
+def _added_cost(objective: Objective, joined: PartialPlan, one: PartialPlan, other: PartialPlan) -> tuple[float, float]:
     """What a join adds to the objective; of equals, the one with the smaller output."""
-    added = _by(objective, joined.cost)[0] - _by(objective, one.cost)[0] - _by(objective, other.cost)[0]
+    added = (
+        _objective_key(objective, joined.cost)[0]
+        - _objective_key(objective, one.cost)[0]
+        - _objective_key(objective, other.cost)[0]
+    )
     return added, joined.cost.output.rows_per_s
 
 
-def _splits(leaves: tuple[Candidate, ...]) -> Iterator[tuple[tuple[Candidate, ...], tuple[Candidate, ...]]]:
+def _list_splits(leaves: tuple[PartialPlan, ...]) -> Iterator[tuple[tuple[PartialPlan, ...], tuple[PartialPlan, ...]]]:
     """Each way to part the leaves in two, once: the first leaf is always on the left."""
     first, *rest = leaves
     for size in range(len(rest)):
@@ -245,35 +251,35 @@ def _splits(leaves: tuple[Candidate, ...]) -> Iterator[tuple[tuple[Candidate, ..
             yield (first, *chosen), tuple(leaf for leaf in rest if leaf not in chosen)
 
 
-def _unbeaten(found: list[Candidate]) -> list[Candidate]:
-    front: list[Candidate] = []
+def _pareto_front(found: list[PartialPlan]) -> list[PartialPlan]:
+    front: list[PartialPlan] = []
     for each in sorted(found, key=lambda each: (each.cost.cpu, each.cost.memory_rows)):
         if not front or each.cost.memory_rows < front[-1].cost.memory_rows:
             front.append(each)
     return front
 
 
-def _leaf(query: JoinQuery, source: SourceNode, kept: Mapping[str, float]) -> Candidate:
+def _cost_leaf(query: JoinQuery, source: SourceNode, kept: Mapping[str, float]) -> PartialPlan:
     plan = query.leaf(source)
-    return Candidate(frozenset((source.name,)), plan, plan_cost(plan, {source.name: kept.get(source.name, 1.0)}))
+    return PartialPlan(frozenset((source.name,)), plan, plan_cost(plan, {source.name: kept.get(source.name, 1.0)}))
 
 
-def _joined(query: JoinQuery, left: Candidate, right: Candidate) -> Candidate:
+def _join_plans(query: JoinQuery, left: PartialPlan, right: PartialPlan) -> PartialPlan:
     plan = query.joined(left, right)
-    return Candidate(left.names | right.names, plan, join_plan_cost(plan, left.cost, right.cost))
+    return PartialPlan(left.names | right.names, plan, join_plan_cost(plan, left.cost, right.cost))
 
 
-def _names(leaves: tuple[Candidate, ...]) -> frozenset[str]:
+def _names(leaves: tuple[PartialPlan, ...]) -> frozenset[str]:
     return frozenset(name for leaf in leaves for name in leaf.names)
 
 
-def _by(objective: Objective, cost: BinaryPlanCost) -> tuple[float, float]:
+def _objective_key(objective: Objective, cost: BinaryPlanCost) -> tuple[float, float]:
     return (cost.cpu, cost.memory_rows) if objective == "cpu" else (cost.memory_rows, cost.cpu)
 
 
 def _side_costs(own: NodeFlow, other: NodeFlow, weights: Weights) -> SideCosts:
     """The cheapest structure's cost of one probe, and of one insertion and one invalidation."""
-    load = Load(own.window_rows, own.rows_per_s, other.rows_per_s)
+    load = WindowLoad(own.window_rows, own.rows_per_s, other.rows_per_s)
     best = min(STRUCTURE_COSTS, key=lambda structure: structure_cost(structure, load, weights))
-    update_s = structure_cost(best, Load(own.window_rows, 1, 0), weights) / 2
-    return SideCosts(structure_cost(best, Load(own.window_rows, 0, 1), weights), update_s, update_s)
+    update_s = structure_cost(best, WindowLoad(own.window_rows, 1, 0), weights) / 2
+    return SideCosts(structure_cost(best, WindowLoad(own.window_rows, 0, 1), weights), update_s, update_s)

@@ -35,7 +35,7 @@ Order = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class WindowedStream:
     """A stream and its window, in the paper's (λ, T, v); a count window has `window_rows` (C) instead of `window_s` (T).
 
     `buckets` (b) is 1 without a hash index. `theta` is the selectivity of a predicate other than equality that ties
@@ -110,7 +110,7 @@ class Join(Protocol):
     """The streams of a join and the selectivity of the predicates between them."""
 
     @property
-    def streams(self) -> tuple[Stream, ...]: ...
+    def streams(self) -> tuple[WindowedStream, ...]: ...
 
     def selectivity(self, members: Sequence[int]) -> float:
         """Return the share of all combinations of the members' rows that satisfy the predicates among them."""
@@ -132,7 +132,7 @@ class CommonAttribute:
     References: Golab, Özsu, section 4.2 and appendix A (φ), section 3.5 for theta predicates.
     """
 
-    streams: tuple[Stream, ...]
+    streams: tuple[WindowedStream, ...]
 
     def __post_init__(self) -> None:
         if len(self.streams) < 2:
@@ -246,7 +246,9 @@ def eager_nlj(join: Join, global_order: Order) -> tuple[float, ...]:
 
     References: Golab, Özsu, section 3.2 and appendix A, C.
     """
-    return per_origin(join, [origin_first(origin, global_order) for origin in range(len(join.streams))], EAGER)
+    return comparisons_per_origin(
+        join, [origin_first(origin, global_order) for origin in range(len(join.streams))], EAGER
+    )
 
 
 def lazy_nlj(join: Join, global_order: Order, intervals: Intervals) -> tuple[float, ...]:
@@ -254,8 +256,8 @@ def lazy_nlj(join: Join, global_order: Order, intervals: Intervals) -> tuple[flo
 
     References: Golab, Özsu, appendix A, L.
     """
-    return per_origin(
-        join, [origin_first(origin, global_order) for origin in range(len(join.streams))], _lazy(intervals)
+    return comparisons_per_origin(
+        join, [origin_first(origin, global_order) for origin in range(len(join.streams))], _require_lazy(intervals)
     )
 
 
@@ -264,7 +266,7 @@ def naive_eager_nlj(join: Join, global_order: Order) -> tuple[float, ...]:
 
     References: Golab, Özsu, appendix A, G.
     """
-    return per_origin(join, [global_order] * len(join.streams), EAGER)
+    return comparisons_per_origin(join, [global_order] * len(join.streams), EAGER)
 
 
 def naive_lazy_nlj(join: Join, global_order: Order, intervals: Intervals) -> tuple[float, ...]:
@@ -272,7 +274,7 @@ def naive_lazy_nlj(join: Join, global_order: Order, intervals: Intervals) -> tup
 
     References: Golab, Özsu, appendix A, H.
     """
-    return per_origin(join, [global_order] * len(join.streams), _lazy(intervals))
+    return comparisons_per_origin(join, [global_order] * len(join.streams), _require_lazy(intervals))
 
 
 def general_lazy_nlj(join: Join, orders: Sequence[Order], intervals: Intervals) -> tuple[float, ...]:
@@ -280,10 +282,10 @@ def general_lazy_nlj(join: Join, orders: Sequence[Order], intervals: Intervals) 
 
     References: Golab, Özsu, section 3.3.
     """
-    return per_origin(join, orders, _lazy(intervals))
+    return comparisons_per_origin(join, orders, _require_lazy(intervals))
 
 
-def per_origin(join: Join, orders: Sequence[Order], intervals: Intervals = EAGER) -> tuple[float, ...]:
+def comparisons_per_origin(join: Join, orders: Sequence[Order], intervals: Intervals = EAGER) -> tuple[float, ...]:
     """Estimate comparisons per unit of time for each origin with its own order; the plan costs their sum."""
     if len(orders) != len(join.streams):
         raise PlanError(f"{len(join.streams)} origins need as many orders, got {len(orders)}")
@@ -307,7 +309,7 @@ def expiration_checks_per_s(join: Join, intervals: Intervals = EAGER) -> float:
     return arrivals_per_s + rounds_per_s * sum(stream.buckets for stream in join.streams)
 
 
-def _lazy(intervals: Intervals) -> Intervals:
+def _require_lazy(intervals: Intervals) -> Intervals:
     if not intervals.evaluate_s:
         raise PlanError("a lazy join needs an evaluation interval above zero")
     return intervals

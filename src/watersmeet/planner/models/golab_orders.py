@@ -24,7 +24,7 @@ from watersmeet.planner.models.golab import (
     Intervals,
     Join,
     Order,
-    Stream,
+    WindowedStream,
     intermediate_rows,
     loop_comparisons,
     origin_comparisons,
@@ -40,7 +40,7 @@ _EQUAL = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class OrderResult:
     """An order, its comparisons per unit of time, and how many orders were costed to find it."""
 
     order: Order
@@ -49,7 +49,7 @@ class Found:
 
 
 @dataclass(slots=True)
-class Trials:
+class OrderCosts:
     """Costs orders, each once, and remembers how many."""
 
     cost_of: Callable[[Order], float]
@@ -60,7 +60,7 @@ class Trials:
             self.costs[order] = self.cost_of(order)
         return self.costs[order]
 
-    def best(self, orders: Iterable[Order]) -> Found:
+    def best(self, orders: Iterable[Order]) -> OrderResult:
         """The cheapest of these; the first of equals."""
         best: Order | None = None
         for order in orders:
@@ -68,7 +68,7 @@ class Trials:
                 best = order
         if best is None:
             raise InternalError("no order to choose from")
-        return Found(best, self.cost(best), len(self.costs))
+        return OrderResult(best, self.cost(best), len(self.costs))
 
 
 def global_cost(join: CommonAttribute, order: Order, intervals: Intervals = EAGER) -> float:
@@ -82,31 +82,31 @@ def global_cost(join: CommonAttribute, order: Order, intervals: Intervals = EAGE
     )
 
 
-def exhaustive(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
+def search_all_orders(join: CommonAttribute, intervals: Intervals = EAGER) -> OrderResult:
     """The best of all n! global orders."""
     _refuse_too_many(factorial(len(join.streams)))
-    return _trials(join, intervals).best(permutations(range(len(join.streams))))
+    return _global_costs(join, intervals).best(permutations(range(len(join.streams))))
 
 
-def exhaustive_per_origin(join: CommonAttribute, intervals: Intervals = EAGER) -> tuple[Found, ...]:
+def search_all_orders_per_origin(join: CommonAttribute, intervals: Intervals = EAGER) -> tuple[OrderResult, ...]:
     """The best order for each origin, its new rows at any place: n! orders for each of n origins."""
     _refuse_too_many(factorial(len(join.streams)))
     return tuple(
-        _origin_trials(join, origin, intervals).best(permutations(range(len(join.streams))))
+        _origin_costs(join, origin, intervals).best(permutations(range(len(join.streams))))
         for origin in range(len(join.streams))
     )
 
 
-def ascending_join_sizes(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
+def ascending_join_sizes(join: CommonAttribute, intervals: Intervals = EAGER) -> OrderResult:
     """Heuristic 1: the smallest binary join first, then always the window that leaves the fewest rows; both ends of the
     pair are tried.
 
     References: Golab, Özsu, section 5.1, the initial heuristic.
     """
-    return _trials(join, intervals).best(_both_starts(_ascending(join, intervals)))
+    return _global_costs(join, intervals).best(_swap_first_two(_order_by_join_size(join, intervals)))
 
 
-def fast_streams_up(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
+def fast_streams_up(join: CommonAttribute, intervals: Intervals = EAGER) -> OrderResult:
     """Heuristic 2: from the order of heuristic 1, each stream faster than the average tries every higher place but the
     top.
 
@@ -118,12 +118,12 @@ def fast_streams_up(join: CommonAttribute, intervals: Intervals = EAGER) -> Foun
 
     References: Golab, Özsu, section 5.1, the augmented heuristic.
     """
-    trials = _trials(join, intervals)
-    start = trials.best(_both_starts(_ascending(join, intervals))).order
-    return _moved_up(trials, start, _fast(join.streams), top=1)
+    trials = _global_costs(join, intervals)
+    start = trials.best(_swap_first_two(_order_by_join_size(join, intervals))).order
+    return _move_up(trials, start, _list_fast_streams(join.streams), top=1)
 
 
-def lazy_orders(join: CommonAttribute, intervals: Intervals) -> tuple[Found, ...]:
+def lazy_orders(join: CommonAttribute, intervals: Intervals) -> tuple[OrderResult, ...]:
     """Heuristic 3: an order per origin with its new rows at any place; the origin's window counts as the rows of the
     last τ.
 
@@ -136,7 +136,7 @@ def lazy_orders(join: CommonAttribute, intervals: Intervals) -> tuple[Found, ...
     return tuple(_lazy_order(join, origin, intervals) for origin in range(len(join.streams)))
 
 
-def hash_order(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
+def hash_order(join: CommonAttribute, intervals: Intervals = EAGER) -> OrderResult:
     """Heuristic 4: heuristics 1 and 2 with each window's T divided by its buckets when join sizes are compared.
 
     With equally many buckets everywhere this is the order of the nested loops. With different ones the division
@@ -145,25 +145,28 @@ def hash_order(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
 
     References: Golab, Özsu, section 5.3.
     """
-    trials = _trials(join, intervals)
-    starts = [_ascending(sized, intervals) for sized in (bucket_sized(join), join)]
-    moved = [_moved_up(trials, trials.best(_both_starts(start)).order, _fast(join.streams), top=1) for start in starts]
+    trials = _global_costs(join, intervals)
+    starts = [_order_by_join_size(sized, intervals) for sized in (shrink_to_buckets(join), join)]
+    moved = [
+        _move_up(trials, trials.best(_swap_first_two(start)).order, _list_fast_streams(join.streams), top=1)
+        for start in starts
+    ]
     return trials.best([found.order for found in moved])
 
 
-def indexed_innermost(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
+def indexed_innermost(join: CommonAttribute, intervals: Intervals = EAGER) -> OrderResult:
     """Heuristic 5, for the hybrid: windows without a hash index outermost, indexed ones innermost, each part by
     heuristic 1.
 
     References: Golab, Özsu, section 5.4, "Hybrid Hash-NLJ".
     """
-    order = _ascending(bucket_sized(join), intervals)
-    return _trials(join, intervals).best(
-        [tuple(sorted(start, key=lambda each: _indexed(join.streams[each]))) for start in _both_starts(order)]
+    order = _order_by_join_size(shrink_to_buckets(join), intervals)
+    return _global_costs(join, intervals).best(
+        [tuple(sorted(start, key=lambda each: _is_indexed(join.streams[each]))) for start in _swap_first_two(order)]
     )
 
 
-def expensive_on_top(join: CommonAttribute, intervals: Intervals = EAGER) -> Found:
+def expensive_on_top(join: CommonAttribute, intervals: Intervals = EAGER) -> OrderResult:
     """Heuristic 7: windows whose comparisons cost more than the average near the top, dearest first, the rest by
     heuristics 1 and 2.
 
@@ -171,25 +174,28 @@ def expensive_on_top(join: CommonAttribute, intervals: Intervals = EAGER) -> Fou
 
     References: Golab, Özsu, section 5.4, "Expensive predicates".
     """
-    trials = _trials(join, intervals)
-    cheap_first = _moved_up(
-        trials, trials.best(_both_starts(_ascending(join, intervals))).order, _fast(join.streams), top=1
+    trials = _global_costs(join, intervals)
+    cheap_first = _move_up(
+        trials,
+        trials.best(_swap_first_two(_order_by_join_size(join, intervals))).order,
+        _list_fast_streams(join.streams),
+        top=1,
     ).order
     mean = fsum(stream.weight for stream in join.streams) / len(join.streams)
     dear = [each for each in cheap_first if join.streams[each].weight > mean * (1 + _EQUAL)]
-    return _moved_up(trials, cheap_first, sorted(dear, key=lambda each: -join.streams[each].weight), top=0)
+    return _move_up(trials, cheap_first, sorted(dear, key=lambda each: -join.streams[each].weight), top=0)
 
 
-def bucket_sized(join: CommonAttribute) -> CommonAttribute:
+def shrink_to_buckets(join: CommonAttribute) -> CommonAttribute:
     """The same join with each window as long as one of its buckets: T/b, or C/b rows.
 
     >>> bucket_sized(CommonAttribute((Stream(1, 100, 50, buckets=5), Stream(1, 100, 50)))).streams[0].window_s
     20.0
     """
-    return CommonAttribute(tuple(_one_bucket(stream) for stream in join.streams))
+    return CommonAttribute(tuple(_shrink_to_bucket(stream) for stream in join.streams))
 
 
-def rates_have_moved(before: Sequence[float], now: Sequence[float], threshold: float) -> bool:
+def have_rates_changed(before: Sequence[float], now: Sequence[float], threshold: float) -> bool:
     """Heuristic 8: whether any rate has changed by more than the share `threshold`, so that orders should be looked for
     again.
 
@@ -202,15 +208,15 @@ def rates_have_moved(before: Sequence[float], now: Sequence[float], threshold: f
     return any(abs(new - old) > threshold * old for old, new in zip(before, now, strict=True))
 
 
-def _trials(join: CommonAttribute, intervals: Intervals) -> Trials:
-    return Trials(lambda order: global_cost(join, order, intervals))
+def _global_costs(join: CommonAttribute, intervals: Intervals) -> OrderCosts:
+    return OrderCosts(lambda order: global_cost(join, order, intervals))
 
 
-def _origin_trials(join: CommonAttribute, origin: int, intervals: Intervals) -> Trials:
-    return Trials(lambda order: origin_comparisons(join, origin, order, intervals))
+def _origin_costs(join: CommonAttribute, origin: int, intervals: Intervals) -> OrderCosts:
+    return OrderCosts(lambda order: origin_comparisons(join, origin, order, intervals))
 
 
-def _ascending(join: CommonAttribute, intervals: Intervals) -> Order:
+def _order_by_join_size(join: CommonAttribute, intervals: Intervals) -> Order:
     """The smallest binary join, then always the window that leaves the fewest rows."""
     count = len(join.streams)
     order: Order = min(permutations(range(count), 2), key=lambda pair: intermediate_rows(join, pair, intervals))
@@ -220,18 +226,18 @@ def _ascending(join: CommonAttribute, intervals: Intervals) -> Order:
     return order
 
 
-def _both_starts(order: Order) -> list[Order]:
+def _swap_first_two(order: Order) -> list[Order]:
     return [order, (order[1], order[0], *order[2:])]
 
 
-def _fast(streams: Sequence[Stream]) -> list[int]:
+def _list_fast_streams(streams: Sequence[WindowedStream]) -> list[int]:
     """Streams faster than the average, the fastest first."""
     mean = fsum(stream.rows_per_s for stream in streams) / len(streams)
     fast = [each for each, stream in enumerate(streams) if stream.rows_per_s > mean * (1 + _EQUAL)]
     return sorted(fast, key=lambda each: -streams[each].rows_per_s)
 
 
-def _moved_up(trials: Trials, start: Order, movers: Iterable[int], top: int) -> Found:
+def _move_up(trials: OrderCosts, start: Order, movers: Iterable[int], top: int) -> OrderResult:
     """Lets each mover in turn take the best place between `top` and where it stands."""
     best = trials.best([start])
     for mover in movers:
@@ -243,24 +249,24 @@ def _moved_up(trials: Trials, start: Order, movers: Iterable[int], top: int) -> 
     return best
 
 
-def _lazy_order(join: CommonAttribute, origin: int, intervals: Intervals) -> Found:
+def _lazy_order(join: CommonAttribute, origin: int, intervals: Intervals) -> OrderResult:
     rows, _ = origin_rows(join, origin, intervals)
     resized = CommonAttribute(
         tuple(replace(each, window_s=None, window_rows=n) for each, n in zip(join.streams, rows, strict=True))
     )
-    trials = _origin_trials(join, origin, intervals)
-    start = trials.best(_both_starts(_ascending(resized, EAGER))).order
-    fast = [each for each in _fast(join.streams) if each != origin]
-    return _moved_up(trials, _moved_up(trials, start, fast, top=1).order, [origin], top=0)
+    trials = _origin_costs(join, origin, intervals)
+    start = trials.best(_swap_first_two(_order_by_join_size(resized, EAGER))).order
+    fast = [each for each in _list_fast_streams(join.streams) if each != origin]
+    return _move_up(trials, _move_up(trials, start, fast, top=1).order, [origin], top=0)
 
 
-def _one_bucket(stream: Stream) -> Stream:
+def _shrink_to_bucket(stream: WindowedStream) -> WindowedStream:
     if stream.window_s is None:
         return replace(stream, window_rows=stream.rows() / stream.buckets)
     return replace(stream, window_s=stream.window_s / stream.buckets)
 
 
-def _indexed(stream: Stream) -> bool:
+def _is_indexed(stream: WindowedStream) -> bool:
     return stream.buckets > 1 and stream.theta is None
 
 
@@ -301,7 +307,7 @@ class JoinGraph:
     (100.0, 300.0, 300.0)
     """
 
-    streams: tuple[Stream, ...]
+    streams: tuple[WindowedStream, ...]
     predicates: tuple[Predicate, ...]
 
     def __post_init__(self) -> None:
@@ -326,7 +332,7 @@ class JoinGraph:
         return any(predicate.between(outer, target) for predicate in self.predicates)
 
 
-def most_selective_next(graph: JoinGraph, origin: int, intervals: Intervals = EAGER) -> Found:
+def most_selective_next(graph: JoinGraph, origin: int, intervals: Intervals = EAGER) -> OrderResult:
     """Heuristic for different attributes: the origin first, then at each step the predicate that leaves the fewest
     rows.
 
@@ -338,23 +344,23 @@ def most_selective_next(graph: JoinGraph, origin: int, intervals: Intervals = EA
 
     References: Golab, Özsu, section 5.4.
     """
-    order = _from(graph, origin)
-    while windows := reachable(graph, order):
+    order = _start_order(graph, origin)
+    while windows := reachable_windows(graph, order):
         order = min(
             ((*order, window) for window in windows), key=partial(intermediate_rows, graph, intervals=intervals)
         )
-    return Found(order, origin_comparisons(graph, origin, order, intervals), looked_at=1)
+    return OrderResult(order, origin_comparisons(graph, origin, order, intervals), looked_at=1)
 
 
-def exhaustive_from(graph: JoinGraph, origin: int, intervals: Intervals = EAGER) -> Found:
+def search_orders_from(graph: JoinGraph, origin: int, intervals: Intervals = EAGER) -> OrderResult:
     """The cheapest of all orders that start at this origin and follow the graph."""
-    orders = [_from(graph, origin)]
+    orders = [_start_order(graph, origin)]
     for _ in range(len(graph.streams) - 1):
-        orders = [(*order, window) for order in orders for window in reachable(graph, order)]
-    return Trials(lambda order: origin_comparisons(graph, origin, order, intervals)).best(orders)
+        orders = [(*order, window) for order in orders for window in reachable_windows(graph, order)]
+    return OrderCosts(lambda order: origin_comparisons(graph, origin, order, intervals)).best(orders)
 
 
-def reachable(graph: JoinGraph, order: Order) -> list[int]:
+def reachable_windows(graph: JoinGraph, order: Order) -> list[int]:
     """The windows that may come next: those a predicate ties to the order so far, or all that are left where there is
     none.
     """
@@ -362,7 +368,7 @@ def reachable(graph: JoinGraph, order: Order) -> list[int]:
     return [each for each in left if graph.ties(order, each)] or left
 
 
-def _from(graph: JoinGraph, origin: int) -> Order:
+def _start_order(graph: JoinGraph, origin: int) -> Order:
     if not 0 <= origin < len(graph.streams):
         raise PlanError(f"there is no stream {origin} among {len(graph.streams)}")
     return (origin,)
@@ -371,7 +377,7 @@ def _from(graph: JoinGraph, origin: int) -> Order:
 MOST_STREAMS = 14
 
 
-def best_order_from(join: Join, origin: int, intervals: Intervals = EAGER) -> Found:
+def best_order_from(join: Join, origin: int, intervals: Intervals = EAGER) -> OrderResult:
     """The cheapest order with the origin outermost: Eager and Lazy Multi-Way NLJ, Multi-Way Hash Join, hybrid.
 
     `looked_at` counts the extensions of a partial order by one window.
@@ -381,15 +387,15 @@ def best_order_from(join: Join, origin: int, intervals: Intervals = EAGER) -> Fo
     >>> best_order_from(four, origin=3)
     Found(order=(3, 0, 1, 2), cost=6000.0, looked_at=12)
     """
-    return _best(join, origin, intervals, [(origin,)])
+    return _search_subsets(join, origin, intervals, [(origin,)])
 
 
-def best_order_anywhere(join: Join, origin: int, intervals: Intervals = EAGER) -> Found:
+def best_order_anywhere(join: Join, origin: int, intervals: Intervals = EAGER) -> OrderResult:
     """The cheapest order with the origin's new rows at any place: General Lazy Multi-Way NLJ."""
-    return _best(join, origin, intervals, [(each,) for each in range(len(join.streams))])
+    return _search_subsets(join, origin, intervals, [(each,) for each in range(len(join.streams))])
 
 
-def _best(join: Join, origin: int, intervals: Intervals, starts: list[Order]) -> Found:
+def _search_subsets(join: Join, origin: int, intervals: Intervals, starts: list[Order]) -> OrderResult:
     count = len(join.streams)
     if count > MOST_STREAMS:
         raise PlanError(
@@ -409,4 +415,4 @@ def _best(join: Join, origin: int, intervals: Intervals, starts: list[Order]) ->
                 longer[members | {target}] = min(longer.get(members | {target}, candidate), candidate)
         best = longer
     ((cost, order),) = best.values()
-    return Found(order, executions_per_s * cost, looked_at)
+    return OrderResult(order, executions_per_s * cost, looked_at)

@@ -60,7 +60,7 @@ PAPER_WEIGHTS = Weights(
 )
 
 
-def fitted_weight(touched_rows: Sequence[float], seconds: Sequence[float]) -> float:
+def fit_weight(touched_rows: Sequence[float], seconds: Sequence[float]) -> float:
     """Fit the weight for which `touched rows · weight` is closest to measured seconds.
 
     Least squares through the origin. Pass the points of a probe-only workload at rising rates for P, of an update-only
@@ -87,7 +87,7 @@ LETTERS = {"N": "list", "H": "hash", "B": "btree", "T": "ttree"}
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class WindowLoad:
     """Load of one window of `rows` rows, filled at `arrivals_per_s` and probed at `probes_per_s`."""
 
     rows: float
@@ -116,12 +116,12 @@ class TwoStreams:
         check_positive(self.b_per_s, "the rate of stream B")
 
     @property
-    def loads(self) -> tuple[Load, Load]:
+    def loads(self) -> tuple[WindowLoad, WindowLoad]:
         """Loads of window A and window B: each is filled by its own stream and probed by the other."""
-        return Load(self.rows_a, self.a_per_s, self.b_per_s), Load(self.rows_b, self.b_per_s, self.a_per_s)
+        return WindowLoad(self.rows_a, self.a_per_s, self.b_per_s), WindowLoad(self.rows_b, self.b_per_s, self.a_per_s)
 
 
-def list_cost(load: Load, weights: Weights) -> float:
+def list_cost(load: WindowLoad, weights: Weights) -> float:
     """Estimate the cost of a list: a probe touches every row of the window, an update touches one.
 
     >>> round(list_cost(Load(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
@@ -132,7 +132,7 @@ def list_cost(load: Load, weights: Weights) -> float:
     return _cost(load, weights.list, probe_rows=load.rows, update_rows=1)
 
 
-def hash_cost(load: Load, weights: Weights) -> float:
+def hash_cost(load: WindowLoad, weights: Weights) -> float:
     """Estimate the cost of a hash index: a probe touches the rows of one bucket, an update touches one row.
 
     Buckets keep arrival order, so an update finds the oldest row at once.
@@ -145,7 +145,7 @@ def hash_cost(load: Load, weights: Weights) -> float:
     return _cost(load, weights.hash, probe_rows=min(weights.bucket_rows, load.rows), update_rows=1)
 
 
-def btree_cost(load: Load, weights: Weights) -> float:
+def btree_cost(load: WindowLoad, weights: Weights) -> float:
     """Estimate the cost of a B+tree: a probe or an update visits one node per level, with a binary search in each.
 
     >>> round(btree_cost(Load(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
@@ -157,7 +157,7 @@ def btree_cost(load: Load, weights: Weights) -> float:
     return _cost(load, weights.btree, probe_rows=touched, update_rows=touched)
 
 
-def ttree_cost(load: Load, weights: Weights) -> float:
+def ttree_cost(load: WindowLoad, weights: Weights) -> float:
     """Estimate the cost of a T-tree: 1.5 comparisons per node on the path, then a search in one node.
 
     Probes and updates cost the same. The path has one node less than the height of the tree.
@@ -195,12 +195,12 @@ def ttree_path_rows(rows: float, node_rows: int) -> float:
 STRUCTURE_COSTS = {"list": list_cost, "hash": hash_cost, "btree": btree_cost, "ttree": ttree_cost}
 
 
-def structure_cost(structure: str, load: Load, weights: Weights = PAPER_WEIGHTS) -> float:
+def structure_cost(structure: str, load: WindowLoad, weights: Weights = PAPER_WEIGHTS) -> float:
     """Estimate the cost per unit of time of a window in the structure of this name or letter."""
-    return STRUCTURE_COSTS[_name(structure)](load, weights)
+    return STRUCTURE_COSTS[_structure_name(structure)](load, weights)
 
 
-def index_cost(index: Index, load: Load, weights: Weights) -> float:
+def index_cost(index: Index, load: WindowLoad, weights: Weights) -> float:
     """Estimate the cost per unit of time of a window under a plan's index, with its own buckets or node size.
 
     >>> round(index_cost(Index("hash", 50), Load(rows=500, arrivals_per_s=998, probes_per_s=2), PAPER_WEIGHTS), 4)
@@ -238,7 +238,7 @@ def best_pair(streams: TwoStreams, weights: Weights = PAPER_WEIGHTS, letters: st
     return "".join(min(letters, key=lambda letter: structure_cost(letter, load, weights)) for load in streams.loads)
 
 
-def crossing(first: str, second: str, rows: float, weights: Weights = PAPER_WEIGHTS) -> float:
+def crossing_ratio(first: str, second: str, rows: float, weights: Weights = PAPER_WEIGHTS) -> float:
     """Return the probes per arrival at which two structures on a window of `rows` cost the same.
 
     Costs are linear in both rates, so there is at most one such ratio. Raise `PlanError` if there is none.
@@ -248,13 +248,15 @@ def crossing(first: str, second: str, rows: float, weights: Weights = PAPER_WEIG
 
     References: Kang, Naughton, Viglas, eqs. 8 to 11.
     """
-    ratio = _crossing_or_none(first, second, rows, weights)
+    ratio = _find_crossing(first, second, rows, weights)
     if ratio is None:
-        raise PlanError(f"{_name(first)} and {_name(second)} never cost the same on a window of {rows} rows")
+        raise PlanError(
+            f"{_structure_name(first)} and {_structure_name(second)} never cost the same on a window of {rows} rows"
+        )
     return ratio
 
 
-def winners(
+def best_pairs_by_ratio(
     rows_a: float, rows_b: float, weights: Weights = PAPER_WEIGHTS, letters: str = "NHT"
 ) -> tuple[tuple[str, float], ...]:
     """Return the best pair for every ratio λa/λb from 0 up, each with the ratio up to which it is best.
@@ -265,8 +267,8 @@ def winners(
     References: Kang, Naughton, Viglas, Figure 2.
     """
     # b probes window A, so the ratio of window A is inverted
-    on_a = {1 / ratio for ratio in _crossings(rows_a, weights, letters)}
-    ratios = sorted(on_a | set(_crossings(rows_b, weights, letters)))
+    on_a = {1 / ratio for ratio in _list_crossings(rows_a, weights, letters)}
+    ratios = sorted(on_a | set(_list_crossings(rows_b, weights, letters)))
     edges = [0.0, *ratios, 2 * ratios[-1] if ratios else 1.0]
     between = [((low + high) / 2, high) for low, high in pairwise(edges)]
     found = [(best_pair(TwoStreams(rows_a, rows_b, ratio, 1.0), weights, letters), up_to) for ratio, up_to in between]
@@ -274,19 +276,22 @@ def winners(
     return tuple(each for each, after in zip(found, [*found[1:], ("", 0.0)], strict=True) if each[0] != after[0])
 
 
-def _crossings(rows: float, weights: Weights, letters: str) -> list[float]:
-    ratios = [_crossing_or_none(first, second, rows, weights) for first, second in combinations(letters, 2)]
+def _list_crossings(rows: float, weights: Weights, letters: str) -> list[float]:
+    ratios = [_find_crossing(first, second, rows, weights) for first, second in combinations(letters, 2)]
     return [ratio for ratio in ratios if ratio is not None]
 
 
-def _crossing_or_none(first: str, second: str, rows: float, weights: Weights) -> float | None:
-    probing, updating = Load(rows, arrivals_per_s=0, probes_per_s=1), Load(rows, arrivals_per_s=1, probes_per_s=0)
+def _find_crossing(first: str, second: str, rows: float, weights: Weights) -> float | None:
+    probing, updating = (
+        WindowLoad(rows, arrivals_per_s=0, probes_per_s=1),
+        WindowLoad(rows, arrivals_per_s=1, probes_per_s=0),
+    )
     more_to_probe = structure_cost(first, probing, weights) - structure_cost(second, probing, weights)
     less_to_update = structure_cost(second, updating, weights) - structure_cost(first, updating, weights)
     return less_to_update / more_to_probe if more_to_probe * less_to_update > 0 else None
 
 
-def _cost(load: Load, weights: StructureWeights, probe_rows: float, update_rows: float) -> float:
+def _cost(load: WindowLoad, weights: StructureWeights, probe_rows: float, update_rows: float) -> float:
     """Add probes and updates. Each arrival is inserted once and expired once, hence the 2."""
     return load.probes_per_s * probe_rows * weights.probe_s + 2 * load.arrivals_per_s * update_rows * weights.update_s
 
@@ -299,7 +304,7 @@ def _ceil_log(value: int, base: int) -> int:
     return power
 
 
-def _name(structure: str) -> str:
+def _structure_name(structure: str) -> str:
     name = LETTERS.get(structure, structure)
     if name not in STRUCTURE_COSTS:
         raise PlanError(

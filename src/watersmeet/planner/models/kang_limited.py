@@ -24,7 +24,7 @@ class Pair(NamedTuple):
     b: float
 
 
-NOTHING = Pair(0.0, 0.0)
+NO_MINIMUM = Pair(0.0, 0.0)
 
 #: Rounds in which probes and windows are improved in turn.
 _VARIANCE_ROUNDS = 20
@@ -78,7 +78,7 @@ MEMORY_STRATEGIES: dict[str, Callable[[LimitedJoin], Pair]] = {
 }
 
 
-def served_rates(join: LimitedJoin, service_per_s: float, strategy: str, at_least: Pair = NOTHING) -> Pair:
+def served_rates(join: LimitedJoin, service_per_s: float, strategy: str, at_least: Pair = NO_MINIMUM) -> Pair:
     """Divide the service rate `service_per_s` (μ) into probes per second of each stream, by the named strategy.
 
     >>> served_rates(LimitedJoin(Pair(800, 200), Pair(100, 200), 0.01), 100, "by rate")
@@ -86,10 +86,10 @@ def served_rates(join: LimitedJoin, service_per_s: float, strategy: str, at_leas
 
     References: Kang, Naughton, Viglas, eq. 13.
     """
-    return divide(service_per_s, _strategy(CPU_STRATEGIES, strategy)(join), at_least, at_most=join.rows_per_s)
+    return divide_total(service_per_s, _strategy(CPU_STRATEGIES, strategy)(join), at_least, at_most=join.rows_per_s)
 
 
-def kept_rows(join: LimitedJoin, memory_rows: float, strategy: str, at_least: Pair = NOTHING) -> Pair:
+def kept_rows(join: LimitedJoin, memory_rows: float, strategy: str, at_least: Pair = NO_MINIMUM) -> Pair:
     """Divide the memory `memory_rows` (M) into rows stored of each window, by the named strategy.
 
     >>> kept_rows(LimitedJoin(Pair(10, 50), Pair(1000, 1000), 0.005), 1000, "MaxA")
@@ -97,10 +97,10 @@ def kept_rows(join: LimitedJoin, memory_rows: float, strategy: str, at_least: Pa
 
     References: Kang, Naughton, Viglas, eq. 15.
     """
-    return divide(memory_rows, _strategy(MEMORY_STRATEGIES, strategy)(join), at_least, at_most=join.window_rows)
+    return divide_total(memory_rows, _strategy(MEMORY_STRATEGIES, strategy)(join), at_least, at_most=join.window_rows)
 
 
-def best_served_rates(join: LimitedJoin, service_per_s: float, at_least: Pair = NOTHING) -> Pair:
+def best_served_rates(join: LimitedJoin, service_per_s: float, at_least: Pair = NO_MINIMUM) -> Pair:
     """Give all probes beyond the other stream's minimum to the stream that probes the larger window.
 
     The output grows by σ(B − A) per probe moved.
@@ -113,7 +113,7 @@ def best_served_rates(join: LimitedJoin, service_per_s: float, at_least: Pair = 
     return served_rates(join, service_per_s, "MaxA" if join.window_rows.b >= join.window_rows.a else "MaxB", at_least)
 
 
-def best_kept_rows(join: LimitedJoin, memory_rows: float, at_least: Pair = NOTHING) -> Pair:
+def best_kept_rows(join: LimitedJoin, memory_rows: float, at_least: Pair = NO_MINIMUM) -> Pair:
     """Give all memory beyond the other stream's minimum to the window of the slower stream.
 
     The output grows by σ(λb − λa) per row moved.
@@ -144,8 +144,8 @@ def best_allocation(
     join: LimitedJoin,
     service_per_s: float,
     memory_rows: float,
-    at_least_per_s: Pair = NOTHING,
-    at_least_rows: Pair = NOTHING,
+    at_least_per_s: Pair = NO_MINIMUM,
+    at_least_rows: Pair = NO_MINIMUM,
 ) -> Allocation:
     """Return the allocation with the highest output when both CPU and memory are limited.
 
@@ -173,8 +173,8 @@ def least_variance_allocation(
     join: LimitedJoin,
     service_per_s: float,
     memory_rows: float,
-    at_least_per_s: Pair = NOTHING,
-    at_least_rows: Pair = NOTHING,
+    at_least_per_s: Pair = NO_MINIMUM,
+    at_least_rows: Pair = NO_MINIMUM,
 ) -> Allocation:
     """Divide probes and memory so that the estimated number of pairs has the smallest variance.
 
@@ -190,7 +190,7 @@ def least_variance_allocation(
     Pair(a=80.0, b=20.0)
 
     """
-    windows = divide(memory_rows, join.window_rows, at_least_rows, at_most=join.window_rows)
+    windows = divide_total(memory_rows, join.window_rows, at_least_rows, at_most=join.window_rows)
     probes = join.rows_per_s
     for _ in range(_VARIANCE_ROUNDS):
         held = [
@@ -198,15 +198,15 @@ def least_variance_allocation(
         ]
         needed = [math.sqrt(full / share) for full, share in zip(join.window_rows, held, strict=True)]
         proportion = Pair(*(rate * need for rate, need in zip(join.rows_per_s, reversed(needed), strict=True)))
-        probes = divide(service_per_s, proportion, at_least_per_s, at_most=join.rows_per_s)
+        probes = divide_total(service_per_s, proportion, at_least_per_s, at_most=join.rows_per_s)
         served = [max(probing / rate, _MIN_SHARE) for probing, rate in zip(probes, join.rows_per_s, strict=True)]
         needed = [math.sqrt(rate / share) for rate, share in zip(join.rows_per_s, served, strict=True)]
         proportion = Pair(*(full * need for full, need in zip(join.window_rows, reversed(needed), strict=True)))
-        windows = divide(memory_rows, proportion, at_least_rows, at_most=join.window_rows)
+        windows = divide_total(memory_rows, proportion, at_least_rows, at_most=join.window_rows)
     return allocate(join, probes, windows)
 
 
-def divide(total: float, proportion: Pair, at_least: Pair, at_most: Pair) -> Pair:
+def divide_total(total: float, proportion: Pair, at_least: Pair, at_most: Pair) -> Pair:
     """Divide `total` in the given proportion, within the minimum and maximum of each side.
 
     The excess of one side goes to the other. If both proportions are zero, both sides get the same.

@@ -135,7 +135,7 @@ class Profile:
             saved = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise InputError(f"a profile must be JSON: {error}") from error
-        return cls(**_values(saved))
+        return cls(**_parse_values(saved))
 
 
 SCALARS = (
@@ -158,23 +158,23 @@ STRUCTURES = ("list", "hash", "btree", "ttree", "runs")
 _TEXTS = ("name", "unit", "source")
 
 
-def _values(saved: object) -> dict[str, Any]:
-    known = _object(saved, "a profile", (*_TEXTS, *STRUCTURES, *SCALARS, "early", "spark"))
+def _parse_values(saved: object) -> dict[str, Any]:
+    known = _require_object(saved, "a profile", (*_TEXTS, *STRUCTURES, *SCALARS, "early", "spark"))
     values: dict[str, Any] = {}
     for key, value in known.items():
         if key in STRUCTURES:
             values[key] = Structure(
-                **_object(value, f"the structure {key}", tuple(each.name for each in fields(Structure)))
+                **_require_object(value, f"the structure {key}", tuple(each.name for each in fields(Structure)))
             )
         elif key == "early":
             values[key] = EarlyWeights(
-                **_object(
+                **_require_object(
                     value, "the aggregation's part of a profile", tuple(each.name for each in fields(EarlyWeights))
                 )
             )
         elif key == "spark":
             values[key] = SparkCosts(
-                **_object(value, "Spark's part of a profile", tuple(each.name for each in fields(SparkCosts)))
+                **_require_object(value, "Spark's part of a profile", tuple(each.name for each in fields(SparkCosts)))
             )
         elif key in _TEXTS and not isinstance(value, str):
             raise InputError(f"the {key} of a profile must be text, got {value!r}")
@@ -187,7 +187,7 @@ def _values(saved: object) -> dict[str, Any]:
     return values
 
 
-def _object(value: object, what: str, keys: tuple[str, ...]) -> dict[str, Any]:
+def _require_object(value: object, what: str, keys: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InputError(f"{what} must be a JSON object, got {value!r}")
     if unknown := sorted(set(value) - set(keys)):
@@ -195,17 +195,17 @@ def _object(value: object, what: str, keys: tuple[str, ...]) -> dict[str, Any]:
     return value
 
 
-def _of_paper(weights: StructureWeights) -> Structure:
+def _from_paper(weights: StructureWeights) -> Structure:
     return Structure(weights.probe_s, weights.update_s)
 
 
 KANG = Profile(
     "kang-2003",
     unit="the paper's own",
-    list=_of_paper(PAPER_WEIGHTS.list),
-    hash=_of_paper(PAPER_WEIGHTS.hash),
-    btree=_of_paper(PAPER_WEIGHTS.btree),
-    ttree=_of_paper(PAPER_WEIGHTS.ttree),
+    list=_from_paper(PAPER_WEIGHTS.list),
+    hash=_from_paper(PAPER_WEIGHTS.hash),
+    btree=_from_paper(PAPER_WEIGHTS.btree),
+    ttree=_from_paper(PAPER_WEIGHTS.ttree),
     source="Kang, Naughton, Viglas, eq. 7; bucket of 10 rows, node of 100",
 )
 COMPARISONS = Profile(

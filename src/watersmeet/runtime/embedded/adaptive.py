@@ -28,9 +28,9 @@ from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.explain import Explanation
 from watersmeet.planner.models.ayad_drops import SheddingPolicy
-from watersmeet.planner.overload import Situation
-from watersmeet.planner.plan_cost import Budget, Costed, PlanCost
-from watersmeet.planner.workload import Arriving
+from watersmeet.planner.overload import CostingContext
+from watersmeet.planner.plan_cost import Budget, CostedPlan, PlanCost
+from watersmeet.planner.workload import ArrivalPattern
 from watersmeet.runtime.planning import (
     MAX_COUNTED_ROWS,
     MIN_PLANNING_ROWS,
@@ -178,13 +178,13 @@ class AdaptivePlanner:
         if not reason:
             self._known = known if known.work_per_row else replace(known, work_per_row=signals.work_per_row)
             return None
-        decided = self._make_decision(reason, signals)
-        self.decisions.append(decided)
-        self.planned_rows, self.plan = self._seen_rows, decided.plan
+        decision = self._make_decision(reason, signals)
+        self.decisions.append(decision)
+        self.planned_rows, self.plan = self._seen_rows, decision.plan
         self._known = (
-            replace(signals, work_per_row=0.0) if decided.changed else signals
+            replace(signals, work_per_row=0.0) if decision.changed else signals
         )  # the work per row depends on the plan
-        return decided.plan if decided.changed else None
+        return decision.plan if decision.changed else None
 
     def record_work(self, rows: int, tally: WorkCounters) -> None:
         """Record the work of joining a batch of this many rows."""
@@ -237,14 +237,14 @@ class AdaptivePlanner:
             best.cost.cpu_per_s,
         )
 
-    def _cost_running_plan(self, about: Explanation) -> Costed:
+    def _cost_running_plan(self, about: Explanation) -> CostedPlan:
         """Return the running plan with its current cost.
 
         For an aggregation, every placement of early aggregation is costed anyway.
         """
         if self.bound.is_aggregation:
             return next(each for each in (about.chosen, *about.others) if set(each.plan.early) == set(self.plan.early))
-        now = Situation(about.config, about.workload, about.profile, self.budget)
+        now = CostingContext(about.config, about.workload, about.profile, self.budget)
         return now.pinned(self.plan, build_drop_boxes(self.bound, self.plan))
 
     def _is_switch_worthwhile(self, running: PlanCost, best: PlanCost) -> bool:
@@ -268,13 +268,13 @@ class AdaptivePlanner:
             sample,
             {},
             budget=self.budget,
-            arriving=Arriving(signals.batch_s),
+            arriving=ArrivalPattern(signals.batch_s),
             rates=rates,
             wishes=self.wishes,
         )
 
 
-def _pick_target_plan(about: Explanation) -> Costed:
+def _pick_target_plan(about: Explanation) -> CostedPlan:
     """Return the approximate plan if nothing keeps up and rows may be shed; else the cheapest plan."""
     if about.remedies is not None and about.remedies.approximation is not None:
         return about.remedies.approximation.costed

@@ -42,7 +42,7 @@ from watersmeet.operators.window_join.state import JoinState, empty_state
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
 from watersmeet.operators.window_join.work_counters import WorkCounters
 from watersmeet.planner.models.kang_limited import (
-    NOTHING,
+    NO_MINIMUM,
     Allocation,
     LimitedJoin,
     Pair,
@@ -55,8 +55,6 @@ from watersmeet.planner.models.kang_limited import (
 from watersmeet.planner.workload import Workload, length_to_seconds
 from watersmeet.runtime.embedded.run import EmbeddedRun, Sources, bind_query, collect_lateness, start_run
 from watersmeet.runtime.watermark import Watermark
-
-Shares = RoleShares
 
 #: Name of the strategy that uses the optimum by formula.
 BEST = "best"
@@ -71,8 +69,8 @@ class Limits:
 
     service_per_s: float = float("inf")
     memory_rows: float = float("inf")
-    least_per_s: Pair = NOTHING
-    least_rows: Pair = NOTHING
+    least_per_s: Pair = NO_MINIMUM
+    least_rows: Pair = NO_MINIMUM
 
 
 def divide_resources(
@@ -117,13 +115,13 @@ def build_limited_join(workload: Workload, config: JoinConfig) -> LimitedJoin:
     return LimitedJoin(rates, windows, min(1.0, share))
 
 
-def compute_shares(join: LimitedJoin, allocation: Allocation) -> tuple[Shares, Shares]:
+def compute_shares(join: LimitedJoin, allocation: Allocation) -> tuple[RoleShares, RoleShares]:
     """Return the shares of A and of B that an allocation of rates and rows amounts to."""
     probes = [
         _compute_share(served, rate) for served, rate in zip(allocation.probes_per_s, join.rows_per_s, strict=True)
     ]
     windows = [_compute_share(kept, rows) for kept, rows in zip(allocation.window_rows, join.window_rows, strict=True)]
-    a, b = (Shares(probe, window) for probe, window in zip(probes, windows, strict=True))
+    a, b = (RoleShares(probe, window) for probe, window in zip(probes, windows, strict=True))
     return a, b
 
 
@@ -133,7 +131,7 @@ def _compute_share(part: float, whole: float) -> float:
 
 
 def collect_allocated(
-    query: Query, sources: Sources, shares: Mapping[str, Shares], plan: Plan | None = None, seed: int = 0
+    query: Query, sources: Sources, shares: Mapping[str, RoleShares], plan: Plan | None = None, seed: int = 0
 ) -> pa.Table:
     """Return all rows that kept probing rows find among the kept window rows; shares are given by alias.
 
@@ -163,12 +161,12 @@ def collect_within_limits(
     allocation = divide_resources(join, limits, probes, windows, best)
     shares = dict(zip(query.aliases, compute_shares(join, allocation), strict=True))
     rows = collect_allocated(query, sources, shares, seed=seed)
-    about = {
+    description = {
         "shares": {alias: asdict(each) for alias, each in shares.items()},
         "output_rows_per_s": allocation.output_rows_per_s,
     }
     known = json.loads((rows.schema.metadata or {}).get(b"watersmeet", b"{}"))
-    return rows.replace_schema_metadata({"watersmeet": json.dumps({**known, "allocation": about})})
+    return rows.replace_schema_metadata({"watersmeet": json.dumps({**known, "allocation": description})})
 
 
 @dataclass
@@ -196,52 +194,62 @@ class AllocatedRun(EmbeddedRun):
     def result(self) -> pa.Schema:
         return self.config.result if self.aggregation is None else self.aggregation.config.result
 
-    def _shed_rows(self, name: str, delta: InputBatch) -> InputBatch:
+    def _shed_rows(self, name: str, input_batch: InputBatch) -> InputBatch:
         """Return the rows kept in at least one role, and the late ones."""
         number = next(each.number for each in self.config.inputs if each.name == name)
-        kept = np.any([direction.boxes[number].select_kept(delta.table) for direction in self.directions], axis=0)
-        return delta.filter(kept | (delta.times < self.watermark.value_us))
+        kept = np.any([direction.boxes[number].select_kept(input_batch.table) for direction in self.directions], axis=0)
+        return input_batch.filter(kept | (input_batch.times < self.watermark.value_us))
 
-    def _step(self, deltas: dict[int, InputBatch], future_us: int) -> BatchResult:
-        mark = self.watermark.value_us
-        timely = [int(delta.times.max()) for delta in deltas.values() if len(delta) and int(delta.times.max()) >= mark]
-        self.largest_us = max([self.largest_us, *timely])
+    def _step(self, input_batches: dict[int, InputBatch], future_us: int) -> BatchResult:
+        watermark_us = self.watermark.value_us
+        newest_times = [
+            int(input_batch.times.max())
+            for input_batch in input_batches.values()
+            if len(input_batch) and int(input_batch.times.max()) >= watermark_us
+        ]
+        self.largest_us = max([self.largest_us, *newest_times])
         results: list[pa.RecordBatch] = []
         steps: list[BatchResult] = []
         for prober, direction in enumerate(self.directions):
-            kept = {i: add_hidden_columns(shed_rows(delta, direction.boxes[i], mark)) for i, delta in deltas.items()}
-            stepped = join_batch(direction.config, direction.state, kept, mark, future_us)
-            direction.state = stepped.state
+            kept = {
+                i: add_hidden_columns(shed_rows(input_batch, direction.boxes[i], watermark_us))
+                for i, input_batch in input_batches.items()
+            }
+            outcome = join_batch(direction.config, direction.state, kept, watermark_us, future_us)
+            direction.state = outcome.state
             results += (
-                stepped.results
+                outcome.results
                 if self.aggregation is None
-                else [mark_direction(batch, prober) for batch in stepped.results]
+                else [mark_direction(batch, prober) for batch in outcome.results]
             )
-            steps.append(stepped)
+            steps.append(outcome)
         if self.aggregation is not None:
             results = self.aggregation.step(results, self.largest_us, future_us)
         self.state = self.directions[0].state
-        return replace(steps[0], results=results, counters=_combine_counters(deltas, steps, results))
+        return replace(steps[0], results=results, counters=_combine_counters(input_batches, steps, results))
 
 
 def start_allocated(
-    query: Query, sources: Sources, shares: Mapping[str, Shares], plan: Plan | None, seed: int
+    query: Query, sources: Sources, shares: Mapping[str, RoleShares], plan: Plan | None, seed: int
 ) -> EmbeddedRun:
     """Start a run of the query with these shares by alias; an exact run for an aggregation that sheds nothing."""
     _check_two_streams(query)
     bound = bind_query(query, sources)
     for source in bound.sources:
         _check_range_window(source)
-    ours = tuple(shares.get(source.alias, Shares()) for source in bound.sources)
-    if bound.is_aggregation and all(each.keep_all_rows for each in ours):
+    shares_by_input = tuple(shares.get(source.alias, RoleShares()) for source in bound.sources)
+    if bound.is_aggregation and all(each.keep_all_rows for each in shares_by_input):
         return start_run(query, sources, plan)
     aggregation = None
     joined = replace(bound, sources=tuple(map(declare_hidden_fields, bound.sources)))
     if bound.is_aggregation:
-        _check_chances(bound, ours)
+        _check_chances(bound, shares_by_input)
         estimated = build_shed_config(bound, {})
-        aggregation, joined = AllocatedAggregation(estimated, shares=(ours[0], ours[1])), estimated.bound
-    first, second = (_build_direction(joined, prober, ours, plan or Plan(), seed) for prober in (0, 1))
+        aggregation, joined = (
+            AllocatedAggregation(estimated, shares=(shares_by_input[0], shares_by_input[1])),
+            estimated.bound,
+        )
+    first, second = (_build_direction(joined, prober, shares_by_input, plan or Plan(), seed) for prober in (0, 1))
     watermark = Watermark.start(collect_lateness(first.config, sources))
     tally = WorkCounters(len(first.config.inputs))
     return AllocatedRun(
@@ -257,7 +265,7 @@ def start_allocated(
     )
 
 
-def _build_direction(joined: BoundQuery, prober: int, shares: Sequence[Shares], plan: Plan, seed: int) -> Direction:
+def _build_direction(joined: BoundQuery, prober: int, shares: Sequence[RoleShares], plan: Plan, seed: int) -> Direction:
     """Build the join of the pairs whose later row is the prober's; of equal times the first stream's row probes."""
     probing, held = joined.sources[prober], joined.sources[1 - prober]
     earlier = Comparison("<=" if prober == 0 else "<", Column(TIME, held.alias), Column(TIME, probing.alias))
@@ -275,7 +283,7 @@ def _build_direction(joined: BoundQuery, prober: int, shares: Sequence[Shares], 
     return Direction(config, empty_state(config), (first, second))
 
 
-def make_role_drop_box(stream: str, role: str, shares: Shares, seed: int) -> DropBox:
+def make_role_drop_box(stream: str, role: str, shares: RoleShares, seed: int) -> DropBox:
     """Return the drop box of a stream's rows in one role.
 
     Seeds differ by role, so a row's two draws are independent.
@@ -284,14 +292,14 @@ def make_role_drop_box(stream: str, role: str, shares: Shares, seed: int) -> Dro
 
 
 def _combine_counters(
-    deltas: Mapping[int, InputBatch], steps: Sequence[BatchResult], results: Sequence[pa.RecordBatch]
+    input_batches: Mapping[int, InputBatch], steps: Sequence[BatchResult], results: Sequence[pa.RecordBatch]
 ) -> BatchCounters:
     """Combine the counters of both directions. Each direction sees all late rows; each row arrived once."""
     one = steps[0].counters
     tally = WorkCounters(len(one.arrived))
     for each in steps:
         tally.add(each.counters.tally)
-    arrived = tuple(len(deltas[i]) if i in deltas else 0 for i in range(len(one.arrived)))
+    arrived = tuple(len(input_batches[i]) if i in input_batches else 0 for i in range(len(one.arrived)))
     return BatchCounters(arrived, one.late, sum(batch.num_rows for batch in results), tally)
 
 
@@ -319,7 +327,7 @@ def _window_lengths_us(bounds: DifferenceBounds) -> tuple[int, int]:
     return bounds.later_by_us[0][1], bounds.later_by_us[1][0]
 
 
-def _check_chances(bound: BoundQuery, shares: Sequence[Shares]) -> None:
+def _check_chances(bound: BoundQuery, shares: Sequence[RoleShares]) -> None:
     """Refuse shares that keep no pair of a direction: without a sample there is nothing to scale up.
 
     The second stream finds no pairs where its rows are never later: of equal times the first stream's row probes.

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import Query
-from watersmeet.algebra.render import query_text
+from watersmeet.algebra.render import format_query
 from watersmeet.checkpoint.contents import BatchInputs, BatchRecord, RunIdentity, batch_path, find_input_problems
 from watersmeet.checkpoint.framing import DamagedFileError
 from watersmeet.checkpoint.owner import OutputOwner, check_output_owner, claim_output
@@ -81,7 +81,7 @@ def run_incremental(
     job: IncrementalJob,
     stop: threading.Event,
     observe: Observer,
-    started: Callable[[EmbeddedRun], None] = lambda run: None,
+    on_start: Callable[[EmbeddedRun], None] = lambda run: None,
 ) -> JobProgress:
     """Run until `stop` is set or, without `follow`, until all files are read.
 
@@ -89,7 +89,7 @@ def run_incremental(
     """
     checkpoint = Checkpoint(job.checkpoint, _identify_run(job)) if job.checkpoint is not None else None
     try:
-        return _run_batches(job, checkpoint, stop, observe, started)
+        return _run_batches(job, checkpoint, stop, observe, on_start)
     finally:
         if checkpoint is not None:
             checkpoint.close()
@@ -100,7 +100,7 @@ def _run_batches(
     checkpoint: Checkpoint | None,
     stop: threading.Event,
     observe: Observer,
-    started: Callable[[EmbeddedRun], None],
+    on_start: Callable[[EmbeddedRun], None],
 ) -> JobProgress:
     progress = JobProgress()
     owner = checkpoint.owner if checkpoint is not None else OutputOwner(uuid.uuid4().hex, None)
@@ -112,7 +112,7 @@ def _run_batches(
         claim_output(Path(job.out), owner)
     run = progress.run = embedded.start_run(job.query, job.sources, plan)
     batch, pending = _resume(job, checkpoint, run, progress)
-    started(run)
+    on_start(run)
     while not stop.is_set() or pending:
         files = pending.pop(0) if pending else _choose_next_files(job, checkpoint, batch)
         if files is None:
@@ -134,9 +134,9 @@ def _check_output(job: IncrementalJob, checkpoint: Checkpoint | None, owner: Out
     if checkpoint is not None and newest > checkpoint.last_record:
         # A record is written before its rows. The batch would be chosen again, perhaps with other files, and rows would
         # be duplicated.
-        lost = batch_path(checkpoint.path, checkpoint.last_record + 1)
+        missing = batch_path(checkpoint.path, checkpoint.last_record + 1)
         raise DamagedFileError(
-            lost,
+            missing,
             f'is missing, but "{job.out}" holds rows of batch {newest}',
             hint="restore the entire checkpoint from a backup, "
             "or start again with a new checkpoint and a new output directory",
@@ -147,18 +147,19 @@ def _wait_for_schemas(
     job: IncrementalJob, checkpoint: Checkpoint | None, stop: threading.Event, progress: JobProgress
 ) -> bool:
     """Wait until every stream has a file that shows its columns; return False if the job was stopped first."""
-    inboxes = job.file_sources
+    file_sources = job.file_sources
     if checkpoint is not None and not checkpoint.is_new:
         for name, schema in checkpoint.schemas().items():
-            inboxes[name].known_schema = schema
+            file_sources[name].known_schema = schema
     while True:
-        progress.waiting_for = [name for name, inbox in inboxes.items() if not inbox.is_ready]
+        progress.waiting_for = [name for name, source in file_sources.items() if not source.is_ready]
         if not progress.waiting_for or stop.is_set():
             break
         if not job.follow:
             name = progress.waiting_for[0]
             raise InputError(
-                f'directory "{inboxes[name].path}" of stream "{name}" has no data files', hint="--follow waits for them"
+                f'directory "{file_sources[name].path}" of stream "{name}" has no data files',
+                hint="--follow waits for them",
             )
         stop.wait(POLL_S)
     return not progress.waiting_for
@@ -172,7 +173,7 @@ def _load_or_choose_plan(job: IncrementalJob, checkpoint: Checkpoint | None) -> 
     if checkpoint is None:
         return job.choose_plan()
     if checkpoint.is_new:
-        checkpoint.write_manifest({name: inbox.schema for name, inbox in job.file_sources.items()}, job.choose_plan())
+        checkpoint.write_manifest({name: source.schema for name, source in job.file_sources.items()}, job.choose_plan())
     return checkpoint.plan()
 
 
@@ -182,28 +183,28 @@ def _resume(
     """Restore the last committed state; return the number of the next batch, and the files of batches to rerun."""
     if checkpoint is None:
         return 0, []
-    decided, latest = checkpoint.batch_records(), checkpoint.latest_state()
+    records, latest = checkpoint.batch_records(), checkpoint.latest_state()
     committed = -1
     if latest is not None:
         committed, blob = latest
         restore_run(run, blob)
         progress.resumed_after = committed
-    for record in decided.values():
+    for record in records.values():
         if record.batch <= committed:
             for name, files in record.files.items():
                 job.file_sources[name].seen.update(file.name for file in files)
-    _check_inputs(job, decided, committed)
-    return committed + 1, [decided[number].files for number in sorted(decided) if number > committed]
+    _check_inputs(job, records, committed)
+    return committed + 1, [records[number].files for number in sorted(records) if number > committed]
 
 
-def _check_inputs(job: IncrementalJob, decided: Mapping[int, BatchRecord], committed: int) -> None:
+def _check_inputs(job: IncrementalJob, records: Mapping[int, BatchRecord], committed: int) -> None:
     """Refuse to rerun a batch without the files it read.
 
     A file may be corrected while no row of its batch is written.
     """
-    streams = {name: inbox.path for name, inbox in job.file_sources.items()}
+    streams = {name: source.path for name, source in job.file_sources.items()}
     written = list_part_files(Path(job.out)) if job.out is not None else {}
-    for problem in find_input_problems(streams, decided, committed):
+    for problem in find_input_problems(streams, records, committed):
         if problem.is_missing or problem.batch in written:
             raise InputError(
                 f'input file "{problem.path}" of batch {problem.batch}, which has to run again, {problem.problem}',
@@ -214,7 +215,9 @@ def _check_inputs(job: IncrementalJob, decided: Mapping[int, BatchRecord], commi
 def _choose_next_files(job: IncrementalJob, checkpoint: Checkpoint | None, batch: int) -> BatchInputs | None:
     """Choose the files of the next batch and log them before they are read; return None if there are no new files."""
     files = {
-        name: inbox.describe_files(new) for name, inbox in job.file_sources.items() if (new := inbox.list_new_files())
+        name: source.describe_files(new)
+        for name, source in job.file_sources.items()
+        if (new := source.list_new_files())
     }
     if not files:
         return None
@@ -233,18 +236,18 @@ def _run_batch(
     progress: JobProgress,
 ) -> None:
     tables = {name: job.file_sources[name].read_new_files([file.name for file in each]) for name, each in files.items()}
-    results, figures = run_batch_with_metrics(run, batch, tables)
+    results, metrics = run_batch_with_metrics(run, batch, tables)
     job.sink.write_batch(batch, pa.Table.from_batches(results, run.result))
     if checkpoint is not None:
         checkpoint.commit(batch, serialize_run(run))
     progress.batches += 1
-    progress.rows_out += figures.rows_out
-    observe(figures)
+    progress.rows_out += metrics.rows_out
+    observe(metrics)
 
 
 def _identify_run(job: IncrementalJob) -> RunIdentity:
     return RunIdentity(
-        query_text(job.query), {name: _describe_stream(each) for name, each in job.sources.items()}, job.out
+        format_query(job.query), {name: _describe_stream(each) for name, each in job.sources.items()}, job.out
     )
 
 

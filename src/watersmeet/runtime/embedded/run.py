@@ -75,7 +75,7 @@ class EmbeddedRun:
     boxes: Mapping[str, DropBox]
     ledger: dict[str, Ledger] = field(default_factory=dict)
     batch_ledger: dict[str, Ledger] = field(default_factory=dict)
-    planner: AdaptivePlanner | None = None  # None where the plan is pinned
+    planner: AdaptivePlanner | None = None  # None if the plan is pinned
     stats: Mapping[str, StreamStats] = field(default_factory=dict)  # declared by the caller
     checked_units: set[str] = field(default_factory=set)  # streams whose integer times were checked
 
@@ -124,28 +124,28 @@ class EmbeddedRun:
     def advance(self, tables: Mapping[str, pa.Table], *, last: bool = False) -> list[pa.RecordBatch]:
         """Join one batch per stream name and return its results; `last` means that no other batch will follow."""
         rows = {name: self._read_event_times(name, table) for name, table in tables.items()}
-        better = (
-            self.planner.observe_batch(tables, {name: delta.times for name, delta in rows.items()})
+        new_plan = (
+            self.planner.observe_batch(tables, {name: batch.times for name, batch in rows.items()})
             if self.planner is not None
             else None
         )
-        if better is not None:
-            self._switch_plan(better)
-        seen = {name: (int(delta.times.min()), int(delta.times.max())) for name, delta in rows.items() if len(delta)}
-        following = self.watermark.after_batch(seen)
-        passed = {name: self._shed_rows(name, delta) for name, delta in rows.items()}
-        deltas = {
+        if new_plan is not None:
+            self._switch_plan(new_plan)
+        seen = {name: (int(batch.times.min()), int(batch.times.max())) for name, batch in rows.items() if len(batch)}
+        next_watermark = self.watermark.after_batch(seen)
+        passed = {name: self._shed_rows(name, batch) for name, batch in rows.items()}
+        input_batches = {
             i: passed[self.config.inputs[i].name]
             for i in self.config.stream_numbers
             if self.config.inputs[i].name in passed
         }
-        stepped = self._step(deltas, FOREVER_US if last else following.value_us)
-        self.watermark = following
-        self.tally.add(stepped.counters.tally)
+        outcome = self._step(input_batches, FOREVER_US if last else next_watermark.value_us)
+        self.watermark = next_watermark
+        self.tally.add(outcome.counters.tally)
         if self.planner is not None:
-            self.planner.record_work(sum(stepped.counters.arrived), stepped.counters.tally)
-        self._update_ledger(stepped, {name: len(rows[name]) - len(passed[name]) for name in rows})
-        return stepped.results
+            self.planner.record_work(sum(outcome.counters.arrived), outcome.counters.tally)
+        self._update_ledger(outcome, {name: len(rows[name]) - len(passed[name]) for name in rows})
+        return outcome.results
 
     def replan(self, plan: Plan) -> None:
         """Use this plan from the next batch on. There is nothing to migrate: state is the windows for every plan.
@@ -155,11 +155,11 @@ class EmbeddedRun:
         self.planner = None
         self._switch_plan(self._fill_plan(plan))
 
-    def _step(self, deltas: dict[int, InputBatch], future_us: int) -> BatchResult | Aggregated:
+    def _step(self, input_batches: dict[int, InputBatch], future_us: int) -> BatchResult | Aggregated:
         with on_cores(os.cpu_count() or 1):
-            stepped = join_batch(self.config, self.state, deltas, self.watermark.value_us, future_us)
-        self.state = stepped.state
-        return stepped
+            outcome = join_batch(self.config, self.state, input_batches, self.watermark.value_us, future_us)
+        self.state = outcome.state
+        return outcome
 
     def finish(self) -> list[pa.RecordBatch]:
         """End the input: emit the results that still wait for the watermark."""
@@ -178,8 +178,8 @@ class EmbeddedRun:
 
     def to_table_with_ledger(self, results: list[pa.RecordBatch]) -> pa.Table:
         """Return the results as one table, with the ledger in its schema's metadata."""
-        about = json.dumps({"ledger": {name: asdict(entry) for name, entry in self.ledger.items()}})
-        schema = self.result.with_metadata({"watersmeet": about})
+        metadata = json.dumps({"ledger": {name: asdict(entry) for name, entry in self.ledger.items()}})
+        schema = self.result.with_metadata({"watersmeet": metadata})
         return pa.Table.from_batches(results, self.result).cast(schema) if results else schema.empty_table()
 
     def check_units(self, tables: Mapping[str, pa.Table]) -> None:
@@ -213,13 +213,13 @@ class EmbeddedRun:
     def _switch_plan(self, plan: Plan) -> None:
         self.config, self.boxes = compile_join_config(self.bound, plan), build_drop_boxes(self.bound, plan)
 
-    def _shed_rows(self, name: str, delta: InputBatch) -> InputBatch:
-        return shed_rows(delta, self.boxes[name], self.watermark.value_us) if name in self.boxes else delta
+    def _shed_rows(self, name: str, batch: InputBatch) -> InputBatch:
+        return shed_rows(batch, self.boxes[name], self.watermark.value_us) if name in self.boxes else batch
 
-    def _update_ledger(self, stepped: BatchResult | Aggregated, shed: Mapping[str, int]) -> None:
+    def _update_ledger(self, outcome: BatchResult | Aggregated, shed: Mapping[str, int]) -> None:
         self.batch_ledger = {}
         for i in self.config.stream_numbers:  # a self join reads its stream once per alias: the same rows each time
-            name, late, passed = self.config.inputs[i].name, stepped.counters.late[i], stepped.counters.arrived[i]
+            name, late, passed = self.config.inputs[i].name, outcome.counters.late[i], outcome.counters.arrived[i]
             self.batch_ledger[name] = Ledger(passed + shed.get(name, 0), passed - late, shed.get(name, 0), late)
         for name, entry in self.batch_ledger.items():
             self.ledger.setdefault(name, Ledger()).add(entry)
@@ -229,8 +229,8 @@ class EmbeddedRun:
 class AggregationRun(EmbeddedRun):
     """Running aggregation query: each batch yields the groups of its evaluations."""
 
-    config: AggregateConfig  # type: ignore[assignment] # a run asks a config for its inputs, its streams and its result
-    state: AggregateState  # type: ignore[assignment] # and leaves its state alone
+    config: AggregateConfig  # type: ignore[assignment] # a run only reads inputs, stream numbers and the result schema
+    state: AggregateState  # type: ignore[assignment] # and never reads the state itself
 
     def save_state(self) -> bytes:
         return aggregate_blobs.serialize_state(self.state)
@@ -250,10 +250,10 @@ class AggregationRun(EmbeddedRun):
         if (self.config.early, self.config.join.orders) != (before.early, before.join.orders):
             self.state = rebuild_tables(self.config, self.state)
 
-    def _step(self, deltas: dict[int, InputBatch], future_us: int) -> BatchResult | Aggregated:
-        stepped = aggregate_step(self.config, self.state, deltas, self.watermark.value_us, future_us)
-        self.state = stepped.state
-        return stepped
+    def _step(self, input_batches: dict[int, InputBatch], future_us: int) -> BatchResult | Aggregated:
+        outcome = aggregate_step(self.config, self.state, input_batches, self.watermark.value_us, future_us)
+        self.state = outcome.state
+        return outcome
 
 
 def start_run(
@@ -262,7 +262,7 @@ def start_run(
     plan: Plan | None = None,
     *,
     evaluate: str | None = None,
-    overload: StartingPlan | None = None,
+    starting_plan: StartingPlan | None = None,
     stats: Mapping[str, StreamStats] | None = None,
 ) -> EmbeddedRun:
     """Start a run of the query over the sources, with no row joined yet; refuse a pinned plan that cannot run it.
@@ -270,24 +270,23 @@ def start_run(
     The planner fills the open parts of a pinned plan by cost, as `explain` shows. Without a pinned plan, the run starts
     with the cheapest plan predicted on the sampled rows, and re-optimizes as rows arrive.
 
-    `evaluate="row"` evaluates an aggregation query at the time of every row. `overload` holds the starting plan if
-    there is a budget. `stats` are declared statistics, which take precedence over sampled rows.
+    `evaluate="row"` evaluates an aggregation query at the time of every row. `starting_plan` is the plan to
+    start with if there is a budget. `stats` are declared statistics, which take precedence over sampled rows.
     """
     bound = bind_query(query, sources)
     if evaluate not in (None, "row"):
         raise InputError(f'there is no evaluation "{evaluate}"', hint='write evaluate="row", or leave it out')
     if bound.is_aggregation:
-        shedding = (
-            overload.plan if overload is not None and overload.plan.drop else plan
-        )  # other starting plans are for joins only
+        # A starting plan without drop rates is for joins only.
+        shedding = starting_plan.plan if starting_plan is not None and starting_plan.plan.drop else plan
         return _start_aggregation(bound, sources, shedding, every_row=evaluate == "row", stats=stats or {})
     if evaluate is not None:
         raise InputError("evaluate is for aggregation queries; this query emits each result as soon as it is known")
     planner = None
     sample, known = read_planning_input(bound, sources, stats)
     if plan is None:
-        begun = overload or StartingPlan(choose_plan(bound, sample, known))
-        plan, planner = begun.plan, AdaptivePlanner(bound, sources, begun.plan, sample.rows, begun.budget, begun.wishes)
+        start = starting_plan or StartingPlan(choose_plan(bound, sample, known))
+        plan, planner = start.plan, AdaptivePlanner(bound, sources, start.plan, sample.rows, start.budget, start.wishes)
     config = compile_join_config(bound, choose_plan(bound, sample, known, plan))
     state = empty_state(config)
     for each in config.inputs:
@@ -346,12 +345,12 @@ def read_all_rows(source: Stream | Relation) -> pa.Table:
 
 def collect_lateness(config: JoinConfig | AggregateConfig, sources: Sources) -> dict[str, Lateness]:
     """Return the lateness settings of the query's streams by name."""
-    found: dict[str, Lateness] = {}
+    lateness: dict[str, Lateness] = {}
     for i in config.stream_numbers:
         source = sources[config.inputs[i].name]
         if isinstance(source, Stream):
-            found[config.inputs[i].name] = Lateness(source.lateness_us, source.idle_us)
-    return found
+            lateness[config.inputs[i].name] = Lateness(source.lateness_us, source.idle_us)
+    return lateness
 
 
 def collect_with_metrics(run: EmbeddedRun, observe: Observer) -> pa.Table:
@@ -361,14 +360,14 @@ def collect_with_metrics(run: EmbeddedRun, observe: Observer) -> pa.Table:
     number = 0
     for tables in run.read_rounds():  # one round late, to know which is the last
         if waiting:
-            found, figures = run_batch_with_metrics(run, number, waiting)
-            observe(figures)
-            results += found
+            batch_results, metrics = run_batch_with_metrics(run, number, waiting)
+            observe(metrics)
+            results += batch_results
             number += 1
         waiting = tables
-    found, figures = run_batch_with_metrics(run, number, waiting, last=True)
-    observe(figures)
-    return run.to_table_with_ledger(results + found)
+    batch_results, metrics = run_batch_with_metrics(run, number, waiting, last=True)
+    observe(metrics)
+    return run.to_table_with_ledger(results + batch_results)
 
 
 def run_batch_with_metrics(
@@ -379,7 +378,7 @@ def run_batch_with_metrics(
     started, before_s = time.perf_counter(), cpu_seconds()
     results = run.advance(tables, last=last)
     took_s, spent_s = time.perf_counter() - started, cpu_seconds() - before_s
-    figures = BatchMetrics(
+    metrics = BatchMetrics(
         batch=batch,
         ended_s=time.time(),
         took_s=took_s,
@@ -394,18 +393,21 @@ def run_batch_with_metrics(
         operators_s=_measure_operators(run, spent, spent_s),
         plan=run.config.plan,
     )
-    return results, figures
+    return results, metrics
 
 
-def _measure_operators(run: EmbeddedRun, before: Mapping[tuple[str, int], float], worked_s: float) -> dict[str, float]:
+def _measure_operators(
+    run: EmbeddedRun, before: Mapping[tuple[str, int], float], batch_cpu_s: float
+) -> dict[str, float]:
     """Return the CPU seconds of this batch by operator.
 
     Work of no single input goes under the operator's name alone. `batches` is the rest.
     """
     aliases = {each.number: f" {each.alias}" for each in run.config.inputs} | {ALL_INPUTS: ""}
     spent = {key: seconds - before.get(key, 0.0) for key, seconds in run.tally.timer.spent_s.items()}
+    # Probes by origin are contained in the sum of all probes.
     by_origin = sum(
         seconds for (operator, number), seconds in spent.items() if operator == PROBE and number != ALL_INPUTS
-    )  # in the sum of all probes
-    rest = max(0.0, worked_s - (sum(spent.values()) - by_origin))
+    )
+    rest = max(0.0, batch_cpu_s - (sum(spent.values()) - by_origin))
     return {**{operator + aliases[number]: seconds for (operator, number), seconds in spent.items()}, "batches": rest}

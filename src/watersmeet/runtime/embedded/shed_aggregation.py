@@ -50,14 +50,14 @@ class ShedAggregationRun(EmbeddedRun):
 
     def save_state(self) -> bytes:
         """Serialize the join's windows, the matches with the groups emitted so far, and the largest event time."""
-        meet, estimates = super().save_state(), self._aggregation.to_bytes()
-        return _STATE_HEADER.pack(self.largest_us, len(meet)) + meet + estimates
+        join_state, estimates = super().save_state(), self._aggregation.to_bytes()
+        return _STATE_HEADER.pack(self.largest_us, len(join_state)) + join_state + estimates
 
     def restore_state(self, blob: bytes) -> None:
         if len(blob) < _STATE_HEADER.size:
             raise InputError("the saved state is not of a shedding aggregation")
-        self.largest_us, meet_size = _STATE_HEADER.unpack_from(blob)
-        estimates_at = _STATE_HEADER.size + meet_size
+        self.largest_us, join_bytes = _STATE_HEADER.unpack_from(blob)
+        estimates_at = _STATE_HEADER.size + join_bytes
         super().restore_state(blob[_STATE_HEADER.size : estimates_at])
         self.aggregation = ShedAggregation.from_bytes(self._aggregation.config, blob[estimates_at:])
 
@@ -73,16 +73,20 @@ class ShedAggregationRun(EmbeddedRun):
     def _fill_plan(self, plan: Plan) -> Plan:
         return plan  # the join has columns that the sources lack, so their rows cannot plan it
 
-    def _shed_rows(self, name: str, delta: InputBatch) -> InputBatch:
-        return add_hidden_columns(super()._shed_rows(name, delta))
+    def _shed_rows(self, name: str, input_batch: InputBatch) -> InputBatch:
+        return add_hidden_columns(super()._shed_rows(name, input_batch))
 
-    def _step(self, deltas: dict[int, InputBatch], future_us: int) -> BatchResult:
-        mark = self.watermark.value_us
-        timely = [int(delta.times.max()) for delta in deltas.values() if len(delta) and int(delta.times.max()) >= mark]
-        self.largest_us = max([self.largest_us, *timely])
-        stepped = join_batch(self.config, self.state, deltas, mark, future_us)
-        self.state = stepped.state
-        return replace(stepped, results=self._aggregation.step(stepped.results, self.largest_us, future_us))
+    def _step(self, input_batches: dict[int, InputBatch], future_us: int) -> BatchResult:
+        watermark_us = self.watermark.value_us
+        newest_times = [
+            int(input_batch.times.max())
+            for input_batch in input_batches.values()
+            if len(input_batch) and int(input_batch.times.max()) >= watermark_us
+        ]
+        self.largest_us = max([self.largest_us, *newest_times])
+        outcome = join_batch(self.config, self.state, input_batches, watermark_us, future_us)
+        self.state = outcome.state
+        return replace(outcome, results=self._aggregation.step(outcome.results, self.largest_us, future_us))
 
     @property
     def _aggregation(self) -> ShedAggregation:

@@ -27,9 +27,9 @@ from watersmeet.errors import InputError, PlanError
 from watersmeet.operators.shed.sampling import build_drop_boxes
 from watersmeet.planner.controller import BatchReport, Controller, Controls, PlanModel
 from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
-from watersmeet.planner.overload import Situation
+from watersmeet.planner.overload import CostingContext
 from watersmeet.planner.plan_cost import Budget
-from watersmeet.planner.workload import Arriving
+from watersmeet.planner.workload import ArrivalPattern
 from watersmeet.runtime.background import BackgroundError, BackgroundThread
 from watersmeet.runtime.planning import PlanningSample, explain_sample
 from watersmeet.runtime.spark.batch_metrics import SparkBatchMetrics, parse_progress
@@ -174,10 +174,10 @@ class LoadController:
             nothing,
             self.stats,
             plan=replace(self.plan, drop=()),
-            arriving=Arriving(self.trigger_s),
+            arriving=ArrivalPattern(self.trigger_s),
             rates=rates,
         )
-        return PlanModel(Situation(about.config, about.workload, about.profile, Budget()), about.plan, self.wishes)
+        return PlanModel(CostingContext(about.config, about.workload, about.profile, Budget()), about.plan, self.wishes)
 
     def _keep_at(self, batch: int) -> dict[str, float]:
         """The shares kept in a batch, of the streams that are not kept whole."""

@@ -1,6 +1,4 @@
-"""The batch rule takes inputs in the order of their new rows: every pair is found once, and runs are built of rows that
-are looked up.
-"""
+"""The batch rule orders inputs by their new rows: it finds every pair once and builds only runs that are probed."""
 
 from __future__ import annotations
 
@@ -24,11 +22,11 @@ AFTER = "SELECT a.id AS a, b.id AS b FROM a, b DWINDOW (a, b) = 3 SECONDS WHERE 
 BATCH_US, KEPT_US = 10_000_000, 3_000_000
 
 
-def config_of() -> JoinConfig:
+def build_config() -> JoinConfig:
     return compile_join_config(bind(parse(AFTER), {name: StreamSchema(name, FIELDS, "ts") for name in "ab"}), Plan())
 
 
-def delta(batch: int, number: int, rows: int) -> InputBatch:
+def input_batch(batch: int, number: int, rows: int) -> InputBatch:
     rng = np.random.default_rng([batch, number, rows])
     times = np.sort(rng.integers(batch * BATCH_US, (batch + 1) * BATCH_US, rows))
     return InputBatch(
@@ -40,33 +38,34 @@ def delta(batch: int, number: int, rows: int) -> InputBatch:
     "sizes", [[(40, 300), (300, 40), (40, 300)], [(100, 100)] * 3, [(0, 50), (50, 0), (20, 20), (0, 30)]]
 )
 def test_every_pair_is_found_once_whichever_input_has_more_rows(sizes: list[tuple[int, int]]) -> None:
-    config, found = config_of(), []
+    config, found = build_config(), []
     state = empty_state(config)
     batches = [
-        {number: delta(batch, number, rows) for number, rows in enumerate(each)} for batch, each in enumerate(sizes)
+        {number: input_batch(batch, number, rows) for number, rows in enumerate(each)}
+        for batch, each in enumerate(sizes)
     ]
-    for batch, deltas in enumerate(batches):
-        stepped = join_batch(config, state, deltas, batch * BATCH_US, (batch + 1) * BATCH_US)
-        state = stepped.state
-        found += [(row["a"], row["b"]) for result in stepped.results for row in result.to_pylist()]
-    a, b = ([row for deltas in batches for row in deltas[number].table.to_pylist()] for number in (0, 1))
-    wanted = [(x["id"], y["id"]) for x in a for y in b if x["k"] == y["k"] and 0 <= y["ts"] - x["ts"] <= KEPT_US]
-    assert sorted(found) == sorted(wanted)
+    for batch, new_rows in enumerate(batches):
+        joined = join_batch(config, state, new_rows, batch * BATCH_US, (batch + 1) * BATCH_US)
+        state = joined.state
+        found += [(row["a"], row["b"]) for result in joined.results for row in result.to_pylist()]
+    a, b = ([row for new_rows in batches for row in new_rows[number].table.to_pylist()] for number in (0, 1))
+    expected = [(x["id"], y["id"]) for x in a for y in b if x["k"] == y["k"] and 0 <= y["ts"] - x["ts"] <= KEPT_US]
+    assert sorted(found) == sorted(expected)
 
 
-def test_no_run_is_built_of_rows_that_nobody_looks_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_run_is_built_of_rows_that_are_never_probed(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[int] = []
     build = pane._build_run
 
-    def noted(rows: Pane, classes: tuple[int, ...]) -> GroupedRun:
+    def record_build(rows: Pane, classes: tuple[int, ...]) -> GroupedRun:
         built.append(len(rows))
         return build(rows, classes)
 
-    monkeypatch.setattr(pane, "_build_run", noted)
-    config = config_of()
+    monkeypatch.setattr(pane, "_build_run", record_build)
+    config = build_config()
     state = empty_state(config)
     for batch in range(3):
-        deltas = {0: delta(batch, 0, 40), 1: delta(batch, 1, 300)}
-        state = join_batch(config, state, deltas, batch * BATCH_US, (batch + 1) * BATCH_US).state
+        new_rows = {0: input_batch(batch, 0, 40), 1: input_batch(batch, 1, 300)}
+        state = join_batch(config, state, new_rows, batch * BATCH_US, (batch + 1) * BATCH_US).state
     assert built
-    assert max(built) <= 80, "rows of a only: those of b are not kept, and there are more of them"
+    assert max(built) <= 80, "runs of a only: b has more rows, and they are not stored"
