@@ -1,5 +1,6 @@
-"""Laws of a job with a checkpoint. Each check builds a job in an empty directory and raises `AssertionError` if a law
-is broken.
+"""Laws of a job with a checkpoint.
+
+Each check builds a job in an empty directory and raises `AssertionError` if a law is broken.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ from .damage import (
     JOIN,
     LEFTOVER,
     SECOND,
-    Crash,
-    Job,
-    damages,
-    earlier_run,
-    interrupted_job,
-    uninterrupted_rows,
+    SimulatedCrash,
+    CheckpointedJob,
+    generate_damages,
+    make_earlier_run,
+    make_interrupted_job,
+    collect_uninterrupted_rows,
 )
 
 Check = Callable[[Path, pytest.MonkeyPatch], None]
 
 
-def refusal(job: Job) -> str | None:
-    """Resume the job; return what it says if it refuses."""
+def resume_and_get_refusal(job: CheckpointedJob) -> str | None:
+    """Resume the job; return the error message if it refuses."""
     try:
         job.run()
     except WatersmeetError as error:
@@ -54,38 +55,41 @@ def refusal(job: Job) -> str | None:
 
 
 def check_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run and repair report damage by name, or it changes no row. Nor does what repair fixes."""
-    monkeypatch.setattr(os, "fsync", lambda number: None)  # no power cut here
+    """Check that run and repair name the damaged file, or that no row changes. Fixes change no row either."""
+    monkeypatch.setattr(os, "fsync", lambda number: None)  # no power failure in this test
     for rows_written in (False, True):
         (path / f"whole{rows_written}").mkdir()
         (path / f"job{rows_written}").mkdir()
-        wanted = uninterrupted_rows(path / f"whole{rows_written}", JOIN)
-        foreign = earlier_run(path / f"job{rows_written}", JOIN)
-        job = interrupted_job(path / f"job{rows_written}", JOIN, monkeypatch, rows_written=rows_written)
+        expected = collect_uninterrupted_rows(path / f"whole{rows_written}", JOIN)
+        foreign = make_earlier_run(path / f"job{rows_written}", JOIN)
+        job = make_interrupted_job(path / f"job{rows_written}", JOIN, monkeypatch, rows_written=rows_written)
         tree = job.tree()
-        for case in damages(tree, foreign, seed=18, flipped_bits=3):
+        for case in generate_damages(tree, foreign, seed=18, flipped_bits=3):
             if LEFTOVER in case.damaged:
                 continue
             job.restore(tree, case.changes)
             found = find_problems(job.checkpoint)
-            refused = refusal(job)
-            if refused is None:
+            message = resume_and_get_refusal(job)
+            if message is None:
                 assert case.may_be_harmless, case.label
-                assert job.rows() == wanted, case.label
+                assert job.rows() == expected, case.label
                 continue
-            assert any(str(job.path / name) in refused for name in case.damaged), (case.label, refused)
-            said = [f"{each.path} {each.problem}" for each in found]
-            assert any(str(job.path / name) in each for name in case.damaged for each in said), (case.label, said)
+            assert any(str(job.path / name) in message for name in case.damaged), (case.label, message)
+            messages = [f"{each.path} {each.problem}" for each in found]
+            assert any(str(job.path / name) in each for name in case.damaged for each in messages), (
+                case.label,
+                messages,
+            )
             if all(each.is_fixable for each in found):
                 for each in found:
                     each.fix()
-                assert refusal(job) is None, case.label
-                assert job.rows() == wanted, case.label
+                assert resume_and_get_refusal(job) is None, case.label
+                assert job.rows() == expected, case.label
 
 
 def check_fixes_keep_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fix moves a damaged file aside; its bytes stay."""
-    job = interrupted_job(path, JOIN, monkeypatch, rows_written=False)
+    """Check that a fix moves a damaged file aside and keeps its bytes."""
+    job = make_interrupted_job(path, JOIN, monkeypatch, rows_written=False)
     place = state_path(job.checkpoint, COMMITTED_BATCHES - 1)
     place.write_bytes(place.read_bytes()[:-3])
     damaged = place.read_bytes()
@@ -95,8 +99,8 @@ def check_fixes_keep_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_older_checkpoint(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checkpoint that is older than its output is refused: its batches would be chosen differently."""
-    job = Job(path, JOIN)
+    """Check that a checkpoint older than its output is refused: its batches would be chosen differently."""
+    job = CheckpointedJob(path, JOIN)
     trees = []
     for number in range(4):
         job.add_files(number)
@@ -104,75 +108,77 @@ def check_older_checkpoint(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         trees.append(job.tree())
     older = {name: content for name, content in trees[1].items() if name.startswith("ckpt/")}
     job.restore({**{name: content for name, content in trees[3].items() if name.startswith("out/")}, **older})
-    refused = refusal(job)
-    assert refused is not None
-    assert batch_path(job.checkpoint, 2).name in refused
+    message = resume_and_get_refusal(job)
+    assert message is not None
+    assert batch_path(job.checkpoint, 2).name in message
 
 
 def check_versions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of a newer or older version, and checkpoints of another query or other streams, are refused as what they
-    are.
-    """
-    job = Job(path, JOIN)
+    """Check that files of another version, and checkpoints of another query or other streams, are refused as such."""
+    job = CheckpointedJob(path, JOIN)
     job.add_files(0)
     with monkeypatch.context() as newer:
         newer.setattr(framing, "FORMAT_VERSION", 3)
         newer.setattr(framing, "READABLE_VERSIONS", (3,))
         job.run()
-    assert "another version of Watersmeet: format 3" in (refusal(job) or "")
+    assert "another version of Watersmeet: format 3" in (resume_and_get_refusal(job) or "")
     assert any("another version" in each.problem for each in find_problems(job.checkpoint))
     (path / "fresh").mkdir()
-    fresh = Job(path / "fresh", JOIN)
+    fresh = CheckpointedJob(path / "fresh", JOIN)
     fresh.add_files(0)
     fresh.run()
-    other = Job(path / "fresh", JOIN.replace("10 SECONDS", "11 SECONDS"))
-    assert "was created by a different query" in (refusal(other) or "")
+    other = CheckpointedJob(path / "fresh", JOIN.replace("10 SECONDS", "11 SECONDS"))
+    assert "was created by a different query" in (resume_and_get_refusal(other) or "")
     (fresh.checkpoint / "about.json").write_text('{"format": 1, "query": "", "streams": {}, "out": null}')
-    assert "was written by an older version" in (refusal(fresh) or "")
+    assert "was written by an older version" in (resume_and_get_refusal(fresh) or "")
 
 
 def check_owner(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An output directory belongs to one checkpoint, also after that is deleted; rows of others are not mixed in."""
-    job = Job(path, JOIN)
+    """Check that an output directory belongs to one checkpoint, even after its deletion; other rows are not mixed in."""
+    job = CheckpointedJob(path, JOIN)
     job.add_files(0)
     job.run()
     before = job.rows()
-    second = Job(path, JOIN.replace("10 SECONDS", "11 SECONDS"))
-    said = _refusal_of(_growing(second, path / "ckpt2", job.out))
-    assert str(job.checkpoint) in said
+    second = CheckpointedJob(path, JOIN.replace("10 SECONDS", "11 SECONDS"))
+    message = _run_and_get_refusal(_make_incremental_job(second, path / "ckpt2", job.out))
+    assert str(job.checkpoint) in message
     assert job.rows() == before
     job.checkpoint.rename(path / "gone")
-    assert "a second time" in (refusal(job) or "")
+    assert "a second time" in (resume_and_get_refusal(job) or "")
     assert job.rows() == before
     (path / "others").mkdir()
     pq.write_table(pa.table({"k": [1]}), path / "others" / "part-0000000007.parquet")
-    assert "part-0000000007.parquet" in _refusal_of(_growing(job, path / "ckpt3", path / "others"))
+    assert "part-0000000007.parquet" in _run_and_get_refusal(
+        _make_incremental_job(job, path / "ckpt3", path / "others")
+    )
 
 
-def _growing(job: Job, checkpoint: Path, out: Path) -> IncrementalJob:
-    made = job.growing()
-    return IncrementalJob(made.query, made.sources, PartFileSink(out), False, checkpoint, str(out))
+def _make_incremental_job(job: CheckpointedJob, checkpoint: Path, out: Path) -> IncrementalJob:
+    incremental_job = job.incremental_job()
+    return IncrementalJob(
+        incremental_job.query, incremental_job.sources, PartFileSink(out), False, checkpoint, str(out)
+    )
 
 
-def _refusal_of(growing: IncrementalJob) -> str:
+def _run_and_get_refusal(incremental_job: IncrementalJob) -> str:
     try:
-        run_incremental(growing, threading.Event(), lambda figures: None)
+        run_incremental(incremental_job, threading.Event(), lambda metrics: None)
     except WatersmeetError as error:
         return str(error)
     return ""
 
 
 def check_inputs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch does not run again over other files than before, and repair does not promise it."""
-    job = interrupted_job(path, JOIN, monkeypatch, rows_written=True)
+    """Check that a batch does not run again over other files, and that repair does not promise it."""
+    job = make_interrupted_job(path, JOIN, monkeypatch, rows_written=True)
     tree = job.tree()
     lost = path / "a" / f"{COMMITTED_BATCHES:03d}.parquet"
     content, times = lost.read_bytes(), lost.stat()
     for change in (lost.unlink, lambda: pq.write_table(pq.read_table(lost).slice(3), lost)):
         change()
-        said = refusal(job)
-        assert said is not None
-        assert f'"{lost}" of batch {COMMITTED_BATCHES}' in said
+        message = resume_and_get_refusal(job)
+        assert message is not None
+        assert f'"{lost}" of batch {COMMITTED_BATCHES}' in message
         assert lost in [each.path for each in find_problems(job.checkpoint)]
         lost.write_bytes(content)
         os.utime(lost, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -186,9 +192,9 @@ def check_inputs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_crashes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crash at any write, before or after the file is in its place, changes no row."""
+    """Check that a crash at any write, before or after the file is moved into place, changes no row."""
     (path / "whole").mkdir()
-    whole = Job(path / "whole", JOIN)
+    whole = CheckpointedJob(path / "whole", JOIN)
     for number in range(4):
         whole.add_files(number)
         whole.run()
@@ -197,15 +203,15 @@ def check_crashes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for crash_at in range(1, 60):
             place = path / f"{after_the_write}{crash_at}"
             place.mkdir()
-            if not _crash_once(Job(place, JOIN), monkeypatch, crash_at, after_the_write=after_the_write):
+            if not _crash_once(CheckpointedJob(place, JOIN), monkeypatch, crash_at, after_the_write=after_the_write):
                 break
             crashed += 1
-            assert Job(place, JOIN).rows() == whole.rows(), (crash_at, after_the_write)
+            assert CheckpointedJob(place, JOIN).rows() == whole.rows(), (crash_at, after_the_write)
         assert crashed >= 11, crashed  # manifest, owner, three records, parts and states
 
 
-def _crash_once(job: Job, monkeypatch: pytest.MonkeyPatch, crash_at: int, *, after_the_write: bool) -> bool:
-    """Three rounds of new files; the process stops at one of its writes. More files have come when it starts again."""
+def _crash_once(job: CheckpointedJob, monkeypatch: pytest.MonkeyPatch, crash_at: int, *, after_the_write: bool) -> bool:
+    """Run three rounds of new files and stop the process at one of its writes; more files exist when it restarts."""
     writes = 0
 
     def fragile(write: Callable[..., Any]) -> Callable[..., Any]:
@@ -213,11 +219,11 @@ def _crash_once(job: Job, monkeypatch: pytest.MonkeyPatch, crash_at: int, *, aft
             nonlocal writes
             writes += 1
             if writes == crash_at and not after_the_write:
-                raise Crash
-            done = write(*arguments)
+                raise SimulatedCrash
+            result = write(*arguments)
             if writes == crash_at:
-                raise Crash
-            return done
+                raise SimulatedCrash
+            return result
 
         return crash_at_write
 
@@ -226,7 +232,7 @@ def _crash_once(job: Job, monkeypatch: pytest.MonkeyPatch, crash_at: int, *, aft
         patched.setattr(os, "link", fragile(os.link))
         for number in range(3):
             job.add_files(number)
-            with suppress(Crash):
+            with suppress(SimulatedCrash):
                 job.run()
     job.add_files(3)
     job.run()
@@ -235,8 +241,9 @@ def _crash_once(job: Job, monkeypatch: pytest.MonkeyPatch, crash_at: int, *, aft
 
 @dataclass
 class Disk:
-    """Watches what is flushed when: a file has to be on the disk before it gets its name, and the name before the next
-    file does.
+    """Recorder of flushes.
+
+    A file has to be on disk before it gets its name, and the name before the next file gets its own.
     """
 
     moved: list[str] = field(default_factory=list)
@@ -275,8 +282,8 @@ class Disk:
 
 
 def check_order(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Manifest, owner, then record, rows and state of each batch: each whole, and on the disk before the next one."""
-    job = Job(path, JOIN)
+    """Check the order: manifest, owner, then record, rows and state of each batch, each on disk before the next."""
+    job = CheckpointedJob(path, JOIN)
     disk = Disk()
     with monkeypatch.context() as patched:
         disk.watch(patched)
@@ -289,7 +296,7 @@ def check_order(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_restarts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restarts change neither which rows are late or idle, nor the ledger."""
+    """Check that restarts change neither which rows are late or idle, nor the ledger."""
     #  s      batch 0    batch 1   batch 2   batch 3
     #  a      0..10      12..50              30
     #  b      0..100               20, 49
@@ -301,15 +308,21 @@ def check_restarts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         {"a": [(0, range(4)), (1, range(18, 21)), (2, [3, 20])], "b": [(0, [])], "c": [(0, [])]},
     ]
     for number, files in enumerate(rounds):
-        wanted = _late_run(path / f"{number}-once", files, restarts=False)
-        found = _late_run(path / f"{number}-again", files, restarts=True)
-        assert found == wanted
-        assert any(entry["late"] for entry in wanted[1].values())
+        expected = _run_with_late_rows(path / f"{number}-once", files, restarts=False)
+        found = _run_with_late_rows(path / f"{number}-again", files, restarts=True)
+        assert found == expected
+        assert any(entry["late"] for entry in expected[1].values())
 
 
-def _late_run(path: Path, files: dict[str, Any], *, restarts: bool) -> tuple[Any, dict[str, dict[str, int]]]:
-    query = "SELECT a.id AS one, b.id AS other FROM a [RANGE 60 SECONDS], b [RANGE 60 SECONDS], c [ROWS 2] WHERE a.k = b.k AND a.k <> c.k"
-    both = "SELECT a.id AS one, b.id AS other FROM a [RANGE 60 SECONDS], a [RANGE 60 SECONDS] AS b, c [ROWS 2] WHERE a.k = b.k OR c.k = 1"
+def _run_with_late_rows(path: Path, files: dict[str, Any], *, restarts: bool) -> tuple[Any, dict[str, dict[str, int]]]:
+    query = (
+        "SELECT a.id AS one, b.id AS other FROM a [RANGE 60 SECONDS], b [RANGE 60 SECONDS], c [ROWS 2] "
+        "WHERE a.k = b.k AND a.k <> c.k"
+    )
+    both = (
+        "SELECT a.id AS one, b.id AS other FROM a [RANGE 60 SECONDS], a [RANGE 60 SECONDS] AS b, c [ROWS 2] "
+        "WHERE a.k = b.k OR c.k = 1"
+    )
     path.mkdir()
     stop = threading.Event()
     text = query if files["b"][0][1] else both
@@ -318,9 +331,9 @@ def _late_run(path: Path, files: dict[str, Any], *, restarts: bool) -> tuple[Any
     if restarts:
         for number in rounds:
             _write_round(path, files, number)
-            progress = run_incremental(job(), stop, lambda figures: None)
+            progress = run_incremental(job(), stop, lambda metrics: None)
     else:
-        progress = _without_restart(path, files, job())
+        progress = _run_without_restart(path, files, job())
     parts = sorted((path / "out").glob("part-*.parquet"))
     rows = as_multiset(table_rows(pa.concat_tables([pq.read_table(file) for file in parts]))) if parts else None
     assert progress.run is not None
@@ -328,7 +341,7 @@ def _late_run(path: Path, files: dict[str, Any], *, restarts: bool) -> tuple[Any
 
 
 def _job_with_idle_streams(path: Path, text: str) -> Callable[[], IncrementalJob]:
-    def made() -> IncrementalJob:
+    def incremental_job() -> IncrementalJob:
         sources: dict[str, Stream | Relation] = {
             name: Stream(
                 FileSource(path / name, "ts"), "ts", lateness_us=2 * SECOND, idle_us=5 * SECOND if name == "c" else None
@@ -339,19 +352,19 @@ def _job_with_idle_streams(path: Path, text: str) -> Callable[[], IncrementalJob
             wm.sql(text), sources, PartFileSink(path / "out"), False, path / "ckpt", str(path / "out")
         )
 
-    return made
+    return incremental_job
 
 
-def _without_restart(path: Path, files: dict[str, Any], job: IncrementalJob) -> JobProgress:
-    """One run that follows its directories; the next files come when a batch is over."""
+def _run_without_restart(path: Path, files: dict[str, Any], job: IncrementalJob) -> JobProgress:
+    """Run once and follow the directories; the next files appear after each batch."""
     stop = threading.Event()
     _write_round(path, files, 0)
 
-    def next_round(figures: Any) -> None:
-        if figures.batch == 3:
+    def next_round(metrics: Any) -> None:
+        if metrics.batch == 3:
             stop.set()
         else:
-            _write_round(path, files, figures.batch + 1)
+            _write_round(path, files, metrics.batch + 1)
 
     return run_incremental(
         IncrementalJob(job.query, job.sources, job.sink, True, job.checkpoint, job.out), stop, next_round
@@ -375,14 +388,16 @@ def _write_round(path: Path, files: dict[str, Any], number: int) -> None:
 
 
 def check_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two runs on one checkpoint, the second is refused."""
-    job = Job(path, JOIN)
+    """Check that of two runs on one checkpoint, the second is refused."""
+    job = CheckpointedJob(path, JOIN)
     job.add_files(0)
-    said: list[str] = []
-    growing = job.growing()
-    run_incremental(growing, threading.Event(), lambda figures: said.append(refusal(job) or ""))
-    assert said
-    assert all("in use by another process" in each for each in said)
+    messages: list[str] = []
+    incremental_job = job.incremental_job()
+    run_incremental(
+        incremental_job, threading.Event(), lambda metrics: messages.append(resume_and_get_refusal(job) or "")
+    )
+    assert messages
+    assert all("in use by another process" in each for each in messages)
 
 
 CHECKS: tuple[Check, ...] = (

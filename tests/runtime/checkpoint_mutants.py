@@ -1,5 +1,6 @@
-"""Checkpoint, job and saved watermark, broken on purpose: each mutant is a small mistake, with the check that has to
-catch it.
+"""Mutants of the checkpoint, the job and the saved watermark.
+
+Each mutant is a small mistake, with the check that has to catch it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Any
 from tests.properties.mutants.mutant import Mutant, Original, Patch
 from watersmeet import files as our_files
 from watersmeet.checkpoint import contents, framing, owner
-from watersmeet.checkpoint import store as checkpoint
+from watersmeet.checkpoint import store
 from watersmeet.checkpoint.repair import findings
 from watersmeet.checkpoint.store import Checkpoint
-from watersmeet.runtime.embedded import incremental as growing
+from watersmeet.runtime.embedded import incremental
 from watersmeet.sinks import result_files
 from watersmeet.sinks.result_files import _WRITERS
 
@@ -36,7 +37,7 @@ def _mutant(mistake: str, check: Check, *patches: Patch) -> CheckpointMutant:
     return CheckpointMutant(Mutant(mistake, patches), check)
 
 
-def _does(result: Any) -> Callable[[Original], Original]:
+def _return_constant(result: Any) -> Callable[[Original], Original]:
     """Replace a function by one that returns a constant."""
     return lambda _: lambda *args, **kwargs: result
 
@@ -79,7 +80,7 @@ def _state_before_rows(run_batch: Original) -> Original:
 
 
 def _record_after_rows(commit: Original) -> Original:
-    """The record that `decide` leaves out is written with the commit."""
+    """Write the record that `log_batch_inputs` leaves out together with the commit."""
 
     def write_record_at_commit(self: Any, batch: int, blob: bytes) -> None:
         our_files.write_atomically(contents.batch_path(self.path, batch), self._late_record)
@@ -146,12 +147,12 @@ def _always_fixed(make: Original) -> Original:
     return set_record_aside
 
 
-def _deleted(_: Original) -> Original:
-    def mend(self: Any) -> None:
+def _delete_files(_: Original) -> Original:
+    def fix(self: Any) -> None:
         for file in self.aside:
             file.unlink(missing_ok=True)
 
-    return mend
+    return fix
 
 
 def _only_missing_inputs(problem: Original) -> Original:
@@ -190,7 +191,7 @@ def _no_ledger(run: Any) -> None:
     run.ledger = {}
 
 
-def _nothing_seen(resumed: Original) -> Original:
+def _forget_read_files(resumed: Original) -> Original:
     def forget_read_files(job: Any, *rest: Any) -> Any:
         found = resumed(job, *rest)
         for each in job.file_sources.values():
@@ -222,7 +223,7 @@ def _batch_in_flight_forgotten(resumed: Original) -> Original:
 
 
 def _oldest_state(_: Original) -> Original:
-    """The oldest state under the number of the newest."""
+    """Return the oldest state under the number of the newest."""
     return lambda self: (max(self._states), self._states[min(self._states)]) if self._states else None
 
 
@@ -230,7 +231,7 @@ def _all_states_read(read: Original) -> Original:
     return lambda path, all_states=False: read(path, all_states=True)
 
 
-def _unlocked(_: Original) -> Original:
+def _skip_lock(_: Original) -> Original:
     def open_without_lock(path: Path) -> Any:
         path.mkdir(parents=True, exist_ok=True)
         return (path / "lock").open("ab")
@@ -239,20 +240,26 @@ def _unlocked(_: Original) -> Original:
 
 
 MUTANTS = (
-    _mutant("the checksum is not verified", checks.check_damage, Patch(framing, "_compute_digest", _does("0" * 64))),
+    _mutant(
+        "the checksum is not verified",
+        checks.check_damage,
+        Patch(framing, "_compute_digest", _return_constant("0" * 64)),
+    ),
     _mutant(
         "the checksum covers the header only",
         checks.check_damage,
         Patch(framing, "_compute_digest", _checksum_of_the_header),
     ),
     _mutant(
-        "the link to the predecessor is not verified", checks.check_damage, Patch(contents, "_check_link", _does(None))
+        "the link to the predecessor is not verified",
+        checks.check_damage,
+        Patch(contents, "_check_link", _return_constant(None)),
     ),
     _mutant(
         "a file of another batch is accepted",
         checks.check_damage,
-        Patch(contents, "_check_link", _does(None)),
-        Patch(contents, "_check_number", _does(None)),
+        Patch(contents, "_check_link", _return_constant(None)),
+        Patch(contents, "_check_number", _return_constant(None)),
     ),
     _mutant("a missing record is not noticed", checks.check_damage, Patch(contents, "_read_records", _missing_is_fine)),
     _mutant(
@@ -264,20 +271,24 @@ MUTANTS = (
         "the version is ignored", checks.check_versions, Patch(framing, "READABLE_VERSIONS", lambda _: range(1000))
     ),
     _mutant(
-        "an older version is called damaged", checks.check_versions, Patch(contents, "_refuse_format_1", _does(None))
+        "an older version is called damaged",
+        checks.check_versions,
+        Patch(contents, "_refuse_format_1", _return_constant(None)),
     ),
     _mutant(
         "another query is accepted",
         checks.check_versions,
-        Patch(contents.RunIdentity, "describe_difference", _does(None)),
+        Patch(contents.RunIdentity, "describe_difference", _return_constant(None)),
     ),
     _mutant(
         "a damaged checkpoint is used",
         checks.check_damage,
-        Patch(contents.CheckpointContents, "raise_damage", _does(None)),
+        Patch(contents.CheckpointContents, "raise_damage", _return_constant(None)),
     ),
     _mutant(
-        "the state is written before the rows", checks.check_crashes, Patch(growing, "_run_batch", _state_before_rows)
+        "the state is written before the rows",
+        checks.check_crashes,
+        Patch(incremental, "_run_batch", _state_before_rows),
     ),
     _mutant(
         "the record is written after the rows",
@@ -290,25 +301,33 @@ MUTANTS = (
         checks.check_crashes,
         Patch(result_files.PartFileSink, "_part", _another_file_each_time),
     ),
-    _mutant("files are not flushed", checks.check_order, Patch(checkpoint, "write_atomically", _not_flushed)),
-    _mutant("names are not flushed", checks.check_order, Patch(our_files, "flush_directory", _does(None))),
-    _mutant("files are written in place", checks.check_order, Patch(checkpoint, "write_atomically", _in_place)),
+    _mutant("files are not flushed", checks.check_order, Patch(store, "write_atomically", _not_flushed)),
+    _mutant("names are not flushed", checks.check_order, Patch(our_files, "flush_directory", _return_constant(None))),
+    _mutant("files are written in place", checks.check_order, Patch(store, "write_atomically", _in_place)),
     _mutant(
         "rows are not flushed before the commit",
         checks.check_order,
         Patch(result_files, "write_table", _rows_not_flushed),
     ),
-    _mutant("the owner of the output is not checked", checks.check_owner, Patch(owner, "_may_claim", _does(True))),
-    _mutant("the owner of the output is not written", checks.check_owner, Patch(growing, "claim_output", _does(None))),
-    _mutant("the owner is told by its path", checks.check_owner, Patch(owner, "_may_claim", _owner_by_path)),
-    _mutant("rows of others are accepted", checks.check_owner, Patch(owner, "_refuse_foreign_rows", _does(None))),
+    _mutant(
+        "the owner of the output is not checked", checks.check_owner, Patch(owner, "_may_claim", _return_constant(True))
+    ),
+    _mutant(
+        "the owner of the output is not written",
+        checks.check_owner,
+        Patch(incremental, "claim_output", _return_constant(None)),
+    ),
+    _mutant("the owner is identified by its path", checks.check_owner, Patch(owner, "_may_claim", _owner_by_path)),
+    _mutant(
+        "rows of others are accepted", checks.check_owner, Patch(owner, "_refuse_foreign_rows", _return_constant(None))
+    ),
     _mutant(
         "an output ahead of its checkpoint is accepted",
         checks.check_older_checkpoint,
-        Patch(growing, "list_part_files", _does({})),
+        Patch(incremental, "list_part_files", _return_constant({})),
     ),
-    _mutant("repair skips inputs", checks.check_inputs, Patch(findings, "find_input_problems", _does(()))),
-    _mutant("a run skips inputs", checks.check_inputs, Patch(growing, "find_input_problems", _does(()))),
+    _mutant("repair skips inputs", checks.check_inputs, Patch(findings, "find_input_problems", _return_constant(()))),
+    _mutant("a run skips inputs", checks.check_inputs, Patch(incremental, "find_input_problems", _return_constant(()))),
     _mutant(
         "changed inputs are accepted",
         checks.check_inputs,
@@ -320,46 +339,50 @@ MUTANTS = (
     _mutant(
         "repair forgets a batch whose rows are written",
         checks.check_damage,
-        Patch(findings, "list_part_files", _does({})),
+        Patch(findings, "list_part_files", _return_constant({})),
     ),
-    _mutant("a fix deletes files", checks.check_fixes_keep_files, Patch(findings.Finding, "fix", _deleted)),
+    _mutant("a fix deletes files", checks.check_fixes_keep_files, Patch(findings.Finding, "fix", _delete_files)),
     _mutant(
         "the watermark is not saved",
         checks.check_restarts,
-        Patch(growing, "restore_run", _restored_without(_no_watermark)),
+        Patch(incremental, "restore_run", _restored_without(_no_watermark)),
     ),
     _mutant(
         "the newest times are not saved",
         checks.check_restarts,
-        Patch(growing, "restore_run", _restored_without(_no_newest)),
+        Patch(incremental, "restore_run", _restored_without(_no_newest)),
     ),
     _mutant(
         "the first time is not saved",
         checks.check_restarts,
-        Patch(growing, "restore_run", _restored_without(_no_beginning)),
+        Patch(incremental, "restore_run", _restored_without(_no_beginning)),
     ),
     _mutant(
         "the value of the watermark is not saved",
         checks.check_restarts,
-        Patch(growing, "restore_run", _restored_without(_watermark_without_value)),
+        Patch(incremental, "restore_run", _restored_without(_watermark_without_value)),
     ),
     _mutant(
-        "the ledger is not saved", checks.check_restarts, Patch(growing, "restore_run", _restored_without(_no_ledger))
+        "the ledger is not saved",
+        checks.check_restarts,
+        Patch(incremental, "restore_run", _restored_without(_no_ledger)),
     ),
-    _mutant("files that were read are forgotten", checks.check_crashes, Patch(growing, "_resume", _nothing_seen)),
     _mutant(
-        "the batch in flight is skipped", checks.check_crashes, Patch(growing, "_resume", _batch_in_flight_skipped)
+        "files that were read are forgotten", checks.check_crashes, Patch(incremental, "_resume", _forget_read_files)
+    ),
+    _mutant(
+        "the batch in flight is skipped", checks.check_crashes, Patch(incremental, "_resume", _batch_in_flight_skipped)
     ),
     _mutant(
         "the files of the batch in flight are lost",
         checks.check_crashes,
-        Patch(growing, "_resume", _batch_in_flight_forgotten),
+        Patch(incremental, "_resume", _batch_in_flight_forgotten),
     ),
     _mutant(
         "an older state is restored",
         checks.check_crashes,
         Patch(Checkpoint, "latest_state", _oldest_state),
-        Patch(checkpoint, "read_contents", _all_states_read),
+        Patch(store, "read_contents", _all_states_read),
     ),
-    _mutant("the checkpoint is not locked", checks.check_lock, Patch(checkpoint, "lock_checkpoint", _unlocked)),
+    _mutant("the checkpoint is not locked", checks.check_lock, Patch(store, "lock_checkpoint", _skip_lock)),
 )

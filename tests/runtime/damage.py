@@ -1,5 +1,6 @@
-"""A job with a checkpoint whose files can be damaged one by one: four committed batches and one in flight, then more
-input.
+"""Job with a checkpoint whose files can be damaged one by one.
+
+It has four committed batches and one in flight. More input follows.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ OWNER = f"out/{OWNER_FILE}"
 Tree = dict[str, bytes]
 
 
-class Crash(BaseException):
-    """The process is gone."""
+class SimulatedCrash(BaseException):
+    """Simulated end of the process."""
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """One damage, by its kind and in words, and the files to write instead (None removes one)."""
+class DamageCase:
+    """One damage: its kind, a label, and the files to write instead (None removes a file)."""
 
     damage: str
     label: str
@@ -64,8 +65,9 @@ class Case:
 
     @property
     def may_be_harmless(self) -> bool:
-        """Whether the job can resume with the same rows: it reads none of the files, or finds what a crash leaves as
-        well.
+        """Whether the job can resume with the same rows.
+
+        It reads none of the files, or a crash leaves the same files.
         """
         if self.damaged <= {LOCK, LEFTOVER, OLDER_STATE}:
             return True
@@ -73,8 +75,8 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A query over two directories, with a checkpoint and an output beside them."""
+class CheckpointedJob:
+    """Query over two directories, with a checkpoint and an output next to them."""
 
     path: Path
     query: str
@@ -87,7 +89,7 @@ class Job:
     def out(self) -> Path:
         return self.path / "out"
 
-    def growing(self) -> IncrementalJob:
+    def incremental_job(self) -> IncrementalJob:
         sources: dict[str, Stream | Relation] = {
             name: Stream(FileSource(self.path / name, "ts"), "ts", lateness_us=2 * SECOND) for name in ("a", "b")
         }
@@ -124,20 +126,20 @@ class Job:
         return {str(file.relative_to(self.path)): file.read_bytes() for file in found}
 
     def restore(self, tree: Tree, changes: dict[str, bytes | None] | None = None) -> None:
-        """Make checkpoint and output what they were, but for some files."""
-        wanted = {**tree, **(changes or {})}
+        """Restore checkpoint and output, except for the changed files."""
+        expected = {**tree, **(changes or {})}
         for name in self.tree():
-            if wanted.get(name) is None:
+            if expected.get(name) is None:
                 (self.path / name).unlink()
-        for name, content in wanted.items():
+        for name, content in expected.items():
             if content is not None:
                 (self.path / name).parent.mkdir(parents=True, exist_ok=True)
                 (self.path / name).write_bytes(content)
 
 
-def earlier_run(path: Path, query: str) -> Tree:
+def make_earlier_run(path: Path, query: str) -> Tree:
     """Return the files of a run that was started, read other files in its last batch, and was deleted."""
-    job = Job(path, query)
+    job = CheckpointedJob(path, query)
     for number in range(COMMITTED_BATCHES):
         job.add_files(number)
         job.run()
@@ -149,11 +151,14 @@ def earlier_run(path: Path, query: str) -> Tree:
     return tree
 
 
-def interrupted_job(path: Path, query: str, monkeypatch: pytest.MonkeyPatch, *, rows_written: bool) -> Job:
-    """Run four batches, and a fifth that stops before its rows are written or just before its commit. More files come
-    afterwards.
+def make_interrupted_job(
+    path: Path, query: str, monkeypatch: pytest.MonkeyPatch, *, rows_written: bool
+) -> CheckpointedJob:
+    """Run four batches, and a fifth that stops before its rows are written or just before its commit.
+
+    More files follow.
     """
-    job = Job(path, query)
+    job = CheckpointedJob(path, query)
     for number in range(COMMITTED_BATCHES):
         job.add_files(number)
         job.run()
@@ -163,7 +168,7 @@ def interrupted_job(path: Path, query: str, monkeypatch: pytest.MonkeyPatch, *, 
             patched.setattr(Checkpoint, "commit", crash)
         else:
             patched.setattr(PartFileSink, "write_batch", crash)
-        with pytest.raises(Crash):
+        with pytest.raises(SimulatedCrash):
             job.run()
     job.add_files(COMMITTED_BATCHES + 1)
     (path / LEFTOVER).write_bytes(b"a write that was never finished, of another process")
@@ -171,57 +176,57 @@ def interrupted_job(path: Path, query: str, monkeypatch: pytest.MonkeyPatch, *, 
 
 
 def crash(*_: object) -> None:
-    raise Crash
+    raise SimulatedCrash
 
 
-def uninterrupted_rows(path: Path, query: str) -> Counter[Any]:
-    job = Job(path, query)
+def collect_uninterrupted_rows(path: Path, query: str) -> Counter[Any]:
+    job = CheckpointedJob(path, query)
     for number in range(COMMITTED_BATCHES + 2):
         job.add_files(number)
         job.run()
     return job.rows()
 
 
-def checkpoint_files(tree: Tree) -> list[str]:
+def list_checkpoint_files(tree: Tree) -> list[str]:
     """List the files of the checkpoint, and the marker of the output's owner."""
     return [name for name in tree if name.startswith("ckpt/") or name.endswith(OWNER_FILE)]
 
 
-def damages(tree: Tree, foreign: Tree, seed: int, flipped_bits: int = FLIPPED_BITS) -> Iterator[Case]:
-    """Yield every file removed, truncated, with one bit flipped, replaced by an older version, and swapped with every
-    other file.
+def generate_damages(tree: Tree, foreign: Tree, seed: int, flipped_bits: int = FLIPPED_BITS) -> Iterator[DamageCase]:
+    """Yield cases in which one file is removed, truncated, flipped in one bit, or older, or two files are swapped.
 
     Older versions are those of an earlier batch, and those of an earlier run of the same query in the same directories
     (`foreign`).
     """
     random = Random(seed)
-    names = checkpoint_files(tree)
+    names = list_checkpoint_files(tree)
     for name in names:
         content = tree[name]
-        yield Case("removed", f"{name} removed", {name: None})
+        yield DamageCase("removed", f"{name} removed", {name: None})
         for length in sorted({0, 1, len(content) // 2, len(content) - 1} - {len(content), -1}):
-            yield Case("truncated", f"{name} truncated to {length} bytes", {name: content[:length]})
+            yield DamageCase("truncated", f"{name} truncated to {length} bytes", {name: content[:length]})
         for bit in random.sample(range(8 * len(content)), min(flipped_bits, 8 * len(content))):
-            yield Case("flipped", f"{name} with bit {bit} flipped", {name: _flipped(content, bit)})
-    for older, newer in _versions(names):
-        yield Case("older", f"{newer} replaced by {older}", {newer: tree[older]})
+            yield DamageCase("flipped", f"{name} with bit {bit} flipped", {name: _flip_bit(content, bit)})
+    for older, newer in _pair_versions(names):
+        yield DamageCase("older", f"{newer} replaced by {older}", {newer: tree[older]})
     for name in names:
         if name in foreign and foreign[name] != tree[name]:
-            yield Case("foreign", f"{name} of an earlier run", {name: foreign[name]})
+            yield DamageCase("foreign", f"{name} of an earlier run", {name: foreign[name]})
     for i, first in enumerate(names):
         for second in names[i + 1 :]:
-            yield Case("swapped", f"{first} and {second} swapped", {first: tree[second], second: tree[first]})
+            yield DamageCase("swapped", f"{first} and {second} swapped", {first: tree[second], second: tree[first]})
 
 
-def _flipped(content: bytes, bit: int) -> bytes:
+def _flip_bit(content: bytes, bit: int) -> bytes:
     changed = bytearray(content)
     changed[bit // 8] ^= 1 << bit % 8
     return bytes(changed)
 
 
-def _versions(names: list[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of an older and a newer file of the same kind: a file of the newer name that a disk or a backup left at its
-    older content.
+def _pair_versions(names: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield pairs of an older and a newer file of the same kind.
+
+    A disk or a backup may leave the newer file with the older content.
     """
     for folder in ("ckpt/batches/", "ckpt/states/"):
         same = [name for name in names if name.startswith(folder) and "/." not in name]

@@ -1,5 +1,6 @@
-"""Probes and windows divided between two streams: real joins put out what the formulas say, and rank the strategies as
-they do.
+"""Probes and windows divided between two streams.
+
+Real joins emit what the formulas predict, and rank the strategies the same way.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ QUERY = "SELECT a.ts AS x, b.ts AS y FROM a [RANGE 30 MICROSECONDS], b [RANGE 50
 
 
 @pytest.fixture(scope="module")
-def measured() -> list[StrategyOutput]:
+def strategy_outputs() -> list[StrategyOutput]:
     return list(measure_strategies(seconds=200))
 
 
 @pytest.mark.parametrize("figure", [5, 6, 7])
-def test_the_measured_output_of_each_strategy_ranks_as_predicted(measured: list[StrategyOutput], figure: int) -> None:
-    shown = [bar for bar in measured if bar.figure == figure]
+def test_the_measured_output_of_each_strategy_ranks_as_predicted(
+    strategy_outputs: list[StrategyOutput], figure: int
+) -> None:
+    shown = [bar for bar in strategy_outputs if bar.figure == figure]
     for one in shown:
         for other in shown:
             if one.predicted_per_s > other.predicted_per_s:
@@ -53,8 +56,9 @@ def _pairs(table: pa.Table) -> Counter[tuple[int, int]]:
 
 
 def _kept_pairs(tables: dict[str, pa.Table], shares: dict[str, Shares], seed: int) -> Counter[tuple[int, int]]:
-    """The definition: the later row is kept as a probe and the earlier one in the window; of equal times a's row is the
-    later one.
+    """Return the pairs by definition: the later row is kept as a probe and the earlier one in the window.
+
+    Of equal times, a's row is the later one.
     """
     keeps = {
         (name, role): make_role_drop_box(name, role, shares[name], seed).select_kept(tables[name])
@@ -77,7 +81,7 @@ def _kept_pairs(tables: dict[str, pa.Table], shares: dict[str, Shares], seed: in
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_pair_is_found_when_its_later_row_probes_and_its_earlier_row_is_held(seed: int) -> None:
+def test_a_pair_is_found_when_its_later_row_probes_and_its_earlier_row_is_stored(seed: int) -> None:
     tables, streams = _tables(seed), _streams(seed)
     assert _pairs(collect_allocated(wm.sql(QUERY), streams, {})) == _pairs(wm.collect(QUERY, streams))
     shares = {"a": Shares(0.6, 0.5), "b": Shares(0.3, 0.8)}
@@ -122,7 +126,7 @@ AGGREGATED = """
 
 
 def _grouped_streams(seed: int) -> dict[str, wm.Stream | wm.Relation]:
-    """Keys are skewed, so pairs share rows; half of the times are equal ones."""
+    """Return streams with skewed keys, so that pairs share rows; half of the times are equal."""
     rng = np.random.default_rng(seed)
     found: dict[str, wm.Stream | wm.Relation] = {}
     for name, rows in (("a", 500), ("b", 400)):
@@ -142,7 +146,7 @@ def test_without_a_limit_an_aggregation_is_exact(every: str) -> None:
 
 
 def test_without_a_limit_the_merged_directions_give_the_exact_aggregates() -> None:
-    # The shares of a are whole but for one part in a million million, so no row is shed, and the estimating path runs.
+    # The shares of a are 1 minus 1e-12: no row is shed, but the estimating code runs.
     nearly = {"a": Shares(1 - 1e-12, 1)}
     for seed in range(5):
         streams, query = _grouped_streams(seed), AGGREGATED.format(every="EVERY 100 MICROSECONDS")
@@ -201,7 +205,7 @@ def test_within_limits_aggregates_are_estimated_from_both_directions() -> None:
         assert hits >= 25, (service_per_s, memory_rows)
 
 
-def test_a_direction_without_a_chance_has_no_estimates() -> None:
+def test_a_direction_without_kept_pairs_has_no_estimates() -> None:
     with pytest.raises(PlanError, match='no pair whose later row is of "b" is kept'):
         wm.allocate(AGGREGATED.format(every=""), _grouped_streams(0), probes="MaxA", service_per_s=10)
 
@@ -214,7 +218,7 @@ def test_a_stream_that_only_probes_is_the_later_row_of_every_pair() -> None:
     assert all(x >= y for x, y in _pairs(table))
 
 
-def test_the_best_division_is_found_from_what_the_streams_bring() -> None:
+def test_the_best_division_is_computed_from_the_rates_of_the_streams() -> None:
     table = wm.allocate(QUERY, _streams(2), service_per_s=50_000)
     shares = json.loads(table.schema.metadata[b"watersmeet"])["allocation"]["shares"]
     assert shares["a"]["window"] == shares["b"]["window"] == 1
@@ -224,7 +228,7 @@ def test_the_best_division_is_found_from_what_the_streams_bring() -> None:
     assert all(each["probe"] > 0 for each in wanted.values())
 
 
-def test_what_cannot_be_divided_is_refused() -> None:
+def test_queries_that_cannot_be_divided_are_refused() -> None:
     with pytest.raises(PlanError, match="RANGE window"):
         wm.allocate(
             "SELECT a.ts AS x, b.ts AS y FROM a [ROWS 5], b [RANGE 5 SECONDS] WHERE a.k = b.k",
@@ -274,6 +278,6 @@ def test_aggregates_over_pairs_of_equal_times_are_estimated(form: str) -> None:
 
 
 def _one_key(rows: int) -> wm.Stream:
-    """One second of rows with one key, the times of which are multiples of 10 ms."""
+    """Return one second of rows with one key, whose times are multiples of 10 ms."""
     times = np.arange(rows) * 100 // rows * 10_000
     return wm.stream(pa.table({"ts": times, "k": np.ones(rows, np.int64), "id": np.arange(rows)}), time="ts")

@@ -1,4 +1,4 @@
-"""Hadoop's checksums beside files."""
+"""Hadoop's checksum files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Damage to any file of a checkpoint is reported by the file's name, or the job writes the rows of an uninterrupted
-run.
-"""
+"""Damage to a checkpoint: the damaged file is named, or the job writes the rows of an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -13,7 +11,16 @@ import pytest
 from watersmeet.checkpoint.repair import find_problems
 from watersmeet.errors import WatersmeetError
 
-from .damage import AGGREGATION, JOIN, Job, checkpoint_files, damages, earlier_run, interrupted_job, uninterrupted_rows
+from .damage import (
+    AGGREGATION,
+    JOIN,
+    CheckpointedJob,
+    list_checkpoint_files,
+    generate_damages,
+    make_earlier_run,
+    make_interrupted_job,
+    collect_uninterrupted_rows,
+)
 
 SCENARIOS = [
     pytest.param(JOIN, False, id="join, stopped before its rows were written"),
@@ -25,32 +32,30 @@ SCENARIOS = [
 def test_damage_to_any_file_is_reported_by_name_or_changes_no_row(
     query: str, rows_written: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        os, "fsync", lambda number: None
-    )  # no power cut here, and a slow disk would make hundreds of runs slow
+    # There is no power failure in this test, and a slow disk would make hundreds of runs slow.
+    monkeypatch.setattr(os, "fsync", lambda number: None)
     for folder in ("whole", "job"):
         (tmp_path / folder).mkdir()
-    wanted = uninterrupted_rows(tmp_path / "whole", query)
-    foreign = earlier_run(tmp_path / "job", query)
-    job = interrupted_job(tmp_path / "job", query, monkeypatch, rows_written=rows_written)
+    expected = collect_uninterrupted_rows(tmp_path / "whole", query)
+    foreign = make_earlier_run(tmp_path / "job", query)
+    job = make_interrupted_job(tmp_path / "job", query, monkeypatch, rows_written=rows_written)
     tree = job.tree()
-    assert (
-        len(checkpoint_files(tree)) == 11
-    )  # manifest, lock, five records, two states, a leftover, the owner of the output
+    # Manifest, lock, five records, two states, a leftover, the owner of the output.
+    assert len(list_checkpoint_files(tree)) == 11
     outcomes: Counter[str] = Counter()
     fixed: set[tuple[str, frozenset[str]]] = set()
-    for case in damages(tree, foreign, seed=18):
+    for case in generate_damages(tree, foreign, seed=18):
         job.restore(tree, case.changes)
         found = find_problems(job.checkpoint)
-        refused = refusal(job)
-        if refused is None:
+        message = resume_and_get_refusal(job)
+        if message is None:
             assert case.may_be_harmless, case.label
-            assert job.rows() == wanted, case.label
+            assert job.rows() == expected, case.label
             outcomes["same rows"] += 1
             continue
-        assert any(str(job.path / name) in refused for name in case.damaged), (case.label, refused)
-        said = " ".join(f"{each.path} {each.problem}" for each in found)
-        assert any(str(job.path / name) in said for name in case.damaged), (case.label, refused, said)
+        assert any(str(job.path / name) in message for name in case.damaged), (case.label, message)
+        messages = " ".join(f"{each.path} {each.problem}" for each in found)
+        assert any(str(job.path / name) in messages for name in case.damaged), (case.label, message, messages)
         outcomes["reported"] += 1
         alike = (case.damage, frozenset(case.damaged))
         if all(each.is_fixable for each in found) and alike not in fixed:
@@ -58,15 +63,15 @@ def test_damage_to_any_file_is_reported_by_name_or_changes_no_row(
             for each in found:
                 each.fix()
             assert find_problems(job.checkpoint) == [], case.label
-            assert refusal(job) is None, case.label
-            assert job.rows() == wanted, case.label
+            assert resume_and_get_refusal(job) is None, case.label
+            assert job.rows() == expected, case.label
     assert outcomes["reported"] > 600
     assert outcomes["same rows"] > 100
     assert len(fixed) > 10
 
 
-def refusal(job: Job) -> str | None:
-    """Resume the job; return what it says if it refuses."""
+def resume_and_get_refusal(job: CheckpointedJob) -> str | None:
+    """Resume the job; return the error message if it refuses."""
     try:
         job.run()
     except WatersmeetError as error:

@@ -1,4 +1,4 @@
-"""Frames: any change of a byte is noticed, and a file of another version is told from a damaged one."""
+"""Frames: any change of a byte is noticed, and a file of another version is not reported as damaged."""
 
 from __future__ import annotations
 

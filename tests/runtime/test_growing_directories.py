@@ -1,4 +1,4 @@
-"""Growing directories: every file is read once, and a crash at any write loses nothing and doubles nothing."""
+"""Growing directories: every file is read once, and a crash at any write loses and duplicates no row."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ QUERY = "SELECT a.k, a.id AS left_id, b.id AS right_id FROM a [RANGE 10 SECONDS]
 SECOND = 1_000_000
 
 
-class Crash(BaseException):
-    """The process is gone."""
+class SimulatedProcessExit(BaseException):
+    """Simulated end of the process."""
 
 
-def write(directory: Path, number: int, name: str, seconds: list[float]) -> pa.Table:
+def write_file(directory: Path, number: int, name: str, seconds: list[float]) -> pa.Table:
     rows = pa.table(
         {
             "ts": pa.array([round(each * SECOND) for each in seconds], pa.int64()),
@@ -46,13 +46,13 @@ def write(directory: Path, number: int, name: str, seconds: list[float]) -> pa.T
 
 
 @pytest.fixture
-def filled(tmp_path: Path) -> dict[str, pa.Table]:
+def tables_of_files(tmp_path: Path) -> dict[str, pa.Table]:
     """Four files on one side, three on the other."""
     #  s   0    5    10   15   20
     #  a   |000 |001 |002 |003 |
     #  b   |000   |001   |002  |
-    a = [write(tmp_path / "a", n, "a", [5 * n + 0.5 * i for i in range(10)]) for n in range(4)]
-    b = [write(tmp_path / "b", n, "b", [6.5 * n + 0.7 * i for i in range(9)]) for n in range(3)]
+    a = [write_file(tmp_path / "a", n, "a", [5 * n + 0.5 * i for i in range(10)]) for n in range(4)]
+    b = [write_file(tmp_path / "b", n, "b", [6.5 * n + 0.7 * i for i in range(9)]) for n in range(3)]
     return {"a": pa.concat_tables(a), "b": pa.concat_tables(b)}
 
 
@@ -70,48 +70,46 @@ def job(path: Path, *, follow: bool = False, checkpoint: bool = True, query: str
     )
 
 
-def ran(growing: IncrementalJob) -> JobProgress:
-    return run_incremental(growing, threading.Event(), lambda figures: None)
+def run_job(incremental_job: IncrementalJob) -> JobProgress:
+    return run_incremental(incremental_job, threading.Event(), lambda metrics: None)
 
 
-def written(path: Path) -> Counter[Any]:
+def read_written_rows(path: Path) -> Counter[Any]:
     files = sorted((path / "out").glob("part-*.parquet"))
     return as_multiset(table_rows(pa.concat_tables([pq.read_table(file) for file in files]))) if files else Counter()
 
 
-def wanted(tables: dict[str, pa.Table]) -> Counter[Any]:
+def expected_rows(tables: dict[str, pa.Table]) -> Counter[Any]:
     streams = {name: wm.stream(table, time="ts") for name, table in tables.items()}
     return as_multiset(join_rows(bind_query(QUERY, streams), tables))
 
 
-def closed(path: Path, tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
-    """A last file on each side, far in the future, so that the watermark passes everything before it."""
+def write_closing_files(path: Path, tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
+    """Write a last file on each side, far in the future, so that the watermark passes everything before it."""
     found = {}
     for name, table in tables.items():
-        last = write(path / name, 999, name, [1000.0])
+        last = write_file(path / name, 999, name, [1000.0])
         found[name] = pa.concat_tables([table, last.slice(0, 0)])
     return found
 
 
-def test_files_are_joined_as_if_they_had_been_one_table(tmp_path: Path, filled: dict[str, pa.Table]) -> None:
-    tables = closed(tmp_path, filled)
-    assert ran(job(tmp_path)).batches == 1
-    assert written(tmp_path) == wanted(tables)
+def test_files_are_joined_as_if_they_had_been_one_table(tmp_path: Path, tables_of_files: dict[str, pa.Table]) -> None:
+    tables = write_closing_files(tmp_path, tables_of_files)
+    assert run_job(job(tmp_path)).batches == 1
+    assert read_written_rows(tmp_path) == expected_rows(tables)
 
 
-def test_a_second_run_reads_only_what_is_new(tmp_path: Path, filled: dict[str, pa.Table]) -> None:
-    first = ran(job(tmp_path))
+def test_a_second_run_reads_only_new_files(tmp_path: Path, tables_of_files: dict[str, pa.Table]) -> None:
+    first = run_job(job(tmp_path))
     assert (first.batches, first.resumed_after) == (1, None)
-    assert ran(job(tmp_path)).batches == 0
-    tables = closed(tmp_path, filled)
-    second = ran(job(tmp_path))
+    assert run_job(job(tmp_path)).batches == 0
+    tables = write_closing_files(tmp_path, tables_of_files)
+    second = run_job(job(tmp_path))
     assert (second.batches, second.resumed_after) == (1, 0)
-    assert written(tmp_path) == wanted(tables)
+    assert read_written_rows(tmp_path) == expected_rows(tables)
 
 
-def test_a_crash_at_any_write_loses_nothing_and_doubles_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_at_any_write_loses_and_duplicates_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     moves = 0
     for before_the_move in (True, False):
         for crash_at in range(1, 40):
@@ -121,24 +119,24 @@ def test_a_crash_at_any_write_loses_nothing_and_doubles_nothing(
             if not crashed:
                 break
             moves += 1
-    assert moves >= 16  # about, three batches, three states and parts, either way
+    assert moves >= 16  # manifest, three records, states and parts, before and after each move
 
 
 def _three_runs_with_a_crash(
     path: Path, monkeypatch: pytest.MonkeyPatch, crash_at: int, *, before_the_move: bool
 ) -> bool:
-    """Three rounds of new files; the process dies at one of the moves of files into place, and is started again."""
-    counted = 0
+    """Run three rounds of new files; the process dies when it moves one file into place, and is started again."""
+    moves = 0
     move = Path.replace
 
     def fragile(self: Path, target: Path) -> Path:
-        nonlocal counted
-        counted += 1
-        if counted == crash_at and before_the_move:
-            raise Crash
+        nonlocal moves
+        moves += 1
+        if moves == crash_at and before_the_move:
+            raise SimulatedProcessExit
         moved = move(self, target)
-        if counted == crash_at:
-            raise Crash
+        if moves == crash_at:
+            raise SimulatedProcessExit
         return moved
 
     tables: dict[str, list[pa.Table]] = {"a": [], "b": []}
@@ -147,45 +145,45 @@ def _three_runs_with_a_crash(
         patched.setattr(Path, "replace", fragile)
         for n in range(3):
             for name, files in tables.items():
-                files.append(write(path / name, n, name, [5 * n + 0.5 * i for i in range(8)]))
+                files.append(write_file(path / name, n, name, [5 * n + 0.5 * i for i in range(8)]))
             try:
-                ran(job(path))
-            except Crash:
+                run_job(job(path))
+            except SimulatedProcessExit:
                 crashed = True
-                ran(job(path))
-    whole = closed(path, {name: pa.concat_tables(each) for name, each in tables.items()})
-    ran(job(path))
-    assert written(path) == wanted(whole)
+                run_job(job(path))
+    all_tables = write_closing_files(path, {name: pa.concat_tables(each) for name, each in tables.items()})
+    run_job(job(path))
+    assert read_written_rows(path) == expected_rows(all_tables)
     return crashed
 
 
-def test_a_query_that_follows_goes_on_with_files_that_appear_until_it_is_stopped(
-    tmp_path: Path, filled: dict[str, pa.Table]
+def test_a_following_query_reads_new_files_until_it_is_stopped(
+    tmp_path: Path, tables_of_files: dict[str, pa.Table]
 ) -> None:
-    stop, seen = threading.Event(), Batches()
+    stop, seen = threading.Event(), RowCounter()
     thread = threading.Thread(target=run_incremental, args=(job(tmp_path, follow=True), stop, seen.observe))
     thread.start()
     try:
-        rows = sum(table.num_rows for table in filled.values())
+        rows = sum(table.num_rows for table in tables_of_files.values())
         seen.wait_for_rows(rows)
-        tables = closed(tmp_path, filled)
-        seen.wait_for_rows(rows + len(tables))  # one batch or two: the last files appear one after the other
+        tables = write_closing_files(tmp_path, tables_of_files)
+        seen.wait_for_rows(rows + len(tables))  # one batch or two: the two last files do not appear at once
     finally:
         stop.set()
         thread.join()
-    assert written(tmp_path) == wanted(tables)
+    assert read_written_rows(tmp_path) == expected_rows(tables)
 
 
-class Batches:
+class RowCounter:
     """Rows of all batches so far; a test can wait for more of them."""
 
     def __init__(self) -> None:
         self.rows = 0
         self.changed = threading.Condition()
 
-    def observe(self, figures: BatchMetrics) -> None:
+    def observe(self, metrics: BatchMetrics) -> None:
         with self.changed:
-            self.rows += sum(figures.rows_in.values())
+            self.rows += sum(metrics.rows_in.values())
             self.changed.notify_all()
 
     def wait_for_rows(self, rows: int) -> None:
@@ -193,74 +191,75 @@ class Batches:
             self.changed.wait_for(lambda: self.rows >= rows)
 
 
-def test_an_empty_directory_is_waited_for_or_named(tmp_path: Path) -> None:
+def test_a_job_waits_for_an_empty_directory_or_names_it(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     with pytest.raises(InputError, match="has no data files"):
-        ran(job(tmp_path))
+        run_job(job(tmp_path))
     stop = threading.Event()
     stop.set()
-    assert run_incremental(job(tmp_path, follow=True), stop, lambda figures: None).waiting_for == ["a", "b"]
+    assert run_incremental(job(tmp_path, follow=True), stop, lambda metrics: None).waiting_for == ["a", "b"]
 
 
-def test_a_file_that_does_not_fit_is_named_and_nothing_is_lost(tmp_path: Path, filled: dict[str, pa.Table]) -> None:
-    ran(job(tmp_path))
+def test_a_file_with_another_schema_is_named_and_no_row_is_lost(
+    tmp_path: Path, tables_of_files: dict[str, pa.Table]
+) -> None:
+    run_job(job(tmp_path))
     pq.write_table(
         pa.table({"ts": pa.array([1], pa.int64()), "k": ["one"], "id": ["x"]}), tmp_path / "a" / "050.parquet"
     )
     for _ in range(2):
         with pytest.raises(InputError, match=r"050\.parquet.*does not match") as raised:
-            ran(job(tmp_path))
+            run_job(job(tmp_path))
     assert "resumes where it stopped" in str(raised.value)
 
 
-def test_two_processes_on_one_checkpoint_are_refused(tmp_path: Path, filled: dict[str, pa.Table]) -> None:
-    stop, seen = threading.Event(), Batches()
+def test_two_processes_on_one_checkpoint_are_refused(tmp_path: Path, tables_of_files: dict[str, pa.Table]) -> None:
+    stop, seen = threading.Event(), RowCounter()
     thread = threading.Thread(target=run_incremental, args=(job(tmp_path, follow=True), stop, seen.observe))
     thread.start()
     try:
         seen.wait_for_rows(1)
         with pytest.raises(InputError, match="in use by another process"):
-            ran(job(tmp_path))
+            run_job(job(tmp_path))
     finally:
         stop.set()
         thread.join()
 
 
-def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path, filled: dict[str, pa.Table]) -> None:
-    ran(job(tmp_path))
+def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path, tables_of_files: dict[str, pa.Table]) -> None:
+    run_job(job(tmp_path))
     with pytest.raises(InputError, match="was created by a different query"):
-        ran(job(tmp_path, query=QUERY.replace("10 SECONDS", "11 SECONDS")))
+        run_job(job(tmp_path, query=QUERY.replace("10 SECONDS", "11 SECONDS")))
 
 
-# --- repair
-# -----------------------------------------------------------------------------------------------------------------------------
+# --- repair ---
 
 
-def test_a_whole_checkpoint_is_in_order(tmp_path: Path, filled: dict[str, pa.Table]) -> None:
-    ran(job(tmp_path))
+def test_an_intact_checkpoint_has_no_problems(tmp_path: Path, tables_of_files: dict[str, pa.Table]) -> None:
+    run_job(job(tmp_path))
     assert find_problems(tmp_path / "ckpt") == []
 
 
-def test_a_damaged_state_costs_a_batch_and_no_row(tmp_path: Path, filled: dict[str, pa.Table]) -> None:
-    ran(job(tmp_path))
-    tables = closed(tmp_path, filled)
-    ran(job(tmp_path))
+def test_a_damaged_state_costs_a_batch_and_no_row(tmp_path: Path, tables_of_files: dict[str, pa.Table]) -> None:
+    run_job(job(tmp_path))
+    tables = write_closing_files(tmp_path, tables_of_files)
+    run_job(job(tmp_path))
     state = tmp_path / "ckpt" / "states" / "0000000001.run"
     state.write_bytes(state.read_bytes()[:-7])
     with pytest.raises(InputError, match="watersmeet repair"):
-        ran(job(tmp_path))
+        run_job(job(tmp_path))
     (found,) = find_problems(tmp_path / "ckpt")
     found.fix()
     assert find_problems(tmp_path / "ckpt") == []
-    assert ran(job(tmp_path)).resumed_after == 0
-    assert written(tmp_path) == wanted(tables)
+    assert run_job(job(tmp_path)).resumed_after == 0
+    assert read_written_rows(tmp_path) == expected_rows(tables)
 
 
-def test_a_torn_decision_is_mended_and_a_lost_one_is_said_to_be_lost(
-    tmp_path: Path, filled: dict[str, pa.Table]
+def test_a_torn_record_is_fixed_and_a_lost_one_is_reported(
+    tmp_path: Path, tables_of_files: dict[str, pa.Table]
 ) -> None:
-    ran(job(tmp_path))
+    run_job(job(tmp_path))
     batches = tmp_path / "ckpt" / "batches"
     (batches / "0000000001.json").write_text('{"files": {"a"')
     (found,) = find_problems(tmp_path / "ckpt")
@@ -272,7 +271,7 @@ def test_a_torn_decision_is_mended_and_a_lost_one_is_said_to_be_lost(
     assert "read twice" in lost.consequence
 
 
-def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_a_directory_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a checkpoint"):
         find_problems(tmp_path)
     with pytest.raises(InputError, match="there is no directory"):
@@ -293,7 +292,7 @@ def _spark_checkpoint(path: Path, batches: int) -> Path:
     return path
 
 
-def test_the_newest_entries_of_a_spark_checkpoint_can_be_mended_older_ones_not(tmp_path: Path) -> None:
+def test_the_newest_entries_of_a_spark_checkpoint_can_be_fixed_and_older_ones_cannot(tmp_path: Path) -> None:
     path = _spark_checkpoint(tmp_path / "spark", 3)
     assert find_problems(path) == []
     (path / "commits" / "2").write_text("")

@@ -1,5 +1,6 @@
-"""Shedding aggregations over growing directories: part files hold the estimates, and a restart after any batch changes
-no row.
+"""Shedding aggregations over growing directories.
+
+Part files hold the estimates, and a restart after any batch changes no row.
 """
 
 from __future__ import annotations
@@ -70,10 +71,10 @@ def job(path: Path, query: str) -> IncrementalJob:
 
 
 def run_uninterrupted(path: Path, query: str) -> None:
-    """Run all batches in one process: the next files appear when a batch is over."""
+    """Run all batches in one process: the next files appear after each batch."""
     stop, files = threading.Event(), iter(range(1, BATCHES))
 
-    def write_next(figures: object) -> None:
+    def write_next(metrics: object) -> None:
         number = next(files, None)
         if number is None:
             stop.set()
@@ -85,10 +86,10 @@ def run_uninterrupted(path: Path, query: str) -> None:
 
 
 def run_restarted(path: Path, query: str) -> None:
-    """Run each batch in a process of its own, as far as state is concerned."""
+    """Run each batch as in a new process: all state comes from the checkpoint."""
     for number in range(BATCHES):
         write_files(path, number)
-        assert run_incremental(job(path, query), threading.Event(), lambda figures: None).batches == 1
+        assert run_incremental(job(path, query), threading.Event(), lambda metrics: None).batches == 1
 
 
 def part_rows(path: Path) -> list[list[dict[str, Any]]]:
@@ -138,7 +139,7 @@ def test_a_shedding_aggregation_without_every_stays_one_batch_on_the_command_lin
         assert len(list(rounds)) == 1
 
 
-def test_the_figures_of_a_batch_count_the_combinations_as_state(tmp_path: Path) -> None:
+def test_the_metrics_of_a_batch_count_the_matches_as_state(tmp_path: Path) -> None:
     found: list[Any] = []
     write_files(tmp_path, 0)
     progress = run_incremental(job(tmp_path, QUERIES["every second"]), threading.Event(), found.append)

@@ -1,6 +1,4 @@
-"""The plan that `explain` shows is the plan that runs, whatever a pinned plan leaves open: orders, indexes, intervals,
-trees.
-"""
+"""The plan that `explain` shows is the plan that runs, for all open parts: orders, indexes, intervals, trees."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ def sources(names: str, share: float = 1.0) -> dict[str, wm.Stream]:
     return {name: wm.stream(table(name, int(RATES[name] * share), seed), time="ts") for seed, name in enumerate(names)}
 
 
-def shown(text: str, over: Any, plan: wm.Plan | None, **how: Any) -> wm.Plan | str:
+def get_shown_plan(text: str, over: Any, plan: wm.Plan | None, **how: Any) -> wm.Plan | str:
     """The plan that explain shows, or why the pinned one is refused."""
     try:
         return wm.explain(text, over, plan=plan, **how).plan
@@ -63,7 +61,7 @@ def shown(text: str, over: Any, plan: wm.Plan | None, **how: Any) -> wm.Plan | s
         return str(refusal)
 
 
-def held(text: str, over: Any, plan: wm.Plan | None, **how: Any) -> wm.Plan | str:
+def get_running_plan(text: str, over: Any, plan: wm.Plan | None, **how: Any) -> wm.Plan | str:
     """The plan that the run holds, or why the pinned one is refused."""
     try:
         return wm.run(text, over, plan, **how).config.plan
@@ -71,7 +69,7 @@ def held(text: str, over: Any, plan: wm.Plan | None, **how: Any) -> wm.Plan | st
         return str(refusal)
 
 
-def arranged_plan(text: str, over: Any, plan: wm.Plan | None, **how: Any) -> wm.Plan | str:
+def get_spark_plan(text: str, over: Any, plan: wm.Plan | None, **how: Any) -> wm.Plan | str:
     """The plan that the buckets hold on Spark; needs pyspark, but no Java."""
     pytest.importorskip("pyspark")
     from watersmeet.runtime.spark.execution_plan import build_execution_plan
@@ -89,8 +87,8 @@ def test_the_plan_that_explain_shows_is_the_plan_that_runs(name: str, algorithm:
     text, plan = query(names, where), wm.plan(algorithm)
     for share in (1.0, 0.05):  # the second has too few rows to plan by
         over = sources(names, share)
-        assert shown(text, over, plan) == held(text, over, plan)
-        assert shown(text, over, plan, engine="spark") == arranged_plan(text, over, plan)
+        assert get_shown_plan(text, over, plan) == get_running_plan(text, over, plan)
+        assert get_shown_plan(text, over, plan, engine="spark") == get_spark_plan(text, over, plan)
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -98,12 +96,14 @@ def test_without_a_pinned_plan_too(name: str) -> None:
     names, where = QUERIES[name]
     for share in (1.0, 0.05):
         over = sources(names, share)
-        assert shown(query(names, where), over, None) == held(query(names, where), over, None)
-        assert shown(query(names, where), over, None, engine="spark") == arranged_plan(query(names, where), over, None)
+        assert get_shown_plan(query(names, where), over, None) == get_running_plan(query(names, where), over, None)
+        assert get_shown_plan(query(names, where), over, None, engine="spark") == get_spark_plan(
+            query(names, where), over, None
+        )
 
 
 @pytest.mark.parametrize("algorithm", [None, "runs", "eager-nlj", "window-join", "eager-hash", "tree"])
-def test_declared_statistics_count_for_both(algorithm: str | None) -> None:
+def test_declared_statistics_affect_both(algorithm: str | None) -> None:
     names, where = QUERIES["chain of three"]
     text, over = query(names, where), sources(names)
     plan = None if algorithm is None else wm.plan(algorithm)
@@ -111,23 +111,29 @@ def test_declared_statistics_count_for_both(algorithm: str | None) -> None:
         stats = {
             name: wm.stats(rate=rate, distinct={"k": 10, "j": 5000}) for name, rate in zip(names, rates, strict=True)
         }
-        assert shown(text, over, plan, stats=stats) == held(text, over, plan, stats=stats)
-        assert shown(text, over, plan, stats=stats, engine="spark") == arranged_plan(text, over, plan, stats=stats)
+        assert get_shown_plan(text, over, plan, stats=stats) == get_running_plan(text, over, plan, stats=stats)
+        assert get_shown_plan(text, over, plan, stats=stats, engine="spark") == get_spark_plan(
+            text, over, plan, stats=stats
+        )
 
 
 @pytest.mark.parametrize("algorithm", TACTICS)
 def test_a_plan_without_open_parts_stays_as_it_is(algorithm: str) -> None:
     for names, where in QUERIES.values():
         over = sources(names)
-        full = shown(query(names, where), over, wm.plan(algorithm))
+        full = get_shown_plan(query(names, where), over, wm.plan(algorithm))
         if not isinstance(full, str):
-            assert shown(query(names, where), over, full) == held(query(names, where), over, full) == full
+            assert (
+                get_shown_plan(query(names, where), over, full)
+                == get_running_plan(query(names, where), over, full)
+                == full
+            )
 
 
-def test_open_parts_beside_pinned_ones_are_filled() -> None:
+def test_open_parts_next_to_pinned_ones_are_filled() -> None:
     names, where = QUERIES["chain of three"]
     pinned = wm.plan("window-join", order={"a": ["c", "b"]}, indexes={"b": "list"})
-    full = held(query(names, where), sources(names), pinned)
+    full = get_running_plan(query(names, where), sources(names), pinned)
     assert isinstance(full, wm.Plan)
     assert dict(full.orders)["a"] == ("c", "b")
     assert {*dict(full.orders)} == {*names}
@@ -148,7 +154,7 @@ def test_a_band_join_runs_in_the_order_that_is_shown() -> None:
     assert about.to_dict()["orders"] == {origin: list(order) for origin, order in open_run.config.plan.orders}
 
 
-def test_an_origin_that_is_predicted_to_meet_nothing_still_follows_the_band() -> None:
+def test_an_origin_with_no_predicted_match_still_follows_the_band() -> None:
     """With one batch and rates that differ by chance, the model gives all matches to one origin; the run may give them
     to another.
     """
@@ -162,11 +168,11 @@ def test_without_statistics_no_cross_product_comes_before_a_band() -> None:
     names, where = QUERIES["band of three"]
     few = {name: wm.stream(table(name, 20, seed), time="ts") for seed, name in enumerate(names)}
     for algorithm in ("runs", "eager-nlj"):
-        full = held(query(names, where), few, wm.plan(algorithm))
+        full = get_running_plan(query(names, where), few, wm.plan(algorithm))
         assert isinstance(full, wm.Plan)
         assert dict(full.orders) == {"a": ("b", "c"), "b": ("a", "c"), "c": ("b", "a")}
     mixed = query("abc", "ABS(a.x - c.x) < 3 AND ABS(b.x - c.x) < 3")
-    full = held(mixed, few, wm.plan("tree"))
+    full = get_running_plan(mixed, few, wm.plan("tree"))
     assert isinstance(full, wm.Plan)
     assert full.tree == (("a", "c"), "b")
 
@@ -176,10 +182,10 @@ def test_a_changed_plan_is_filled_as_one_that_starts_a_run() -> None:
     text, over = query(names, where), sources(names)
     run = wm.run(text, over)
     run.replan(wm.plan("eager-nlj"))
-    assert run.config.plan == shown(text, over, wm.plan("eager-nlj"))
+    assert run.config.plan == get_shown_plan(text, over, wm.plan("eager-nlj"))
 
 
-def test_directories_that_grow_are_planned_by_their_first_file(tmp_path: Path) -> None:
+def test_growing_directories_are_planned_by_their_first_file(tmp_path: Path) -> None:
     from watersmeet.runtime.embedded.run import start_run
     from watersmeet.sources.declarations import Stream
     from watersmeet.sources.directories import FileSource
@@ -192,8 +198,11 @@ def test_directories_that_grow_are_planned_by_their_first_file(tmp_path: Path) -
     growing = {name: Stream(FileSource(tmp_path / name, "ts"), "ts") for name in names}
     followed = {name: wm.stream(tmp_path / name, time="ts", follow=True) for name in names}
     for plan in (None, wm.plan("eager-nlj"), wm.plan("tree")):
-        assert shown(query(names, where), growing, plan) == start_run(query(names, where), growing, plan).config.plan
-        assert shown(query(names, where), followed, plan, engine="spark") == arranged_plan(
+        assert (
+            get_shown_plan(query(names, where), growing, plan)
+            == start_run(query(names, where), growing, plan).config.plan
+        )
+        assert get_shown_plan(query(names, where), followed, plan, engine="spark") == get_spark_plan(
             query(names, where), followed, plan
         )
 
@@ -219,18 +228,18 @@ def test_the_plan_of_an_aggregation_on_spark_does_not_depend_on_its_rows() -> No
     """Its state depends on its plan, so a restart has to find the same one."""
     windows = "a [RANGE 10 SECONDS], b [RANGE 10 SECONDS]"
     text = f"SELECT a.k, COUNT(*) AS n FROM {windows} WHERE a.k = b.k GROUP BY a.k EVERY 100 MILLISECONDS"
-    plans = [arranged_plan(text, sources("ab", share), None) for share in (0.05, 1.0)]
+    plans = [get_spark_plan(text, sources("ab", share), None) for share in (0.05, 1.0)]
     assert (
         plans[0]
         == plans[1]
-        == arranged_plan(text, sources("ab"), None, stats={"a": wm.stats(rate=1, distinct={"k": 9})})
+        == get_spark_plan(text, sources("ab"), None, stats={"a": wm.stats(rate=1, distinct={"k": 9})})
     )
-    assert plans[0] == shown(text, sources("ab"), None, engine="spark")
+    assert plans[0] == get_shown_plan(text, sources("ab"), None, engine="spark")
 
 
 def test_a_lazy_join_without_intervals_evaluates_ten_times_per_window() -> None:
     names, where = QUERIES["equality of two"]
-    full = held(query(names, where), sources(names), wm.plan("lazy-nlj"))
+    full = get_running_plan(query(names, where), sources(names), wm.plan("lazy-nlj"))
     assert isinstance(full, wm.Plan)
     assert full.evaluate_us == full.expire_us == 5_000
 

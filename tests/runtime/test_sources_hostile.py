@@ -1,4 +1,4 @@
-"""Files, times and durations from outside: whatever is wrong is an InputError that says what and where."""
+"""Files, times and durations from outside: every problem is an InputError that names it and its place."""
 
 from __future__ import annotations
 
@@ -113,8 +113,7 @@ def test_files_of_a_directory_that_differ_are_refused_by_name(tmp_path: Path) ->
         _ = stream(tmp_path, time="ts").schema
 
 
-# --- times
-# ------------------------------------------------------------------------------------------------------------------------------
+# --- times ---
 
 
 @pytest.mark.parametrize(
@@ -159,8 +158,7 @@ def test_the_largest_times_are_accepted() -> None:
     ]
 
 
-# --- durations
-# --------------------------------------------------------------------------------------------------------------------------
+# --- durations ---
 
 
 @pytest.mark.parametrize(

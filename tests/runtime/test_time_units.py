@@ -1,4 +1,4 @@
-"""Integer event times count in the unit that the stream declares; a unit that is likely but not declared is asked for."""
+"""Integer event times count in the unit that the stream declares; an undeclared but likely unit is refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def times(seconds: tuple[int, ...], unit: str) -> list[int]:
     return [(NOW_S + each) * PER_SECOND[unit] for each in seconds]
 
 
-def joined(left: str, right: str) -> list[tuple[int, int]]:
+def join_streams(left: str, right: str) -> list[tuple[int, int]]:
     """The pairs of a join whose sides declare these units."""
     streams = {
         "a": wm.stream(pa.table({"ts": times(LEFT, left)}), time="ts", unit=left),
@@ -40,7 +40,7 @@ def joined(left: str, right: str) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("right", PER_SECOND)
 def test_streams_of_any_units_are_joined_by_the_same_clock_and_keep_their_own_values(left: str, right: str) -> None:
     wanted = [((NOW_S + a) * PER_SECOND[left], (NOW_S + b) * PER_SECOND[right]) for a, b in PAIRS]
-    assert joined(left, right) == wanted
+    assert join_streams(left, right) == wanted
 
 
 @pytest.mark.parametrize("spelling", ["µs", "μs", "us"])
@@ -62,7 +62,9 @@ def test_a_unit_for_a_timestamp_is_refused() -> None:
 
 @pytest.mark.parametrize(("unit", "word"), [("s", "seconds"), ("ms", "milliseconds"), ("ns", "nanoseconds")])
 @pytest.mark.parametrize("plan", [None, wm.plan("eager-nlj")])
-def test_times_that_make_sense_in_another_unit_only_are_refused_with_that_unit(unit: str, word: str, plan: Any) -> None:
+def test_times_that_are_plausible_only_in_another_unit_are_refused_with_that_unit(
+    unit: str, word: str, plan: Any
+) -> None:
     streams = {
         "a": wm.stream(pa.table({"ts": times(LEFT, unit)}), time="ts"),
         "b": wm.stream(pa.table({"ts": [5]}), time="ts"),
@@ -82,9 +84,9 @@ def test_explain_refuses_a_likely_unit_as_well() -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        [0, NOW_S],  # one value makes no sense in seconds
+        [0, NOW_S],  # one value is not plausible in seconds
         [631_151_999],  # the end of 1989 in seconds
-        [4_102_444_801],  # behind the first second of 2100
+        [4_102_444_801],  # after the first second of 2100
         [NOW_S * 10**6],
         [],
         [5, 9],
@@ -129,8 +131,7 @@ def test_nanoseconds_before_1970_round_down() -> None:
     assert wm.collect(query, streams).num_rows == 0
 
 
-# --- command line and job files
-# ---------------------------------------------------------------------------------------------------------
+# --- command line and job files ---
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def called(folder: Path, *options: str) -> Any:
+def run_command(folder: Path, *options: str) -> Any:
     return CliRunner().invoke(
         cli.app, ["run", str(folder / "query.sql"), "--out", str(folder / "rows.parquet"), *options]
     )
@@ -157,7 +158,7 @@ WANTED_MS = [((NOW_S + a) * 1_000, (NOW_S + b) * 1_000) for a, b in PAIRS]
 
 
 def test_the_command_line_takes_the_unit_of_a_stream(folder: Path) -> None:
-    result = called(
+    result = run_command(
         folder,
         "--stream",
         f"a={folder / 'a'},time=ts,unit=ms",
@@ -169,7 +170,9 @@ def test_the_command_line_takes_the_unit_of_a_stream(folder: Path) -> None:
 
 
 def test_the_command_line_asks_for_the_unit(folder: Path) -> None:
-    result = called(folder, "--stream", f"a={folder / 'a'},time=ts", "--stream", f"b={folder / 'b'},time=ts,unit=ms")
+    result = run_command(
+        folder, "--stream", f"a={folder / 'a'},time=ts", "--stream", f"b={folder / 'b'},time=ts,unit=ms"
+    )
     assert result.exit_code != 0
     assert "look like milliseconds" in result.output
 

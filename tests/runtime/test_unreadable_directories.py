@@ -44,7 +44,7 @@ def refuse_listing(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
     monkeypatch.setattr(Path, "iterdir", iterdir)
 
 
-def growing(path: Path, *, follow: bool) -> IncrementalJob:
+def incremental_job(path: Path, *, follow: bool) -> IncrementalJob:
     sources: dict[str, Stream | Relation] = {name: Stream(FileSource(path / name, "ts"), "ts") for name in ("a", "b")}
     return IncrementalJob(wm.sql(QUERY), sources, PartFileSink(path / "out"), follow, path / "ckpt", str(path / "out"))
 
@@ -55,17 +55,15 @@ def test_a_directory_that_cannot_be_listed_stops_the_job(
 ) -> None:
     refuse_listing(monkeypatch, inputs / "b")
     with pytest.raises(InputError, match=r'/b" cannot be read: Permission denied'):
-        run_incremental(growing(inputs, follow=follow), threading.Event(), lambda figures: None)
+        run_incremental(incremental_job(inputs, follow=follow), threading.Event(), lambda figures: None)
 
 
-def test_a_directory_that_cannot_be_listed_any_more_stops_the_job(
-    inputs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_that_can_no_longer_be_listed_stops_the_job(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def observe(figures: BatchMetrics) -> None:
         refuse_listing(monkeypatch, inputs / "a")
 
     with pytest.raises(InputError, match=r'/a" cannot be read: Permission denied'):
-        run_incremental(growing(inputs, follow=True), threading.Event(), observe)
+        run_incremental(incremental_job(inputs, follow=True), threading.Event(), observe)
 
 
 @pytest.mark.parametrize("change", ["removed", "a file", "a loop of links"])
@@ -78,10 +76,10 @@ def test_a_directory_that_is_replaced_stops_the_job(inputs: Path, change: str) -
             (inputs / "a").symlink_to(inputs / "a")
 
     with pytest.raises(InputError, match="/a"):
-        run_incremental(growing(inputs, follow=True), threading.Event(), observe)
+        run_incremental(incremental_job(inputs, follow=True), threading.Event(), observe)
 
 
-def test_a_directory_that_cannot_be_listed_is_refused_as_a_whole(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finite_directory_that_cannot_be_listed_is_refused(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse_listing(monkeypatch, inputs / "a")
     with pytest.raises(InputError, match="cannot be read: Permission denied"):
         wm.stream(inputs / "a", time="ts")
@@ -91,7 +89,7 @@ def test_a_directory_that_cannot_be_listed_is_refused_as_a_whole(inputs: Path, m
 @pytest.mark.parametrize(
     ("name", "reason"), [("loop", "Too many levels of symbolic links"), ("x" * 300, "File name too long")]
 )
-def test_a_path_that_cannot_be_looked_at_is_refused_with_the_reason(
+def test_a_path_that_cannot_be_accessed_is_refused_with_the_reason(
     tmp_path: Path, reading: ReadMode, name: str, reason: str
 ) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")

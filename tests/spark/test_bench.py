@@ -33,7 +33,7 @@ def small(name: str) -> JoinWorkload:
 def test_sparks_own_join_gives_our_rows(spark: SparkSession, name: str) -> None:
     workload = small(name)
     tables = workload.tables()
-    answer = ExpectedRows.of(workload, collect_with_watersmeet(workload, tables))
+    answer = ExpectedRows.from_result(workload, collect_with_watersmeet(workload, tables))
     with write_batches(tables, workload.batches) as folder, use_state_store(spark, "hdfs"):
         ran = run_to_end("spark-hdfs", native_join_frame(spark, workload.join, folder), rows_per_batch=1)
     assert ran.rows_out > 0
@@ -45,7 +45,7 @@ def test_sparks_own_join_gives_our_rows(spark: SparkSession, name: str) -> None:
 def test_ours_says_where_its_time_went_batch_by_batch(spark: SparkSession) -> None:
     workload = small("two-way")
     ran = run_watersmeet_on_spark(spark, workload)
-    ExpectedRows.of(workload, collect_with_watersmeet(workload, workload.tables())).check(
+    ExpectedRows.from_result(workload, collect_with_watersmeet(workload, workload.tables())).check(
         ran.name, ran.rows_out, ran.checksum
     )
     average = mean_phase_seconds(ran)
@@ -61,7 +61,7 @@ def test_a_join_of_other_rows_is_refused(spark: SparkSession) -> None:
     wider = replace(workload, join=replace(workload.join, band=ValueBand("a.x", "b.x", 1_000)))
     assert isinstance(wider.join, PortableJoin)
     assert isinstance(wider.join.windows, SlidingWindow)
-    answer = ExpectedRows.of(workload, collect_with_watersmeet(workload, workload.tables()))
+    answer = ExpectedRows.from_result(workload, collect_with_watersmeet(workload, workload.tables()))
     with write_batches(workload.tables(), workload.batches) as folder, use_state_store(spark, "hdfs"):
         ran = run_to_end("spark-hdfs", native_join_frame(spark, wider.join, folder), rows_per_batch=1)
     with pytest.raises(DifferentRowsError, match="nothing to compare"):

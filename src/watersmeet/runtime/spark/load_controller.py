@@ -25,7 +25,7 @@ from watersmeet.algebra.plan import Plan
 from watersmeet.algebra.query import BoundQuery
 from watersmeet.errors import InputError, PlanError
 from watersmeet.operators.shed.sampling import build_drop_boxes
-from watersmeet.planner.controller import BatchReport, Controller, Controls, PlanModel
+from watersmeet.planner.controller import BatchReport, Controller, Controls, PlanBatchModel
 from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
 from watersmeet.planner.overload import CostingContext
 from watersmeet.planner.plan_cost import Budget
@@ -166,7 +166,7 @@ class LoadController:
         if _has_changed(dict(wanted.keep), self._keep_at(begun + 1)):
             self._write(wanted, begun + 1)
 
-    def _model(self, report: BatchReport) -> PlanModel:
+    def _model(self, report: BatchReport) -> PlanBatchModel:
         rates = {name: rate for name, rate in report.rows_per_s.items() if rate > 0}
         nothing = PlanningSample({}, {}, is_complete=False)
         about = explain_sample(
@@ -177,7 +177,9 @@ class LoadController:
             arriving=ArrivalPattern(self.trigger_s),
             rates=rates,
         )
-        return PlanModel(CostingContext(about.config, about.workload, about.profile, Budget()), about.plan, self.wishes)
+        return PlanBatchModel(
+            CostingContext(about.config, about.workload, about.profile, Budget()), about.plan, self.wishes
+        )
 
     def _keep_at(self, batch: int) -> dict[str, float]:
         """The shares kept in a batch, of the streams that are not kept whole."""
