@@ -1,15 +1,21 @@
 """Watersmeet: continuous queries that join several data streams over sliding windows.
 
-import watersmeet as wm
+    import watersmeet as wm
 
-query = wm.sql("SELECT a.item, b.price FROM sales [RANGE 1 HOUR] AS a, quotes [RANGE 1 HOUR] AS b WHERE a.item =
-b.item") table = wm.collect(query, {"sales": wm.stream(sales, time="ts"), "quotes": wm.stream(quotes, time="ts")})
+    query = wm.sql('''
+        SELECT a.item, b.price
+        FROM sales [RANGE 1 HOUR] AS a, quotes [RANGE 1 HOUR] AS b
+        WHERE a.item = b.item
+    ''')
+    streams = {"sales": wm.stream(sales, time="ts"), "quotes": wm.stream(quotes, time="ts")}
+    table = wm.collect(query, streams)
 """
 
 from watersmeet.algebra.plan import Index, Plan
 from watersmeet.algebra.query import Query
 from watersmeet.api import (
     Budget,
+    SheddingPolicy,
     allocate,
     collect,
     explain,
@@ -23,15 +29,15 @@ from watersmeet.api import (
     sql,
     stream,
 )
-from watersmeet.api import (
-    SheddingPolicy as Wishes,
-)
 from watersmeet.errors import InputError, InternalError, PlanError, QueryError, WatersmeetError, WatersmeetWarning
 from watersmeet.sources.declarations import Relation, Stream
 from watersmeet.stats.stream_stats import StreamStats, stats
 from watersmeet.version import VERSION
 
 __version__ = VERSION
+
+#: Earlier name of `SheddingPolicy`.
+Wishes = SheddingPolicy
 
 __all__ = [
     "Budget",
@@ -43,6 +49,7 @@ __all__ = [
     "Query",
     "QueryError",
     "Relation",
+    "SheddingPolicy",
     "Stream",
     "StreamStats",
     "WatersmeetError",

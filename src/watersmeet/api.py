@@ -1,4 +1,4 @@
-"""The public surface: what a caller types."""
+"""The public functions of Watersmeet: `wm.sql`, `wm.explain`, `wm.collect`, `wm.run`, `wm.on_spark` and others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from watersmeet.stats.stream_stats import stats as declare_stats
 
 __all__ = [
     "Budget",
-    "Wishes",
+    "SheddingPolicy",
     "allocate",
     "collect",
     "declare_stats",
@@ -46,7 +46,7 @@ __all__ = [
 
 
 def sql(text: str) -> Query:
-    """A query from its text. Names are resolved later, against the streams it is run on."""
+    """Parse a query. Its names are resolved later, against the streams of a run."""
     return parse(text)
 
 
@@ -60,17 +60,19 @@ def collect(
     stats: Mapping[str, StreamStats] | None = None,
     evaluate: str | None = None,
 ) -> pa.Table:
-    """Runs the query in this process over finite data and returns all its rows; `plan` pins how, else the cheapest plan
-    is chosen.
+    """Run the query in this process over finite data and return all its rows.
 
-    With a `budget`, a query that cannot keep up with its streams is refused, with what would help; or, with `shed`, run
-    on as many rows as it can keep up with, those dropped chosen so that most of the answer is left. Without one, finite
-    data just takes as long as it takes.
+    `plan` pins the plan. Without it, the cheapest plan runs.
 
-    An aggregation query gives the rows of its groups that changed, with the instant of evaluation in `as_of`;
-    `evaluate="row"` evaluates it at the time of every row.
+    With a `budget`, a query that cannot keep up with its streams is refused, and the error lists the remedies. With
+    `shed` as well, the query runs and sheds the rows that preserve the most output. Without a budget, finite data takes
+    as long as it takes.
 
-    `table.schema.metadata[b"watersmeet"]` holds, as JSON, the ledger of rows arrived, kept, shed and late per stream.
+    An aggregation returns the groups that changed, with the instant of evaluation in `as_of`. With `evaluate="row"` it
+    is evaluated at the time of every row.
+
+    `table.schema.metadata[b"watersmeet"]` holds the ledger as JSON: rows that arrived, were kept, shed or late, per
+    stream.
     """
     return run(query, streams, plan, budget=budget, shed=shed, stats=stats, evaluate=evaluate).collect()
 
@@ -85,21 +87,20 @@ def run(
     stats: Mapping[str, StreamStats] | None = None,
     evaluate: str | None = None,
 ) -> EmbeddedRun:
-    """The query under way in this process: iterate over its `batches()`, look at its `ledger`, or feed it with
-    `advance`.
+    """Start the query in this process: iterate over its `batches()`, read its `ledger`, or feed it with `advance`.
 
-    `budget`, `shed`, `stats` and `evaluate` as for `collect` and `explain`.
+    `budget`, `shed`, `stats` and `evaluate` have the same meaning as for `collect` and `explain`.
     """
-    pinned = _plan(plan)
+    pinned = _to_plan(plan)
     if budget is None and not shed:
         return embedded.start_run(query, streams, pinned, evaluate=evaluate, stats=stats)
-    wishes = shed if isinstance(shed, SheddingPolicy) else DEFAULT_POLICY
-    about = _explained(query, streams, stats, pinned, budget, wishes=wishes)
-    fitting = about.runnable(shed=bool(shed))
+    policy = shed if isinstance(shed, SheddingPolicy) else DEFAULT_POLICY
+    about = _explain(query, streams, stats, pinned, budget, policy=policy)
+    affordable = about.runnable(shed=bool(shed))
     if pinned is not None:
-        return embedded.start_run(query, streams, fitting or pinned, evaluate=evaluate, stats=stats)
-    begun = StartingPlan(fitting or about.plan, about.budget, wishes if shed else None)
-    return embedded.start_run(query, streams, starting_plan=begun, evaluate=evaluate, stats=stats)
+        return embedded.start_run(query, streams, affordable or pinned, evaluate=evaluate, stats=stats)
+    starting_plan = StartingPlan(affordable or about.plan, about.budget, policy if shed else None)
+    return embedded.start_run(query, streams, starting_plan=starting_plan, evaluate=evaluate, stats=stats)
 
 
 def plan_within(
@@ -111,13 +112,13 @@ def plan_within(
     stats: Mapping[str, StreamStats] | None = None,
     engine: str = "embedded",
 ) -> Plan | None:
-    """A plan that drops what has to be dropped to stay within a budget, for `on_spark` say; None where nothing has to
-    be.
+    """Return a plan that sheds just enough rows to stay within a budget, or None if no row must be shed.
 
-    Where that is not allowed (`shed`), or does not help, the query is refused with what would.
+    Use it for `on_spark`, for example. If shedding is not allowed (`shed`) or does not help, the query is refused, and
+    the error lists the remedies.
     """
-    wishes = shed if isinstance(shed, SheddingPolicy) else DEFAULT_POLICY
-    return _explained(query, streams, stats, None, budget, wishes=wishes, engine=engine).runnable(shed=bool(shed))
+    policy = shed if isinstance(shed, SheddingPolicy) else DEFAULT_POLICY
+    return _explain(query, streams, stats, None, budget, policy=policy, engine=engine).runnable(shed=bool(shed))
 
 
 def allocate(
@@ -133,15 +134,14 @@ def allocate(
     stats: Mapping[str, StreamStats] | None = None,
     seed: int = 0,
 ) -> pa.Table:
-    """Runs a join of two streams with too little to serve or to hold all rows: who probes and who is held, by the third
-    paper's strategies.
+    """Run a join of two streams with too little CPU or memory, divided by a strategy of the third paper.
 
-    `probes` is one of MaxA, MaxB, by rate, by window, equal; `windows` one of MaxA, MaxB, proportional, inverse, equal;
-    "best" for both is the best by formula. A is the first stream of the query. The shares used are in the table's
-    metadata.
+    `probes` decides which rows probe: MaxA, MaxB, by rate, by window or equal. `windows` decides which rows are stored:
+    MaxA, MaxB, proportional, inverse or equal. "best" chooses the best strategy by formula. A is the first stream of
+    the query. The metadata of the table holds the shares.
     """
     parsed = parse(query) if isinstance(query, str) else query
-    about = _explained(parsed, streams, stats, None, None)
+    about = _explain(parsed, streams, stats, None, None)
     limits = allocation.Limits(service_per_s, memory_rows, Pair(*least_per_s), Pair(*least_rows))
     return allocation.collect_within_limits(
         parsed, streams, about.workload, about.config, limits, probes, windows, seed
@@ -159,24 +159,24 @@ def on_spark(
     stats: Mapping[str, StreamStats] | None = None,
     checkpoint: str | Path | None = None,
 ) -> Any:
-    """Return the query's rows as a Spark DataFrame: streaming when any of its streams is, else finite. Write it with
-    any Spark sink.
+    """Return the query's rows as a Spark DataFrame, which any Spark sink can write.
 
-    `session` is the SparkSession to use, by default the active one, or a new `wm.session()`; `buckets` the number of
-    pieces the query is spread over, by default one per shuffle partition. `plans` is the directory of a log of plans by
-    batch (`watersmeet.runtime.spark.plan_log.PlanLog`), through which the plan of a streaming query changes while it runs.
+    The DataFrame is streaming if any of its streams is, else finite. `session` is the SparkSession to use, by default
+    the active one, or a new `wm.session()`. `buckets` is the number of parallel pieces of the query, by default one per
+    shuffle partition. `plans` is the directory of a `PlanLog` (`watersmeet.runtime.spark.plan_log`), through which the
+    plan of a streaming query changes while it runs.
 
-    `stats` declares statistics by stream, as for `explain`. `checkpoint` is the checkpoint location that the streaming
-    query will be started with. The grid of buckets is then chosen by the rates of the streams and stored there, and a
-    restart keeps it. Without it, a streaming query chooses its grid by declared rates alone, so that a restart finds
-    the same one.
+    `stats` declares statistics by stream, as for `explain`. `checkpoint` is the checkpoint location with which the
+    caller starts the streaming query. The bucket grid is then chosen by the measured rates of the streams and stored
+    there, and a restart keeps it. Without it, a streaming query chooses its grid by declared rates alone, so that a
+    restart chooses the same one.
     """
     from watersmeet.runtime.spark import host
 
     return host.on_spark(
         query,
         streams,
-        plan=_plan(plan),
+        plan=_to_plan(plan),
         session=session,
         buckets=buckets,
         plans=plans,
@@ -197,29 +197,32 @@ def keep_up(
     stats: Mapping[str, StreamStats] | None = None,
     shed: SheddingPolicy = DEFAULT_POLICY,
 ) -> Any:
-    """Lets a streaming query on Spark drop what it has to, so that no batch takes longer than its `trigger` interval.
+    """Let a streaming query on Spark shed rows, so that no batch takes longer than its `trigger` interval.
 
-    `started` is what `writeStream … start()` returned; `query`, `streams`, `plans` and `plan` are what `on_spark` was
-    given, `checkpoint` the query's checkpoint location. After every batch it is decided what later ones drop, until the
-    query ends. Returns what decides: its `decisions` tell from which batch on what is kept, and why.
+    `started` is the result of `writeStream … start()`. `query`, `streams`, `plans` and `plan` are the arguments of
+    `on_spark`; `checkpoint` is the checkpoint location of the query. After each batch, the controller chooses shed
+    rates that keep later batches within the trigger interval. Returns the controller: its `decisions` list the shares
+    that are kept, from which batch on, and why.
     """
-    from watersmeet.runtime.spark.load_controller import keep_up as deciding
+    from watersmeet.runtime.spark.load_controller import keep_up as start_controller
 
     bound = embedded.bind_query(query, streams)
     trigger_s = parse_duration_us(trigger, "the trigger interval") / 1e6
-    own = choose_spark_plan(bound, streams, _plan(plan), stats)
-    return deciding(started, bound, plans, checkpoint, trigger_s, plan=own, stats=stats or {}, wishes=shed)
+    spark_plan = choose_spark_plan(bound, streams, _to_plan(plan), stats)
+    return start_controller(
+        started, bound, plans, checkpoint, trigger_s, plan=spark_plan, stats=stats or {}, wishes=shed
+    )
 
 
 def session(*, unsafe_arrow: bool = False, **settings: Any) -> Any:
-    """Start a SparkSession, local by default, with the settings the engine wants.
+    """Start a SparkSession, local by default, with the settings that the engine needs.
 
-    Keywords are more settings, with points written as underscores. `unsafe_arrow` turns off Arrow's bounds and null
-    checks in Spark's Java processes, which makes a query a little faster and a wrong index fatal.
+    Keywords are further settings, with dots written as underscores. `unsafe_arrow` turns off Arrow's bounds and null
+    checks in the Java processes of Spark. That makes a query a little faster, and a wrong index fatal.
     """
-    from watersmeet.runtime.spark.session import session as local_session
+    from watersmeet.runtime.spark.session import session as start_session
 
-    return local_session(unsafe_arrow=unsafe_arrow, **settings)
+    return start_session(unsafe_arrow=unsafe_arrow, **settings)
 
 
 def plan(
@@ -235,11 +238,11 @@ def plan(
     drop: Mapping[str, float] | None = None,
     drop_seed: int = 0,
 ) -> Plan:
-    """A plan to pin: an algorithm by its name, and its knobs.
+    """Return a plan to pin: an algorithm by its name, and its options.
 
-    `order` is one order for all origins, or an order per origin; `indexes` one of list, hash(b), btree(n), ttree(n) per
-    source; `evaluate` and `expire` are intervals, 0 for eager; `tree` nests sources in pairs, `early` names sources to
-    aggregate before the join, `drop` is the share of each stream to shed.
+    `order` is one probe order for all origins, or one per origin. `indexes` is list, hash(b), btree(n) or ttree(n) per
+    source. `evaluate` and `expire` are intervals, 0 for eager. `tree` nests sources in pairs. `early` names sources to
+    aggregate before the join. `drop` is the share of each stream to shed.
 
     >>> plan("eager-hash", order=["a", "b"], indexes={"a": "hash(5)"}).index("a")
     Index(kind='hash', size=5)
@@ -260,7 +263,7 @@ def plan(
     )
 
 
-def _plan(pinned: Plan | Mapping[str, Any] | None) -> Plan | None:
+def _to_plan(pinned: Plan | Mapping[str, Any] | None) -> Plan | None:
     return Plan.from_dict(pinned) if isinstance(pinned, Mapping) else pinned
 
 
@@ -275,11 +278,11 @@ def explain(
     engine: str = "embedded",
     buckets: int | None = None,
 ) -> Explanation:
-    """Explain what would run, what it would cost and what the other plans would cost, before anything runs.
+    """Return the plan that would run, its predicted cost and the costs of the other plans, before anything runs.
 
-    A stream may be declared by its statistics alone (`wm.stats`); `stats` overrides what would be measured from the
-    data. With `engine="spark"`, `buckets` is as for `on_spark`: one per shuffle partition of the active session, or one
-    per core.
+    A stream may be declared by its statistics alone (`wm.stats`). `stats` overrides statistics that would be measured
+    from the data. With `engine="spark"`, `buckets` has the same meaning as for `on_spark`: by default one per shuffle
+    partition of the active session, or one per core.
 
     >>> about = explain(
     ...     "SELECT a.k FROM a [RANGE 10 SECONDS], b [RANGE 10 SECONDS] WHERE a.k = b.k",
@@ -288,10 +291,10 @@ def explain(
     >>> about.chosen.cost.rows_out_per_s
     40000.0
     """
-    return _explained(query, streams, stats, _plan(plan), budget, all_plans=all_plans, engine=engine, buckets=buckets)
+    return _explain(query, streams, stats, _to_plan(plan), budget, all_plans=all_plans, engine=engine, buckets=buckets)
 
 
-def _explained(
+def _explain(
     query: Query | str,
     streams: Mapping[str, Stream | Relation | StreamStats],
     stats: Mapping[str, StreamStats] | None,
@@ -299,7 +302,7 @@ def _explained(
     budget: Budget | None,
     *,
     all_plans: bool = False,
-    wishes: SheddingPolicy = DEFAULT_POLICY,
+    policy: SheddingPolicy = DEFAULT_POLICY,
     engine: str = "embedded",
     buckets: int | None = None,
 ) -> Explanation:
@@ -318,14 +321,14 @@ def _explained(
         plan=plan,
         budget=budget,
         all_plans=all_plans,
-        wishes=wishes,
+        wishes=policy,
         engine=engine,
         buckets=_bucket_count(buckets) if engine == "spark" else None,
     )
 
 
 def _bucket_count(buckets: int | None) -> int:
-    """Return the number of buckets that a query on Spark would have; Spark is not started to find out."""
+    """Return the number of buckets that a query on Spark would have, without starting Spark."""
     if buckets is not None:
         return buckets
     if "pyspark" not in sys.modules:

@@ -1,7 +1,7 @@
-"""Two families of errors: the caller's mistakes and our own bugs.
+"""Two families of errors: mistakes of the caller and bugs of Watersmeet.
 
-A `WatersmeetError` says what is wrong, where (with a caret, when the place is known) and what to do or what exists.
-An `InternalError` means an invariant of ours broke; nobody should ever see one.
+A `WatersmeetError` names the problem, its position in the query text (with a caret) and the remedy or the existing
+names. An `InternalError` means that an invariant of Watersmeet was violated. No user should ever see one.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-_WIDEST_LINE = 160
-#: Characters of a message and of a hint. Names, types and values come from outside: a nested type alone can have 50,000
-#: characters.
-_LONGEST_PART = 1_000
+_MAX_LINE_LENGTH = 160
+#: Maximum characters of a message and of a hint. Names, types and values come from outside: a nested type alone can
+#: have 50,000 characters.
+_MAX_PART_LENGTH = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of query text: characters `start` (included) to `end` (excluded)."""
+    """Range of query text: characters `start` (included) to `end` (excluded)."""
 
     start: int
     end: int
@@ -27,12 +27,12 @@ class Span:
             raise InternalError(f"a span cannot run from {self.start} to {self.end}")
 
     def to(self, other: Span | None) -> Span:
-        """The stretch from the start of this one to the end of the other."""
+        """Return the smallest span that covers this one and the other."""
         return self if other is None else Span(min(self.start, other.start), max(self.end, other.end))
 
 
 class WatersmeetError(Exception):
-    """Mistake of the caller: what is wrong, where, and what to do about it. Long messages are abbreviated.
+    """Mistake of the caller: the problem, its position and the remedy. Long messages are abbreviated.
 
     >>> print(QueryError('no column "prize"', span=Span(7, 12), text="SELECT prize FROM bids", hint="existing: price"))
     no column "prize"
@@ -43,15 +43,15 @@ class WatersmeetError(Exception):
     """
 
     def __init__(self, message: str, *, span: Span | None = None, text: str | None = None, hint: str | None = None):
-        message = abbreviate(message, _LONGEST_PART)
+        message = abbreviate(message, _MAX_PART_LENGTH)
         super().__init__(message)
         self.message = message
         self.span = span
         self.text = text
-        self.hint = None if hint is None else abbreviate(hint, _LONGEST_PART)
+        self.hint = None if hint is None else abbreviate(hint, _MAX_PART_LENGTH)
 
     def within(self, text: str) -> Self:
-        """The same error, knowing the text its span points into."""
+        """Return this error with the text that its span points into."""
         if self.text is None:
             self.text = text
         return self
@@ -66,26 +66,26 @@ class WatersmeetError(Exception):
 
 
 class QueryError(WatersmeetError):
-    """The query text, or a query value, does not mean anything."""
+    """Query text or query value that is invalid."""
 
 
 class InputError(WatersmeetError):
-    """Data, a file or a declared stream is not what the query needs."""
+    """Data, file or declared stream that does not fit the query."""
 
 
 class PlanError(WatersmeetError):
-    """A pinned plan cannot run this query, or no plan can."""
+    """Pinned plan that cannot run the query, or a query that no plan can run."""
 
 
 class WatersmeetWarning(UserWarning):
-    """A query runs, but a setting makes it much slower than it has to be: what to change."""
+    """Setting that makes a query much slower than necessary, with the change to make."""
 
 
 class InternalError(Exception):
-    """Broken invariant of Watersmeet itself: a bug, never the caller's fault."""
+    """Violated invariant of Watersmeet: a bug, never the caller's fault."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(abbreviate(message, _LONGEST_PART))
+        super().__init__(abbreviate(message, _MAX_PART_LENGTH))
 
 
 def abbreviate(text: str, most: int = 80) -> str:
@@ -103,7 +103,7 @@ def abbreviate(text: str, most: int = 80) -> str:
 
 
 def caret(text: str, span: Span) -> str:
-    """The line the span starts in, with its number, and carets under the span.
+    """Return the line in which the span starts, with its number, and carets under the span.
 
     >>> print(caret("SELECT a\\nFROM b", Span(14, 15)))
     2 | FROM b
@@ -119,20 +119,20 @@ def caret(text: str, span: Span) -> str:
     line, column = _cut_around(line, column)
     width = max(1, min(width, len(line) - column))
     prefix = f"{number} | "
-    line = "".join(sign if sign.isprintable() else "�" for sign in line)  # nothing that steers a terminal
+    line = "".join(each if each.isprintable() else "�" for each in line)  # no control sequence reaches the terminal
     return f"{prefix}{line}\n{' ' * (len(prefix) + column)}{'^' * width}"
 
 
 def _cut_around(line: str, column: int) -> tuple[str, int]:
-    """A piece of a very long line that shows the column, so that hostile text cannot flood a terminal."""
-    if len(line) <= _WIDEST_LINE:
+    """Return a piece of a very long line around the column, so that hostile text cannot flood a terminal."""
+    if len(line) <= _MAX_LINE_LENGTH:
         return line, column
-    left = max(0, column - _WIDEST_LINE // 2)
-    return line[left : left + _WIDEST_LINE], column - left
+    left = max(0, column - _MAX_LINE_LENGTH // 2)
+    return line[left : left + _MAX_LINE_LENGTH], column - left
 
 
 def listing(names: list[str] | tuple[str, ...], most: int = 20) -> str:
-    """Names for a hint, cut where the list is long.
+    """Join names for a hint; shorten a long list.
 
     >>> listing(["price", "ts"])
     'price, ts'
