@@ -21,8 +21,8 @@ MAX_TEXT_BYTES = 1_000_000
 MAX_KEY_PARTS = 32
 MAX_TOML_DEPTH = 64
 
-#: Strings and comments of TOML, closed or not: the rest are keys, numbers and signs. An unclosed string swallows the
-#: rest, so that no text makes the scan start over.
+#: Strings and comments of TOML, closed or not; the rest are keys, numbers and punctuation. An unclosed string matches
+#: up to the end of the text, so that no text makes the scan start again.
 _QUOTED = re.compile(
     r'"""(?:\\.|[^\\])*?(?:"""|\Z)|' + r"'''.*?(?:'''|\Z)|" + r'"(?:\\.|[^"\\\n])*"?|' + r"'[^'\n]*'?|" + r"#[^\n]*",
     re.DOTALL,
@@ -82,7 +82,7 @@ def _read_regular_file(path: Path, shown: str, max_bytes: int) -> bytes:
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
         about = os.fstat(opened.fileno())
         _refuse_special_file(about, shown)
-        content = opened.read(max_bytes + 1)  # the size alone says little: it is 0 for files of /proc
+        content = opened.read(max_bytes + 1)  # the reported size is not enough: it is 0 for files of /proc
     if len(content) > max_bytes:
         size = f"{about.st_size / 1e6:,.1f} MB" if about.st_size > max_bytes else "too"
         raise InputError(f"{shown} is {size} large; at most {max_bytes / 1e6:g} MB are read")

@@ -34,12 +34,12 @@ from .damage import (
     JOIN,
     LEFTOVER,
     SECOND,
-    SimulatedCrash,
     CheckpointedJob,
+    SimulatedCrash,
+    collect_uninterrupted_rows,
     generate_damages,
     make_earlier_run,
     make_interrupted_job,
-    collect_uninterrupted_rows,
 )
 
 Check = Callable[[Path, pytest.MonkeyPatch], None]
@@ -134,7 +134,7 @@ def check_versions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_owner(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that an output directory belongs to one checkpoint, even after its deletion; other rows are not mixed in."""
+    """Check that an output belongs to one checkpoint, even after its deletion; other rows are not mixed in."""
     job = CheckpointedJob(path, JOIN)
     job.add_files(0)
     job.run()

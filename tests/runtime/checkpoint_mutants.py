@@ -13,8 +13,7 @@ from typing import Any
 
 from tests.properties.mutants.mutant import Mutant, Original, Patch
 from watersmeet import files as our_files
-from watersmeet.checkpoint import contents, framing, owner
-from watersmeet.checkpoint import store
+from watersmeet.checkpoint import contents, framing, owner, store
 from watersmeet.checkpoint.repair import findings
 from watersmeet.checkpoint.store import Checkpoint
 from watersmeet.runtime.embedded import incremental

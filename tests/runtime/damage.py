@@ -98,7 +98,7 @@ class CheckpointedJob:
         )
 
     def run(self) -> JobProgress:
-        return run_incremental(self.growing(), threading.Event(), lambda figures: None)
+        return run_incremental(self.incremental_job(), threading.Event(), lambda figures: None)
 
     def rows(self) -> Counter[Any]:
         files = sorted(self.out.glob("part-*.parquet"))

@@ -16,7 +16,8 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.errors import PlanError
-from watersmeet.runtime.embedded.allocation import Shares, collect_allocated, make_role_drop_box
+from watersmeet.operators.shed.aggregation import RoleShares
+from watersmeet.runtime.embedded.allocation import collect_allocated, make_role_drop_box
 from watersmeet_lab.papers.kang.limited_strategies import StrategyOutput, measure_strategies
 
 QUERY = "SELECT a.ts AS x, b.ts AS y FROM a [RANGE 30 MICROSECONDS], b [RANGE 50 MICROSECONDS] WHERE a.k = b.k"
@@ -55,7 +56,7 @@ def _pairs(table: pa.Table) -> Counter[tuple[int, int]]:
     return Counter(zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True))
 
 
-def _kept_pairs(tables: dict[str, pa.Table], shares: dict[str, Shares], seed: int) -> Counter[tuple[int, int]]:
+def _kept_pairs(tables: dict[str, pa.Table], shares: dict[str, RoleShares], seed: int) -> Counter[tuple[int, int]]:
     """Return the pairs by definition: the later row is kept as a probe and the earlier one in the window.
 
     Of equal times, a's row is the later one.
@@ -84,7 +85,7 @@ def _kept_pairs(tables: dict[str, pa.Table], shares: dict[str, Shares], seed: in
 def test_a_pair_is_found_when_its_later_row_probes_and_its_earlier_row_is_stored(seed: int) -> None:
     tables, streams = _tables(seed), _streams(seed)
     assert _pairs(collect_allocated(wm.sql(QUERY), streams, {})) == _pairs(wm.collect(QUERY, streams))
-    shares = {"a": Shares(0.6, 0.5), "b": Shares(0.3, 0.8)}
+    shares = {"a": RoleShares(0.6, 0.5), "b": RoleShares(0.3, 0.8)}
     thin = collect_allocated(wm.sql(QUERY), streams, shares, seed=seed)
     assert _pairs(thin) == _kept_pairs(tables, shares, seed)
     ledger = json.loads(thin.schema.metadata[b"watersmeet"])["ledger"]
@@ -103,7 +104,7 @@ def test_a_pair_is_found_when_its_later_row_probes_and_its_earlier_row_is_stored
 def test_the_two_draws_of_a_row_are_independent() -> None:
     table = pa.table({"id": range(40_000)})
     probe, window = (
-        make_role_drop_box("a", role, Shares(0.5, 0.5), 3).select_kept(table) for role in ("probe", "window")
+        make_role_drop_box("a", role, RoleShares(0.5, 0.5), 3).select_kept(table) for role in ("probe", "window")
     )
     assert abs(float((probe & window).mean()) - 0.25) < 0.01
 
@@ -112,7 +113,7 @@ def test_batches_from_an_iterator_are_read_once_and_late_rows_are_counted() -> N
     tables = {name: [table.slice(at, 20) for at in range(0, table.num_rows, 20)] for name, table in _tables(4).items()}
     whole = {name: wm.stream(list(batches), time="ts") for name, batches in tables.items()}
     once = {name: wm.stream(iter(batches), time="ts") for name, batches in tables.items()}
-    shares = {"a": Shares(0.6, 0.5), "b": Shares(0.3, 0.8)}
+    shares = {"a": RoleShares(0.6, 0.5), "b": RoleShares(0.3, 0.8)}
     wanted, found = (collect_allocated(wm.sql(QUERY), streams, shares) for streams in (whole, once))
     assert _pairs(found) == _pairs(wanted)
     for entry in json.loads(found.schema.metadata[b"watersmeet"])["ledger"].values():
@@ -147,7 +148,7 @@ def test_without_a_limit_an_aggregation_is_exact(every: str) -> None:
 
 def test_without_a_limit_the_merged_directions_give_the_exact_aggregates() -> None:
     # The shares of a are 1 minus 1e-12: no row is shed, but the estimating code runs.
-    nearly = {"a": Shares(1 - 1e-12, 1)}
+    nearly = {"a": RoleShares(1 - 1e-12, 1)}
     for seed in range(5):
         streams, query = _grouped_streams(seed), AGGREGATED.format(every="EVERY 100 MICROSECONDS")
         exact = {(row["g"], row["as_of"]): row for row in wm.collect(query, streams).to_pylist()}
@@ -161,14 +162,14 @@ def test_without_a_limit_the_merged_directions_give_the_exact_aggregates() -> No
 @pytest.mark.parametrize(
     "shares",
     [
-        {"a": Shares(0.5, 0.7), "b": Shares(0.8, 0.4)},
-        {"a": Shares(0.4, 1.0), "b": Shares(0.9, 1.0)},
-        {"a": Shares(1.0, 0.35), "b": Shares(1.0, 0.6)},
+        {"a": RoleShares(0.5, 0.7), "b": RoleShares(0.8, 0.4)},
+        {"a": RoleShares(0.4, 1.0), "b": RoleShares(0.9, 1.0)},
+        {"a": RoleShares(1.0, 0.35), "b": RoleShares(1.0, 0.6)},
     ],
     ids=["both short", "probes short", "windows short"],
 )
 def test_over_many_seeds_the_estimates_are_unbiased_and_95_percent_lie_within_two_standard_errors(
-    shares: dict[str, Shares],
+    shares: dict[str, RoleShares],
 ) -> None:
     query = wm.sql(AGGREGATED.format(every=""))
     hits, ratios = dict.fromkeys(("n", "total", "mean"), 0), dict.fromkeys(("n", "total", "mean"), 0.0)
@@ -212,7 +213,7 @@ def test_a_direction_without_kept_pairs_has_no_estimates() -> None:
 
 def test_a_stream_that_only_probes_is_the_later_row_of_every_pair() -> None:
     table = collect_allocated(
-        wm.sql(QUERY), _streams(1), {"a": Shares(probe=1, window=0), "b": Shares(probe=0, window=1)}
+        wm.sql(QUERY), _streams(1), {"a": RoleShares(probe=1, window=0), "b": RoleShares(probe=0, window=1)}
     )
     assert table.num_rows
     assert all(x >= y for x, y in _pairs(table))

@@ -15,11 +15,11 @@ from .damage import (
     AGGREGATION,
     JOIN,
     CheckpointedJob,
-    list_checkpoint_files,
+    collect_uninterrupted_rows,
     generate_damages,
+    list_checkpoint_files,
     make_earlier_run,
     make_interrupted_job,
-    collect_uninterrupted_rows,
 )
 
 SCENARIOS = [

@@ -33,8 +33,14 @@ QUERIES = {
         SELECT a.g, COUNT(*) AS n, SUM(a.x) AS total, AVG(b.y) AS mean, MIN(b.y) AS low
         FROM a [RANGE 7 SECONDS], b [RANGE 4 SECONDS] WHERE a.k = b.k GROUP BY a.g EVERY 1 SECOND
     """,
-    "every batch": "SELECT a.g, COUNT(*) AS n, AVG(b.y) AS mean FROM a [RANGE 7 SECONDS], b [RANGE 4 SECONDS] WHERE a.k = b.k GROUP BY a.g",
-    "landmark": "SELECT COUNT(*) AS n, SUM(b.y) AS total FROM a [LANDMARK], b [RANGE 4 SECONDS] WHERE a.k = b.k EVERY 3 SECONDS",
+    "every batch": """
+        SELECT a.g, COUNT(*) AS n, AVG(b.y) AS mean
+        FROM a [RANGE 7 SECONDS], b [RANGE 4 SECONDS] WHERE a.k = b.k GROUP BY a.g
+    """,
+    "landmark": """
+        SELECT COUNT(*) AS n, SUM(b.y) AS total
+        FROM a [LANDMARK], b [RANGE 4 SECONDS] WHERE a.k = b.k EVERY 3 SECONDS
+    """,
 }
 
 

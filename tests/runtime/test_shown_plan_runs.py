@@ -155,8 +155,9 @@ def test_a_band_join_runs_in_the_order_that_is_shown() -> None:
 
 
 def test_an_origin_with_no_predicted_match_still_follows_the_band() -> None:
-    """With one batch and rates that differ by chance, the model gives all matches to one origin; the run may give them
-    to another.
+    """With one batch and rates that differ by chance, the model gives all matches to one origin.
+
+    The run may give them to another.
     """
     names, where = QUERIES["band of three"]
     over = {name: wm.stream(table(name, 800, seed), time="ts") for seed, name in enumerate(names)}

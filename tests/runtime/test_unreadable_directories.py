@@ -31,8 +31,9 @@ def inputs(tmp_path: Path) -> Path:
 
 
 def refuse_listing(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
-    """Fail to list one directory, as the system does for a user without permission: tests often run as root, who may
-    list all.
+    """Fail to list one directory, as the system does for a user without permission.
+
+    Tests often run as root, who may list all directories.
     """
     list_directory = Path.iterdir
 

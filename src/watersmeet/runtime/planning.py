@@ -24,7 +24,7 @@ from watersmeet.operators.aggregate.config import build_aggregate_config
 from watersmeet.operators.window_join.config import JoinConfig, build_join_config
 from watersmeet.operators.window_join.tactics.registry import compile_join_config
 from watersmeet.planner.cost_of_spark import Shuffle
-from watersmeet.planner.explain import Explanation, explained
+from watersmeet.planner.explain import Explanation, explain_bound_query
 from watersmeet.planner.filling import fill_plan
 from watersmeet.planner.models.ayad_drops import DEFAULT_POLICY, SheddingPolicy
 from watersmeet.planner.plan_cost import Budget
@@ -368,7 +368,7 @@ def explain_sample(
     config = build_aggregate_config(bound).join if bound.is_aggregation else build_join_config(bound, Plan())
     if plan is not None and not bound.is_aggregation:
         plan = _fill_pinned_plan(bound, sample, declared_stats, plan)
-    return explained(
+    return explain_bound_query(
         bound,
         _collect_stats(bound, sample, declared_stats, rates),
         current_profile(),

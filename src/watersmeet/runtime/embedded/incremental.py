@@ -207,7 +207,7 @@ def _check_inputs(job: IncrementalJob, records: Mapping[int, BatchRecord], commi
     for problem in find_input_problems(streams, records, committed):
         if problem.is_missing or problem.batch in written:
             raise InputError(
-                f'input file "{problem.path}" of batch {problem.batch}, which has to run again, {problem.problem}',
+                f'input file "{problem.path}" of batch {problem.batch}, which has to run again, {problem.description}',
                 hint="restore the file, then run the same command again",
             )
 
