@@ -66,7 +66,7 @@ def fenced(tree: int, rows: int, node_size: int) -> tuple[Words, Words, list[Wor
     """An empty tree in slices of larger arrays, its arena exactly as large as the tree asks for; and those larger
     arrays.
     """
-    size = (btree if tree == BTREE else ttree).nodes_size(rows, node_size)
+    size = (btree if tree == BTREE else ttree).arena_words(rows, node_size)
     around_nodes, around_header = (np.full(words + 2 * WIDTH, _UNTOUCHED, np.int64) for words in (size, HEADER))
     nodes, header = around_nodes[WIDTH:-WIDTH], around_header[WIDTH:-WIDTH]
     (btree if tree == BTREE else ttree).clear(nodes, header, node_size)
@@ -306,10 +306,10 @@ def test_two_trees_live_in_slices_of_one_array_inside_a_larger_kernel() -> None:
     assert _count_in_both(np.random.default_rng(6).permutation(100), 10, 19) == (10, 10)
 
 
-@pytest.mark.parametrize("nodes_size", [btree.arena_words, ttree.arena_words])
-def test_a_node_must_hold_two_entries(nodes_size: Callable[[int, int], int]) -> None:
+@pytest.mark.parametrize("arena_words", [btree.arena_words, ttree.arena_words])
+def test_a_node_must_hold_two_entries(arena_words: Callable[[int, int], int]) -> None:
     with pytest.raises(InternalError, match="at least two entries"):
-        nodes_size(10, 1)
+        arena_words(10, 1)
 
 
 @BOTH

@@ -23,7 +23,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def quote_name(name: str) -> str:
     """The name, in double quotes when it could not be read back without them.
 
-    >>> print(name_text("price"), name_text("unit price"), name_text("select"), name_text('a"b'))
+    >>> print(quote_name("price"), quote_name("unit price"), quote_name("select"), quote_name('a"b'))
     price "unit price" "select" "a""b"
     """
     if _PLAIN.fullmatch(name) and name.upper() not in RESERVED:

@@ -63,7 +63,7 @@ Tree: TypeAlias = "str | tuple[Tree, Tree]"
 def tree_leaves(tree: Tree) -> list[str]:
     """The sources of a tree of joins, from left to right.
 
-    >>> leaves((("a", "b"), "c"))
+    >>> tree_leaves((("a", "b"), "c"))
     ['a', 'b', 'c']
     """
     return [tree] if isinstance(tree, str) else [*tree_leaves(tree[0]), *tree_leaves(tree[1])]
@@ -72,7 +72,7 @@ def tree_leaves(tree: Tree) -> list[str]:
 def left_deep_tree(aliases: Sequence[str]) -> Tree:
     """Join sources one after the other.
 
-    >>> left_deep(["a", "b", "c"])
+    >>> left_deep_tree(["a", "b", "c"])
     (('a', 'b'), 'c')
     """
     rest: list[Tree] = list(aliases)
@@ -82,7 +82,7 @@ def left_deep_tree(aliases: Sequence[str]) -> Tree:
 def parse_tree(nested: Any) -> Tree | None:
     """A tree from lists as JSON has them.
 
-    >>> tree_of([["a", "b"], "c"])
+    >>> parse_tree([["a", "b"], "c"])
     (('a', 'b'), 'c')
     """
     if nested is None or isinstance(nested, str):

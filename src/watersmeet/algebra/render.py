@@ -1,6 +1,6 @@
 """Printers of the neutral tree: query text, JSON, Mermaid.
 
-Query text is canonical: `parse(query_text(q)) == q` for every query `q`.
+Query text is canonical: `parse(format_query(q)) == q` for every query `q`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from watersmeet.algebra.query import Query
 from watersmeet.algebra.tree import Json, TreeNode, build_expression_tree, build_query_tree
 from watersmeet.algebra.windows import format_sql_duration
 
-__all__ = ["expression_text", "query_dict", "query_mermaid", "query_text", "type_text"]
+__all__ = ["format_expression", "query_to_dict", "query_to_mermaid", "format_query", "format_type"]
 
 _LONGEST_LABEL = 200
 
@@ -33,7 +33,7 @@ def format_expression(expr: Expr) -> str:
     """
     >>> from watersmeet.algebra.expressions import Arithmetic, Column
     >>> a, b, c = Column("a"), Column("b"), Column("c")
-    >>> expression_text(Arithmetic("*", Arithmetic("+", a, b), c)), expression_text(Arithmetic("+", Arithmetic("*", a, b), c))
+    >>> format_expression(Arithmetic("*", Arithmetic("+", a, b), c)), format_expression(Arithmetic("+", Arithmetic("*", a, b), c))
     ('(a + b) * c', 'a * b + c')
     """
     return format_node(build_expression_tree(expr))
@@ -301,7 +301,7 @@ _NUMBER = ' style="text-align: right; font-variant-numeric: tabular-nums"'
 def html_table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: str | None = None) -> str:
     """Rows under heads; numbers, and text that begins with a digit, stand to the right.
 
-    >>> table(["name"], [["<b>"]])
+    >>> html_table(["name"], [["<b>"]])
     '<table><thead><tr><th>name</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'
     """
     head = "".join(f"<th>{escape(each)}</th>" for each in heads)
@@ -312,7 +312,7 @@ def html_table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: 
 
 def html_code(text: str) -> str:
     """
-    >>> code("a < b")
+    >>> html_code("a < b")
     '<pre>a &lt; b</pre>'
     """
     return f"<pre>{escape(text)}</pre>"

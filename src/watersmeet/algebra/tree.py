@@ -92,7 +92,7 @@ _TYPE_NAMES = {
 def format_type(kind: pa.DataType) -> str:
     """A type by its name in CAST, or as Arrow prints it where the language has no name for it.
 
-    >>> type_text(pa.decimal128(10, 2)), type_text(pa.timestamp("ns", "UTC"))
+    >>> format_type(pa.decimal128(10, 2)), format_type(pa.timestamp("ns", "UTC"))
     ('DECIMAL(10, 2)', 'timestamp[ns, tz=UTC]')
     """
     if isinstance(kind, pa.Decimal128Type):

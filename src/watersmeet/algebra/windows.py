@@ -112,7 +112,7 @@ def check_every(interval_us: int) -> None:
 def format_sql_duration(length_us: int) -> str:
     """Return a length in the largest unit that divides it, and 0 in seconds.
 
-    >>> duration_text(5_000_000), duration_text(3_600_000_000), duration_text(1_500), duration_text(0)
+    >>> format_sql_duration(5_000_000), format_sql_duration(3_600_000_000), format_sql_duration(1_500), format_sql_duration(0)
     ('5 SECONDS', '1 HOUR', '1500 MICROSECONDS', '0 SECONDS')
     """
     if length_us == 0:
@@ -129,10 +129,10 @@ class DifferenceBounds:
     """`later_by_us[i][j]` is the most by which a row of j can be later than the row of i it meets; FOREVER_US when
     unbounded.
 
-    Bounds are closed under shortest paths on construction by `close`. A negative cycle cannot occur: every bound is at
+    Bounds are closed under shortest paths on construction by `close_bounds`. A negative cycle cannot occur: every bound is at
     least zero.
 
-    >>> chain = close([[0, 5, FOREVER_US], [5, 0, 3], [FOREVER_US, 3, 0]])
+    >>> chain = close_bounds([[0, 5, FOREVER_US], [5, 0, 3], [FOREVER_US, 3, 0]])
     >>> chain.later_by_us[0][2]
     8
     """

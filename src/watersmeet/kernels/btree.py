@@ -3,7 +3,7 @@
 The law: between two operations every leaf but the root holds from ⌊(N+1)/2⌋ to N entries, every inner node but the root
 from ⌊N/2⌋ to N separators, all leaves are equally deep, and a separator is at least every entry on its left and below
 every entry on its right. So a probe reads one node per level, and the arena is bounded whatever the history
-(`nodes_size`).
+(`arena_words`).
 
 Assumed: N is at least 2, and (key, row) is held at most once. Keys and rows are any int64. Within a key, rows stand in
 their order.
@@ -63,7 +63,7 @@ def arena_words(rows: int, node_size: int) -> int:
     An insert only takes nodes and a remove only gives them back, so no operation needs more on its way than the larger
     of the trees before and after.
 
-    >>> nodes_size(rows=1, node_size=100), nodes_size(rows=100, node_size=100)
+    >>> arena_words(rows=1, node_size=100), arena_words(rows=100, node_size=100)
     (205, 717)
     """
     if node_size < 2:

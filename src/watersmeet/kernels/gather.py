@@ -34,7 +34,7 @@ def gather_int32(values: NDArray[np.int32], rows: NDArray[np.int32]) -> NDArray[
 def tighten_bounds(
     times: NDArray[np.int64], before_us: int, after_us: int, low: NDArray[np.int64], high: NDArray[np.int64]
 ) -> None:
-    """Raises `low` to `times - before_us` and lowers `high` to `times + after_us`, in place (`tighten_definition` is
+    """Raises `low` to `times - before_us` and lowers `high` to `times + after_us`, in place (`tighten_bounds_definition` is
     the law).
     """
     for at in range(times.size):

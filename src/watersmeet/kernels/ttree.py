@@ -1,8 +1,8 @@
 """A window indexed by a T-tree: an AVL tree whose nodes hold up to N sorted entries (key, row) each.
 
 The law: in order, the entries are sorted; the heights of a node's two sides differ by at most one; no node is empty;
-with m = `least_inside(N)`, a node with two children holds at least m entries, and a half-leaf (one child, then a leaf)
-and its leaf together at least m + 1. Hence the arena is bounded whatever the history (`nodes_size`).
+with m = `min_inner_entries(N)`, a node with two children holds at least m entries, and a half-leaf (one child, then a leaf)
+and its leaf together at least m + 1. Hence the arena is bounded whatever the history (`arena_words`).
 
 On the way down an entry is compared with a node's first and, if it is not below that, with its last: 1.5 comparisons on
 average, as the paper counts them.
@@ -63,7 +63,7 @@ def arena_words(rows: int, node_size: int) -> int:
     nodes <= 1 + 2(rows - 1)/(m + 1). An insert takes at most one node and gives none back, so no operation needs more
     on its way.
 
-    >>> nodes_size(rows=1, node_size=100), nodes_size(rows=100, node_size=100)
+    >>> arena_words(rows=1, node_size=100), arena_words(rows=100, node_size=100)
     (205, 615)
     """
     if node_size < 2:

@@ -47,12 +47,12 @@ def bind(query: Query, schemas: Mapping[str, SourceSchema]) -> BoundQuery:
 
     Whatever does not resolve or does not type is a `QueryError` that points into the query's text.
 
-    >>> from watersmeet.algebra.render import expression_text
+    >>> from watersmeet.algebra.render import format_expression
     >>> from watersmeet.algebra.schema import StreamSchema
     >>> from watersmeet.sql.parsing import parse
     >>> bids = StreamSchema("bids", pa.schema({"price": pa.int32(), "ts": pa.timestamp("us")}), time="ts")
     >>> bound = bind(parse("SELECT price * 2 AS double FROM bids [ROWS 5]"), {"bids": bids})
-    >>> print(expression_text(bound.outputs[0].expr))
+    >>> print(format_expression(bound.outputs[0].expr))
     CAST(bids.price AS BIGINT) * 2
     """
     try:

@@ -20,9 +20,9 @@ def convert_to(operand: TypedExpr, kind: pa.DataType) -> Expr:
     """The operand as a value of that type.
 
     >>> from watersmeet.algebra.expressions import Column
-    >>> converted(Typed(Literal(2, pa.int64()), pa.int64()), pa.float64())
+    >>> convert_to(TypedExpr(Literal(2, pa.int64()), pa.int64()), pa.float64())
     Literal(value=2.0, type=DataType(double))
-    >>> converted(Typed(Column("x", "a"), pa.int32()), pa.int64())
+    >>> convert_to(TypedExpr(Column("x", "a"), pa.int32()), pa.int64())
     Cast(arg=Column(name='x', source='a'), type=DataType(int64))
     """
     if operand.type == kind:

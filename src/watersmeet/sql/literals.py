@@ -26,9 +26,9 @@ _QUANTITY = re.compile(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 def parse_number(text: str, span: Span | None) -> Literal:
     """An integer as BIGINT, or as a DECIMAL where it does not fit; anything with a point or an exponent as DOUBLE.
 
-    >>> number("42", None).type, number("1.5", None).type
+    >>> parse_number("42", None).type, parse_number("1.5", None).type
     (DataType(int64), DataType(double))
-    >>> number("18446744073709551615", None).type
+    >>> parse_number("18446744073709551615", None).type
     Decimal128Type(decimal128(20, 0))
     """
     if text.isdecimal():
@@ -56,7 +56,7 @@ def integer_literal(value: int, span: Span | None) -> Literal:
 def negate(literal: Literal, span: Span | None) -> Literal:
     """The literal with a minus sign before it.
 
-    >>> negated(number("9223372036854775808", None), None).type
+    >>> negate(parse_number("9223372036854775808", None), None).type
     DataType(int64)
     """
     match literal.value:
@@ -79,7 +79,7 @@ def parse_date(text: str, span: Span | None) -> Literal:
 def parse_timestamp(text: str, span: Span | None) -> Literal:
     """An instant; with an offset it is zoned and kept in UTC.
 
-    >>> timestamp("2024-12-31 23:59:59+01:00", None).value
+    >>> parse_timestamp("2024-12-31 23:59:59+01:00", None).value
     datetime.datetime(2024, 12, 31, 22, 59, 59, tzinfo=datetime.timezone.utc)
     """
     try:
@@ -112,7 +112,7 @@ def parse_length_us(quantity: str, unit: str, *, number: Span, unit_span: Span) 
     """A length in microseconds.
 
     >>> here = Span(0, 0)
-    >>> duration_us("0.5", "seconds", number=here, unit_span=here)
+    >>> parse_length_us("0.5", "seconds", number=here, unit_span=here)
     500000
     """
     size_us = UNITS_US.get(unit.upper()) or UNITS_US.get(unit.upper().removesuffix("S"))

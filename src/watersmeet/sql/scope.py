@@ -20,7 +20,7 @@ from watersmeet.sql.types import Family, family_of, has_order
 def match_names(name: str, existing: Iterable[str]) -> list[str]:
     """The names meant: none, one, or several where only their case differs.
 
-    >>> matches("Price", ["price", "ts"]), matches("price", ["Price", "price"]), matches("PRICE", ["Price", "price"])
+    >>> match_names("Price", ["price", "ts"]), match_names("price", ["Price", "price"]), match_names("PRICE", ["Price", "price"])
     (['price'], ['price'], ['Price', 'price'])
     """
     names = list(existing)

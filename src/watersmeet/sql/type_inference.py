@@ -61,9 +61,9 @@ def _type(expr: Expr, fields: Mapping[str, pa.Schema]) -> pa.DataType:
 def type_arithmetic(op: str, left: TypedExpr, right: TypedExpr) -> TypedExpr:
     """`left op right` with both sides brought to types the operator is defined on; the expression has no place yet.
 
-    >>> one, half = Typed(Literal(1, pa.int64()), pa.int64()), Typed(Literal(0.5, pa.float64()), pa.float64())
-    >>> arithmetic("+", one, half)
-    Typed(expr=Arithmetic(op='+', left=Literal(value=1.0, type=DataType(double)), right=Literal(value=0.5,
+    >>> one, half = TypedExpr(Literal(1, pa.int64()), pa.int64()), TypedExpr(Literal(0.5, pa.float64()), pa.float64())
+    >>> type_arithmetic("+", one, half)
+    TypedExpr(expr=Arithmetic(op='+', left=Literal(value=1.0, type=DataType(double)), right=Literal(value=0.5,
     type=DataType(double))), \
 type=DataType(double))
     """

@@ -109,7 +109,7 @@ class TypedExpr:
 
 def family_of(kind: pa.DataType) -> Family:
     """
-    >>> family(pa.uint8()), family(pa.dictionary(pa.int32(), pa.string()))
+    >>> family_of(pa.uint8()), family_of(pa.dictionary(pa.int32(), pa.string()))
     (<Family.INTEGER: 'an integer'>, <Family.STRING: 'a string'>)
     """
     if isinstance(kind, pa.DictionaryType):
@@ -134,7 +134,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     """The type a value is used as: one encoding of strings, binaries and dates, decimals of 128 bits, no half floats or
     dictionaries.
 
-    >>> plain(pa.dictionary(pa.int32(), pa.large_string()))
+    >>> plain_type(pa.dictionary(pa.int32(), pa.large_string()))
     DataType(string)
     """
     if isinstance(kind, pa.DictionaryType):
@@ -277,7 +277,7 @@ TYPES: dict[str, pa.DataType] = {
 def parse_type_name(name: str, sizes: list[str], span: Span) -> pa.DataType:
     """The Arrow type of a name.
 
-    >>> type_named("decimal", ["10", "2"], Span(0, 0))
+    >>> parse_type_name("decimal", ["10", "2"], Span(0, 0))
     Decimal128Type(decimal128(10, 2))
     """
     upper = name.upper()

@@ -1,7 +1,7 @@
-"""Vectorised evaluation of bound expressions on Arrow columns.
+"""Vectorized evaluation of bound expressions on Arrow columns.
 
-The binder has spelled out every coercion, so nothing here guesses a type. Each kind of node has one function;
-`evaluator` holds the table of them. What the nodes mean is written at the nodes (`watersmeet.algebra.expressions`).
+The binder has written every coercion, so no type is guessed here. Each kind of node has one function, and `evaluator`
+holds the table of them. The nodes document their own meaning (`watersmeet.algebra.expressions`).
 """
 
 from watersmeet.operators.expressions.conjunctions import EarlyTest, all_true, evaluate_or_null, maybe_true
