@@ -14,7 +14,7 @@ from typing import cast
 from watersmeet.algebra.expressions import Expr
 from watersmeet.algebra.names import quote_name
 from watersmeet.algebra.query import Query
-from watersmeet.algebra.tree import Json, TreeNode, build_expression_tree, build_query_tree
+from watersmeet.algebra.tree import Json, TreeNode, build_expression_tree, build_query_tree, format_type
 from watersmeet.algebra.windows import format_sql_duration
 
 __all__ = ["format_expression", "query_to_dict", "query_to_mermaid", "format_query", "format_type"]
